@@ -16,7 +16,7 @@ from skws.cli.option_values import chosen_format, job_fields, read_schema
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.cli.watch import run_watch
 from skws.jobs.log import Log, LogFormat
-from skws.queries.sql import parsed, to_json, to_text
+from skws.queries.sql import parse_union, to_json, to_text
 from skws.replay_search import Search
 from skws.results.result import dumped
 from skws.sinks.base import destination
@@ -150,4 +150,4 @@ def _union(query: Path, described: Schema) -> Union:
         raise SourceError(f"cannot read {query}: {not_utf8(error)}") from None
     except OSError as error:
         raise SourceError(f"cannot read {query}: {error.strerror}") from None
-    return parsed(text, described)
+    return parse_union(text, described)

@@ -101,10 +101,10 @@ class StreamState:
         """The log in order, in the form that evaluators with a window read."""
         past = self.past()
         if window is not None and is_shorter(window, self.stream.window):
-            past = chain.from_iterable(self.as_it_came(logged, window) for logged in past)
+            past = chain.from_iterable(self.batches_for(logged, window) for logged in past)
         yield from self.in_order(past)
 
-    def as_it_came(self, logged: LoggedBatch, window: Window) -> Sequence[LoggedBatch]:
+    def batches_for(self, logged: LoggedBatch, window: Window) -> Sequence[LoggedBatch]:
         """The batches that a reader with a shorter window reads from a part of the log.
 
         If the part holds live tuples in place of earlier batches, these are the recent original batches. If
@@ -118,7 +118,7 @@ class StreamState:
             first, end = recent[0], recent[-1]
             settled_time = (end.now if end.final is None else end.final) - self.stream.lateness
             if not Retention((window,)).over(LogPart(first.now, first.position), settled_time, end.position):
-                live_tuples = without(logged.batch, recent)
+                live_tuples = records_without(logged.batch, recent)
                 self.past_lives = LogPart(logged.batch.latest, end.position)
                 position = first.position - live_tuples.insertions
                 return (replace(logged, position=position, batch=live_tuples, recent=()), *recent)
@@ -127,7 +127,7 @@ class StreamState:
     def in_order(self, past: Iterable[LoggedBatch]) -> Iterator[OrderedBatch]:
         """The batches of a log, in order."""
         order = Order(self.stream)
-        for accepted in self.logged(order, past):
+        for accepted in self.accepted_batches(order, past):
             arrived = order.in_order(accepted)
             if len(arrived.batch):
                 yield arrived
@@ -137,7 +137,7 @@ class StreamState:
             if len(arrived.batch):
                 yield arrived
 
-    def logged(self, order: Order, past: Iterable[LoggedBatch]) -> Iterator[RecordBatch]:
+    def accepted_batches(self, order: Order, past: Iterable[LoggedBatch]) -> Iterator[RecordBatch]:
         """The batches of a log under the current schema, as ``order`` accepts them."""
         removed_relations = self.stream.schema.evolution.removed_relations
         for number, logged in enumerate(past):
@@ -169,7 +169,7 @@ def changed(stream: Stream, text: str) -> Stream:
     return replace(stream, schema=after)
 
 
-def without(batch: RecordBatch, logged: Iterable[LoggedBatch]) -> RecordBatch:
+def records_without(batch: RecordBatch, logged: Iterable[LoggedBatch]) -> RecordBatch:
     """The records of a batch minus those in parts of the log, as multisets."""
     parts = [logged_batch.batch for logged_batch in logged if len(logged_batch.batch)]
     remaining = Counter(record for part in parts for record in part.records())
@@ -478,17 +478,17 @@ class EvaluatorOperator(Operator):
         """Does nothing: the operator is dropped with its query."""
 
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
-        return {self._name: self.evaluator.take(self._counted(arrived))}
+        return {self._name: self.evaluator.take(self._without_uncounted(arrived))}
 
     def finish(self) -> dict[str, Iterable[Result]]:
         return {self._name: self.evaluator.end()}
 
     def count(self, arrived: OrderedBatch) -> int:
-        return self.evaluator.count(self._counted(arrived))
+        return self.evaluator.count(self._without_uncounted(arrived))
 
     def rebuild(self, past: Sequence[LoggedBatch]) -> None:
         self.evaluator = self._new()
-        for _ in self.evaluator.begin(map(self._counted, self._state.in_order(past))):
+        for _ in self.evaluator.begin(map(self._without_uncounted, self._state.in_order(past))):
             pass
 
     def untouched_by(self, change: SchemaChange, plans: Sequence[QueryPlan]) -> bool:
@@ -498,9 +498,9 @@ class EvaluatorOperator(Operator):
         return not reads & (change.removed_relations | change.added[0])
 
     def _past(self) -> Iterator[OrderedBatch]:
-        return map(self._counted, self._state.logged_in_order(self.keeps))
+        return map(self._without_uncounted, self._state.logged_in_order(self.keeps))
 
-    def _counted(self, arrived: OrderedBatch) -> OrderedBatch:
+    def _without_uncounted(self, arrived: OrderedBatch) -> OrderedBatch:
         """The records that the evaluator reads: a window of tuples skips those before ``counted_from``."""
         return arrived.since(self._state.counted_from) if isinstance(self.keeps, CountWindow) else arrived
 

@@ -68,13 +68,13 @@ class StreamOrder:
     def accepted(self, batch: RecordBatch) -> tuple[RecordBatch, Ints]:
         """The records that are not too late, in order of ticks, and their ticks."""
         if self._by_count:
-            return batch, self._counted(batch)
+            return batch, self._ticks_by_position(batch)
         batch = self._without_late(batch)
         if self._lateness or self.final is not None:
             batch = batch.take(np.argsort(batch.time, kind="stable"))
         return batch, batch.time
 
-    def _counted(self, batch: RecordBatch) -> Ints:
+    def _ticks_by_position(self, batch: RecordBatch) -> Ints:
         """Ticks by position: a deletion's is between two arrivals."""
         is_deletion = batch.deletes().astype(np.int64)
         positions: Ints = self.position + np.cumsum(1 - is_deletion)
@@ -207,7 +207,7 @@ class Order:
 
     def at_once(self, accepted: RecordBatch) -> OrderedBatch:
         """The last accepted records as they are, without those that were ``passed_over``."""
-        return self._counting(accepted, self.position - accepted.insertions, self.horizon)
+        return self._without_dropped(accepted, self.position - accepted.insertions, self.horizon)
 
     def in_order(self, accepted: RecordBatch, *, ended: bool = False) -> OrderedBatch:
         """The records that are next in order after a batch was accepted; all of them if the stream has ended.
@@ -215,7 +215,7 @@ class Order:
         Records that were ``passed_over`` occupy a position, but are left out.
         """
         if not self._lateness and self.final is None:
-            return self._given(accepted, self.position - accepted.insertions)
+            return self._next_batch(accepted, self.position - accepted.insertions)
         waiting = concat_batches([self._waiting, accepted])
         waiting = waiting.take(np.argsort(waiting.time, kind="stable"))
         first = self.position - waiting.insertions
@@ -223,14 +223,14 @@ class Order:
         side: Literal["left", "right"] = "left" if self._lateness else "right"
         ready_count = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon, side))
         ready_records, self._waiting = waiting.cut(ready_count)
-        return self._given(ready_records, first)
+        return self._next_batch(ready_records, first)
 
-    def _given(self, batch: RecordBatch, position: int) -> OrderedBatch:
+    def _next_batch(self, batch: RecordBatch, position: int) -> OrderedBatch:
         if len(batch):
             self.settled = max(self.settled, int(batch.time.max()))
-        return self._counting(batch, position, None)
+        return self._without_dropped(batch, position, None)
 
-    def _counting(self, batch: RecordBatch, position: int, horizon: int | None) -> OrderedBatch:
+    def _without_dropped(self, batch: RecordBatch, position: int, horizon: int | None) -> OrderedBatch:
         """The records that were not ``passed_over``, with their positions."""
         is_present = batch.relation != PASSED_OVER
         if is_present.all():

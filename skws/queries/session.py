@@ -78,7 +78,7 @@ class Session:
     ) -> None:
         self._state = StreamState(stream, share, Order(stream, on_late), past)
         self._plans: dict[str, QueryPlan] = {}
-        self._placed: dict[str, Key] = {}  # the key of each query's operator, if it has one, by name
+        self._key_by_query: dict[str, Key] = {}  # the key of each query's operator, if it has one, by name
         self.operators: dict[Key, Operator] = {}
         """One for each group of queries, by kind and group; the one for keywords stays without queries."""
         if keywords:
@@ -165,7 +165,7 @@ class Session:
             if key is not None:
                 operator = self.operators.get(key) or group[0].operator(self._state)
                 results += operator.add(group)
-                self._place(group, key, operator)
+                self._set_operator(group, key, operator)
             self._plans |= {plan.query.name: plan for plan in group}
         for plan in plans:  # results of one time come in order of queries, also if these are added together
             self._plans[plan.query.name] = self._plans.pop(plan.query.name)
@@ -180,7 +180,7 @@ class Session:
         if name not in self._plans:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._plans)}")
         del self._plans[name]
-        key = self._placed.pop(name, None)
+        key = self._key_by_query.pop(name, None)
         if key is not None:
             self.operators[key].remove(name)
             if not self.operators[key].stays:  # else there may be very many queries
@@ -193,7 +193,7 @@ class Session:
         """
         if name not in self._plans:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._plans)}")
-        key, plan = self._placed.get(name), self._plan(name)
+        key, plan = self._key_by_query.get(name), self._plan(name)
         if key is None:
             return []
         results = self.operators[key].alive(name)
@@ -203,7 +203,7 @@ class Session:
 
     def why_nothing(self, name: str) -> EmptyResult | None:
         """Why a keyword query has no results among the live tuples; None for other kinds, or without rows."""
-        key = self._placed.get(name)
+        key = self._key_by_query.get(name)
         return None if key is None else self.operators[key].why_nothing(self._plan(name))
 
     def living_tuples(self) -> list[Result]:
@@ -268,10 +268,10 @@ class Session:
             if operator is state.live:
                 changes[key] = state.live.change_schema(change, text)
             else:
-                self.operators[key], changes[key] = self._over(change, key, operator)
+                self.operators[key], changes[key] = self._operator_over(change, key, operator)
         return [result for results in self._by_query(_merged(changes.values())) for result in results]
 
-    def _over(
+    def _operator_over(
         self, change: SchemaChange, key: Key, former: Operator
     ) -> tuple[Operator, dict[str, list[Result]]]:
         """An operator over the current schema that replaces a former one, and the changes to its results.
@@ -279,7 +279,7 @@ class Session:
         The former one itself if it reads nothing that changes.
         """
         state = self._state
-        plans = [self._plan(name) for name, operator_key in self._placed.items() if operator_key == key]
+        plans = [self._plan(name) for name, operator_key in self._key_by_query.items() if operator_key == key]
         if former.untouched_by(change, plans):
             return former, {}
         operator = plans[0].operator(state)
@@ -322,7 +322,7 @@ class Session:
 
     def process(self, batch: RecordBatch, *, ended: bool = False) -> Iterator[Result]:
         """As ``take``; the results of a single query, or of keywords alone, are yielded as they are found."""
-        return self._processed(batch, ended=ended)
+        return self._results_of(batch, ended=ended)
 
     def replay(
         self,
@@ -350,7 +350,7 @@ class Session:
             first = recent[0].position if record_count(recent) else None
             self.log_replaced(LogPart(batch.latest, self.position + batch.insertions), first)
         needs_results = begins is None  # else the results, and their begins, are not needed
-        remaining = self._taken_up(batch, readers) if lasting else batch
+        remaining = self._take_up(batch, readers) if lasting else batch
         for part in self._parts(remaining) if lasting else [batch.whole]:
             self._replay(part, without=readers, needs_results=needs_results)
         if remaining is not batch and batch.latest is not None:
@@ -363,7 +363,7 @@ class Session:
             logged = LoggedBatch(self.position, ALWAYS, batch.whole, final, recent)
         for operator in readers:
             assert operator.keeps is not None  # noqa: S101 - it is within another window
-            operator.rebuild(self._state.as_it_came(logged, operator.keeps))
+            operator.rebuild(self._state.batches_for(logged, operator.keeps))
         if ended:
             for operator, arrived in self._inputs(NO_RECORDS, ended=True, replayed=True):
                 exhaust(operator.process(arrived) if len(arrived.batch) else {})
@@ -372,7 +372,7 @@ class Session:
             for operator in self.operators.values():
                 operator.expect_begins(begins)
 
-    def _taken_up(self, batch: LongBatch, without: Sequence[Operator]) -> LongBatch:
+    def _take_up(self, batch: LongBatch, without: Sequence[Operator]) -> LongBatch:
         """Load ``lasting_records`` into the operator that holds the live tuples; returns the others."""
         live = self._state.live
         rebuilt_operators = [
@@ -486,7 +486,7 @@ class Session:
 
     def count(self, batch: RecordBatch) -> int:
         """The number of results of a batch in order, without forming them; the only query is a pattern."""
-        (key,) = self._placed.values()
+        (key,) = self._key_by_query.values()
         order = self._state.order
         arrived = order.in_order(order.accepted(batch))
         return self.operators[key].count(arrived) if len(arrived.batch) else 0
@@ -555,25 +555,25 @@ class Session:
         self._state.expected = {}
         groups: dict[tuple[Key, bytes], list[QueryPlan]] = {}
         for name in self._plans:
-            key = self._placed.get(name)
+            key = self._key_by_query.get(name)
             if key is None or name not in states:
                 continue
             if self.operators[key].keeps is None:
                 origin = blake2b(states[name]).digest()
                 groups.setdefault((key, origin), []).append(self._plan(name))
                 self.operators[key].remove(name)
-                del self._placed[name]
-        used_keys = set(self._placed.values())
+                del self._key_by_query[name]
+        used_keys = set(self._key_by_query.values())
         for (key, origin), plans in groups.items():
             operator = plans[0].operator(self._state) if key in used_keys else self.operators[key]
             used_keys.add(key)
             operator.restore(states, plans)
-            self._place(plans, (key[0], (key[1], origin)), operator)
+            self._set_operator(plans, (key[0], (key[1], origin)), operator)
         self._drop_idle()
 
     def window_spans(self, name: str) -> list[WindowSpan]:
         """The windows, ended and open, of a query over a window expression; none for other queries."""
-        key = self._placed.get(name)
+        key = self._key_by_query.get(name)
         return [] if key is None else self.operators[key].window_spans()
 
     def load(self) -> Load:
@@ -582,7 +582,7 @@ class Session:
 
     def used(self, name: str | None = None) -> list[OperatorUse]:
         """The mesh operators that a keyword query, or any of them, has used."""
-        key = None if name is None else self._placed.get(name)
+        key = None if name is None else self._key_by_query.get(name)
         operators = [
             each for operator_key, each in self.operators.items() if name is None or operator_key == key
         ]
@@ -612,13 +612,13 @@ class Session:
         group = plan.group(self._state)
         return None if group is None else (plan.query.kind, group)
 
-    def _place(self, plans: Iterable[QueryPlan], key: Key, operator: Operator) -> None:
+    def _set_operator(self, plans: Iterable[QueryPlan], key: Key, operator: Operator) -> None:
         self.operators[key] = operator
-        self._placed |= {plan.query.name: key for plan in plans}
+        self._key_by_query |= {plan.query.name: key for plan in plans}
 
     def _drop_idle(self) -> None:
         """Forget operators without queries."""
-        used_keys = set(self._placed.values())
+        used_keys = set(self._key_by_query.values())
         self.operators = {key: each for key, each in self.operators.items() if each.stays or key in used_keys}
 
     def _by_query(self, results_by_query: Mapping[str, Iterable[Result]]) -> list[Iterable[Result]]:
@@ -637,7 +637,7 @@ class Session:
         operators = [each for each in self.operators.values() if not replayed or each.keeps is not None]
         return [(each, in_order if each.in_order else at_once) for each in operators]
 
-    def _processed(self, batch: RecordBatch, *, ended: bool) -> Iterator[Result]:
+    def _results_of(self, batch: RecordBatch, *, ended: bool) -> Iterator[Result]:
         inputs = self._inputs(batch, ended=ended, replayed=False)
         parts = self._by_query(
             _merged(each.process(arrived) for each, arrived in inputs if len(arrived.batch))

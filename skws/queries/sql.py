@@ -56,7 +56,7 @@ def to_text(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> str:
 def _failed(text: str, failure: Failure) -> dict[str, Any]:
     return {
         "condition": failure.condition,
-        "atoms": [_located(text, atom) for atom in failure.atoms]
+        "atoms": [_atom_json(text, atom) for atom in failure.atoms]
         + [_column(text, p) for p in failure.columns],
         "streams": list(failure.streams),
         "attributes": list(map(str, failure.attributes)),
@@ -64,7 +64,7 @@ def _failed(text: str, failure: Failure) -> dict[str, Any]:
     }
 
 
-def _located(text: str, atom: Atom) -> dict[str, Any]:
+def _atom_json(text: str, atom: Atom) -> dict[str, Any]:
     if atom.place is None:
         return {"text": str(atom), "line": None, "column": None}
     line, column = _place(text, atom.place.start)
@@ -96,7 +96,7 @@ def reasons(union: Union, verdict: Verdict) -> Iterator[str]:
     for failure in verdict.failures:
         yield f"  {failure.condition}: {failure.message}"
         for atom in failure.atoms:
-            yield f"    {_written(union.text, atom)}"
+            yield f"    {_atom_text(union.text, atom)}"
         for place in failure.columns:
             column = _column(union.text, place)
             yield f"    line {column['line']}, column {column['column']}: {column['text']}"
@@ -109,7 +109,7 @@ def offers(repairs: Sequence[Repair]) -> Iterator[str]:
     yield f"  - {WINDOW}"
 
 
-def _written(text: str, atom: Atom) -> str:
+def _atom_text(text: str, atom: Atom) -> str:
     if atom.place is None:
         return str(atom)
     line, column = _place(text, atom.place.start)
@@ -130,7 +130,7 @@ def _refusal(union: Union, verdict: Verdict) -> Iterator[str]:
     yield from offers(repairs_of(union, verdict))
 
 
-def shown_row(union: Union, values: Output) -> JsonRow:
+def json_row_of(union: Union, values: Output) -> JsonRow:
     """A row by column name; time stamps are ISO 8601 in UTC."""
     query = union.queries[0]
     values_shown = (
@@ -159,7 +159,7 @@ class SqlPlan(SeparatePlan):
 
     def __init__(self, query: Query, stream: Stream) -> None:
         super().__init__(query, stream)
-        self._union = parsed(query.text, nameable(stream.schema))
+        self._union = parse_union(query.text, nameable(stream.schema))
         if FORCE not in query.options:
             refuse_unbounded_union(self._union)
         UnionRun(self._union, stream.schema, {})
@@ -183,13 +183,13 @@ class SqlEvaluator(Evaluator):
         self._query = query
         self._schema = stream.schema
         self._union = union
-        self._used = _reads(union)
+        self._streams_read = _reads(union)
         self._tables: dict[str, list[Row]] = defaultdict(list)
         for record in with_sources(stream.schema, ()):
             self._tables[self._schema.relations[record.relation].name].append(record.row)
         self._run = UnionRun(self._union, stream.schema, self._tables)
         self._finite = stream.finite
-        self._most = 0
+        self._most_entries = 0
         self._now: int | None = None
         self._rows: dict[str, list[Row]] = {}
 
@@ -208,7 +208,7 @@ class SqlEvaluator(Evaluator):
                     "the replay deletes tuples; a query in constant memory only accepts insertions"
                 )
             name = self._schema.relations[record.relation].name
-            if name not in self._used:
+            if name not in self._streams_read:
                 continue
             if record.delete:
                 raise BadRecordsError(
@@ -229,14 +229,14 @@ class SqlEvaluator(Evaluator):
             return
         rows, self._rows = self._rows, {}
         for values, count in self._run.step(self._now, rows):
-            row = shown_row(self._union, values)
+            row = json_row_of(self._union, values)
             yield row_result(self._query, self._now / MICROSECOND, row, count)
-        self._most = max(self._most, self._run.entries)
+        self._most_entries = max(self._most_entries, self._run.entries)
         self._now = None
 
     @property
     def counts(self) -> Counts:
-        return Counts(kept=self._most)
+        return Counts(kept=self._most_entries)
 
     def load(self) -> Load:
         return Load(waiting=self._run.entries)
@@ -255,7 +255,7 @@ def _reads(union: Union) -> set[str]:
     return {stream.relation for query in union.queries for stream in query.streams}
 
 
-def parsed(text: str, schema: Schema) -> Union:
+def parse_union(text: str, schema: Schema) -> Union:
     """The union that a text in SQL denotes. Raises SqlError."""
     from skws_bounds.sql_reader import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
 

@@ -53,7 +53,7 @@ class Named(Struct, eq=False, gc=False):
 
     @property
     def id(self) -> str:
-        return self._names.shown(self._values, self._start, self._occurrence, self._follows)
+        return self._names.tuple_id(self._values, self._start, self._occurrence, self._follows)
 
     @property
     def row(self) -> JsonRow:
@@ -63,52 +63,52 @@ class Named(Struct, eq=False, gc=False):
 class RelationNames:
     """Names and describes the tuples of one relation."""
 
-    __slots__ = ("_before", "_described", "_per_position", "relation", "row")
+    __slots__ = ("_per_position", "_prefix", "_relation", "relation", "row")
 
     def __init__(self, relation: Relation, per_position: int | None) -> None:
-        self._described = relation
+        self._relation = relation
         self._per_position = per_position
         self.relation = relation.name
-        self._before = b"%b\x1d" % relation.name.encode()
+        self._prefix = b"%b\x1d" % relation.name.encode()
         self.row = _row_getter(relation)
 
     def of(self, row: Row, start: int, occurrence: int) -> Named:
         """A tuple from the components of its name."""
         start = self._place(start)
-        name = _JSON.encode(self._identifying(row, start, occurrence))
-        return Named(self, row, start, digest(self._before + name), occurrence)
+        name = _JSON.encode(self._identity(row, start, occurrence))
+        return Named(self, row, start, digest(self._prefix + name), occurrence)
 
     def version(self, row: Row, start: int, occurrence: int, follows: bool) -> Named:
         """One version of a tuple with a key; ``follows``: its id differs from that of an earlier version."""
         start = self._place(start)
-        key = self._described.key_of(row)
+        key = self._relation.key_of(row)
         name = _JSON.encode((row if key is None else key, start, occurrence))
-        return Named(self, row, start, digest(self._before + name), occurrence, follows)
+        return Named(self, row, start, digest(self._prefix + name), occurrence, follows)
 
     def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
         """The tuples if no row has an equal earlier one at the same instant."""
         if self._per_position is not None:
             starts = list(map(self._place, starts))
-        if self._described.key:
-            names = [self._identifying(row, start, 0) for row, start in zip(rows, starts, strict=True)]
+        if self._relation.key:
+            names = [self._identity(row, start, 0) for row, start in zip(rows, starts, strict=True)]
             lines = _JSON.encode_lines(names)
         else:
             lines = _JSON.encode_lines(list(zip(rows, starts, repeat(0))))
-        digests_of = digests(self._before, lines.splitlines())
+        digests_of = digests(self._prefix, lines.splitlines())
         return list(map(Named, repeat(self), rows, starts, digests_of))
 
-    def shown(self, row: Row, start: int, occurrence: int, follows: bool) -> str:
+    def tuple_id(self, row: Row, start: int, occurrence: int, follows: bool) -> str:
         """The id of a tuple in results."""
-        if self._described.key_of(row) is None:
+        if self._relation.key_of(row) is None:
             row_digest = blake2b(_JSON.encode(row), digest_size=6).hexdigest()
             suffix = f".{occurrence}" if occurrence else ""
             return f"{self.relation}:{row_digest}@{self._start_text(start)}{suffix}"
-        text = f"{self.relation}:{_key_text(self._described, row)}"
+        text = f"{self.relation}:{_key_text(self._relation, row)}"
         return f"{text}@{self._start_text(start)}" if follows else text
 
-    def _identifying(self, row: Row, start: int, occurrence: int) -> tuple[Row] | tuple[Row, int, int]:
+    def _identity(self, row: Row, start: int, occurrence: int) -> tuple[Row] | tuple[Row, int, int]:
         """The identity of a tuple: its key, or else its row, start and number among equal ones."""
-        key = self._described.key_of(row)
+        key = self._relation.key_of(row)
         return (row, start, occurrence) if key is None else (key,)
 
     def _place(self, start: int) -> int:
@@ -248,9 +248,9 @@ def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> st
             for left, right, name in ends
         )
         total = sum(digests[lane] for digests in tuple_lanes) + sum(
-            _mixed_one(pair & _BITS) for pair in pairs
+            _mixed_number(pair & _BITS) for pair in pairs
         )
-        digests_of.append(_mixed_one(total & _BITS))
+        digests_of.append(_mixed_number(total & _BITS))
     return f"{digests_of[0]:016x}{digests_of[1]:016x}"[:_SHOWN]
 
 
@@ -263,7 +263,7 @@ def _mixed(numbers: Lanes) -> Lanes:
     return numbers
 
 
-def _mixed_one(number: int) -> int:
+def _mixed_number(number: int) -> int:
     for factor in _FACTORS:
         number = (number ^ (number >> _SHIFT)) * factor & _BITS
     return number ^ (number >> _SHIFT)

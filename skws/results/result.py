@@ -353,18 +353,18 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     @property
     def network(self) -> str:
         """Its candidate network; empty if there is none."""
-        return self._made()[0]
+        return self._parts()[0]
 
     @property
     def tuples(self) -> tuple[ResultTuple, ...]:
         """Its tuples, in the order of the network's text."""
-        return self._made()[1]
+        return self._parts()[1]
 
     @property
     def joins(self) -> Joins:
-        return self._made()[2]
+        return self._parts()[2]
 
-    def _made(self) -> Made:
+    def _parts(self) -> Made:
         parts = self._network
         if isinstance(parts, str):
             return parts, self._tuples, self._joins  # type: ignore[return-value]  # not a row
@@ -379,7 +379,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         first_values, last_values = (
             [getattr(self, name) for name in group] for group in (names[:_MADE], names[_MADE + 3 : -1])
         )
-        return (*first_values, *self._made(), *last_values)
+        return (*first_values, *self._parts(), *last_values)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Result) and self.id == other.id and self._values() == other._values()
@@ -453,7 +453,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         """The JSON form, joined from the JSON of its parts."""
         if self.score is not None or self.place is not None or self.held_back or self.count is not None:
             return dumped(self.to_dict())
-        network, tuples, joins = self._made()
+        network, tuples, joins = self._parts()
         fields = {
             "op": self.op,
             "name": self.name,

@@ -29,8 +29,8 @@ Seconds = Sequence[float | None]
 
 _MARKS: Final = tuple(map(chr, range(8)))  # placeholders of keywords, which never contain these characters
 _MARK: Final = re.compile("[\\0-\\7]")
-_UNMET: Final = -1
-_text, _joins, _called, _asked = map(attrgetter, ("text", "joins", "called", "query.text"))
+_NO_INDEX: Final = -1
+_text, _joins, _query_name, _query_text = map(attrgetter, ("text", "joins", "called", "query.text"))
 
 
 class NetworkTemplate(NamedTuple):
@@ -55,10 +55,10 @@ class NetworkTemplates:
 
     def __init__(self, schema: Schema) -> None:
         self._wording = Wording(schema, _MARKS)
-        self._outlines: dict[int, NetworkTemplate] = {}
+        self._templates: dict[int, NetworkTemplate] = {}
 
     def of(self, tree: Tree) -> NetworkTemplate:
-        return self._outlines.get(id(tree)) or self._read(tree)
+        return self._templates.get(id(tree)) or self._read(tree)
 
     def _read(self, tree: Tree) -> NetworkTemplate:
         network = CandidateNetwork.of(tree)
@@ -66,7 +66,7 @@ class NetworkTemplates:
         left_nodes, right_nodes, _ = zip(*joins, strict=True) if joins else ((), (), ())
         numbers = [edge // 2 for edge in network.edges[1:]]
         text = self._wording.text(network).replace("{", "{{").replace("}", "}}")
-        template = self._outlines[id(tree)] = NetworkTemplate(
+        template = self._templates[id(tree)] = NetworkTemplate(
             tree,
             network.positions,
             network.keywords,
@@ -82,7 +82,7 @@ class Assembler:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._outlines = NetworkTemplates(plan.schema)
+        self._templates = NetworkTemplates(plan.schema)
 
     def result(
         self,
@@ -94,7 +94,7 @@ class Assembler:
         snapshot: bool = False,
     ) -> Result:
         """The result of ``members`` in the order of the tree; times in microseconds, or None and FOREVER."""
-        template, keywords = self._outlines.of(tree), self._plan.keywords
+        template, keywords = self._templates.of(tree), self._plan.keywords
         ordered_members = [members[position] for position in template.positions]
         return Result(
             op,
@@ -121,12 +121,12 @@ class Interpretations:
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}  # by network, an integer
-        self._outlines: list[NetworkTemplate] = []
-        self._of_each = Table((NOTHING, NOTHING))  # size, row among the templates of this size
-        self._of_size: dict[int, Table] = {}
+        self._templates: list[NetworkTemplate] = []
+        self._sizes_and_rows = Table((NOTHING, NOTHING))  # size, row among the templates of this size
+        self._tables_by_size: dict[int, Table] = {}
 
     def __len__(self) -> int:
-        return len(self._outlines)
+        return len(self._templates)
 
     def numbers(self, networks: Sequence[int], outline: Callable[[int], NetworkTemplate]) -> Ints:
         """The numbers of distinct networks. ``outline`` makes the template of a new one."""
@@ -135,7 +135,7 @@ class Interpretations:
             self._numbers.update(
                 zip(
                     new_networks,
-                    range(len(self._outlines), len(self._outlines) + len(new_networks)),
+                    range(len(self._templates), len(self._templates) + len(new_networks)),
                     strict=True,
                 )
             )
@@ -144,29 +144,29 @@ class Interpretations:
 
     def some(self, numbers: Ints) -> list[NetworkTemplate]:
         """The templates with some numbers."""
-        return list(map(self._outlines.__getitem__, numbers.tolist()))
+        return list(map(self._templates.__getitem__, numbers.tolist()))
 
     def sizes(self, numbers: Ints) -> Ints:
         """The number of nodes of each template."""
-        return self._of_each.columns()[0].take(numbers)
+        return self._sizes_and_rows.columns()[0].take(numbers)
 
     def columns(self, size: int, numbers: Ints) -> Ints:
         """``NetworkTemplate.columns`` of some networks of a size, one column per network."""
-        (table,) = self._of_size[size].columns()
-        return table.T.take(self._of_each.columns()[1].take(numbers), axis=1)
+        (table,) = self._tables_by_size[size].columns()
+        return table.T.take(self._sizes_and_rows.columns()[1].take(numbers), axis=1)
 
     def _add(self, templates: Sequence[NetworkTemplate]) -> None:
-        self._outlines += templates
+        self._templates += templates
         sizes = np.array([len(outline.positions) for outline in templates], dtype=np.int64)
         rows = np.empty_like(sizes)
         for size in distinct(sizes).tolist():
             template_rows = np.flatnonzero(sizes == size)
             table = np.array([templates[index].columns for index in template_rows.tolist()], dtype=np.int64)
-            same_size = self._of_size.setdefault(
+            same_size = self._tables_by_size.setdefault(
                 size, Table((np.empty((0, table.shape[1]), dtype=np.int64),))
             )
             rows[template_rows] = same_size.append((table,)) + np.arange(len(template_rows))
-        self._of_each.append((sizes, rows))
+        self._sizes_and_rows.append((sizes, rows))
 
 
 Described: TypeAlias = Callable[[list[int]], tuple[list[Plan], list[int]]]
@@ -177,31 +177,31 @@ class ResultLabels:
     """The names, texts and keywords of queries for results, by number; read at the first use of a query."""
 
     def __init__(self) -> None:
-        self._places: Ints = NOTHING  # by number; negative for queries that have not occurred
-        self._known: list[Plan] = []
+        self._indices: Ints = NOTHING  # by number; negative for queries that have not occurred
+        self._plans: list[Plan] = []
         self._names: Objects = np.empty(0, dtype=object)
         self._texts: Objects = np.empty(0, dtype=object)
         self._meshes: Ints = NOTHING
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._plans)
 
     def places(self, queries: Ints, describe: Described) -> Ints:
         """The indices of queries here. ``describe`` looks up new queries."""
-        if int(queries.max(initial=-1)) >= len(self._places):
-            places = np.full(int(queries.max()) + 1, _UNMET, dtype=np.int64)
-            self._places = written(places, 0, self._places)
-        indices = self._places.take(queries)
-        new_queries = distinct(queries[indices == _UNMET])
+        if int(queries.max(initial=-1)) >= len(self._indices):
+            places = np.full(int(queries.max()) + 1, _NO_INDEX, dtype=np.int64)
+            self._indices = written(places, 0, self._indices)
+        indices = self._indices.take(queries)
+        new_queries = distinct(queries[indices == _NO_INDEX])
         if len(new_queries):
-            self._meet(new_queries, describe)
-            indices = self._places.take(queries)
+            self._add(new_queries, describe)
+            indices = self._indices.take(queries)
         return indices
 
     def forget(self, query: int) -> None:
         """Forget a query; its index is not reused."""
-        if query < len(self._places):
-            self._places[query] = _UNMET
+        if query < len(self._indices):
+            self._indices[query] = _NO_INDEX
 
     def meshes(self, places: Ints) -> Ints:
         """The numbers of the meshes that the queries share."""
@@ -217,15 +217,15 @@ class ResultLabels:
 
     def keywords(self, places: Ints) -> list[tuple[str, ...]]:
         """The keywords of the queries."""
-        return [self._known[place].keywords for place in places.tolist()]
+        return [self._plans[place].keywords for place in places.tolist()]
 
-    def _meet(self, queries: Ints, describe: Described) -> None:
+    def _add(self, queries: Ints, describe: Described) -> None:
         plans, numbers = describe(queries.tolist())
-        first = len(self._known)
-        self._places[queries] = np.arange(first, first + len(plans))
-        self._known += plans
-        self._names = written(self._names, first, _objects(list(map(_called, plans))))
-        self._texts = written(self._texts, first, _objects(list(map(_asked, plans))))
+        first = len(self._plans)
+        self._indices[queries] = np.arange(first, first + len(plans))
+        self._plans += plans
+        self._names = written(self._names, first, _objects(list(map(_query_name, plans))))
+        self._texts = written(self._texts, first, _objects(list(map(_query_text, plans))))
         self._meshes = written(self._meshes, first, np.array(numbers, dtype=np.int64))
 
 
@@ -242,7 +242,7 @@ class ResultColumns(NamedTuple):
     named: Sequence[Named]
 
 
-_UNSAID: Final = tuple(map(repeat, Result.__struct_defaults__[1:-1]))
+_DEFAULTS: Final = tuple(map(repeat, Result.__struct_defaults__[1:-1]))
 """The defaults of the fields between ``snapshot`` and ``until``, for any number of new results."""
 
 
@@ -250,16 +250,16 @@ class ResultBuilder:
     """Builds results. ``joins``: the digests of the schema's joins. ``ids``: the digests of the results."""
 
     def __init__(
-        self, rows: ResultColumns, readings: Interpretations, labels: ResultLabels, joins: Lanes
+        self, rows: ResultColumns, interpretations: Interpretations, labels: ResultLabels, joins: Lanes
     ) -> None:
         self._rows = rows
-        self._readings = readings
-        self._shown = labels
+        self._interpretations = interpretations
+        self._labels = labels
         digests = lanes([each.digest for each in rows.named])
         self.ids = np.empty((2, len(rows.networks)), dtype=np.uint64)
-        for size_group in _by_size(readings, rows):
+        for size_group in _by_size(interpretations, rows):
             ends = size_group.left, size_group.right, size_group.joins
-            self.ids[:, size_group.places] = ids(digests, size_group.ordered, joins, ends)
+            self.ids[:, size_group.places] = ids(digests, size_group.tuples, joins, ends)
 
     def results(
         self,
@@ -279,16 +279,16 @@ class ResultBuilder:
         results = map(
             Result,
             repeat(op),
-            self._shown.names(queries),
-            self._shown.texts(queries),
+            self._labels.names(queries),
+            self._labels.texts(queries),
             shown_ids(self.ids.take(rows, axis=1)),
             starts,
             ends,
-            repeat(_Parts(self._rows, self._readings, self._shown)),
+            repeat(_Parts(self._rows, self._interpretations, self._labels)),
             rows.tolist(),
             repeat(()),
             repeat(snapshot),
-            *_UNSAID,
+            *_DEFAULTS,
             until,
         )
         return list(results)
@@ -297,30 +297,30 @@ class ResultBuilder:
 class _Parts:
     """The parts of some results, made together when the first one is needed.
 
-    That may be in another thread, so ``shown`` and ``readings`` are only read.
+    That may be in another thread, so ``labels`` and ``interpretations`` are only read.
     """
 
-    __slots__ = ("_made", "_readings", "_rows", "_shown")
+    __slots__ = ("_interpretations", "_labels", "_parts", "_rows")
 
-    def __init__(self, rows: ResultColumns, readings: Interpretations, labels: ResultLabels) -> None:
+    def __init__(self, rows: ResultColumns, interpretations: Interpretations, labels: ResultLabels) -> None:
         self._rows = rows
-        self._readings = readings
-        self._shown = labels
-        self._made: list[Made] | None = None
+        self._interpretations = interpretations
+        self._labels = labels
+        self._parts: list[Made] | None = None
 
     def of(self, row: int) -> Made:
         """The network, tuples and joins of one result."""
-        if self._made is None:
-            self._made = self._make()
-        return self._made[row]
+        if self._parts is None:
+            self._parts = self._make()
+        return self._parts[row]
 
     def _make(self) -> list[Made]:
-        templates = self._readings.some(self._rows.networks)
+        templates = self._interpretations.some(self._rows.networks)
         queries, query_numbers = kinds_of(self._rows.queries)
-        keywords = self._shown.keywords(self._rows.queries.take(queries))
+        keywords = self._labels.keywords(self._rows.queries.take(queries))
         texts = zip(map(_text, templates), map(keywords.__getitem__, query_numbers.tolist()), strict=True)
         networks = [text.format(*query_keywords) for text, query_keywords in texts]
-        size_groups = list(_by_size(self._readings, self._rows))
+        size_groups = list(_by_size(self._interpretations, self._rows))
         tuples = np.empty(len(templates), dtype=object)
         for size_group, tuples_of_group in zip(
             size_groups, self._tuples(size_groups, query_numbers, keywords), strict=True
@@ -329,7 +329,7 @@ class _Parts:
         return list(zip(networks, tuples.tolist(), map(_joins, templates), strict=True))
 
     def _tuples(
-        self, size_groups: Sequence[_Alike], query_numbers: Ints, keywords: Sequence[tuple[str, ...]]
+        self, size_groups: Sequence[_SizeGroup], query_numbers: Ints, keywords: Sequence[tuple[str, ...]]
     ) -> Iterator[Objects]:
         """The tuples of results of each size; one is shared by all results in which it has the same keywords.
 
@@ -339,7 +339,7 @@ class _Parts:
         keyword_rows = np.flatnonzero(bitmaps)
         bitmaps, most = bitmaps.take(keyword_rows), int(bitmaps.max(initial=0)) + 1
         result_queries = _flat(
-            np.broadcast_to(query_numbers.take(each.places), each.ordered.shape) for each in size_groups
+            np.broadcast_to(query_numbers.take(each.places), each.tuples.shape) for each in size_groups
         )
         codes = result_queries.take(keyword_rows) * most + bitmaps
         first, kinds = kinds_of(codes)
@@ -352,36 +352,36 @@ class _Parts:
         names = map(self._rows.named.__getitem__, numbers.take(first).tolist())
         keyword_sets = map(list(sets).__getitem__, tuple_set_numbers.take(first).tolist())
         tuples_made = _objects(list(map(ResultTuple, names, keyword_sets)))
-        ends = np.cumsum([each.ordered.size for each in size_groups]).tolist()
+        ends = np.cumsum([each.tuples.size for each in size_groups]).tolist()
         for each, end in zip(size_groups, ends, strict=True):
-            columns = inverse[end - each.ordered.size : end].reshape(each.ordered.shape)
+            columns = inverse[end - each.tuples.size : end].reshape(each.tuples.shape)
             yield _objects(list(map(tuple, tuples_made.take(columns.T).tolist())))
 
 
-class _Alike(NamedTuple):
+class _SizeGroup(NamedTuple):
     """Results of one size, one column per result.
 
-    ``places``: their indices among all results. ``ordered``: the numbers of their tuples. ``bitmaps``: the
+    ``places``: their indices among all results. ``tuples``: the numbers of their tuples. ``bitmaps``: the
     keywords of these. The others are as in ``NetworkTemplate.columns``.
     """
 
     places: Ints
-    ordered: Ints
+    tuples: Ints
     bitmaps: Ints
     left: Ints
     right: Ints
     joins: Ints
 
 
-def _by_size(readings: Interpretations, rows: ResultColumns) -> Iterator[_Alike]:
-    sizes, width = readings.sizes(rows.networks), rows.members.shape[1]
+def _by_size(interpretations: Interpretations, rows: ResultColumns) -> Iterator[_SizeGroup]:
+    sizes, width = interpretations.sizes(rows.networks), rows.members.shape[1]
     for size in distinct(sizes).tolist():
         places = np.flatnonzero(sizes == size)
-        columns = readings.columns(size, rows.networks.take(places))
+        columns = interpretations.columns(size, rows.networks.take(places))
         bitmaps, positions = columns[:size], columns[size : 2 * size]
         left, right, join_numbers = columns[2 * size :].reshape(3, size - 1, len(places))
-        ordered = rows.members.ravel().take(positions + places * width)
-        yield _Alike(places, ordered, bitmaps, left, right, join_numbers)
+        tuples = rows.members.ravel().take(positions + places * width)
+        yield _SizeGroup(places, tuples, bitmaps, left, right, join_numbers)
 
 
 def _flat(parts: Iterable[Ints]) -> Ints:

@@ -178,7 +178,7 @@ class LiveKeywords(LiveOperator):
         """A new engine that has processed the log."""
         state = self._state
         engine, order = self._new(), Order(state.stream)
-        for accepted in state.logged(order, state.past()):
+        for accepted in state.accepted_batches(order, state.past()):
             in_order = order.in_order(accepted)
             _exhaust(_results_of(engine, order, in_order if self.in_order else order.at_once(accepted)))
         self._reach_present(engine)

@@ -109,7 +109,7 @@ class KeyPartitioning:
         for relation, blocks, positions, places in batch.rows.by_relation():
             columns = self.columns[relation]
             if columns is not None:
-                part_numbers[positions] = _hashed(blocks, columns)[places] % np.uint64(parts)
+                part_numbers[positions] = _hashes(blocks, columns)[places] % np.uint64(parts)
         part_numbers[batch.truncations()] = -1
         if (part_numbers >= 0).all():
             return by_number(part_numbers, parts)
@@ -173,11 +173,11 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
             columns[streams[0]] = relation.key_columns or _all_of(relation)
             continue
         choices = list(_choices(schema, members))
-        valid_choices = [choice for choice in choices if not _refused(schema, members, choice, max_size)]
+        valid_choices = [choice for choice in choices if not _refusal(schema, members, choice, max_size)]
         if not valid_choices:
             widest_choice = max(choices, key=len)
-            reason = _refused(schema, members, widest_choice, max_size)
-            return f"{_named(schema, min(widest_choice), widest_choice)} comes closest, but {reason}"
+            reason = _refusal(schema, members, widest_choice, max_size)
+            return f"{_column_name(schema, min(widest_choice), widest_choice)} comes closest, but {reason}"
         widest = max(valid_choices, key=len).keys()
         for number in streams:
             columns[number] = tuple(
@@ -229,7 +229,7 @@ def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
             yield columns
 
 
-def _refused(schema: Schema, members: Sequence[int], choice: Chosen, max_size: int) -> str:
+def _refusal(schema: Schema, members: Sequence[int], choice: Chosen, max_size: int) -> str:
     """Why the chosen columns do not divide connected relations; empty if they do."""
     for number in members:
         relation = schema.relations[number]
@@ -251,12 +251,12 @@ def _refused(schema: Schema, members: Sequence[int], choice: Chosen, max_size: i
     return ""
 
 
-def _named(schema: Schema, number: int, choice: Chosen) -> str:
+def _column_name(schema: Schema, number: int, choice: Chosen) -> str:
     relation = schema.relations[number]
     return f"{relation.name}.{relation.attributes[choice[number]].name}"
 
 
-def _hashed(blocks: Sequence[Block], columns: Iterable[int]) -> Codes:
+def _hashes(blocks: Sequence[Block], columns: Iterable[int]) -> Codes:
     """A hash of the values of some columns, for each row of the blocks; equal values have equal hashes."""
     hashes: Codes = np.zeros(sum(map(len, blocks)), dtype=np.uint64)
     for column in columns:

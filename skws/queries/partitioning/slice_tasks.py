@@ -103,8 +103,8 @@ class SliceRanges:
         context = [split for piece, split in slice_blocks if piece.first < slice_.begin]
         return cls(
             slice_,
-            _joined(context),
-            _joined([split for piece, split in slice_blocks if piece.first >= slice_.begin]),
+            _join_ranges(context),
+            _join_ranges([split for piece, split in slice_blocks if piece.first >= slice_.begin]),
         )
 
     def run(
@@ -132,7 +132,7 @@ class SliceRanges:
         return run.results((), batches())
 
 
-def _joined(splits: Iterable[Split]) -> list[Split]:
+def _join_ranges(splits: Iterable[Split]) -> list[Split]:
     """The ranges, with consecutive ones joined."""
     ranges: list[Split] = []
     for split in splits:
@@ -185,27 +185,27 @@ class BeginsOfSlices:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, float | None], Begin] = {}  # by name of the query, id and version
+        self._begins: dict[tuple[str, str, float | None], Begin] = {}  # by name of the query, id and version
 
     def take(self, updated: Updated) -> None:
         """Add the begins of a slice that has ended."""
         new_begins = {}
         for begin in updated.begins:
-            former = self._known.get((begin.name, begin.id, begin.begin))
+            former = self._begins.get((begin.name, begin.id, begin.begin))
             corrected = begin if former is None else begin._replace(begin=former.begin)
             new_begins[begin.name, begin.id, begin.version] = corrected
-        self._known = {
+        self._begins = {
             name: begin
-            for name, begin in (self._known | new_begins).items()
+            for name, begin in (self._begins | new_begins).items()
             if begin.end is None or begin.end > updated.end
         }
 
-    def told(self, line: bytes) -> bytes:
+    def with_known_begin(self, line: bytes) -> bytes:
         """A result of the next slice, with the begin that earlier slices know."""
-        if not self._known or line.startswith(_FOUND):
+        if not self._begins or line.startswith(_FOUND):
             return line
         result = Result.from_json(line)
-        begin = self._known.get((result.name, result.id, result.start))
+        begin = self._begins.get((result.name, result.id, result.start))
         if begin is None:
             return line
         return replaced(result, start=begin.begin).pack()
@@ -248,7 +248,7 @@ class SlicedRun(ABC):
 
         Raises BadRecordsError, SourceError, MemoryBudgetError.
         """
-        messages = self._found(bad, counting=False)
+        messages = self._slices(bad, counting=False)
         if self.slicing.keys is None:
             lines = self._in_turn(messages)
         else:  # merged from all parts, once they are complete
@@ -265,11 +265,11 @@ class SlicedRun(ABC):
                 if isinstance(message, Updated):
                     begins.take(message)
                 else:
-                    yield from (begins.told(line) for _, line in _timed(message))
+                    yield from (begins.with_known_begin(line) for _, line in _timed(message))
 
     def counted(self, bad: BadRecordLog) -> Iterator[int]:
         """The number of results of a pattern, in parts, without forming them. Raises as ``results``."""
-        for messages in self._found(bad, counting=True):
+        for messages in self._slices(bad, counting=True):
             for message in messages:
                 if isinstance(message, SliceProgress):
                     yield message.number
@@ -278,13 +278,13 @@ class SlicedRun(ABC):
     def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted | Timed]]:
         """The messages of each slice's task, in order of the slices."""
 
-    def _found(
+    def _slices(
         self, bad: BadRecordLog, *, counting: bool
     ) -> Iterator[Iterator[Timed | SliceProgress | Updated]]:
         for messages in self._searched(counting=counting):
-            yield self._heard(messages, self.counts, bad)
+            yield self._slice_results(messages, self.counts, bad)
 
-    def _heard(
+    def _slice_results(
         self, messages: Iterable[Emitted | Timed], counts_before: Counts, bad: BadRecordLog
     ) -> Iterator[Timed | SliceProgress | Updated]:
         """The results of a slice; ``counts_before``: the counts of the slices before it."""
@@ -309,7 +309,7 @@ def search_range(ranges: SliceRanges, queries: Sequence[Query], stream: Stream) 
     expect_long_lived_objects()
     run = SliceRun(queries, stream, ranges.slice)
     messages: list[Emitted] = []
-    yield from _emitted(run, ranges.run(run, stream, messages.append, messages.append), messages)
+    yield from _messages(run, ranges.run(run, stream, messages.append, messages.append), messages)
 
 
 def search_pieces(
@@ -328,10 +328,10 @@ def search_pieces(
         for number in run.count(*records):
             yield SliceProgress(run.counts, number)
     else:
-        yield from _emitted(run, run.results(*records), [])
+        yield from _messages(run, run.results(*records), [])
 
 
-def _emitted(run: SliceRun, results: Iterable[LiveResult], messages: list[Emitted]) -> Iterator[Emitted]:
+def _messages(run: SliceRun, results: Iterable[LiveResult], messages: list[Emitted]) -> Iterator[Emitted]:
     """The results in groups, and the ``messages`` that arrive meanwhile. Counts are complete at the end."""
     lines: list[bytes] = []
     times: list[float] = []
@@ -342,14 +342,14 @@ def _emitted(run: SliceRun, results: Iterable[LiveResult], messages: list[Emitte
         times.append(moment(result))
         size += len(line)
         if size > BUFFER:
-            yield from _drained(run, lines, times, messages)
+            yield from _drain(run, lines, times, messages)
             size = 0
-    yield from _drained(run, lines, times, messages)
+    yield from _drain(run, lines, times, messages)
     if begins := run.begins():
         yield Updated(begins, run.end / MICROSECOND)
 
 
-def _drained(
+def _drain(
     run: SliceRun, lines: list[bytes], times: list[float], messages: list[Emitted]
 ) -> Iterator[Emitted]:
     yield from messages

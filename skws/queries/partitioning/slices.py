@@ -222,7 +222,7 @@ class SliceRun:
         self._stream = stream
         self._slice = slice_
         self._session: Session | None = None
-        self._before = Counts()
+        self._counts_before = Counts()
         self._skipped = 0  # insertions of the batches that come before the slice's context
         self._copied = 0  # truncations, which all parts of the keys get and only the first one counts
 
@@ -231,7 +231,7 @@ class SliceRun:
         """The counts of the slice's own records so far."""
         if self._session is None:
             return Counts()
-        counts = less(self._session.counts(), self._before)
+        counts = less(self._session.counts(), self._counts_before)
         counts.deletions -= self._copied
         return counts
 
@@ -247,10 +247,10 @@ class SliceRun:
 
     def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """The results of the slice in order."""
-        session, results, slice_batches = self._begun(tables, batches)
+        session, results, slice_batches = self._start(tables, batches)
         if self._slice.has_tables:
             yield from results
-        for batch in self._own(session, slice_batches):
+        for batch in self._own_records(session, slice_batches):
             if not self._slice.part.first:
                 self._copied += int(batch.truncations().sum())
             yield from session.process(batch)
@@ -261,14 +261,14 @@ class SliceRun:
 
     def count(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[int]:
         """The numbers of results, batch by batch, without forming them; the only query is a pattern."""
-        session, _, slice_batches = self._begun(tables, batches)
-        yield from map(session.count, self._own(session, slice_batches))
+        session, _, slice_batches = self._start(tables, batches)
+        yield from map(session.count, self._own_records(session, slice_batches))
 
-    def _begun(
+    def _start(
         self, tables: Sequence[Record], batches: Iterable[RecordBatch]
     ) -> tuple[Session, list[Result], Iterator[RecordBatch]]:
         """A session with the tables, the results of tables alone, and the records that the slice reads."""
-        slice_batches = self._inside(batches)
+        slice_batches = self._records_read(batches)
         first = next(slice_batches, NO_RECORDS)  # comes after all tables
         session, slice_batches = bounded_session(
             plans_over(self._queries, self._stream),
@@ -279,13 +279,13 @@ class SliceRun:
         self._session = session
         results = session.load_tables(tables)
         if not self._slice.has_tables:
-            self._before = session.counts()
+            self._counts_before = session.counts()
         if not self._slice.is_first:
             position = self._slice.position + self._skipped
             session.seek(position, at_arrival(position) if self._stream.by_count else self._slice.context)
         return session, results, slice_batches
 
-    def _own(self, session: Session, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    def _own_records(self, session: Session, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The slice's own records; processes the records before them, without counting them."""
         has_begun = self._slice.is_first
         for batch in batches:
@@ -293,7 +293,7 @@ class SliceRun:
             if context_size:
                 context, batch = batch.cut(context_size)  # noqa: PLW2901 - the rest of it
                 session.replay(context)
-                self._before = session.counts()
+                self._counts_before = session.counts()
             if len(batch):
                 if not has_begun:
                     self._pass_to(session, self._slice.begin)
@@ -306,7 +306,7 @@ class SliceRun:
         """Advance to just before a time without records; returns the changes as results expire."""
         return [] if self._stream.by_count else session.advance(time - 1)
 
-    def _inside(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    def _records_read(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
             begin, end = np.searchsorted(batch.time, [self._slice.context, self._slice.end]).tolist()
             if begin:

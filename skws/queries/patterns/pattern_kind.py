@@ -62,20 +62,22 @@ class ReplayedPattern(Evaluator):
 
     def take(self, arrived: OrderedBatch) -> Iterator[Result]:
         for batch in self._batches(arrived):
-            results = self._found(batch)
+            results = self._matches(batch)
             if results is None:
                 for _ in self._stream.completing(batch):
                     yield from self._stream.results()
             else:
-                yield from self._formed(batch, results)
+                yield from self._results_of(batch, results)
 
     def count(self, arrived: OrderedBatch) -> int:
         """The number of results, without forming them."""
         total = 0
         for batch in self._batches(arrived):
-            matches = self._found(batch)
+            matches = self._matches(batch)
             if matches is None:
-                total += sum(self._stream.how_many() for _ in self._stream.completing(batch, remember=False))
+                total += sum(
+                    self._stream.result_count() for _ in self._stream.completing(batch, remember=False)
+                )
             else:
                 total += len(matches)
         return total
@@ -89,7 +91,7 @@ class ReplayedPattern(Evaluator):
         while batch := [*islice(tuples, BATCH)]:
             yield batch
 
-    def _found(self, batch: Sequence[ReadTuple]) -> Valuations | None:
+    def _matches(self, batch: Sequence[ReadTuple]) -> Valuations | None:
         """The results that a batch completes; None if the automaton is to find them."""
         if self._columns is None:
             return None
@@ -107,13 +109,13 @@ class ReplayedPattern(Evaluator):
             self._columns = None
             return None
 
-    def _formed(self, batch: Sequence[ReadTuple], all_valuations: Valuations) -> Iterator[Result]:
+    def _results_of(self, batch: Sequence[ReadTuple], all_valuations: Valuations) -> Iterator[Result]:
         valuations = self._valuations(all_valuations)
         last, valuation = next(valuations, (FOREVER, ()))
         for arrival in batch:
             self._stream.remember(arrival)
             while last == arrival.position:
-                yield self._stream.formed(valuation)
+                yield self._stream.result_of(valuation)
                 last, valuation = next(valuations, (FOREVER, ()))
 
     def _valuations(self, valuations: Valuations) -> Iterator[tuple[int, Valuation]]:
@@ -169,13 +171,13 @@ class PatternPlan(SeparatePlan):
         stream = self.stream
         if stream.finite:
             return ReplayedPattern(self._pattern, stream.schema, self._window, name=self.query.name)
-        owns = _own(self._pattern, state.share)
+        owns = _owned_by(self._pattern, state.share)
         return PatternStream(
             self._pattern, nameable(stream.schema), self._window, own=owns, name=self.query.name
         )
 
 
-def _own(query: PatternQuery, part: Part) -> Callable[[int, Row], bool] | None:
+def _owned_by(query: PatternQuery, part: Part) -> Callable[[int, Row], bool] | None:
     root = query.root
     if root is None or part.whole:
         return None

@@ -80,7 +80,7 @@ def pattern_notes(text: str, schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*former_spellings(text), *ignored_notes]))
 
 
-def _says(alternative: Alternative, relation: int, columns: Sequence[int]) -> bool:
+def _can_satisfy(alternative: Alternative, relation: int, columns: Sequence[int]) -> bool:
     """True if rows of a relation can satisfy an alternative, by one of the columns or by a condition."""
     if isinstance(alternative, Condition):
         return alternative.relation == relation
@@ -106,7 +106,7 @@ def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable
         if query.sequence:
             raise PatternError(f"one tuple must contain {text!r}: use ';' in the pattern to order tuples")
         for slot in (*query.slots, *query.exclusions):
-            if not any(_says(each, relation, columns) for each in slot.alternatives):
+            if not any(_can_satisfy(each, relation, columns) for each in slot.alternatives):
                 places = ", ".join(f"{relation_schema.name}.{name}" for name in names)
                 raise PatternError(f"{slot.text!r} is never found in {places}")
         matcher = Matcher(query, replace(schema, relations=tuple(relations)))

@@ -33,7 +33,7 @@ from skws_windows.window import (
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Entry:
     """A tuple with the parts of its name."""
 
     relation: int
@@ -42,10 +42,10 @@ class _Seen:
     time: int
     occurrence: int
     successor: bool
-    shown: dict[frozenset[str], _Shown] | None = None  # of tuples in results
+    shown_tuples: dict[frozenset[str], _ShownTuple] | None = None  # of tuples in results
 
 
-class _Shown(NamedTuple):
+class _ShownTuple(NamedTuple):
     """A tuple as results show it. ``identity``: its contribution to the ids of results."""
 
     tuple: ResultTuple
@@ -61,7 +61,7 @@ class History:
         self._by_count = by_position(window)
         self._names = TupleNames(schema, ticks_per_position(window))
         self._window = window
-        self._tuples: OrderedDict[int, _Seen] = OrderedDict()
+        self._tuples: OrderedDict[int, _Entry] = OrderedDict()
         self._instant: Counter[tuple[int, Row]] = Counter()
         self._tick = -FOREVER
         # Ticks at which keys were last seen, in two generations of a window each.
@@ -86,9 +86,9 @@ class History:
         elif not self._by_count:  # by count no two tuples start together
             occurrence = self._instant[relation, row]
             self._instant[relation, row] += 1
-        tuples[position] = _Seen(relation, row, tick, time, occurrence, successor)
+        tuples[position] = _Entry(relation, row, tick, time, occurrence, successor)
 
-    def pass_by(self, relation: int, row: Row, tick: int) -> None:
+    def note_key(self, relation: int, row: Row, tick: int) -> None:
         """Note the key of a tuple that no result here has, as later tuples may replace it."""
         key = self._relations[relation].key_of(row)
         if key is not None:
@@ -114,22 +114,22 @@ class History:
         entry = self._tuples[position]
         return entry.time, entry.tick
 
-    def shown(self, position: int, labels: frozenset[str]) -> _Shown:
+    def shown_tuple(self, position: int, labels: frozenset[str]) -> _ShownTuple:
         entry = self._tuples[position]
-        if entry.shown is None:
-            entry.shown = {}
-        shown_tuple = entry.shown.get(labels)
+        if entry.shown_tuples is None:
+            entry.shown_tuples = {}
+        shown_tuple = entry.shown_tuples.get(labels)
         if shown_tuple is None:
-            shown_tuple = entry.shown[labels] = self._shown(entry, position, sorted(labels))
+            shown_tuple = entry.shown_tuples[labels] = self._make_shown(entry, position, sorted(labels))
         return shown_tuple
 
-    def _shown(self, entry: _Seen, position: int, labels: list[str]) -> _Shown:
+    def _make_shown(self, entry: _Entry, position: int, labels: list[str]) -> _ShownTuple:
         name = self._names.version(
             entry.relation, entry.row, entry.tick, entry.occurrence, follows=entry.successor
         )
         keywords = tuple(keyword for label in labels for keyword in self._keywords.get(label, ()))
         result_tuple = ResultTuple(name, keywords, tuple(labels), position)
-        return _Shown(result_tuple, "\x1f".join((name.digest.hex(), *labels)))
+        return _ShownTuple(result_tuple, "\x1f".join((name.digest.hex(), *labels)))
 
 
 def marks_of(valuation: Valuation) -> Sequence[Mark]:
@@ -147,7 +147,7 @@ def formed(
     query: Query, history: History, marks: Sequence[Mark], end: float | None, *, snapshot: bool = False
 ) -> Result:
     """The result of marks in order; ``end``: in seconds since the epoch."""
-    shown_tuples = [history.shown(position, labels) for position, labels in marks]
+    shown_tuples = [history.shown_tuple(position, labels) for position, labels in marks]
     identity = _result_id([each.identity for each in shown_tuples])
     start = history.at(marks[-1][0])[0] / MICROSECOND
     return Result.of_tuples(
@@ -186,13 +186,13 @@ class PatternStream(Evaluator):
         name: str = "",
     ) -> None:
         self.query = query
-        self._asked = Query(query.text, kind=PATTERN, name=name)
+        self._query = Query(query.text, kind=PATTERN, name=name)
         self.window = self.keeps = window
         self.position = 0  # of the next insertion in the stream
         self._by_count = isinstance(window, CountWindow)
         self._automaton = Automaton(query.pcea, len(schema.relations), window)
         self._history = History(schema, window, query.keywords)
-        self._own = own
+        self._is_own = own
         self._reads = sorted(query.pcea.relations)
         self._now = -FOREVER
         register(self)
@@ -246,7 +246,9 @@ class PatternStream(Evaluator):
             for _ in self.completing(self.tuples(batch, positions)):
                 for valuation in memory_checked(self._automaton.results()):
                     first = self._history.at(min(valuation)[0])[1]
-                    results_with_ends.append((self.window.end(first), self.formed(valuation, snapshot=True)))
+                    results_with_ends.append(
+                        (self.window.end(first), self.result_of(valuation, snapshot=True))
+                    )
         return [result for end, result in results_with_ends if end > self._now]
 
     @property
@@ -272,8 +274,8 @@ class PatternStream(Evaluator):
         for arrival in memory_checked(tuples):
             position, relation, row, time = arrival
             tick = self.tick(arrival)
-            if self._own is not None and not self._own(relation, row):
-                history.pass_by(relation, row, tick)
+            if self._is_own is not None and not self._is_own(relation, row):
+                history.note_key(relation, row, tick)
                 continue
             automaton.position = position - 1
             if remember:
@@ -297,9 +299,9 @@ class PatternStream(Evaluator):
 
     def results(self) -> Iterator[Result]:
         """The results that the last tuple completes."""
-        return map(self.formed, memory_checked(self._automaton.results()))
+        return map(self.result_of, memory_checked(self._automaton.results()))
 
-    def how_many(self) -> int:
+    def result_count(self) -> int:
         """The number of results that the last tuple completes, without forming them."""
         return self._automaton.count()
 
@@ -319,11 +321,11 @@ class PatternStream(Evaluator):
         columns = (positions[rows].tolist(), batch.relation[rows].tolist(), batch.rows.take(rows))
         return map(ReadTuple, *columns, batch.time[rows].tolist())
 
-    def formed(self, valuation: Valuation, *, snapshot: bool = False) -> Result:
+    def result_of(self, valuation: Valuation, *, snapshot: bool = False) -> Result:
         """The result of a valuation whose tuples are remembered."""
         marks = marks_of(valuation)
         end = self._end(self._history.at(marks[0][0])[1])
-        return formed(self._asked, self._history, marks, end, snapshot=snapshot)
+        return formed(self._query, self._history, marks, end, snapshot=snapshot)
 
     def _end(self, first: int) -> float | None:
         """The time at which a result that began at a tick leaves a window of time; None for other windows."""

@@ -29,7 +29,7 @@ _SOME: Final = 64
 
 
 @dataclass(slots=True)
-class Ended:
+class EndedTuples:
     """Ended tuples, by position, with the ticks of their ends."""
 
     ends: dict[int, int] = field(default_factory=dict)
@@ -43,34 +43,36 @@ class Deletions:
         self.relations = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
         self._schema = schema
         # Positions of live tuples, in order; equal rows also leave windows in that order.
-        self._known: dict[int, dict[GroupKey, list[int]]] = {}  # by relation
-        self._kept = _SOME
+        self._positions_by_key: dict[int, dict[GroupKey, list[int]]] = {}  # by relation
+        self._live_count = _SOME
 
     def __len__(self) -> int:
-        return sum(map(len, self._known.values()))
+        return sum(map(len, self._positions_by_key.values()))
 
     @property
     def crowded(self) -> bool:
         """True if it is time to call ``keep``: there are twice as many rows as the last time."""
-        return len(self) > 2 * self._kept
+        return len(self) > 2 * self._live_count
 
     def follow(self, relation: int, live: Iterable[tuple[int, Row]]) -> None:
         """Follow a relation from now on; ``live``: its live tuples with their positions, in order."""
         self.relations.add(relation)
-        live_by_key = self._known.setdefault(relation, {})
+        live_by_key = self._positions_by_key.setdefault(relation, {})
         for position, row in live:
             live_by_key.setdefault(identity(self._schema, relation, row), []).append(position)
 
-    def step(self, records: Iterable[tuple[int, int, Row, bool]], held_until: Callable[[int], int]) -> Ended:
+    def step(
+        self, records: Iterable[tuple[int, int, Row, bool]], held_until: Callable[[int], int]
+    ) -> EndedTuples:
         """The tuples that records of followed relations end: (tick, relation, row, delete), in order.
 
         The tick of an insertion is its position; that of a deletion is the
         position of the next insertion. ``held_until``: the last tick at which a
         window may hold the tuple at a position.
         """
-        ended_tuples = Ended()
+        ended_tuples = EndedTuples()
         for tick, relation, row, delete in records:
-            live_by_key = self._known.setdefault(relation, {})
+            live_by_key = self._positions_by_key.setdefault(relation, {})
             if not row:  # a truncation
                 all_positions = chain.from_iterable(live_by_key.values())
                 ended_tuples.ends.update(
@@ -96,10 +98,10 @@ class Deletions:
 
     def keep(self, positions: Collection[int]) -> None:
         """Forget all tuples except those at ``positions``."""
-        for relation, live_by_key in self._known.items():
+        for relation, live_by_key in self._positions_by_key.items():
             remaining = {key: [p for p in live if p in positions] for key, live in live_by_key.items()}
-            self._known[relation] = {key: live for key, live in remaining.items() if live}
-        self._kept = max(_SOME, len(self))
+            self._positions_by_key[relation] = {key: live for key, live in remaining.items() if live}
+        self._live_count = max(_SOME, len(self))
 
 
 class BatchEffects(NamedTuple):
@@ -143,10 +145,10 @@ class Members:
         deletes = batch.deletes()
         begin = self._tracker.position - len(insertions)
         ticks = begin + np.cumsum(~deletes) - ~deletes
-        last_ticks = self._held(insertions, begin, spans)
-        last_ticks_by_slot = self._leaving(spans)
+        last_ticks = self._last_ticks(insertions, begin, spans)
+        last_ticks_by_slot = self._leaving_slots(spans)
         self.follow(set(distinct(batch.relation[deletes]).tolist()) - self.followed)
-        ended_tuples = self._ended(batch, insertions, ticks, spans)
+        ended_tuples = self._ended_tuples(batch, insertions, ticks, spans)
         slots, ends = self._ends(last_ticks_by_slot, ended_tuples)
         return BatchEffects(
             slots,
@@ -190,14 +192,14 @@ class Members:
     def _follow_live(self) -> None:
         self._deletions.keep(set(self._operator.store.live.tuples.start.tolist()))
 
-    def _held(self, insertions: RecordBatch, begin: int, spans: Spans, *, seen: bool = False) -> Ints:
+    def _last_ticks(self, insertions: RecordBatch, begin: int, spans: Spans, *, seen: bool = False) -> Ints:
         """The last ticks at which windows may hold the tuples of a batch."""
         position = np.arange(begin, begin + len(insertions))
         last_ticks = spans.leaving(position, insertions.time, spans.key, seen=seen)
         last_ticks[keyless(spans.key)] = -1
         return last_ticks
 
-    def _leaving(self, spans: Spans, *, seen: bool = False) -> dict[int, int]:
+    def _leaving_slots(self, spans: Spans, *, seen: bool = False) -> dict[int, int]:
         """The slots of known tuples that leave in a batch, with the last ticks at which windows hold them."""
         tuples, times = self._operator.store.live.tuples, self._operator.store.directory.times
         slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS))
@@ -205,15 +207,17 @@ class Members:
         has_left = last_ticks < FOREVER
         return dict(zip(slots[has_left].tolist(), last_ticks[has_left].tolist(), strict=True))
 
-    def _ended(self, batch: RecordBatch, insertions: RecordBatch, ticks: Ints, spans: Spans) -> Ended:
+    def _ended_tuples(
+        self, batch: RecordBatch, insertions: RecordBatch, ticks: Ints, spans: Spans
+    ) -> EndedTuples:
         """The tuples that deletions and replacements of a batch end, by position."""
         rows = np.flatnonzero(np.isin(batch.relation, list(self.followed)))
         if not len(rows):
-            return Ended()
+            return EndedTuples()
         tuples = self._operator.store.live.tuples
         begin = self._tracker.position - len(insertions)
-        last_ticks = self._held(insertions, begin, spans, seen=True)
-        last_ticks_by_slot = self._leaving(spans, seen=True)
+        last_ticks = self._last_ticks(insertions, begin, spans, seen=True)
+        last_ticks_by_slot = self._leaving_slots(spans, seen=True)
 
         def held_until(position: int) -> int:
             if position >= begin:
@@ -230,7 +234,7 @@ class Members:
         )
         return self._deletions.step(zip(*columns, strict=True), held_until)
 
-    def _ends(self, last_ticks_by_slot: dict[int, int], ended_tuples: Ended) -> tuple[Ints, Ints]:
+    def _ends(self, last_ticks_by_slot: dict[int, int], ended_tuples: EndedTuples) -> tuple[Ints, Ints]:
         """The slots and ticks of known tuples that leave, or are deleted or replaced."""
         ends = {slot: tick + 1 for slot, tick in last_ticks_by_slot.items()}
         for position, tick in ended_tuples.ends.items():
@@ -245,7 +249,7 @@ class Members:
         return slot if slot < len(starts) and starts[slot] == position else None
 
     def _arrivals(
-        self, insertions: RecordBatch, begin: int, last_ticks: Ints, spans: Spans, ended_tuples: Ended
+        self, insertions: RecordBatch, begin: int, last_ticks: Ints, spans: Spans, ended_tuples: EndedTuples
     ) -> TupleBatch:
         """The new tuples that a window may hold."""
         ends = np.where(last_ticks == FOREVER, FOREVER, last_ticks + 1)
@@ -268,7 +272,7 @@ class Holding:
 
     def __init__(self, closed: ClosedSpans) -> None:
         self._closed = closed
-        self._known: dict[tuple[bool, ...], _Ordered] = {}
+        self._orders: dict[tuple[bool, ...], _WindowOrder] = {}
 
     def ends(self, first: Ints, last: Ints, key: Ints) -> Ints:
         """For each result, the end of the first window from ``first`` or before to ``last`` or after.
@@ -283,21 +287,21 @@ class Holding:
         field_set_numbers = field_set_numbers.reshape(-1)
         for number, fields in enumerate(field_sets):
             has_fields = field_set_numbers == number
-            ends[has_fields] = self._ordered(fields).ends(
+            ends[has_fields] = self._order_by(fields).ends(
                 first[has_fields], last[has_fields], key[has_fields][:, fields]
             )
         return ends
 
-    def _ordered(self, fields: Flags) -> _Ordered:
+    def _order_by(self, fields: Flags) -> _WindowOrder:
         """The windows by some fields of their keys."""
         name = tuple(fields.tolist())
-        if name not in self._known:
+        if name not in self._orders:
             closed = self._closed
-            self._known[name] = _Ordered(closed.first, closed.last, closed.key[:, fields])
-        return self._known[name]
+            self._orders[name] = _WindowOrder(closed.first, closed.last, closed.key[:, fields])
+        return self._orders[name]
 
 
-class _Ordered:
+class _WindowOrder:
     """Windows by key, then end; ``_least[n]``: from each window on, the least start of 2**n windows."""
 
     def __init__(self, first: Ints, last: Ints, key: Ints) -> None:
@@ -354,23 +358,23 @@ class ClosedWindows:
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self._closed: list[ClosedSpans] = []
+        self._spans: list[ClosedSpans] = []
 
     def add(self, closed: ClosedSpans) -> None:
         """Add windows that ended; forget those before the oldest open one."""
         if len(closed.last):
-            self._closed.append(closed)
-        self._closed = [each for each in self._closed if each.last[-1] >= self._tracker.horizon]
+            self._spans.append(closed)
+        self._spans = [each for each in self._spans if each.last[-1] >= self._tracker.horizon]
 
     def keys(self) -> Iterator[Ints]:
         """The codes of their keys."""
-        return (each.key for each in self._closed)
+        return (each.key for each in self._spans)
 
     def state(self) -> list[ClosedRow]:
         """The state in plain values."""
         return [
             row
-            for each in self._closed
+            for each in self._spans
             for row in zip(
                 each.first.tolist(),
                 each.last.tolist(),
@@ -389,5 +393,5 @@ class ClosedWindows:
             self._tracker.coded(keys),
             np.array(began, dtype=np.int64),
         )
-        self._closed = [closed] if len(closed.last) else []
+        self._spans = [closed] if len(closed.last) else []
         return closed

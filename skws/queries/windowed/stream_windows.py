@@ -64,7 +64,7 @@ def timeline(spans: Sequence[WindowSpan], now: int, width: int, rows: int = 8) -
     first_start = min(span.start for span in spans)
     duration = max(now - first_start, 1)
     return [
-        Row(_label(key), _drawn((s for s in spans if s.key == key), first_start, duration, width))
+        Row(_label(key), _cells((s for s in spans if s.key == key), first_start, duration, width))
         for key in _keys(spans)[:rows]
     ]
 
@@ -76,7 +76,7 @@ def _keys(spans: Sequence[WindowSpan]) -> list[Key]:
     return list(dict.fromkeys([*open_keys, *(s.key for s in ended_spans)]))
 
 
-def _drawn(spans: Iterable[WindowSpan], first_start: int, duration: int, width: int) -> str:
+def _cells(spans: Iterable[WindowSpan], first_start: int, duration: int, width: int) -> str:
     cells = [" "] * width
     for window_span in sorted(spans, key=lambda s: s.start):
         first = _cell(window_span.start, first_start, duration, width)
@@ -149,7 +149,7 @@ class BatchSource:
             column = info.columns[block.relation]
             if column == ABSENT:
                 continue
-            block_column = _of_block(block, column, info.sort)
+            block_column = _block_column(block, column, info.sort)
             if block_column.values.dtype == object:
                 values = values.astype(object)
             values[positions], present[positions] = block_column.values[places], block_column.present[places]
@@ -158,12 +158,12 @@ class BatchSource:
         )
 
 
-def _of_block(block: Block, column: int, sort: AttributeType) -> FieldColumn:
+def _block_column(block: Block, column: int, sort: AttributeType) -> FieldColumn:
     numbers = block.numbers(column)
     return typed(block.values(column), sort) if numbers is None else FieldColumn(*numbers)
 
 
-class Found(NamedTuple):
+class FedBatch(NamedTuple):
     """The insertions of a batch, the position of the first one, and the windows that ended or are open."""
 
     inserted: RecordBatch
@@ -181,14 +181,14 @@ class StreamWindows:
         self._state: bytes | None = None
         self._recent: deque[WindowSpan] = deque(maxlen=RECENT)
 
-    def feed(self, batch: RecordBatch) -> Found:
+    def feed(self, batch: RecordBatch) -> FedBatch:
         """Read the next batch; returns its insertions and the windows after it."""
         deletes = batch.deletes()
         insertions = batch.take(~deletes) if deletes.any() else batch
         self._state = None
         begin = self.tracker.position
-        fed = Found(insertions, begin, self.tracker.feed(BatchSource(insertions)))
-        self._recent.extend(self._ended(fed))
+        fed = FedBatch(insertions, begin, self.tracker.feed(BatchSource(insertions)))
+        self._recent.extend(self._ended_spans(fed))
         return fed
 
     def window_spans(self) -> list[WindowSpan]:
@@ -202,7 +202,7 @@ class StreamWindows:
             self._state = orjson.dumps(self.tracker.state())
         return self._state
 
-    def _ended(self, windows: Found) -> Iterator[WindowSpan]:
+    def _ended_spans(self, windows: FedBatch) -> Iterator[WindowSpan]:
         """The windows that end in a batch; only the last ones, as many as timelines show."""
         recent, closed = slice(-RECENT, None), windows.spans.closed
         ends = windows.inserted.time[closed.last[recent] - windows.begin].tolist()
@@ -226,13 +226,13 @@ def windows(
         report(Progress("reading", bytes_read, replay.size_bytes))
 
     batches = replay.batches(log, reported)
-    windows = (window for batch in batches for window in _of_batch(processor, batch, counts))
+    windows = (window for batch in batches for window in _windows_of(processor, batch, counts))
     for window in islice(windows, limit):
         counts.results += 1
         yield window
 
 
-def _of_batch(processor: Processor, batch: RecordBatch, counts: Counts) -> Iterator[Window]:
+def _windows_of(processor: Processor, batch: RecordBatch, counts: Counts) -> Iterator[Window]:
     deletes = batch.deletes()
     if deletes.any():
         counts.deletions += int(deletes.sum())

@@ -61,7 +61,7 @@ class WindowPlan:
     def of(cls, query: Query, schema: Schema) -> WindowPlan:
         """A query for windows in any of its forms. Raises UsageError if it cannot be read."""
         alphabet = Alphabet(schema, contains_keyword)
-        return cls(alphabet, _expression(query, alphabet), _listed(query, AGGREGATES))
+        return cls(alphabet, _expression(query, alphabet), _json_list(query, AGGREGATES))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -96,9 +96,9 @@ def _verdict(expression: WindowExpression, alphabet: Alphabet) -> OverlapVerdict
 
 
 def _expression(query: Query, alphabet: Alphabet) -> WindowExpression:
-    per = _listed(query, PER)
+    per = _json_list(query, PER)
     for name in per:
-        _known(name, alphabet)
+        _known_field(name, alphabet)
     if query.text:
         return parse_expression(query.text, alphabet)
     lookback = int(query.options.get(LOOKBACK, 0))
@@ -110,7 +110,7 @@ def _expression(query: Query, alphabet: Alphabet) -> WindowExpression:
     return parse_pairs(pairs, alphabet, lookback=lookback, selection=selection, per=per)
 
 
-def _listed(query: Query, option: str) -> tuple[str, ...]:
+def _json_list(query: Query, option: str) -> tuple[str, ...]:
     return tuple(loads(query.options.get(option, "[]")))
 
 
@@ -128,7 +128,7 @@ def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
         if name != "count":
             raise UsageError(f"--aggregate {text!r}: expected the field to aggregate, such as {name}(temp)")
         return Aggregate(name)
-    _check_sort(text, name, alphabet.fields[_known(match[2], alphabet)].sort)
+    _check_sort(text, name, alphabet.fields[_known_field(match[2], alphabet)].sort)
     return Aggregate(name, match[2])
 
 
@@ -143,7 +143,7 @@ def _check_sort(text: str, name: str, sort: AttributeType) -> None:
         raise UsageError(f"--aggregate {text!r}: booleans have no order")
 
 
-def _known(name: str, alphabet: Alphabet) -> str:
+def _known_field(name: str, alphabet: Alphabet) -> str:
     if name not in alphabet.fields:
         owners = [field for field in alphabet.fields if field.endswith(f".{name}")]
         if owners:
@@ -229,10 +229,10 @@ def admit(schema: Schema, window: Window, *, allowed: bool) -> str:
         plan = WindowPlan.of_text(schema, window.text)
         return "" if allowed else check_overlap(plan)
     except UsageError as error:
-        raise _blamed(error, schema, window) from None
+        raise _with_origin(error, schema, window) from None
 
 
-def _blamed(error: UsageError, schema: Schema, window: ExpressionWindow) -> SkwsError:
+def _with_origin(error: UsageError, schema: Schema, window: ExpressionWindow) -> SkwsError:
     is_own = parse_window(schema.window) == window
     return (
         SchemaError(f"window of schema {schema.name}: {error}") if is_own else UsageError(f"window: {error}")

@@ -47,24 +47,24 @@ class WaitingResults(LiveResults):
     def add(self, results: Partials) -> None:
         """Remember results, except those whose keys differ and those of static tuples alone."""
         agrees, _ = self._members.key_of(results.members)
-        super().add(results.take(self._streaming(results).any(axis=1) & agrees))
+        super().add(results.take(self._is_streaming(results).any(axis=1) & agrees))
 
     def forget(self, closed: ClosedSpans) -> None:
         """Drop the results that windows hold: they were emitted before."""
-        for _ in self._held(closed):
+        for _ in self._take_held(closed):
             pass
 
     def due(self, closed: ClosedSpans, time: Ints, begin: int) -> Iterator[Event]:
         """Results that windows hold, at the end of the first one. ``time``: by position, from ``begin``."""
         if len(closed.last):
-            for results, ends in self._held(closed):
+            for results, ends in self._take_held(closed):
                 yield from self._events(results, ends, time[ends - begin])
 
-    def _held(self, closed: ClosedSpans) -> Iterator[tuple[Partials, Ints]]:
+    def _take_held(self, closed: ClosedSpans) -> Iterator[tuple[Partials, Ints]]:
         holding = Holding(closed)
         return self.take_due(lambda results: self._first_ends(holding, results))
 
-    def _streaming(self, results: Partials) -> Flags:
+    def _is_streaming(self, results: Partials) -> Flags:
         """Flags the members that are tuples of streams."""
         starts = self._operator.store.live.tuples.start[results.members]
         flags: Flags = (results.members != NO_MEMBER) & (starts != ALWAYS)
@@ -74,7 +74,7 @@ class WaitingResults(LiveResults):
         """The end of the first window that holds each result while its tuples are alive, or FOREVER."""
         starts, is_streaming = (
             self._operator.store.live.tuples.start[results.members],
-            self._streaming(results),
+            self._is_streaming(results),
         )
         first = np.where(is_streaming, starts, FOREVER).min(axis=1)
         last = np.where(is_streaming, starts, -1).max(axis=1)
@@ -83,7 +83,7 @@ class WaitingResults(LiveResults):
 
     def _events(self, rows: Partials, ends: Ints, time: Ints) -> Iterator[Event]:
         times = self._operator.store.directory.times[rows.members]
-        begins = np.where(self._streaming(rows), times, ALWAYS).max(axis=1)
+        begins = np.where(self._is_streaming(rows), times, ALWAYS).max(axis=1)
         results = self._operator.emitter.results(rows, begins, time)
         for result, tick in zip(results, ends.tolist(), strict=True):
             yield completed(tick, result)
@@ -105,7 +105,7 @@ class WindowedEngine(MeshEngine):
         self.tracker = self._windows.tracker
         self._operator = KeywordOperator(LiveStore(schema, window), on_compact=self._renumber)
         self._members = Members(schema, self._operator, self.tracker)
-        self._waiting = WaitingResults(self._operator, self._members)
+        self._waiting_results = WaitingResults(self._operator, self._members)
         self._queries = SharedPlans()
         self._closed = ClosedWindows(self.tracker)
 
@@ -122,7 +122,7 @@ class WindowedEngine(MeshEngine):
         number, is_new, _ = self._queries.add(plan)
         if is_new:
             for partials in self._operator.add(number, plan):
-                self._waiting.add(partials)
+                self._waiting_results.add(partials)
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
@@ -130,12 +130,12 @@ class WindowedEngine(MeshEngine):
         if remaining_plan is not None:
             self._operator.rename(number, remaining_plan)
             return
-        self._waiting.remove(number)
+        self._waiting_results.remove(number)
         self._operator.remove(number)
 
     def load(self) -> Load:
         """The load, with the results that wait for a window to end."""
-        return replace(super().load(), waiting=len(self._waiting))
+        return replace(super().load(), waiting=len(self._waiting_results))
 
     def window_spans(self) -> list[WindowSpan]:
         """The windows that ended last, in order of their ends, then the open ones, oldest first."""
@@ -149,13 +149,13 @@ class WindowedEngine(MeshEngine):
         self._members.add_static(len(tuples))
         results = self._operator.insert(of_tuples(tuples, lambda t: t.occurrence > 0))
         self.counts.excluded = self._operator.excluded
-        yield from self._counted(list(self._operator.emitter.events(results, snapshot=True)))
+        yield from self._count_results(list(self._operator.emitter.events(results, snapshot=True)))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Process records in columns, in order of time."""
         for batch in batches:
             if len(batch):
-                yield from self._counted(self.events(batch))
+                yield from self._count_results(self.events(batch))
 
     def seek(self, position: int) -> None:
         """Move to a position; the records before it are not processed."""
@@ -192,9 +192,9 @@ class WindowedEngine(MeshEngine):
         ends = np.full(len(start), FOREVER, dtype=np.int64)
         tuple_batch = TupleBatch(batch.relation, batch.rows, start, ends, batch.time, start)
         for results in self._operator.insert(tuple_batch):
-            self._waiting.add(results)
+            self._waiting_results.add(results)
         self._members.follow(set(state["followed"]) - removed_relations)
-        self._waiting.forget(self._closed.restore(state["closed"]))
+        self._waiting_results.forget(self._closed.restore(state["closed"]))
         self.counts = Counts(**state["counts"])
         self._operator.excluded = self.counts.excluded  # restored tuples were counted before
 
@@ -208,11 +208,11 @@ class WindowedEngine(MeshEngine):
         self.counts.unmatched_deletions += effects.unmatched
         if len(effects.slots):
             self._operator.end(effects.slots, effects.ends)
-            self._waiting.shorten(effects.slots, self._operator.store.live.tuples.end)
+            self._waiting_results.shorten(effects.slots, self._operator.store.live.tuples.end)
         for results in self._operator.insert(effects.arrivals):
-            self._waiting.add(results)
+            self._waiting_results.add(results)
         self.counts.excluded = self._operator.excluded
-        events = list(self._waiting.due(spans.closed, insertions.time, begin))
+        events = list(self._waiting_results.due(spans.closed, insertions.time, begin))
         self._closed.add(spans.closed)
         self._operator.purge(self.tracker.position)
         self._members.forget()
@@ -222,9 +222,9 @@ class WindowedEngine(MeshEngine):
 
     def _renumber(self, horizon: int, slots: Ints) -> None:
         self._members.renumber(slots)
-        self._waiting.compact(horizon, slots)
+        self._waiting_results.compact(horizon, slots)
 
-    def _counted(self, events: list[Event]) -> Iterator[Result]:
+    def _count_results(self, events: list[Event]) -> Iterator[Result]:
         for result in self._queries.under_all_names(in_order(events)):
             self.counts.results += 1
             yield result

@@ -70,7 +70,7 @@ class WindowedOperator(Operator):
         self._window = window
         self._plans: dict[str, QueryPlan] = {}
         self._engine: WindowedEngine | None = None  # from the first record on
-        self._saved: bytes | None = None  # the state, until the next record
+        self._cached_state: bytes | None = None  # the state, until the next record
 
     @property
     def waits(self) -> bool:
@@ -78,7 +78,7 @@ class WindowedOperator(Operator):
         return self._state.order.waits
 
     def load_tables(self, records: Sequence[Record]) -> list[Result]:  # noqa: ARG002 - the state has all tables
-        return self._static(list(self._plans))
+        return self._static_results(list(self._plans))
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
         """Returns the results of static tuples alone: others are emitted when their window ends.
@@ -87,7 +87,7 @@ class WindowedOperator(Operator):
         and its first record would decide where windows begin.
         """
         self._take_up(plans)
-        return self._static([plan.query.name for plan in plans])
+        return self._static_results([plan.query.name for plan in plans])
 
     def remove(self, name: str) -> None:
         del self._plans[name]
@@ -103,7 +103,7 @@ class WindowedOperator(Operator):
         if self._engine is None:
             self._engine, _ = self._new_engine(self._plans)
             self._engine.seek(arrived.position)
-        self._saved = None
+        self._cached_state = None
         return self._by_name(self._plans, self._engine.process_batches([arrived.batch]))
 
     def snapshot(self) -> dict[str, bytes]:
@@ -137,7 +137,7 @@ class WindowedOperator(Operator):
         _answer(engine, [self._plans[name] for name in names])
         return engine, list(engine.load_tables(self._state.tables))
 
-    def _static(self, names: Sequence[str]) -> list[Result]:
+    def _static_results(self, names: Sequence[str]) -> list[Result]:
         """The results of static tuples alone, query by query."""
         if not self._state.tables:
             return []
@@ -152,9 +152,9 @@ class WindowedOperator(Operator):
 
     def _bytes(self) -> bytes:
         """The state of all queries, cached until the next record."""
-        if self._saved is None:
-            self._saved = NOT_BEGUN if self._engine is None else orjson.dumps(self._engine.state())
-        return self._saved
+        if self._cached_state is None:
+            self._cached_state = NOT_BEGUN if self._engine is None else orjson.dumps(self._engine.state())
+        return self._cached_state
 
 
 def _answer(engine: WindowedEngine, plans: Iterable[QueryPlan]) -> None:

@@ -83,11 +83,11 @@ class WindowTable(Encoder[Window]):
     def __init__(self, shown: Shown, *, cut: bool) -> None:
         self._shown = shown
         self._cell = fitted if cut else padded
-        self._headed = False
+        self._has_heading = False
 
     def encode(self, window: Window) -> bytes:
-        head = b"" if self._headed else self._head()
-        self._headed = True
+        head = b"" if self._has_heading else self._head()
+        self._has_heading = True
         values = [str(window.first), str(window.last), str(window.last - window.first + 1)]
         values += [instant(floor(time / MICROSECOND)) for time in (window.start, window.end)]
         cells = [self._cell(value, width) for value, width in zip(values, _WIDTHS, strict=True)]
@@ -218,10 +218,10 @@ def to_svg(expression: WindowExpression) -> str:
     parts: list[str] = []
     top, width = 0.0, 300.0
     for title, automaton in automata(expression):
-        drawn, wide, high = _drawn(title, automaton, top)
-        parts += drawn
-        top += high
-        width = max(width, wide)
+        elements, automaton_width, height = _automaton_svg(title, automaton, top)
+        parts += elements
+        top += height
+        width = max(width, automaton_width)
     marker = (
         '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
         'orient="auto"><path class="head" d="M0,0 L8,4 L0,8 z"/></marker></defs>'
@@ -229,7 +229,7 @@ def to_svg(expression: WindowExpression) -> str:
     return drawing.to_svg(width, top, _STYLE, [marker, *parts])
 
 
-def _drawn(title: str, automaton: LookbackAutomaton, top: float) -> tuple[list[str], float, float]:
+def _automaton_svg(title: str, automaton: LookbackAutomaton, top: float) -> tuple[list[str], float, float]:
     """The elements of one automaton, and their width and height."""
     span = max((abs(p - q) for p, _, q in automaton.transitions), default=1)
     rise = 30 + 22 * max(span, 1)

@@ -158,22 +158,25 @@ _BLANK: Final = bytes(0x20 if chr(code).isspace() and code < 0x80 else code for 
 class CandidateChunks(NamedTuple):
     """The places that may satisfy an alternative: chunks of some texts, and other texts as a whole.
 
-    ``inside``: the offset of a byte in each chunk. ``of_chunk``: the index of its text, which is ASCII.
+    ``chunk_offsets``: the offset of a byte in each chunk. ``chunk_texts``: the index of the text, which is
+    ASCII.
     """
 
     data: bytes
     offsets: Places
-    inside: Places
-    of_chunk: Places
+    chunk_offsets: Places
+    chunk_texts: Places
     texts: Places
 
     def chunks(self) -> list[str]:
-        if not len(self.inside):  # as in most batches
+        if not len(self.chunk_offsets):  # as in most batches
             return []
         blanked = self.data.translate(_BLANK)
-        begins, ends = self.offsets.take(self.of_chunk), self.offsets.take(self.of_chunk + 1)
+        begins, ends = self.offsets.take(self.chunk_texts), self.offsets.take(self.chunk_texts + 1)
         chunk_list = []
-        for first, offset, end in zip(begins.tolist(), self.inside.tolist(), ends.tolist(), strict=True):
+        for first, offset, end in zip(
+            begins.tolist(), self.chunk_offsets.tolist(), ends.tolist(), strict=True
+        ):
             begin, next_blank = blanked.rfind(b" ", first, offset), blanked.find(b" ", offset, end)
             chunk = self.data[first if begin < 0 else begin + 1 : end if next_blank < 0 else next_blank]
             chunk_list.append(str(chunk, "ascii"))
@@ -181,7 +184,7 @@ class CandidateChunks(NamedTuple):
 
     def places(self) -> Places:
         """The indices of all texts with candidates, in order."""
-        return distinct(np.concatenate([self.of_chunk, self.texts]))
+        return distinct(np.concatenate([self.chunk_texts, self.texts]))
 
 
 class CandidateTexts:
@@ -192,14 +195,14 @@ class CandidateTexts:
         required = substrings(alternatives) or ()
         self._narrow = 0 < len(required) <= _MOST
         ascii_parts = [part.encode() for part in required if part.isascii()]
-        self._plain = [(len(part), re.compile(re.escape(part))) for part in ascii_parts]
+        self._patterns = [(len(part), re.compile(re.escape(part))) for part in ascii_parts]
 
     def of(self, texts: Texts) -> CandidateChunks | None:
         """The candidates; None if the alternatives do not narrow them down."""
         if not self._narrow:
             return None
         data = bytes(texts.data)  # a copy only if it is a view
-        chunk_texts, places, spanning_texts = self._holding(data, texts.offsets)
+        chunk_texts, places, spanning_texts = self._matches(data, texts.offsets)
         if not data.isascii():
             codes = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) >= 0x80)
             non_ascii_texts = distinct(np.searchsorted(texts.offsets, codes, side="right") - 1)
@@ -211,7 +214,7 @@ class CandidateTexts:
             spanning_texts = distinct(np.concatenate([spanning_texts, non_ascii_texts[candidates]]))
         return CandidateChunks(data, texts.offsets, places, chunk_texts, spanning_texts)
 
-    def _holding(self, data: bytes, offsets: Places) -> tuple[Places, Places, Places]:
+    def _matches(self, data: bytes, offsets: Places) -> tuple[Places, Places, Places]:
         """The text and offset of each match of a substring, and the texts that longer matches reach into."""
         stripped = data.translate(_LOWER, delete=_JOINERS)
         bytes_before = np.empty(0, dtype=np.int64)  # for each joiner, the number of other bytes before it
@@ -220,7 +223,7 @@ class CandidateTexts:
             bytes_before = joiners - np.arange(len(joiners))
             offsets = offsets - np.searchsorted(joiners, offsets)
         hits, spanning_texts = [bytes_before[:0]], [bytes_before[:0]]
-        for length, start in self._plain:
+        for length, start in self._patterns:
             places = np.array([match.start() for match in start.finditer(stripped)], dtype=np.int64)
             first = np.searchsorted(offsets, places, side="right") - 1
             last = np.searchsorted(offsets, places + length - 1, side="right") - 1
@@ -266,7 +269,7 @@ class PredicateMemory(ChunkMemory[Known]):
         self._number = 0
 
     @property
-    def asked(self) -> bool:
+    def has_predicates(self) -> bool:
         """True if there is any predicate."""
         return self._number > 0
 
@@ -275,7 +278,7 @@ class PredicateMemory(ChunkMemory[Known]):
         self._number += 1
         match alternative:
             case Phrase():
-                predicates_by_key, key = self._listed(alternative)
+                predicates_by_key, key = self._lists_for(alternative)
                 predicates_by_key[key].append(predicate)
                 self._phrases[predicate] = alternative
             case Condition():
@@ -287,13 +290,13 @@ class PredicateMemory(ChunkMemory[Known]):
         self.clear()
         self._number -= 1
         if isinstance(alternative, Phrase):
-            withdraw(*self._listed(alternative, count=-1), predicate)
+            withdraw(*self._lists_for(alternative, count=-1), predicate)
             del self._phrases[predicate]
             self._sizes = +self._sizes
         elif not isinstance(alternative, Condition):
             self._words.remove(alternative, predicate)
 
-    def _listed(self, phrase: Phrase, count: int = 1) -> tuple[dict[str, list[int]], str]:
+    def _lists_for(self, phrase: Phrase, count: int = 1) -> tuple[dict[str, list[int]], str]:
         """The lists of predicates by longest word or part of a compound, and the phrase's key in them."""
         if not phrase.spelled:
             return self._longest, max(phrase.stems, key=len)
@@ -326,13 +329,13 @@ class ChunkTable(PredicateMemory[int]):
     def __init__(self, numbered_alternatives: Numbered, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         super().__init__(analyzer)
         self.possible = 0
-        self._of_phrases: dict[int, int] = {}  # bits, by flag
+        self._phrase_bits: dict[int, int] = {}  # bits, by flag
         for bit, alternative in numbered_alternatives:
             self.possible |= bit
             predicate = bit
             if isinstance(alternative, Phrase):
-                predicate = 1 << (_FIRST_FLAG + len(self._of_phrases))
-                self._of_phrases[predicate] = bit
+                predicate = 1 << (_FIRST_FLAG + len(self._phrase_bits))
+                self._phrase_bits[predicate] = bit
             self.add(predicate, alternative)
         alternatives = [alternative for _, alternative in numbered_alternatives]
         self._candidates = CandidateTexts(alternatives)
@@ -340,9 +343,9 @@ class ChunkTable(PredicateMemory[int]):
 
     def find(self, text: str) -> int:
         """The bits of the alternatives that ``text`` satisfies."""
-        return 0 if self._hopeless(text) else self._found(text)
+        return 0 if self._hopeless(text) else self._bits_of(text)
 
-    def _found(self, text: str) -> int:
+    def _bits_of(self, text: str) -> int:
         bits = 0
         for chunk in chunks(text, self._analyzer):
             bits |= self[chunk]
@@ -359,13 +362,13 @@ class ChunkTable(PredicateMemory[int]):
             bits_of_texts[:] = list(map(self.find, texts.tolist()))
         else:
             whole_texts = candidates.texts
-            if self._of_phrases:
+            if self._phrase_bits:
                 whole_texts = candidates.places()
             else:
                 bits_of_chunks = np.array(list(map(self.__getitem__, candidates.chunks())), dtype=np.int16)
-                np.bitwise_or.at(bits_of_texts, candidates.of_chunk, bits_of_chunks)
+                np.bitwise_or.at(bits_of_texts, candidates.chunk_texts, bits_of_chunks)
             bits_of_texts[whole_texts] |= np.array(
-                list(map(self._found, texts.at(whole_texts))), dtype=np.int16
+                list(map(self._bits_of, texts.at(whole_texts))), dtype=np.int16
             )
         pieces = np.split(bits_of_texts, np.cumsum([len(bits) for _, bits in parts])[:-1])
         for (_, bits), piece in zip(parts, pieces, strict=True):
@@ -374,14 +377,14 @@ class ChunkTable(PredicateMemory[int]):
     def look_up(self, chunk: str) -> int:
         value = 0
         for predicate in () if self._hopeless(chunk) else self.satisfied(chunk):
-            value |= -predicate if predicate < 0 else self._of_phrases.get(predicate, predicate)
+            value |= -predicate if predicate < 0 else self._phrase_bits.get(predicate, predicate)
         return value
 
     def _with_phrases(self, flags: int, text: str) -> int:
         """``flags`` with the bits of the phrases in ``text`` in place of their flags."""
         words = stems(text, self._analyzer)
         bits = flags & ((1 << _FIRST_FLAG) - 1)
-        for flag, bit in self._of_phrases.items():
+        for flag, bit in self._phrase_bits.items():
             if flags & flag and contains(words, self._phrases[flag], text):
                 bits |= bit
         return bits

@@ -62,7 +62,7 @@ class PredicateTables:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._unscoped = PredicateTable(Analyzer.ENGLISH)
-        self._scoped: dict[tuple[int, int], PredicateTable] = {}
+        self._column_tables: dict[tuple[int, int], PredicateTable] = {}
 
     def add(self, predicate: int, alternative: Alternative) -> None:
         """Add a predicate; ``predicate`` is positive."""
@@ -78,8 +78,12 @@ class PredicateTables:
         predicates: list[int] = []
         numbers: list[int] = []
         for column in self._schema.relations[block.relation].search_columns:
-            column_table = self._scoped.get((block.relation, column))
-            tables = [table for table in (self._unscoped, column_table) if table is not None and table.asked]
+            column_table = self._column_tables.get((block.relation, column))
+            tables = [
+                table
+                for table in (self._unscoped, column_table)
+                if table is not None and table.has_predicates
+            ]
             for number, value in enumerate(block.values_at(column, places)):
                 if value is not None:
                     text = value if value.__class__ is str else str(value)
@@ -97,9 +101,11 @@ class PredicateTables:
             for column in relation_schema.search_columns:
                 if alternative.applies(relation, column):
                     scope = relation, column
-                    if scope not in self._scoped:
-                        self._scoped[scope] = PredicateTable(relation_schema.attributes[column].analyzer)
-                    yield self._scoped[scope]
+                    if scope not in self._column_tables:
+                        self._column_tables[scope] = PredicateTable(
+                            relation_schema.attributes[column].analyzer
+                        )
+                    yield self._column_tables[scope]
 
 
 class JointMatcher:
@@ -113,18 +119,18 @@ class JointMatcher:
         self._predicates: dict[Alternative, int] = {}
         self._users: list[list[tuple[int, int]]] = [[]]  # by predicate; no predicate has the number 0
         self._free: list[int] = []  # unused predicates
-        self._named: list[dict[int, int]] = [{} for _ in schema.relations]
+        self._name_bits: list[dict[int, int]] = [{} for _ in schema.relations]
         self._excluding: Ints = np.zeros(1, dtype=np.int64)
-        self._torn: dict[int, Ints] = {}  # by query; only queries with an order
-        self._spread: tuple[Ints, Ints, Ints] | None = None
+        self._torn_bitmaps: dict[int, Ints] = {}  # by query; only queries with an order
+        self._users_by_predicate: tuple[Ints, Ints, Ints] | None = None
 
     def add(self, query: int, matcher: Matcher) -> None:
         """Start matching a query, identified by a number."""
         self._matchers[query] = matcher
-        self._spread = None
+        self._users_by_predicate = None
         if matcher.torn:
-            self._torn[query] = np.array(list(matcher.torn), dtype=np.int64)
-        for bits_by_query, bits in zip(self._named, matcher.names, strict=True):
+            self._torn_bitmaps[query] = np.array(list(matcher.torn), dtype=np.int64)
+        for bits_by_query, bits in zip(self._name_bits, matcher.names, strict=True):
             if bits:
                 bits_by_query[query] = bits
         for bit, alternative in matcher.alternatives():
@@ -138,9 +144,9 @@ class JointMatcher:
 
     def remove(self, query: int) -> None:
         """Stop matching a query."""
-        self._spread = None
-        self._torn.pop(query, None)
-        for bits_by_query in self._named:
+        self._users_by_predicate = None
+        self._torn_bitmaps.pop(query, None)
+        for bits_by_query in self._name_bits:
             bits_by_query.pop(query, None)
         for bit, alternative in self._matchers.pop(query).alternatives():
             predicate = self._predicates[alternative]
@@ -168,20 +174,20 @@ class JointMatcher:
             positions = np.flatnonzero(satisfying(condition, block).take(places))
             rows.append(positions)
             predicates.append(np.full(len(positions), predicate, dtype=np.int64))
-        return self._combined(relation, np.concatenate(rows), np.concatenate(predicates), len(places))
+        return self._combine(relation, np.concatenate(rows), np.concatenate(predicates), len(places))
 
-    def _combined(self, relation: int, row: Ints, predicate: Ints, rows: int) -> KeywordBitmaps:
-        first, query, bit = self._spread or self._spread_out()
+    def _combine(self, relation: int, row: Ints, predicate: Ints, rows: int) -> KeywordBitmaps:
+        first, query, bit = self._users_by_predicate or self._spread_users()
         counts = first[predicate + 1] - first[predicate]
         users = np.repeat(first[predicate] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         places = [np.repeat(row, counts) << _QUERY_BITS | query[users]]
         bits = [bit[users]]
-        for named_query, name_bits in self._named[relation].items():
+        for named_query, name_bits in self._name_bits[relation].items():
             places.append(np.arange(rows, dtype=np.int64) << _QUERY_BITS | named_query)
             bits.append(np.full(rows, name_bits, dtype=np.int64))
-        return self._reduced(np.concatenate(places), np.concatenate(bits))
+        return self._reduce(np.concatenate(places), np.concatenate(bits))
 
-    def _reduced(self, places: Ints, bits: Ints) -> KeywordBitmaps:
+    def _reduce(self, places: Ints, bits: Ints) -> KeywordBitmaps:
         if not len(places):
             return KeywordBitmaps(places, places, bits)
         order = np.argsort(places, kind="stable")
@@ -190,11 +196,11 @@ class JointMatcher:
         places, bits = places[first], np.bitwise_or.reduceat(bits, first)
         query = places & ((1 << _QUERY_BITS) - 1)
         label = np.where(bits & self._excluding[query], EXCLUDED, bits)
-        for ordered_query, torn_bitmaps in self._torn.items():
+        for ordered_query, torn_bitmaps in self._torn_bitmaps.items():
             label[(query == ordered_query) & np.isin(bits, torn_bitmaps)] = EXCLUDED
         return KeywordBitmaps(places >> _QUERY_BITS, query, label)
 
-    def _spread_out(self) -> tuple[Ints, Ints, Ints]:
+    def _spread_users(self) -> tuple[Ints, Ints, Ints]:
         """The index of the first user of each predicate, and the queries and bits of all users."""
         users = self._users
         self._excluding = np.zeros(max(self._matchers, default=0) + 1, dtype=np.int64)
@@ -203,8 +209,8 @@ class JointMatcher:
         first = np.cumsum([0, *map(len, users)])
         query = np.array([query for predicate_users in users for query, _ in predicate_users], dtype=np.int64)
         bit = np.array([bit for predicate_users in users for _, bit in predicate_users], dtype=np.int64)
-        self._spread = first, query, bit
-        return self._spread
+        self._users_by_predicate = first, query, bit
+        return self._users_by_predicate
 
 
 FEW = 4  # queries; joint matching is faster for more

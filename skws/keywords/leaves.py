@@ -95,7 +95,7 @@ class WordPredicates:
         self._stems: defaultdict[str, list[int]] = defaultdict(list)
         self._starts: defaultdict[str, list[int]] = defaultdict(list)
         # By the words without one or two letters: a look-up then takes the same time for any number of words.
-        self._near: defaultdict[str, list[tuple[Fuzzy, int]]] = defaultdict(list)
+        self._shortenings: defaultdict[str, list[tuple[Fuzzy, int]]] = defaultdict(list)
         self._lengths: Counter[tuple[int, int]] = Counter()  # (length, distance) of fuzzy words
         self._forms: list[tuple[str, int]] = []
 
@@ -110,7 +110,7 @@ class WordPredicates:
             case Fuzzy(word=word, distance=distance):
                 self._lengths[len(word), distance] += 1
                 for shortening in shortened(word, distance):
-                    self._near[shortening].append((alternative, predicate))
+                    self._shortenings[shortening].append((alternative, predicate))
 
     def remove(self, alternative: WordAlternative, predicate: int) -> None:
         match alternative:
@@ -124,7 +124,7 @@ class WordPredicates:
                 self._lengths[len(word), distance] -= 1
                 self._lengths = +self._lengths
                 for shortening in shortened(word, distance):
-                    withdraw(self._near, shortening, (alternative, predicate))
+                    withdraw(self._shortenings, shortening, (alternative, predicate))
 
     def of(self, token: Token) -> Iterator[int]:
         """The predicates that a word satisfies, possibly repeated."""
@@ -137,7 +137,7 @@ class WordPredicates:
         yield from (predicate for form, predicate in self._forms if has_form(word, form))
         distance = self._farthest(len(word))
         for shortening in shortened(word, distance) if distance else ():
-            for fuzzy, predicate in self._near.get(shortening, ()):
+            for fuzzy, predicate in self._shortenings.get(shortening, ()):
                 if within(fuzzy.word, word, fuzzy.distance):
                     yield predicate
 

@@ -148,7 +148,7 @@ class _Reader:
         self.without: dict[int, int] = {}  # relations left out, with their positions in the text
         self.without_joins: set[int] = set()
         self.restricted: dict[int, str] = {}  # restricted relations, each with a condition on it
-        self._known = _words(schema, match_names)
+        self._typed_word = _words(schema, match_names)
 
     def leave_out(self, node: syntax.Without) -> None:
         """Leave out the relation or the joins named by a node."""
@@ -193,7 +193,7 @@ class _Reader:
             self.dropped.append(word.slot.text)
 
     def _word(self, node: syntax.Node, scopes: tuple[Scope | None, ...]) -> _TypedWord:
-        word = self._known(node.text, scopes)
+        word = self._typed_word(node.text, scopes)
         self.ignored += word.ignored
         if word.synonyms:
             known_synonyms = self.synonyms.setdefault(node.text.lower(), {})
@@ -295,7 +295,7 @@ class _Reader:
     def _condition(self, node: syntax.Node, name: str, attribute: object) -> _Leaf:
         spelling = self.text[node.startchar : node.endchar]
         try:
-            condition = self._compared(node, name.removeprefix("!"), attribute)
+            condition = self._comparison(node, name.removeprefix("!"), attribute)
         except QueryError as error:
             raise fault(str(error), self.text, node.startchar) from None
         if isinstance(node, syntax.ComparisonNode):
@@ -303,7 +303,7 @@ class _Reader:
         condition_text = spelling if isinstance(node, syntax.Range) else f"{name}:{spelling}"
         return _Leaf(condition_text, (condition,), restricts=not name.startswith("!"))
 
-    def _compared(self, node: syntax.Node, name: str, attribute: object) -> Condition:
+    def _comparison(self, node: syntax.Node, name: str, attribute: object) -> Condition:
         if isinstance(node, syntax.ComparisonNode):
             attribute = compared(node.name, self.schema)
             other = None if node.quoted else other_attribute(attribute, node.text, self.schema)

@@ -113,7 +113,7 @@ def network_counts(plan: Plan, most: int = MOST) -> tuple[tuple[int, ...], bool]
     try:
         return count_networks(plan.generator()), True
     except TooManyKindsError:
-        return _made(plan, most)
+        return _generated_counts(plan, most)
 
 
 def many_networks(plan: Plan) -> str:
@@ -131,7 +131,7 @@ def many_networks(plan: Plan) -> str:
     )
 
 
-def _made(plan: Plan, most: int) -> tuple[tuple[int, ...], bool]:
+def _generated_counts(plan: Plan, most: int) -> tuple[tuple[int, ...], bool]:
     sizes = [0] * plan.max_size
     for number, tree in enumerate(memory_checked(plan.generator().networks())):
         if number == most:

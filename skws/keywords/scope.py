@@ -137,7 +137,7 @@ def versus(attribute: ComparedAttribute, sign: str, other: ComparedAttribute, sc
 def _operator(attribute: ComparedAttribute, sign: str, schema: Schema) -> Op:
     if sign not in _SIGNS:
         raise QueryError(f"unknown comparison {sign!r}; expected one of {' '.join(_SIGNS)}")
-    kind, name = _described(attribute, schema)
+    kind, name = _type_and_name(attribute, schema)
     if kind is AttributeType.BOOLEAN and sign not in {Op.EQUAL, Op.DIFFERENT}:
         raise QueryError(f"{name} is a boolean, which has no order; expected = or !=")
     return Op(sign)
@@ -343,7 +343,7 @@ def compare(attribute: ComparedAttribute, sign: str, text: str, schema: Schema) 
     """
     op = _operator(attribute, sign, schema)
     order = _order(attribute, schema)
-    span = _read(*_described(attribute, schema), text, op, order)
+    span = _read(*_type_and_name(attribute, schema), text, op, order)
     match op:
         case Op.LESS:
             interval = Interval(None, span.low, high_open=True)
@@ -363,7 +363,7 @@ def in_range(attribute: ComparedAttribute, low: str, high: str, schema: Schema) 
 
     Raises QueryError for ends that do not fit the type, or in the wrong order.
     """
-    kind, name = _described(attribute, schema)
+    kind, name = _type_and_name(attribute, schema)
     if kind is AttributeType.BOOLEAN:
         raise QueryError(f"{name} is a boolean, which has no range")
     order = _order(attribute, schema)
@@ -386,7 +386,7 @@ def in_range(attribute: ComparedAttribute, low: str, high: str, schema: Schema) 
     )
 
 
-def _described(attribute: ComparedAttribute, schema: Schema) -> tuple[AttributeType, str]:
+def _type_and_name(attribute: ComparedAttribute, schema: Schema) -> tuple[AttributeType, str]:
     relation = schema.relations[attribute.relation]
     definition = relation.attributes[attribute.column]
     return definition.type, f"{relation.name}.{definition.name}"

@@ -70,10 +70,12 @@ def similar(slot: Slot, words: Mapping[str, int]) -> tuple[str, ...]:
     if not isinstance(slot.alternatives[0], Term) or any(isinstance(a, Fuzzy) for a in slot.alternatives):
         return ()
     scope, colon, word = slot.text.rpartition(":")
-    return tuple(f"{scope}{colon}{each}" for each in _begun(word, words) or suggest(word, words, limit=1))
+    return tuple(
+        f"{scope}{colon}{each}" for each in _longer_words(word, words) or suggest(word, words, limit=1)
+    )
 
 
-def _begun(word: str, words: Mapping[str, int]) -> list[str]:
+def _longer_words(word: str, words: Mapping[str, int]) -> list[str]:
     """At most two texts for the words that begin with a word."""
     start = fold(word)
     longer_words = [other for other in words if other.startswith(start) and other != start]

@@ -45,7 +45,7 @@ class FollowedTuples:
         self._tuples: list[StreamTuple | None] = []  # by number
         self._free: list[int] = []
         self._slots: Ints = NOTHING  # by number; with space for more
-        self._at: Ints = NOTHING  # by slot: the number, or none
+        self._number_by_slot: Ints = NOTHING  # by slot: the number, or none
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -58,17 +58,17 @@ class FollowedTuples:
         return self._slots.item(self._numbers[member])
 
     def at(self, slot: int) -> StreamTuple | None:
-        number = self._at.item(slot) if slot < len(self._at) else _NONE
+        number = self._number_by_slot.item(slot) if slot < len(self._number_by_slot) else _NONE
         return None if number == _NONE else self._tuples[number]
 
-    def among(self, slots: Ints) -> list[int]:
-        slots_in_range = slots[slots < len(self._at)]
-        members: list[int] = slots_in_range[self._at.take(slots_in_range) != _NONE].tolist()
+    def followed_slots(self, slots: Ints) -> list[int]:
+        slots_in_range = slots[slots < len(self._number_by_slot)]
+        members: list[int] = slots_in_range[self._number_by_slot.take(slots_in_range) != _NONE].tolist()
         return members
 
-    def chosen(self, flags: Flags) -> list[int]:
+    def flagged_slots(self, flags: Flags) -> list[int]:
         """The flagged slots whose tuples are followed; ``flags``: by slot."""
-        is_followed = self._at[: len(flags)] != _NONE
+        is_followed = self._number_by_slot[: len(flags)] != _NONE
         slots: list[int] = np.flatnonzero(is_followed & flags[: len(is_followed)]).tolist()
         return slots
 
@@ -85,10 +85,10 @@ class FollowedTuples:
             self._tuples.append(member)
         self._numbers[member] = number
         self._slots = written(self._slots, number, np.array([slot], dtype=np.int64))
-        if slot >= len(self._at):
-            space = np.full(slot + 1 + slot // 4 - len(self._at), _NONE, dtype=np.int64)
-            self._at = np.concatenate([self._at, space])
-        self._at[slot] = number
+        if slot >= len(self._number_by_slot):
+            space = np.full(slot + 1 + slot // 4 - len(self._number_by_slot), _NONE, dtype=np.int64)
+            self._number_by_slot = np.concatenate([self._number_by_slot, space])
+        self._number_by_slot[slot] = number
 
     def remove(self, member: StreamTuple) -> int:
         """Stop following a tuple; returns its slot."""
@@ -96,21 +96,21 @@ class FollowedTuples:
         slot = self._slots.item(number)
         self._tuples[number] = None
         self._free.append(number)
-        self._at[slot] = _NONE
+        self._number_by_slot[slot] = _NONE
         return slot
 
     def renumber(self, slots: Ints) -> None:
         """Give tuples their new slots; stop following those with negative ones."""
-        old_slots = np.flatnonzero(self._at != _NONE)
-        numbers, new_slots = self._at.take(old_slots), slots.take(old_slots)
+        old_slots = np.flatnonzero(self._number_by_slot != _NONE)
+        numbers, new_slots = self._number_by_slot.take(old_slots), slots.take(old_slots)
         for number in numbers[new_slots < 0].tolist():
             dead_tuple = self._tuples[number]
             if dead_tuple is not None:
                 self.remove(dead_tuple)
         numbers, new_slots = numbers[new_slots >= 0], new_slots[new_slots >= 0]
         self._slots[numbers] = new_slots
-        self._at = np.full(int(new_slots.max(initial=_NONE)) + 1, _NONE, dtype=np.int64)
-        self._at[new_slots] = numbers
+        self._number_by_slot = np.full(int(new_slots.max(initial=_NONE)) + 1, _NONE, dtype=np.int64)
+        self._number_by_slot[new_slots] = numbers
 
 
 class RowStore(Table):
@@ -123,14 +123,14 @@ class RowStore(Table):
         number, flag = np.empty(0, dtype=np.int32), np.empty(0, dtype=bool)
         super().__init__((number, number, flag))  # type: ignore[arg-type]  # narrow, as there can be millions
         self._blocks: list[Block] = []
-        self._lasting = lasting
+        self._is_lasting = lasting
         # The first slot, and the first block, of rows that may yet become columns.
         self._latest = 0, 0
 
     def add(self, rows: Rows, twins: Flags) -> None:
         """Add rows for the next slots."""
         is_large = len(rows) >= _MANY
-        if self._lasting and (is_large or self.size - self._latest[0] >= _MANY):
+        if self._is_lasting and (is_large or self.size - self._latest[0] >= _MANY):
             self._make_columns()
         self.append((rows.block + len(self._blocks), rows.place, twins))  # type: ignore[arg-type]  # as above
         self._blocks.extend(rows.blocks)
@@ -145,13 +145,13 @@ class RowStore(Table):
             relation = np.array([block.relation for block in rows.blocks], dtype=np.int64).take(rows.block)
             layout = encode(RecordBatch(relation, np.zeros_like(relation), rows))
             del self._blocks[block_number:]
-            self._place(slice(slot, self.size), decode(layout)[0].rows)
+            self._move_to(slice(slot, self.size), decode(layout)[0].rows)
         self._begin_latest()
 
     def _begin_latest(self) -> None:
         self._latest = self.size, len(self._blocks)
 
-    def _place(self, slots: Ints | slice, rows: Rows) -> None:
+    def _move_to(self, slots: Ints | slice, rows: Rows) -> None:
         """Move the rows of some slots to other blocks."""
         block, place, _ = self._columns
         block[slots], place[slots] = rows.block + len(self._blocks), rows.place
@@ -236,7 +236,7 @@ class RowStore(Table):
 
     def move(self, slots: Ints, rows: Rows) -> None:
         """Move the rows of some slots to other blocks, such as those of a file."""
-        self._place(slots, rows)
+        self._move_to(slots, rows)
         for number in np.flatnonzero(~self._used()).tolist():
             self._blocks[number] = _NO_ROWS  # the next ``compact`` gives new numbers
         self._begin_latest()
@@ -281,9 +281,9 @@ class TupleDirectory:
         self._times = None if per_position is None else Table((NOTHING,))
         self._names = TupleNames(schema, per_position)
         self._occurrences: dict[int, int] = {}  # of tuples with others of their relation and instant
-        self._named: dict[int, Named] = {}  # tuples of results: most are in several results
-        self._ended_at: dict[int, int] = {}  # by slot, if ticks are not times
-        self._latest = ALWAYS
+        self._names_by_slot: dict[int, Named] = {}  # tuples of results: most are in several results
+        self._end_times: dict[int, int] = {}  # by slot, if ticks are not times
+        self._latest_start = ALWAYS
         self._in_order = True  # slots are in order of start
 
     @property
@@ -317,20 +317,20 @@ class TupleDirectory:
     def row(self, slot: int) -> Row:
         return self._rows.row(slot)
 
-    def ended(self, slots: Ints, times: Ints) -> None:
+    def set_end_times(self, slots: Ints, times: Ints) -> None:
         """Store the times of the records that ended tuples; these are not followed."""
-        self._ended_at.update(zip(slots.tolist(), times.tolist(), strict=True))
+        self._end_times.update(zip(slots.tolist(), times.tolist(), strict=True))
 
     def ended_at(self, slots: Ints) -> list[int | None]:
         """The times of the records that ended tuples, if ticks are not times; None for other tuples."""
-        end_times, objects_by_slot = self._ended_at, self.slots
+        end_times, objects_by_slot = self._end_times, self.slots
         objects = ((slot, objects_by_slot.at(slot)) for slot in slots.tolist())
         return [end_times.get(slot) if member is None else member.ended_at for slot, member in objects]
 
     def follow(self, member: StreamTuple, slot: int) -> None:
         """Follow the tuple of a slot as this object."""
         self.slots.set(member, slot)
-        self._named.pop(slot, None)
+        self._names_by_slot.pop(slot, None)
 
     def release(self, tuples: list[StreamTuple]) -> Ints:
         """Stop following tuples; returns their slots."""
@@ -341,11 +341,11 @@ class TupleDirectory:
         self._rows.compact(slots)
         if self._times is not None:
             self._times.keep(slots >= 0)
-        named_slots = np.fromiter(self._named, dtype=np.int64, count=len(self._named))
-        moved_names = zip(slots.take(named_slots).tolist(), self._named.values(), strict=True)
-        self._named = {slot: each for slot, each in moved_names if slot >= 0}
-        moved_ends = ((slots.item(slot), time) for slot, time in self._ended_at.items())
-        self._ended_at = {slot: time for slot, time in moved_ends if slot >= 0}
+        named_slots = np.fromiter(self._names_by_slot, dtype=np.int64, count=len(self._names_by_slot))
+        moved_names = zip(slots.take(named_slots).tolist(), self._names_by_slot.values(), strict=True)
+        self._names_by_slot = {slot: each for slot, each in moved_names if slot >= 0}
+        moved_ends = ((slots.item(slot), time) for slot, time in self._end_times.items())
+        self._end_times = {slot: time for slot, time in moved_ends if slot >= 0}
         self._occurrences.clear()
         self.slots.renumber(slots)
 
@@ -371,12 +371,12 @@ class TupleDirectory:
 
     def name(self, slot: int) -> Named:
         """The tuple in a slot as results show it."""
-        return self._named.get(slot) or self.names(np.array([slot], dtype=np.int64))[0]
+        return self._names_by_slot.get(slot) or self.names(np.array([slot], dtype=np.int64))[0]
 
     def names(self, slots: Ints) -> list[Named]:
         """The tuples in some slots as results show them."""
-        names_by_slot, slot_list = self._named, slots.tolist()
-        for slot in self.slots.among(slots):
+        names_by_slot, slot_list = self._names_by_slot, slots.tolist()
+        for slot in self.slots.followed_slots(slots):
             if slot not in names_by_slot:
                 names_by_slot[slot] = self._names.of(self.member(slot))
         unnamed_slots = slots
@@ -447,23 +447,23 @@ class TupleDirectory:
 
     def _twins(self, relation: Ints, start: Ints) -> Flags:
         """True for new tuples that may not be the first of their relation at their instant."""
-        twins = _with_twins(relation, start)
-        is_earlier = start <= self._latest
+        twins = _twin_flags(relation, start)
+        is_earlier = start <= self._latest_start
         # In the middle of an instant, late, or a static tuple that is inserted on demand.
         if is_earlier.any():
             twins |= is_earlier & (start != ALWAYS)
-            self._in_order &= bool((start >= self._latest).all())
+            self._in_order &= bool((start >= self._latest_start).all())
         if len(start):
-            self._latest = max(self._latest, int(start.max()))
+            self._latest_start = max(self._latest_start, int(start.max()))
         return twins
 
 
-def _with_twins(relation: Ints, start: Ints) -> Flags:
+def _twin_flags(relation: Ints, start: Ints) -> Flags:
     """True for tuples that share relation and instant with another one."""
     is_streaming = start != ALWAYS  # static tuples have their name already
     if not is_streaming.all():
         twins = np.zeros(len(start), dtype=bool)
-        twins[is_streaming] = _with_twins(relation[is_streaming], start[is_streaming])
+        twins[is_streaming] = _twin_flags(relation[is_streaming], start[is_streaming])
         return twins
     if (start[1:] < start[:-1]).any():
         instant = np.unique(start, return_inverse=True)[1]

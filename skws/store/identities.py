@@ -31,8 +31,10 @@ class Identities:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._keys = [relation.key_columns for relation in schema.relations]
-        self._wide = [tuple(range(len(relation.attributes))) for relation in schema.relations]
-        self._exact = np.array([_is_integer(schema, n) for n in range(len(schema.relations))], dtype=bool)
+        self._all_columns = [tuple(range(len(relation.attributes))) for relation in schema.relations]
+        self._is_integer_key = np.array(
+            [_is_integer(schema, n) for n in range(len(schema.relations))], dtype=bool
+        )
 
     def of(self, rows: Rows, relations: Collection[int] | None = None) -> tuple[Hashes, Flags]:
         """A hash for each row, and flags of the hashes that are those of keys.
@@ -52,7 +54,7 @@ class Identities:
                 values, has_key = identity_values(blocks, key)
                 uses_key, value_hashes = has_key.take(places), values.take(places)
             if not uses_key.all():
-                row_hashes, _ = identity_values(blocks, self._wide[relation])
+                row_hashes, _ = identity_values(blocks, self._all_columns[relation])
                 value_hashes = (
                     np.where(uses_key, value_hashes, row_hashes.take(places))
                     if key
@@ -63,14 +65,14 @@ class Identities:
 
     def told_apart(self, relation: Ints, is_keyed: Flags) -> Flags:
         """True if equal hashes of one relation imply equal identities, as for keys of one integer."""
-        is_exact: Flags = self._exact.take(relation) & is_keyed
+        is_exact: Flags = self._is_integer_key.take(relation) & is_keyed
         return is_exact
 
     def values(self, rows: Rows, is_keyed: Flags) -> list[Row]:
         """The values of each row's key, or the whole row if it has none."""
         rows_of_values: list[Row] = [()] * len(rows)
         for block, positions, places in rows.by_block():
-            for is_chosen, columns in ((is_keyed, self._keys), (~is_keyed, self._wide)):
+            for is_chosen, columns in ((is_keyed, self._keys), (~is_keyed, self._all_columns)):
                 chosen_rows = np.flatnonzero(is_chosen.take(positions))
                 if len(chosen_rows):
                     chosen_places = places.take(chosen_rows)
@@ -112,7 +114,7 @@ class SingleTuples:
         ``is_lasting``: flags tuples that no record has ended yet; others cannot be found.
         """
         self._tuples.append((hashes, np.full(len(hashes), _NONE), is_keyed))  # type: ignore[arg-type]  # of several types
-        self.take_back(
+        self.make_single(
             np.flatnonzero(np.isin(relation, list(self.followed)) & is_single & is_lasting) + first
         )
 
@@ -131,7 +133,7 @@ class SingleTuples:
         """
         slots = np.flatnonzero(np.isin(relation, list(self.followed)))
         hashes = self.hashes(slots)
-        is_repeated = _repeated(hashes)
+        is_repeated = _is_repeated(hashes)
         repeated_slots: Ints = NOTHING
         if is_repeated.any():
             repeated_slots = slots[is_repeated]
@@ -151,7 +153,7 @@ class SingleTuples:
         self._tuples.keyed[slots] = is_keyed
         _, hash_numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
         is_repeated: Flags = (counts > 1).take(hash_numbers)
-        self.take_back(slots[~is_repeated])
+        self.make_single(slots[~is_repeated])
         return slots[is_repeated]
 
     def with_hashes(self, hashes: Hashes) -> tuple[Ints, Ints]:
@@ -179,7 +181,7 @@ class SingleTuples:
         self._numbers.slots[self._tuples.numbers.take(slots)] = _NONE
         self._tuples.numbers[slots] = _NONE
 
-    def take_back(self, slots: Ints) -> None:
+    def make_single(self, slots: Ints) -> None:
         """Make tuples single."""
         hashes = self.hashes(slots)
         position, number = self._with_hashes(hashes)
@@ -216,7 +218,7 @@ class SingleTuples:
         self._numbers.slots[numbers] = slots
 
 
-def _repeated(hashes: Hashes) -> Flags:
+def _is_repeated(hashes: Hashes) -> Flags:
     """True for hashes that occur more than once."""
     sorted_hashes = np.sort(hashes)
     repeated_hashes = sorted_hashes[1:][sorted_hashes[1:] == sorted_hashes[:-1]]

@@ -2,7 +2,8 @@
 
 A relation with a key is followed from the start, another one from its first deletion on. Nearly always only
 one tuple of an identity is alive, and no earlier record can come: then whole batches are settled as columns
-(``_Plain``). Only the tuples of other identities are Python objects, whose lifespans ``Lifespans`` settles.
+(``_PlainRecords``). Only the tuples of other identities are Python objects, whose lifespans ``Lifespans``
+settles.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class LifespanResolver:
         self._store = store
         self._lifespans = Lifespans(schema, window, lateness, self)
         self._by_columns = not lateness
-        self._objects: dict[GroupKey, int] = {}  # hashes, by the identity of tuples followed as objects
-        self._kept: list[StreamTuple] = []
+        self._object_hashes: dict[GroupKey, int] = {}  # hashes, by the identity of tuples followed as objects
+        self._released_tuples: list[StreamTuple] = []
         self._fronts_end = ALWAYS
 
     def __len__(self) -> int:
@@ -84,11 +85,11 @@ class LifespanResolver:
     def keep(self, member: StreamTuple) -> None:
         """Stop following a tuple as an object (``skws_purging.lifespans.Keeper``)."""
         if member in self._store.directory.slots:
-            self._kept.append(member)
+            self._released_tuples.append(member)
 
     def gone(self, key: GroupKey) -> None:
         """Forget an identity (``skws_purging.lifespans.Keeper``)."""
-        self._objects.pop(key, None)
+        self._object_hashes.pop(key, None)
 
     def follow(self, relation: int, slots: Ints) -> None:
         """Start following a relation with these live tuples."""
@@ -112,7 +113,7 @@ class LifespanResolver:
         objects = self._store.directory.as_objects(slots)
         if self._by_columns:
             keys = (identity(self._schema, each.relation, each.row) for each in objects)
-            self._objects |= dict(zip(keys, singles.hashes(slots).tolist(), strict=True))
+            self._object_hashes |= dict(zip(keys, singles.hashes(slots).tolist(), strict=True))
         return objects
 
     def await_late(self) -> None:
@@ -123,9 +124,9 @@ class LifespanResolver:
     def forget(self, horizon: int) -> None:
         """Forget tuples that no record at or after ``horizon`` can change."""
         self._lifespans.forget(horizon)
-        if self._kept:
-            self._store.singles.take_back(self._store.directory.release(self._kept))
-            self._kept.clear()
+        if self._released_tuples:
+            self._store.singles.make_single(self._store.directory.release(self._released_tuples))
+            self._released_tuples.clear()
 
     def snapshot(self, horizon: int) -> bytes:
         """The state to ``expect`` before a replay; empty if none. No later record is before ``horizon``."""
@@ -188,8 +189,10 @@ class LifespanResolver:
         self._schema = schema
         self._store = store
         self._lifespans.change_schema(schema)
-        self._objects = {
-            key: object_hash for key, object_hash in self._objects.items() if key[0] not in removed_relations
+        self._object_hashes = {
+            key: object_hash
+            for key, object_hash in self._object_hashes.items()
+            if key[0] not in removed_relations
         }
 
     def settle(self, batch: RecordBatch, ticks: Ints, places: Ints) -> Settled:
@@ -207,8 +210,8 @@ class LifespanResolver:
         )
         rows = batch.take(row_numbers) if len(truncated_relations) else batch
         hashes, keyed = self._store.singles.identities.of(rows.rows)
-        plain_records = _Plain(self._store, self._window, rows, ticks.take(row_numbers), hashes, keyed)
-        is_contested = self._contested(plain_records, truncated_relations)
+        plain_records = _PlainRecords(self._store, self._window, rows, ticks.take(row_numbers), hashes, keyed)
+        is_contested = self._contested_flags(plain_records, truncated_relations)
         plain_records.settle(~is_contested, row_numbers, effects)
         if len(truncated_relations):
             self._truncate(batch, ticks, truncated_relations, plain_records, effects)
@@ -216,31 +219,33 @@ class LifespanResolver:
         by_objects[row_numbers] = is_contested
         numbers = np.flatnonzero(by_objects)
         if len(numbers):
-            for member in self._as_objects(plain_records.met(is_contested)):
+            for member in self._as_objects(plain_records.slots_of(is_contested)):
                 self._lifespans.take_over(member)
             self._settle(batch.take(numbers), ticks.take(numbers), places.take(numbers), effects)
             if self._by_columns:
-                self._objects |= {
+                self._object_hashes |= {
                     key: object_hash
                     for key, object_hash in plain_records.identities(is_contested)
                     if key in self._lifespans
                 }
         return effects
 
-    def _contested(self, plain_records: _Plain, truncated_relations: Ints) -> Flags:
+    def _contested_flags(self, plain_records: _PlainRecords, truncated_relations: Ints) -> Flags:
         """True for records whose identities must be followed as objects."""
         if not self._by_columns:
             return np.ones(len(plain_records), dtype=bool)
-        is_contested = plain_records.of_several(plain_records.ticks < self._fronts_end)
-        if self._objects:
-            object_hashes = np.fromiter(self._objects.values(), dtype=np.uint64, count=len(self._objects))
+        is_contested = plain_records.may_have_several(plain_records.ticks < self._fronts_end)
+        if self._object_hashes:
+            object_hashes = np.fromiter(
+                self._object_hashes.values(), dtype=np.uint64, count=len(self._object_hashes)
+            )
             is_contested |= np.isin(plain_records.hashes, object_hashes)
         if len(truncated_relations):
             is_contested |= np.isin(plain_records.relation, truncated_relations)
         return is_contested
 
     def _truncate(
-        self, batch: RecordBatch, ticks: Ints, relations: Ints, plain_records: _Plain, effects: Settled
+        self, batch: RecordBatch, ticks: Ints, relations: Ints, plain_records: _PlainRecords, effects: Settled
     ) -> None:
         """End the single tuples of truncated relations, or follow them as objects.
 
@@ -299,7 +304,7 @@ class LifespanResolver:
             yield ticks.item(first), records[first:end]
 
 
-class _Plain:
+class _PlainRecords:
     """Records, grouped by the hashes of their identities, and the single tuples that they may end.
 
     ``slots``: single tuples with these hashes that live. ``ticks`` are in order.
@@ -311,42 +316,43 @@ class _Plain:
         self.relation, self.ticks, self.hashes = batch.relation, ticks, hashes
         self._store, self._window, self._batch, self._keyed = store, window, batch, keyed
         self._deletes = batch.deletes()
-        self._natural = natural_ends(window, ticks)
+        self._window_ends = natural_ends(window, ticks)
         # Records in order of their hashes, then of arrival.
         self._order = np.argsort(hashes, kind="stable")
         sorted_hashes = hashes.take(self._order)
-        self._first: Flags = np.ones(len(batch), dtype=bool)
-        np.not_equal(sorted_hashes[1:], sorted_hashes[:-1], out=self._first[1:])
-        self._group = np.cumsum(self._first) - 1  # in that order
-        self._heads = np.flatnonzero(self._first)
+        self._is_first: Flags = np.ones(len(batch), dtype=bool)
+        np.not_equal(sorted_hashes[1:], sorted_hashes[:-1], out=self._is_first[1:])
+        self._group = np.cumsum(self._is_first) - 1  # in that order
+        self._heads = np.flatnonzero(self._is_first)
         group, slots = store.singles.with_hashes(sorted_hashes.take(self._heads))
         begin = ticks.take(self._order.take(self._heads.take(group)))
         is_live = store.live.tuples.end.take(slots) > begin
-        self._of_slot, self.slots = group[is_live], slots[is_live]
+        self._group_of_slot, self.slots = group[is_live], slots[is_live]
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def of_several(self, may_queue: Flags) -> Flags:
+    def may_have_several(self, may_queue: Flags) -> Flags:
         """True for records whose identity may have several live tuples, or shares its hash with another.
 
         ``may_queue``: records at which equal rows without a key may queue.
         """
         order, tuples = self._order, self._store.live.tuples
         tick, keyed = self.ticks.take(order), self._keyed.take(order)
-        deletes, has_live_tuple = self._deletes.take(order), self._alive(order)
+        deletes, has_live_tuple = self._deletes.take(order), self._has_live_tuple(order)
         in_doubt = ~keyed & may_queue.take(order)
         # An equal row without a key queues up; the name of a row depends on equal rows of its instant.
         in_doubt |= ~keyed & ~deletes & has_live_tuple
-        in_doubt[1:] |= (~keyed & ~self._first)[1:] & ~deletes[:-1] & (tick[1:] == tick[:-1])
+        in_doubt[1:] |= (~keyed & ~self._is_first)[1:] & ~deletes[:-1] & (tick[1:] == tick[:-1])
         in_doubt |= self._differs(order)
         groups = np.zeros(len(self._heads), dtype=bool)
         groups[self._group[in_doubt]] = True
-        counts = np.bincount(self._of_slot, minlength=len(self._heads))
+        counts = np.bincount(self._group_of_slot, minlength=len(self._heads))
         groups |= counts > 1
-        begin = tick.take(self._heads.take(self._of_slot))
-        groups[self._of_slot[tuples.start.take(self.slots) >= begin]] = True  # in the middle of an instant
-        groups[self._of_slot[self._slots_differ()]] = True
+        begin = tick.take(self._heads.take(self._group_of_slot))
+        # In the middle of an instant.
+        groups[self._group_of_slot[tuples.start.take(self.slots) >= begin]] = True
+        groups[self._group_of_slot[self._slots_differ()]] = True
         is_several = np.empty(len(order), dtype=bool)
         is_several[order] = groups.take(self._group)
         return is_several
@@ -357,28 +363,28 @@ class _Plain:
         is_applied = is_plain.take(order)
         tick = self.ticks.take(order)
         deletes = self._deletes.take(order)
-        has_live_tuple = self._alive(order)
+        has_live_tuple = self._has_live_tuple(order)
         effects.unmatched += int(np.count_nonzero(is_applied & deletes & ~has_live_tuple))
-        ends = self._natural.take(order)
-        successors = np.flatnonzero(~self._first[1:])
+        ends = self._window_ends.take(order)
+        successors = np.flatnonzero(~self._is_first[1:])
         ends[successors] = np.minimum(ends[successors], tick[successors + 1])
         time = self._batch.time.take(order)
         end_times = np.full(len(order), FOREVER)
-        ended_early = successors[ends[successors] < self._natural.take(order[successors])]
+        ended_early = successors[ends[successors] < self._window_ends.take(order[successors])]
         end_times[ended_early] = time[ended_early + 1]
         is_inserted = is_applied & ~deletes & (ends > tick)
         places = np.argsort(order[is_inserted], kind="stable")
         effects.lives = numbers.take(order[is_inserted][places])
         effects.ends, effects.ended_at = ends[is_inserted][places], end_times[is_inserted][places]
-        heads = self._heads.take(self._of_slot)
+        heads = self._heads.take(self._group_of_slot)
         is_ended = is_applied.take(heads)
         effects.ended_slots, effects.ended_ticks = self.slots[is_ended], tick.take(heads)[is_ended]
         effects.ended_times = time.take(heads)[is_ended]
         self._store.singles.release(effects.ended_slots)
 
-    def met(self, flags: Flags) -> Ints:
+    def slots_of(self, flags: Flags) -> Ints:
         """All single tuples with the hashes of some records."""
-        return self.slots[flags.take(self._order.take(self._heads.take(self._of_slot)))]
+        return self.slots[flags.take(self._order.take(self._heads.take(self._group_of_slot)))]
 
     def identities(self, flags: Flags) -> Iterator[tuple[GroupKey, int]]:
         """The identities of some records, with their hashes."""
@@ -388,13 +394,13 @@ class _Plain:
         keys = zip(self.relation.take(numbers).tolist(), values, is_keyed.tolist(), strict=True)
         return zip(keys, self.hashes.take(numbers).tolist(), strict=True)
 
-    def _alive(self, order: Ints) -> Flags:
+    def _has_live_tuple(self, order: Ints) -> Flags:
         """True for records with a tuple of their identity that is alive just before them; by ``order``."""
         tick, inserts = self.ticks.take(order), ~self._deletes.take(order)
         is_alive = np.zeros(len(order), dtype=bool)
-        is_alive[1:] = inserts[:-1] & (self._natural.take(order)[:-1] > tick[1:])
+        is_alive[1:] = inserts[:-1] & (self._window_ends.take(order)[:-1] > tick[1:])
         is_alive[self._heads] = False
-        is_alive[self._heads.take(self._of_slot)] = True
+        is_alive[self._heads.take(self._group_of_slot)] = True
         return is_alive
 
     def _differs(self, order: Ints) -> Flags:
@@ -404,7 +410,7 @@ class _Plain:
         differs = np.zeros(len(order), dtype=bool)
         differs[1:] = (relation[1:] != relation[:-1]) | (keyed[1:] != keyed[:-1])
         differs[self._heads] = False
-        is_doubtful = ~self._first & ~singles.identities.told_apart(relation, keyed) & ~differs
+        is_doubtful = ~self._is_first & ~singles.identities.told_apart(relation, keyed) & ~differs
         if is_doubtful.any():
             positions = np.flatnonzero(is_doubtful)
             compared_positions = distinct(np.concatenate([positions, positions - 1]))
@@ -422,7 +428,7 @@ class _Plain:
     def _slots_differ(self) -> Flags:
         """True for single tuples whose identity differs from that of the first record with their hash."""
         singles, slots = self._store.singles, self.slots
-        records = self._order.take(self._heads.take(self._of_slot))
+        records = self._order.take(self._heads.take(self._group_of_slot))
         relation, keyed = self.relation.take(records), self._keyed.take(records)
         differs: Flags = self._store.live.tuples.relation.take(slots) != relation
         differs |= singles.keyed(slots) != keyed

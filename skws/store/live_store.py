@@ -124,14 +124,14 @@ class LiveStore:
     def enter(self, batch: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
         """Add tuples with their join values; returns the slot of the first."""
         first = len(self.live)
-        hashes, is_keyed = self._identities(batch)
+        hashes, is_keyed = self._identity_hashes(batch)
         self.directory.add(batch.relation, batch.start, batch.rows, batch.times, is_keyed)
         is_single = np.ones(len(batch.relation), dtype=bool)
         for position, member in batch.followed.items():
             self.directory.follow(member, first + position)
             is_single[position] = False
         if batch.ended_at is not None and len(early_positions := np.flatnonzero(batch.ended_at < FOREVER)):
-            self.directory.ended(early_positions + first, batch.ended_at.take(early_positions))
+            self.directory.set_end_times(early_positions + first, batch.ended_at.take(early_positions))
         is_lasting = ~is_single | (batch.end == natural_ends(self.window, batch.start))
         self.singles.add(first, batch.relation, hashes, is_keyed, is_single, is_lasting)
         columns = TupleColumns(batch.relation, batch.start, batch.end, keys, batch.place)
@@ -145,12 +145,12 @@ class LiveStore:
 
     def append(self, batch: TupleBatch, keys: Ints) -> int:
         """Add tuples that are indexed later, all at once; returns the slot of the first."""
-        hashes, is_keyed = self._identities(batch)
+        hashes, is_keyed = self._identity_hashes(batch)
         self.directory.add(batch.relation, batch.start, batch.rows, batch.times, is_keyed)
         self.singles.append(hashes, is_keyed)
         return self.live.append(TupleColumns(batch.relation, batch.start, batch.end, keys, batch.place))
 
-    def _identities(self, batch: TupleBatch) -> tuple[Hashes, Flags]:
+    def _identity_hashes(self, batch: TupleBatch) -> tuple[Hashes, Flags]:
         """As ``Identities.of``; zeros for static tuples of relations that are not followed."""
         identities, followed = self.singles.identities, self.singles.followed
         if (batch.start == ALWAYS).all() and followed.isdisjoint(distinct(batch.relation).tolist()):
@@ -196,7 +196,7 @@ class LiveStore:
         """The tuples in some slots, in their order, for another store."""
         tuples, directory = self.live.tuples, self.directory
         followed: dict[int, StreamTuple] = {}
-        if followed_slots := set(directory.slots.among(slots)):
+        if followed_slots := set(directory.slots.followed_slots(slots)):
             tuples_by_position = (
                 (position, directory.slots.at(slot))
                 for position, slot in enumerate(slots.tolist())

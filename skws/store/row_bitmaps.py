@@ -135,13 +135,13 @@ class FileMatching:
         parts = [KeywordBitmaps.none()]
         for file, positions, numbers in _by_file(rows):
             if file not in self._files:
-                self._files[file] = self._opened(file)
+                self._files[file] = self._open(file)
             bitmaps = self._files[file].of(rows.take(positions), numbers)
             parts.append(KeywordBitmaps(positions.take(bitmaps.tuple), bitmaps.query, bitmaps.bitmap))
         all_bitmaps = KeywordBitmaps.concat(parts)
         return in_order([all_bitmaps.tuple], [all_bitmaps.query], [all_bitmaps.bitmap])
 
-    def _opened(self, file: BlockFile) -> _MatchedFile:
+    def _open(self, file: BlockFile) -> _MatchedFile:
         stored_bitmaps = FileBitmaps.read(file)
         missing_queries = frozenset(
             number for number, key in self._keys.items() if key not in stored_bitmaps.keys
@@ -158,28 +158,28 @@ class FileMatching:
         """Write new bitmaps beside the files, after ``of`` was called for all of their live rows."""
         for file, matched_file in self._files.items():
             if matched_file.has_news:
-                matched_file.whole.write(file)
+                matched_file.all_bitmaps.write(file)
         self._files.clear()
 
 
 @dataclass(slots=True)
 class _MatchedFile:
-    """A row file. ``earlier``: bitmaps by an earlier process. ``keys``: of all queries, by number.
+    """A row file. ``stored``: bitmaps by an earlier process. ``keys``: of all queries, by number.
 
     ``missing``: matches the queries without stored bitmaps; None if all have some.
     """
 
-    earlier: FileBitmaps
+    stored: FileBitmaps
     keys: Mapping[int, str]
     missing: KeywordMatching | None
-    _of_key: tuple[Ints, Ints, Ints] = field(init=False)  # first, count and numbers of the queries of a key
-    _asked: list[npt.NDArray[np.int32]] = field(
-        init=False, default_factory=list
-    )  # by part: numbers in the file
+    # The first, the count and the numbers of the queries of a key.
+    _queries_of_key: tuple[Ints, Ints, Ints] = field(init=False)
+    # By part: numbers in the file.
+    _row_numbers: list[npt.NDArray[np.int32]] = field(init=False, default_factory=list)
     _bitmaps: list[KeywordBitmaps] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        queries: dict[str, list[int]] = {key: [] for key in self.earlier.keys}
+        queries: dict[str, list[int]] = {key: [] for key in self.stored.keys}
         for number, key in self.keys.items():
             if key in queries:
                 queries[key].append(number)
@@ -187,44 +187,44 @@ class _MatchedFile:
         numbers = np.array(
             [number for key_queries in queries.values() for number in key_queries], dtype=np.int64
         )
-        self._of_key = np.cumsum(counts) - counts, counts, numbers
+        self._queries_of_key = np.cumsum(counts) - counts, counts, numbers
 
     @property
     def has_news(self) -> bool:
         """True if texts were matched, or some stored bitmaps belong to removed queries."""
-        return self.missing is not None or not self._of_key[1].all()
+        return self.missing is not None or not self._queries_of_key[1].all()
 
     @property
-    def whole(self) -> FileBitmaps:
+    def all_bitmaps(self) -> FileBitmaps:
         """The bitmaps of all rows."""
-        rows_before = np.cumsum([0, *map(len, self._asked)]).tolist()
+        rows_before = np.cumsum([0, *map(len, self._row_numbers)]).tolist()
         parts = [each.behind(first) for each, first in zip(self._bitmaps, rows_before, strict=False)]
         bitmaps = KnownBitmaps(self.keys, KeywordBitmaps.concat(parts))
-        return FileBitmaps.of(bitmaps, np.concatenate(self._asked))
+        return FileBitmaps.of(bitmaps, np.concatenate(self._row_numbers))
 
     def of(self, rows: Rows, numbers: Ints) -> KeywordBitmaps:
         """The bitmaps of rows; ``numbers``: the numbers of these rows in the file."""
-        bitmaps = self._stored(numbers)
+        bitmaps = self._stored_bitmaps(numbers)
         if self.missing is not None:
             bitmaps = KeywordBitmaps.concat([bitmaps, self.missing.of(rows)])
         if self.has_news:
-            self._asked.append(numbers.astype(np.int32))
+            self._row_numbers.append(numbers.astype(np.int32))
             self._bitmaps.append(bitmaps)
         return bitmaps
 
-    def _stored(self, numbers: Ints) -> KeywordBitmaps:
-        first, end = np.searchsorted(self.earlier.row, (numbers.min(), numbers.max() + 1))
+    def _stored_bitmaps(self, numbers: Ints) -> KeywordBitmaps:
+        first, end = np.searchsorted(self.stored.row, (numbers.min(), numbers.max() + 1))
         rows = slice(int(first), int(end))
         order = np.argsort(numbers, kind="stable")
-        row = self.earlier.row[rows]
+        row = self.stored.row[rows]
         indexes = np.minimum(np.searchsorted(numbers, row, sorter=order), len(numbers) - 1)
         positions = order.take(indexes)
         stored = np.flatnonzero(numbers.take(positions) == row)
-        key = self.earlier.key[rows].take(stored)
-        begin, counts, query_numbers = self._of_key
+        key = self.stored.key[rows].take(stored)
+        begin, counts, query_numbers = self._queries_of_key
         counts = counts.take(key)
         queries = query_numbers.take(ranges(begin.take(key), counts))
-        bitmap = self.earlier.bitmap[rows].take(stored).astype(np.int64)
+        bitmap = self.stored.bitmap[rows].take(stored).astype(np.int64)
         return KeywordBitmaps(np.repeat(positions.take(stored), counts), queries, np.repeat(bitmap, counts))
 
 

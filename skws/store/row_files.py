@@ -108,7 +108,7 @@ class RowFile:
     def _bytes(self, number: int) -> memoryview:
         return self._data[self._ends[number] : self._ends[number + 1]]
 
-    def told(self, live: Flags) -> dict[str, Any]:
+    def description(self, live: Flags) -> dict[str, Any]:
         """A description from which ``RowFiles.read`` finds the ``live`` rows again."""
         bits = None if live.all() else b64encode(np.packbits(live).tobytes()).decode()
         return {"name": self.path.name, "portions": self.portions, "live": bits}
@@ -138,7 +138,7 @@ def mapped(path: Path) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """``files``: as ``RowFile.told`` describes them. ``rest``: the other records, in order of time."""
+    """``files``: as ``RowFile.description`` describes them. ``rest``: the other records, in order of time."""
 
     files: list[dict[str, Any]]
     rest: RecordBatch
@@ -249,10 +249,13 @@ class RowFiles:
         live = {file: rows[file] for file in self._open.values()}
         kept_files = self._worth_keeping(live)
         moving_slots = records.slots(records.live & ~directory.in_files(kept_files))
-        other_records, files = records.leading, [file.told(live[file]) for file in live if file in kept_files]
+        other_records, files = (
+            records.leading,
+            [file.description(live[file]) for file in live if file in kept_files],
+        )
         if len(moving_slots) >= LEAST:
             file = self._write(name, records, moving_slots)
-            files.append(file.told(np.ones(file.rows, dtype=bool)))
+            files.append(file.description(np.ones(file.rows, dtype=bool)))
         elif len(moving_slots):
             other_records = _in_time(
                 concat_batches([other_records, records.insertions_of(moving_slots)])

@@ -26,12 +26,12 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
 
     Among rows with equal keys only the last one counts, at the position of the first.
     """
-    rows = _beside([batch.rows for batch in regroup(batches, _TOGETHER)])
+    rows = _concat([batch.rows for batch in regroup(batches, _TOGETHER)])
     last_of_key = np.arange(len(rows), dtype=np.int64)
     first: dict[GroupKey, int] = {}
     counts: Counter[GroupKey] = Counter()
     repeated_rows: list[tuple[int, int, Row, int]] = []
-    for number, relation, row in _alike(schema, rows):
+    for number, relation, row in _likely_duplicates(schema, rows):
         key = identity(schema, relation, row)
         _, _, is_keyed = key
         if not is_keyed:
@@ -62,12 +62,12 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
     )
 
 
-def _alike(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
+def _likely_duplicates(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
     """Number, relation and row of each row that may have the identity of another row; in order."""
     numbers = np.arange(len(rows), dtype=np.int64)
     for identities in (likely_identities, row_identities):
         if len(numbers):
-            numbers = numbers[_alike_by(schema, rows.take(numbers), identities)]
+            numbers = numbers[_has_equal_identity(schema, rows.take(numbers), identities)]
     for begin in range(0, len(numbers), _TOGETHER):
         portion = numbers[begin : begin + _TOGETHER]
         portion_rows = rows.take(portion)
@@ -75,16 +75,16 @@ def _alike(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
         yield from zip(portion.tolist(), relations, portion_rows, strict=True)
 
 
-def _alike_by(schema: Schema, rows: Rows, identities: Callable[[Block, Relation], Ints]) -> Flags:
+def _has_equal_identity(schema: Schema, rows: Rows, identities: Callable[[Block, Relation], Ints]) -> Flags:
     """True for rows that have the same integer as another row of their relation."""
     is_alike = np.zeros(len(rows), dtype=bool)
     for relation, blocks, positions, places in rows.compact().by_relation():
         block_identities = [identities(block, schema.relations[relation]) for block in blocks]
-        is_alike[positions] = _repeated(np.concatenate(block_identities)[places])
+        is_alike[positions] = _is_repeated(np.concatenate(block_identities)[places])
     return is_alike
 
 
-def _beside(parts: Sequence[Rows]) -> Rows:
+def _concat(parts: Sequence[Rows]) -> Rows:
     """Concatenate rows without copying their blocks, which would take memory."""
     if not parts:
         return NO_RECORDS.rows
@@ -94,7 +94,7 @@ def _beside(parts: Sequence[Rows]) -> Rows:
     return Rows(np.concatenate(block), np.concatenate([part.place for part in parts]), blocks)
 
 
-def _repeated(values: Ints) -> Flags:
+def _is_repeated(values: Ints) -> Flags:
     """True for values that occur more than once."""
     order = np.argsort(values, kind="stable")
     is_equal = values[order[1:]] == values[order[:-1]]

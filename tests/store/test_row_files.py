@@ -177,7 +177,7 @@ def test_records_are_read_in_parts(tmp_path: Path, seed: int) -> None:
         expected += stored.take(live).records()
         live_rows = np.zeros(file.rows, dtype=bool)
         live_rows[[_number(stored, place) for place in np.flatnonzero(live).tolist()]] = True
-        files.append(file.told(live_rows))
+        files.append(file.description(live_rows))
     expected.sort(key=lambda record: record.time)
     found = RowFiles(tmp_path).read(files, RecordBatch.of(rest))
     assert list(found.whole.records()) == expected

@@ -425,7 +425,7 @@ class KeywordEngine(MeshEngine):
                 [directory.slots[each] for each in leading_tuples if each in directory.slots], dtype=np.int64
             )
         ] = False
-        for slot in directory.slots.chosen(flags):
+        for slot in directory.slots.flagged_slots(flags):
             records += self._records_before(directory.member(slot))
         return LastingRecords(RecordBatch.of(records), self._store, flags, self._operator.known_bitmaps)
 
@@ -507,7 +507,7 @@ class KeywordEngine(MeshEngine):
         if len(resolved.ended_slots):
             self._operator.end(resolved.ended_slots, resolved.ended_ticks)
             if self.by_count:
-                self._store.directory.ended(resolved.ended_slots, resolved.ended_times)
+                self._store.directory.set_end_times(resolved.ended_slots, resolved.ended_times)
             ended_slots = np.concatenate([ended_slots, resolved.ended_slots])
         retractions = self._results.retractions(ended_slots, self._store.live.tuples.end)
         reported_results = self._results.forget_prolonged(resolved.prolonged)

@@ -154,7 +154,7 @@ def test_as_a_dictionary(seed: int) -> None:
         assert {known: slot for slot, known in followed.items()} == expected
         by_slot = {slot: known for known, slot in expected.items()}
         assert [followed.at(slot) for slot in range(size + 3)] == [by_slot.get(s) for s in range(size + 3)]
-        assert followed.among(np.arange(size + 3)) == sorted(by_slot)
+        assert followed.followed_slots(np.arange(size + 3)) == sorted(by_slot)
         assert not any(known in followed for known in gone)
     with pytest.raises(KeyError):
         followed[StreamTuple(0, (), 0, 1)]

@@ -13,7 +13,7 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.ranking.rankings import passed
+from skws.ranking.rankings import passed_joins
 from skws.results.result import Result, ResultTuple
 from skws.spec.query_spec import RankingChoice
 from skws_purging.lifespans import ALWAYS
@@ -177,4 +177,4 @@ def test_equal_fans_are_explained_alike_from_either_end(
     joins: list[str], fans: list[tuple[int, int]]
 ) -> None:
     """A tree a - b - c, in which b has two partners by both joins, with its root at a or at c."""
-    assert [(joins[node - 1], fan) for node, fan in passed([-1, 0, 1], joins, fans)] == [("ab", 2)]
+    assert [(joins[node - 1], fan) for node, fan in passed_joins([-1, 0, 1], joins, fans)] == [("ab", 2)]

@@ -53,7 +53,7 @@ _INVISIBLE: Final = frozenset(
     )
 )
 # Ranges that cover all marks; ideographs, syllables and unassigned code points are left out.
-_MARKED: Final = (
+_MARK_RANGES: Final = (
     range(0x300, 0x3400),
     range(0xA000, 0xAC00),
     range(0xFB00, 0x17000),
@@ -64,7 +64,7 @@ _MARKED: Final = (
 _MARKS: Final = _ranges(
     sorted(
         {
-            *(code for code in chain(*_MARKED) if unicodedata.category(chr(code)) in {"Mn", "Mc", "Me"}),
+            *(code for code in chain(*_MARK_RANGES) if unicodedata.category(chr(code)) in {"Mn", "Mc", "Me"}),
             *_INVISIBLE,
             0xFF9E,  # half-width voicing marks of kana
             0xFF9F,
@@ -76,7 +76,7 @@ _HAN_AND_KANA: Final = (
     "\u3005-\u3007\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9d\U00020000-\U000323af"
 )
-_OTHERS: Final = (
+_OTHER_UNSPACED: Final = (
     range(0x0E00, 0x0F00),  # Thai, Lao
     range(0x0F00, 0x10A0),  # Tibetan, which has marks only between syllables; Myanmar
     range(0x1780, 0x17E0),  # Khmer
@@ -90,7 +90,7 @@ _OTHERS: Final = (
     range(0x11700, 0x11750),  # Ahom
 )
 _UNSPACED: Final = _HAN_AND_KANA + _ranges(
-    [code for code in chain(*_OTHERS) if unicodedata.category(chr(code)) in {"Lo", "Lm"}]
+    [code for code in chain(*_OTHER_UNSPACED) if unicodedata.category(chr(code)) in {"Lo", "Lm"}]
 )
 # The vowel AM of Thai and Lao is one character or, decomposed, a mark and a letter.
 _AM: Final = "(?:[\u0e33\u0eb3]|(?<=\u0e4d)\u0e32|(?<=\u0ecd)\u0eb2)?"
@@ -206,7 +206,7 @@ def _stemmer(analyzer: Analyzer) -> Callable[[str], str]:
     return stemmer.stem  # type: ignore[no-any-return]  # Whoosh is typed in part
 
 
-REMEMBERED: Final = 200_000
+MOST_CHUNKS: Final = 200_000
 """The most distinct chunks whose analysis is cached: about 150 MB at most."""
 _CHUNK: Final = re.compile(r"\S+")
 
@@ -306,7 +306,7 @@ def _analyse(chunk: str, analyzer: Analyzer) -> TextChunk:
     return TextChunk(tuple(token_list), tuple(token.stem for token in token_list if not token.whole))
 
 
-_remember = lru_cache(maxsize=REMEMBERED)(_analyse)
+_remember = lru_cache(maxsize=MOST_CHUNKS)(_analyse)
 
 
 _ENDS: Final = r"(?![^\W_])"
@@ -377,7 +377,7 @@ def _whole(raw: str, pieces: list[_Piece]) -> str:
     return "" if UNSPACED.search(raw) else spelled(raw, pieces).replace(" ", "")
 
 
-_JOINED: Final = re.compile(f"(?:[{JOINERS}](?![{JOINERS.replace('_', '')}]))+|_+")
+_JOINER_RUN: Final = re.compile(f"(?:[{JOINERS}](?![{JOINERS.replace('_', '')}]))+|_+")
 
 
 def spelled(text: str, pieces: Sequence[TextPiece]) -> str:
@@ -391,7 +391,7 @@ def spelled(text: str, pieces: Sequence[TextPiece]) -> str:
     for left, right in pairwise(pieces):
         joiner = text[left.end : right.start]
         sides = left.word[-1:] + right.word[:1]
-        parts += _joint(joiner, sides, acronym=acronym) if _JOINED.fullmatch(joiner) else " ", right.word
+        parts += _joint(joiner, sides, acronym=acronym) if _JOINER_RUN.fullmatch(joiner) else " ", right.word
     return "".join(parts)
 
 

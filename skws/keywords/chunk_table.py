@@ -28,8 +28,8 @@ from skws.keywords.leaves import WordPredicates, contains, literals, parts, with
 from skws_mesh.columnar.columns import distinct, ranges
 from skws_schema.model import Analyzer
 
-_KNOWN: Final = (Analyzer.ENGLISH, Analyzer.SIMPLE)
-_LONGEST: Final = 10  # letters compared; more letters reject few further texts
+_ENGLISH_STEMS: Final = (Analyzer.ENGLISH, Analyzer.SIMPLE)
+_MOST_LETTERS: Final = 10  # letters compared; more letters reject few further texts
 
 # All characters beyond ASCII, except letters (of the most common scripts) that never fold to an ASCII letter
 # or to nothing, and punctuation, which is in no word, though it may join two.
@@ -82,9 +82,9 @@ def _inside(alternative: Alternative) -> Iterable[str]:
     """Folded parts: every text that satisfies the alternative has a word that contains one of them."""
     match alternative:
         case Fuzzy(word=word, distance=distance):
-            return [part[:_LONGEST] for part in parts(word, distance)]
+            return [part[:_MOST_LETTERS] for part in parts(word, distance)]
         case Wildcard(form=form):
-            return [max(literals(form), key=len)[:_LONGEST]]
+            return [max(literals(form), key=len)[:_MOST_LETTERS]]
         case _:
             return ()
 
@@ -94,7 +94,7 @@ def _start(alternative: Alternative) -> str | None:
     match alternative:
         case Condition():
             return None
-        case _ if alternative.analyzer not in _KNOWN:
+        case _ if alternative.analyzer not in _ENGLISH_STEMS:
             return ""  # other stemmers change more than endings, and unchanged texts may begin with any sign
         case Fuzzy() | Wildcard():
             return None
@@ -109,7 +109,7 @@ def _start(alternative: Alternative) -> str | None:
         case Phrase(stems=stems):
             begins = stems if alternative.analyzer is Analyzer.SIMPLE else map(unstemmed, stems)
             start = max(begins, key=len)
-    return start[:_LONGEST]
+    return start[:_MOST_LETTERS]
 
 
 def unstemmed(stem: str) -> str:
@@ -123,7 +123,7 @@ def unstemmed(stem: str) -> str:
     return commonprefix([stem[:-1], *exceptions])  # noqa: RUF071 - letters, not path components
 
 
-_REMEMBERED: Final = 500_000  # chunks
+_MOST_CHUNKS: Final = 500_000  # chunks
 
 Known = TypeVar("Known")
 
@@ -131,7 +131,7 @@ Known = TypeVar("Known")
 class ChunkMemory(dict[str, Known], Generic[Known]):
     """A cache from chunks, parts of texts between white space, to values; emptied at ``most``."""
 
-    def __init__(self, most: int = _REMEMBERED) -> None:
+    def __init__(self, most: int = _MOST_CHUNKS) -> None:
         super().__init__()
         self._most = most
 
@@ -148,7 +148,7 @@ class ChunkMemory(dict[str, Known], Generic[Known]):
         return value
 
 
-_MOST: Final = 100  # substrings; each is searched in all bytes
+_MOST_SUBSTRINGS: Final = 100  # substrings; each is searched in all bytes
 _LOWER: Final = bytes(range(256)).lower()
 _JOINERS: Final = ASCII_JOINERS.encode()
 _BLANK: Final = bytes(0x20 if chr(code).isspace() and code < 0x80 else code for code in range(256))
@@ -193,7 +193,7 @@ class CandidateTexts:
     def __init__(self, alternatives: Sequence[Alternative]) -> None:
         self.hopeless = hopeless(alternatives)
         required = substrings(alternatives) or ()
-        self._narrow = 0 < len(required) <= _MOST
+        self._narrow = 0 < len(required) <= _MOST_SUBSTRINGS
         ascii_parts = [part.encode() for part in required if part.isascii()]
         self._patterns = [(len(part), re.compile(re.escape(part))) for part in ascii_parts]
 

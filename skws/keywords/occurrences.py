@@ -18,7 +18,7 @@ from skws_schema.model import Analyzer
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEW: Final = 2_000
+_FEW_TEXTS: Final = 2_000
 """The most texts that are split by Python, since loading Arrow takes longer."""
 
 
@@ -35,7 +35,7 @@ class Occurrences(NamedTuple):
 
 def occurrences(texts: Texts, analyzer: Analyzer = Analyzer.ENGLISH) -> Occurrences:
     """The chunks of some texts."""
-    if len(texts) >= _FEW:
+    if len(texts) >= _FEW_TEXTS:
         from skws.data.arrow import of_texts  # noqa: PLC0415 - as above
 
         with suppress(UnicodeDecodeError):  # a lone surrogate

@@ -103,8 +103,8 @@ def _check(noun: str, name: str, choices: Sequence[str]) -> None:
 
 MOST: Final = 1_000_000
 """The most networks that are generated one by one: some ten seconds on one core, and a gigabyte."""
-_MANY: Final = 100_000_000
-_FEW: Final = 20  # keywords times T_max: below this there are few networks
+_MANY_NETWORKS: Final = 100_000_000
+_FEW_NETWORKS: Final = 20  # keywords times T_max: below this there are few networks
 ADVICE: Final = "use fewer keywords or a smaller --max-size"
 
 
@@ -118,13 +118,13 @@ def network_counts(plan: Plan, most: int = MOST) -> tuple[tuple[int, ...], bool]
 
 def many_networks(plan: Plan) -> str:
     """A line for the user if a query has so many networks that its mesh may grow large; otherwise empty."""
-    if len(plan.query.slots) * plan.max_size < _FEW:
+    if len(plan.query.slots) * plan.max_size < _FEW_NETWORKS:
         return ""
     try:
         total = sum(count_networks(plan.generator()))
     except TooManyKindsError:
         return ""
-    if total < _MANY:
+    if total < _MANY_NETWORKS:
         return ""
     return (
         f"query {plan.query.text!r} has {total:,} candidate networks, and its mesh may grow large: {ADVICE}"

@@ -54,7 +54,7 @@ def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
     return _every_column(name, schema)
 
 
-_SHORT: Final = 3
+_SHORT_NAME: Final = 3
 """The length up to which names resemble too many others, such as ``std`` in ``std::vector``."""
 
 
@@ -66,7 +66,7 @@ def is_near_name(name: str, schema: Schema) -> bool:
     # Exact names first: comparing spellings takes a hundred times as long.
     if meant(name, names) or meant(head, names):
         return True
-    return any(len(each) > _SHORT and nearest(each, names) for each in (name, head))
+    return any(len(each) > _SHORT_NAME and nearest(each, names) for each in (name, head))
 
 
 def compared(name: str, schema: Schema) -> ComparedAttribute:
@@ -413,7 +413,7 @@ def _read(kind: AttributeType, name: str, text: str, op: Op, order: VersionOrder
     return _Span(value, value)
 
 
-_ROUNDED: Final[dict[Op, Callable[[float], int]]] = {
+_ROUNDING: Final[dict[Op, Callable[[float], int]]] = {
     Op.LESS: ceil,
     Op.AT_LEAST: ceil,
     Op.AT_MOST: floor,
@@ -427,7 +427,7 @@ def _integer(text: str, op: Op) -> Value:
         return TEXT_CONVERSIONS[AttributeType.INTEGER](text)
     except MalformedError:
         number = number_of_text(text)
-    round_to_integer = _ROUNDED.get(op)
+    round_to_integer = _ROUNDING.get(op)
     if round_to_integer is None and not number.is_integer():
         raise refusal(AttributeType.INTEGER, text)
     return integer_of_int(round_to_integer(number) if round_to_integer else int(number))

@@ -13,16 +13,16 @@ from skws.keywords.keyword_query import Fuzzy, Slot, Term
 from skws.spec.query_spec import last_word
 from skws_schema.model import Analyzer
 
-_SHORT: Final = 5
+_SHORT_WORD: Final = 5
 """Up to this length, words are similar only if one letter is wrong or two are exchanged."""
 
-_PREFIX: Final = 4
+_LEAST_PREFIX: Final = 4
 """The least length of a word that counts as the beginning of others, and not as a typing error."""
 
-_ERRORS: Final = 2
+_MOST_ERRORS: Final = 2
 """The most wrong letters of a mistyped word."""
 
-_NAMED: Final = 2
+_LEAST_NAME_PREFIX: Final = 2
 """The least length of a beginning for which names of relations and attributes are offered."""
 
 
@@ -57,7 +57,7 @@ def completions(
     start = fold(last_word(text))
     if start:
         yield from ((word, count) for word, count in words(start) if word != start)
-    if len(start) >= _NAMED:
+    if len(start) >= _LEAST_NAME_PREFIX:
         yield from ((name, 0) for name in names if fold(name).startswith(start))
 
 
@@ -79,10 +79,10 @@ def _longer_words(word: str, words: Mapping[str, int]) -> list[str]:
     """At most two texts for the words that begin with a word."""
     start = fold(word)
     longer_words = [other for other in words if other.startswith(start) and other != start]
-    if len(start) < _PREFIX or len(longer_words) < 2:
-        return longer_words[: len(start) >= _PREFIX]
+    if len(start) < _LEAST_PREFIX or len(longer_words) < 2:
+        return longer_words[: len(start) >= _LEAST_PREFIX]
     likeliest = min(longer_words, key=lambda other: (-words[other], other))
-    return [*([likeliest] if len(likeliest) <= len(start) + _ERRORS else ()), f"{word}*"]
+    return [*([likeliest] if len(likeliest) <= len(start) + _MOST_ERRORS else ()), f"{word}*"]
 
 
 def why_missing(meant: Mapping[str, Sequence[str]], where: str = "") -> list[str]:
@@ -111,10 +111,10 @@ def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list
     if not folded or folded in vocabulary:
         return []
     # The lengths rule out most words before the automaton reads them.
-    corrector = ListCorrector(sorted(w for w in vocabulary if abs(len(w) - len(folded)) <= _ERRORS))
+    corrector = ListCorrector(sorted(w for w in vocabulary if abs(len(w) - len(folded)) <= _MOST_ERRORS))
     distances: dict[str, int] = {}
-    for distance in range(1, _ERRORS + 1):
+    for distance in range(1, _MOST_ERRORS + 1):
         for candidate in corrector.suggest(folded, limit=len(vocabulary), maxdist=distance):
-            if distance == 1 or len(folded) > _SHORT or sorted(candidate) == sorted(folded):
+            if distance == 1 or len(folded) > _SHORT_WORD or sorted(candidate) == sorted(folded):
                 distances.setdefault(candidate, distance)
     return sorted(distances, key=lambda each: (distances[each], -vocabulary[each], each))[:limit]

@@ -67,11 +67,11 @@ class Evidence:
 
 GROUP: Final = "skws.rankings"
 _SATURATION: Final = 1.2  # k1 and b of BM25, as customary
-_BY_LENGTH: Final = 0.75
-_STANDING: Final = 0.2  # by bench.ranking: from 0.15 to 0.3 the right answers are the same
-_BY_SIZE: Final = 3  # by bench.ranking: from 3 to 4 the right answers are the same
-_NAMING: Final = 0.5  # by bench.ranking: from 0.25 to 1 the right answers are the same
-_WHOLE: Final = 2.5  # by bench.ranking: from 0 to 4.5 the right answers are the same
+_LENGTH_WEIGHT: Final = 0.75
+_REFERENCE_WEIGHT: Final = 0.2  # by bench.ranking: from 0.15 to 0.3 the right answers are the same
+_SIZE_EXPONENT: Final = 3  # by bench.ranking: from 3 to 4 the right answers are the same
+_COVERAGE_WEIGHT: Final = 0.5  # by bench.ranking: from 0.25 to 1 the right answers are the same
+_WHOLE_TEXT_WEIGHT: Final = 2.5  # by bench.ranking: from 0 to 4.5 the right answers are the same
 _SCOPE_AND_SIGNS: Final = re.compile(r".*:|[\"*?~]")
 
 
@@ -109,7 +109,7 @@ def keyword_weight(match: Match) -> float:
 
 def standing(referring: float) -> float:
     """A factor for a keyword's relation; ``referring``: the number of tuples that refer to a tuple of it."""
-    return 1 + _STANDING * log2(1 + referring)
+    return 1 + _REFERENCE_WEIGHT * log2(1 + referring)
 
 
 def naming(coverage: Number) -> Number:
@@ -117,7 +117,7 @@ def naming(coverage: Number) -> Number:
 
     A keyword that is the whole text ranks before mentions, even in a relation so small that no word is rare.
     """
-    return 1 + _NAMING * coverage + _WHOLE * (coverage >= 1)
+    return 1 + _COVERAGE_WEIGHT * coverage + _WHOLE_TEXT_WEIGHT * (coverage >= 1)
 
 
 @cache
@@ -138,7 +138,7 @@ def keyword_share(occurrences: Number, length: Number) -> Number:
 
 def keyword_damping(length: Number) -> Number:
     """The damping of further occurrences in a text, by its length relative to the mean."""
-    return _SATURATION * (1 - _BY_LENGTH + _BY_LENGTH * length)
+    return _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * length)
 
 
 def referring(schema: Schema, relation: int, tuples: Callable[[int], int]) -> float:
@@ -179,7 +179,7 @@ def size(evidence: Evidence) -> ScorePart:
 
     It outweighs ``specificity``, so a detour ranks behind a direct join.
     """
-    return ScorePart("size", 1 / evidence.size**_BY_SIZE, ({"tuples": evidence.size},))
+    return ScorePart("size", 1 / evidence.size**_SIZE_EXPONENT, ({"tuples": evidence.size},))
 
 
 def freshness(evidence: Evidence) -> ScorePart:
@@ -267,7 +267,7 @@ class Product:
         if keywords in self.of:
             bounds *= weights
         if size in self.of:
-            bounds /= sizes**_BY_SIZE
+            bounds /= sizes**_SIZE_EXPONENT
         if specificity in self.of and specific is not None:
             bounds *= specific
         return bounds

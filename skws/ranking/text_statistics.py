@@ -158,7 +158,7 @@ Place: TypeAlias = tuple[int, int]
 NAME: Final = -1
 HEADING: Final = "heading"
 """The name of a keyword's place in the explanation of a score if it is a name in the schema."""
-_REMEMBERED: Final = 1 << 14
+_MOST_TEXTS: Final = 1 << 14
 """The most texts remembered per query: 100,000 take 40 MB, and do not make updates faster."""
 
 
@@ -297,7 +297,7 @@ class Keywords:
         key = relation, column, text
         numbers = self._remembered.get(key)
         if numbers is None:
-            if len(self._remembered) >= _REMEMBERED:
+            if len(self._remembered) >= _MOST_TEXTS:
                 self._remembered.clear()
             numbers = self._occurrences.of(relation, column, text)
             self._remembered[key] = numbers

@@ -20,7 +20,7 @@ from skws_schema.model import Schema
 from skws_windows.window import FOREVER, MICROSECOND
 
 Order: TypeAlias = tuple[int, float, str]
-_LEAST: Final = 1024
+_SPARE_ENTRIES: Final = 1024
 
 
 class Candidate(NamedTuple):
@@ -59,7 +59,7 @@ class TopCandidates:
     Papadias, SIGMOD 2006). It is computed when more than ``least`` candidates wait.
     """
 
-    def __init__(self, size: int, *, append_only: bool = False, least: int = _LEAST) -> None:
+    def __init__(self, size: int, *, append_only: bool = False, least: int = _SPARE_ENTRIES) -> None:
         self.top: list[Candidate] = []
         self._size = size
         self._append_only = append_only

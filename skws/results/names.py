@@ -172,8 +172,8 @@ _RIGHT: Final = 0xC2B2AE3D27D4EB4F
 # The finalizer of MurmurHash3 (fmix64; Appleby).
 _SHIFT: Final = 33
 _FACTORS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
-_TWO: Final = struct.Struct("<QQ")
-_SHOWN: Final = 24  # hexadecimal digits: all of the first lane, half of the second
+_TWO_LANES: Final = struct.Struct("<QQ")
+_ID_DIGITS: Final = 24  # hexadecimal digits: all of the first lane, half of the second
 
 
 def digest(name: bytes) -> bytes:
@@ -227,7 +227,7 @@ def shown_ids(ids: Lanes) -> list[str]:
         return []
     lanes = ids.T.astype(">u8", order="C").view(np.uint8)
     # Joining and splitting takes a third of the time of slicing them one by one.
-    return lanes[:, : _SHOWN // 2].tobytes().hex(" ", _SHOWN // 2).split(" ")
+    return lanes[:, : _ID_DIGITS // 2].tobytes().hex(" ", _ID_DIGITS // 2).split(" ")
 
 
 def same_shown(ids: Lanes, columns: Ints, other_columns: Ints) -> bool:
@@ -239,8 +239,8 @@ def same_shown(ids: Lanes, columns: Ints, other_columns: Ints) -> bool:
 
 def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> str:
     """The id of one result, from the digests of its tuples, and its joins (left tuple, right tuple, name)."""
-    tuple_lanes = list(map(_TWO.unpack, members))
-    ends = [(left, right, _TWO.unpack(digest_of_join(name))) for left, right, name in joins]
+    tuple_lanes = list(map(_TWO_LANES.unpack, members))
+    ends = [(left, right, _TWO_LANES.unpack(digest_of_join(name))) for left, right, name in joins]
     digests_of = []
     for lane in range(2):
         pairs = (
@@ -251,7 +251,7 @@ def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> st
             _mixed_number(pair & _BITS) for pair in pairs
         )
         digests_of.append(_mixed_number(total & _BITS))
-    return f"{digests_of[0]:016x}{digests_of[1]:016x}"[:_SHOWN]
+    return f"{digests_of[0]:016x}{digests_of[1]:016x}"[:_ID_DIGITS]
 
 
 def _mixed(numbers: Lanes) -> Lanes:

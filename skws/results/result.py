@@ -285,8 +285,8 @@ class Parts(Protocol):
         """The network, tuples and joins of one result."""
 
 
-_LATER: Final = ("_network", "_tuples", "_joins")
-_MADE: Final = 6  # the number of fields before these
+_LAZY_FIELDS: Final = ("_network", "_tuples", "_joins")
+_FIRST_LAZY_FIELD: Final = 6  # the number of fields before these
 
 
 class Result(Struct, frozen=True, gc=False, eq=False):
@@ -377,7 +377,8 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     def _values(self) -> tuple[Any, ...]:
         names = self.__struct_fields__
         first_values, last_values = (
-            [getattr(self, name) for name in group] for group in (names[:_MADE], names[_MADE + 3 : -1])
+            [getattr(self, name) for name in group]
+            for group in (names[:_FIRST_LAZY_FIELD], names[_FIRST_LAZY_FIELD + 3 : -1])
         )
         return (*first_values, *self._parts(), *last_values)
 
@@ -507,7 +508,9 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         fields.setdefault("network", "")
         if "changed" in fields:
             fields["changed"] = tuple((name, tuple(names)) for name, names in fields["changed"].items())
-        return cls(**{f"_{name}" if f"_{name}" in _LATER else name: part for name, part in fields.items()})
+        return cls(
+            **{f"_{name}" if f"_{name}" in _LAZY_FIELDS else name: part for name, part in fields.items()}
+        )
 
 
 def instant_of(result: Result) -> float | None:

@@ -26,10 +26,10 @@ LastingName: TypeAlias = int | tuple[int, Row]
 Narrow: TypeAlias = npt.NDArray[np.int32]
 
 _NONE: Final = -1
-_SPARSE: Final = 3  # rows in blocks per live row, beyond which live rows are copied
-_FEW: Final = 10_000  # rows that are not worth copying
-_AT_ONCE: Final = 1 << 16  # slots whose columns fit the processor's caches
-_MANY: Final = 1024  # rows that are worth turning into columns
+_ROWS_PER_LIVE_ROW: Final = 3  # rows in blocks per live row, beyond which live rows are copied
+_FEWEST_ROWS: Final = 10_000  # rows that are not worth copying
+_SLOTS_AT_A_TIME: Final = 1 << 16  # slots whose columns fit the processor's caches
+_COLUMN_ROWS: Final = 1024  # rows that are worth turning into columns
 _NO_ROWS: Final = RowBlock(0, ())
 
 
@@ -129,8 +129,8 @@ class RowStore(Table):
 
     def add(self, rows: Rows, twins: Flags) -> None:
         """Add rows for the next slots."""
-        is_large = len(rows) >= _MANY
-        if self._is_lasting and (is_large or self.size - self._latest[0] >= _MANY):
+        is_large = len(rows) >= _COLUMN_ROWS
+        if self._is_lasting and (is_large or self.size - self._latest[0] >= _COLUMN_ROWS):
             self._make_columns()
         self.append((rows.block + len(self._blocks), rows.place, twins))  # type: ignore[arg-type]  # as above
         self._blocks.extend(rows.blocks)
@@ -227,8 +227,8 @@ class RowStore(Table):
                 first_rows[number] = rows_before[block.file] + block.first
         flags = np.zeros(ends[-1], dtype=bool)
         block_numbers, places, _ = self.columns()
-        for first in range(0, self.size, _AT_ONCE):
-            portion = slice(first, first + _AT_ONCE)
+        for first in range(0, self.size, _SLOTS_AT_A_TIME):
+            portion = slice(first, first + _SLOTS_AT_A_TIME)
             rows = first_rows.take(block_numbers[portion])
             positions = np.flatnonzero(chosen[portion] & (rows != _NONE))
             flags[rows.take(positions) + places[portion].take(positions)] = True
@@ -247,7 +247,7 @@ class RowStore(Table):
         self.keep(survives)
         self._drop_unused()
         in_memory = sum(len(block) for block in self._blocks if not isinstance(block, MappedBlock))
-        if in_memory > _SPARSE * self.size + _FEW:
+        if in_memory > _ROWS_PER_LIVE_ROW * self.size + _FEWEST_ROWS:
             self.pack()
         self._begin_latest()
 
@@ -262,8 +262,8 @@ class RowStore(Table):
         """By block: True if it has the row of a slot."""
         is_used = np.zeros(len(self._blocks), dtype=bool)
         block, *_ = self.columns()
-        for first in range(0, self.size, _AT_ONCE):
-            is_used[block[first : first + _AT_ONCE]] = True
+        for first in range(0, self.size, _SLOTS_AT_A_TIME):
+            is_used[block[first : first + _SLOTS_AT_A_TIME]] = True
         return is_used
 
 

@@ -17,7 +17,7 @@ from skws_purging.lifespans import ALWAYS, GroupKey, StreamTuple, identity
 from skws_schema.model import Relation, Row, Schema
 from skws_windows.window import FOREVER
 
-_TOGETHER: Final = 1 << 16
+_ROWS_AT_A_TIME: Final = 1 << 16
 """The number of rows whose identities are compared by value at a time."""
 
 
@@ -26,7 +26,7 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
 
     Among rows with equal keys only the last one counts, at the position of the first.
     """
-    rows = _concat([batch.rows for batch in regroup(batches, _TOGETHER)])
+    rows = _concat([batch.rows for batch in regroup(batches, _ROWS_AT_A_TIME)])
     last_of_key = np.arange(len(rows), dtype=np.int64)
     first: dict[GroupKey, int] = {}
     counts: Counter[GroupKey] = Counter()
@@ -68,8 +68,8 @@ def _likely_duplicates(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, R
     for identities in (likely_identities, row_identities):
         if len(numbers):
             numbers = numbers[_has_equal_identity(schema, rows.take(numbers), identities)]
-    for begin in range(0, len(numbers), _TOGETHER):
-        portion = numbers[begin : begin + _TOGETHER]
+    for begin in range(0, len(numbers), _ROWS_AT_A_TIME):
+        portion = numbers[begin : begin + _ROWS_AT_A_TIME]
         portion_rows = rows.take(portion)
         relations = [portion_rows.blocks[block].relation for block in portion_rows.block.tolist()]
         yield from zip(portion.tolist(), relations, portion_rows, strict=True)

@@ -47,8 +47,8 @@ TEXTS = (
 def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Low limits, so that stores are rebuilt and slots renumbered during a test."""
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(table_search, "_FEW", 2)
-    monkeypatch.setattr(table_search, "_LEARNED", 12)
+    monkeypatch.setattr(table_search, "_DEAD_COPIES", 2)
+    monkeypatch.setattr(table_search, "_INDEXED_ROWS", 12)
     monkeypatch.setattr(policy, "LEAST", 4)
     monkeypatch.setattr(index_cache, "_SPACE", 6)
 
@@ -154,7 +154,7 @@ def test_a_store_that_could_not_be_made_is_made_by_the_next_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in place of a store whose copies are mostly dead."""
-    monkeypatch.setattr(table_search, "_LEARNED", 1000)
+    monkeypatch.setattr(table_search, "_INDEXED_ROWS", 1000)
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
     apart = indexed(tmp_path, schema, [Record(1, 0, ("beta", n, n)) for n in range(20)])

@@ -129,7 +129,7 @@ def test_live_words_label_as_the_matcher_does(
     operator = KeywordOperator(LiveStore(schema, Unbounded()))
     operator.insert(of_tuples(static_tuples(schema, ((r.relation, r.row) for r in rows)), lambda _: False))
     words = operator.searches.words
-    with patch.object(cutting, "_FEW", few):  # by Arrow or by Python
+    with patch.object(cutting, "_FEW_TEXTS", few):  # by Arrow or by Python
         words.catch_up(len(rows), 1)
         words.catch_up(len(rows))
     matcher = Matcher(parsed, schema)

@@ -82,7 +82,7 @@ def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(row_files, "LEAST", 2)
     monkeypatch.setattr(row_files, "MOST", 3)
     monkeypatch.setattr(sessions, "PART", 3)
-    monkeypatch.setattr(engine, "TAKEN_UP", 3)
+    monkeypatch.setattr(engine, "LOAD_SIZE", 3)
 
 
 @dataclass

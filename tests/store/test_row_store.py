@@ -69,9 +69,9 @@ def _in_file(some: list[tuple[int, Row]], file: BlockFile) -> Rows:
 @pytest.mark.parametrize("lasting", [True, False])
 @seeds(15, 30)
 def test_rows_stay_those_of_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, lasting: bool) -> None:
-    monkeypatch.setattr(directory, "_MANY", 5)
-    monkeypatch.setattr(directory, "_FEW", 3)
-    monkeypatch.setattr(directory, "_AT_ONCE", 4)
+    monkeypatch.setattr(directory, "_COLUMN_ROWS", 5)
+    monkeypatch.setattr(directory, "_FEWEST_ROWS", 3)
+    monkeypatch.setattr(directory, "_SLOTS_AT_A_TIME", 4)
     rng = Random(seed)
     store = RowStore(lasting=lasting)
     expected: list[tuple[int, Row]] = []
@@ -122,7 +122,7 @@ def _living(store: RowStore, chosen: Flags, files: Mapping[BlockFile, int]) -> d
 
 def test_lasting_rows_become_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even those that arrive one by one; otherwise each would remain a block of Python values."""
-    monkeypatch.setattr(directory, "_MANY", 10)
+    monkeypatch.setattr(directory, "_COLUMN_ROWS", 10)
     store = RowStore(lasting=True)
     for number in range(95):
         store.add(_rows([(0, (number,))]), np.zeros(1, dtype=bool))

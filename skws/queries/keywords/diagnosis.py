@@ -27,11 +27,11 @@ from skws_schema.paths import from_here
 from skws_windows.window import Unbounded
 
 SAMPLE_RECORDS: Final = 50_000
-_SUGGESTED: Final = 3
+_MOST_SUGGESTIONS: Final = 3
 _DIGIT: Final = re.compile(r"\d")
 
 
-_WAYS_ON: Final = ("did you mean", "; try ", ": try ", "possible: ", "give it type", "put a line with ")
+_ADVICE_TEXTS: Final = ("did you mean", "; try ", ": try ", "possible: ", "give it type", "put a line with ")
 """A line about an empty search that contains one of these texts says what to do."""
 
 
@@ -51,7 +51,9 @@ class EmptyResult(NamedTuple):
     def lines(self, command: TypedSearch | None = None) -> tuple[str, ...]:
         """The reasons, and one thing to try if they name none, shown as a command if ``command`` is given."""
         advice = (
-            "" if any(text in line for line in self.reasons for text in _WAYS_ON) else self._advice(command)
+            ""
+            if any(text in line for line in self.reasons for text in _ADVICE_TEXTS)
+            else self._advice(command)
         )
         return (*self.reasons, advice) if advice else self.reasons
 
@@ -153,7 +155,7 @@ def _suggestions(schema: Schema, helps: Callable[[Possible], tuple[bool, int]]) 
             if join.file
             else f"add '{join.on}' to the joins of the schema"
         )
-        for join in joins[:_SUGGESTED]
+        for join in joins[:_MOST_SUGGESTIONS]
     ]
 
 

@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 
 RESULTS: Final = 1 << 18
 """The approximate number of results of one portion, which are in memory together as columns of integers."""
-TAKEN_UP: Final = BATCH
+LOAD_SIZE: Final = BATCH
 """The number of tuples of row files that are loaded at a time."""
 _OP: Final = attrgetter("op")
-_FIRST: Final = 2048  # tuples with keywords in the first portion: each may join every other
-_LEARNED: Final = 1024  # tuples whose words are indexed before a word is completed
-_SAMPLE: Final = 128  # rows from which the share of rows with keywords is estimated
+_FIRST_PORTION: Final = 2048  # tuples with keywords in the first portion: each may join every other
+_INDEXED_TUPLES: Final = 1024  # tuples whose words are indexed before a word is completed
+_SAMPLE_ROWS: Final = 128  # rows from which the share of rows with keywords is estimated
 
 
 class KeywordEngine(MeshEngine):
@@ -218,7 +218,7 @@ class KeywordEngine(MeshEngine):
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
         """The most frequent words of live tuples that begin with a folded text. Raises TimeLimitError."""
         search = self._operator.search_at(self.now)
-        search.prepare(_LEARNED)
+        search.prepare(_INDEXED_TUPLES)
         return search.completions(start, self.now, most)
 
     def search(self, plan: Plan, most: int) -> Searched:
@@ -322,7 +322,7 @@ class KeywordEngine(MeshEngine):
         return is_empty and in_order and not records.truncations().any()
 
     def _stored_batches(self, log: StoredRecords) -> Iterator[TupleBatch]:
-        for part in log.parts(TAKEN_UP):
+        for part in log.parts(LOAD_SIZE):
             places = np.arange(self._record_count, self._record_count + len(part), dtype=np.int64)
             self._record_count += len(part)
             ends = natural_ends(self._lifespans, part.time)
@@ -654,7 +654,7 @@ class Portions:
 
     def __init__(self, matching: KeywordMatching) -> None:
         self._matching = matching
-        self.carriers = _FIRST
+        self.carriers = _FIRST_PORTION
 
     def of(self, batch: RecordBatch) -> Iterator[tuple[int, int]]:
         """The begins and ends of a batch's portions; call ``adapt`` for each before taking the next."""
@@ -679,7 +679,7 @@ class Portions:
         """The number of records that are likely to have ``carriers`` tuples with keywords."""
         if self.carriers == BATCH:
             return len(batch)
-        sample = batch.rows.take(slice(None, None, -(-len(batch) // _SAMPLE))).compact()
+        sample = batch.rows.take(slice(None, None, -(-len(batch) // _SAMPLE_ROWS))).compact()
         carriers = len(distinct(self._matching.of(sample).tuple))
         return len(batch) if not carriers else self.carriers * len(sample) // carriers
 

@@ -40,7 +40,7 @@ from skws_purging.lifespans import ALWAYS
 from skws_schema.graph import edges
 from skws_schema.model import Schema
 
-LOOKED_AT: Final = 4
+TUPLES_PER_ROW: Final = 4
 """The number of live tuples per added row at which unneeded rows are removed."""
 
 
@@ -93,7 +93,7 @@ class IndexedTables:
     @property
     def crowded(self) -> bool:
         """True if enough rows were added to make a search for unneeded ones worthwhile."""
-        return self._rows_added > max(self._rows_kept, self._tuples_left // LOOKED_AT)
+        return self._rows_added > max(self._rows_kept, self._tuples_left // TUPLES_PER_ROW)
 
     def put(self, added_rows: AddedRows, first: int) -> None:
         """Note that rows have the slots from ``first`` on."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _PLACES: Final = {Unbounded: "", ExpressionWindow: " of an open window"}
 """The words for the present rows in messages, by the kind of window."""
-_LOOKED_AT: Final = 10_000  # rows to sample from each table, as memory is short
+_SAMPLE_SIZE: Final = 10_000  # rows to sample from each table, as memory is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,7 +597,7 @@ def _largest(queries: Mapping[int, MeshTenant], plans: Mapping[int, Plan], rows:
     """The query with the most rows, and the network of most of these."""
     counts: Counter[tuple[int, int]] = Counter()
     for part in rows:
-        step = max(1, len(part) // _LOOKED_AT)
+        step = max(1, len(part) // _SAMPLE_SIZE)
         sample = part.query[::step].astype(np.int64) << 32 | part.operator[::step]
         codes, times = np.unique(sample, return_counts=True)
         for code, count in zip(codes.tolist(), (times * step).tolist(), strict=True):

@@ -32,8 +32,8 @@ from skws_schema.graph import Edge
 
 MOST_COUNTED: Final = 5
 """The most tuples of results that are counted: longer walks may return to a tuple in more ways."""
-_TOGETHER: Final = 512  # steps at a time
-_ROUNDED: Final = 1e-8  # the largest difference between the orders of scores and the orders here
+_STEPS_AT_A_TIME: Final = 512
+_ROUNDING: Final = 1e-8  # the largest difference between the orders of scores and the orders here
 _FIRST, _SECOND, _BOTH = 1, 2, 3  # keyword bitmaps
 
 
@@ -483,8 +483,8 @@ class LivePaths:
             steps = stack.pop()
             if not len(steps.ceilings) or steps.ceilings[0] < self._least:
                 continue
-            stack.append(steps.take(slice(_TOGETHER, None)))
-            for walks in self._extended(steps.take(slice(_TOGETHER))):
+            stack.append(steps.take(slice(_STEPS_AT_A_TIME, None)))
+            for walks in self._extended(steps.take(slice(_STEPS_AT_A_TIME))):
                 at_end = self._roles.is_end(walks.members[:, -1])
                 length = walks.members.shape[1]
                 if length > found_size:
@@ -496,7 +496,7 @@ class LivePaths:
         """Add results; those that can no longer be among the best are dropped."""
         weights = walks.weights + self._weights_at_end.take(walks.members[:, -1])
         specific = np.exp(walks.logs)
-        orders = self._ceilings.orders_of(walks.members, weights, specific) + _ROUNDED
+        orders = self._ceilings.orders_of(walks.members, weights, specific) + _ROUNDING
         rows = np.flatnonzero(orders >= self._least)
         partials, orders = self._formed(walks.take(rows)), orders.take(rows)
         is_joined = self._agreeing(partials, lambda _: self)
@@ -510,7 +510,7 @@ class LivePaths:
         partials, orders = Partials.concat(self._partials), np.concatenate(self._orders)
         if len(orders) > self._most:
             last = len(orders) - self._most
-            self._least = float(np.partition(orders, last)[last]) - _ROUNDED
+            self._least = float(np.partition(orders, last)[last]) - _ROUNDING
             rows = np.flatnonzero(orders >= self._least)
             partials, orders = partials.take(rows), orders.take(rows)
         self._partials, self._orders = [partials], [orders]

@@ -41,14 +41,14 @@ from skws_schema.model import Analyzer, Schema
 if TYPE_CHECKING:
     from skws.index.database import StoredTuples
 
-_STOPPED: Final = frozenset(map(stem, stop_words(Analyzer.ENGLISH)))
+_STOP_STEMS: Final = frozenset(map(stem, stop_words(Analyzer.ENGLISH)))
 """The stems of stop words, by which no text is found."""
-_PIECE: Final = 1 << 14
+_ROWS_AT_A_TIME: Final = 1 << 14
 """The number of rows that are indexed together; time and memory are checked between such groups."""
-_WORDS: Final = 200_000
+_MOST_WORDS: Final = 200_000
 """The number of the most frequent words that are kept for suggestions."""
 _SPACE: Final = re.compile(r"\s")  # in whole values that are not analysed
-_ANEW: Final = 4
+_REBUILD_FACTOR: Final = 4
 """The index is rebuilt when the number of removed rows is this multiple of the number of rows."""
 
 
@@ -145,7 +145,7 @@ class LiveWords:
         end = size if most is None else min(size, self.covered + most)
         while self.covered < end:
             check()
-            until = min(end, self.covered + _PIECE)
+            until = min(end, self.covered + _ROWS_AT_A_TIME)
             self._index(np.arange(self.covered, until))
             self.covered = until
 
@@ -164,7 +164,7 @@ class LiveWords:
         text_slots, _ = self._texts.columns()
         is_live = text_slots >= 0
         text_slots[is_live] = slots[text_slots[is_live]]
-        if self._texts.size > _ANEW * (self.covered + _PIECE):
+        if self._texts.size > _REBUILD_FACTOR * (self.covered + _ROWS_AT_A_TIME):
             self._begin()
 
     def vocabulary(self) -> Vocabulary:
@@ -175,7 +175,7 @@ class LiveWords:
             words.update(dict(zip(word_numbers.words, counts.tolist(), strict=True)))
         if self._stored is not None:
             words |= self._stored.words()  # the greater count, as rows indexed in memory are in both
-        words.keep(_WORDS)
+        words.keep(_MOST_WORDS)
         return words
 
     def completions(self, start: str, most: int, is_alive: Callable[[Ints], Flags]) -> list[tuple[str, int]]:
@@ -293,7 +293,7 @@ class LiveWords:
                 stem_postings = [
                     self._postings(lists, words.number(each))
                     for each in alternative.stems
-                    if each not in _STOPPED
+                    if each not in _STOP_STEMS
                 ]
                 common = reduce(np.intersect1d, [each.slots for each in stem_postings])
                 slots = self._with_phrase(common, place[1], alternative)
@@ -335,9 +335,9 @@ class LiveWords:
         return slots.compress(has_phrase)
 
     def _index_all(self, slots: Ints) -> None:
-        for first in range(0, len(slots), _PIECE):
+        for first in range(0, len(slots), _ROWS_AT_A_TIME):
             check()
-            self._index(slots[first : first + _PIECE])
+            self._index(slots[first : first + _ROWS_AT_A_TIME])
 
     def _index(self, row_slots: Ints) -> None:
         """Index the rows in some slots, in order."""
@@ -367,7 +367,7 @@ def _has_indexed_words(phrase: Phrase) -> bool:
 
     The stems of stop words of other languages depend on their spelling.
     """
-    return phrase.analyzer is Analyzer.ENGLISH and not _STOPPED.issuperset(phrase.stems)
+    return phrase.analyzer is Analyzer.ENGLISH and not _STOP_STEMS.issuperset(phrase.stems)
 
 
 def _carriers(

@@ -18,10 +18,10 @@ from skws_schema.errors import counted
 from skws_schema.graph import Edge, present_edges
 from skws_schema.model import Relation, Row
 
-SHOWN: Final = 20
+EXAMINED_RESULTS: Final = 20
 """The number of results that are examined: the first ones, which people read."""
-_NOTES: Final = 2
-_READ: Final = 20_000
+_MOST_NOTES: Final = 2
+_MOST_ROWS: Final = 20_000
 """The most rows with keywords of a relation to read; more would take tens of ms, so there is no note then."""
 
 Carriers = Callable[[int], Iterable[tuple[Row, int]]]
@@ -39,7 +39,7 @@ class _Hidden(NamedTuple):
 def referred_notes(plan: Plan, results: Sequence[Result], carriers: Carriers) -> tuple[str, ...]:
     """A line for each keyword, at most two, that is also in rows to which single rows among results refer."""
     results_by_relation: dict[str, list[Result]] = defaultdict(list)
-    for result in results[:SHOWN]:
+    for result in results[:EXAMINED_RESULTS]:
         if len(result.tuples) == 1:
             results_by_relation[result.tuples[0].relation].append(result)
     if not results_by_relation or len(plan.query.slots) < 2:
@@ -59,7 +59,7 @@ def referred_notes(plan: Plan, results: Sequence[Result], carriers: Carriers) ->
         f"also: {counted(each.rows, 'row')} of {each.text.partition('.')[0]} with"
         f" {each.text.partition(':')[2]!r} {'is' if each.rows == 1 else 'are'} joined to these results;"
         f" {each.text} finds {'it' if each.rows == 1 else 'them'}"
-        for each in islice(hidden_by_text.values(), _NOTES)
+        for each in islice(hidden_by_text.values(), _MOST_NOTES)
     )
 
 
@@ -69,8 +69,8 @@ def _hidden_rows(plan: Plan, edge: Edge, results: Sequence[Result], carriers: Ca
     for result in results:
         row = _row(plan.schema.relations[edge.source], result)
         rows_by_key[tuple(row[column] for column in edge.source_columns)].append(row)
-    target_rows = list(islice(carriers(edge.target), _READ + 1)) if rows_by_key else []
-    if len(target_rows) > _READ:
+    target_rows = list(islice(carriers(edge.target), _MOST_ROWS + 1)) if rows_by_key else []
+    if len(target_rows) > _MOST_ROWS:
         return
     all_bits = (1 << len(plan.query.slots)) - 1
     referred_rows = [

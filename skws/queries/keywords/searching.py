@@ -41,16 +41,16 @@ from skws_windows.window import Window
 
 SIZES: Final = (1, 2, 3)
 """The first sizes of results to look for if keywords are common; then all sizes."""
-_RARE: Final = 64
+_RARE_TUPLES: Final = 64
 """A keyword with at most this many tuples has few results, which are all searched at once."""
-_FEW: Final = 8
+_FEW_TUPLES: Final = 8
 """If at most this many tuples have one of two keywords, a mesh is faster than sums over all tuples."""
 _TIES: Final = 2048
 """The most results to examine among those that can only equal the last of the best: there may be a million,
 as for a word that stands for a state."""
-_EQUAL: Final = 1e-7
+_TOLERANCE: Final = 1e-7
 """The largest difference between the orders of equal scores and their ceilings."""
-_SCORED: Final = 24  # results to score at a time: a page and a few, since each may end the search
+_SCORES_AT_A_TIME: Final = 24  # results to score at a time: a page and a few, since each may end the search
 
 Agreeing = Callable[[Partials, Callable[[int], ResultSource]], Flags]
 """A function that tells which results are joined by equal values, given their queries by number."""
@@ -164,7 +164,11 @@ class LiveSearch:
     def _best_results(self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int) -> Searched:
         best = Best(most, self._scoring.ceilings(query))
         plan = replace(plan, frequencies=_frequencies(plan, bitmaps))
-        if best.ceilings is not None and self._are_paths(plan) and min(_tuple_counts(plan, bitmaps)) > _FEW:
+        if (
+            best.ceilings is not None
+            and self._are_paths(plan)
+            and min(_tuple_counts(plan, bitmaps)) > _FEW_TUPLES
+        ):
             return self._best_paths(query, plan, bitmaps, now, most, best.ceilings)
         count = searched_size = 0
         for size in _sizes(plan, bitmaps):
@@ -246,7 +250,7 @@ def _frequencies(plan: Plan, bitmaps: KeywordBitmaps) -> tuple[float, ...]:
 
 def _sizes(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
     """The limits on the size of results, to be searched one after the other."""
-    if min(_tuple_counts(plan, bitmaps)) <= _RARE:
+    if min(_tuple_counts(plan, bitmaps)) <= _RARE_TUPLES:
         return [plan.max_size]
     return [*(size for size in SIZES if size < plan.max_size), plan.max_size]
 
@@ -308,13 +312,13 @@ class Best:
         rows = np.arange(len(partials))
         while len(rows := _promising_rows(bounds, rows, self.least)):
             check()
-            if self.full and bounds.item(rows.item(0)) <= self.least + _EQUAL:
+            if self.full and bounds.item(rows.item(0)) <= self.least + _TOLERANCE:
                 rows = rows[:_TIES]
-            if self.ceilings is not None and self.full and not counted and len(rows) > _SCORED:
+            if self.ceilings is not None and self.full and not counted and len(rows) > _SCORES_AT_A_TIME:
                 bounds[rows] = self.ceilings.of(partials.take(rows), emitter.tree)
                 counted = True
                 continue
-            page_size = max(_SCORED, self._most - len(self.results))
+            page_size = max(_SCORES_AT_A_TIME, self._most - len(self.results))
             page_rows, rows = rows[:page_size], rows[page_size:]
             self.form(emitter, partials.take(page_rows))
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from skws.queries.keywords.keyword_operator import KeywordOperator
     from skws.queries.keywords.searching import LiveSearch
 
-_GONE: Final = -1
-_FEW: Final = 4_096  # dead copies that may stay
-_LEARNED: Final = 1 << 20
+_NO_SLOT: Final = -1
+_DEAD_COPIES: Final = 4_096  # dead copies that may stay
+_INDEXED_ROWS: Final = 1 << 20
 """The number of table rows whose words stay in memory between searches; these take some 100 MB."""
 
 
@@ -39,7 +39,7 @@ class TableSearch:
 
     def _begin(self) -> None:
         self._stored_count = 0  # tuples that are rows of tables
-        self._slots: Ints = NOTHING  # by copy: the slot of the original in the operator; _GONE if removed
+        self._slots: Ints = NOTHING  # by copy: the slot of the original in the operator; _NO_SLOT if removed
         self._examined = 0  # slots of the operator that were examined
 
     def over(self, store: LiveStore, now: int) -> LiveSearch:
@@ -56,20 +56,20 @@ class TableSearch:
 
     def compact(self, slots: Ints) -> None:
         """The operator's tuples have new slots, in the same order; removed ones have negative slots."""
-        copies = np.flatnonzero(self._slots != _GONE)
+        copies = np.flatnonzero(self._slots != _NO_SLOT)
         self._slots[copies] = slots.take(self._slots.take(copies))
         self._examined = int(np.count_nonzero(slots[: self._examined] >= 0))
 
     def _is_worn(self, operator: KeywordOperator) -> bool:
         """True if most copies are dead, or the words of very many table rows are in memory."""
-        dead_copies = np.count_nonzero(self._slots == _GONE)
+        dead_copies = np.count_nonzero(self._slots == _NO_SLOT)
         learned_rows = operator.searches.words.indexed - len(self._slots)
-        return bool(dead_copies > max(_FEW, len(self._slots) // 2) or learned_rows > _LEARNED)
+        return bool(dead_copies > max(_DEAD_COPIES, len(self._slots) // 2) or learned_rows > _INDEXED_ROWS)
 
     def _end(self, operator: KeywordOperator, store: LiveStore) -> None:
         """End the copies of tuples that have ended."""
         own_ends = operator.store.live.tuples.end[self._stored_count :]
-        is_live = self._slots != _GONE
+        is_live = self._slots != _NO_SLOT
         ends = np.full(len(self._slots), ALWAYS)
         ends[is_live] = store.live.tuples.end.take(self._slots[is_live])
         changed_copies = np.flatnonzero(ends != own_ends)

@@ -35,7 +35,7 @@ Id: TypeAlias = tuple[str, str]
 Instant: TypeAlias = float | None
 """An instant of results: their time, or the number of the instant in a batch."""
 
-_LEAST: Final = 1024  # expired entries that may stay
+_SPARE_ENTRIES: Final = 1024  # expired entries that may stay
 
 
 class Begin(NamedTuple):
@@ -104,7 +104,7 @@ class Updates:
         ] = {}  # only the last of each, as there may be no log that reads them
         self._open_results: list[Result] = []  # of an instant that may continue
         self._open_instant: Instant = None
-        self._limit = _LEAST
+        self._limit = _SPARE_ENTRIES
 
     def __len__(self) -> int:
         """The number of live results that were updated; some may have expired."""
@@ -182,7 +182,7 @@ class Updates:
         if len(self._begins) > self._limit:
             seconds = now / MICROSECOND
             self._keep_begins(lambda each: each.end is None or each.end > seconds)
-            self._limit = 2 * len(self._begins) + _LEAST
+            self._limit = 2 * len(self._begins) + _SPARE_ENTRIES
 
     def _keep_begins(self, lives: Callable[[Begin], bool]) -> None:
         self._begins = {name: begin for name, begin in self._begins.items() if lives(begin)}
@@ -526,7 +526,7 @@ class CorrectedUpdates(Updates):
             self._unlogged_begins = {
                 name: each for name, each in self._unlogged_begins.items() if name in self._histories
             }
-            self._limit = 2 * len(self._histories) + _LEAST
+            self._limit = 2 * len(self._histories) + _SPARE_ENTRIES
 
     def begin_anew(self, results: Iterable[Result]) -> None:
         for result in results:
@@ -658,7 +658,7 @@ class ShardUpdates:
         self._replaces = replaces
         # By the name of the query, the id, and the begin that the shard knows.
         self._begins: dict[tuple[str, str, float | None], Begin] = {}
-        self._limit = _LEAST
+        self._limit = _SPARE_ENTRIES
 
     def __len__(self) -> int:
         """The number of live results that moved from shard to shard; some may have expired."""
@@ -733,4 +733,4 @@ class ShardUpdates:
             return
         now = _at(instant_of(last.parsed))
         self._begins = {key: each for key, each in self._begins.items() if _at(each.end, now + 1) > now}
-        self._limit = 2 * len(self._begins) + _LEAST
+        self._limit = 2 * len(self._begins) + _SPARE_ENTRIES

@@ -21,9 +21,9 @@ from skws.keywords.leaves import has_form, parts, within
 from skws_mesh.columnar.columns import NOTHING, Ints, ranges
 from skws_schema.model import Analyzer
 
-_REMEMBERED: Final = 500_000  # chunks
-_TOGETHER: Final = 8  # runs that become one
-_LARGEST: Final = 1 << 22  # occurrences of a run that is made of others: half a second's work
+_MOST_CHUNKS: Final = 500_000  # chunks
+_RUNS_MERGED: Final = 8  # runs that become one
+_LARGEST_RUN: Final = 1 << 22  # occurrences of a run that is made of others: half a second's work
 _TEXT: Final = np.uint64(32)
 
 
@@ -99,14 +99,14 @@ class WordLists:
 
     def _merge(self) -> None:
         """Merge the last eight runs while the first of them is of no larger size class than the last one."""
-        while len(runs := self.runs[-_TOGETHER:]) == _TOGETHER:
-            if runs[0].order > runs[-1].order or sum(run.size for run in runs) > _LARGEST:
+        while len(runs := self.runs[-_RUNS_MERGED:]) == _RUNS_MERGED:
+            if runs[0].order > runs[-1].order or sum(run.size for run in runs) > _LARGEST_RUN:
                 return
             words = np.concatenate([np.repeat(run.words, np.diff(run.first)) for run in runs])
             texts = np.concatenate([run.texts for run in runs])
             order = np.argsort(words, kind="stable")  # texts of a word stay in order
             frequencies = np.concatenate([run.frequencies for run in runs]).take(order)
-            self.runs[-_TOGETHER:] = [_Run.of(words.take(order), texts.take(order), frequencies)]
+            self.runs[-_RUNS_MERGED:] = [_Run.of(words.take(order), texts.take(order), frequencies)]
 
 
 def _narrow(numbers: Ints) -> Ints:
@@ -136,7 +136,7 @@ class WordNumbers:
 
     def of(self, chunks: Sequence[str]) -> tuple[Ints, Ints]:
         """The stems of chunks, as (position in ``chunks``, number); a stem may be repeated."""
-        if len(self._bounds) > _REMEMBERED:
+        if len(self._bounds) > _MOST_CHUNKS:
             self._forget_chunks()
         number_of_chunk = self._chunks
         numbers = [

@@ -202,7 +202,7 @@ class BeginsOfSlices:
 
     def with_known_begin(self, line: bytes) -> bytes:
         """A result of the next slice, with the begin that earlier slices know."""
-        if not self._begins or line.startswith(_FOUND):
+        if not self._begins or line.startswith(_INSERTION):
             return line
         result = Result.from_json(line)
         begin = self._begins.get((result.name, result.id, result.start))
@@ -211,7 +211,7 @@ class BeginsOfSlices:
         return replaced(result, start=begin.begin).pack()
 
 
-_FOUND: Final = b'{"op":"+"'
+_INSERTION: Final = b'{"op":"+"'
 
 
 class Timed(Protocol):

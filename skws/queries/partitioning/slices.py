@@ -33,7 +33,7 @@ from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arr
 
 SMALL: Final = 20_000
 """The fewest records of a slice: starting a task costs more than searching fewer."""
-_WORTH: Final = 0.9  # a stream is only cut if that takes at most this fraction of the time
+_MOST_COST: Final = 0.9  # a stream is only cut if that takes at most this fraction of the time
 _POINTS: Final = 16  # the number of times that represent the records of a piece
 
 
@@ -128,7 +128,7 @@ def plan_slices(
         plans.append((max(*sizes_read, sum(sizes_read) / tasks), Slicing(tuple(slices))))
         number //= 2
     least_duration = min(duration for duration, _ in plans)
-    if least_duration > _WORTH * size:
+    if least_duration > _MOST_COST * size:
         return Slicing(reason="windows are as long as the slices would be")
     return next(slicing for duration, slicing in plans if duration <= least_duration * (1 + evening))
 

@@ -24,7 +24,7 @@ from skws_schema.model import Row, Schema
 from skws_windows.processor.spans import ANY, ClosedSpans, Spans, Tracker, keyless
 from skws_windows.window import FOREVER
 
-_SOME: Final = 64
+_FEWEST_ROWS: Final = 64
 """Up to twice this number of rows, dead ones are not removed."""
 
 
@@ -44,7 +44,7 @@ class Deletions:
         self._schema = schema
         # Positions of live tuples, in order; equal rows also leave windows in that order.
         self._positions_by_key: dict[int, dict[GroupKey, list[int]]] = {}  # by relation
-        self._live_count = _SOME
+        self._live_count = _FEWEST_ROWS
 
     def __len__(self) -> int:
         return sum(map(len, self._positions_by_key.values()))
@@ -101,7 +101,7 @@ class Deletions:
         for relation, live_by_key in self._positions_by_key.items():
             remaining = {key: [p for p in live if p in positions] for key, live in live_by_key.items()}
             self._positions_by_key[relation] = {key: live for key, live in remaining.items() if live}
-        self._live_count = max(_SOME, len(self))
+        self._live_count = max(_FEWEST_ROWS, len(self))
 
 
 class BatchEffects(NamedTuple):
@@ -263,7 +263,7 @@ class Members:
         return TupleBatch(arrivals.relation, arrivals.rows, start, ends[rows], arrivals.time, start)
 
 
-_WIDE = 1 << 40
+_KEY_FACTOR = 1 << 40
 """Greater than any position: a key's number times this, plus a position, orders windows by key and end."""
 
 
@@ -322,7 +322,9 @@ class _WindowOrder:
         group = np.array([numbers.get(tuple(code), -1) for code in distinct.tolist()], dtype=np.int64)[
             inverse
         ]
-        index = self._next(np.searchsorted(self._group * _WIDE + self._last, group * _WIDE + last), first)
+        index = self._next(
+            np.searchsorted(self._group * _KEY_FACTOR + self._last, group * _KEY_FACTOR + last), first
+        )
         size = len(self._last)
         clipped = np.minimum(index, size - 1)
         is_held = (index < size) & (group >= 0) & (self._group[clipped] == group)

@@ -42,7 +42,7 @@ def test_lists_that_grow_by_batches_have_all_occurrences(batches: list[list[list
 
 
 def test_many_batches_are_fewruns_and_largeruns_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_lists, "_LARGEST", 4000)
+    monkeypatch.setattr(word_lists, "_LARGEST_RUN", 4000)
     lists = WordLists()
     most = 0
     for text in range(20_000):
@@ -76,7 +76,7 @@ def test_arrow_cuts_texts_as_python_does(texts: list[str], analyzer: Analyzer, l
     some = Texts.of([texts]).some(np.arange(min(left_out, len(texts)), len(texts)))
     texts = texts[left_out:]
     for few in (0, 1000):
-        with patch.object(cutting, "_FEW", few):
+        with patch.object(cutting, "_FEW_TEXTS", few):
             found = occurrences(some, analyzer)
         cut: list[list[str]] = [[] for _ in texts]
         for which, text in zip(found.which.tolist(), found.text.tolist(), strict=True):
@@ -88,7 +88,7 @@ def test_arrow_cuts_texts_as_python_does(texts: list[str], analyzer: Analyzer, l
 
 
 def test_words_outlive_the_chunks_that_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_lists, "_REMEMBERED", 3)
+    monkeypatch.setattr(word_lists, "_MOST_CHUNKS", 3)
     words = WordNumbers(Analyzer.ENGLISH)
     for _ in range(3):
         position, number = words.of(["running", "the", "Runs!", "up-to-date", "x" * 5000])

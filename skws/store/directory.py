@@ -216,8 +216,8 @@ class RowStore(Table):
         flags: Flags = np.array(is_in_files, dtype=bool).take(self._columns[0][: self.size])
         return flags
 
-    def rows_in_files(self, chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
-        """For each file, flags of the rows that are in ``chosen`` slots; ``sizes``: the rows of each file."""
+    def rows_in_files(self, is_chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
+        """For each file, flags of the rows of the slots in ``is_chosen``; ``sizes``: the rows of each file."""
         ends = np.cumsum([0, *sizes.values()])
         rows_before = dict(zip(sizes, ends.tolist(), strict=False))
         # By block: the number of its first row among those of all files.
@@ -230,7 +230,7 @@ class RowStore(Table):
         for first in range(0, self.size, _SLOTS_AT_A_TIME):
             portion = slice(first, first + _SLOTS_AT_A_TIME)
             rows = first_rows.take(block_numbers[portion])
-            positions = np.flatnonzero(chosen[portion] & (rows != _NONE))
+            positions = np.flatnonzero(is_chosen[portion] & (rows != _NONE))
             flags[rows.take(positions) + places[portion].take(positions)] = True
         return {file: flags[rows_before[file] : rows_before[file] + size] for file, size in sizes.items()}
 
@@ -357,9 +357,9 @@ class TupleDirectory:
         """As ``RowStore.in_files``."""
         return self._rows.in_files(files)
 
-    def rows_in_files(self, flags: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
+    def rows_in_files(self, is_chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
         """As ``RowStore.rows_in_files``."""
-        return self._rows.rows_in_files(flags, sizes)
+        return self._rows.rows_in_files(is_chosen, sizes)
 
     def some_rows(self, slots: Ints) -> Rows:
         """The rows of some slots."""

@@ -74,7 +74,7 @@ class LastingRecords:
         return records
 
     def slots(self, flags: Flags) -> Ints:
-        """The chosen slots in order of time."""
+        """The flagged slots in order of time."""
         slots, tuples = np.flatnonzero(flags), self.store.live.tuples
         start = tuples.start.take(slots)
         if (start[1:] < start[:-1]).any():

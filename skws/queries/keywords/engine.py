@@ -503,7 +503,7 @@ class KeywordEngine(MeshEngine):
             batch.take(followed_rows), ticks.take(followed_rows), places.take(followed_rows)
         )
         self.counts.unmatched_deletions += resolved.unmatched
-        ended_slots = self._operator.end_known([known for known, _ in resolved.ended])
+        ended_slots = self._operator.end_known([member for member, _ in resolved.ended])
         if len(resolved.ended_slots):
             self._operator.end(resolved.ended_slots, resolved.ended_ticks)
             if self.by_count:
@@ -511,7 +511,7 @@ class KeywordEngine(MeshEngine):
             ended_slots = np.concatenate([ended_slots, resolved.ended_slots])
         retractions = self._results.retractions(ended_slots, self._store.live.tuples.end)
         reported_results = self._results.forget_prolonged(resolved.prolonged)
-        self._operator.release([known for known, _ in resolved.prolonged])
+        self._operator.release([member for member, _ in resolved.prolonged])
         arrivals = self._arrivals(batch, ticks, places, ~is_followed, followed_rows, resolved)
         self.now, self._horizon = max(self.now, int(ticks[-1])), horizon
         partials = self._operator.insert(arrivals, horizon)

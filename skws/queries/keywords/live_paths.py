@@ -152,12 +152,12 @@ class JoinedTuples:
     def __init__(self, leaving: Sequence[Sequence[Edge]], live: LiveTuples) -> None:
         self._live = live
         self._leaving = LeavingEdges(leaving)
-        edges = [edge for some in leaving for edge in some]
+        edges = [edge for edges_of_relation in leaving for edge in edges_of_relation]
         self._loops = np.array([edge.id for edge in edges if edge.source == edge.target], dtype=np.int64)
         self._parallel_edges = [
-            (one.id, other.id)
-            for one, other in combinations(edges, 2)
-            if (one.source, one.target) == (other.source, other.target)
+            (one.id, other_edge.id)
+            for one, other_edge in combinations(edges, 2)
+            if (one.source, one.target) == (other_edge.source, other_edge.target)
         ]
 
     def links(self, slots: Ints) -> Links:

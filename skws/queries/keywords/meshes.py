@@ -110,9 +110,9 @@ class SharedPlans:
         if not self._other_names:  # the usual case
             return results
         return [
-            named
+            each
             for result in results
-            for named in (
+            for each in (
                 result,
                 *(
                     struct_replace(result, name=name)

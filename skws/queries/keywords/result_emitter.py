@@ -162,7 +162,7 @@ class ResultEmitter:
         if sum(map(len, partials)) + len(events) <= MOST:  # the usual case
             yield [*events, *self.output(partials, snapshot)]
             return
-        early_ends = [some.take(self._ends_early(some)) for some in partials]
+        early_ends = [each.take(self._ends_early(each)) for each in partials]
         ticks = [part.start for part in partials] + [part.end for part in early_ends]
         ticks.append(np.array([event.tick for event in events], dtype=np.int64))
         for *row_lists, event_rows in in_ranges(ticks):
@@ -185,7 +185,7 @@ class ResultEmitter:
         yield list(events)
         for rows in in_ranges(list(map(self._leading_lanes, partials))):
             check()
-            piece_rows = [each.take(at) for each, at in zip(partials, rows, strict=True)]
+            piece_rows = [part.take(positions) for part, positions in zip(partials, rows, strict=True)]
             yield list(self._completed(piece_rows, snapshot))
 
     def _completed(self, partials: list[Partials], snapshot: bool) -> Iterator[Output]:

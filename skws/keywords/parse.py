@@ -76,7 +76,7 @@ def _outside(slots: list[Slot], relations: frozenset[int]) -> tuple[Slot, ...]:
 def _read_part(reader: _Reader, schema: Schema, part: KeywordGroup) -> int:
     """Read the keywords of one group; returns their bits."""
     text, first, dropped = reader.text, len(reader.slots), len(reader.dropped)
-    part_text = part.alone(text)
+    part_text = part.with_blanks(text)
     plain_ranges = (
         list(syntax.pasted(part_text, partial(is_near_name, schema=schema)))
         if _SIGNS.search(part_text)
@@ -441,7 +441,7 @@ class KeywordGroup(NamedTuple):
     end: int
     semicolon: int
 
-    def alone(self, text: str) -> str:
+    def with_blanks(self, text: str) -> str:
         """The text with blanks in place of the other groups, so that offsets do not change."""
         return " " * self.start + text[self.start : self.end] + " " * (len(text) - self.end)
 

@@ -142,7 +142,7 @@ class Interpretations:
             self._add(list(map(outline, new_networks)))
         return np.fromiter(map(self._numbers.__getitem__, networks), dtype=np.int64, count=len(networks))
 
-    def some(self, numbers: Ints) -> list[NetworkTemplate]:
+    def templates(self, numbers: Ints) -> list[NetworkTemplate]:
         """The templates with some numbers."""
         return list(map(self._templates.__getitem__, numbers.tolist()))
 
@@ -315,7 +315,7 @@ class _Parts:
         return self._parts[row]
 
     def _make(self) -> list[Made]:
-        templates = self._interpretations.some(self._rows.networks)
+        templates = self._interpretations.templates(self._rows.networks)
         queries, query_numbers = kinds_of(self._rows.queries)
         keywords = self._labels.keywords(self._rows.queries.take(queries))
         texts = zip(map(_text, templates), map(keywords.__getitem__, query_numbers.tolist()), strict=True)

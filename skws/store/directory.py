@@ -140,7 +140,7 @@ class RowStore(Table):
     def _make_columns(self) -> None:
         """Turn the latest rows into columns; their blocks hold no other rows."""
         slot, block_number = self._latest
-        rows = self.some(np.arange(slot, self.size))
+        rows = self.some_rows(np.arange(slot, self.size))
         if any(isinstance(block, RowBlock) for block in rows.blocks):
             relation = np.array([block.relation for block in rows.blocks], dtype=np.int64).take(rows.block)
             layout = encode(RecordBatch(relation, np.zeros_like(relation), rows))
@@ -193,7 +193,7 @@ class RowStore(Table):
         """False if the tuple was the only one of its relation at its instant."""
         return bool(self.twins[slot])
 
-    def some(self, slots: Ints) -> Rows:
+    def some_rows(self, slots: Ints) -> Rows:
         """The rows of some slots."""
         block, place = (column.take(slots).astype(np.int64) for column in self._columns[:2])
         return Rows(block, place, tuple(self._blocks)).take(slice(None))
@@ -217,7 +217,7 @@ class RowStore(Table):
         return flags
 
     def rows_in_files(self, is_chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
-        """For each file, flags of the rows of the slots in ``is_chosen``; ``sizes``: the rows of each file."""
+        """For each file, flags of the rows of chosen slots; ``sizes``: the number of rows of each file."""
         ends = np.cumsum([0, *sizes.values()])
         rows_before = dict(zip(sizes, ends.tolist(), strict=False))
         # By block: the number of its first row among those of all files.
@@ -363,7 +363,7 @@ class TupleDirectory:
 
     def some_rows(self, slots: Ints) -> Rows:
         """The rows of some slots."""
-        return self._rows.some(slots)
+        return self._rows.some_rows(slots)
 
     def move(self, slots: Ints, rows: Rows) -> None:
         """As ``RowStore.move``."""

@@ -63,7 +63,7 @@ class Identities:
             hashes[positions], is_keyed[positions] = index_hashes(number, value_hashes), uses_key
         return hashes, is_keyed
 
-    def told_apart(self, relation: Ints, is_keyed: Flags) -> Flags:
+    def is_exact(self, relation: Ints, is_keyed: Flags) -> Flags:
         """True if equal hashes of one relation imply equal identities, as for keys of one integer."""
         is_exact: Flags = self._is_integer_key.take(relation) & is_keyed
         return is_exact

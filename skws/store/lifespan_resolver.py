@@ -410,7 +410,7 @@ class _PlainRecords:
         differs = np.zeros(len(order), dtype=bool)
         differs[1:] = (relation[1:] != relation[:-1]) | (keyed[1:] != keyed[:-1])
         differs[self._heads] = False
-        is_doubtful = ~self._is_first & ~singles.identities.told_apart(relation, keyed) & ~differs
+        is_doubtful = ~self._is_first & ~singles.identities.is_exact(relation, keyed) & ~differs
         if is_doubtful.any():
             positions = np.flatnonzero(is_doubtful)
             compared_positions = distinct(np.concatenate([positions, positions - 1]))
@@ -432,7 +432,7 @@ class _PlainRecords:
         relation, keyed = self.relation.take(records), self._keyed.take(records)
         differs: Flags = self._store.live.tuples.relation.take(slots) != relation
         differs |= singles.keyed(slots) != keyed
-        positions = np.flatnonzero(~singles.identities.told_apart(relation, keyed) & ~differs)
+        positions = np.flatnonzero(~singles.identities.is_exact(relation, keyed) & ~differs)
         if len(positions):
             is_keyed = keyed.take(positions)
             record_identities = singles.identities.values(

@@ -38,7 +38,7 @@ def _check(store: RowStore, expected: list[tuple[int, Row]], rng: Random) -> Non
     relations = [rows.blocks[number].relation for number in rows.block.tolist()]
     assert list(zip(relations, rows, strict=True)) == expected
     some = [slot for slot in range(len(expected)) if rng.random() < 0.3]
-    assert list(store.some(np.array(some, dtype=np.int64))) == [expected[slot][1] for slot in some]
+    assert list(store.some_rows(np.array(some, dtype=np.int64))) == [expected[slot][1] for slot in some]
     if some:
         assert store.row(some[0]) == expected[some[0]][1]
 

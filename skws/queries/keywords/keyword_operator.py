@@ -489,7 +489,7 @@ class KeywordOperator:
     def _in_mesh_codes(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         """Labels of live tuples in the codes of their meshes; counts those that exclude a tuple."""
         self.excluded += int((self._uncounted_labels(bitmaps).bitmap == EXCLUDED).sum())
-        return self._meshes.coded(bitmaps)
+        return self._meshes.in_mesh_codes(bitmaps)
 
     def _joined_results(self, results: Partials) -> Partials:
         """Drop results whose join values differ although their integers are equal."""

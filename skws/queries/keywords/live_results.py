@@ -127,10 +127,10 @@ class EmittedResults(LiveResults):
         for results in partials:
             self.add(results)
         if known:
-            partials = [results.take(~self._among(results, known)) for results in partials]
+            partials = [results.take(~self._is_among(results, known)) for results in partials]
         yield from self._emitter.pieces(partials, retracted, snapshot)
 
-    def _among(self, results: Partials, keys: Set[Found]) -> Flags:
+    def _is_among(self, results: Partials, keys: Set[Found]) -> Flags:
         return np.array([(row[0], row[1], tuple(row[2])) in keys for row in results.rows()], dtype=bool)
 
     def snapshot(self, query: int, now: int) -> list[Event]:

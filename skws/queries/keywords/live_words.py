@@ -63,7 +63,7 @@ class _Postings(NamedTuple):
     lengths: Ints
     exact: bool
 
-    def among(self, slots: Ints) -> _Postings:
+    def of_slots(self, slots: Ints) -> _Postings:
         is_among = np.isin(self.slots, slots)
         return _Postings(
             self.slots.compress(is_among),
@@ -89,7 +89,7 @@ class _Labels(NamedTuple):
         matcher.settle(bitmaps)
         return cls(slots, bitmaps)
 
-    def carrying(self, slots: Ints) -> Ints:
+    def with_keywords(self, slots: Ints) -> Ints:
         """The tuples in ``slots`` that have keywords."""
         return slots.compress(self.bitmaps.take(np.searchsorted(self.slots, slots)) > 0)
 
@@ -297,7 +297,7 @@ class LiveWords:
                 ]
                 common = reduce(np.intersect1d, [each.slots for each in stem_postings])
                 slots = self._with_phrase(common, place[1], alternative)
-                texts = stem_postings[0].among(slots)
+                texts = stem_postings[0].of_slots(slots)
             if len(texts.slots):
                 yield place, texts
 
@@ -380,7 +380,7 @@ def _carriers(
             (bit.bit_length() - 1, postings) for bit, postings in postings_of_place if bit < 1 << keywords
         ]
         slots = distinct(np.concatenate([postings.slots for _, postings in parts] or [NOTHING]))
-        slots = labels.carrying(slots)
+        slots = labels.with_keywords(slots)
         frequencies = np.zeros((len(slots), keywords), dtype=np.int64)
         lengths = np.zeros(len(slots), dtype=np.int64)
         # Alternatives of one keyword may be satisfied by the same word.

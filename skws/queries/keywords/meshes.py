@@ -165,7 +165,7 @@ class SharedPlans:
         return shared
 
 
-def coded_by(mesh: Mesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
+def in_codes_of(mesh: Mesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
     """Labels of the queries of one mesh in its codes."""
     label = np.where(bitmaps.bitmap == EXCLUDED, mesh.excluded, bitmaps.bitmap)
     return KeywordBitmaps(bitmaps.tuple, bitmaps.query, label)
@@ -255,7 +255,7 @@ class Meshes:
                 shape: columnar for shape, columnar in self._columnar.items() if columnar is not mesh
             }
 
-    def coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
+    def in_mesh_codes(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         is_excluded = bitmaps.bitmap == EXCLUDED
         if not is_excluded.any():
             return bitmaps

@@ -20,7 +20,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.diagnosis import EmptyResult, KeywordCounts
 from skws.queries.keywords.live_paths import MOST_COUNTED, LivePaths
 from skws.queries.keywords.live_words import LiveWords
-from skws.queries.keywords.meshes import Meshes, coded_by
+from skws.queries.keywords.meshes import Meshes, in_codes_of
 from skws.queries.keywords.referred_rows import referred_notes
 from skws.queries.keywords.result_emitter import ResultEmitter
 from skws.queries.keywords.result_source import ResultSource
@@ -228,7 +228,7 @@ class LiveSearch:
         tenants = {query: self._meshes.search_tenant(plan)}
         emitter = self._emitter(tenants)
         mesh = tenants[query].mesh
-        partials = mesh.add([query], coded_by(mesh, bitmaps))
+        partials = mesh.add([query], in_codes_of(mesh, bitmaps))
         is_wanted = (partials.end > now) & (partials.sizes > searched_size)
         return partials.take(is_wanted & self._agreeing(partials, tenants.__getitem__)), emitter
 

@@ -102,7 +102,9 @@ class WordSearches:
             exclusions = (each for slot in plan.query.exclusions for each in slot.alternatives)
             if conditions := [each for each in exclusions if isinstance(each, Condition)]:
                 self._conditions[number] = conditions
-        return self._satisfying(self.joins.add(plans, _labels(*self._tuples_with(new_words, rows, index))))
+        return self._without_excluded(
+            self.joins.add(plans, _labels(*self._tuples_with(new_words, rows, index)))
+        )
 
     def _tuples_with(self, new_words: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
         """The live tuples with new words: by the index, and by the texts that it does not cover."""
@@ -137,7 +139,7 @@ class WordSearches:
         Also returns the number of pairs of a tuple and a query that excludes it.
         """
         labels = self.labels(rows).behind(inserted.first)
-        return self._satisfying(self.joins.insert(inserted, labels)), self.joins.exclusions(labels)
+        return self._without_excluded(self.joins.insert(inserted, labels)), self.joins.exclusions(labels)
 
     def labels(self, rows: Rows) -> KeywordBitmaps:
         """The words of rows, by their number, that queries ask for."""
@@ -145,9 +147,9 @@ class WordSearches:
 
     def load(self, labels: KeywordBitmaps) -> Iterator[Partials]:
         """As ``skws_mesh.backend.Mesh.load``, given the words of all live tuples."""
-        return map(self._satisfying, self.joins.load(labels))
+        return map(self._without_excluded, self.joins.load(labels))
 
-    def _satisfying(self, partials: Partials) -> Partials:
+    def _without_excluded(self, partials: Partials) -> Partials:
         """Drop results with tuples that conditions of their queries exclude."""
         if not self._conditions or not len(partials):
             return partials

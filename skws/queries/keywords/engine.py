@@ -180,7 +180,7 @@ class KeywordEngine(MeshEngine):
         self._replace_operator(SchemaChange.between(self.schema, self.schema), queries, self.now)
 
     def _snapshot(self, partials: list[Partials]) -> list[Result]:
-        pieces = self._reports(self._report(partials, snapshot=True))
+        pieces = self._reports(self._pieces(partials, snapshot=True))
         return list(memory_checked(chain.from_iterable(pieces)))
 
     def alive(self, name: str) -> Iterator[Result]:
@@ -259,7 +259,7 @@ class KeywordEngine(MeshEngine):
         static = table_tuples(self.schema, chain(batches, batched(self._rows_of_sources())))
         self.counts.static += len(static.relation) + self._operator.table_rows - rows_before
         partials += self._operator.insert(static)
-        yield from chain.from_iterable(self._reports(self._report(partials, snapshot=True)))
+        yield from chain.from_iterable(self._reports(self._pieces(partials, snapshot=True)))
 
     def open_database(self, database: StoredTuples) -> None:
         """Add the rows of a database by its index, before all other tuples, for searches."""
@@ -522,7 +522,7 @@ class KeywordEngine(MeshEngine):
             self.counts.excluded = self._operator.excluded
             self._updates.forget(self.now, self._horizon)
             return
-        pieces = self._report(partials, retractions, known=self._results.by_slots(reported_results))
+        pieces = self._pieces(partials, retractions, known=self._results.by_slots(reported_results))
         instants = partial(instants_by_count, batch, ticks) if self.by_count else None
         yield from self._reports(pieces, previous_tick, instants)
 
@@ -574,7 +574,7 @@ class KeywordEngine(MeshEngine):
         tuple_objects = resolved.new + [t for t, _ in resolved.prolonged]
         return tuples.merged(of_tuples(tuple_objects, lambda _: True)) if tuple_objects else tuples
 
-    def _report(
+    def _pieces(
         self,
         partials: list[Partials],
         retractions: list[Event] | None = None,

@@ -155,9 +155,9 @@ class JoinedTuples:
         edges = [edge for edges_of_relation in leaving for edge in edges_of_relation]
         self._loops = np.array([edge.id for edge in edges if edge.source == edge.target], dtype=np.int64)
         self._parallel_edges = [
-            (one.id, other_edge.id)
-            for one, other_edge in combinations(edges, 2)
-            if (one.source, one.target) == (other_edge.source, other_edge.target)
+            (edge.id, other.id)
+            for edge, other in combinations(edges, 2)
+            if (edge.source, edge.target) == (other.source, other.target)
         ]
 
     def links(self, slots: Ints) -> Links:

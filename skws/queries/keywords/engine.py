@@ -207,7 +207,7 @@ class KeywordEngine(MeshEngine):
         """Index the words of at most ``most`` live tuples; returns True if there are more."""
         return self._operator.search_at(self.now).prepare(most)
 
-    def know(self, slots: Ints) -> None:
+    def index_only(self, slots: Ints) -> None:
         """Index some live tuples for searches; no other tuple has a word that is searched for."""
         self._operator.searches.words.index_only(slots, self.live_tuples)
 

@@ -84,18 +84,20 @@ class Rate:
     def check(self, schema: Schema) -> None:
         """Raises UsageError if the schema has no such attribute, or several of that name."""
         removed = schema.evolution.removed_relations
-        numeric = [
+        attributes = [
             (relation.name, attribute.name)
             for number, relation in enumerate(schema.relations)
             if number not in removed
             for attribute in relation.attributes
         ]
-        named = [f"{owner}.{name}" for owner, name in numeric if self.by in {name, f"{owner}.{name}"}]
-        if self.by and not named:
-            near = nearest(self.by, [name for owner, own in numeric for name in (own, f"{owner}.{own}")])
+        matches = [f"{owner}.{name}" for owner, name in attributes if self.by in {name, f"{owner}.{name}"}]
+        if self.by and not matches:
+            near = nearest(
+                self.by, [name for owner, column in attributes for name in (column, f"{owner}.{column}")]
+            )
             raise UsageError(f"limit: no attribute {self.by!r}{near or '; expected relation.attribute'}")
-        if len(named) > 1:
-            raise UsageError(f"limit: {self.by!r} is in several relations; write one of {', '.join(named)}")
+        if len(matches) > 1:
+            raise UsageError(f"limit: {self.by!r} is in several relations; write one of {', '.join(matches)}")
 
     def value(self, result: Result) -> str:
         """The group that a result counts in, as JSON: the values of the attribute in it, if any."""
@@ -134,11 +136,11 @@ class Limiter:
         if interval != self._interval:
             self._interval, self._passed = interval, {}
         value = self._rate.value(result.parsed) if self._rate.by else ""
-        passed = self._passed.get(value, 0)
-        if passed >= self._rate.most:
+        count = self._passed.get(value, 0)
+        if count >= self._rate.most:
             self._hold(result.id)
             return None
-        self._passed[value] = passed + 1
+        self._passed[value] = count + 1
         if len(self._passed) > _REMEMBERED:
             del self._passed[next(iter(self._passed))]
         self._held.pop(result.id, None)  # it may have expired and come back
@@ -157,8 +159,8 @@ class Limiter:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a ``state`` unless the rate has changed since."""
         if state["rate"] == self._of:
-            told = state["told"]
-            self._interval, self._passed = state["stretch"], dict(told) if self._rate.by else {"": told}
+            counts = state["told"]
+            self._interval, self._passed = state["stretch"], dict(counts) if self._rate.by else {"": counts}
             self._held, self.held_back = dict.fromkeys(state["held"]), state["held_back"]
 
     @property
@@ -168,9 +170,9 @@ class Limiter:
 
     def _numbered(self, result: Result) -> Result:
         """The result, with the number of results held back before it."""
-        numbered = structs.replace(result, held_back=self.held_back)
+        copy = structs.replace(result, held_back=self.held_back)
         self.held_back = 0
-        return numbered
+        return copy
 
     def _hold(self, name: str) -> None:
         self.held_back += 1
@@ -218,13 +220,13 @@ def _alerts(path: Path) -> dict[str, Alert]:
     alerts: dict[str, Alert] = {}
     faults: list[str] = []
     for name, entry in entries.items():
-        named = isinstance(name, str) and name
+        is_named = isinstance(name, str) and name
         try:
-            if not named:
+            if not is_named:
                 raise UsageError(f"{entry!r}: expected a name as text, and its keywords")
             alerts[name] = alert_of(entry)
         except SkwsError as error:
-            faults.append(f"{path}: {name if named else repr(name)}: {error}")
+            faults.append(f"{path}: {name if is_named else repr(name)}: {error}")
     if faults:
         raise UsageError("\n".join(faults))
     return alerts
@@ -276,10 +278,10 @@ def _of_mapping(entry: Mapping[Any, Any]) -> Alert:
         raise UsageError(
             "options only apply to a kind of another package; rank, top and others are separate keys"
         )
-    read = _of_kind if "kind" in entry else {PATTERN: _pattern, SQL: _sql}.get(texts[0], _keywords)
+    reader = _of_kind if "kind" in entry else {PATTERN: _pattern, SQL: _sql}.get(texts[0], _keywords)
     limit = entry.get("limit")
     return Alert(
-        read(entry),
+        reader(entry),
         _sinks(entry),
         None if limit is None else Rate.of(_text("limit", limit)),
         flag(entry, "updates"),
@@ -318,14 +320,14 @@ def _of_kind(entry: Mapping[Any, Any]) -> Query:
     options = entry.get("options", {})
     if not isinstance(options, dict):
         raise UsageError(f"options: {options!r}: expected a mapping of names to texts")
-    read = {str(name): _text(f"options: {name}", value) for name, value in options.items()}
-    return Query(_text("query", entry["query"]), _number(entry, "max_size"), kind, read)
+    option_texts = {str(name): _text(f"options: {name}", value) for name, value in options.items()}
+    return Query(_text("query", entry["query"]), _number(entry, "max_size"), kind, option_texts)
 
 
-def _only(entry: Mapping[Any, Any], first: str, *others: str) -> None:
+def _only(entry: Mapping[Any, Any], first: str, *other_keys: str) -> None:
     """Raises UsageError for a key that cannot be combined with the first one."""
     for key in entry:
-        if key not in (first, *others, *_DELIVERY):
+        if key not in (first, *other_keys, *_DELIVERY):
             raise UsageError(f"{key} cannot be combined with {first}")
 
 
@@ -389,11 +391,11 @@ def _several(entry: Mapping[Any, Any], key: str, expected: str) -> tuple[str, ..
     if key not in entry:
         return ()
     texts = [entry[key]] if isinstance(entry[key], str) else entry[key]
-    if not (isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts)):
+    if not (isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
         raise UsageError(f"{key}: {entry[key]!r}: expected {expected}, or a list of them")
-    twice = next((each for at, each in enumerate(texts) if each in texts[:at]), None)
-    if twice is not None:
-        raise UsageError(f"{key}: {twice!r} occurs twice")
+    duplicate = next((text for index, text in enumerate(texts) if text in texts[:index]), None)
+    if duplicate is not None:
+        raise UsageError(f"{key}: {duplicate!r} occurs twice")
     return tuple(texts)
 
 
@@ -462,8 +464,8 @@ class Reloading:
         )
 
     def _commands(self, alerts: Mapping[str, Alert]) -> list[JobCommand]:
-        before = self._asked({name: each.query for name, each in self._alerts.items()})
-        after = self._asked({name: each.query for name, each in alerts.items()})
+        before = self._asked({name: alert.query for name, alert in self._alerts.items()})
+        after = self._asked({name: alert.query for name, alert in alerts.items()})
         removed = [name for name, query in before.items() if after.get(name) != query]
         new = [(name, query) for name, query in after.items() if before.get(name) != query]
         return [

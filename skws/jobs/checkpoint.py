@@ -154,13 +154,13 @@ class Checkpoint:
 
     def commit(self, batch: int, states: Mapping[str, bytes], first: int = 1) -> None:
         """Commit a micro-batch. ``states``: of queries that have one. ``first``: see ``first_kept``."""
-        committed = {"batch": batch, "first": first}
+        progress = {"batch": batch, "first": first}
         with self.state.transaction():
             self.state.clear(StateKind.STATES)
             for name, state in states.items():
                 self.state.put(StateKind.STATES, name, state)
-            self.state.put_json(StateKind.RUN, _COMMITTED, committed)
-        self._committed = committed
+            self.state.put_json(StateKind.RUN, _COMMITTED, progress)
+        self._committed = progress
 
     def states(self) -> dict[str, bytes]:
         """The states of the last commit."""
@@ -196,9 +196,9 @@ class Checkpoint:
         self.journal.close()
         self._closing.close()
 
-    def _value(self, name: str, fresh: Any) -> Any:
-        """A value of the run; ``fresh`` before it has begun."""
-        value = fresh if self.fresh else self.state.get_json(StateKind.RUN, name)
+    def _value(self, name: str, initial: Any) -> Any:
+        """A value of the run; ``initial`` before it has begun."""
+        value = initial if self.fresh else self.state.get_json(StateKind.RUN, name)
         if value is None:
             raise damaged(self.state.path, f" ({StateKind.RUN}: {name})")
         return value

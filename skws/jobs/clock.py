@@ -87,8 +87,10 @@ def replay_rate(request: Job) -> float:
 
 def at_rate(source: str, rate: float) -> str:
     """The name of a source; a replay's with ``rate`` times its own speed."""
-    name, own, speed = source.rpartition("?speed=")
-    return f"{name}{own}{float(speed) * rate:.10g}" if own and source.startswith(_REPLAY) else source
+    name, separator, speed = source.rpartition("?speed=")
+    return (
+        f"{name}{separator}{float(speed) * rate:.10g}" if separator and source.startswith(_REPLAY) else source
+    )
 
 
 def paced(source: str, request: Job) -> str:
@@ -125,28 +127,28 @@ def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     that of the event that ends a sleep. Yields the list of signals received. Threads other than the main
     one receive none.
     """
-    received: list[int] = []
+    signals: list[int] = []
     if current_thread() is not main_thread():
-        yield received
+        yield signals
         return
 
     def note(number: int, _: FrameType | None) -> None:
-        received.append(number)
-        if len(received) > 1:
+        signals.append(number)
+        if len(signals) > 1:
             raise KeyboardInterrupt
         start_new_thread(stop, ())  # the only way to start a thread without taking a lock
 
-    former = {
+    old_handlers = {
         number: signal.getsignal(number)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) is not signal.SIG_IGN
     }
-    for number in former:
+    for number in old_handlers:
         signal.signal(number, note)
     try:
-        yield received
+        yield signals
     finally:
-        for number, handler in former.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
 
 
@@ -176,18 +178,18 @@ class Turns:
             self._give()
 
     def _take(self, seconds: float) -> None:
-        mine = Lock()
+        lock = Lock()
         with self._guard:
             if not self._taken:
                 self._taken = True
                 return
-            mine.acquire()
-            self._waiting.append(mine)
-        if mine.acquire(timeout=seconds):
+            lock.acquire()
+            self._waiting.append(lock)
+        if lock.acquire(timeout=seconds):
             return
         with self._guard:
-            if mine in self._waiting:
-                self._waiting.remove(mine)
+            if lock in self._waiting:
+                self._waiting.remove(lock)
                 raise TimeLimitError("the job is busy: no answer within the time limit")
 
     def _give(self) -> None:

@@ -99,9 +99,9 @@ class JobCommand:
                     raise ValueError(  # noqa: TRY004 - as for all other faults
                         f"kind {kind!r}, options {options!r}: expected a text and an object"
                     )
-                shown = {str(key): str(value) for key, value in options.items()}
+                option_texts = {str(key): str(value) for key, value in options.items()}
                 identity, tag = str(fields.get("id", "")), str(fields.get("tag", ""))
-                return cls.adding(Query(query, size, kind, shown, name, tag), identity)
+                return cls.adding(Query(query, size, kind, option_texts, name, tag), identity)
             case {"op": "remove", "name": str(name)} if name:
                 return cls("remove", name, id=str(fields.get("id", "")))
             case {"op": "schema", "schema": str(text)} if text:
@@ -165,11 +165,11 @@ class BatchListener(Protocol):
         number: int,
         commands: Sequence[JobCommand],
         results: Sequence[LiveResult],
-        standing: Callable[[], Sequence[Query]],
+        queries: Callable[[], Sequence[Query]],
     ) -> None:
         """A batch: its commands and its results, which name their queries.
 
-        ``standing``: the queries before the commands.
+        ``queries``: the queries before the commands.
         """
 
     def flush(self) -> None:
@@ -218,7 +218,7 @@ class Host(Protocol):
     def bad_reason(self) -> str:
         """The reason of the latest reported bad record; empty if unknown."""
 
-    def forget(self, text: str) -> None:
+    def forget(self, name: str) -> None:
         """Count the results of a query from zero if it is added again."""
 
 
@@ -320,19 +320,19 @@ class RunControl:
 
         ``plans``: existing plans of queries to be added, by name.
         """
-        numbered = [command if command.id else replace(command, id=uuid4().hex) for command in commands]
-        futures: list[Future[Answer]] = [Future() for _ in numbered]
+        with_ids = [command if command.id else replace(command, id=uuid4().hex) for command in commands]
+        futures: list[Future[Answer]] = [Future() for _ in with_ids]
         with self._lock:
-            ended = self._status.ended
-            if not ended:
+            end_reason = self._status.ended
+            if not end_reason:
                 self._futures |= {
-                    command.id: future for command, future in zip(numbered, futures, strict=True)
+                    command.id: future for command, future in zip(with_ids, futures, strict=True)
                 }
-                self._commands += numbered
+                self._commands += with_ids
                 self._plans |= plans or {}
-        if ended:
-            for command, future in zip(numbered, futures, strict=True):
-                future.set_result(Answer(command.id, ended))
+        if end_reason:
+            for command, future in zip(with_ids, futures, strict=True):
+                future.set_result(Answer(command.id, end_reason))
         return futures
 
     def take_commands(self) -> tuple[list[JobCommand], Mapping[str, QueryPlan]]:
@@ -394,21 +394,21 @@ class ControlFolder:
 
         If the file is shorter, or the offset is not the end of a line, it was emptied: its commands are new.
         """
-        whole = self._after(_COMMANDS, max(0, start - 1))
-        if start and whole.startswith(b"\n"):
-            whole = whole[1:]
+        data = self._after(_COMMANDS, max(0, start - 1))
+        if start and data.startswith(b"\n"):
+            data = data[1:]
         elif start:
-            start, whole = 0, self._after(_COMMANDS, 0)
+            start, data = 0, self._after(_COMMANDS, 0)
         commands: list[JobCommand] = []
         faults: list[Answer] = []
-        for line in whole.splitlines():
+        for line in data.splitlines():
             fields = _loaded(line)
             try:
                 commands.append(JobCommand.of(fields))
             except ValueError as error:
                 identity = fields.get("id", "") if isinstance(fields, dict) else ""
                 faults.append(Answer(str(identity), f"no command: {error}"))
-        return ReadCommands(tuple(commands), tuple(faults), start + len(whole))
+        return ReadCommands(tuple(commands), tuple(faults), start + len(data))
 
     def end(self) -> int:
         """The offset after the last command."""
@@ -425,20 +425,20 @@ class ControlFolder:
     def ask(self, command: JobCommand, seconds: float) -> Answer | None:
         """Send a command and wait up to ``seconds`` for its answer; None if none comes."""
         start = self._size(_ANSWERS)
-        sent = self.send(command)
-        until = monotonic() + seconds
-        while monotonic() < until:
+        identity = self.send(command)
+        deadline = monotonic() + seconds
+        while monotonic() < deadline:
             start = start if start <= self._size(_ANSWERS) else 0  # it was emptied
             for answer in self.answers(start):
-                if answer.id == sent:
+                if answer.id == identity:
                     return answer
             sleep(_LOOK_SECONDS)
         return None
 
-    def publish(self, standing: Iterable[Query]) -> None:
+    def publish(self, queries: Iterable[Query]) -> None:
         """Replace the published standing queries."""
-        queries = orjson.dumps({"queries": [one.to_dict() for one in standing]})
-        replaced(self.folder / _QUERIES, queries, mode=PRIVATE)
+        content = orjson.dumps({"queries": [one.to_dict() for one in queries]})
+        replaced(self.folder / _QUERIES, content, mode=PRIVATE)
 
     def standing(self) -> list[Query]:
         """The queries as the job last published them. Raises SourceError if no job has."""

@@ -23,7 +23,7 @@ _LIMITS: Final = "limits"
 class SinkFanout:
     """All sinks of a job, and its file of dead letters if it has one. Raises SinkError."""
 
-    def __init__(self, sinks: Sequence[Sink], letters: Path | None, run: SinkRun) -> None:
+    def __init__(self, sinks: Sequence[Sink], dead_letters: Path | None, run: SinkRun) -> None:
         self._sinks = [WholeSink(sink) for sink in sinks]
         self._letters: BatchFile | None = None
         self._batch = 0
@@ -31,16 +31,18 @@ class SinkFanout:
         self._run = run
         for sink in self._sinks:
             sink.open(run)
-        if letters is not None:
-            self._letters = BatchFile(letters, SinkProgress(run, "dead letters"), run)
+        if dead_letters is not None:
+            self._letters = BatchFile(dead_letters, SinkProgress(run, "dead letters"), run)
 
     @property
     def every(self) -> float:
         """Seconds between flushes: the longest interval that any sink asks for."""
         return max((sink.every for sink in self._sinks), default=1.0)
 
-    def write(self, batch: int, results: Sequence[LiveResult], letters: Iterable[str]) -> list[BadRecord]:
-        """Write one batch; ``letters``: lines without line ends.
+    def write(
+        self, batch: int, results: Sequence[LiveResult], dead_letters: Iterable[str]
+    ) -> list[BadRecord]:
+        """Write one batch; ``dead_letters``: lines without line ends.
 
         Returns the results that sinks refuse; they have been reported and are in the dead letters.
         """
@@ -48,17 +50,17 @@ class SinkFanout:
         if self._run.repeating and self._run.then:
             self._run.repeats += [result.to_json() + b"\n" for result in results]
         for sink in self._sinks:
-            sink.write(batch, [each for each in results if each.op != "~"] if sink.posts else results)
-        refused, self._run.refused = self._run.refused, []
-        if refused and not self._told:
+            sink.write(batch, [item for item in results if item.op != "~"] if sink.posts else results)
+        bad_records, self._run.refused = self._run.refused, []
+        if bad_records and not self._told:
             self._told = True
-            self._run.tell(unwritable_notice(refused[0]))
-        lines = "".join(f"{letter}\n" for letter in letters) + "".join(
-            dead_letter(one).decode() for one in refused
+            self._run.tell(unwritable_notice(bad_records[0]))
+        lines = "".join(f"{letter}\n" for letter in dead_letters) + "".join(
+            dead_letter(record).decode() for record in bad_records
         )
         if self._letters is not None and lines and not self._letters.has(batch):
             self._letters.write(lines.encode())
-        return refused
+        return bad_records
 
     def flush(self) -> None:
         for sink in self._sinks:
@@ -129,11 +131,11 @@ class Routing:
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if not self._begun:
             self._restore(batch)
-        rest, own = self._sent(results)
-        for sink, mine in zip(self._job, rest, strict=True):
-            sink.write(batch, mine)
+        job_results, address_results = self._sent(results)
+        for sink, sink_results in zip(self._job, job_results, strict=True):
+            sink.write(batch, sink_results)
         for address, sink in self._own.items():
-            sink.write(batch, own[address])
+            sink.write(batch, address_results[address])
         self._last = batch
 
     def flush(self) -> None:
@@ -141,10 +143,10 @@ class Routing:
             sink.flush()
         if self._begun and self._limiters and self._last != NONE:
             state = {name: limiter.state() for name, limiter in self._limiters.items()}
-            new = {"batch": self._last, "limits": state}
-            if new not in self._kept[:1]:
+            latest = {"batch": self._last, "limits": state}
+            if latest not in self._kept[:1]:
                 # A run that ends before this batch is committed resumes after the previous one.
-                self._keep([new, *self._kept[:1]])
+                self._keep([latest, *self._kept[:1]])
 
     def close(self) -> None:
         for name, limiter in self._limiters.items():
@@ -164,20 +166,22 @@ class Routing:
         removed = [address for address in self._own if address not in addresses]
         for address in removed:
             self._own[address].flush()
-        new = {address: WholeSink(parse_sink(address)) for address in addresses if address not in self._own}
-        opened: list[WholeSink] = []
+        new_sinks = {
+            address: WholeSink(parse_sink(address)) for address in addresses if address not in self._own
+        }
+        open_sinks: list[WholeSink] = []
         try:
-            for sink in new.values():
+            for sink in new_sinks.values():
                 if self._run is not None:
                     sink.open(self._run)
-                opened.append(sink)
+                open_sinks.append(sink)
         except SkwsError:
-            for sink in opened:
+            for sink in open_sinks:
                 sink.close()
             raise
         for address in removed:
             self._own.pop(address).close()
-        self._own |= new
+        self._own |= new_sinks
         self._route(alerts)
 
     def _route(self, alerts: Mapping[str, Alert]) -> None:
@@ -191,9 +195,9 @@ class Routing:
 
     def _goes_on(self, name: str, alert: Alert | None) -> bool:
         """Whether the limit of an alert is unchanged."""
-        before = self._alerts.get(name)
-        same = before and alert and (before.query, before.limit) == (alert.query, alert.limit)
-        return bool(same) and name in self._limiters
+        old_alert = self._alerts.get(name)
+        is_same = old_alert and alert and (old_alert.query, old_alert.limit) == (alert.query, alert.limit)
+        return bool(is_same) and name in self._limiters
 
     def _restore(self, batch: int) -> None:
         """Restore the limits to their state before the first batch after a start."""
@@ -205,12 +209,12 @@ class Routing:
 
     def _forget(self, names: Set[str]) -> None:
         """A changed limit starts from zero, even if the next process changes it back."""
-        left = [
-            {**one, "limits": {name: state for name, state in one["limits"].items() if name not in names}}
-            for one in self._kept
+        states = [
+            {**entry, "limits": {name: state for name, state in entry["limits"].items() if name not in names}}
+            for entry in self._kept
         ]
-        if left != self._kept:
-            self._keep(left)
+        if states != self._kept:
+            self._keep(states)
 
     def _keep(self, states: list[dict[str, Any]]) -> None:
         if self._marks is not None:
@@ -221,18 +225,18 @@ class Routing:
         self, results: Sequence[LiveResult]
     ) -> tuple[list[list[LiveResult]], dict[str, list[LiveResult]]]:
         """The results for each of the job's sinks, and those for each address."""
-        rest: list[list[LiveResult]] = [[] for _ in self._job]
-        own: dict[str, list[LiveResult]] = {address: [] for address in self._own}
+        job_results: list[list[LiveResult]] = [[] for _ in self._job]
+        address_results: dict[str, list[LiveResult]] = {address: [] for address in self._own}
         for result in results:
             route = self._routes.get(result.name, _DEFAULT)
-            let = result if route.limiter is None else route.limiter.let(result)
-            if let is None:
+            limited = result if route.limiter is None else route.limiter.let(result)
+            if limited is None:
                 continue
-            named = [(self._own[address], own[address]) for address in route.sinks]
-            for sink, to in named or zip(self._job, rest, strict=True):
+            targets = [(self._own[address], address_results[address]) for address in route.sinks]
+            for sink, sink_results in targets or zip(self._job, job_results, strict=True):
                 if result.op != "~" or route.updates or not sink.posts:
-                    to.append(let)
-        return rest, own
+                    sink_results.append(limited)
+        return job_results, address_results
 
     def _all(self) -> list[WholeSink]:
         return [*self._job, *self._own.values()]

@@ -83,20 +83,20 @@ class BadRecordPolicy:
 
         Raises BadRecordsError at the first bad record if the policy is to fail.
         """
-        for one in bad:
-            self.bad.add(one)
+        for record in bad:
+            self.bad.add(record)
         return self.letters(malformed(bad)) if self._letters_wanted else ()
 
     def writable(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], list[BadRecord]]:
         """The results that can be written as JSON, with their JSON; others are counted under any policy."""
         good, bad = encoded_each(results, _encoded)
-        for one in bad:
-            self.bad.note(one)
+        for record in bad:
+            self.bad.note(record)
         return good, bad
 
     @staticmethod
     def letters(bad: Sequence[BadRecord]) -> tuple[str, ...]:
-        return tuple(dead_letter(one).decode().rstrip("\n") for one in bad)
+        return tuple(dead_letter(record).decode().rstrip("\n") for record in bad)
 
 
 def _encoded(result: LiveResult) -> LiveResult:
@@ -150,10 +150,10 @@ class Input:
         """Records after an offset; nothing while the job is paused."""
         if self._feed is None or self._control.pace.paused:
             return Batch(NOTHING, start)
-        polled = self._feed.poll(start, limit)
-        for notice in polled.notices:
+        batch = self._feed.poll(start, limit)
+        for notice in batch.notices:
             self._log.warning("source", notice)
-        return polled
+        return batch
 
     def poll_tables(self) -> list[Item]:
         """New rows of static tables; nothing while the job is paused."""
@@ -171,8 +171,8 @@ class Input:
 
     def backlog(self, offset: Offset, now: int, *, ended: bool) -> Backlog:
         """The backlog of the source, at most a few seconds old unless the source has ``ended``."""
-        backlog, at = self._backlog
-        if self._feed is not None and not ended and (not at or now - at >= _LAG_EVERY):
+        backlog, time = self._backlog
+        if self._feed is not None and not ended and (not time or now - time >= _LAG_EVERY):
             backlog = self._feed.backlog(offset)
             self._backlog = (backlog, now)
         return backlog

@@ -82,11 +82,11 @@ class JournalEntry:
     @property
     def latest(self) -> int | None:
         """The latest time in it."""
-        return _latest([self.records.latest, *(one.batch.latest for one in self.recent)])
+        return _latest([self.records.latest, *(batch.batch.latest for batch in self.recent)])
 
     def to_bytes(self) -> bytes:
         """The entry as the journal stores it: its fields as JSON, then the records by column."""
-        recent = [_whole_words(encode(one.batch)) for one in self.recent]
+        recent = [_whole_words(encode(batch.batch)) for batch in self.recent]
         fields = {
             "number": self.number,
             "end": self.end,
@@ -98,7 +98,8 @@ class JournalEntry:
             "reached": self.reached,
             "files": self.files,
             "recent": [
-                (one.position, one.now, len(data)) for one, data in zip(self.recent, recent, strict=True)
+                (batch.position, batch.now, len(data))
+                for batch, data in zip(self.recent, recent, strict=True)
             ],
         }
         head = orjson.dumps(fields)
@@ -113,13 +114,13 @@ class JournalEntry:
         view, end = memoryview(text), text.find(b"\n")
         fields = orjson.loads(view if end < 0 else view[:end])
         fields["commands"] = tuple(map(JobCommand.of, fields["commands"]))
-        recent, at = [], end + 1
+        recent, offset = [], end + 1
         for position, now, size in fields.get("recent", ()):
-            recent.append(LoggedBatch(position, now, decode(view[at : at + size])[0]))
-            at += size
+            recent.append(LoggedBatch(position, now, decode(view[offset : offset + size])[0]))
+            offset += size
         fields["recent"] = recent
         if end >= 0:
-            fields["records"], _ = decode(view[at:])
+            fields["records"], _ = decode(view[offset:])
         fields["letters"] = tuple(fields["letters"])
         return cls(**fields)
 
@@ -167,10 +168,10 @@ _BEGINS: Final = b'{"begins":'
 def _with_begins(entry: JournalEntry, texts: Sequence[bytes]) -> JournalEntry:
     if not texts:
         return entry
-    begins = {name: [*some] for name, some in entry.begins.items()}
+    begins = {name: [*items] for name, items in entry.begins.items()}
     for text in texts:
-        for name, some in orjson.loads(text)["begins"].items():
-            begins.setdefault(name, []).extend(Begin(*each) for each in some)
+        for name, items in orjson.loads(text)["begins"].items():
+            begins.setdefault(name, []).extend(Begin(*fields) for fields in items)
     return replace(entry, begins=begins)
 
 
@@ -203,7 +204,7 @@ class Segment:
         fields = {
             "position": before.position,
             "now": before.now,
-            "standing": [one.to_dict() for one in before.standing],
+            "standing": [query.to_dict() for query in before.standing],
             "schemas": before.schemas,
         }
         return orjson.dumps(fields)
@@ -279,16 +280,16 @@ class Journal:
         for segment in self.segments:
             if segment.first != number:
                 raise damaged(self.folder, f" (micro-batch {number:,} is missing)")
-            leading: list[bytes] = []
-            for entry in self._read(segment, leading, last=segment is self.segments[-1]):
+            first_begins: list[bytes] = []
+            for entry in self._read(segment, first_begins, last=segment is self.segments[-1]):
                 if entry.number != number:
                     raise damaged(segment.path)
                 number += 1
                 if before is not None:
-                    yield _with_begins(before, leading)
-                before, leading = entry, []
+                    yield _with_begins(before, first_begins)
+                before, first_begins = entry, []
             if before is not None:
-                before = _with_begins(before, leading)
+                before = _with_begins(before, first_begins)
         if before is not None:
             yield before
 
@@ -367,25 +368,25 @@ class Journal:
         with self._writing():
             if self._file is None:
                 self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
-            text = orjson.dumps({"begins": {name: list(map(list, some)) for name, some in begins.items()}})
+            text = orjson.dumps({"begins": {name: list(map(list, items)) for name, items in begins.items()}})
             frame = checked(text, self._of(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].size += len(frame)
 
-    def rewrite(self, whole: Whole) -> int:
+    def rewrite(self, replacement: Whole) -> int:
         """Begins a segment with an entry that replaces the whole log; returns the first entry to keep.
 
         Call it before a commit if the log is ``replaceable`` at the entry, and ``trim`` after the commit.
         """
-        entry, before, lasting = whole
+        entry, before, lasting_records = replacement
         path = self._path(entry.number)
-        stored = self._files.store(lasting, path.stem)
+        stored = self._files.store(lasting_records, path.stem)
         text = replace(entry, records=stored.rest, files=stored.files).to_bytes()
         with self._writing():
             self._file = self._roll(Segment(path, entry.number, before, after=before.position))
             frame = checked(text, self._of(path), self._file.size)
             self._file.append(frame)
-        self.segments[-1].grow(len(frame), whole.size, lasting.insertions, whole.latest)
+        self.segments[-1].grow(len(frame), replacement.size, lasting_records.insertions, replacement.latest)
         self.append_begins(entry.begins)
         self.sync()
         self._kept, self.tail = stored.files, len(frame) if record_count(entry.recent) else 0
@@ -403,8 +404,8 @@ class Journal:
         The last segment may have lost its entries; the previous one then has the position of the run.
         """
         nonempty = [segment for segment in self.segments if segment.size] or self.segments
-        needed = (segment.first for segment in nonempty[:-1] if not over(segment))
-        return next(needed, nonempty[-1].first if nonempty else 1)
+        first_numbers = (segment.first for segment in nonempty[:-1] if not over(segment))
+        return next(first_numbers, nonempty[-1].first if nonempty else 1)
 
     def trim(self, first: int) -> None:
         """Drop the segments before the one that begins with entry ``first``."""
@@ -435,16 +436,16 @@ class Journal:
         self.segments.append(segment)
         return file
 
-    def _read(self, segment: Segment, leading: list[bytes], *, last: bool) -> Iterator[JournalEntry]:
-        _, good = next(self._frames(segment.path), (b"", 0))
-        for short, end in self._entries(segment.path, leading):
-            entry = self._whole(short)
-            segment.count(entry, end - good)
-            self.tail = 0 if entry.reached is not None else self.tail + end - good
-            good = end
+    def _read(self, segment: Segment, first_begins: list[bytes], *, last: bool) -> Iterator[JournalEntry]:
+        _, good_end = next(self._frames(segment.path), (b"", 0))
+        for stored_entry, end in self._entries(segment.path, first_begins):
+            entry = self._whole(stored_entry)
+            segment.count(entry, end - good_end)
+            self.tail = 0 if entry.reached is not None else self.tail + end - good_end
+            good_end = end
             yield entry
-        if not last and good < segment.path.stat().st_size:
-            raise damaged(segment.path, f" after byte {good:,}")
+        if not last and good_end < segment.path.stat().st_size:
+            raise damaged(segment.path, f" after byte {good_end:,}")
 
     def _whole(self, entry: JournalEntry) -> JournalEntry:
         """An entry with the records that are in row files."""
@@ -452,25 +453,27 @@ class Journal:
             return entry
         return replace(entry, records=self._files.read(entry.files, entry.records.whole))
 
-    def _entries(self, path: Path, leading: list[bytes] | None = None) -> Iterator[tuple[JournalEntry, int]]:
+    def _entries(
+        self, path: Path, first_begins: list[bytes] | None = None
+    ) -> Iterator[tuple[JournalEntry, int]]:
         """The entries of a segment, each with the end of its begins.
 
-        ``leading`` receives the begins before the first entry. They belong to the last entry of the previous
-        segment: this one had lost its entries when they were written.
+        ``first_begins`` receives the begins before the first entry. They belong to the last entry of the
+        previous segment: this one had lost its entries when they were written.
         """
-        entry, at = None, 0
+        entry, entry_end = None, 0
         for text, end in islice(self._frames(path), 1, None):
             if text.startswith(_BEGINS):
                 if entry is not None:
-                    entry, at = _with_begins(entry, [text]), end
-                elif leading is not None:
-                    leading.append(text)
+                    entry, entry_end = _with_begins(entry, [text]), end
+                elif first_begins is not None:
+                    first_begins.append(text)
                 continue
             if entry is not None:
-                yield entry, at
-            entry, at = JournalEntry.from_bytes(text), end
+                yield entry, entry_end
+            entry, entry_end = JournalEntry.from_bytes(text), end
         if entry is not None:
-            yield entry, at
+            yield entry, entry_end
 
     def _frames(self, path: Path) -> Iterator[tuple[bytes, int]]:
         return frames(read(path), self._of(path))
@@ -490,7 +493,7 @@ class Journal:
         if head is None:
             raise damaged(path)
         fields = orjson.loads(head)
-        queries = tuple(Query.from_dict(one) for one in fields["standing"])
+        queries = tuple(Query.from_dict(query) for query in fields["standing"])
         before = PriorState(fields["position"], fields["now"], queries, tuple(fields["schemas"]))
         return Segment(path, int(path.stem), before, after=before.position)
 
@@ -500,8 +503,8 @@ class Journal:
 
     def _last_of(self, path: Path) -> int:
         """The number of the last whole entry of a segment; one less than its first if it has none."""
-        whole = sum(not text.startswith(_BEGINS) for text, _ in self._frames(path)) - 1
-        return int(path.stem) + whole - 1
+        entry_count = sum(not text.startswith(_BEGINS) for text, _ in self._frames(path)) - 1
+        return int(path.stem) + entry_count - 1
 
     def _writing(self) -> AbstractContextManager[None]:
         return explained(f"{self.folder}: cannot write the journal")
@@ -530,12 +533,12 @@ class Recent:
         """As of ``Journal``."""
         return True
 
-    def rewrite(self, whole: Whole) -> int:
+    def rewrite(self, replacement: Whole) -> int:
         """Replaces all entries by one; gives its number."""
         self._parts.clear()
         self.records = 0
-        entry = replace(whole.entry, records=whole.lasting.records.compact())
-        self._add(entry, whole.before)
+        entry = replace(replacement.entry, records=replacement.lasting.records.compact())
+        self._add(entry, replacement.before)
         return entry.number
 
     def recent(self) -> Iterator[LoggedBatch]:
@@ -552,4 +555,4 @@ class Recent:
         self._end = entry.end
 
     def before(self, number: int) -> Iterator[LoggedBatch]:
-        return (batch for at, _, batch in self._parts if at < number)
+        return (batch for entry_number, _, batch in self._parts if entry_number < number)

@@ -166,7 +166,7 @@ class LocalWatch:
 
         Raises SkwsError; KeyboardInterrupt if a signal ended it.
         """
-        began = perf_counter()
+        start = perf_counter()
         publishing = Publishing(self.request, self._log, self.control)
         with publishing, ending_on_signals(self.control.stop) as signals:
             try:
@@ -177,7 +177,7 @@ class LocalWatch:
                     self._log.warning("bad records", bad.summary(), bad=bad.count)
                 publishing.publish(self.metrics)
             metrics = self.metrics()
-        self._log.info("ended", metrics.summary(perf_counter() - began), **metrics.totals())
+        self._log.info("ended", metrics.summary(perf_counter() - start), **metrics.totals())
         if signals:
             raise KeyboardInterrupt
 
@@ -232,17 +232,17 @@ class LocalWatch:
             return self._poll_tables(self._start)
         if (move := self.control.take_move()) is not None:
             self._move(move)
-        commands, polled = self._poll()
-        moves = stream_time(polled.end) != stream_time(self._offset)
-        busy = bool(commands or len(polled.read) or moves or (polled.ended and self.worker.live.waits))
+        commands, batch = self._poll()
+        time_advances = stream_time(batch.end) != stream_time(self._offset)
+        busy = bool(commands or len(batch.read) or time_advances or (batch.ended and self.worker.live.waits))
         with self.turns.turn():
             if busy:
-                self._take(commands, polled)
-            self._offset = polled.end
+                self._take(commands, batch)
+            self._offset = batch.end
             if self.clock.now() - self._committed_at >= self._writing.every * MICROSECOND:
                 self.commit()
         self._warn_of_late()
-        if polled.ended or self._full:
+        if batch.ended or self._full:
             self._end()
         self.gauges.sample(self.clock.now())
         self._each_step()
@@ -253,28 +253,28 @@ class LocalWatch:
         commands = self._fitting(self._inbox.commands(self.worker.standing))
         if any(command.op == "schema" for command in commands):
             return commands, Batch(NOTHING, self._offset)
-        began = perf_counter()
-        polled = self._input.poll(self._offset, self.sizer.limit)
-        self.gauges.spent("read", perf_counter() - began)
+        start = perf_counter()
+        batch = self._input.poll(self._offset, self.sizer.limit)
+        self.gauges.spent("read", perf_counter() - start)
         feed = self._input.feed
         self.control.times = feed.times if isinstance(feed, ReplayFeed) else None
-        return commands, polled
+        return commands, batch
 
-    def _take(self, commands: list[JobCommand], polled: Batch) -> None:
+    def _take(self, commands: list[JobCommand], batch: Batch) -> None:
         """Log, process and write a micro-batch. Raises BadRecordsError, SinkError, StateError."""
-        arrived = self.clock.now()
-        began = perf_counter()
-        records, late = self.worker.sort_out(polled.read.records)
-        entry = self._logged(commands, polled, records, self._late_letters(late))
-        logged = perf_counter()
+        arrival = self.clock.now()
+        start = perf_counter()
+        records, late = self.worker.sort_out(batch.read.records)
+        entry = self._logged(commands, batch, records, self._late_letters(late))
+        log_end = perf_counter()
         outcome = self.worker.work(entry)
         outcome = replace(outcome, late=[*late, *outcome.late])
         self._keep_begins()
-        self.gauges.spent("journal", logged - began)
-        self.gauges.spent("engine", perf_counter() - logged)
+        self.gauges.spent("journal", log_end - start)
+        self.gauges.spent("engine", perf_counter() - log_end)
         self._write(entry, outcome)
         self._show_schema()
-        seconds = (self.clock.now() - arrived) / MICROSECOND
+        seconds = (self.clock.now() - arrival) / MICROSECOND
         self.sizer.worked(len(entry.records), seconds, len(outcome.results))
         self.gauges.worked(seconds)
         if commands:
@@ -295,10 +295,10 @@ class LocalWatch:
             self._log.warning("source", "this job cannot move in time: only replays without a checkpoint can")
             return
         if isinstance(move, str):
-            following = feed.next_time if move == "next" else None if now is None else now - 1
-            if following is None:
+            target = feed.next_time if move == "next" else None if now is None else now - 1
+            if target is None:
                 return
-            move = following
+            move = target
         time = min(max(move, times.first), times.last)
         # Event time does not pass in a gap between records: tuples that were alive before it still are.
         start = self._needed_from(times.before(time))
@@ -321,7 +321,7 @@ class LocalWatch:
         operators = self.worker.live.operators.values()
         windows = {self.request.plan_window, *self.worker.live.keeps}
         lengths = [window.length for window in windows if isinstance(window, TimeWindow)]
-        if len(lengths) < len(windows) or any(each.keeps is None for each in operators):
+        if len(lengths) < len(windows) or any(operator.keeps is None for operator in operators):
             return EARLIEST
         # As in logs, since the number of a tuple among equal tuples depends on those alive at its start.
         return time - 2 * max(lengths) - self.request.stream.lateness
@@ -338,28 +338,28 @@ class LocalWatch:
         self._take([JobCommand.adding(one) for one in queries], Batch(NOTHING, self._offset))
 
     def _logged(
-        self, commands: list[JobCommand], polled: Batch, records: RecordBatch, letters: tuple[str, ...]
+        self, commands: list[JobCommand], batch: Batch, records: RecordBatch, late_letters: tuple[str, ...]
     ) -> JournalEntry:
-        """The micro-batch, appended to the log. ``letters``: the dead letters of late records."""
-        bad = polled.read.bad
-        dead_letters = (*self._table_letters, *self.intake.refuse(bad), *letters)
+        """The micro-batch, appended to the log. ``late_letters``: the dead letters of late records."""
+        bad = batch.read.bad
+        dead_letters = (*self._table_letters, *self.intake.refuse(bad), *late_letters)
         self._table_letters = ()
         self._tell_passed_over()
         self._number += 1
         entry = JournalEntry(
             self._number,
-            polled.end,
+            batch.end,
             self._inbox.read_to,
             tuple(commands),
             records,
             dead_letters,
             len(malformed(bad)),
-            polled.ended,
+            batch.ended,
         )
         log = self._recent if self._checkpoint is None else self._checkpoint.journal
         if log is not None:
             entry = log.append(entry, self.worker.before)
-        self._logged_to = polled.end
+        self._logged_to = batch.end
         self._last = replace(entry, commands=(), records=NO_RECORDS, letters=())
         return entry
 
@@ -380,20 +380,20 @@ class LocalWatch:
         """
         if self._last is None:
             return None
-        long = log.tail > max(TAIL_BYTES, 2 * self._tail_kept) and self._lives_for_ever
-        if not (long or self._mostly_dead(log)) or not log.replaceable(self._last.number):
+        is_long = log.tail > max(TAIL_BYTES, 2 * self._tail_kept) and self._lives_for_ever
+        if not (is_long or self._mostly_dead(log)) or not log.replaceable(self._last.number):
             return None
-        replaced = self.worker.whole(self._last, log.recent)
-        if replaced is None:
+        replacement = self.worker.whole(self._last, log.recent)
+        if replacement is None:
             self._looked_at, self._tail_kept = log.records, log.tail
             return None
-        self._looked_at, self._tail_kept = replaced.size, 0
-        if not long and 2 * replaced.size > log.records:
+        self._looked_at, self._tail_kept = replacement.size, 0
+        if not is_long and 2 * replacement.size > log.records:
             return None
-        recent = replaced.entry.recent
-        log_part = LogPart(replaced.lasting.latest, self.worker.live.position)
+        recent = replacement.entry.recent
+        log_part = LogPart(replacement.lasting.latest, self.worker.live.position)
         self.worker.live.log_replaced(log_part, recent[0].position if record_count(recent) else None)
-        first = log.rewrite(replaced)
+        first = log.rewrite(replacement)
         self._tail_kept = log.tail
         return first
 
@@ -401,9 +401,9 @@ class LocalWatch:
         """True if a log has grown since the last check, and at least half of its records are dead."""
         if log.records <= 2 * self._looked_at + FEW_RECORDS:
             return False
-        living = self.worker.live.living
-        if 2 * living > log.records:  # as when a database is loaded
-            self._looked_at = living
+        live_count = self.worker.live.living
+        if 2 * live_count > log.records:  # as when a database is loaded
+            self._looked_at = live_count
             return False
         return True
 
@@ -413,7 +413,9 @@ class LocalWatch:
 
     def _repeat(self, entry: JournalEntry, outcome: BatchOutcome) -> None:
         """Write a micro-batch that an earlier process logged, with the dead letters of its late records."""
-        self.gauges.counters["late"] += sum(orjson.loads(one)["source"] == "late" for one in entry.letters)
+        self.gauges.counters["late"] += sum(
+            orjson.loads(letter)["source"] == "late" for letter in entry.letters
+        )
         self._write(entry, outcome)
 
     def _write(self, entry: JournalEntry, outcome: BatchOutcome) -> None:
@@ -422,26 +424,26 @@ class LocalWatch:
         self._warn_of(unwritable)
         limit = self.request.limit
         if limit is not None:
-            told_of = len(results)
+            total = len(results)
             results = up_to(results, limit - self.gauges.written)
-            self._full = len(results) < told_of or told(results) == limit - self.gauges.written
+            self._full = len(results) < total or told(results) == limit - self.gauges.written
         dead_letters = (*entry.letters, *self._letters(unwritable))
         if self._checkpoint is not None and (results or dead_letters or entry.commands):
             # A result that was written must never come again in another batch, nor an answered command go.
             self._checkpoint.journal.sync()
         if self._listener is not None:
-            before = outcome.before
-            queries = self.worker.standing.shown if before is None else lambda: before
+            earlier = outcome.before
+            queries = self.worker.standing.shown if earlier is None else lambda: earlier
             self._listener.take(entry.number, entry.commands, results, queries)
-        began = perf_counter()
-        for refused in self._writing.write(entry.number, results, dead_letters):
-            self.intake.bad.note(refused)
-        self.gauges.spent("sinks", perf_counter() - began)
+        start = perf_counter()
+        for bad in self._writing.write(entry.number, results, dead_letters):
+            self.intake.bad.note(bad)
+        self.gauges.spent("sinks", perf_counter() - start)
         self._written = entry.number
-        late = [one.record for one in outcome.late]
+        late_records = [late.record for late in outcome.late]
         records = entry.records.whole
-        read = concat_batches([records, RecordBatch.of(late)]) if late else records
-        self.gauges.delivered(read, results, late)
+        all_records = concat_batches([records, RecordBatch.of(late_records)]) if late_records else records
+        self.gauges.delivered(all_records, results, late_records)
         self._first_late = self._first_late or next(iter(outcome.late), None)
         if self._onlooker is not None:
             self._onlooker.add(records)
@@ -468,9 +470,9 @@ class LocalWatch:
         self._committed_at = self.clock.now()
 
     def _flush_sinks(self) -> None:
-        began = perf_counter()
+        start = perf_counter()
         self._writing.flush()
-        self.gauges.spent("sinks", perf_counter() - began)
+        self.gauges.spent("sinks", perf_counter() - start)
 
     def _commit_batch(self, checkpoint: Checkpoint) -> int:
         """Commit everything written, if anything; returns the first entry of the journal to keep."""
@@ -546,11 +548,11 @@ class LocalWatch:
         """
         if checkpoint.fresh:
             return request
-        first = replace(request, schema=checkpoint.first_schema())
+        first_request = replace(request, schema=checkpoint.first_schema())
         if checkpoint.new_schema() is not None:
-            first_queries = known_standing(checkpoint, first)
+            first_queries = known_standing(checkpoint, first_request)
             first_queries.restarted(self._given, checkpoint.given(), checkpoint.new_schema())
-        return first
+        return first_request
 
     def _new_run(self, request: Job) -> SinkRun:
         """The description of the run for its sinks."""
@@ -585,10 +587,10 @@ class LocalWatch:
         return start
 
     def _first_start(self, request: Job) -> RunStart | None:
-        begun = self._input.begin(request.schema)
-        if begun is None:
+        start = self._input.begin(request.schema)
+        if start is None:
             return None
-        offset, items = begun
+        offset, items = start
         if not self._input.tables_pending:
             tables = self._good_rows(items)
             self._tables = list(tables)
@@ -625,9 +627,9 @@ class LocalWatch:
 
     def _good_rows(self, items: list[Item]) -> tuple[Record, ...]:
         """The good rows of static tables. Raises BadRecordsError if bad ones are not to be skipped."""
-        read = Chunk.of(items)
-        self._table_letters += self.intake.refuse(read.bad)
-        records = tuple(read.records.records())
+        chunk = Chunk.of(items)
+        self._table_letters += self.intake.refuse(chunk.bad)
+        records = tuple(chunk.records.records())
         if self._onlooker is not None:
             self._onlooker.load_tables(records)
         return records
@@ -637,18 +639,22 @@ class LocalWatch:
         try:
             self._fit(commands)
         except SourceError as error:
-            self._inbox.answer([Answer(one.id, str(error)) for one in commands if one.op == "schema"])
-            good, refused = self.worker.standing.checked([one for one in commands if one.op != "schema"])
-            self._inbox.answer(refused)
+            self._inbox.answer(
+                [Answer(command.id, str(error)) for command in commands if command.op == "schema"]
+            )
+            good, refusals = self.worker.standing.checked(
+                [command for command in commands if command.op != "schema"]
+            )
+            self._inbox.answer(refusals)
             return good
         return commands
 
     def _fit(self, commands: list[JobCommand]) -> None:
         """Make the source read with the schema that commands change to. Raises SourceError."""
-        before = stream = self.worker.standing.stream
+        current = stream = self.worker.standing.stream
         for command in commands:
             stream = changed(stream, command.schema) if command.op == "schema" else stream
-        if stream is not before:
+        if stream is not current:
             self._input.change_schema(stream.schema)
 
     def _show_schema(self) -> None:

@@ -169,11 +169,11 @@ class Latencies:
 
     def quantile(self, quantile: float) -> float | None:
         """Latencies over recent results, each counted once; None without results."""
-        ordered = sorted(self._known)
-        rest = quantile * sum(count for _, count in ordered)
-        for seconds, count in ordered:
-            rest -= count
-            if rest <= 0:
+        samples = sorted(self._known)
+        rank = quantile * sum(count for _, count in samples)
+        for seconds, count in samples:
+            rank -= count
+            if rank <= 0:
                 return seconds
         return None
 
@@ -248,7 +248,7 @@ class Gauges:
     def silent(self, queries: Iterable[Query]) -> list[Query]:
         """The queries among ``names`` without any result so far."""
         counters = self.counters
-        return [one for one in queries if not (counters["+", one.name] or counters["-", one.name])]
+        return [query for query in queries if not (counters["+", query.name] or counters["-", query.name])]
 
     def forget(self, name: str) -> None:
         """Count the results of a query from zero if it is added again."""
@@ -312,19 +312,21 @@ class Gauges:
     def relations(self, now: int) -> tuple[RelationMetrics, ...]:
         removed = self.schema.evolution.removed_relations
         relations = enumerate(self.schema.relations)
-        keys = [(relation.name, ("relation", at)) for at, relation in relations if at not in removed]
+        keys = [
+            (relation.name, ("relation", number)) for number, relation in relations if number not in removed
+        ]
         return tuple(RelationMetrics(name, self.counters[key], self.rate(key, now)) for name, key in keys)
 
     def queries(self, queries: Iterable[Query], now: int) -> tuple[ResultMetrics, ...]:
         return tuple(
             ResultMetrics(
-                one.name,
-                one.text,
-                self.counters["+", one.name],
-                self.counters["-", one.name],
-                self.rate(("+", one.name), now),
+                query.name,
+                query.text,
+                self.counters["+", query.name],
+                self.counters["-", query.name],
+                self.rate(("+", query.name), now),
             )
-            for one in queries
+            for query in queries
         )
 
     def stages(self, now: int) -> tuple[StageMetrics, ...]:

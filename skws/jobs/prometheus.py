@@ -60,11 +60,11 @@ class _Collected:
         m = self._metrics
         lag = None if m.event_time is None else round(m.at - m.event_time, 3)
         derived = {"event_time_lag_seconds": lag, "paused": int(m.state == "paused")}
-        for name, about in (_COUNTERS | _GAUGES).items():
+        for name, help_text in (_COUNTERS | _GAUGES).items():
             value = derived[name] if name in derived else getattr(m, _FIELDS.get(name, name))
             if value is not None:
                 kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
-                family = kind(f"skws_{name}", about, labels=("source", "engine"))
+                family = kind(f"skws_{name}", help_text, labels=("source", "engine"))
                 family.add_metric((_shown(m.source), _shown(m.engine)), value)
                 yield family
         yield _by("relation_tuples", "Tuples read.", "relation", {r.name: r.tuples for r in m.relations})
@@ -72,18 +72,18 @@ class _Collected:
         yield _by("query_results", "Results found.", "query", results)
         retractions = {q.name: q.retractions for q in m.queries}
         yield _by("query_retractions", "Results retracted.", "query", retractions)
-        spent = "Seconds spent in a stage: read, journal, engine, sinks, and the rest on Spark."
-        yield _by("stage_seconds", spent, "stage", {s.name: s.seconds for s in m.stages})
+        stage_help = "Seconds spent in a stage: read, journal, engine, sinks, and the rest on Spark."
+        yield _by("stage_seconds", stage_help, "stage", {s.name: s.seconds for s in m.stages})
         if m.latency_p50 is not None and m.latency_p99 is not None:
-            about = "Read-to-write latency over recent batches."
-            latency = Metric("skws_latency_seconds", about, "summary")
+            help_text = "Read-to-write latency over recent batches."
+            latency = Metric("skws_latency_seconds", help_text, "summary")
             latency.add_sample("skws_latency_seconds", {"quantile": "0.5"}, m.latency_p50)
             latency.add_sample("skws_latency_seconds", {"quantile": "0.99"}, m.latency_p99)
             yield latency
 
 
-def _by(name: str, about: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"skws_{name}", about, labels=(label,))
+def _by(name: str, help_text: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"skws_{name}", help_text, labels=(label,))
     for key, value in values.items():
         family.add_metric((_shown(key),), value)
     return family

@@ -70,32 +70,32 @@ class StandingQueries:
     def apply_all(self, commands: Iterable[JobCommand]) -> list[Result]:
         """Carry out commands; consecutive additions are carried out in one step."""
         results: list[Result] = []
-        for op, together in groupby(commands, key=attrgetter("op")):
+        for op, group in groupby(commands, key=attrgetter("op")):
             if op == "add":
-                results += self.stand_all([self._named(command) for command in together])
+                results += self.stand_all([self._named(command) for command in group])
             else:
-                results += [result for command in together for result in self.apply(command)]
+                results += [result for command in group for result in self.apply(command)]
         return results
 
     def after(self, commands: Iterable[JobCommand]) -> StandingQueries:
         """The queries after commands that can be carried out; a copy that answers no queries."""
-        later = StandingQueries(self._request)
-        later._standing, later.stream = self._standing.copy(), self.stream
+        copy = StandingQueries(self._request)
+        copy._standing, copy.stream = self._standing.copy(), self.stream
         for command in commands:
-            later.apply(command)
-        return later
+            copy.apply(command)
+        return copy
 
     def notes(self, command: JobCommand) -> tuple[str, ...]:
         """The ignored parts of an added query."""
-        existing = self._standing.get(command.name) if command.op == "add" else None
-        return () if existing is None else self._planned(existing, self.stream).notes
+        query = self._standing.get(command.name) if command.op == "add" else None
+        return () if query is None else self._planned(query, self.stream).notes
 
     def warning(self, command: JobCommand) -> str:
         """A line about an added query with very many networks; else empty."""
-        existing = self._standing.get(command.name) if command.op == "add" else None
-        if existing is None or existing.kind != KEYWORDS:
+        query = self._standing.get(command.name) if command.op == "add" else None
+        if query is None or query.kind != KEYWORDS:
             return ""
-        plan = self._planned(existing, self.stream).search
+        plan = self._planned(query, self.stream).search
         return "" if plan is None else many_networks(plan)
 
     def stand_all(self, queries: Sequence[Query]) -> list[Result]:
@@ -103,9 +103,9 @@ class StandingQueries:
         results: list[Result] = []
         if self._live is not None:
             with making_long_lived_objects():
-                results = self._live.add_all([self._planned(one, self.stream) for one in queries])
-        for one in queries:
-            self._standing[one.name] = one
+                results = self._live.add_all([self._planned(query, self.stream) for query in queries])
+        for query in queries:
+            self._standing[query.name] = query
         return results
 
     def arrange(self, names: Sequence[str]) -> None:
@@ -123,15 +123,15 @@ class StandingQueries:
         """
         queries, stream, plans = self._standing.copy(), self.stream, plans or {}
         good: list[JobCommand] = []
-        refused: list[Answer] = []
+        refusals: list[Answer] = []
         for command in commands:
             try:
                 stream = self._check(command, queries, stream, plans.get(command.name))
             except SkwsError as error:
-                refused.append(Answer(command.id, str(error)))
+                refusals.append(Answer(command.id, str(error)))
             else:
                 good.append(command)
-        return good, refused
+        return good, refusals
 
     def wanted(self, queries: Mapping[str, Query], before: Collection[str]) -> list[JobCommand]:
         """The commands that turn the queries of an earlier run into ``queries``.
@@ -139,11 +139,11 @@ class StandingQueries:
         ``before``: the names of the queries at the start of that run. Queries added by command stay.
         """
         names = [*before, *(name for name in queries if name not in set(before))]
-        removed = [
+        removed_names = [
             name for name in names if name in self._standing and not self._stands(name, queries.get(name))
         ]
-        adding = [one for name, one in queries.items() if not self._stands(name, one)]
-        return [*(JobCommand("remove", name) for name in removed), *map(JobCommand.adding, adding)]
+        new_queries = [query for name, query in queries.items() if not self._stands(name, query)]
+        return [*(JobCommand("remove", name) for name in removed_names), *map(JobCommand.adding, new_queries)]
 
     def restarted(
         self, queries: Mapping[str, Query], before: Collection[str], schema: str | None
@@ -152,11 +152,11 @@ class StandingQueries:
         commands = self.wanted(queries, before)
         if schema is None:
             return commands
-        removing = [command for command in commands if command.op == "remove"]
-        commands = [*removing, JobCommand("schema", "", schema=schema), *commands[len(removing) :]]
-        good, refused = self.checked(commands)
-        if refused:
-            raise SchemaError(f"the schema differs from that of the checkpoint: {refused[0].error}")
+        removals = [command for command in commands if command.op == "remove"]
+        commands = [*removals, JobCommand("schema", "", schema=schema), *commands[len(removals) :]]
+        good, refusals = self.checked(commands)
+        if refusals:
+            raise SchemaError(f"the schema differs from that of the checkpoint: {refusals[0].error}")
         return good
 
     def _stands(self, name: str, query: Query | None) -> bool:
@@ -175,7 +175,7 @@ class StandingQueries:
         """
         if command.op == "schema":
             shards = self._request.engine is EngineName.SPARK
-            others = [one.name for one in queries.values() if one.kind != KEYWORDS]
+            others = [other.name for other in queries.values() if other.kind != KEYWORDS]
             if others and not (shards or self._request.keeps_past):
                 raise UsageError(
                     f"query {others[0]!r} would need the earlier records, and this run keeps none:"
@@ -189,11 +189,11 @@ class StandingQueries:
             return stream
         if command.name in queries:
             raise UsageError(f"there is already a query {command.name!r}")
-        existing = self._named(command)
+        query = self._named(command)
         if plan is not None:
             self._plans[command.name] = plan
-        self._plans[command.name] = self._planned(existing, stream)
-        queries[command.name] = existing
+        self._plans[command.name] = self._planned(query, stream)
+        queries[command.name] = query
         return stream
 
     def _planned(self, query: Query, stream: Stream) -> QueryPlan:
@@ -229,16 +229,16 @@ class CommandQueue:
     def commands(self, queries: StandingQueries) -> list[JobCommand]:
         """New commands that can be carried out in this order; the others are refused here."""
         commands, plans = self._control.take_commands()
-        refused: tuple[Answer, ...] = ()
+        faults: tuple[Answer, ...] = ()
         if self._folder is not None:
-            read = self._folder.read(self.read_to)
-            self.read_to = read.end
-            commands += read.commands
-            refused = read.faults
-        if not (commands or refused):
+            folder_commands = self._folder.read(self.read_to)
+            self.read_to = folder_commands.end
+            commands += folder_commands.commands
+            faults = folder_commands.faults
+        if not (commands or faults):
             return []
-        good, impossible = queries.checked(commands, plans)
-        self.answer([*refused, *impossible])
+        good, refusals = queries.checked(commands, plans)
+        self.answer([*faults, *refusals])
         return good
 
     def answer(self, answers: Iterable[Answer]) -> None:
@@ -289,8 +289,8 @@ def check_change(
             " changed while the search runs on Spark; start a new search"
         )
     after = replace(stream, schema=change.after)
-    for one in queries:
-        _check_query(one, stream, after)
+    for query in queries:
+        _check_query(query, stream, after)
     return after
 
 

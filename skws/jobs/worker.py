@@ -76,11 +76,11 @@ class BatchWorker:
 
     def work(self, entry: JournalEntry) -> BatchOutcome:
         """Apply the commands of an entry, then process its records."""
-        before = self.standing.shown() if entry.commands else None
+        earlier_queries = self.standing.shown() if entry.commands else None
         results = self._apply(entry)
         results += self.live.take(entry.records.whole, ended=entry.ended, settled=stream_time(entry.end))
         late, self._late = self._late, []
-        return BatchOutcome(results, late, before)
+        return BatchOutcome(results, late, earlier_queries)
 
     def alive(self, name: str) -> list[Result]:
         """The live results of a standing query, as a new query would get them."""
@@ -110,22 +110,24 @@ class BatchWorker:
 
     def as_logged(self, log: Iterable[LoggedBatch]) -> Iterator[LoggedBatch]:
         """Parts of a log. Logged records are never late, even where partitions were out of step."""
-        for one in log:
+        for batch in log:
             in_step = self.live.final is None
-            yield one if in_step else replace(one, final=ALWAYS, recent=tuple(self.as_logged(one.recent)))
+            yield (
+                batch if in_step else replace(batch, final=ALWAYS, recent=tuple(self.as_logged(batch.recent)))
+            )
 
     def with_recent(self, log: Iterable[LoggedBatch]) -> Iterator[LoggedBatch]:
         """Parts of a log with the stream time before them; their recent records stay as logged."""
-        for one in log:
-            yield replace(one, recent=tuple(self.as_logged(one.recent))) if one.recent else one
+        for batch in log:
+            yield replace(batch, recent=tuple(self.as_logged(batch.recent))) if batch.recent else batch
 
     def whole(self, last: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]) -> Whole | None:
         """An entry that replaces the whole log. None if some query needs all of the log.
 
         ``log``: returns its records as they came.
         """
-        lasting = self.live.lasting_records()
-        if lasting is None:
+        lasting_records = self.live.lasting_records()
+        if lasting_records is None:
             return None
         begins, now = self.live.all_begins(), self.before
         entry = replace(
@@ -137,15 +139,15 @@ class BatchWorker:
             begins=begins,
             recent=self.live.recent(self.as_logged(log())),
         )
-        before = replace(now, position=now.position - lasting.insertions, now=ALWAYS)
-        return Whole(entry, before, lasting)
+        before = replace(now, position=now.position - lasting_records.insertions, now=ALWAYS)
+        return Whole(entry, before, lasting_records)
 
     def _apply(self, entry: JournalEntry) -> list[Result]:
         self._number = entry.number
         return self.standing.apply_all(entry.commands)
 
-    def _on_late(self, record: Record, reached: int) -> None:
-        self._late.append(Late(record, reached))
+    def _on_late(self, record: Record, tick: int) -> None:
+        self._late.append(Late(record, tick))
 
 
 @dataclass(frozen=True, slots=True)

@@ -550,7 +550,7 @@ _mutant(
 _mutant(
     "limit-not-changed",
     "a changed limit of an alert takes effect only at the next start",
-    ("skws.jobs.fanout:Routing._goes_on", "bool(same)", "bool(before)"),
+    ("skws.jobs.fanout:Routing._goes_on", "bool(is_same)", "bool(old_alert)"),
 )
 _mutant(
     "limit-carried-over",

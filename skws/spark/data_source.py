@@ -42,7 +42,7 @@ class SkwsSource(DataSource):
         return reader_of({name: str(value) for name, value in self.options.items()})
 
 
-def piece_source(pickled: bytes, called: str) -> type[DataSource]:
+def piece_source(pickled: bytes, source_name: str) -> type[DataSource]:
     """A data source for one search: the pieces of its ``SourceReader``.
 
     The reader is pickled, so processes that only pass it on load no modules for it.
@@ -51,7 +51,7 @@ def piece_source(pickled: bytes, called: str) -> type[DataSource]:
     class PieceSource(DataSource):
         @classmethod
         def name(cls) -> str:
-            return called
+            return source_name
 
         def schema(self) -> str:
             from skws.spark.pieces import SHARED  # noqa: PLC0415 - see above

@@ -157,31 +157,31 @@ def search(
     """
     frames = _named(data)
     if schema is None:
-        frames = {name if name == RECORDS else as_name(name): one for name, one in frames.items()}
-    described = _timed(_inferred(frames) if schema is None else schema_of(schema), frames)
+        frames = {name if name == RECORDS else as_name(name): frame for name, frame in frames.items()}
+    data_schema = _timed(_inferred(frames) if schema is None else schema_of(schema), frames)
     if limit is not None:
         at_least(0, "limit", limit)
     if memory is not None:
         read_size(memory, what="memory")
     if schema is not None:
-        warn_of_missing({name: one.columns for name, one in _frames(frames).items()}, described, 2)
-    live = any(_streams(frame) for frame in frames.values())
-    if lateness is not None and not live:
+        warn_of_missing({name: frame.columns for name, frame in _frames(frames).items()}, data_schema, 2)
+    is_live = any(_streams(frame) for frame in frames.values())
+    if lateness is not None and not is_live:
         raise UsageError("lateness: only rows of streaming DataFrames can be late; others are sorted first")
-    if idle is not None and not live:
+    if idle is not None and not is_live:
         raise UsageError("idle: only partitions of streaming DataFrames can be idle")
-    stream = stream_of(described, window, max_size, finite=not live)
-    queries = [one.named(name, max_size) for name, one in named_queries(query).items()]
+    stream = stream_of(data_schema, window, max_size, finite=not is_live)
+    queries = [item.named(name, max_size) for name, item in named_queries(query).items()]
     windows = {plan.window for plan in plans_over(queries, stream)}
     if len(windows) > 1:
         raise UsageError("queries with different windows: search for them one by one")
     share_packages(spark)
     size = asked() if memory is None else memory
-    share = MemoryShare(size, int(spark.conf.get("spark.executor.cores", None) or 0))
-    if live:
+    memory_share = MemoryShare(size, int(spark.conf.get("spark.executor.cores", None) or 0))
+    if is_live:
         job = Job(
-            {one.name: one for one in queries},
-            described,
+            {item.name: item for item in queries},
+            data_schema,
             window=stream.window,
             max_size=max_size,
             lateness=0 if lateness is None else parse_duration(lateness, what="lateness"),
@@ -190,12 +190,16 @@ def search(
             sinks=(),
             memory=size,
         )
-        results = _streaming(spark, frames, job, share, shards, parse_duration(idle or _IDLE, what="idle"))
+        results = _streaming(
+            spark, frames, job, memory_share, shards, parse_duration(idle or _IDLE, what="idle")
+        )
         return results if limit is None else results.limit(limit)
     pieces = _all_pieces(
-        {name: one for name, one in frames.items() if not isinstance(one, Source)}, described, share
+        {name: frame for name, frame in frames.items() if not isinstance(frame, Source)},
+        data_schema,
+        memory_share,
     )
-    run = BatchRun(pieces, queries, stream, windows.pop(), share, _tasks(spark))
+    run = BatchRun(pieces, queries, stream, windows.pop(), memory_share, _tasks(spark))
     results = run.frame(result_table, COLUMNS)
     results = results if limit is None else results.limit(limit)
     weakref.finalize(results, _release, run).atexit = False
@@ -207,8 +211,8 @@ def _named(data: object) -> dict[str, DataFrame | Source]:
     if not isinstance(data, Mapping):
         data = {RECORDS: data}
     sources: dict[str, DataFrame | Source] = {}
-    for name, one in data.items():
-        source: Any = Source(one) if isinstance(one, str | Path) else one
+    for name, value in data.items():
+        source: Any = Source(value) if isinstance(value, str | Path) else value
         if isinstance(source, Source) and name != RECORDS:
             raise UsageError(
                 f"{name}: a source has records of any relation: give it by itself, or as {RECORDS!r}"
@@ -234,7 +238,7 @@ def _frames(data: Mapping[str, DataFrame | Source]) -> dict[str, DataFrame]:
 
 def _inferred(data: Mapping[str, DataFrame | Source]) -> Schema:
     """A schema from the first rows of each DataFrame. Raises UsageError for a stream, SchemaError."""
-    columns, timed = {}, set()
+    columns, timed_names = {}, set()
     for name, frame in data.items():
         if name == RECORDS or isinstance(frame, Source) or frame.isStreaming:
             kind = "records of any relation" if name == RECORDS else "a streaming DataFrame"
@@ -243,8 +247,8 @@ def _inferred(data: Mapping[str, DataFrame | Source]) -> Schema:
         table = arrow_table(name, sample.rename_columns(frame.columns))
         columns[name] = sampled_columns(name, table)
         if take_times(columns[name]):
-            timed.add(name)
-    return infer(columns, timed=timed).schema()
+            timed_names.add(name)
+    return infer(columns, timed=timed_names).schema()
 
 
 def _streaming(
@@ -281,9 +285,11 @@ def _streaming(
     division = _division(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
     rows = [unpack(bytes(row.packed)) for row in tables]
-    frames = {name: one for name, one in data.items() if name not in static and not isinstance(one, Source)}
+    frames = {
+        name: frame for name, frame in data.items() if name not in static and not isinstance(frame, Source)
+    }
     pieces = [_all_pieces(frames, job.schema, memory, division.layout, job.stream.lateness)] if frames else []
-    for source in (one for one in data.values() if isinstance(one, Source)):
+    for source in (value for value in data.values() if isinstance(value, Source)):
         reading = source.reading(job.schema, division.of(division.partitions).shards, _tasks(spark), idle)
         reader = SourceReader(reading, Pieces(job, division.layout, memory))
         spark.dataSource.register(piece_source(pickle.dumps(reader), name := f"skws_{uuid4().hex[:8]}"))
@@ -309,9 +315,9 @@ def _division(spark: SparkSession, job: Job, shards: int | None) -> Division:
     division = Division(None if isinstance(keys, str) else keys, shards, partitions)
     number = division.of(partitions).shards
     if partitions > max(number, _FEW):
-        wanted = "1" if isinstance(keys, str) else f"{number}, or as many tasks as you want"
+        advice = "1" if isinstance(keys, str) else f"{number}, or as many tasks as you want"
         warnings.warn(
-            f"stateful tasks of the search: {number}, and {_SHUFFLE} is {partitions}: set it to {wanted}, or"
+            f"stateful tasks of the search: {number}, and {_SHUFFLE} is {partitions}: set it to {advice}, or"
             " each micro-batch maintains as many states as partitions",
             stacklevel=4,
         )
@@ -352,11 +358,11 @@ def _release(run: BatchRun) -> None:
 
 def _timed(schema: Schema, data: Mapping[str, DataFrame | Source]) -> Schema:
     """The schema, in which relations whose DataFrames have no times are static tables."""
-    named = _frames(data)
-    for name in named:
+    frames = _frames(data)
+    for name in frames:
         if name not in schema.index:
             raise UsageError(f"no relation {name!r} in schema {schema.name}{nearest(name, schema.index)}")
-    static = {name for name, frame in named.items() if not has_time(frame.columns, schema.relation(name))}
+    static = {name for name, frame in frames.items() if not has_time(frame.columns, schema.relation(name))}
     relations = (replace(r, table=r.table or r.name in static) for r in schema.relations)
     return replace(schema, relations=tuple(relations))
 
@@ -393,12 +399,14 @@ def _columns(relation: str, frame: DataFrame, names: Sequence[str]) -> list[Colu
     for column in frame.columns:
         columns[column if exact else column.lower()].append(column)
     for name in names:
-        same = columns[name if exact else name.lower()]
-        if len(same) > 1:
-            listed = (
-                f"called {name!r}" if len({*same}) == 1 else f"not told apart: {', '.join(map(repr, same))}"
+        matches = columns[name if exact else name.lower()]
+        if len(matches) > 1:
+            problem = (
+                f"called {name!r}"
+                if len({*matches}) == 1
+                else f"not told apart: {', '.join(map(repr, matches))}"
             )
-            raise UsageError(f"{relation}: {len(same)} columns are {listed}")
+            raise UsageError(f"{relation}: {len(matches)} columns are {problem}")
     types = {field.name: field.dataType for field in frame.schema.fields}
     return [
         _in_arrow(sf.col("`{}`".format(name.replace("`", "``"))), types[name]).alias(f"c{number}")
@@ -435,16 +443,16 @@ def _record_pieces(
         for chunk in TextReader("value", schema).read(texts):
             for bad in malformed(chunk.bad):
                 raise SourceError(f"value {bad.raw[:_EXCERPT].decode(errors='replace')}: {bad.reason}")
-            static = chunk.records.relation[np.isin(chunk.records.relation, tables)]
-            if lateness is not None and len(static):
-                name = schema.relations[int(static[0])].name
+            static_relations = chunk.records.relation[np.isin(chunk.records.relation, tables)]
+            if lateness is not None and len(static_relations):
+                name = schema.relations[int(static_relations[0])].name
                 raise SourceError(f"{name} is a static table: give its rows as a DataFrame of their own")
             yield chunk
 
     value = sf.col("value").cast("binary").alias("value")
     rows = frame.select(value) if lateness is None else _told_apart(frame, [value])
-    number, lasting = len(schema.relations), _of_topics(frame)
-    pack = _packer(chunks, number, schema, memory, layout, lateness, lasting=lasting)
+    number, is_lasting = len(schema.relations), _of_topics(frame)
+    pack = _packer(chunks, number, schema, memory, layout, lateness, lasting=is_lasting)
     return rows.mapInArrow(pack, SHARED)
 
 

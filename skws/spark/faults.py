@@ -104,8 +104,8 @@ def without_java(error: Exception) -> bool:
     """True if a call to Java failed because Java has ended."""
     if isinstance(error, ConnectionError):
         return True
-    answered = isinstance(error, Py4JJavaError) or _ANSWERED in str(error)
-    return isinstance(error, Py4JError) and not answered
+    has_answer = isinstance(error, Py4JJavaError) or _ANSWERED in str(error)
+    return isinstance(error, Py4JError) and not has_answer
 
 
 def java_gone() -> SparkFailedError:
@@ -147,23 +147,23 @@ def lost_process(trace: str) -> str | None:
     would fail as well.
     """
     head: list[str] = []
-    for framed, lines in groupby(map(str.strip, trace.splitlines()), lambda line: line.startswith("at ")):
-        if not framed:
+    for are_frames, lines in groupby(map(str.strip, trace.splitlines()), lambda line: line.startswith("at ")):
+        if not are_frames:
             head = list(lines)
             continue
-        frames, said = list(lines), "\n".join(head)
-        maker = next((frame for frame in frames if not _BENEATH.match(frame)), "")
-        match = _KIND.search(said)
+        frames, text = list(lines), "\n".join(head)
+        caller = next((frame for frame in frames if not _BENEATH.match(frame)), "")
+        match = _KIND.search(text)
         if match is None:
             continue
         kind, message = match.groups("")
         if _IO.match(kind):
-            lost = "Python" in maker and not any(_NO_PROGRAM in frame for frame in frames)
+            is_lost = "Python" in caller and not any(_NO_PROGRAM in frame for frame in frames)
         else:
-            lost = _STARTER in maker and _SAID_WHY not in said
-        if lost and _SOURCE in maker:
+            is_lost = _STARTER in caller and _SAID_WHY not in text
+        if is_lost and _SOURCE in caller:
             return "the process of the source has gone"
-        if lost:
+        if is_lost:
             return f"a Python process has gone ({message.strip(' .') or kind.rpartition('.')[2]})"
     return None
 
@@ -174,17 +174,19 @@ def _fault(text: str, trace: str) -> SkwsError:
         return PassingError(str(error))
     if type(error) is not SparkFailedError:
         return error
-    if passed_on := _PASSED_ON.search(text):
-        return PassingError(passed_on[1])
+    if match := _PASSED_ON.search(text):
+        return PassingError(match[1])
     for sign in _PASSING:
         if sign in text:
             line = next(line for line in text.splitlines() if sign in line)
-            said = line[line.index(sign) :].partition(_ADVICE)[0]
-            return PassingError(f"Spark failed: {said.strip(' .')}")
-    if lost := lost_process(trace):
-        return PassingError(f"Spark failed: {lost}")
-    raised = _NAMED.findall(trace)[:1] or _RAISED.findall(text)
-    return SparkFailedError(f"Spark failed: {raised[-1].rpartition(_FAILED)[2]}") if raised else error
+            message = line[line.index(sign) :].partition(_ADVICE)[0]
+            return PassingError(f"Spark failed: {message.strip(' .')}")
+    if reason := lost_process(trace):
+        return PassingError(f"Spark failed: {reason}")
+    error_lines = _NAMED.findall(trace)[:1] or _RAISED.findall(text)
+    return (
+        SparkFailedError(f"Spark failed: {error_lines[-1].rpartition(_FAILED)[2]}") if error_lines else error
+    )
 
 
 def _printed(error: Exception) -> str:
@@ -196,10 +198,10 @@ def _reason(text: str) -> str:
     """The most informative line: a missing program, what Python raised, the innermost cause, or the first."""
     if program := _NAMED.search(text):
         return program[0]
-    if raised := _IN_PYTHON.findall(text):
-        return str(raised[-1]).strip()
+    if python_errors := _IN_PYTHON.findall(text):
+        return str(python_errors[-1]).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    called = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
-    chosen = (causes[-1:] or called[:1] or lines[:1] or ["no reason given"])[0]
-    return _JAVA_CLASS.sub("", chosen)
+    call_errors = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    reason = (causes[-1:] or call_errors[:1] or lines[:1] or ["no reason given"])[0]
+    return _JAVA_CLASS.sub("", reason)

@@ -71,8 +71,10 @@ def _version(java: Path) -> int:
     """Major version of a Java runtime; 0 if it does not run."""
     with suppress(OSError):
         release = java.resolve().parents[1] / "release"  # running Java takes a tenth of a second
-        if named := re.search(r'^JAVA_VERSION="(\d+)', release.read_text(errors="replace"), re.MULTILINE):
-            return int(named[1])
+        if release_match := re.search(
+            r'^JAVA_VERSION="(\d+)', release.read_text(errors="replace"), re.MULTILINE
+        ):
+            return int(release_match[1])
     try:
         run = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.SubprocessError):
@@ -112,10 +114,10 @@ def _write_wrapper(home: Path, script: str) -> Path:
     wrapper = home / "bin" / "java"
     if not (wrapper.exists() and wrapper.read_text() == script):
         wrapper.parent.mkdir(parents=True, exist_ok=True)
-        fresh = wrapper.with_name(f"java.{os.getpid()}")
-        fresh.write_text(script)
-        fresh.chmod(0o755)
-        fresh.replace(wrapper)  # another process may be starting at the same time
+        temporary = wrapper.with_name(f"java.{os.getpid()}")
+        temporary.write_text(script)
+        temporary.chmod(0o755)
+        temporary.replace(wrapper)  # another process may be starting at the same time
     return home
 
 

@@ -49,28 +49,30 @@ def shared_pieces(
     """
     packers = [Packer(place, schema) for _ in layout.groups]
 
-    def divided(records: Sequence[RecordBatch]) -> Iterator[_ShardPiece]:
-        for shard, own in enumerate(layout.divided(concat_batches(records))):
-            yield from _of_shard(layout.groups[shard], packers[shard].records(own))
+    def divide(records: Sequence[RecordBatch]) -> Iterator[_ShardPiece]:
+        for shard, shard_records in enumerate(layout.divided(concat_batches(records))):
+            yield from _of_shard(layout.groups[shard], packers[shard].records(shard_records))
 
     def pieces() -> Iterator[_ShardPiece]:
         # A shard gets an array for each column of each relation: a few long arrays take less time than many.
-        together = 1 if layout.keys is None else _TOGETHER
+        group_size = 1 if layout.keys is None else _TOGETHER
         pending: list[RecordBatch] = []
         for partition, chunk in chunks:
             if ends is not None:
                 _take(ends, chunk, partition, number, lasting=lasting)
             pending.append(chunk.records)
-            if sum(map(len, pending)) >= together:
-                yield from divided(pending)
+            if sum(map(len, pending)) >= group_size:
+                yield from divide(pending)
                 pending.clear()
         if pending:
-            yield from divided(pending)
+            yield from divide(pending)
         for group, packer in zip(layout.groups, packers, strict=True):
             yield from _of_shard(group, packer.rest())
-        if ends is not None and (len(told := ends.rows()) or silent):
-            first, last = (int(told[:, 1].min()), int(told[:, 1].max())) if len(told) else (0, 0)
-            report = PackedPiece(place, -1, Holds.TIME, first, last, len(told)), _with_clock(told)
+        if ends is not None and (len(end_times := ends.rows()) or silent):
+            first, last = (
+                (int(end_times[:, 1].min()), int(end_times[:, 1].max())) if len(end_times) else (0, 0)
+            )
+            report = PackedPiece(place, -1, Holds.TIME, first, last, len(end_times)), _with_clock(end_times)
             yield from ((group, *report) for group in layout.groups)
 
     with memory.kept():
@@ -85,13 +87,13 @@ def _take(ends: PartitionEnds, chunk: Chunk, partition: int | None, number: int,
             times, None if partition is None else partition_number(partition, number if lasting else None)
         )
         return
-    for one in np.unique(partitions).tolist():
-        ends.take(times[partitions == one], partition_number(one, number))
+    for topic_partition in np.unique(partitions).tolist():
+        ends.take(times[partitions == topic_partition], partition_number(topic_partition, number))
 
 
-def _with_clock(told: Ints) -> bytes:
+def _with_clock(end_times: Ints) -> bytes:
     """The ends of partitions (``PartitionEnds.rows``), and the time of the report."""
-    return np.concatenate([[time.time_ns() // 1000], told.reshape(-1)]).astype("<i8").tobytes()
+    return np.concatenate([[time.time_ns() // 1000], end_times.reshape(-1)]).astype("<i8").tobytes()
 
 
 def _of_shard(group: int, pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_ShardPiece]:

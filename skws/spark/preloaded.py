@@ -116,7 +116,7 @@ class PreloadedPython:
 
 
 @contextmanager
-def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterator[None]:
+def preloaded_python(master: str | None, modules: Sequence[str] = LIVE) -> Iterator[None]:
     """Inside, a local Spark that is started forks its Python processes.
 
     Nothing changes for another master, or if the user has named a Python, or if Spark is already running. A
@@ -131,7 +131,7 @@ def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterat
     ):
         yield
         return
-    python = PreloadedPython(loaded)
+    python = PreloadedPython(modules)
     os.environ.update(dict.fromkeys(_NAMES, str(python.program)))
     try:
         yield
@@ -161,16 +161,16 @@ class Server:
             self._selector.register(file, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        open_still = True
-        while open_still or self._forks:
+        is_open = True
+        while is_open or self._forks:
             for key, _ in self._selector.select():
                 if key.fileobj == 0:
                     self._selector.unregister(0)
                     self._selector.unregister(self._listener)
                     self._listener.close()
-                    open_still = False
+                    is_open = False
                 elif key.fileobj is self._listener:
-                    if open_still:
+                    if is_open:
                         self._take(self._listener.accept()[0])
                 elif key.fileobj == self._ended:
                     os.read(self._ended, 4096)
@@ -183,8 +183,8 @@ class Server:
         files: list[int] = []
         try:
             size, files, _, _ = socket.recv_fds(connection, 4, 3)
-            with connection.makefile("rb") as coming:
-                message = coming.read(min(int.from_bytes(size, "big"), _MOST))
+            with connection.makefile("rb") as stream:
+                message = stream.read(min(int.from_bytes(size, "big"), _MOST))
             arguments, environment, folder = json.loads(message)
             process = os.fork()
         except (OSError, ValueError):
@@ -241,10 +241,10 @@ def _become(arguments: list[str], environment: dict[str, str], folder: str, file
         os.environ.update(environment)
         sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115 - for the whole life
         sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115 - for the whole life
-        added = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
-        sys.path.extend(entry for entry in added if entry not in sys.path)
-        _, module, *rest = arguments
-        sys.argv = [module, *rest]
+        extra_paths = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        sys.path.extend(entry for entry in extra_paths if entry not in sys.path)
+        _, module, *module_arguments = arguments
+        sys.argv = [module, *module_arguments]
         sys.modules.pop(module, None)  # or Python warns of a module that is run twice
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0

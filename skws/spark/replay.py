@@ -43,14 +43,14 @@ def spark_run(
     """
     with plain_errors(), ExitStack() as stack:
         report(Progress("starting Spark", unit="tasks"))
-        own = SparkSession.getActiveSession() is None
+        is_own = SparkSession.getActiveSession() is None
         splits = replay.splits if _has_ranges(query, stream, replay) else ()
-        with looked_at(splits) as known, interrupts_deferred():
+        with looked_at(splits) as blocks, interrupts_deferred():
             spark = start_session(master)
-            if own:
+            if is_own:
                 stack.callback(spark.stop)
         with _reported_stages(spark, report):
-            run = stack.enter_context(replay_run(spark, query, stream, replay, read=read, known=known))
+            run = stack.enter_context(replay_run(spark, query, stream, replay, read=read, known=blocks))
         if isinstance(run, BatchRun):
             stack.enter_context(_reported_stages(spark, report))
         yield run
@@ -82,8 +82,8 @@ def replay_run(
             if not slicing.reason:
                 return RangesRun(context, [query], stream, memory, slicing, blocks, read)
     spark.conf.set("spark.sql.shuffle.partitions", str(tasks))  # Spark's own 200 take seconds
-    packed = replay_pieces(spark, splits, stream.schema, memory)
-    return BatchRun(packed, [query], stream, window, memory, tasks, least)
+    packed_pieces = replay_pieces(spark, splits, stream.schema, memory)
+    return BatchRun(packed_pieces, [query], stream, window, memory, tasks, least)
 
 
 def _as_executors_find_them(splits: Sequence[Split]) -> list[Split]:
@@ -102,21 +102,21 @@ def _reported_stages(spark: SparkSession, report: ReportProgress) -> Iterator[No
     if report is unreported:
         yield
         return
-    over = Event()
-    poller = Thread(target=_poll, args=(spark, report, over), name="spark-stages", daemon=True)
+    stop = Event()
+    poller = Thread(target=_poll, args=(spark, report, stop), name="spark-stages", daemon=True)
     poller.start()
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         poller.join()
 
 
-def _poll(spark: SparkSession, report: ReportProgress, over: Event) -> None:
+def _poll(spark: SparkSession, report: ReportProgress, stop: Event) -> None:
     tracker = spark.sparkContext.statusTracker()
-    while not over.wait(_INTERVAL):
+    while not stop.wait(_INTERVAL):
         stages = [s for i in tracker.getActiveStageIds() if (s := tracker.getStageInfo(i)) is not None]
         if stages:
             number = max(s.stageId for s in stages) + 1
-            done = sum(s.numCompletedTasks for s in stages)
-            report(Progress(f"Spark stage {number}", done, sum(s.numTasks for s in stages), "tasks"))
+            done_count = sum(s.numCompletedTasks for s in stages)
+            report(Progress(f"Spark stage {number}", done_count, sum(s.numTasks for s in stages), "tasks"))

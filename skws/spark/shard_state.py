@@ -51,10 +51,10 @@ def state(
     Raises UsageError if no micro-batch is complete; Spark's exceptions for a folder that is no checkpoint;
     and when rows are read, StateError, wrapped in one of these, for a state of an earlier version.
     """
-    where = _state_of(checkpoint)
+    path = _state_of(checkpoint)
     share_packages(spark)
     options = {"operatorId": operator} | ({} if batch is None else {"batchId": batch})
-    blobs = blobs_at(spark, where, **options)
+    blobs = blobs_at(spark, path, **options)
     return blobs.groupBy("shard").applyInArrow(_rows, STATE_COLUMNS)
 
 
@@ -64,20 +64,22 @@ def _state_of(checkpoint: str | Path) -> str:
     if not (folder / NAME).exists():  # not a folder of skws watch
         return str(checkpoint)
     layouts = sorted(folder.glob("spark*"), key=lambda path: int(path.name.partition("-")[2] or 0))
-    done = [path for path in layouts if any(one.name.isdigit() for one in path.glob("commits/*"))]
-    if not done:
+    complete_layouts = [
+        path for path in layouts if any(commit.name.isdigit() for commit in path.glob("commits/*"))
+    ]
+    if not complete_layouts:
         raise UsageError(
             f"{folder}: no micro-batch is complete yet, or its state is at spark.skws.stateLocation"
         )
-    return done[-1].absolute().as_uri()
+    return complete_layouts[-1].absolute().as_uri()
 
 
 def _rows(blobs: pa.Table) -> pa.Table:
     """The rows of a shard; runs in a task."""
     with brief_errors():
-        stored = _KeptBlobs(blobs)
-        _, mark = stored.get("mark", b"")
-        _, job = stored.get("job", b"")
+        handle = _KeptBlobs(blobs)
+        _, mark = handle.get("mark", b"")
+        _, job = handle.get("job", b"")
         progress = ShardProgress(**orjson.loads(mark)) if mark else ShardProgress()
         if not job or progress.part is None:
             raise StateError("the state does not name its search yet: let the query process another batch")
@@ -85,7 +87,7 @@ def _rows(blobs: pa.Table) -> pa.Table:
         request = described_job(job)
         shard = Shard(request, Part(number, shards, Partitioning(spread)))
         processor = MeshProcessor("", request, {})
-        processor.init(stored)  # type: ignore[arg-type]  # it has all methods that the processor uses
+        processor.init(handle)  # type: ignore[arg-type]  # it has all methods that the processor uses
         processor.rebuild(_InTask(shard), progress)
         tuples, results = shard.held()
         return pa.concat_tables([_table(number, _TUPLE, tuples), _table(number, _RESULT, results)])
@@ -109,21 +111,21 @@ def described_job(text: bytes) -> Job:
 
 def _table(shard: int, kind: str, results: list[Result]) -> pa.Table:
     rows = result_table(results)
-    own = [one.tuples[0] if kind == _TUPLE else None for one in results]
+    members = [item.tuples[0] if kind == _TUPLE else None for item in results]
     texts = rows.column("tuples").combine_chunks()
-    of_tuple = texts.flatten().field("row") if kind == _TUPLE else pa.nulls(len(results), _ROW)
-    first: dict[str, pa.Array] = {
+    row_texts = texts.flatten().field("row") if kind == _TUPLE else pa.nulls(len(results), _ROW)
+    leading_columns: dict[str, pa.Array] = {
         "shard": pa.array([shard] * len(results), pa.int32()),
         "kind": pa.array([kind] * len(results), pa.string()),
-        "relation": pa.array([one and one.relation for one in own], pa.string()),
-        "row": of_tuple,
+        "relation": pa.array([item and item.relation for item in members], pa.string()),
+        "row": row_texts,
     }
     if kind == _TUPLE:  # tuples belong to no query
-        nothing = pa.nulls(len(results), pa.string())
+        nulls = pa.nulls(len(results), pa.string())
         for name in ("name", "query", "op"):
-            rows = rows.set_column(rows.schema.get_field_index(name), name, nothing)
-    columns = [*first.values(), *(column.combine_chunks() for column in rows.columns)]
-    return pa.Table.from_arrays(columns, names=[*first, *COLUMNS.names])
+            rows = rows.set_column(rows.schema.get_field_index(name), name, nulls)
+    columns = [*leading_columns.values(), *(column.combine_chunks() for column in rows.columns)]
+    return pa.Table.from_arrays(columns, names=[*leading_columns, *COLUMNS.names])
 
 
 _ROW: Final = pa.map_(pa.string(), pa.string())

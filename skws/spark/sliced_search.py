@@ -71,7 +71,7 @@ PIECES: Final = (
     "split int, number int, holds int, first bigint, last bigint, size bigint, deletions bigint, "
     "dequeues boolean, packed binary"
 )
-_KNOWN: Final = tuple(one.name for one in fields(PackedPiece))
+_KNOWN: Final = tuple(field.name for field in fields(PackedPiece))
 _PROPERTIES: Final = attrgetter(*_KNOWN)  # ``astuple`` copies each value
 _ARROW_PIECES: Final = pa.schema(
     [
@@ -98,7 +98,7 @@ def replay_pieces(
         with memory.kept():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from (piece_rows([each]) for each in read_pieces(parts[number], schema))
+                    yield from (piece_rows([piece]) for piece in read_pieces(parts[number], schema))
         freeze_loaded_objects()
 
     return spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(read, PIECES)
@@ -156,10 +156,10 @@ class BatchRun(SlicedRun):
         """The results as a DataFrame; ``table`` makes rows with ``columns`` of some of them."""
         queries, stream = self._queries, self._stream
 
-        def search(one: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
-            results = SliceRun(queries, stream, one).results(*in_order(pieces))
-            while some := list(islice(results, _ROWS)):
-                yield from table(some).to_batches()
+        def search(time_slice: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
+            results = SliceRun(queries, stream, time_slice).results(*in_order(pieces))
+            while chunk := list(islice(results, _ROWS)):
+                yield from table(chunk).to_batches()
 
         return self._mapped(search, columns)
 
@@ -167,8 +167,8 @@ class BatchRun(SlicedRun):
         """Bad records come first, in order of arrival."""
         queries, stream = self._queries, self._stream
 
-        def search(one: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
-            for message in search_pieces(one, queries, stream, pieces, counting=counting):
+        def search(time_slice: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
+            for message in search_pieces(time_slice, queries, stream, pieces, counting=counting):
                 blob = compress(pickle.dumps(message, protocol=5))  # otherwise Java pickles it byte by byte
                 yield pa.RecordBatch.from_pydict({"message": [blob]})
 
@@ -217,11 +217,11 @@ def _shared(slicing: Slicing, row: dict[str, Any]) -> Iterator[tuple[int, Packed
     """A piece for each slice that reads it, with the slice's number."""
     piece = _piece(row)
     if slicing.keys is not None:
-        for number, part, own in slicing.parts_of(piece, unpack(row["packed"])):
-            yield number, part, pack(own)
+        for number, part, records in slicing.parts_of(piece, unpack(row["packed"])):
+            yield number, part, pack(records)
         return
-    for number, one in enumerate(slicing.slices):
-        if piece.holds is Holds.TABLE or one.reads(piece):
+    for number, time_slice in enumerate(slicing.slices):
+        if piece.holds is Holds.TABLE or time_slice.reads(piece):
             yield number, piece, row["packed"]
 
 
@@ -261,7 +261,7 @@ class RangesRun(SlicedRun):
         super().__init__(read)
         self.slicing = slicing
         self._context = context
-        self._parts = [SliceRanges.of(one, blocks) for one in slicing.slices]
+        self._parts = [SliceRanges.of(time_slice, blocks) for time_slice in slicing.slices]
         self._asked = tuple(queries), stream
         self._memory = memory
 
@@ -279,13 +279,13 @@ class RangesRun(SlicedRun):
 def looked_at(splits: Sequence[Split]) -> Iterator[list[list[TimedBlock] | None]]:
     """Inside, a thread reads the times of one split after another; the list has the blocks so far."""
     blocks: list[list[TimedBlock] | None] = []
-    over = Event()
+    stop = Event()
 
     def look() -> None:
         with suppress(Exception):  # the task that reads it next reports the reason
             for split in splits:
                 blocks.append(timed_blocks(split))
-                if blocks[-1] is None or over.is_set():
+                if blocks[-1] is None or stop.is_set():
                     return
 
     thread = Thread(target=look, name="look")
@@ -293,7 +293,7 @@ def looked_at(splits: Sequence[Split]) -> Iterator[list[list[TimedBlock] | None]
     try:
         yield blocks
     finally:
-        over.set()
+        stop.set()
         thread.join()
 
 
@@ -301,19 +301,19 @@ def blocks_in_order(
     context: SparkContext,
     splits: Sequence[Split],
     memory: MemoryShare,
-    known: Sequence[list[TimedBlock] | None] = (),
+    first_blocks: Sequence[list[TimedBlock] | None] = (),
 ) -> Blocks | None:
     """The blocks of files of JSON lines, read by a task a split; None unless the files are in order.
 
-    ``known``: the blocks of the first splits.
+    ``first_blocks``: the blocks of the first splits.
     """
 
     def look(split: Split) -> Iterator[list[TimedBlock] | None]:
         yield timed_blocks(split)
 
-    blocks, rest = list(known), splits[len(known) :]
-    if rest and None not in blocks:
-        blocks += _tasks(context, look, rest, memory).collect()
+    blocks, remaining_splits = list(first_blocks), splits[len(first_blocks) :]
+    if remaining_splits and None not in blocks:
+        blocks += _tasks(context, look, remaining_splits, memory).collect()
     return blocks_of(zip(splits, blocks, strict=False))
 
 
@@ -340,10 +340,10 @@ def _tasks(
 ) -> RDD[M]:
     """A task for each argument."""
 
-    def run(given: Iterable[A]) -> Iterator[M]:
+    def run(task_arguments: Iterable[A]) -> Iterator[M]:
         with memory.kept():
-            for one in given:
-                yield from task(one)
+            for argument in task_arguments:
+                yield from task(argument)
         freeze_loaded_objects()
 
     return context.parallelize(arguments, len(arguments)).mapPartitions(run)

@@ -121,13 +121,13 @@ class Given(FeedPart):
     partitions: Ints | None
 
     @classmethod
-    def of(cls, read: Chunk) -> list[Given]:
+    def of(cls, chunk: Chunk) -> list[Given]:
         """Divides the records so that no task gets too many."""
         entries = []
-        for at in range(0, max(len(read.records), 1), _GIVEN):
-            rows = slice(at, at + _GIVEN)
-            numbers = None if read.partitions is None else read.partitions[rows]
-            entries.append(cls(pack(read.records.take(rows)), [] if at else read.bad, numbers))
+        for start in range(0, max(len(chunk.records), 1), _GIVEN):
+            rows = slice(start, start + _GIVEN)
+            numbers = None if chunk.partitions is None else chunk.partitions[rows]
+            entries.append(cls(pack(chunk.records.take(rows)), [] if start else chunk.bad, numbers))
         return entries
 
     def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - it was used for reading
@@ -220,35 +220,35 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._over:
             return start
         feed, most = self._feed(), self._most()
-        at = self._at if self._at == start["feed"] else start["feed"]
-        plan, answered = feed.plan(at, most), True
+        position = self._at if self._at == start["feed"] else start["feed"]
+        plan, is_answered = feed.plan(position, most), True
         if plan is not None:
             self._polled = None
-            end, notices, count, rest = plan.end, plan.notices, most, plan.rest
+            end, notices, count, has_rest = plan.end, plan.notices, most, plan.rest
         else:
-            batch = self._poll(feed, at, most)
-            self._polled = at, batch.end, batch.read
-            end, notices, count, rest = batch.end, batch.notices, len(batch.read), len(batch.read) >= most
-            answered = batch.answered
+            batch = self._poll(feed, position, most)
+            self._polled = position, batch.end, batch.read
+            end, notices, count, has_rest = batch.end, batch.notices, len(batch.read), len(batch.read) >= most
+            is_answered = batch.answered
         for notice in notices:
             _tell(notice)
-        moved, self._at = end != at, end
+        has_moved, self._at = end != position, end
         # A source that is away has returned a notice, and no records yet.
-        self._over = self._last and answered and not rest and (moved or not notices)
+        self._over = self._last and is_answered and not has_rest and (has_moved or not notices)
         now = time.monotonic()
-        silent = not moved and answered and self._is_silent(now)
-        silence = start.get(SILENCE, 0) + silent
-        if moved:
+        is_silent = not has_moved and is_answered and self._is_silent(now)
+        silence = start.get(SILENCE, 0) + is_silent
+        if has_moved:
             self._given = count, now
             self._silent_since, self._working = now, True
-        elif not answered:  # it may have records
+        elif not is_answered:  # it may have records
             self._silent_since, self._working = None, True
         elif self._working:
             # It is complete, but its tasks may have read long after it was planned: so shards are told again.
             self._silent_since, self._working = now, False
-        elif silent:
+        elif is_silent:
             self._silent_since = None
-        self._rest.after(busy=moved or self._over)
+        self._rest.after(busy=has_moved or self._over)
         return {"feed": end, SILENCE: silence} if silence else {"feed": end}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -277,9 +277,12 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _chunks(self, part: FeedPart) -> Iterator[tuple[int | None, Chunk]]:
         log = self._reading.bad_records()
         for chunk in part.read(self._reading.schema):
-            told = len(log.first)
+            old_count = len(log.first)
             log.take(chunk.bad)
-            for line in (*(f"{place(one)}: {one.reason}" for one in log.first[told:]), *log.news()):
+            for line in (
+                *(f"{place(record)}: {record.reason}" for record in log.first[old_count:]),
+                *log.news(),
+            ):
                 _tell(line)
             yield part.partition, chunk
 
@@ -308,8 +311,8 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _most(self) -> int:
         if self._given is not None:
-            records, at = self._given
-            self._sizer.worked(records, time.monotonic() - at)
+            records, start_time = self._given
+            self._sizer.worked(records, time.monotonic() - start_time)
             self._given = None
         return self._sizer.limit
 

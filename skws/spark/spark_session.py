@@ -53,16 +53,16 @@ def start_session(
     options = java_options()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers choose another Python
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    submitted = "SPARK_ENV_LOADED" in os.environ and master is None
+    is_submitted = "SPARK_ENV_LOADED" in os.environ and master is None
     builder = SparkSession.builder.appName("skws")
     for name, value in _settings(options).items():
         builder = builder.config(name, value)
     if packages:
         builder = builder.config("spark.jars.packages", ",".join(packages))
-    if not submitted:
-        chosen = master or "local[*]"
-        builder = builder.master(chosen)
-        if chosen.startswith("local"):
+    if not is_submitted:
+        target_master = master or "local[*]"
+        builder = builder.master(target_master)
+        if target_master.startswith("local"):
             builder = builder.config("spark.driver.host", "127.0.0.1").config(
                 "spark.driver.bindAddress", "127.0.0.1"
             )
@@ -83,15 +83,15 @@ def live_master(master: str | None) -> str | None:
 def session_ahead(master: str | None) -> Ahead:
     """The session of a live search, which starts in a thread."""
     thread = ThreadPoolExecutor(1, "spark")
-    started = thread.submit(start_session, live_master(master))
+    future = thread.submit(start_session, live_master(master))
     thread.shutdown(wait=False)
-    return started
+    return future
 
 
-def stopped(started: StreamingQuery | SparkSession) -> None:
+def stopped(target: StreamingQuery | SparkSession) -> None:
     """Stops Java, which may have ended: the end of a service sends signals to Java, too."""
     with suppress(Py4JError, OSError):
-        started.stop()
+        target.stop()
 
 
 def worker_memory(session: SparkSession) -> MemoryShare:
@@ -112,7 +112,7 @@ def interrupts_deferred() -> Iterator[None]:
     place of PySpark's, which calls Java even during another call to Java;
     stopping the session also cancels its jobs.
     """
-    former = signal.getsignal(signal.SIGINT)
+    old_handler = signal.getsignal(signal.SIGINT)
     if current_thread() is not main_thread():
         yield
         return
@@ -124,20 +124,22 @@ def interrupts_deferred() -> Iterator[None]:
             raise KeyboardInterrupt
         came = True
 
-    if former is not signal.SIG_IGN:
+    if old_handler is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, former)
+        signal.signal(signal.SIGINT, old_handler)
     if came:
         raise KeyboardInterrupt
 
 
 def _convert_no_arrays() -> None:
     """Keeps PySpark from checking each argument to Java for NumPy arrays, which loads pandas."""
-    of_numpy = NumpyArrayConverter, NumpyScalarConverter
-    INPUT_CONVERTER[:] = (one for one in INPUT_CONVERTER if not isinstance(one, of_numpy))
+    numpy_converters = NumpyArrayConverter, NumpyScalarConverter
+    INPUT_CONVERTER[:] = (
+        converter for converter in INPUT_CONVERTER if not isinstance(converter, numpy_converters)
+    )
 
 
 def _end_unheard(session: SparkSession) -> None:
@@ -180,7 +182,7 @@ def _settings(options: str) -> dict[str, str]:
 def packages_zip() -> Path:
     """The installed packages as one zip, so that executors only need Python and the dependencies."""
     target = Path(tempfile.mkdtemp(prefix="skws-")) / "skws-packages.zip"
-    with zipfile.ZipFile(target, "w") as packed:
+    with zipfile.ZipFile(target, "w") as archive:
         for package in PACKAGES:
             spec = find_spec(package)
             if spec is None or spec.origin is None:
@@ -188,5 +190,5 @@ def packages_zip() -> Path:
             root = Path(spec.origin).parent
             for file in sorted(root.rglob("*")):
                 if file.suffix in (".py", ".properties", ".typed"):
-                    packed.write(file, str(Path(package) / file.relative_to(root)))
+                    archive.write(file, str(Path(package) / file.relative_to(root)))
     return target

@@ -126,25 +126,25 @@ class FrameProcessor(MeshProcessor):
         commands = self._commands(mark)
         tables = b"" if mark.epoch else self._tables
         number = mark.epoch
-        pieces, told, clock = _in_order(rows)
-        awaited = AwaitedPartitions(mark.partitions, self._idle)
-        ends = awaited.ends(told, clock)
-        self._partitions = awaited.rows
-        before = ALWAYS if mark.final is None else mark.final
-        reached = int(ends.max(initial=mark.now))
-        final = final_of(ends, before, self._lateness, reached)
+        pieces, end_times, clock = _in_order(rows)
+        partitions = AwaitedPartitions(mark.partitions, self._idle)
+        ends = partitions.ends(end_times, clock)
+        self._partitions = partitions.rows
+        old_final = ALWAYS if mark.final is None else mark.final
+        latest = int(ends.max(initial=mark.now))
+        final = final_of(ends, old_final, self._lateness, latest)
         batches = _cut(pieces)
         batch: _Packed | None = next(batches, _Packed(b"", ALWAYS))
         while batch is not None:
             number += 1
-            after = next(batches, None)
+            next_batch = next(batches, None)
             # Later batches of this call have no earlier records; later calls none before the stream time.
-            last = final if after is None else min(final, batch.last)
-            header = BatchHeader(time.time(), tuple(commands), number=number, final=max(before, last))
-            if after is None:
-                header = replace(header, reached=reached)
+            last = final if next_batch is None else min(final, batch.last)
+            header = BatchHeader(time.time(), tuple(commands), number=number, final=max(old_final, last))
+            if next_batch is None:
+                header = replace(header, reached=latest)
             yield MicroBatch(header, tables, batch.records).to_bytes()
-            commands, tables, batch = [], b"", after
+            commands, tables, batch = [], b"", next_batch
 
     def _commands(self, mark: ShardProgress) -> list[JobCommand]:
         """The commands that turn the queries of the state into those of this start.
@@ -156,10 +156,10 @@ class FrameProcessor(MeshProcessor):
         job: Job = pickle.loads(self._request)  # noqa: S301 - by the constructor
         queries = StandingQueries(job)
         if mark.given:
-            stream, divided, _ = orjson.loads(mark.given)
-            if divided != self._divided:
+            stream, division, _ = orjson.loads(mark.given)
+            if division != self._divided:
                 raise UsageError(
-                    f"the checkpoint of this streaming query has {divided}; this search has {self._divided}:"
+                    f"the checkpoint of this streaming query has {division}; this search has {self._divided}:"
                     " ask for as many shards, or give a new checkpointLocation"
                 )
             if stream != _of_stream(job):
@@ -168,7 +168,7 @@ class FrameProcessor(MeshProcessor):
                     " lateness: give a new checkpointLocation"
                 )
             queries.stand_all([query for query, _ in self._queries(self._store.names()["query"])])
-        return queries.wanted(job.named(), [one.name for one in queries.shown()])
+        return queries.wanted(job.named(), [query.name for query in queries.shown()])
 
 
 def _of_stream(job: Job) -> str:
@@ -184,18 +184,18 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
 def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Ints, int]:
     """The pieces by their first times; the ends of partitions (``PartitionEnds.rows``), and their times."""
     pending: list[tuple[PackedPiece, bytes]] = []
-    told: list[Ints] = [np.zeros((0, 2), dtype=np.int64)]
+    end_times: list[Ints] = [np.zeros((0, 2), dtype=np.int64)]
     clock = ALWAYS
     for row in rows:
         piece = PackedPiece(row.split, row.number, Holds(row.holds), row.first, row.last, row.size)
         if piece.holds is Holds.TIME:
             values = np.frombuffer(bytes(row.packed), dtype="<i8")
             clock = max(clock, int(values[0]))
-            told.append(values[1:].reshape(-1, 2))
+            end_times.append(values[1:].reshape(-1, 2))
         else:
             pending.append((piece, bytes(row.packed)))
-    pending.sort(key=lambda each: (each[0].first, each[0].place))
-    return pending, np.concatenate(told), clock
+    pending.sort(key=lambda entry: (entry[0].first, entry[0].place))
+    return pending, np.concatenate(end_times), clock
 
 
 class _Packed(NamedTuple):

@@ -163,8 +163,8 @@ class Division:
     def layout(self) -> Layout:
         """The layout, for the task that calls it."""
         context = TaskContext.get()
-        told = [] if context is None else [context.getLocalProperty(name) for name in _PARTITIONS]
-        return self.of(next((int(number) for number in told if number), self.partitions))
+        texts = [] if context is None else [context.getLocalProperty(name) for name in _PARTITIONS]
+        return self.of(next((int(number) for number in texts if number), self.partitions))
 
     def of(self, partitions: int) -> Layout:
         """The layout for a number of stateful ``partitions``."""
@@ -201,8 +201,8 @@ def spark_hash(key: int) -> int:
     return code - (1 << 32) if code >> 31 else code
 
 
-def _rotated(word: int, by: int) -> int:
-    return (word << by | word >> (32 - by)) & _WORD
+def _rotated(word: int, bits: int) -> int:
+    return (word << bits | word >> (32 - bits)) & _WORD
 
 
 _COLUMNS: Final = "shard int, kind string, name string, head binary, body binary"
@@ -246,14 +246,16 @@ def moved(
     """The initial state of the shards of ``layout``: that of ``before`` after a batch, at ``state``."""
     old = blobs_at(session, state, batchId=batch)
     chunks = old.where("kind IN ('chunk', 'lasting')")
-    rest = [_blob(row) for row in old.where("kind NOT IN ('chunk', 'lasting')").collect()]
+    other_blobs = [_blob(row) for row in old.where("kind NOT IN ('chunk', 'lasting')").collect()]
     rows = chunks.select("shard", "head").collect()
     heads = [(row.shard, Chunk(**orjson.loads(bytes(row.head)))) for row in rows]
-    own, whole = planned(rest, heads, before, layout)
+    shard_blobs, whole_chunks = planned(other_blobs, heads, before, layout)
     number = sf.get_json_object(sf.col("head").cast("string"), "$.number").cast("long")
-    together = number if before.keys is None else sf.greatest(number, sf.lit(_last(whole)))
-    divided = chunks.groupBy(together).applyInArrow(_divider(whole, before, layout, lateness), _COLUMNS)
-    return session.createDataFrame(own, _COLUMNS).unionAll(divided).groupBy("shard")
+    group_key = number if before.keys is None else sf.greatest(number, sf.lit(_last(whole_chunks)))
+    chunk_blobs = chunks.groupBy(group_key).applyInArrow(
+        _divider(whole_chunks, before, layout, lateness), _COLUMNS
+    )
+    return session.createDataFrame(shard_blobs, _COLUMNS).unionAll(chunk_blobs).groupBy("shard")
 
 
 def _blob(row: Any) -> Blob:
@@ -265,29 +267,39 @@ Place: TypeAlias = tuple[int, bool]
 
 
 def planned(
-    rest: Sequence[Blob], heads: Iterable[tuple[int, Chunk]], before: Layout, layout: Layout
+    other_blobs: Sequence[Blob], heads: Iterable[tuple[int, Chunk]], before: Layout, layout: Layout
 ) -> tuple[list[Blob], dict[Place, Chunk]]:
     """The state of each shard of ``layout`` without its chunks, and the heads of whole chunks by place.
 
-    ``rest`` and ``heads``: those of all shards of ``before``; heads with their groups.
+    ``other_blobs`` and ``heads``: those of all shards of ``before``; heads with their groups.
     """
-    marks = {group: ShardProgress(**orjson.loads(body)) for group, kind, _, _, body in rest if kind == "mark"}
+    marks = {
+        group: ShardProgress(**orjson.loads(body))
+        for group, kind, _, _, body in other_blobs
+        if kind == "mark"
+    }
     positions = [mark.position for mark in marks.values()]
     position = sum(positions) if before.keys else max(positions)
-    whole = _together_again(list(heads), position, before)
+    whole_chunks = _together_again(list(heads), position, before)
     if layout.keys is not None:  # no query needs the chunks that a lasting chunk replaces
-        whole = {place: chunk for place, chunk in whole.items() if place >= (_last(whole), True)}
-    return list(_rest(rest, marks, position, before, layout)), whole
+        whole_chunks = {
+            place: chunk for place, chunk in whole_chunks.items() if place >= (_last(whole_chunks), True)
+        }
+    return list(_rest(other_blobs, marks, position, before, layout)), whole_chunks
 
 
 def _rest(
-    rest: Iterable[Blob], marks: Mapping[int, ShardProgress], position: int, before: Layout, layout: Layout
+    other_blobs: Iterable[Blob],
+    marks: Mapping[int, ShardProgress],
+    position: int,
+    before: Layout,
+    layout: Layout,
 ) -> Iterator[Blob]:
     """The state of each shard of ``layout`` without its chunks. ``position``: that of the stream."""
     first, shares = before.groups[0], before.shares
     blobs: dict[tuple[Kind, str], tuple[bytes, bytes]] = {}
     shared: list[bytes] = []
-    for group, kind, name, head, body in rest:
+    for group, kind, name, head, body in other_blobs:
         if kind == "state" and name == SHARED and before.keys is not None:
             shared.append(body)
         elif kind == "state":
@@ -300,16 +312,16 @@ def _rest(
         blobs["state", SHARED] = b"", merged_fronts(shared)
     mark = replace(
         marks[first],  # all have processed the same micro-batches, up to the same time
-        oldest=min(one.oldest for one in marks.values()),
-        next=max(one.next for one in marks.values()),
-        ended=max(one.ended for one in marks.values()),
+        oldest=min(shard_mark.oldest for shard_mark in marks.values()),
+        next=max(shard_mark.next for shard_mark in marks.values()),
+        ended=max(shard_mark.ended for shard_mark in marks.values()),
     )
     for group in layout.groups:
         yield from ((group, kind, name, head, body) for (kind, name), (head, body) in blobs.items())
         # Shards that divide tuples count their own tuples; the sum is the position of the stream.
         counts = group == layout.groups[0] or layout.keys is None
-        own = replace(mark, position=position if counts else 0)
-        yield group, "mark", "", b"", orjson.dumps(asdict(own))
+        shard_mark = replace(mark, position=position if counts else 0)
+        yield group, "mark", "", b"", orjson.dumps(asdict(shard_mark))
 
 
 def merged_fronts(states: Sequence[bytes]) -> bytes:
@@ -319,7 +331,7 @@ def merged_fronts(states: Sequence[bytes]) -> bytes:
     """
     latest: dict[tuple[int, Row], Front] = {}
     fronts = (front for state in states for front in fronts_of(state))
-    for front in sorted(fronts, key=lambda one: (one.tick, one.start, one.occurrence)):
+    for front in sorted(fronts, key=lambda front: (front.tick, front.start, front.occurrence)):
         latest[front.relation, front.row] = front
     return fronts_to_bytes(list(latest.values()))
 
@@ -330,14 +342,14 @@ def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: L
     Shards that read the same records have the same chunks, but more of them if their queries look further
     back. The last lasting chunk replaces all earlier ones, also those of shards without a lasting chunk.
     """
-    own = {group: chunk.number for group, chunk in heads if chunk.lasting}
-    last = max(own.values(), default=-1)
+    lasting_numbers = {group: chunk.number for group, chunk in heads if chunk.lasting}
+    last = max(lasting_numbers.values(), default=-1)
     parts: defaultdict[Place, list[Chunk]] = defaultdict(list)
-    begun: defaultdict[Place, list[Chunk]] = defaultdict(list)
+    begin_chunks: defaultdict[Place, list[Chunk]] = defaultdict(list)
     for group, chunk in heads:
         place = (last, True) if chunk.number <= last else chunk.place
-        if chunk.place >= (own.get(group, -1), True):
-            begun[place].append(chunk)
+        if chunk.place >= (lasting_numbers.get(group, -1), True):
+            begin_chunks[place].append(chunk)
         if before.keys is not None:
             parts[place].append(chunk)
         elif not chunk.lasting or chunk.number == last:
@@ -345,11 +357,11 @@ def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: L
     chunks: dict[Place, Chunk] = {}
     for place in sorted(parts, reverse=True):
         begins: dict[str, list[list[Any]]] = {}
-        for chunk in sorted(begun[place], key=attrgetter("place")):
-            for name, some in chunk.begins.items():
-                begins.setdefault(name, []).extend(some)
+        for chunk in sorted(begin_chunks[place], key=attrgetter("place")):
+            for name, items in chunk.begins.items():
+                begins.setdefault(name, []).extend(items)
         if place[1]:  # shards also keep begins of results that others continue, which have later versions
-            begins = {name: sorted(some, key=_version) for name, some in begins.items()}
+            begins = {name: sorted(items, key=_version) for name, items in begins.items()}
         if before.keys is None:
             chunks[place] = replace(parts[place][0], begins=begins)
         else:
@@ -385,41 +397,41 @@ def _version(begin: Sequence[Any]) -> float:
     return ALWAYS if version is None else version
 
 
-def _last(whole: Iterable[Place]) -> int:
+def _last(whole_chunks: Iterable[Place]) -> int:
     """The number of the lasting chunk; -1 if there is none."""
-    return next((number for number, lasting in whole if lasting), -1)
+    return next((number for number, lasting in whole_chunks if lasting), -1)
 
 
 def _divider(
-    whole: Mapping[Place, Chunk], before: Layout, layout: Layout, lateness: int
+    whole_chunks: Mapping[Place, Chunk], before: Layout, layout: Layout, lateness: int
 ) -> Callable[[pa.Table], pa.Table]:
     def divide(table: pa.Table) -> pa.Table:
         heads = [Chunk(**orjson.loads(head.as_py())) for head in table.column("head")]
         parts = zip(heads, (body.as_py() for body in table.column("body")), strict=True)
-        blobs = all_divided(whole, parts, before, layout, lateness)
+        blobs = all_divided(whole_chunks, parts, before, layout, lateness)
         return pa.Table.from_pylist(
-            [dict(zip(_SCHEMA.names, one, strict=True)) for one in blobs], schema=_SCHEMA
+            [dict(zip(_SCHEMA.names, blob, strict=True)) for blob in blobs], schema=_SCHEMA
         )
 
     return divide
 
 
 def all_divided(
-    whole: Mapping[Place, Chunk],
+    whole_chunks: Mapping[Place, Chunk],
     parts: Iterable[tuple[Chunk, bytes]],
     before: Layout,
     layout: Layout,
     lateness: int,
 ) -> Iterator[Blob]:
     """Divide whole chunks for the shards of ``layout``. ``parts``: chunks of all shards of ``before``."""
-    last = _last(whole)
+    last = _last(whole_chunks)
     by_place: defaultdict[Place, list[tuple[Chunk, bytes]]] = defaultdict(list)
-    for each in parts:
-        place = each[0].place
-        by_place[(last, True) if before.keys is not None and place[0] <= last else place].append(each)
-    for place, some in by_place.items():
-        if place in whole:
-            yield from divided(whole[place], some, before, layout, lateness)
+    for part in parts:
+        place = part[0].place
+        by_place[(last, True) if before.keys is not None and place[0] <= last else place].append(part)
+    for place, chunk_parts in by_place.items():
+        if place in whole_chunks:
+            yield from divided(whole_chunks[place], chunk_parts, before, layout, lateness)
 
 
 def divided(
@@ -431,11 +443,11 @@ def divided(
     name = "" if chunk.lasting else str(chunk.number)
     for group, body in zip(layout.groups, cycle(bodies) if layout.keys is None else bodies, strict=False):
         if body or chunk.lasting:
-            own = replace(chunk, size=len(body))
+            head = replace(chunk, size=len(body))
             if layout.keys is not None:
                 after = _in_time(unpack(body), chunk, lateness).insertions
-                own = replace(own, position=0, after=after)
-            yield group, kind, name, orjson.dumps(asdict(own)), body
+                head = replace(head, position=0, after=after)
+            yield group, kind, name, orjson.dumps(asdict(head)), body
 
 
 def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, lateness: int) -> RecordBatch:
@@ -446,12 +458,12 @@ def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, l
         return rejoin([body for _, body in parts])
     batches = []
     for (_, lasting), group in groupby(sorted(parts, key=_of_part), key=_of_part):
-        some = list(group)
+        chunk_parts = list(group)
         if lasting:
-            batches += [unpack(body) for _, body in some]
+            batches += [unpack(body) for _, body in chunk_parts]
         else:
-            latest = max((own for own, _ in some), key=attrgetter("now"))
-            batches.append(_in_time(rejoin([body for _, body in some]), latest, lateness))
+            latest = max((head for head, _ in chunk_parts), key=attrgetter("now"))
+            batches.append(_in_time(rejoin([body for _, body in chunk_parts]), latest, lateness))
     records = concat_batches(batches)
     return records.take(np.argsort(records.time, kind="stable"))
 
@@ -462,5 +474,5 @@ def _of_part(part: tuple[Chunk, bytes]) -> Place:
 
 def _in_time(records: RecordBatch, chunk: Chunk, lateness: int) -> RecordBatch:
     """The records of a chunk that were not late."""
-    reached = chunk.now if chunk.final is None else min(chunk.now, chunk.final)
-    return records if reached == ALWAYS else records.take(records.time >= reached - lateness)
+    stream_time = chunk.now if chunk.final is None else min(chunk.now, chunk.final)
+    return records if stream_time == ALWAYS else records.take(records.time >= stream_time - lateness)

@@ -83,48 +83,50 @@ class OutputMerger:
 
     def take(self, output: Output, *, again: bool = False) -> None:
         """Deliver one batch. ``again``: it is from an earlier process. Raises SinkError."""
-        told = [(shard, orjson.loads(blob)) for shard, part, blob in output.rows if part == 0]
-        stats = [one for _, one in told]
-        heads = [convert(one["head"], BatchHeader) for one in stats if "head" in one]
+        shard_stats = [(shard, orjson.loads(blob)) for shard, part, blob in output.rows if part == 0]
+        stats = [entry for _, entry in shard_stats]
+        heads = [convert(entry["head"], BatchHeader) for entry in stats if "head" in entry]
         for command in (command for head in heads for command in head.commands if command.op == "remove"):
             self.updates.remove(command.name)
         results = self._limited(self.updates.take(results_of(output)))
         dead_letters = tuple(letter for head in heads for letter in head.letters)
-        for one in stats:
-            dead_letters += tuple(one.get("late_letters", ()))
-            if "unwritable" in one:
-                dead_letters += self._unwritable(one["unwritable"])
+        for entry in stats:
+            dead_letters += tuple(entry.get("late_letters", ()))
+            if "unwritable" in entry:
+                dead_letters += self._unwritable(entry["unwritable"])
         for head in heads:
             self._heed(head, again=again)
         if self.table_letters and not again:
             dead_letters, self.table_letters = (*self.table_letters, *dead_letters), ()
-        began = time.perf_counter()
-        refused = self.delivery.write(output.number, results, dead_letters)
-        self.bad += len(refused)
-        self.reasons = [*self.reasons, *(f"{place(one)}: {one.reason}" for one in refused)][:_KEPT_REASONS]
-        sinks = time.perf_counter() - began
+        start = time.perf_counter()
+        bad_records = self.delivery.write(output.number, results, dead_letters)
+        self.bad += len(bad_records)
+        self.reasons = [*self.reasons, *(f"{place(record)}: {record.reason}" for record in bad_records)][
+            :_KEPT_REASONS
+        ]
+        sinks = time.perf_counter() - start
         self.delivered = output.number
-        self._count(told, results)
+        self._count(shard_stats, results)
         if self._onlooker is not None:
             for records in records_of(output):
                 self._onlooker.add(records)
         if heads and not again:
             engine: defaultdict[int, float] = defaultdict(float)
-            for shard, one in told:
-                engine[shard] += one["seconds"]
+            for shard, entry in shard_stats:
+                engine[shard] += entry["seconds"]
             self._clocked(heads[0], max(engine.values()), sinks)
 
     def _clocked(self, head: BatchHeader, engine: float, sinks: float) -> None:
         """Record that a batch is complete. ``engine``: the seconds of the slowest shard."""
         seconds = time.time() - head.read
         self._gauges.worked(seconds)
-        for stage, spent in (
+        for stage, stage_seconds in (
             ("read", head.reading),
             ("engine", engine),
             ("sinks", sinks),
             ("spark", max(0.0, seconds - engine - sinks)),
         ):
-            self._gauges.spent(stage, spent)
+            self._gauges.spent(stage, stage_seconds)
 
     def _limited(self, results: list[LiveResult]) -> list[LiveResult]:
         limit = self._request.limit
@@ -144,38 +146,38 @@ class OutputMerger:
         self.bad += head.bad
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
 
-    def _unwritable(self, told: dict[str, Any]) -> tuple[str, ...]:
+    def _unwritable(self, report: dict[str, Any]) -> tuple[str, ...]:
         """Count the results of a shard that cannot be written; returns their dead letters."""
         if not self._unwritable_reported:
             self._unwritable_reported = True
-            self._log.warning("result", told["notice"])
-        self.bad += len(told["letters"])
-        self.reasons = [*self.reasons, *told["reasons"]][:_KEPT_REASONS]
-        return tuple(told["letters"])
+            self._log.warning("result", report["notice"])
+        self.bad += len(report["letters"])
+        self.reasons = [*self.reasons, *report["reasons"]][:_KEPT_REASONS]
+        return tuple(report["letters"])
 
-    def _count(self, told: list[tuple[int, dict[str, Any]]], results: list[LiveResult]) -> None:
+    def _count(self, shard_stats: list[tuple[int, dict[str, Any]]], results: list[LiveResult]) -> None:
         """True if the shard counts records: every shard if each has its own records, else the first."""
         self._gauges.delivered(NO_RECORDS, results)
         counters = self._gauges.counters
-        for one in (one for _, one in told if "relations" in one):
-            if one["late_notice"] and not self._late_reported:
+        for stats in (stats for _, stats in shard_stats if "relations" in stats):
+            if stats["late_notice"] and not self._late_reported:
                 self._late_reported = True
-                self._log.warning("late", one["late_notice"])
-            for relation, count in enumerate(one["relations"]):
+                self._log.warning("late", stats["late_notice"])
+            for relation, count in enumerate(stats["relations"]):
                 if count:
                     counters["relation", relation] += count
                     counters["tuples"] += count
-            counters["deletions"] += one["deletions"]
-            counters["late"] += one["late"]
-            if one["latest"] is not None:
-                self._gauges.event_time = max(one["latest"], self._gauges.event_time or one["latest"])
-        now = dict(told).values()  # the latest of each shard
-        if now:
-            self.live = sum(one.get("live", 0) for one in now)
-            self.log_bytes = sum(one.get("log_bytes", 0) for one in now)
-            self.operators = max(one["operators"] for one in now)
-            self.waiting = sum(one["waiting"] for one in now)
-            self.insight = ShardStats.of(now) or self.insight
+            counters["deletions"] += stats["deletions"]
+            counters["late"] += stats["late"]
+            if stats["latest"] is not None:
+                self._gauges.event_time = max(stats["latest"], self._gauges.event_time or stats["latest"])
+        latest_stats = dict(shard_stats).values()  # the latest of each shard
+        if latest_stats:
+            self.live = sum(stats.get("live", 0) for stats in latest_stats)
+            self.log_bytes = sum(stats.get("log_bytes", 0) for stats in latest_stats)
+            self.operators = max(stats["operators"] for stats in latest_stats)
+            self.waiting = sum(stats["waiting"] for stats in latest_stats)
+            self.insight = ShardStats.of(latest_stats) or self.insight
 
     def bad_summary(self) -> str:
         """One line with the count, then a line for each of the first few reasons."""
@@ -196,19 +198,19 @@ def results_of(output: Output) -> list[tuple[int, LiveResult]]:
     return results
 
 
-def _in_order(told: tuple[int, LiveResult]) -> tuple[bool, float, bool, str]:
+def _in_order(pair: tuple[int, LiveResult]) -> tuple[bool, float, bool, str]:
     """Sorts snapshots before the results of the batch's records; otherwise the order is kept."""
-    _, result = told
+    _, result = pair
     return not result.snapshot, moment(result) * MICROSECOND, result.op != "-", result.id
 
 
 def records_of(output: Output) -> Iterator[RecordBatch]:
     """The records of each micro-batch, if there was an onlooker; merged if shards divide them."""
-    seen: defaultdict[int, list[bytes]] = defaultdict(list)
+    shard_blobs: defaultdict[int, list[bytes]] = defaultdict(list)
     for shard, part, blob in output.rows:
         if part == RECORDS:
-            seen[shard].append(blob)
-    for parts in zip(*seen.values(), strict=True):
+            shard_blobs[shard].append(blob)
+    for parts in zip(*shard_blobs.values(), strict=True):
         yield unpack(parts[0]) if len(parts) == 1 else rejoin(parts)
 
 

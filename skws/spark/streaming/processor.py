@@ -222,16 +222,16 @@ class MeshProcessor(StatefulProcessor):
             micro_batches = self._micro_batches(rows, mark)
             shard_part = share.number, share.shards, str(share.spread)
             mark = replace(mark, given=self._given, part=shard_part)
-            before: tuple[MicroBatch, Worked] | None = None
+            previous: tuple[MicroBatch, Worked] | None = None
             for blob in micro_batches:
-                client.send("work", mark.epoch + (before is not None), blob, False)
-                if before is not None:  # while the server works on the next one
-                    mark = self._kept(mark, *before)
-                    yield from _told(share, *before)
-                before = MicroBatch.from_bytes(blob), self._worked(client, mark, blob)
-            if before is not None:
-                mark = self._kept(mark, *before)
-                yield from _told(share, *before)
+                client.send("work", mark.epoch + (previous is not None), blob, False)
+                if previous is not None:  # while the server works on the next one
+                    mark = self._kept(mark, *previous)
+                    yield from _told(share, *previous)
+                previous = MicroBatch.from_bytes(blob), self._worked(client, mark, blob)
+            if previous is not None:
+                mark = self._kept(mark, *previous)
+                yield from _told(share, *previous)
             mark = replace(mark, partitions=self._partitions)
             self._store.put("mark", "", orjson.dumps(asdict(mark)))
         finally:
@@ -257,16 +257,16 @@ class MeshProcessor(StatefulProcessor):
 
     def _worked(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> Worked:
         """The server's answer to a micro-batch; rebuilds its state first if it is behind."""
-        worked: Any = client.answer()
-        if worked == BEHIND:
+        answer: Any = client.answer()
+        if answer == BEHIND:
             self.rebuild(client, mark)
-            worked = client.ask("work", mark.epoch, blob, False)
-        if worked == PAST:
+            answer = client.ask("work", mark.epoch, blob, False)
+        if answer == PAST:
             for _, chunk, records in self._log(mark):
                 client.ask("send_past", chunk, records)
-            worked = client.ask("work", mark.epoch, blob, True)
-        assert isinstance(worked, Worked)  # noqa: S101 - everything that the mesh may lack was just sent
-        return worked
+            answer = client.ask("work", mark.epoch, blob, True)
+        assert isinstance(answer, Worked)  # noqa: S101 - everything that the mesh may lack was just sent
+        return answer
 
     def rebuild(self, client: Rebuilt, mark: ShardProgress) -> None:
         """Sends the state to rebuild a mesh."""
@@ -276,9 +276,9 @@ class MeshProcessor(StatefulProcessor):
         states = {name: self._store.get("state", name)[1] for name in names.get("state", ())}
         queries = self._queries(names.get("query", ()))
         dead_until = client.ask("begin", mark.reached, tables, queries, schemas, states)
-        sent = False
+        is_pending = False
         for recent, chunk, records in self._log(mark):
-            if sent:
+            if is_pending:
                 client.answer()  # it worked on the last chunk while Spark read this one
             if recent:
                 client.send("replay_recent", chunk, records)
@@ -286,17 +286,17 @@ class MeshProcessor(StatefulProcessor):
                 client.send("pass_over", chunk)
             else:
                 client.send("replay", chunk, records)
-            sent = True
-        if sent:
+            is_pending = True
+        if is_pending:
             client.answer()
         client.ask("seek", mark.position, mark.now, mark.epoch, mark.final)
 
     def _queries(self, names: Iterable[str]) -> list[tuple[Query, int]]:
         """The standing queries in the order in which they were added, each with its micro-batch."""
-        stored = [orjson.loads(self._store.get("query", name)[0]) for name in names]
-        stored.sort(key=lambda one: one.pop("place"))
-        since = [one.pop("since", 0) for one in stored]
-        return list(zip(map(Query.from_dict, stored), since, strict=True))
+        entries = [orjson.loads(self._store.get("query", name)[0]) for name in names]
+        entries.sort(key=lambda entry: entry.pop("place"))
+        numbers = [entry.pop("since", 0) for entry in entries]
+        return list(zip(map(Query.from_dict, entries), numbers, strict=True))
 
     def _schema(self, number: int) -> tuple[str, int]:
         """A schema that the run changed to, and the number of the next chunk."""
@@ -306,59 +306,59 @@ class MeshProcessor(StatefulProcessor):
     def _log(self, mark: ShardProgress) -> Iterator[tuple[bool, Chunk, bytes]]:
         """The chunks, oldest first, each with True if a lasting chunk replaces it; then that chunk."""
         entry = self._store.find("lasting", "")
-        lasting = [] if entry is None else [_chunk(*entry)]
-        until = max((chunk.number for chunk, _ in lasting), default=-1)
+        lasting_chunks = [] if entry is None else [_chunk(*entry)]
+        last_number = max((chunk.number for chunk, _ in lasting_chunks), default=-1)
         for number in range(mark.oldest, mark.next):
-            stored = self._store.find("chunk", number)
-            if stored is None:
+            blob = self._store.find("chunk", number)
+            if blob is None:
                 continue
-            if lasting and number > until:
-                yield False, *lasting.pop()
-            yield number <= until, *_chunk(*stored)
-        yield from ((False, *one) for one in lasting)
+            if lasting_chunks and number > last_number:
+                yield False, *lasting_chunks.pop()
+            yield number <= last_number, *_chunk(*blob)
+        yield from ((False, *chunk_and_records) for chunk_and_records in lasting_chunks)
 
-    def _kept(self, mark: ShardProgress, micro_batch: MicroBatch, worked: Worked) -> ShardProgress:
+    def _kept(self, mark: ShardProgress, micro_batch: MicroBatch, answer: Worked) -> ShardProgress:
         """Adds a micro-batch to the log, and removes the chunks that are over."""
         if not mark.described:
             self._store.put("job", "", self._described)
         if micro_batch.tables:
             self._store.put("table", mark.tables, micro_batch.tables)
-        for place, text in enumerate(worked.schemas):
+        for index, text in enumerate(answer.schemas):
             # The numbers increase, whatever the epoch.
-            number = mark.epoch * _MOST_SCHEMAS + place
+            number = mark.epoch * _MOST_SCHEMAS + index
             self._store.put("schema", number, text.encode(), b"%d" % mark.next)
-        for name in worked.removed:
+        for name in answer.removed:
             self._store.drop("query", name)
             self._store.drop("state", name)
-        for place, one in enumerate(worked.added):
-            entry = {**one.to_dict(), "place": [mark.epoch, place], "since": micro_batch.head.number}
-            self._store.put("query", one.name, b"", orjson.dumps(entry))
-        for name, state in worked.states.items():
+        for index, query in enumerate(answer.added):
+            entry = {**query.to_dict(), "place": [mark.epoch, index], "since": micro_batch.head.number}
+            self._store.put("query", query.name, b"", orjson.dumps(entry))
+        for name, state in answer.states.items():
             self._store.put("state", name, state)
         last = mark.next - 1
-        if worked.chunk is not None:
-            last = worked.chunk.number
-            self._store.put("chunk", last, micro_batch.records, orjson.dumps(asdict(worked.chunk)))
-        if worked.lasting is not None:
-            lasting, records = worked.lasting
+        if answer.chunk is not None:
+            last = answer.chunk.number
+            self._store.put("chunk", last, micro_batch.records, orjson.dumps(asdict(answer.chunk)))
+        if answer.lasting is not None:
+            lasting, records = answer.lasting
             last = lasting.number
             self._store.put("lasting", "", records, orjson.dumps(asdict(lasting)))
-        if worked.over:
+        if answer.over:
             self._store.drop("lasting", "")
-        for number in worked.dropped:
+        for number in answer.dropped:
             self._store.drop("chunk", number)
         return ShardProgress(
             epoch=mark.epoch + 1,
-            oldest=max([mark.oldest, *(number + 1 for number in worked.dropped)]),
+            oldest=max([mark.oldest, *(number + 1 for number in answer.dropped)]),
             next=last + 1,
             tables=mark.tables + bool(micro_batch.tables),
-            position=worked.position,
-            now=worked.now,
+            position=answer.position,
+            now=answer.now,
             given=mark.given,
-            final=worked.final,
+            final=answer.final,
             part=mark.part,
             described=True,
-            ended=worked.ended,
+            ended=answer.ended,
         )
 
 
@@ -366,8 +366,8 @@ def _chunk(head: bytes, records: bytes) -> tuple[Chunk, bytes]:
     return Chunk(**orjson.loads(head)), records
 
 
-def _told(share: Part, micro_batch: MicroBatch, worked: Worked) -> Iterator[Row]:
-    parts = list(enumerate(worked.blobs))
+def _told(share: Part, micro_batch: MicroBatch, answer: Worked) -> Iterator[Row]:
+    parts = list(enumerate(answer.blobs))
     if micro_batch.head.watched and (share.first or share.alone):
         parts.append((RECORDS, micro_batch.records))
-    yield from (Row(shard=share.number, part=part, output=each) for part, each in parts)
+    yield from (Row(shard=share.number, part=part, output=blob) for part, blob in parts)

@@ -65,17 +65,17 @@ class Prefetch:
 
     def poll(self, start: Offset, limit: int) -> Polled:
         """As ``Feed.poll``."""
-        began = perf_counter()
+        start_time = perf_counter()
         batch_ahead = self._taken(start)
         self._raise_late()
-        polled = batch_ahead or Polled(self._feed.poll(start, limit))
-        batch = polled.batch
+        result = batch_ahead or Polled(self._feed.poll(start, limit))
+        batch = result.batch
         # The offset after bad records has the horizon of those ahead of the clock, for one poll.
         if len(batch.read) < limit and not batch.ended and not batch.read.bad:
             batch = _joined(batch, self._feed.poll(batch.end, limit - len(batch.read)))
-            polled = polled if batch is polled.batch else Polled(batch)
+            result = result if batch is result.batch else Polled(batch)
         self._next = (batch.end, limit) if len(batch.read) >= limit and not batch.ended else None
-        return polled if polled.seconds else replace(polled, seconds=perf_counter() - began)
+        return result if result.seconds else replace(result, seconds=perf_counter() - start_time)
 
     def read_on(self) -> None:
         """Starts the next poll, after one that returned a full batch."""
@@ -109,14 +109,14 @@ class Prefetch:
     def _raise_late(self) -> None:
         """Waits for a commit in the thread, and raises its exception."""
         if self._committed is not None:
-            committed, self._committed = self._committed, None
-            committed.result()
+            commit, self._committed = self._committed, None
+            commit.result()
 
     def _poll(self, start: Offset, limit: int) -> Polled:
-        began = perf_counter()
+        start_time = perf_counter()
         batch = self._feed.poll(start, limit)
         records = self._pack(batch.read.records)
-        return Polled(batch, records, perf_counter() - began)
+        return Polled(batch, records, perf_counter() - start_time)
 
     def _taken(self, start: Offset) -> Polled | None:
         if self._ahead is None:
@@ -196,43 +196,45 @@ class FeedReader(SimpleDataSourceStreamReader):
 
     def read(self, start: Offset) -> tuple[Rows, Offset]:
         """The records after ``start``, and the offset at their end."""
-        greeting = start["start"] != self._reading.start
-        if start["ended"] and not greeting:
+        is_first = start["start"] != self._reading.start
+        if start["ended"] and not is_first:
             self._rest.after(busy=False)
             return iter(()), start
         self._heed(ReplayControl.of(self._reading.folder))
-        beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
+        feed_start = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
         commands, read_to = self._commands(start["commands"], None)
         feed = self._polled(read_to)
-        next_poll = (
-            Polled(Batch(NOTHING, beyond)) if self._replay_control.paused else feed.poll(beyond, self._most())
+        poll = (
+            Polled(Batch(NOTHING, feed_start))
+            if self._replay_control.paused
+            else feed.poll(feed_start, self._most())
         )
-        polled = next_poll.batch
+        batch = poll.batch
         end = {
-            "feed": polled.end,
+            "feed": batch.end,
             "commands": read_to,
             "tables": True,
-            "sequence": start["sequence"] + self._number(polled.read.records),
+            "sequence": start["sequence"] + self._number(batch.read.records),
             "start": self._reading.start,
-            "ended": polled.ended,
+            "ended": batch.ended,
         }
-        moves = stream_time(polled.end) != stream_time(start["feed"])
-        busy = bool(len(polled.read) or commands or polled.notices or moves or greeting or polled.ended)
+        time_advances = stream_time(batch.end) != stream_time(start["feed"])
+        busy = bool(len(batch.read) or commands or batch.notices or time_advances or is_first or batch.ended)
         self._rest.after(busy=busy)
-        if not busy and not self._has_moved(start, polled.end):
+        if not busy and not self._has_moved(start, batch.end):
             return iter(()), start
-        backlog = self._backlog(polled.end)
+        backlog = self._backlog(batch.end)
         feed.read_on()
-        rows = self._rows(start, end, next_poll, commands, backlog)
-        self._given = len(polled.read), time.monotonic()
+        rows = self._rows(start, end, poll, commands, backlog)
+        self._given = len(batch.read), time.monotonic()
         return rows, end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """Reads the records between two offsets again."""
-        read = self._polled(end["commands"]).settled().replay(start["feed"], end["feed"])
-        again = Polled(Batch(read, end["feed"]))
+        chunk = self._polled(end["commands"]).settled().replay(start["feed"], end["feed"])
+        poll = Polled(Batch(chunk, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
-        return self._rows(start, end, again, commands, None)
+        return self._rows(start, end, poll, commands, None)
 
     def commit(self, end: Offset) -> None:
         self._polled().commit(end["feed"])
@@ -283,8 +285,8 @@ class FeedReader(SimpleDataSourceStreamReader):
     def _most(self) -> int:
         """The number of records to read, from the time that Spark took for the last ones."""
         if self._given is not None:
-            records, at = self._given
-            self._appetite.worked(records, time.monotonic() - at)
+            records, read_time = self._given
+            self._appetite.worked(records, time.monotonic() - read_time)
             self._given = None
         return self._appetite.limit
 
@@ -299,41 +301,41 @@ class FeedReader(SimpleDataSourceStreamReader):
         self,
         start: Offset,
         end: Offset,
-        polled: Polled,
+        poll: Polled,
         commands: tuple[JobCommand, ...],
         backlog: Backlog | None,
     ) -> Rows:
         """A row for each shard and micro-batch; the first one also has everything besides the records."""
         self._moved, self._beyond = time.monotonic(), None
-        read = time.time()
-        began = time.perf_counter()
-        bad_before, chunk = len(self._intake.bad.first), polled.batch.read
+        read_time = time.time()
+        start_time = time.perf_counter()
+        bad_count, chunk = len(self._intake.bad.first), poll.batch.read
         dead_letters = self._intake.refuse(chunk.bad)
         first, number = start["sequence"] + 1, end["sequence"] - start["sequence"]
         parts = self._cut(chunk.records, number)
-        blobs = self._packed(chunk.records, number) if polled.packed is None else polled.packed
+        blobs = self._packed(chunk.records, number) if poll.packed is None else poll.packed
         head = BatchHeader(
-            read,
+            read_time,
             commands,
             dead_letters,
             len(malformed(chunk.bad)),
-            tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[bad_before:]),
-            (*polled.batch.notices, *self._intake.bad.news()),
+            tuple(f"{place(record)}: {record.reason}" for record in self._intake.bad.first[bad_count:]),
+            (*poll.batch.notices, *self._intake.bad.news()),
             backlog,
             watched=self._reading.watched,
-            reading=polled.seconds + time.perf_counter() - began,
+            reading=poll.seconds + time.perf_counter() - start_time,
         )
         tables = b"" if start["tables"] else pack(RecordBatch.of(list(read_tables(self._reading.folder))))
         rows: list[tuple[int, int, bytes]] = []
-        before, final = stream_time(start["feed"]), stream_time(end["feed"])
-        for at, (part, own) in enumerate(zip(parts, blobs, strict=True)):
-            last, reached = at == number - 1, final
+        old_final, final = stream_time(start["feed"]), stream_time(end["feed"])
+        for index, (part, packed) in enumerate(zip(parts, blobs, strict=True)):
+            last, part_final = index == number - 1, final
             if final is not None and part.latest is not None and not last:
                 # Later parts have no earlier records than this one.
-                reached = max(ALWAYS if before is None else before, min(final, part.latest))
-            head = replace(head, number=first + at, ended=end["ended"] and last, final=reached)
-            rows += self._micro_batches(head, tables, part, own)
-            head, tables = BatchHeader(read, watched=head.watched), b""
+                part_final = max(ALWAYS if old_final is None else old_final, min(final, part.latest))
+            head = replace(head, number=first + index, ended=end["ended"] and last, final=part_final)
+            rows += self._micro_batches(head, tables, part, packed)
+            head, tables = BatchHeader(read_time, watched=head.watched), b""
         return iter(rows)
 
     def _micro_batches(
@@ -346,11 +348,11 @@ class FeedReader(SimpleDataSourceStreamReader):
             yield from ((group, head.number, blob) for group in layout.groups)
             return
         head = replace(head, reached=records.latest)
-        others = replace(head, letters=(), bad=0, reasons=(), notices=(), backlog=None)
-        for group, own, part in zip(
-            layout.groups, [head, *[others] * (layout.shards - 1)], packed, strict=True
+        other_head = replace(head, letters=(), bad=0, reasons=(), notices=(), backlog=None)
+        for group, shard_head, part in zip(
+            layout.groups, [head, *[other_head] * (layout.shards - 1)], packed, strict=True
         ):
-            yield group, head.number, MicroBatch(own, tables, part).to_bytes()
+            yield group, head.number, MicroBatch(shard_head, tables, part).to_bytes()
 
     def _packed(self, records: RecordBatch, number: int | None = None) -> list[list[bytes]]:
         """The records of ``number`` micro-batches, packed."""

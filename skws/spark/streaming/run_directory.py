@@ -195,8 +195,8 @@ class RunDirectory:
     @property
     def layout(self) -> Layout | None:
         """The layout of the shards; None if the run is new."""
-        shown = self.checkpoint.began_with("layout")
-        return None if shown is None else convert(shown, Layout)
+        fields = self.checkpoint.began_with("layout")
+        return None if fields is None else convert(fields, Layout)
 
     def change_layout(self, layout: Layout) -> None:
         """Records another layout of the run's shards."""
@@ -212,9 +212,9 @@ class RunDirectory:
             request = self.request
             source = parse_source(request.source, folder=self.folder / "source")
             with closing(source.open(request.schema)) as feed:
-                offset, read = feed.start(), Chunk.of(list(feed.tables()))
-                self.letters = BadRecordPolicy(request.on_error).refuse(read.bad)
-                self.checkpoint.begin(read.records.records(), offset, {"layout": to_builtins(layout)})
+                offset, chunk = feed.start(), Chunk.of(list(feed.tables()))
+                self.letters = BadRecordPolicy(request.on_error).refuse(chunk.bad)
+                self.checkpoint.begin(chunk.records.records(), offset, {"layout": to_builtins(layout)})
         self.checkpoint.tables()  # the source reads the commands; they are checked here
         kept_folder(self._state(layout.generation))
         return self.checkpoint.start()
@@ -244,7 +244,7 @@ def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple
     texts, length = all_frames(data, name_of(run, path), start)
     if end is not None and start + length < end:
         raise damaged(path, f" after byte {start + length:,}")
-    commands = (JobCommand.of(one) for text in texts for one in orjson.loads(text)["commands"])
+    commands = (JobCommand.of(fields) for text in texts for fields in orjson.loads(text)["commands"])
     return tuple(commands), start + length
 
 
@@ -284,17 +284,17 @@ class CommandLog:
     """
 
     def __init__(
-        self, request: Job, place: RunDirectory, inbox: CommandQueue, queries: dict[str, Query]
+        self, request: Job, run_directory: RunDirectory, queue: CommandQueue, queries: dict[str, Query]
     ) -> None:
         self._request = request
-        self._place = place
-        self._inbox = inbox
+        self._place = run_directory
+        self._inbox = queue
         self._given = queries
-        checkpoint, path = place.checkpoint, place.folder / COMMANDS
+        checkpoint, path = run_directory.checkpoint, run_directory.folder / COMMANDS
         kept_folder(path.parent)
-        self._register = Register(place.request, path, checkpoint)
-        checkpointed = checkpoint.given(), checkpoint.new_schema()
-        self._first = self._register.standing.restarted(queries, *checkpointed)
+        self._register = Register(run_directory.request, path, checkpoint)
+        earlier_start = checkpoint.given(), checkpoint.new_schema()
+        self._first = self._register.standing.restarted(queries, *earlier_start)
         self._fit(self._first)
 
     def begin(self, make_ready: Callable[[StandingQueries], bool]) -> None:
@@ -331,7 +331,7 @@ class CommandLog:
                 if not make_ready(self._register.standing.after(commands)):
                     return
             except UsageError as error:
-                self._inbox.answer([Answer(one.id, str(error)) for one in commands])
+                self._inbox.answer([Answer(command.id, str(error)) for command in commands])
                 return
             self._register.take(commands, self._inbox.read_to)
 
@@ -352,9 +352,13 @@ class CommandLog:
         try:
             self._fit(commands)
         except SourceError as error:
-            self._inbox.answer([Answer(one.id, str(error)) for one in commands if one.op == "schema"])
-            good, refused = self._register.standing.checked([one for one in commands if one.op != "schema"])
-            self._inbox.answer(refused)
+            self._inbox.answer(
+                [Answer(command.id, str(error)) for command in commands if command.op == "schema"]
+            )
+            good, refusals = self._register.standing.checked(
+                [command for command in commands if command.op != "schema"]
+            )
+            self._inbox.answer(refusals)
             return good
         return commands
 
@@ -398,6 +402,6 @@ class Register:
 
     def _heed(self, text: bytes) -> None:
         entry = orjson.loads(text)
-        for one in entry["commands"]:
-            self.standing.apply(JobCommand.of(one))
+        for fields in entry["commands"]:
+            self.standing.apply(JobCommand.of(fields))
         self.read_to = entry["control"]

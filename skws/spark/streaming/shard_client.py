@@ -121,12 +121,12 @@ class ShardClient:
         It raises BlockingIOError after a silence.
         """
         limit = _TIMEVAL.pack(int(self._silence), int(self._silence % 1 * 1e6))
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as way:
-            for waiting in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-                way.setsockopt(socket.SOL_SOCKET, waiting, limit)
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as unix_socket:
+            for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+                unix_socket.setsockopt(socket.SOL_SOCKET, option, limit)
             self._number = self._path.stat().st_ino
-            way.connect(str(self._path))
-            return Connection(way.detach())
+            unix_socket.connect(str(self._path))
+            return Connection(unix_socket.detach())
         return None
 
     @contextmanager

@@ -107,11 +107,11 @@ class ShardStats:
     @classmethod
     def of(cls, stats: Iterable[Mapping[str, Any]]) -> ShardStats | None:
         """Merges the stats of shards (``stats_of``); None if there are none."""
-        seen = [one for one in stats if "partials" in one]
-        if not seen:
+        entries = [entry for entry in stats if "partials" in entry]
+        if not entries:
             return None
-        operators = merge_states(_state_of(row) for one in seen for row in one["partials"])
-        stretches = {name: _read(rows) for one in seen for name, rows in one["stretches"].items()}
+        operators = merge_states(_state_of(row) for entry in entries for row in entry["partials"])
+        stretches = {name: _read(rows) for entry in entries for name, rows in entry["stretches"].items()}
         return cls(operators, stretches)
 
 
@@ -119,11 +119,11 @@ def stats_of(live: Session, queries: Iterable[Query]) -> dict[str, Any]:
     """The stats of one shard, as JSON."""
     operators = nlargest(MOST, live.used(), key=attrgetter("waiting"))
     # Queries without windows, and those of other shards, have none here.
-    stretches = {one.name: spans for one in queries if (spans := live.window_spans(one.name))}
+    stretches = {query.name: spans for query in queries if (spans := live.window_spans(query.name))}
     return {
         "partials": [[*prefix_of(tree), *state] for tree, *state in operators],
         "stretches": {
-            name: [[one.key, one.start, one.end] for one in spans] for name, spans in stretches.items()
+            name: [[span.key, span.start, span.end] for span in spans] for name, spans in stretches.items()
         },
     }
 
@@ -199,9 +199,9 @@ class Shard:
         self._states = states or {}
         self._live.expect(self._states)
         for text, chunk in schemas:
-            before = self._standing.stream.schema
+            old_schema = self._standing.stream.schema
             self._standing.apply(JobCommand("schema", "", schema=text))
-            change = SchemaChange(before, self._standing.stream.schema)
+            change = SchemaChange(old_schema, self._standing.stream.schema)
             self._since |= dict.fromkeys(change.added[0], chunk)
         for blob in tables:
             self._load_tables(blob)
@@ -209,8 +209,8 @@ class Shard:
         self._order = [query.name for query, _ in entries]
         # If results are corrected, a query has none of those that were over when it was added.
         corrects = reached.final is not None or self._request.stream.lateness
-        self._coming = [one for one in entries if one[0].kind == KEYWORDS and corrects]
-        self._standing.stand_all([one[0] for one in entries if one not in self._coming])
+        self._coming = [entry for entry in entries if entry[0].kind == KEYWORDS and corrects]
+        self._standing.stand_all([entry[0] for entry in entries if entry not in self._coming])
         return self._dead_until([query for query, _ in entries], reached)
 
     def _dead_until(self, queries: Sequence[Query], reached: Reached) -> int:
@@ -230,10 +230,10 @@ class Shard:
 
     def _come(self, number: int) -> None:
         """Adds the queries that were added with a micro-batch, or before it."""
-        came = [query for query, since in self._coming if since <= number]
-        self._coming = self._coming[len(came) :]
-        if came:
-            self._standing.stand_all(came)
+        new_queries = [query for query, since in self._coming if since <= number]
+        self._coming = self._coming[len(new_queries) :]
+        if new_queries:
+            self._standing.stand_all(new_queries)
             self._came_at = self._live.now
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
@@ -248,23 +248,25 @@ class Shard:
         if self._waiting and not self._joins(*self._waiting[-1], chunk, batch):
             self._replay_waiting()
         self._waiting.append((chunk, batch))
-        if sum(len(each) for _, each in self._waiting) >= TOGETHER:
+        if sum(len(item) for _, item in self._waiting) >= TOGETHER:
             self._replay_waiting()
 
-    def _joins(self, before: Chunk, earlier: RecordBatch, chunk: Chunk, batch: RecordBatch) -> bool:
+    def _joins(self, previous: Chunk, previous_batch: RecordBatch, chunk: Chunk, batch: RecordBatch) -> bool:
         """True if a chunk can be processed with the one before it: nothing happened between their records."""
         request, relations = self._request, self._standing.stream.schema.relations
         # At one instant, the end of a tuple would be in the same batch as the tuple.
-        ends = any(each.delete is not None for each in (earlier, batch)) or any(one.key for one in relations)
+        ends = any(item.delete is not None for item in (previous_batch, batch)) or any(
+            relation.key for relation in relations
+        )
         return (
-            len(earlier) > 0
+            len(previous_batch) > 0
             and len(batch) > 0
             and not self._coming
             and not request.stream.by_count
             and not request.stream.lateness
-            and all(each.is_plain for each in (before, chunk))
-            and before.after == chunk.position
-            and int(batch.time.min()) >= max(chunk.now, before.latest + ends)  # so none was late
+            and all(part.is_plain for part in (previous, chunk))
+            and previous.after == chunk.position
+            and int(batch.time.min()) >= max(chunk.now, previous.latest + ends)  # so none was late
             and all(query.kind == KEYWORDS for query in self._standing.shown())
         )
 
@@ -279,9 +281,9 @@ class Shard:
         if first.final is not None:
             self._live.replay(NO_RECORDS)  # waiting results, which were emitted before this chunk's records
         self._come(first.number)  # as the stream was then
-        begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
+        begins = {name: [Begin(*fields) for fields in items] for name, items in chunk.begins.items()}
         if chunk.lasting:
-            recent = _with_end([one for _, one in sorted(self._sent.items())], chunk)
+            recent = _with_end([logged_batch for _, logged_batch in sorted(self._sent.items())], chunk)
             self._live.replay(batch, begins, lasting=True, settled=chunk.settled, recent=recent)
             self._sent.clear()
             self._lasting = chunk
@@ -312,8 +314,8 @@ class Shard:
 
     def asks_past(self, micro_batch: MicroBatch) -> bool:
         """True if the micro-batch's commands need the log: ``send_past`` its chunks first."""
-        logged = bool(self._log) or self._lasting is not None
-        return logged and any(map(self._needs_past, micro_batch.head.commands))
+        has_log = bool(self._log) or self._lasting is not None
+        return has_log and any(map(self._needs_past, micro_batch.head.commands))
 
     def _needs_past(self, command: JobCommand) -> bool:
         if command.op == "schema":
@@ -328,47 +330,49 @@ class Shard:
     def _past(self) -> list[LoggedBatch]:
         """The chunks of ``send_past``, oldest first."""
         batches: list[LoggedBatch] = []
-        for sent, one in sorted(self._sent.items()):
-            if self._lasting is not None and sent == self._lasting.place:
-                batches = [replace(one, recent=_with_end(batches, self._lasting))]
+        for chunk_place, batch in sorted(self._sent.items()):
+            if self._lasting is not None and chunk_place == self._lasting.place:
+                batches = [replace(batch, recent=_with_end(batches, self._lasting))]
             else:
-                batches.append(one)
+                batches.append(batch)
         return batches
 
     def work(self, micro_batch: MicroBatch) -> Worked:
         """Processes tables, commands and records, which become the log's chunk with this number."""
-        began = perf_counter()
+        start = perf_counter()
         live = self._live
         if micro_batch.tables:
             self._load_tables(micro_batch.tables)
         schemas_before = len(self._standing.schemas)
-        lasted = self._lasting is not None
-        dropped = self._trimmed()  # a shard of another layout may have needed more
-        for chunk in dropped:
+        had_lasting = self._lasting is not None
+        dropped_chunks = self._trimmed()  # a shard of another layout may have needed more
+        for chunk in dropped_chunks:
             self._sent.pop(chunk.place, None)
         results, added, removed = self._obey(micro_batch.head.commands)
         schemas = list(self._standing.schemas[schemas_before:])
         self._sent.clear()
         batch = unpack(micro_batch.records)
         new_chunk, head = None, micro_batch.head
-        before, final = (live.position, live.now), live.final_before(head.final)
+        stream_state, final = (live.position, live.now), live.final_before(head.final)
         results += live.take(batch, ended=head.ended, reached=head.reached, settled=head.final)
         if len(batch):
             latest = int(batch.time.max())
             number, size = micro_batch.head.number, len(micro_batch.records)
-            begins = {name: list(map(list, some)) for name, some in live.begins().items()}
-            new_chunk = Chunk(number, *before, latest, live.position, size, final, begins, settled=live.final)
+            begins = {name: list(map(list, items)) for name, items in live.begins().items()}
+            new_chunk = Chunk(
+                number, *stream_state, latest, live.position, size, final, begins, settled=live.final
+            )
             self._log.append(new_chunk)
             if batch.deletes().any():
                 self._ended = max(self._ended, latest)
-        lasting = None if new_chunk is None else self._replaced(new_chunk.number)
-        dropped += self._trimmed()
-        stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}
+        replacement = None if new_chunk is None else self._replaced(new_chunk.number)
+        dropped_chunks += self._trimmed()
+        stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - start}
         return Worked(
             results,
             stats,
             new_chunk if new_chunk in self._log[-1:] else None,
-            [each.number for each in dropped],
+            [dropped_chunk.number for dropped_chunk in dropped_chunks],
             added,
             removed,
             live.position,
@@ -376,8 +380,8 @@ class Shard:
             live.snapshot(),
             schemas,
             final=live.final,
-            lasting=lasting if self._lasting else None,
-            over=lasted and not self._lasting,
+            lasting=replacement if self._lasting else None,
+            over=had_lasting and not self._lasting,
             ended=self._ended,
         )
 
@@ -395,23 +399,28 @@ class Shard:
             return None  # live rows do not show which changeable results a new query has emitted
         self._looked_at = size
         live = self._live
-        lasting = live.lasting_records()
+        lasting_records = live.lasting_records()
         # All shards have truncations: those of several logs could not be distinguished.
-        if lasting is None or lasting.leading.truncations().any():
+        if lasting_records is None or lasting_records.leading.truncations().any():
             return None
-        records = lasting.records
+        records = lasting_records.records
         blob = pack(records)
         recent = list(dropwhile(self._is_over_recent, self._log))
-        bytes_left = len(blob) + sum(map(_bytes, recent)) + CHUNK_BYTES
-        if 2 * bytes_left > size:
+        new_bytes = len(blob) + sum(map(_bytes, recent)) + CHUNK_BYTES
+        if 2 * new_bytes > size:
             return None
-        self._looked_at = bytes_left
-        begins = {name: list(map(list, some)) for name, some in live.all_begins().items()}
+        self._looked_at = new_bytes
+        begins = {name: list(map(list, items)) for name, items in live.all_begins().items()}
         self._lasting = Chunk(
             number,
             live.position - records.insertions,
             ALWAYS,
-            max([ALWAYS if lasting.latest is None else lasting.latest, *(each.latest for each in recent)]),
+            max(
+                [
+                    ALWAYS if lasting_records.latest is None else lasting_records.latest,
+                    *(chunk.latest for chunk in recent),
+                ]
+            ),
             live.position,
             len(blob),
             None if live.final is None else ALWAYS,
@@ -433,21 +442,21 @@ class Shard:
 
         Only from the front, since a deletion must not be removed before its insertion.
         """
-        removed: list[Chunk] = []
+        removed_chunks: list[Chunk] = []
         if self._lasting is not None:
-            behind = bisect_right(self._log, self._lasting.number, key=attrgetter("number"))
-            removed = self._cut(self._log[:behind], self._is_over_recent)
-            if behind and len(removed) == behind:
+            replaced_count = bisect_right(self._log, self._lasting.number, key=attrgetter("number"))
+            removed_chunks = self._cut(self._log[:replaced_count], self._is_over_recent)
+            if replaced_count and len(removed_chunks) == replaced_count:
                 self._live.log_replaced(_part(self._lasting))
-            if len(removed) < behind or not self._is_over(self._lasting):
-                return removed
+            if len(removed_chunks) < replaced_count or not self._is_over(self._lasting):
+                return removed_chunks
             self._lasting = None
-        return removed + self._cut(self._log, self._is_over)
+        return removed_chunks + self._cut(self._log, self._is_over)
 
     def _cut(self, log: Sequence[Chunk], over: Callable[[Chunk], bool]) -> list[Chunk]:
-        removed = list(takewhile(over, log))
-        del self._log[: len(removed)]
-        return removed
+        removed_chunks = list(takewhile(over, log))
+        del self._log[: len(removed_chunks)]
+        return removed_chunks
 
     def _is_over(self, chunk: Chunk) -> bool:
         live = self._live
@@ -460,9 +469,9 @@ class Shard:
 
     def held(self) -> tuple[list[Result], list[Result]]:
         """The live tuples that this shard reports, each as a result of one tuple, and the live results."""
-        tells = self._share.first or self._share.alone
-        tuples = self._live.living_tuples() if tells else []
-        results = [one for query in self._standing.shown() for one in self._live.alive(query.name)]
+        has_tuples = self._share.first or self._share.alone
+        tuples = self._live.living_tuples() if has_tuples else []
+        results = [result for query in self._standing.shown() for result in self._live.alive(query.name)]
         return tuples, list(filter(self._gives, results))
 
     @property
@@ -478,25 +487,25 @@ class Shard:
 
     def _obey(self, commands: Iterable[JobCommand]) -> tuple[list[Result], list[Query], list[str]]:
         results: list[Result] = []
-        added: dict[str, Query] = {}
-        removed: list[str] = []
+        added_queries: dict[str, Query] = {}
+        removed_names: list[str] = []
         for command in commands:
             results += filter(self._gives, self._standing.apply(command))
             if command.op == "add":
                 self._came_at = self._live.now
             if command.op == "remove":
-                added.pop(command.name, None)
-                removed.append(command.name)
+                added_queries.pop(command.name, None)
+                removed_names.append(command.name)
             elif command.op == "add":
-                added[command.name] = self._standing.known(command.name)
-        return results, list(added.values()), removed
+                added_queries[command.name] = self._standing.known(command.name)
+        return results, list(added_queries.values()), removed_names
 
     def _gives(self, result: Result) -> bool:
         """True if a result of live tuples is the shard's; if keys divide tuples, all have the tables."""
         if self._share.first or not self._share.alone:
             return True
         schema = self._standing.stream.schema
-        return not all(schema.relation(one.relation).table for one in result.tuples)
+        return not all(schema.relation(member.relation).table for member in result.tuples)
 
     def _counting(self, batch: RecordBatch, number: int) -> RecordBatch:
         """The records of a chunk, without relations that were removed since, even if they are back."""
@@ -510,21 +519,21 @@ class Shard:
             stats |= stats_of(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
         if not self._share.first:  # all shards have truncations
-            late = [one for one in late if not one.record.truncates]
+            late = [record for record in late if not record.record.truncates]
             batch = batch.take(~batch.truncations())
         if self._share.first:
             stats["head"] = asdict(micro_batch.head)
         if self._share.first or self._share.alone:
             schema, lateness = self._standing.stream.schema, self._request.stream.lateness
-            wanted = self._request.dead_letters is not None
+            has_dead_letters = self._request.dead_letters is not None
             stats |= {
                 "live": load.live,
                 "log_bytes": sum(chunk.size for chunk in (*self._log, self._lasting) if chunk),
-                **self._counted(batch, [one.record for one in late]),
+                **self._counted(batch, [record.record for record in late]),
                 "latest": batch.latest,
                 "late": len(late),
                 "late_letters": BadRecordPolicy.letters(late_letters(late, schema, lateness))
-                if wanted
+                if has_dead_letters
                 else (),
                 "late_notice": late_notice(late[0], schema, lateness) if late else "",  # a line on the first
             }
@@ -622,7 +631,7 @@ EncodedResults: TypeAlias = tuple[list[bytes], list[BadRecord]]
 def encoded_lines(results: Sequence[Result]) -> EncodedResults:
     """Results as lines of JSON (``Result.from_json``)."""
     lines, unwritable = encoded_each(results, lambda result: result.parsed.pack())
-    parts = [lines[at : at + RESULTS_A_BLOB] for at in range(0, len(lines), RESULTS_A_BLOB)]
+    parts = [lines[start : start + RESULTS_A_BLOB] for start in range(0, len(lines), RESULTS_A_BLOB)]
     return list(map(b"\n".join, parts)), unwritable
 
 
@@ -650,13 +659,13 @@ def encoded_tables(results: Sequence[Result]) -> EncodedResults:
 
 
 def blobs_of(
-    worked: Worked, encode: Callable[[Sequence[Result]], EncodedResults] = encoded_lines
+    answer: Worked, encode: Callable[[Sequence[Result]], EncodedResults] = encoded_lines
 ) -> list[bytes]:
     """Stats in the first blob, then results, compressed."""
-    encoded, unwritable = encode(worked.results)
-    stats = worked.stats
+    encoded, unwritable = encode(answer.results)
+    stats = answer.stats
     if unwritable:
-        reasons = [f"{place(one)}: {one.reason}" for one in unwritable[:KEPT]]
+        reasons = [f"{place(record)}: {record.reason}" for record in unwritable[:KEPT]]
         dead_letters = BadRecordPolicy.letters(unwritable)
         stats = {
             **stats,
@@ -675,56 +684,56 @@ def serve(setup: Setup) -> None:
     return_large_arrays()
     request: Job = pickle.loads(setup.request)  # noqa: S301 - as below
     server = ShardServer(request, setup.share, tabular=setup.tabular)
-    here = setup.socket.with_suffix(f".{os.getpid()}")
+    temporary = setup.socket.with_suffix(f".{os.getpid()}")
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(here))
-        here.chmod(0o600)
+        listener.bind(str(temporary))
+        temporary.chmod(0o600)
         listener.listen()
         listener.settimeout(1.0)
-        here.rename(setup.socket)
-        own = setup.socket.stat().st_ino
+        temporary.rename(setup.socket)
+        inode = setup.socket.stat().st_ino
         if os.fork():
             return
-        asked_at = time.monotonic()
-        among = 0
-        while _wanted(setup, own) and time.monotonic() - asked_at < IDLE:
+        last_request = time.monotonic()
+        server_count = 0
+        while _wanted(setup, inode) and time.monotonic() - last_request < IDLE:
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
                 connection.settimeout(None)
-                if among != (now := servers_beside(setup.socket)):
-                    among = now
-                    use(request.memory, lambda _: None, among)
-                converse(Connection(connection.detach()), server, lambda: _wanted(setup, own))
-                asked_at = time.monotonic()
-    _leave(setup.socket, own)
+                if server_count != (now := servers_beside(setup.socket)):
+                    server_count = now
+                    use(request.memory, lambda _: None, server_count)
+                converse(Connection(connection.detach()), server, lambda: _wanted(setup, inode))
+                last_request = time.monotonic()
+    _leave(setup.socket, inode)
 
 
-def servers_beside(own: Path) -> int:
+def servers_beside(path: Path) -> int:
     """The number of the run's servers on this machine, which share its memory; others may start and end."""
-    return max(1, len(list(own.parent.glob(f"*{own.suffix}"))))
+    return max(1, len(list(path.parent.glob(f"*{path.suffix}"))))
 
 
-def _leave(path: Path, own: int) -> None:
+def _leave(path: Path, inode: int) -> None:
     """Removes the socket, unless another server has replaced it."""
     with suppress(OSError):
-        if path.stat().st_ino == own:
+        if path.stat().st_ino == inode:
             path.unlink()
             path.with_suffix(".log").unlink()
             path.parent.rmdir()
 
 
-def _wanted(setup: Setup, own: int) -> bool:
+def _wanted(setup: Setup, inode: int) -> bool:
     try:
         os.kill(setup.daemon, 0)
-        return setup.socket.stat().st_ino == own
+        return setup.socket.stat().st_ino == inode
     except OSError:
         return False
 
 
-def converse(connection: Connection, server: ShardServer, wanted: Callable[[], bool]) -> None:
+def converse(connection: Connection, server: ShardServer, is_needed: Callable[[], bool]) -> None:
     """Answers one task until it disconnects or the server has no reason to run."""
     with connection, suppress(EOFError, OSError):
-        while wanted():
+        while is_needed():
             if connection.poll(1.0):
                 message = connection.recv()
                 with _signs_of_life(connection):
@@ -735,10 +744,10 @@ def converse(connection: Connection, server: ShardServer, wanted: Callable[[], b
 @contextmanager
 def _signs_of_life(connection: Connection) -> Iterator[None]:
     """Sends signs of life to the task while the work inside goes on."""
-    over = Event()
+    stop = Event()
 
     def beat() -> None:
-        while not over.wait(BEAT):
+        while not stop.wait(BEAT):
             with suppress(OSError):
                 connection.send(WORKING)
 
@@ -747,7 +756,7 @@ def _signs_of_life(connection: Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         thread.join()  # the answer must not come in between
 
 
@@ -756,11 +765,11 @@ def _answered(server: ShardServer, message: Sequence[Any]) -> Any:
         with explain_refusals():
             return server.answer(message)
     except SkwsError as error:
-        failed = Failed(type(error).__name__, str(error))
+        failure = Failed(type(error).__name__, str(error))
     except Exception:
-        failed = Failed("", traceback.format_exc())
+        failure = Failed("", traceback.format_exc())
     server.epoch = -1
-    return failed
+    return failure
 
 
 if __name__ == "__main__":

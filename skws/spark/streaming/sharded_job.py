@@ -129,13 +129,13 @@ def workers_unheard(spark: SparkSession) -> Iterator[None]:
     Their errors are raised as exceptions, and Spark's own log is unaffected.
     """
     system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # noqa: SLF001
-    former = system.err
+    old_stream = system.err
     system.setErr(spark.sparkContext._jvm.java.io.PrintStream(os.devnull))  # type: ignore[union-attr]  # noqa: SLF001
     try:
         yield
     finally:
         with suppress(Py4JError, OSError):  # Java may have ended
-            system.setErr(former)
+            system.setErr(old_stream)
 
 
 def streaming_session(spark: SparkSession, shards: int, state: str) -> SparkSession:
@@ -363,9 +363,11 @@ class ShardedJob:
         first, initial, generations = beginning(run_directory.checkpoint.start()), None, {layout.generation}
         # Spark repeats its first micro-batch until it has begun the second.
         if previous is not None and last < layout.before + 2:
-            old, batch = self._done(previous)
-            first = planned_offset(spark, old, batch)
-            initial = moved(session, old, batch, previous, layout, run_directory.request.stream.lateness)
+            old_state, batch = self._done(previous)
+            first = planned_offset(spark, old_state, batch)
+            initial = moved(
+                session, old_state, batch, previous, layout, run_directory.request.stream.lateness
+            )
             generations = {layout.generation, previous.generation}
         for generation in set(range(layout.generation)) - generations:
             path, files = _files(spark, self._state(generation))

@@ -136,7 +136,7 @@ class SparkWatch:
     def bad_reason(self) -> str:
         return ""
 
-    def forget(self, text: str) -> None:
+    def forget(self, name: str) -> None:
         """Keeps the counts of results."""
 
     def metrics(self) -> Metrics:
@@ -163,7 +163,7 @@ class SparkWatch:
         expect_long_lived_objects()  # results that wait for sinks
         with (
             Publishing(self.request, self._log, self.control) as publishing,
-            ending_on_signals(self.control.stop) as came,
+            ending_on_signals(self.control.stop) as signals,
         ):
             try:
                 with plain_errors(), ExitStack() as stack:
@@ -177,7 +177,7 @@ class SparkWatch:
         metrics = self.metrics()
         seconds = (self.clock.now() - self._began) / MICROSECOND
         self._log.info("ended", metrics.summary(seconds), **metrics.totals())
-        if came:
+        if signals:
             raise KeyboardInterrupt
 
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
@@ -202,9 +202,9 @@ class SparkWatch:
         committer = self._open_sinks(stack, run_directory, job.done())
         job.open(committer, lambda: self._gauges.batches)
         stack.callback(job.stop)
-        over = partial(self._over, job, committer)
-        ready = partial(job.make_ready, over=over)
-        command_log.begin(ready)
+        is_over = partial(self._over, job, committer)
+        make_ready = partial(job.make_ready, over=is_over)
+        command_log.begin(make_ready)
         self._speak_of_schema(command_log)
         self._state = "running"
         self._log.info(
@@ -215,9 +215,9 @@ class SparkWatch:
             **({"partitioning": str(job.layout.spread)} if job.layout.shards > 1 else {}),
         )
         tell_missing(command_log.stream.schema, BadRecordLog(), report)
-        while not over():
+        while not is_over():
             self._hold(run_directory)
-            command_log.take(ready)
+            command_log.take(make_ready)
             if committer.deliver():
                 self._speak_of_schema(command_log)
             committer.commit_if_due()
@@ -239,13 +239,13 @@ class SparkWatch:
 
     def _session(self, stack: ExitStack) -> SparkSession:
         request, ahead = self.request, self._ahead
-        own = ahead is not None or SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread
+        is_own = ahead is not None or SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread
         with interrupts_deferred():
             if ahead is None:
                 spark = start_session(live_master(request.master), packages=request.packages)
             else:
                 spark = ahead.result()
-            if own:
+            if is_own:
                 stack.callback(stopped, spark)
         return spark
 

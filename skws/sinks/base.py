@@ -109,12 +109,12 @@ class SinkRun:
 def persistently(run: SinkRun, name: str, call: Callable[[], T]) -> T:
     """The result of ``call``, which is retried while it raises NotYetError. Raises SinkError."""
     try:
-        answer = retry(lambda: (call(),), SystemClock(), run.wait, run.tell)
+        result = retry(lambda: (call(),), SystemClock(), run.wait, run.tell)
     except SourceError as error:
         raise SinkError(str(error)) from None
-    if answer is None:
+    if result is None:
         raise SinkError(f"{name}: the run ended while the server was unavailable")
-    return answer[0]
+    return result[0]
 
 
 class Sink(Protocol):
@@ -324,9 +324,9 @@ def destination(output: Path | None, stdout: IO[bytes]) -> Iterator[Destination]
     Raises OutputError, OutputClosedError.
     """
     if output is None or str(output) in _STDOUT:
-        opened = Destination(stdout, "standard output")
-        yield opened
-        with opened.guarded():
+        open_output = Destination(stdout, "standard output")
+        yield open_output
+        with open_output.guarded():
             stdout.flush()
     elif output.exists() and not output.is_file():
         yield from _special(output)
@@ -338,10 +338,10 @@ def _special(output: Path) -> Iterator[Destination]:
     """A pipe or device, which cannot be renamed."""
     if output.is_dir():
         raise OutputError(f"cannot write to {output}: it is a directory; expected the name of a file")
-    with _opened(output, output) as opened:
-        yield opened
-        with opened.guarded():
-            opened.file.flush()
+    with _opened(output, output) as open_output:
+        yield open_output
+        with open_output.guarded():
+            open_output.file.flush()
 
 
 def _whole(output: Path) -> Iterator[Destination]:
@@ -349,11 +349,11 @@ def _whole(output: Path) -> Iterator[Destination]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     if target.exists() and not os.access(target, os.W_OK):
         raise OutputError(f"cannot write to {output}: Permission denied")
-    with _opened(temporary, output) as opened:
+    with _opened(temporary, output) as open_output:
         try:
-            yield opened
-            with opened.guarded():
-                opened.file.close()
+            yield open_output
+            with open_output.guarded():
+                open_output.file.close()
                 temporary.replace(target)
         except BaseException:
             with suppress(OSError):  # the reason is the first error
@@ -365,11 +365,11 @@ def _whole(output: Path) -> Iterator[Destination]:
 def _opened(path: Path, output: Path) -> Iterator[Destination]:
     with explained(f"cannot write to {output}", OutputError):
         file = path.open("wb")
-    opened = Destination(file, str(output))
+    open_output = Destination(file, str(output))
     try:
-        yield opened
+        yield open_output
     finally:
-        with opened.guarded():
+        with open_output.guarded():
             file.close()
 
 
@@ -438,7 +438,7 @@ class CsvEncoder(Encoder[LiveResult]):
 
     def _record(self, fields: Iterable[object]) -> bytes:
         self._csv.writerow(fields)
-        written = self._line.getvalue().encode()
+        line = self._line.getvalue().encode()
         self._line.seek(0)
         self._line.truncate()
-        return written
+        return line

@@ -74,13 +74,15 @@ class ResultTable:
         name = parameters.get("table", cls().name)
         if not _NAME.fullmatch(name):
             raise UsageError(f"table {name!r}: expected letters, digits and '_', optionally after SCHEMA.")
-        what, choices = parameters.get("retractions", Retractions.DELETE), list(Retractions)
-        if what not in choices:
-            raise UsageError(f"retractions={what}: expected delete or mark{nearest(what, choices)}")
+        retractions, choices = parameters.get("retractions", Retractions.DELETE), list(Retractions)
+        if retractions not in choices:
+            raise UsageError(
+                f"retractions={retractions}: expected delete or mark{nearest(retractions, choices)}"
+            )
         scores = parameters.get("scores", "no")
         if scores not in {"yes", "no"}:
             raise UsageError(f"scores={scores}: expected yes or no")
-        return cls(name, Retractions(what), scores == "yes")
+        return cls(name, Retractions(retractions), scores == "yes")
 
 
 PARAMETERS: Final = ("table", "retractions", "scores")
@@ -92,25 +94,27 @@ class Statements:
     def __init__(self, table: ResultTable, mark: str, types: dict[str, str]) -> None:
         self._table = table
         columns = COLUMNS + SCORES if table.scores else COLUMNS
-        quoted = '"' + table.name.replace(".", '"."') + '"'
+        table_name = '"' + table.name.replace(".", '"."') + '"'
         text = types["query"]
         names = ", ".join(f'"{name}"' for name in columns)
-        described = ", ".join(f'"{name}" {types[name]}' for name in columns)
+        column_definitions = ", ".join(f'"{name}" {types[name]}' for name in columns)
         key = ", ".join(f'"{name}"' for name in KEY)
         marks = ", ".join([mark] * len(columns))
-        renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in KEY)
-        self.create_results = f"CREATE TABLE IF NOT EXISTS {quoted} ({described}, PRIMARY KEY ({key}))"
+        updates = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in KEY)
+        self.create_results = (
+            f"CREATE TABLE IF NOT EXISTS {table_name} ({column_definitions}, PRIMARY KEY ({key}))"
+        )
         self.create_progress = (
             f"CREATE TABLE IF NOT EXISTS {PROGRESS} (run {text} PRIMARY KEY, batch {types['batch']})"
         )
         # Names are checked by table_name; values are parameters.
         self._put = (
-            f"INSERT INTO {quoted} ({names}) VALUES ({marks})"  # noqa: S608
-            f" ON CONFLICT ({key}) DO UPDATE SET {renewed}"
+            f"INSERT INTO {table_name} ({names}) VALUES ({marks})"  # noqa: S608
+            f" ON CONFLICT ({key}) DO UPDATE SET {updates}"
         )
         where = "WHERE " + " AND ".join(f'"{name}" = {mark}' for name in KEY)
-        self._delete = f"DELETE FROM {quoted} {where}"  # noqa: S608
-        self._retract = f'UPDATE {quoted} SET "retracted" = {mark} {where}'  # noqa: S608
+        self._delete = f"DELETE FROM {table_name} {where}"  # noqa: S608
+        self._retract = f'UPDATE {table_name} SET "retracted" = {mark} {where}'  # noqa: S608
         self.progress = f"SELECT batch FROM {PROGRESS} WHERE run = {mark}"  # noqa: S608
         self.advance = (
             f"INSERT INTO {PROGRESS} (run, batch) VALUES ({mark}, {mark})"  # noqa: S608
@@ -122,13 +126,13 @@ class Statements:
 
     def of(self, results: Sequence[LiveResult]) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:
         """Statements with their parameters in order; equal consecutive statements are combined."""
-        grouped: list[tuple[str, list[tuple[Any, ...]]]] = []
+        groups: list[tuple[str, list[tuple[Any, ...]]]] = []
         for result in results:
             statement, values = self._for(result)
-            if not grouped or grouped[-1][0] != statement:
-                grouped.append((statement, []))
-            grouped[-1][1].append(values)
-        return grouped
+            if not groups or groups[-1][0] != statement:
+                groups.append((statement, []))
+            groups[-1][1].append(values)
+        return groups
 
     def _for(self, result: LiveResult) -> tuple[str, tuple[Any, ...]]:
         if result.op != "-":
@@ -146,18 +150,18 @@ def _json(value: object) -> str:
 
 
 def _row(result: LiveResult) -> tuple[Any, ...]:
-    shown = result.to_dict()
-    tuples, joins = (_json(shown.get(name, [])) for name in ("tuples", "joins"))
-    named = result.name, result.query, result.id
-    network = shown.get("network", "")
-    return (*named, result.start, result.end, network, tuples, joins, result.snapshot, None)
+    fields = result.to_dict()
+    tuples, joins = (_json(fields.get(name, [])) for name in ("tuples", "joins"))
+    identity = result.name, result.query, result.id
+    network = fields.get("network", "")
+    return (*identity, result.start, result.end, network, tuples, joins, result.snapshot, None)
 
 
 def _score(result: LiveResult) -> tuple[Any, ...]:
     """NULL for results without a score; an explanation on request."""
-    shown = result.to_dict()
-    parts = shown.get("explanation")
-    return shown.get("score"), None if parts is None else _json(parts)
+    fields = result.to_dict()
+    explanation = fields.get("explanation")
+    return fields.get("score"), None if explanation is None else _json(explanation)
 
 
 class DatabaseSink(BatchSink, Generic[Cursor]):
@@ -170,12 +174,12 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
 
     def _opened(self, run: SinkRun) -> int:
         self._key = self._statements.progress_key(run.id)
-        done, there = self._transaction(self._created)
-        if not there and (done != NONE or run.repeating):
+        last_batch, has_table = self._transaction(self._created)
+        if not has_table and (last_batch != NONE or run.repeating):
             run.tell(
                 f"{self.name}: no table {self._table.name}: it is created again, without earlier results"
             )
-        return done
+        return last_batch
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         self._transaction(lambda cursor: self._write(cursor, batch, results))
@@ -202,9 +206,9 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
     def _created(self, cursor: Cursor) -> tuple[int, bool]:
         """Create the tables; returns the last batch, and True if the table of results existed before."""
         self._execute(cursor, self._statements.create_progress)
-        done, there = self._progress(cursor), self._has(cursor, self._table.name)
+        last_batch, has_table = self._progress(cursor), self._has(cursor, self._table.name)
         self._execute(cursor, self._statements.create_results)
-        return done, there
+        return last_batch, has_table
 
     def _write(self, cursor: Cursor, batch: int, results: Sequence[LiveResult]) -> None:
         # An earlier attempt may have been committed though its answer was lost.

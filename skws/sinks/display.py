@@ -57,7 +57,7 @@ class NetworkTable(Encoder[Result]):
     def __init__(self, plan: Plan, width: int | None, *, color: bool) -> None:
         self._query, self._schema = plan.query, plan.schema
         relations = enumerate(plan.schema.relations)
-        self._asked = {each.name: asked(plan.query, n, each) for n, each in relations}
+        self._asked = {relation.name: asked(plan.query, n, relation) for n, relation in relations}
         self._names = RowNames(plan.schema)
         self.verbatim = color
         self._width = width
@@ -67,9 +67,9 @@ class NetworkTable(Encoder[Result]):
 
     def encode(self, result: Result) -> bytes:
         lines = [] if self._headed else [self._head(result)]
-        fated = f"({fate(result)}) " if fate(result) else ""
-        shown = (standing(result), visible(result.network), fated + self._matched(result))
-        lines.append(self._line(result.op, _time(result), *shown))
+        fate_text = f"({fate(result)}) " if fate(result) else ""
+        cells = (standing(result), visible(result.network), fate_text + self._matched(result))
+        lines.append(self._line(result.op, _time(result), *cells))
         lines += [f"    {line}" for line in explained(result)]
         return ("\n".join(lines) + "\n").encode()
 
@@ -77,38 +77,42 @@ class NetworkTable(Encoder[Result]):
         """Fix the widths by the first result; returns the heading."""
         self._headed, self._ranked = True, first.score is not None
         width = (self._width or DEFAULT_WIDTH) - (_STANDING + 2) * self._ranked
-        rest = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
-        self._network = rest * 2 // 5
-        self._match = rest - self._network
+        room = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
+        self._network = room * 2 // 5
+        self._match = room - self._network
         score = "score" if first.place is None else "rank, score"
         line = self._line("op", "time", score, "network", "match")
         return f"{BOLD}{line}{RESET}" if self.verbatim else line
 
     def _line(self, op: str, time: str, score: str, network: str, match: str) -> str:
         cell = padded if self._width is None else fitted
-        ranked = f"{cell(score, _STANDING)}  " if self._ranked else ""
-        return f"{cell(op, 2)}  {cell(time, _TIME)}  {ranked}{cell(network, self._network)}  {match}".rstrip()
+        rank_cell = f"{cell(score, _STANDING)}  " if self._ranked else ""
+        return (
+            f"{cell(op, 2)}  {cell(time, _TIME)}  {rank_cell}{cell(network, self._network)}  {match}".rstrip()
+        )
 
     def _shown(self, result: Result) -> list[tuple[str, ...]]:
         """The attributes to show of each tuple; its name comes first, unless it is among them."""
-        shown = [self._asked[each.relation] for each in result.tuples]
-        called = self._names.of(result)
-        if any(called):
-            told = {
-                each.row[name] for each, names in zip(result.tuples, shown, strict=True) for name in names
+        attribute_names = [self._asked[member.relation] for member in result.tuples]
+        row_names = self._names.of(result)
+        if any(row_names):
+            values = {
+                member.row[name]
+                for member, names in zip(result.tuples, attribute_names, strict=True)
+                for name in names
             }
-            for place, (each, name) in enumerate(zip(result.tuples, called, strict=True)):
-                if name and each.row[name] not in told:
-                    shown[place] = name, *shown[place]
-        return shown
+            for index, (member, name) in enumerate(zip(result.tuples, row_names, strict=True)):
+                if name and member.row[name] not in values:
+                    attribute_names[index] = name, *attribute_names[index]
+        return attribute_names
 
     def _matched(self, result: Result) -> str:
         """The matched attributes of the tuples; on a terminal, each is cut to its share of the width."""
         texts = [
-            (shown.relation, name, value_text(value))
-            for shown, names in zip(result.tuples, self._shown(result), strict=True)
+            (member.relation, name, value_text(value))
+            for member, names in zip(result.tuples, self._shown(result), strict=True)
             for name in names
-            if (value := shown.row[name]) is not None and str(value).strip()
+            if (value := member.row[name]) is not None and str(value).strip()
         ]
         lengths = [cell_len(visible(text)) for *_, text in texts]
         room = self._match - len(_SEPARATOR) * max(len(texts) - 1, 0)
@@ -116,8 +120,8 @@ class NetworkTable(Encoder[Result]):
         parts = []
         for relation, name, text in texts:
             spans = highlight(self._query, self._schema, relation, name, text)
-            short, spans = shortened(visible(text), spans, share)
-            parts.append(marked(short, spans, color=True) if self.verbatim else short)
+            cut_text, spans = shortened(visible(text), spans, share)
+            parts.append(marked(cut_text, spans, color=True) if self.verbatim else cut_text)
         return _SEPARATOR.join(parts)
 
 
@@ -127,13 +131,13 @@ def asked(query: KeywordQuery, position: int, relation: Relation) -> tuple[str, 
     ``position``: the relation's position in the schema. Excluded words are left out: no result contains them.
     """
     conditions = [
-        each
+        condition
         for slot in (*query.slots, *query.exclusions)
-        for each in slot.alternatives
-        if isinstance(each, Condition) and each.relation == position
-        if each.failing or slot in query.slots
+        for condition in slot.alternatives
+        if isinstance(condition, Condition) and condition.relation == position
+        if condition.failing or slot in query.slots
     ]
-    tests = [pair for each in conditions for pair in each.tests]
+    tests = [pair for condition in conditions for pair in condition.tests]
     columns = [column for column, _ in tests]
     columns += [test.column for _, test in tests if isinstance(test, Versus)]
     return tuple(dict.fromkeys((*(relation.attributes[column].name for column in columns), *relation.search)))
@@ -151,10 +155,10 @@ class MatchTable(Encoder[Result]):
     def encode(self, result: Result) -> bytes:
         head = "" if self._headed else f"op  {'time':<{_TIME}}  match\n"
         self._headed = True
-        shown = " ; ".join(map(_text, result.tuples))
+        text = " ; ".join(map(_text, result.tuples))
         count = result.count or 1
-        shown += f"  {count:,} times" if count > 1 else ""
-        return f"{head}{result.op:<2}  {_time(result):<{_TIME}}  {shown}\n".encode()
+        text += f"  {count:,} times" if count > 1 else ""
+        return f"{head}{result.op:<2}  {_time(result):<{_TIME}}  {text}\n".encode()
 
 
 def _time(result: Result) -> str:
@@ -162,17 +166,17 @@ def _time(result: Result) -> str:
     return "always" if seconds is None else instant(floor(seconds))
 
 
-def _text(shown: ResultTuple) -> str:
-    values = ", ".join("" if value is None else visible(value_text(value)) for value in shown.row.values())
-    labels, relation = visible("+".join(shown.labels)), visible(shown.relation)
+def _text(member: ResultTuple) -> str:
+    values = ", ".join("" if value is None else visible(value_text(value)) for value in member.row.values())
+    labels, relation = visible("+".join(member.labels)), visible(member.relation)
     return f"{labels}={relation}({values})" if labels else f"{relation}({values})"
 
 
 def fair_share(widths: Sequence[int], room: int) -> int:
     """The greatest width of each text such that all fit into ``room``; short texts leave cells to others."""
     share = 0
-    for place, width in enumerate(sorted(widths)):
-        share = room // (len(widths) - place)
+    for index, width in enumerate(sorted(widths)):
+        share = room // (len(widths) - index)
         if width > share:
             break
         share = width
@@ -200,23 +204,23 @@ class NetworkTree(Encoder[Result]):
         note = "  (snapshot)" if result.snapshot else ""
         score = "" if result.score is None else f"{standing(result)}  "
         line = f"{result.op} {score}{lifespan(result)}  {visible(result.network)}"
-        fated = f"  ({fate(result)})" if fate(result) else ""
-        return self._styled(BOLD, line) + fated + note
+        fate_text = f"  ({fate(result)})" if fate(result) else ""
+        return self._styled(BOLD, line) + fate_text + note
 
     def _line(self, result: Result, branch: DrawnTuple) -> str:
         via = "" if branch.join is None else self._styled(DIM, f" [{visible(branch.join)}]")
-        shown = result.tuples[branch.node]
-        name = self._styled(BOLD, visible(shown.relation))
-        return f"  {branch.lead}{name}{via}  {self._attributes(shown)}".rstrip()
+        member = result.tuples[branch.node]
+        name = self._styled(BOLD, visible(member.relation))
+        return f"  {branch.lead}{name}{via}  {self._attributes(member)}".rstrip()
 
-    def _attributes(self, shown: ResultTuple) -> str:
-        pairs = ((name, value) for name, value in shown.row.items() if value is not None)
-        return ", ".join(f"{visible(n)}: {self._value(shown.relation, n, value_text(v))}" for n, v in pairs)
+    def _attributes(self, member: ResultTuple) -> str:
+        pairs = ((name, value) for name, value in member.row.items() if value is not None)
+        return ", ".join(f"{visible(n)}: {self._value(member.relation, n, value_text(v))}" for n, v in pairs)
 
     def _value(self, relation: str, attribute: str, text: str) -> str:
         keyword_spans = highlight(self._query, self._schema, relation, attribute, text)
-        short, spans = shortened(visible(text), keyword_spans, _VALUE_WIDTH)
-        return marked(short, spans, color=self.verbatim)
+        cut_text, spans = shortened(visible(text), keyword_spans, _VALUE_WIDTH)
+        return marked(cut_text, spans, color=self.verbatim)
 
     def _styled(self, style: str, text: str) -> str:
         return f"{style}{text}{RESET}" if self.verbatim else text

@@ -32,7 +32,7 @@ class AppendedFile:
     """Appends whole lines to ``path``, to which other writers may append too. Raises SinkError.
 
     ``mark``: the mark of an earlier process (``mark()``), whose last lines are after it. They are recognised
-    by their content (``own``); lines of others are never touched.
+    by their content (``lines``); lines of others are never touched.
     """
 
     def __init__(self, path: Path, mark: Mapping[str, int], tell: Callable[[str], None]) -> None:
@@ -68,32 +68,32 @@ class AppendedFile:
             self._file.append(data)
 
     def take_up(
-        self, own: Sequence[bytes], until: bytes = b"\n", besides: Sequence[bytes] = ()
+        self, lines: Sequence[bytes], separator: bytes = b"\n", repeats: Sequence[bytes] = ()
     ) -> list[bytes]:
-        """The lines of ``own`` that an earlier process has not completely written after its mark.
+        """Those of ``lines`` that an earlier process has not completely written after its mark.
 
         If no other writer has written after the mark, everything after it is cut off; otherwise only an
         incomplete line at the end, or the zeros that a loss of power leaves. Lines are compared up to the
-        last ``until`` in them. ``besides``: lines of the run that must not be written again.
+        last ``separator`` in them. ``repeats``: lines of the run that must not be written again.
         """
         with _guarded(self._path), self._file.alone():
-            if not ((own or besides) and self._known and self._file.size > self.start):
-                return list(own)
-            behind = _Behind(own, until, besides)
+            if not ((lines or repeats) and self._known and self._file.size > self.start):
+                return list(lines)
+            tail = _Behind(lines, separator, repeats)
             with self._path.open("rb") as file:
                 file.seek(self.start)
                 for line in file:
-                    behind.add(line)
-            if not behind.others:
+                    tail.add(line)
+            if not tail.others:
                 self._file.cut(self.start)  # after a failed sync, the system considers lines written
-                return list(own)
+                return list(lines)
             self._tell(
-                f"{self._path} has {counted(behind.others, 'line')} of other writers after those of this run:"
+                f"{self._path} has {counted(tail.others, 'line')} of other writers after those of this run:"
                 " they are kept"
             )
-            if behind.cut_at is not None:
-                self._file.cut(self.start + behind.cut_at)
-            return behind.left()
+            if tail.cut_at is not None:
+                self._file.cut(self.start + tail.cut_at)
+            return tail.left()
 
     def close(self) -> None:
         self._file.close()
@@ -101,19 +101,19 @@ class AppendedFile:
     def _start(self, mark: Mapping[str, int]) -> int:
         """The offset at which lines of an earlier process may begin: the mark, if it is in this file."""
         size = self._file.size
-        at = mark.get("bytes", size)
-        if not self._known or at == size:
-            return at
-        if at > size:
+        offset = mark.get("bytes", size)
+        if not self._known or offset == size:
+            return offset
+        if offset > size:
             self._tell(
                 f"{self._path} is shorter than when it was last written: lost results are not repeated"
             )
             return size
-        if mark.get("crc") not in (None, self._checksum(at)):
+        if mark.get("crc") not in (None, self._checksum(offset)):
             self._tell(
                 f"{self._path} is not the file that was last written: results in that file are not repeated"
             )
-        return at
+        return offset
 
     def _ends_torn(self) -> bool:
         if not self._known or not self._file.size:
@@ -135,10 +135,10 @@ class _Behind:
     ``cut_at``: the offset of an incomplete line, or of zeros, at the end of the file; None if there is none.
     """
 
-    def __init__(self, own: Sequence[bytes], until: bytes, besides: Sequence[bytes]) -> None:
-        self._lines = own
-        self._own = Counter(own) | Counter(besides)
-        self._until = until
+    def __init__(self, lines: Sequence[bytes], separator: bytes, repeats: Sequence[bytes]) -> None:
+        self._lines = lines
+        self._own = Counter(lines) | Counter(repeats)
+        self._until = separator
         self._before: Counter[bytes] = Counter()  # own lines found before ``cut_at``
         self._after: Counter[bytes] = Counter()
         self._size = 0
@@ -147,25 +147,25 @@ class _Behind:
 
     def add(self, line: bytes) -> None:
         """Add the next line; the last one may have no line end."""
-        whole = line.strip(b"\0")  # bytes that a loss of power leaves
-        text = self._known_by(whole)
-        half = not line.endswith(b"\n") and self._is_half(whole)
-        if self.cut_at is None and (half or whole != line):
+        content = line.strip(b"\0")  # bytes that a loss of power leaves
+        text = self._known_by(content)
+        is_half = not line.endswith(b"\n") and self._is_half(content)
+        if self.cut_at is None and (is_half or content != line):
             self.cut_at = self._size
         if self._before[text] + self._after[text] < self._own[text]:
             (self._before if self.cut_at is None else self._after)[text] += 1
-        elif whole and not half:
+        elif content and not is_half:
             self.others += 1
             self._before, self._after, self.cut_at = self._before + self._after, Counter(), None
         self._size += len(line)
 
     def left(self) -> list[bytes]:
         """The run's lines that are missing after the cut."""
-        there = self._before if self.cut_at is not None else self._before + self._after
+        counts = self._before if self.cut_at is not None else self._before + self._after
         missing: list[bytes] = []
         for line in self._lines:
-            there[line] -= 1
-            if there[line] < 0:
+            counts[line] -= 1
+            if counts[line] < 0:
                 missing.append(line)
         return missing
 
@@ -185,17 +185,17 @@ class BatchFile:
     appended. Raises SinkError, StateError.
     """
 
-    def __init__(self, path: Path, marks: SinkProgress, run: SinkRun) -> None:
-        self._marks = marks
+    def __init__(self, path: Path, sink_progress: SinkProgress, run: SinkRun) -> None:
+        self._marks = sink_progress
         self._run = run
-        progress = marks.read()
+        progress = sink_progress.read()
         self.batch: int = progress.get("batch", NONE)
         self._file = AppendedFile(path, progress, run.tell)
         self._held: list[bytes] | None = [] if progress and run.repeating else None
         if self._held is not None:
             run.then.append(self._settle)
         if progress.get("bytes") != self._file.start:
-            marks.keep(self.batch, **self._file.marked(self._file.start))
+            sink_progress.keep(self.batch, **self._file.marked(self._file.start))
 
     def has(self, batch: int) -> bool:
         """True if a batch is durable already."""
@@ -222,8 +222,8 @@ class BatchFile:
 
     def _settle(self) -> None:
         if self._held is not None:
-            left = self._file.take_up(self._held, besides=self._run.repeats)
-            self._file.write(b"".join(left))
+            missing_lines = self._file.take_up(self._held, repeats=self._run.repeats)
+            self._file.write(b"".join(missing_lines))
             self._held = None
 
 
@@ -275,13 +275,13 @@ class ParquetSink(BatchSink):
         with _guarded(self._folder):
             within_folder(self._folder)
             self._folder.mkdir(exist_ok=True)
-        written = self._folder.glob(f"{self._prefix}*.parquet")
-        return max((int(path.stem.rpartition("-")[2]) for path in written), default=NONE)
+        paths = self._folder.glob(f"{self._prefix}*.parquet")
+        return max((int(path.stem.rpartition("-")[2]) for path in paths), default=NONE)
 
     def _take_over(self) -> None:
         with _guarded(self._folder):
-            for half in self._folder.glob(f".{self._prefix}*.partial"):
-                half.unlink()  # of a killed process
+            for path in self._folder.glob(f".{self._prefix}*.partial"):
+                path.unlink()  # of a killed process
             synced(self._folder)  # the process may have been killed after a rename
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
@@ -296,13 +296,13 @@ class ParquetSink(BatchSink):
         if not self._held:
             return
         path = self._folder / f"{self._prefix}{self._first:012d}-{batch:012d}.parquet"
-        ranked = any("score" in each.to_dict() for each in self._held)
-        with destination(path, sys.stdout.buffer) as opened:
-            writer = Writer(plain_encoder(OutputFormat.PARQUET, ranked=ranked), opened)
+        ranked = any("score" in item.to_dict() for item in self._held)
+        with destination(path, sys.stdout.buffer) as open_output:
+            writer = Writer(plain_encoder(OutputFormat.PARQUET, ranked=ranked), open_output)
             for result in self._held:
                 writer.write(result)
             writer.finish()
-            opened.sync()
+            open_output.sync()
         with _guarded(self._folder):
             synced(self._folder)
         self._held = []

@@ -34,9 +34,9 @@ _FOR_PEOPLE: Final = (OutputFormat.TABLE, OutputFormat.TREE)
 class Writer(Generic[T]):
     """Writes results through an encoder to a destination. Raises OutputError, OutputClosedError."""
 
-    def __init__(self, encoder: Encoder[T], opened: Destination) -> None:
+    def __init__(self, encoder: Encoder[T], destination: Destination) -> None:
         self._encoder = encoder
-        self._opened = opened
+        self._opened = destination
         self._put(encoder.begin())
 
     def write(self, result: T) -> None:
@@ -72,8 +72,8 @@ def open_writer(
     """
     if output_format is OutputFormat.PARQUET and output is None:
         raise UsageError("--format parquet needs --output FILE: it cannot be written to a terminal or a pipe")
-    with destination(output, stdout) as opened:
-        writer = Writer(_encoder(output_format, plan, opened.width, color=color), opened)
+    with destination(output, stdout) as open_output:
+        writer = Writer(_encoder(output_format, plan, open_output.width, color=color), open_output)
         yield writer
         writer.finish()
 
@@ -119,8 +119,8 @@ class StdoutSink(BatchSink):
     def _opened(self, run: SinkRun) -> int:
         self._schema = run.schema
         self._marks = SinkProgress(run, self.name)
-        done: int = self._marks.read().get("batch", NONE)
-        return done
+        last_batch: int = self._marks.read().get("batch", NONE)
+        return last_batch
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - the output has no numbers
         for result in results:

@@ -169,10 +169,10 @@ class KafkaSink(BatchSink):
 
     def _batch_of(self, consumer: Consumer) -> int:
         """The last committed batch; below 0 for none."""
-        (committed,) = consumer.committed([TopicPartition(self._topic, 0)], _ANSWER_SECONDS)
-        if committed.error is not None:
-            raise KafkaException(committed.error)
-        return int(committed.offset)
+        (partition,) = consumer.committed([TopicPartition(self._topic, 0)], _ANSWER_SECONDS)
+        if partition.error is not None:
+            raise KafkaException(partition.error)
+        return int(partition.offset)
 
     def _write(self, producer: Producer, batch: int, results: Sequence[LiveResult]) -> None:
         if self._committed >= batch:
@@ -213,5 +213,5 @@ class KafkaSink(BatchSink):
                 " max.message.bytes, or set message.max.bytes to it in ?config=FILE, so that larger results"
                 " are left out"
             )
-        again = is_transient(error) or error.txn_requires_abort() or error.code() in _AGAIN
-        return NotYetError(reason) if again and error.code() not in _REFUSED else SourceError(reason)
+        is_retriable = is_transient(error) or error.txn_requires_abort() or error.code() in _AGAIN
+        return NotYetError(reason) if is_retriable and error.code() not in _REFUSED else SourceError(reason)

@@ -102,14 +102,14 @@ class ParquetEncoder(Encoder[LiveResult]):
 
 
 def _row(result: LiveResult) -> dict[str, Any]:
-    shown = result.to_dict()
-    for described in shown["tuples"]:
-        described["row"] = orjson.dumps(described["row"]).decode()
-    joins = shown.get("joins", [])
-    shown["joins"] = [{"left": left, "right": right, "name": name} for left, right, name in joins]
-    shown["snapshot"] = result.snapshot
-    if "changed" in shown:
-        shown["changed"] = orjson.dumps(shown["changed"]).decode()
-    if "explanation" in shown:
-        shown["explanation"] = orjson.dumps(shown["explanation"]).decode()
-    return shown
+    fields = result.to_dict()
+    for member in fields["tuples"]:
+        member["row"] = orjson.dumps(member["row"]).decode()
+    joins = fields.get("joins", [])
+    fields["joins"] = [{"left": left, "right": right, "name": name} for left, right, name in joins]
+    fields["snapshot"] = result.snapshot
+    if "changed" in fields:
+        fields["changed"] = orjson.dumps(fields["changed"]).decode()
+    if "explanation" in fields:
+        fields["explanation"] = orjson.dumps(fields["explanation"]).decode()
+    return fields

@@ -63,7 +63,7 @@ class PostgresSink(DatabaseSink[cursor]):
         try:
             if self._connection is None:
                 self._connection = self._address.connect()
-            with self._connection as connected, connected.cursor() as statement:
+            with self._connection as open_connection, open_connection.cursor() as statement:
                 return work(statement)
         except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
             self.close()
@@ -72,8 +72,8 @@ class PostgresSink(DatabaseSink[cursor]):
             raise self._address.failure(error) from None
 
     def _has(self, cursor: cursor, table: str) -> bool:
-        quoted = '"' + table.replace(".", '"."') + '"'
-        (exists,) = self._execute(cursor, "SELECT to_regclass(%s) IS NOT NULL", (quoted,))
+        table_name = '"' + table.replace(".", '"."') + '"'
+        (exists,) = self._execute(cursor, "SELECT to_regclass(%s) IS NOT NULL", (table_name,))
         return bool(exists)
 
     def _execute(self, cursor: cursor, statement: str, values: Sequence[Any] = ()) -> Any:

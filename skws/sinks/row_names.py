@@ -32,53 +32,55 @@ class RowNames:
         removed = schema.evolution.removed_joins
         joins = [join for number, join in enumerate(schema.joins) if number not in removed]
         self._on = {join.name: join.on for join in joins}
-        joining: dict[str, list[str]] = {relation.name: [] for relation in schema.relations}
+        join_attributes: dict[str, list[str]] = {relation.name: [] for relation in schema.relations}
         for join in joins:
             for left, right in join.on:
-                joining[join.left].append(left)
-                joining[join.right].append(right)
-        self._own = {each.name: tuple(_searched_names(each)) for each in schema.relations}
-        self._strings = {each.name: _strings(each, joining[each.name]) for each in schema.relations}
+                join_attributes[join.left].append(left)
+                join_attributes[join.right].append(right)
+        self._own = {relation.name: tuple(_searched_names(relation)) for relation in schema.relations}
+        self._strings = {
+            relation.name: _strings(relation, join_attributes[relation.name]) for relation in schema.relations
+        }
 
     def of(self, result: Result) -> tuple[str, ...]:
         """The attribute that names each row; empty if a row needs none, or has none."""
         tuples = result.tuples
-        if not any(self._strings.get(each.relation) for each in tuples):
+        if not any(self._strings.get(member.relation) for member in tuples):
             return ("",) * len(tuples)
-        own_names = [self._own_name(each) for each in tuples]
+        own_names = [self._own_name(member) for member in tuples]
         shown_names = set(filter(None, own_names))
-        beside = set(self._beside(result, own_names))
+        joined_attributes = set(self._beside(result, own_names))
         names = []
-        for position, (shown, name) in enumerate(zip(tuples, own_names, strict=True)):
-            attribute = "" if name else self._string_name(shown)
-            value = str(shown.row[attribute]).casefold() if attribute else ""
-            if not value or value in shown_names or (position, attribute) in beside:
+        for position, (member, name) in enumerate(zip(tuples, own_names, strict=True)):
+            attribute = "" if name else self._string_name(member)
+            value = str(member.row[attribute]).casefold() if attribute else ""
+            if not value or value in shown_names or (position, attribute) in joined_attributes:
                 names.append("")
                 continue
             shown_names.add(value)
             names.append(attribute)
         return tuple(names)
 
-    def of_row(self, shown: ResultTuple) -> str:
+    def of_row(self, member: ResultTuple) -> str:
         """The attribute that names a row on its own; empty if it needs none, or has none."""
-        return "" if self._own_name(shown) else self._string_name(shown)
+        return "" if self._own_name(member) else self._string_name(member)
 
-    def _own_name(self, shown: ResultTuple) -> str:
-        values = (shown.row.get(name) for name in self._own.get(shown.relation, ()))
+    def _own_name(self, member: ResultTuple) -> str:
+        values = (member.row.get(name) for name in self._own.get(member.relation, ()))
         return next((value.casefold() for value in values if isinstance(value, str) and value), "")
 
-    def _string_name(self, shown: ResultTuple) -> str:
-        strings = self._strings.get(shown.relation, ())
-        return next((name for name in strings if is_name(shown.row.get(name))), "")
+    def _string_name(self, member: ResultTuple) -> str:
+        strings = self._strings.get(member.relation, ())
+        return next((name for name in strings if is_name(member.row.get(name))), "")
 
-    def _beside(self, result: Result, own: list[str]) -> Iterator[tuple[int, str]]:
+    def _beside(self, result: Result, own_names: list[str]) -> Iterator[tuple[int, str]]:
         """The attributes that join rows, by position, to a row that has its own name."""
         for left, right, name in result.joins:
-            for near, far in self._on.get(name, ()):
-                if own[right]:
-                    yield left, near
-                if own[left]:
-                    yield right, far
+            for left_attribute, right_attribute in self._on.get(name, ()):
+                if own_names[right]:
+                    yield left, left_attribute
+                if own_names[left]:
+                    yield right, right_attribute
 
 
 def is_name(value: object) -> bool:
@@ -90,16 +92,20 @@ def is_name(value: object) -> bool:
 
 
 def _searched_names(relation: Relation) -> Iterator[str]:
-    by_name = {each.name: each for each in relation.attributes}
+    by_name = {attribute.name: attribute for attribute in relation.attributes}
     for name in relation.search:
         if _called_a_name(name) or by_name[name].analyzer is Analyzer.NONE:
             yield name
 
 
-def _strings(relation: Relation, joining: list[str]) -> tuple[str, ...]:
-    named = [each.name for each in relation.attributes if _called_a_name(each.name)]
-    strings = {each.name for each in relation.attributes if _may_be_name(each)} - set(relation.search)
-    return tuple(name for name in dict.fromkeys((*named, *relation.key, *joining)) if name in strings)
+def _strings(relation: Relation, join_attributes: list[str]) -> tuple[str, ...]:
+    naming = [attribute.name for attribute in relation.attributes if _called_a_name(attribute.name)]
+    strings = {attribute.name for attribute in relation.attributes if _may_be_name(attribute)} - set(
+        relation.search
+    )
+    return tuple(
+        name for name in dict.fromkeys((*naming, *relation.key, *join_attributes)) if name in strings
+    )
 
 
 def _may_be_name(attribute: Attribute) -> bool:

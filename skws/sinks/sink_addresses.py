@@ -39,11 +39,11 @@ def parse_sink(text: str, *, color: bool = False) -> Sink:
     kind, colon, rest = text.partition(":")
     if colon and rest and kind in (*_KINDS, "postgres"):
         return _of_skws(text, kind, rest, color=color)
-    made = extension(SINKS, kind) if colon else None
-    if made is None:
+    constructor = extension(SINKS, kind) if colon else None
+    if constructor is None:
         raise UsageError(f"sink {redacted(text)}: {_HOW}{nearest(kind, _KINDS)}")
-    added: Sink = made(text)
-    return added
+    sink: Sink = constructor(text)
+    return sink
 
 
 def _of_skws(text: str, kind: str, rest: str, *, color: bool) -> Sink:
@@ -65,16 +65,16 @@ def _of_skws(text: str, kind: str, rest: str, *, color: bool) -> Sink:
 
 
 def _format(name: str) -> OutputFormat:
-    formats = [str(each) for each in OutputFormat if each is not OutputFormat.PARQUET]
+    formats = [str(item) for item in OutputFormat if item is not OutputFormat.PARQUET]
     if name not in formats:
         raise UsageError(f"stdout:{name}: expected one of {', '.join(formats)}{nearest(name, formats)}")
     return OutputFormat(name)
 
 
-def _split(text: str, rest: str, by: str, names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+def _split(text: str, rest: str, separator: str, names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     """The address and its parameters. Raises UsageError for an unknown parameter."""
-    before, _, query = rest.partition(by)
-    return before, parameters(query, names, f"sink {redacted(text)}:")
+    address, _, query = rest.partition(separator)
+    return address, parameters(query, names, f"sink {redacted(text)}:")
 
 
 def _postgres(text: str) -> Sink:
@@ -82,9 +82,11 @@ def _postgres(text: str) -> Sink:
         from skws.sinks.postgres import PostgresSink  # noqa: PLC0415 - psycopg2 is an extra
     base, _, query = text.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
-    own = {name: value for name, value in pairs if name in PARAMETERS}
-    rest = urlencode([(name, value) for name, value in pairs if name not in own])
-    return PostgresSink.of(f"{base}?{rest}" if rest else base, ResultTable.of(own))
+    table_parameters = {name: value for name, value in pairs if name in PARAMETERS}
+    other_parameters = urlencode([(name, value) for name, value in pairs if name not in table_parameters])
+    return PostgresSink.of(
+        f"{base}?{other_parameters}" if other_parameters else base, ResultTable.of(table_parameters)
+    )
 
 
 def _kafka(text: str) -> Sink:

@@ -92,10 +92,10 @@ def tree(result: Result) -> Iterator[DrawnTuple]:
     """The tuples of a result, from the first one on, each followed by the tuples joined to it."""
     yield DrawnTuple("", 0, None)
 
-    def below(at: tuple[int, str]) -> list[tuple[int, str]]:
-        return [(max(left, right), name) for left, right, name in result.joins if min(left, right) == at[0]]
+    def children(node: tuple[int, str]) -> list[tuple[int, str]]:
+        return [(max(left, right), name) for left, right, name in result.joins if min(left, right) == node[0]]
 
-    yield from (DrawnTuple(lead, *at) for lead, at in branches((0, ""), below))
+    yield from (DrawnTuple(lead, *node) for lead, node in branches((0, ""), children))
 
 
 def value_text(value: str | float | bool) -> str:
@@ -119,10 +119,10 @@ def shortened(text: str, spans: Sequence[Span], width: int) -> tuple[str, list[S
     end = begin + _fitting(text[begin : begin + width], width - len(lead) - 1)
     tail = "…" if end < len(text) else ""
     shift = len(lead) - begin
-    left = [
+    cut_spans = [
         (max(s, begin) + shift, min(e, end) + shift, slot) for s, e, slot in spans if s < end and e > begin
     ]
-    return lead + text[begin:end] + tail, left
+    return lead + text[begin:end] + tail, cut_spans
 
 
 def fitted(text: str, width: int) -> str:

@@ -104,8 +104,8 @@ class WebhookSink(PostingSink):
         most = self._delivery.most
         for part, first in enumerate(range(0, len(results), most)):
             if (batch, part) > self._posted:
-                some = results[first : first + most]
-                self._post(batch, part, some, self._put_aside(some))
+                part_results = results[first : first + most]
+                self._post(batch, part, part_results, self._put_aside(part_results))
                 self._mark(batch, part)
 
     def _keep(self, batch: int) -> None:
@@ -127,21 +127,21 @@ class WebhookSink(PostingSink):
         if self._dead_letters is None or not self._run.repeating:
             return []
         by_letter = {_letter(result): result for result in results}
-        left = set(self._dead_letters.take_up(list(by_letter), _REASON))
-        return [result for line, result in by_letter.items() if line not in left]
+        missing_lines = set(self._dead_letters.take_up(list(by_letter), _REASON))
+        return [result for line, result in by_letter.items() if line not in missing_lines]
 
     def _post(
         self, batch: int, part: int, results: Sequence[LiveResult], put_aside: Sequence[LiveResult]
     ) -> None:
-        shown = [result.to_dict() for result in results]
-        body = orjson.dumps({"run": self._run.id, "batch": batch, "part": part, "results": shown})
+        result_fields = [result.to_dict() for result in results]
+        body = orjson.dumps({"run": self._run.id, "batch": batch, "part": part, "results": result_fields})
         pause = _FIRST_PAUSE
         for attempt in range(1, self._delivery.attempts + 1):
             outcome = self._endpoint.post(body, f"{self._run.id}-{batch}-{part}")
             if outcome.taken:
                 if put_aside:
-                    told = f"{counted(len(put_aside), 'result')} in {self._delivery.dead_letters}"
-                    self._run.tell(f"{self.name}: posted after all: {told}")
+                    notice = f"{counted(len(put_aside), 'result')} in {self._delivery.dead_letters}"
+                    self._run.tell(f"{self.name}: posted after all: {notice}")
                 return
             if outcome.final or attempt == self._delivery.attempts:
                 break
@@ -157,8 +157,8 @@ class WebhookSink(PostingSink):
                 f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} not delivered"
                 " (add #letters=FILE to the address to write such results to a file and continue)"
             )
-        put = f"{counted(len(results), 'result')} written to {self._delivery.dead_letters}"
-        self._run.tell(f"{self.name}: {outcome.reason}; {put}")
+        notice = f"{counted(len(results), 'result')} written to {self._delivery.dead_letters}"
+        self._run.tell(f"{self.name}: {outcome.reason}; {notice}")
         reason = orjson.dumps(outcome.reason) + b"}\n"
         self._dead_letters.write(b"".join(_letter(result) + reason for result in results))
 
@@ -243,11 +243,11 @@ class _Exchange(Thread):
 
     def sever(self) -> None:
         """Make the exchange end soon."""
-        opened = self._connection.sock
-        if opened is not None:
+        sock = self._connection.sock
+        if sock is not None:
             with suppress(OSError):  # it may have ended by itself
                 # Not the method of a TLS socket, which discards the object from which another thread reads.
-                socket.shutdown(opened, SHUT_RDWR)
+                socket.shutdown(sock, SHUT_RDWR)
 
 
 def _outcome(answer: HTTPResponse) -> PostOutcome:

@@ -42,7 +42,7 @@ _FLAGS: Final = {"explain_score": EXPLAIN, "group": GROUP, "append_only": APPEND
 _TEXTS: Final = {"rank": RANK, "half_life": HALF_LIFE}
 _TEXT: Final = ("query", PATTERN, SQL)
 _DELIVERY: Final = ("sinks", "limit", "updates")
-_KNOWN: Final = (
+_KEYS: Final = (
     *_TEXT,
     "kind",
     "options",
@@ -57,7 +57,7 @@ _KNOWN: Final = (
 _EXPECTED: Final = "expected keywords, or a mapping with query, pattern or sql"
 _FORM: Final = re.compile(r"\s*(\d+)\s+per\s+(\d.*?|[a-z]+?)(?:\s+by\s+(\S+))?\s*", re.IGNORECASE)
 _LARGEST: Final = (1 << 31) - 1
-_REMEMBERED: Final = 100_000  # results held back, so that their retractions are, too
+_MOST_REMEMBERED: Final = 100_000  # results held back, so that their retractions are, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ class Rate:
 class Limiter:
     """Passes the results of one query, up to a rate. Intervals begin at multiples of their length.
 
-    If each value of an attribute has the limit, only the latest ``_REMEMBERED`` values are counted.
+    If each value of an attribute has the limit, only the latest ``_MOST_REMEMBERED`` values are counted.
     """
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
         self._interval: int | None = None
-        self._passed: dict[str, int] = {}  # by value
-        self._held: dict[str, None] = {}
+        self._counts: dict[str, int] = {}  # by value
+        self._held_ids: dict[str, None] = {}
         self.held_back = 0
 
     def let(self, result: LiveResult) -> LiveResult | None:
@@ -126,49 +126,49 @@ class Limiter:
         A retraction or an update passes unless its result was held back.
         """
         if result.op == "-":
-            if result.id in self._held:
-                del self._held[result.id]
+            if result.id in self._held_ids:
+                del self._held_ids[result.id]
                 return None
             return result
         if result.op == "~":
-            return None if result.id in self._held else result
+            return None if result.id in self._held_ids else result
         interval = int(moment(result) * MICROSECOND) // self._rate.length
         if interval != self._interval:
-            self._interval, self._passed = interval, {}
+            self._interval, self._counts = interval, {}
         value = self._rate.value(result.parsed) if self._rate.by else ""
-        count = self._passed.get(value, 0)
+        count = self._counts.get(value, 0)
         if count >= self._rate.most:
             self._hold(result.id)
             return None
-        self._passed[value] = count + 1
-        if len(self._passed) > _REMEMBERED:
-            del self._passed[next(iter(self._passed))]
-        self._held.pop(result.id, None)  # it may have expired and come back
-        return self._numbered(result.parsed) if self.held_back else result.parsed
+        self._counts[value] = count + 1
+        if len(self._counts) > _MOST_REMEMBERED:
+            del self._counts[next(iter(self._counts))]
+        self._held_ids.pop(result.id, None)  # it may have expired and come back
+        return self._with_held_back(result.parsed) if self.held_back else result.parsed
 
     def state(self) -> dict[str, Any]:
         """The state of the limiter, as JSON."""
         return {
-            "rate": self._of,
+            "rate": self._rate_fields,
             "stretch": self._interval,
-            "told": self._passed if self._rate.by else self._passed.get("", 0),
-            "held": list(self._held),
+            "told": self._counts if self._rate.by else self._counts.get("", 0),
+            "held": list(self._held_ids),
             "held_back": self.held_back,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a ``state`` unless the rate has changed since."""
-        if state["rate"] == self._of:
+        if state["rate"] == self._rate_fields:
             counts = state["told"]
-            self._interval, self._passed = state["stretch"], dict(counts) if self._rate.by else {"": counts}
-            self._held, self.held_back = dict.fromkeys(state["held"]), state["held_back"]
+            self._interval, self._counts = state["stretch"], dict(counts) if self._rate.by else {"": counts}
+            self._held_ids, self.held_back = dict.fromkeys(state["held"]), state["held_back"]
 
     @property
-    def _of(self) -> list[int | str]:
+    def _rate_fields(self) -> list[int | str]:
         """Identifies the rate in a state."""
         return [self._rate.most, self._rate.length, *filter(None, [self._rate.by])]
 
-    def _numbered(self, result: Result) -> Result:
+    def _with_held_back(self, result: Result) -> Result:
         """The result, with the number of results held back before it."""
         copy = structs.replace(result, held_back=self.held_back)
         self.held_back = 0
@@ -176,9 +176,9 @@ class Limiter:
 
     def _hold(self, name: str) -> None:
         self.held_back += 1
-        self._held[name] = None
-        if len(self._held) > _REMEMBERED:
-            del self._held[next(iter(self._held))]
+        self._held_ids[name] = None
+        if len(self._held_ids) > _MOST_REMEMBERED:
+            del self._held_ids[next(iter(self._held_ids))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def read_alerts(path: Path) -> dict[str, Alert]:
 def _alerts(path: Path) -> dict[str, Alert]:
     try:
         text = path.read_text(encoding="utf-8")
-        entries = _loaded(text, str(path))
+        entries = _parse_yaml(text, str(path))
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -242,7 +242,7 @@ class _Loader(yaml.CSafeLoader):
         return mapping
 
 
-def _loaded(text: str, source: str) -> object:
+def _parse_yaml(text: str, source: str) -> object:
     """Parse a file, which may have very many queries. Raises YAMLError; UsageError with line numbers."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - it is safe
@@ -262,13 +262,13 @@ def alert_of(entry: Any) -> Alert:
         return Alert(Query(entry))
     if not isinstance(entry, dict):
         raise UsageError(f"{entry!r}: {_EXPECTED}, as text")
-    return _of_mapping(entry)
+    return _alert_of_mapping(entry)
 
 
-def _of_mapping(entry: Mapping[Any, Any]) -> Alert:
+def _alert_of_mapping(entry: Mapping[Any, Any]) -> Alert:
     for key in entry:
-        if key not in _KNOWN:
-            raise UsageError(f"no {key!r}{nearest(str(key), _KNOWN)}")
+        if key not in _KEYS:
+            raise UsageError(f"no {key!r}{nearest(str(key), _KEYS)}")
         if entry[key] is None:
             raise UsageError(f"{key}: no value: give one, or remove the line")
     texts = [key for key in _TEXT if key in entry]
@@ -278,7 +278,7 @@ def _of_mapping(entry: Mapping[Any, Any]) -> Alert:
         raise UsageError(
             "options only apply to a kind of another package; rank, top and others are separate keys"
         )
-    reader = _of_kind if "kind" in entry else {PATTERN: _pattern, SQL: _sql}.get(texts[0], _keywords)
+    reader = _other_kind if "kind" in entry else {PATTERN: _pattern, SQL: _sql}.get(texts[0], _keywords)
     limit = entry.get("limit")
     return Alert(
         reader(entry),
@@ -291,7 +291,7 @@ def _of_mapping(entry: Mapping[Any, Any]) -> Alert:
 def _keywords(entry: Mapping[Any, Any]) -> Query:
     options = _options(entry)
     kind = TOP if SIZE in options else KEYWORDS  # with a window expression, of the kind that the job gives it
-    text = with_left_out(_text("query", entry["query"]), _several(entry, "without", "a relation"))
+    text = with_left_out(_text("query", entry["query"]), _text_list(entry, "without", "a relation"))
     return Query(text, _number(entry, "max_size"), kind, options)
 
 
@@ -306,13 +306,13 @@ def _pattern(entry: Mapping[Any, Any]) -> Query:
 
 
 def _sql(entry: Mapping[Any, Any]) -> Query:
-    _only(entry, SQL)
+    _check_keys(entry, SQL)
     return Query(_text(SQL, entry[SQL]), kind=SQL)
 
 
-def _of_kind(entry: Mapping[Any, Any]) -> Query:
+def _other_kind(entry: Mapping[Any, Any]) -> Query:
     """A query of a kind that another package adds."""
-    _only(entry, "query", "kind", "options", "max_size")
+    _check_keys(entry, "query", "kind", "options", "max_size")
     if (kind := _text("kind", entry["kind"])) in KINDS:
         raise UsageError(
             f"kind: {kind!r}: expected a kind of another package; leave it out for query, pattern and sql"
@@ -324,7 +324,7 @@ def _of_kind(entry: Mapping[Any, Any]) -> Query:
     return Query(_text("query", entry["query"]), _number(entry, "max_size"), kind, option_texts)
 
 
-def _only(entry: Mapping[Any, Any], first: str, *other_keys: str) -> None:
+def _check_keys(entry: Mapping[Any, Any], first: str, *other_keys: str) -> None:
     """Raises UsageError for a key that cannot be combined with the first one."""
     for key in entry:
         if key not in (first, *other_keys, *_DELIVERY):
@@ -345,7 +345,7 @@ def _options(entry: Mapping[Any, Any]) -> dict[str, str]:
         raise UsageError(
             f"group: {entry['group']!r}: expected true or false: it folds near-duplicates of the best;"
             " results are not grouped by an attribute, since an expired one could hide others that are alive;"
-            f" 'limit: 1 per day by {_first(entry['group'])}' reports one for each value"
+            f" 'limit: 1 per day by {_first_name(entry['group'])}' reports one for each value"
         )
     options = {option: _text(key, entry[key]) for key, option in _TEXTS.items() if key in entry}
     for key, option in _FLAGS.items():
@@ -360,16 +360,16 @@ def _options(entry: Mapping[Any, Any]) -> dict[str, str]:
     elif GROUP in options or APPEND_ONLY in options:
         raise UsageError("group and append_only need top")
     elif "window" in entry:
-        options[WINDOW] = _expression(entry["window"])
+        options[WINDOW] = _window_expression(entry["window"])
     ranking_of(options)
     return options
 
 
-def _first(names: str | list[object]) -> object:
+def _first_name(names: str | list[object]) -> object:
     return names if isinstance(names, str) or not names else names[0]
 
 
-def _expression(entry: Any) -> str:
+def _window_expression(entry: Any) -> str:
     """The window expression of a keyword query; queries without one share the job's window."""
     text = _text("window", entry)
     if not isinstance(parse_window(text), ExpressionWindow):
@@ -380,13 +380,13 @@ def _expression(entry: Any) -> str:
 
 
 def _sinks(entry: Mapping[Any, Any]) -> tuple[str, ...]:
-    sinks = _several(entry, "sinks", "an address")
+    sinks = _text_list(entry, "sinks", "an address")
     for each in sinks:
         parse_sink(each)
     return sinks
 
 
-def _several(entry: Mapping[Any, Any], key: str, expected: str) -> tuple[str, ...]:
+def _text_list(entry: Mapping[Any, Any], key: str, expected: str) -> tuple[str, ...]:
     """One text, or a list of texts; empty if the key is missing."""
     if key not in entry:
         return ()
@@ -431,19 +431,19 @@ class Reloading:
         self._path = path
         self._alerts = dict(alerts)
         self._changed = changed
-        self._asked = asked
+        self._job_queries = asked
         self._log = log
         self._state = _state(path)
-        self._looked = 0
+        self._last_check = 0
 
     def each_second(self, now: int, submit: Callable[[JobCommand], object]) -> None:
         """Submit the changes of the file, if a second has passed; ``now`` in microseconds.
 
         A file with faults changes nothing.
         """
-        if now - self._looked < MICROSECOND:
+        if now - self._last_check < MICROSECOND:
             return
-        self._looked = now
+        self._last_check = now
         state = _state(self._path)
         if state is None or state == self._state:
             return
@@ -464,8 +464,8 @@ class Reloading:
         )
 
     def _commands(self, alerts: Mapping[str, Alert]) -> list[JobCommand]:
-        before = self._asked({name: alert.query for name, alert in self._alerts.items()})
-        after = self._asked({name: alert.query for name, alert in alerts.items()})
+        before = self._job_queries({name: alert.query for name, alert in self._alerts.items()})
+        after = self._job_queries({name: alert.query for name, alert in alerts.items()})
         removed = [name for name, query in before.items() if after.get(name) != query]
         new = [(name, query) for name, query in after.items() if before.get(name) != query]
         return [

@@ -76,12 +76,12 @@ class Checkpoint:
             for name in ("", "journal", "source"):
                 private_folder(folder / name)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE)
-        self._described = _described(request)
+        self._fixed_settings = _fixed_settings(request)
         with ExitStack() as stack:
             stack.callback(os.close, self._lock)
-            self._acquire()
+            self._acquire_lock()
             self._clean()
-            self.state = stack.enter_context(closing(self._opened()))
+            self.state = stack.enter_context(closing(self._open_state()))
             self._settings: dict[str, Any] | None = self.state.get_json(StateKind.RUN, _SETTINGS)
             self.fresh = self._settings is None
             if self._settings is None:
@@ -89,8 +89,8 @@ class Checkpoint:
             else:
                 self._check(self._settings)
             self.id = self._settings["id"] if self._settings else uuid4().hex
-            self._given = self._value(_GIVEN, {"names": [], "schema": self._described["schema"]})
-            self._committed = self._value(_COMMITTED, {"batch": 0, "first": 1})
+            self._last_start = self._value(_GIVEN, {"names": [], "schema": self._fixed_settings["schema"]})
+            self._progress = self._value(_COMMITTED, {"batch": 0, "first": 1})
             self._closing = stack.pop_all()
         self.journal = Journal(folder / "journal", self.id)
 
@@ -109,11 +109,11 @@ class Checkpoint:
 
         ``more``: settings of the host.
         """
-        settings = {"version": VERSION, "id": self.id, "start": start, **self._described, **(more or {})}
+        settings = {"version": VERSION, "id": self.id, "start": start, **self._fixed_settings, **(more or {})}
         with self.state.transaction():
             settings["pieces"] = keep_tables(self.state, tables)
-            self.state.put_json(StateKind.RUN, _GIVEN, self._given)
-            self.state.put_json(StateKind.RUN, _COMMITTED, self._committed)
+            self.state.put_json(StateKind.RUN, _GIVEN, self._last_start)
+            self.state.put_json(StateKind.RUN, _COMMITTED, self._progress)
             self.state.put_json(StateKind.RUN, _SETTINGS, settings)
         self._settings = settings
 
@@ -140,12 +140,12 @@ class Checkpoint:
 
     def committed(self) -> int:
         """The number of the last committed micro-batch; 0 before the first."""
-        batch: int = self._committed["batch"]
+        batch: int = self._progress["batch"]
         return batch
 
     def first_kept(self) -> int:
         """The first entry of the journal that is still needed."""
-        first: int = self._committed["first"]
+        first: int = self._progress["first"]
         return first
 
     def committing(self) -> AbstractContextManager[None]:
@@ -160,7 +160,7 @@ class Checkpoint:
             for name, state in states.items():
                 self.state.put(StateKind.STATES, name, state)
             self.state.put_json(StateKind.RUN, _COMMITTED, progress)
-        self._committed = progress
+        self._progress = progress
 
     def states(self) -> dict[str, bytes]:
         """The states of the last commit."""
@@ -168,16 +168,20 @@ class Checkpoint:
 
     def given(self) -> tuple[str, ...]:
         """The names of the queries that the last start was given."""
-        return tuple(self._given["names"])
+        return tuple(self._last_start["names"])
 
     def new_schema(self) -> str | None:
         """The schema of this start as YAML if it differs from that of the last start, else None."""
-        return None if self._given["schema"] == self._described["schema"] else self._described["schema"]
+        return (
+            None
+            if self._last_start["schema"] == self._fixed_settings["schema"]
+            else self._fixed_settings["schema"]
+        )
 
     def give(self, names: Iterable[str]) -> None:
         """Record the queries and the schema of this start; call it once they are applied."""
-        self._given = {"names": list(names), "schema": self._described["schema"]}
-        self.state.put_json(StateKind.RUN, _GIVEN, self._given)
+        self._last_start = {"names": list(names), "schema": self._fixed_settings["schema"]}
+        self.state.put_json(StateKind.RUN, _GIVEN, self._last_start)
 
     def commands(self) -> int:
         """The least size of the host's command file in bytes; 0 if it has none."""
@@ -190,7 +194,7 @@ class Checkpoint:
 
     def first_schema(self) -> Schema:
         """The schema that the run began with."""
-        return parse_schema((self._settings or self._described)["schema"])
+        return parse_schema((self._settings or self._fixed_settings)["schema"])
 
     def close(self) -> None:
         self.journal.close()
@@ -203,7 +207,7 @@ class Checkpoint:
             raise damaged(self.state.path, f" ({StateKind.RUN}: {name})")
         return value
 
-    def _acquire(self) -> None:
+    def _acquire_lock(self) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -215,7 +219,7 @@ class Checkpoint:
             with suppress(OSError):
                 path.unlink()
 
-    def _opened(self) -> StateDatabase:
+    def _open_state(self) -> StateDatabase:
         path = self.folder / NAME
         if not path.exists() and self._has_work():
             raise missing(path)
@@ -240,7 +244,7 @@ class Checkpoint:
                 f"{self.state.path}: a checkpoint of version {version!r}, written by another version of skws;"
                 f" this one reads version {VERSION}: begin a new checkpoint"
             )
-        for name, value in self._described.items():
+        for name, value in self._fixed_settings.items():
             if settings[name] == value or name == "schema":
                 continue
             raise UsageError(
@@ -249,17 +253,17 @@ class Checkpoint:
             )
 
 
-def _fixed(source: str) -> str:
+def _fixed_source(source: str) -> str:
     """The part of a source that must not change; a replay's speed and the settings for topics may."""
     return source.partition("?")[0] if source.startswith(("replay:", KAFKA)) else redacted(source)
 
 
-def _described(request: Job) -> dict[str, str]:
+def _fixed_settings(request: Job) -> dict[str, str]:
     """The settings that must not change if a run is to resume."""
     return {
         "schema": to_yaml(request.schema),
         "window": window_text(request.plan_window),
-        "source": _fixed(request.source),
+        "source": _fixed_source(request.source),
         "lateness": f"{request.stream.lateness / 1e6:g} s",
         "engine": str(request.engine),
     }

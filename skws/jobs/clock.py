@@ -34,8 +34,8 @@ class Pace:
         self._clock = clock
         self._rate = rate
         self.paused = False
-        self._since = clock.now()
-        self._at = float(self._since)
+        self._clock_time = clock.now()
+        self._pace_time = float(self._clock_time)
 
     @property
     def rate(self) -> float:
@@ -62,11 +62,11 @@ class Pace:
 
     def _now(self) -> float:
         if self.paused:
-            return self._at
-        return self._at + (self._clock.now() - self._since) * self._rate
+            return self._pace_time
+        return self._pace_time + (self._clock.now() - self._clock_time) * self._rate
 
     def _anchor(self) -> None:
-        self._at, self._since = self._now(), self._clock.now()
+        self._pace_time, self._clock_time = self._now(), self._clock.now()
 
 
 _REPLAY: Final = "replay:"
@@ -160,7 +160,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._guard = Lock()
-        self._taken = False
+        self._is_taken = False
         self._waiting: deque[Lock] = deque()  # each locked until its thread has the turn
 
     @property
@@ -171,17 +171,17 @@ class Turns:
     @contextmanager
     def turn(self, seconds: float | None = None) -> Iterator[None]:
         """Wait for the turn. Raises TimeLimitError after the time limit."""
-        self._take(-1 if seconds is None else max(0.0, seconds))
+        self._acquire(-1 if seconds is None else max(0.0, seconds))
         try:
             yield
         finally:
-            self._give()
+            self._release()
 
-    def _take(self, seconds: float) -> None:
+    def _acquire(self, seconds: float) -> None:
         lock = Lock()
         with self._guard:
-            if not self._taken:
-                self._taken = True
+            if not self._is_taken:
+                self._is_taken = True
                 return
             lock.acquire()
             self._waiting.append(lock)
@@ -192,9 +192,9 @@ class Turns:
                 self._waiting.remove(lock)
                 raise TimeLimitError("the job is busy: no answer within the time limit")
 
-    def _give(self) -> None:
+    def _release(self) -> None:
         with self._guard:
             if self._waiting:
                 self._waiting.popleft().release()
             else:
-                self._taken = False
+                self._is_taken = False

@@ -394,15 +394,15 @@ class ControlFolder:
 
         If the file is shorter, or the offset is not the end of a line, it was emptied: its commands are new.
         """
-        data = self._after(_COMMANDS, max(0, start - 1))
+        data = self._lines_after(_COMMANDS, max(0, start - 1))
         if start and data.startswith(b"\n"):
             data = data[1:]
         elif start:
-            start, data = 0, self._after(_COMMANDS, 0)
+            start, data = 0, self._lines_after(_COMMANDS, 0)
         commands: list[JobCommand] = []
         faults: list[Answer] = []
         for line in data.splitlines():
-            fields = _loaded(line)
+            fields = _parse_json(line)
             try:
                 commands.append(JobCommand.of(fields))
             except ValueError as error:
@@ -412,14 +412,14 @@ class ControlFolder:
 
     def end(self) -> int:
         """The offset after the last command."""
-        return len(self._after(_COMMANDS, 0))
+        return len(self._lines_after(_COMMANDS, 0))
 
     def answer(self, answer: Answer) -> None:
         self._append(_ANSWERS, orjson.dumps(asdict(answer)))
 
     def answers(self, start: int = 0) -> list[Answer]:
         """All answers after an offset."""
-        lines = map(_loaded, self._after(_ANSWERS, start).splitlines())
+        lines = map(_parse_json, self._lines_after(_ANSWERS, start).splitlines())
         return [Answer(**fields) for fields in lines if isinstance(fields, dict)]
 
     def ask(self, command: JobCommand, seconds: float) -> Answer | None:
@@ -463,7 +463,7 @@ class ControlFolder:
             file.append((b"\n" if _is_torn(path) else b"") + line + b"\n")
             file.sync()
 
-    def _after(self, name: str, start: int) -> bytes:
+    def _lines_after(self, name: str, start: int) -> bytes:
         path = self.folder / name
         with explained(f"{path}: cannot read", SourceError):
             if not path.exists():
@@ -480,7 +480,7 @@ def _is_torn(path: Path) -> bool:
         return file.seek(0, SEEK_END) > 0 and file.seek(-1, SEEK_END) >= 0 and file.read() != b"\n"
 
 
-def _loaded(line: bytes) -> Any:
+def _parse_json(line: bytes) -> Any:
     """None if it is not JSON; after a loss of power, lines whose sync had failed are zeros."""
     try:
         return orjson.loads(line.lstrip(b"\0"))

@@ -25,14 +25,14 @@ class SinkFanout:
 
     def __init__(self, sinks: Sequence[Sink], dead_letters: Path | None, run: SinkRun) -> None:
         self._sinks = [WholeSink(sink) for sink in sinks]
-        self._letters: BatchFile | None = None
+        self._dead_letters: BatchFile | None = None
         self._batch = 0
-        self._told = False
+        self._is_warned = False
         self._run = run
         for sink in self._sinks:
             sink.open(run)
         if dead_letters is not None:
-            self._letters = BatchFile(dead_letters, SinkProgress(run, "dead letters"), run)
+            self._dead_letters = BatchFile(dead_letters, SinkProgress(run, "dead letters"), run)
 
     @property
     def every(self) -> float:
@@ -52,21 +52,21 @@ class SinkFanout:
         for sink in self._sinks:
             sink.write(batch, [item for item in results if item.op != "~"] if sink.posts else results)
         bad_records, self._run.refused = self._run.refused, []
-        if bad_records and not self._told:
-            self._told = True
+        if bad_records and not self._is_warned:
+            self._is_warned = True
             self._run.tell(unwritable_notice(bad_records[0]))
         lines = "".join(f"{letter}\n" for letter in dead_letters) + "".join(
             dead_letter(record).decode() for record in bad_records
         )
-        if self._letters is not None and lines and not self._letters.has(batch):
-            self._letters.write(lines.encode())
+        if self._dead_letters is not None and lines and not self._dead_letters.has(batch):
+            self._dead_letters.write(lines.encode())
         return bad_records
 
     def flush(self) -> None:
         for sink in self._sinks:
             sink.flush()
-        if self._letters is not None:
-            self._letters.flush(self._batch)
+        if self._dead_letters is not None:
+            self._dead_letters.flush(self._batch)
 
     def close(self, *, failed: bool) -> None:
         """``failed``: the job failed; each sink still flushes its complete batches, if there are any."""
@@ -76,8 +76,8 @@ class SinkFanout:
                     sink.flush()
             with suppress(SkwsError):
                 sink.close()
-        if self._letters is not None:
-            self._letters.close()
+        if self._dead_letters is not None:
+            self._dead_letters.close()
 
 
 class _Route(NamedTuple):
@@ -98,62 +98,64 @@ class Routing:
     """
 
     def __init__(self, job: Sequence[Sink], alerts: Mapping[str, Alert]) -> None:
-        self._job = [WholeSink(sink) for sink in job]
-        self._own = {address: WholeSink(parse_sink(address)) for address in _addresses(alerts.values())}
+        self._job_sinks = [WholeSink(sink) for sink in job]
+        self._alert_sinks = {
+            address: WholeSink(parse_sink(address)) for address in _addresses(alerts.values())
+        }
         self._routes: dict[str, _Route] = {}  # by the name of an alert
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
         self._alerts: dict[str, Alert] = {}
         self._run: SinkRun | None = None
-        self._last = NONE
-        self._marks: SinkProgress | None = None
-        self._kept: list[dict[str, Any]] = []  # states of the limits, the latest first
-        self._begun = True
+        self._last_batch = NONE
+        self._progress: SinkProgress | None = None
+        self._states: list[dict[str, Any]] = []  # states of the limits, the latest first
+        self._is_restored = True
         self._route(alerts)
 
     @property
     def name(self) -> str:
-        return ", ".join(sink.name for sink in self._all())
+        return ", ".join(sink.name for sink in self._all_sinks())
 
     @property
     def every(self) -> float:
-        return max((sink.every for sink in self._all()), default=1.0)
+        return max((sink.every for sink in self._all_sinks()), default=1.0)
 
     def open(self, run: SinkRun) -> None:
         """Raises UsageError for a limit by an attribute that the schema does not have."""
         _check(self._alerts, run.schema)
         self._run = run
-        self._marks = SinkProgress(run, _LIMITS)
-        self._kept = self._marks.read().get("limits", [])
-        self._begun = False
-        for sink in self._all():
+        self._progress = SinkProgress(run, _LIMITS)
+        self._states = self._progress.read().get("limits", [])
+        self._is_restored = False
+        for sink in self._all_sinks():
             sink.open(run)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        if not self._begun:
+        if not self._is_restored:
             self._restore(batch)
-        job_results, address_results = self._sent(results)
-        for sink, sink_results in zip(self._job, job_results, strict=True):
+        job_results, address_results = self._route_results(results)
+        for sink, sink_results in zip(self._job_sinks, job_results, strict=True):
             sink.write(batch, sink_results)
-        for address, sink in self._own.items():
+        for address, sink in self._alert_sinks.items():
             sink.write(batch, address_results[address])
-        self._last = batch
+        self._last_batch = batch
 
     def flush(self) -> None:
-        for sink in self._all():
+        for sink in self._all_sinks():
             sink.flush()
-        if self._begun and self._limiters and self._last != NONE:
+        if self._is_restored and self._limiters and self._last_batch != NONE:
             state = {name: limiter.state() for name, limiter in self._limiters.items()}
-            latest = {"batch": self._last, "limits": state}
-            if latest not in self._kept[:1]:
+            latest = {"batch": self._last_batch, "limits": state}
+            if latest not in self._states[:1]:
                 # A run that ends before this batch is committed resumes after the previous one.
-                self._keep([latest, *self._kept[:1]])
+                self._keep([latest, *self._states[:1]])
 
     def close(self) -> None:
         for name, limiter in self._limiters.items():
             if limiter.held_back and self._run is not None:
                 note = counted(limiter.held_back, "more result")
                 self._run.tell(f"{name}: {note} {'was' if limiter.held_back == 1 else 'were'} held back")
-        for sink in self._all():
+        for sink in self._all_sinks():
             with suppress(SkwsError):
                 sink.close()
 
@@ -161,13 +163,15 @@ class Routing:
         """Change the alerts. Raises SkwsError for an invalid limit or sink, and then changes nothing."""
         if self._run is not None:
             _check(alerts, self._run.schema)
-        self._forget({name for name in self._limiters if not self._goes_on(name, alerts.get(name))})
+        self._forget({name for name in self._limiters if not self._is_same_limit(name, alerts.get(name))})
         addresses = _addresses(alerts.values())
-        removed = [address for address in self._own if address not in addresses]
+        removed = [address for address in self._alert_sinks if address not in addresses]
         for address in removed:
-            self._own[address].flush()
+            self._alert_sinks[address].flush()
         new_sinks = {
-            address: WholeSink(parse_sink(address)) for address in addresses if address not in self._own
+            address: WholeSink(parse_sink(address))
+            for address in addresses
+            if address not in self._alert_sinks
         }
         open_sinks: list[WholeSink] = []
         try:
@@ -180,8 +184,8 @@ class Routing:
                 sink.close()
             raise
         for address in removed:
-            self._own.pop(address).close()
-        self._own |= new_sinks
+            self._alert_sinks.pop(address).close()
+        self._alert_sinks |= new_sinks
         self._route(alerts)
 
     def _route(self, alerts: Mapping[str, Alert]) -> None:
@@ -189,11 +193,13 @@ class Routing:
         routes = {}
         for name, alert in alerts.items():
             if alert.limit is not None:
-                limiters[name] = self._limiters[name] if self._goes_on(name, alert) else Limiter(alert.limit)
+                limiters[name] = (
+                    self._limiters[name] if self._is_same_limit(name, alert) else Limiter(alert.limit)
+                )
             routes[name] = _Route(alert.sinks, limiters.get(name), alert.updates)
         self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
-    def _goes_on(self, name: str, alert: Alert | None) -> bool:
+    def _is_same_limit(self, name: str, alert: Alert | None) -> bool:
         """Whether the limit of an alert is unchanged."""
         old_alert = self._alerts.get(name)
         is_same = old_alert and alert and (old_alert.query, old_alert.limit) == (alert.query, alert.limit)
@@ -201,9 +207,9 @@ class Routing:
 
     def _restore(self, batch: int) -> None:
         """Restore the limits to their state before the first batch after a start."""
-        self._begun = True
-        self._kept = [state for state in self._kept if state["batch"] < batch][:1]
-        for name, state in self._kept[0]["limits"].items() if self._kept else ():
+        self._is_restored = True
+        self._states = [state for state in self._states if state["batch"] < batch][:1]
+        for name, state in self._states[0]["limits"].items() if self._states else ():
             if name in self._limiters:
                 self._limiters[name].restore(state)
 
@@ -211,35 +217,35 @@ class Routing:
         """A changed limit starts from zero, even if the next process changes it back."""
         states = [
             {**entry, "limits": {name: state for name, state in entry["limits"].items() if name not in names}}
-            for entry in self._kept
+            for entry in self._states
         ]
-        if states != self._kept:
+        if states != self._states:
             self._keep(states)
 
     def _keep(self, states: list[dict[str, Any]]) -> None:
-        if self._marks is not None:
-            self._marks.keep(states[0]["batch"], limits=states)
-        self._kept = states
+        if self._progress is not None:
+            self._progress.keep(states[0]["batch"], limits=states)
+        self._states = states
 
-    def _sent(
+    def _route_results(
         self, results: Sequence[LiveResult]
     ) -> tuple[list[list[LiveResult]], dict[str, list[LiveResult]]]:
         """The results for each of the job's sinks, and those for each address."""
-        job_results: list[list[LiveResult]] = [[] for _ in self._job]
-        address_results: dict[str, list[LiveResult]] = {address: [] for address in self._own}
+        job_results: list[list[LiveResult]] = [[] for _ in self._job_sinks]
+        address_results: dict[str, list[LiveResult]] = {address: [] for address in self._alert_sinks}
         for result in results:
             route = self._routes.get(result.name, _DEFAULT)
             limited = result if route.limiter is None else route.limiter.let(result)
             if limited is None:
                 continue
-            targets = [(self._own[address], address_results[address]) for address in route.sinks]
-            for sink, sink_results in targets or zip(self._job, job_results, strict=True):
+            targets = [(self._alert_sinks[address], address_results[address]) for address in route.sinks]
+            for sink, sink_results in targets or zip(self._job_sinks, job_results, strict=True):
                 if result.op != "~" or route.updates or not sink.posts:
                     sink_results.append(limited)
         return job_results, address_results
 
-    def _all(self) -> list[WholeSink]:
-        return [*self._job, *self._own.values()]
+    def _all_sinks(self) -> list[WholeSink]:
+        return [*self._job_sinks, *self._alert_sinks.values()]
 
 
 def _check(alerts: Mapping[str, Alert], schema: Schema) -> None:

@@ -74,9 +74,9 @@ class BadRecordPolicy:
     """Applies the policy to bad records; ``bad`` counts and logs them."""
 
     def __init__(self, on_error: OnError) -> None:
-        self._letters_wanted = on_error is OnError.DEAD_LETTER
+        self._keeps_letters = on_error is OnError.DEAD_LETTER
         # Dead letters are written with their batch, so here they are only counted.
-        self.bad = BadRecordLog(OnError.SKIP if self._letters_wanted else on_error)
+        self.bad = BadRecordLog(OnError.SKIP if self._keeps_letters else on_error)
 
     def refuse(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
         """The dead letters of bad records, if the policy keeps them: lines without line ends.
@@ -85,11 +85,11 @@ class BadRecordPolicy:
         """
         for record in bad:
             self.bad.add(record)
-        return self.letters(malformed(bad)) if self._letters_wanted else ()
+        return self.letters(malformed(bad)) if self._keeps_letters else ()
 
     def writable(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], list[BadRecord]]:
         """The results that can be written as JSON, with their JSON; others are counted under any policy."""
-        good, bad = encoded_each(results, _encoded)
+        good, bad = encoded_each(results, _encode)
         for record in bad:
             self.bad.note(record)
         return good, bad
@@ -99,7 +99,7 @@ class BadRecordPolicy:
         return tuple(dead_letter(record).decode().rstrip("\n") for record in bad)
 
 
-def _encoded(result: LiveResult) -> LiveResult:
+def _encode(result: LiveResult) -> LiveResult:
     return EncodedResult(result.to_json(), result.parsed)
 
 
@@ -122,7 +122,7 @@ class Input:
 
     def resume(self, schema: Schema) -> bool:
         """Open the source, and wait while it is away; False if the job was stopped first."""
-        self._feed = self._awaited(lambda: self._open(schema))
+        self._feed = self._retry(lambda: self._open(schema))
         return self._feed is not None
 
     def begin(self, schema: Schema) -> tuple[Offset, list[Item]] | None:
@@ -139,7 +139,7 @@ class Input:
             self.opened = True
             return offset, [] if feed.tables_pending else list(feed.tables())
 
-        return self._awaited(attempt)
+        return self._retry(attempt)
 
     @property
     def tables_pending(self) -> bool:
@@ -190,7 +190,7 @@ class Input:
             return feed
         return PartitionedFeed(feed, self._control.clock, stream.lateness, self._request.idle)
 
-    def _awaited(self, attempt: Callable[[], T]) -> T | None:
+    def _retry(self, attempt: Callable[[], T]) -> T | None:
         """The result of ``attempt``, repeated while the source is away; None if the job was stopped."""
         control = self._control
         return retry(attempt, control.clock, control.wait, lambda line: self._log.warning("source", line))

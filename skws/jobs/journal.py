@@ -86,7 +86,7 @@ class JournalEntry:
 
     def to_bytes(self) -> bytes:
         """The entry as the journal stores it: its fields as JSON, then the records by column."""
-        recent = [_whole_words(encode(batch.batch)) for batch in self.recent]
+        recent = [_pad_to_words(encode(batch.batch)) for batch in self.recent]
         fields = {
             "number": self.number,
             "end": self.end,
@@ -157,7 +157,7 @@ def _latest(times: Iterable[int | None]) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def _whole_words(data: bytes) -> bytes:
+def _pad_to_words(data: bytes) -> bytes:
     return data + bytes(-len(data) % WORD)
 
 
@@ -236,9 +236,9 @@ class Journal:
     """Bytes of the entries since all of them were replaced by one."""
     _files: RowFiles = field(init=False)
     _file: GrowingFile | None = None
-    _dropped: list[Path] = field(default_factory=list)
-    _kept: Sequence[dict[str, Any]] = ()  # the row files that the first entry needs
-    _joining: bool = False  # the next entry belongs to the last segment in any case
+    _dropped_paths: list[Path] = field(default_factory=list)
+    _needed_files: Sequence[dict[str, Any]] = ()  # the row files that the first entry needs
+    _extends_last: bool = False  # the next entry belongs to the last segment in any case
 
     def __post_init__(self) -> None:
         self._files = RowFiles(self.folder)
@@ -260,18 +260,18 @@ class Journal:
         """
         segments = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         paths = [path for path in segments if int(path.stem) >= first]
-        self._dropped = segments[: len(segments) - len(paths)]
-        if paths and self._headless(paths[-1]):
-            self._dropped.append(paths.pop())
-        if len(paths) > 1 and int(paths[-1].stem) <= self._last_of(paths[-2]):
+        self._dropped_paths = segments[: len(segments) - len(paths)]
+        if paths and self._is_headless(paths[-1]):
+            self._dropped_paths.append(paths.pop())
+        if len(paths) > 1 and int(paths[-1].stem) <= self._last_number(paths[-2]):
             # It was to begin with an entry that replaces all earlier ones, but may not have it.
-            self._dropped.append(paths.pop())  # a commit would have dropped those before it
+            self._dropped_paths.append(paths.pop())  # a commit would have dropped those before it
         if paths and self._path(first) not in paths:
             raise missing(self._path(first))
-        self.segments = [self._opened(path) for path in paths]
+        self.segments = [self._open_segment(path) for path in paths]
         if paths:
             self._check_end(paths[-1])
-            self.last = self._last_of(paths[-1])
+            self.last = self._last_number(paths[-1])
 
     def entries(self) -> Iterator[JournalEntry]:
         """All entries, oldest first; an unfinished one at the end is skipped."""
@@ -299,11 +299,11 @@ class Journal:
         The last segment is rewritten: after a failed sync the system considers the page written, so syncing
         an earlier process's appends again proves nothing.
         """
-        for path in self._dropped:
+        for path in self._dropped_paths:
             removed(path)
         first = self.first_entry()
-        self._kept = () if first is None else first.files
-        self._files.trim(self._kept)
+        self._needed_files = () if first is None else first.files
+        self._files.trim(self._needed_files)
         if self.segments:
             path = self.segments[-1].path
             replaced(path, read(path)[: self._end(path)], durable=True, mode=PRIVATE)
@@ -321,7 +321,7 @@ class Journal:
                 if entry.number >= number:
                     return
                 before = segment.before
-                records, final = self._whole(entry).records.whole, stream_time_before(end, entry.end)
+                records, final = self._with_row_files(entry).records.whole, stream_time_before(end, entry.end)
                 yield LoggedBatch(before.position, before.now, records, final, entry.recent)
                 end = entry.end
 
@@ -339,11 +339,11 @@ class Journal:
         with self._writing():
             if self._file is None and self.segments:  # a repaired segment of an earlier process
                 self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
-            if self._file is None or (self.segments[-1].size > SEGMENT_BYTES and not self._joining):
+            if self._file is None or (self.segments[-1].size > SEGMENT_BYTES and not self._extends_last):
                 path = self._path(entry.number)
                 self._file = self._roll(Segment(path, entry.number, before, after=before.position))
             text = entry.to_bytes()
-            frame = checked(text, self._of(self._file.path), self._file.size)
+            frame = checked(text, self._checksum_name(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].count(entry, len(frame))
         self.tail += len(frame)
@@ -358,8 +358,8 @@ class Journal:
 
         Otherwise the next entries join this segment, however large it is, so that it becomes replaceable.
         """
-        self._joining = bool(self.segments) and self.segments[-1].first == number
-        return not self._joining
+        self._extends_last = bool(self.segments) and self.segments[-1].first == number
+        return not self._extends_last
 
     def append_begins(self, begins: Begins) -> None:
         """Appends the begins of results after the last entry; does nothing without entries."""
@@ -369,7 +369,7 @@ class Journal:
             if self._file is None:
                 self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
             text = orjson.dumps({"begins": {name: list(map(list, items)) for name, items in begins.items()}})
-            frame = checked(text, self._of(self._file.path), self._file.size)
+            frame = checked(text, self._checksum_name(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].size += len(frame)
 
@@ -384,12 +384,12 @@ class Journal:
         text = replace(entry, records=stored.rest, files=stored.files).to_bytes()
         with self._writing():
             self._file = self._roll(Segment(path, entry.number, before, after=before.position))
-            frame = checked(text, self._of(path), self._file.size)
+            frame = checked(text, self._checksum_name(path), self._file.size)
             self._file.append(frame)
         self.segments[-1].grow(len(frame), replacement.size, lasting_records.insertions, replacement.latest)
         self.append_begins(entry.begins)
         self.sync()
-        self._kept, self.tail = stored.files, len(frame) if record_count(entry.recent) else 0
+        self._needed_files, self.tail = stored.files, len(frame) if record_count(entry.recent) else 0
         return entry.number
 
     def sync(self) -> None:
@@ -411,7 +411,7 @@ class Journal:
         """Drop the segments before the one that begins with entry ``first``."""
         while self.segments and self.segments[0].first < first:
             removed(self.segments.pop(0).path)
-        self._files.trim(self._kept)
+        self._files.trim(self._needed_files)
 
     def release_pages(self) -> None:
         """Release the pages of row files; call it once all entries have been read."""
@@ -425,21 +425,21 @@ class Journal:
     def _path(self, first: int) -> Path:
         return self.folder / f"{first:012d}{_SUFFIX}"
 
-    def _of(self, path: Path) -> str:
+    def _checksum_name(self, path: Path) -> str:
         return f"{self.run}/{path.name}"
 
     def _roll(self, segment: Segment) -> GrowingFile:
         self.sync()
         self.close()
         file = GrowingFile(segment.path, mode=PRIVATE, anew=True)
-        file.append(checked(segment.head(), self._of(segment.path)))
+        file.append(checked(segment.head(), self._checksum_name(segment.path)))
         self.segments.append(segment)
         return file
 
     def _read(self, segment: Segment, first_begins: list[bytes], *, last: bool) -> Iterator[JournalEntry]:
         _, good_end = next(self._frames(segment.path), (b"", 0))
         for stored_entry, end in self._entries(segment.path, first_begins):
-            entry = self._whole(stored_entry)
+            entry = self._with_row_files(stored_entry)
             segment.count(entry, end - good_end)
             self.tail = 0 if entry.reached is not None else self.tail + end - good_end
             good_end = end
@@ -447,7 +447,7 @@ class Journal:
         if not last and good_end < segment.path.stat().st_size:
             raise damaged(segment.path, f" after byte {good_end:,}")
 
-    def _whole(self, entry: JournalEntry) -> JournalEntry:
+    def _with_row_files(self, entry: JournalEntry) -> JournalEntry:
         """An entry with the records that are in row files."""
         if not entry.files:
             return entry
@@ -476,7 +476,7 @@ class Journal:
             yield entry, entry_end
 
     def _frames(self, path: Path) -> Iterator[tuple[bytes, int]]:
-        return frames(read(path), self._of(path))
+        return frames(read(path), self._checksum_name(path))
 
     def _end(self, path: Path) -> int:
         """The end of the last whole entry of a segment."""
@@ -485,10 +485,10 @@ class Journal:
     def _check_end(self, path: Path) -> None:
         """Raises StateError if the last whole entry is followed by more than an unfinished one."""
         data, end = read(path), self._end(path)
-        if not is_torn(data, end, self._of(path)):
+        if not is_torn(data, end, self._checksum_name(path)):
             raise damaged(path, f" after byte {end:,}")
 
-    def _opened(self, path: Path) -> Segment:
+    def _open_segment(self, path: Path) -> Segment:
         head, _ = next(self._frames(path), (None, 0))
         if head is None:
             raise damaged(path)
@@ -497,11 +497,11 @@ class Journal:
         before = PriorState(fields["position"], fields["now"], queries, tuple(fields["schemas"]))
         return Segment(path, int(path.stem), before, after=before.position)
 
-    def _headless(self, path: Path) -> bool:
+    def _is_headless(self, path: Path) -> bool:
         """True for a segment without a complete header: its writer ended just after creating it."""
         return next(self._frames(path), None) is None and b"\n" not in read(path).rstrip(b"\n")
 
-    def _last_of(self, path: Path) -> int:
+    def _last_number(self, path: Path) -> int:
         """The number of the last whole entry of a segment; one less than its first if it has none."""
         entry_count = sum(not text.startswith(_BEGINS) for text, _ in self._frames(path)) - 1
         return int(path.stem) + entry_count - 1
@@ -516,14 +516,14 @@ class Recent:
     tail = 0  # never replaced because of its size in bytes
 
     def __init__(self, over: Callable[[LogPart], bool]) -> None:
-        self._over = over
+        self._is_over = over
         self._parts: deque[tuple[int, LogPart, LoggedBatch]] = deque()
         self.records = 0
         """Of all parts."""
         self._end: Offset | None = None  # of the last entry
 
     def append(self, entry: JournalEntry, before: PriorState) -> JournalEntry:
-        while self._parts and self._over(self._parts[0][1]):
+        while self._parts and self._is_over(self._parts[0][1]):
             *_, batch = self._parts.popleft()
             self.records -= len(batch.batch) + record_count(batch.recent)
         self._add(entry, before)

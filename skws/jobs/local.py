@@ -85,11 +85,11 @@ class LocalWatch:
         self.control = control or RunControl(request)
         self.clock = self.control.clock
         self._plans = plans_of(request) if plans is None else plans
-        self._given = {name: plan.query for name, plan in self._plans.items()}
+        self._start_queries = {name: plan.query for name, plan in self._plans.items()}
         warn_by(partial(log.warning, "memory"))
         self._sinks = sinks
         self._log = log
-        self._inbox = CommandQueue(log, self.control)
+        self._command_queue = CommandQueue(log, self.control)
         self._each_step = each_step
         self._onlooker = onlooker
         self._listener = listener
@@ -109,30 +109,30 @@ class LocalWatch:
         self._checkpoint: Checkpoint | None = None
         self._recent: Recent | None = None
         self._run: SinkRun | None = None
-        self._out: SinkFanout | None = None
+        self._fanout: SinkFanout | None = None
         self._prepare(request)
         self._state: State = "starting"
-        self._full = False  # the limit of results is reached
+        self._limit_reached = False  # the limit of results is reached
         self._start: RunStart | None = None  # while the static tables have not all arrived
         self._tables: list[Record] = []
-        self._table_letters: tuple[str, ...] = ()  # of static tables, for the first micro-batch
+        self._table_dead_letters: tuple[str, ...] = ()  # of static tables, for the first micro-batch
         self._first_late: Late | None = None
         self._late_warned = self._unwritable_warned = False
         self._offset: Offset = {}
-        self._logged_to: Offset = {}
+        self._logged_offset: Offset = {}
         self._last: JournalEntry | None = None  # the last entry, without its records
-        self._looked_at = 0  # records of the log that may be alive
-        self._tail_kept = 0  # bytes of the log when it could not be replaced by what lives
-        self._number = self._written = self._committed = 0
+        self._checked_records = 0  # records of the log that may be alive
+        self._checked_tail = 0  # bytes of the log when it could not be replaced by what lives
+        self._number = self._written_number = self._committed_number = 0
         self._committed_at = self.clock.now()
 
     def _prepare(self, request: Job) -> None:
-        self.worker = BatchWorker(request, self._past, self._plans)
+        self.worker = BatchWorker(request, self._log_before, self._plans)
         self.gauges = Gauges(request, self.clock.now())
         self.intake = BadRecordPolicy(request.on_error)
         self.sizer = BatchSizer()
         if request.keeps_past and self._checkpoint is None:
-            self._recent = Recent(self._over)
+            self._recent = Recent(self._is_over)
 
     @property
     def source_name(self) -> str:
@@ -201,24 +201,24 @@ class LocalWatch:
         request = self.request
         if request.checkpoint is not None:
             self._checkpoint = Checkpoint(request.checkpoint, request)
-            request = self._as_it_began(self._checkpoint, request)
+            request = self._first_request(self._checkpoint, request)
             self._prepare(request)
         control = None if request.control is None else ControlFolder(request.control)
         self._run = self._new_run(request)
         with nullcontext() if self._checkpoint is None else self._checkpoint.committing():
-            self._out = SinkFanout(self._sinks, request.dead_letters, self._run)
+            self._fanout = SinkFanout(self._sinks, request.dead_letters, self._run)
         if self._listener is not None:
             self._listener.open(self._run)
         start = self._starting_point(request)
         if start is None:
             return
         tell_missing(self.schema, self.intake.bad, partial(self._log.warning, "source"))
-        self._inbox.open(control, start.control)
+        self._command_queue.open(control, start.control)
         if self._input.tables_pending:
             self._start = start
         else:
             self._begin(start)
-        self._state = "ended" if self._full else "running"
+        self._state = "ended" if self._limit_reached else "running"
         self._log.info(
             "started",
             f"watching {paced(self.source_name, self.request)}",
@@ -239,10 +239,10 @@ class LocalWatch:
             if busy:
                 self._take(commands, batch)
             self._offset = batch.end
-            if self.clock.now() - self._committed_at >= self._writing.every * MICROSECOND:
+            if self.clock.now() - self._committed_at >= self._open_fanout.every * MICROSECOND:
                 self.commit()
         self._warn_of_late()
-        if batch.ended or self._full:
+        if batch.ended or self._limit_reached:
             self._end()
         self.gauges.sample(self.clock.now())
         self._each_step()
@@ -250,7 +250,7 @@ class LocalWatch:
 
     def _poll(self) -> tuple[list[JobCommand], Batch]:
         """New commands and records. A change of the schema comes without records."""
-        commands = self._fitting(self._inbox.commands(self.worker.standing))
+        commands = self._fitting_commands(self._command_queue.commands(self.worker.standing))
         if any(command.op == "schema" for command in commands):
             return commands, Batch(NOTHING, self._offset)
         start = perf_counter()
@@ -265,11 +265,11 @@ class LocalWatch:
         arrival = self.clock.now()
         start = perf_counter()
         records, late = self.worker.sort_out(batch.read.records)
-        entry = self._logged(commands, batch, records, self._late_letters(late))
+        entry = self._log_batch(commands, batch, records, self._late_dead_letters(late))
         log_end = perf_counter()
         outcome = self.worker.work(entry)
         outcome = replace(outcome, late=[*late, *outcome.late])
-        self._keep_begins()
+        self._log_begins()
         self.gauges.spent("journal", log_end - start)
         self.gauges.spent("engine", perf_counter() - log_end)
         self._write(entry, outcome)
@@ -278,7 +278,7 @@ class LocalWatch:
         self.sizer.worked(len(entry.records), seconds, len(outcome.results))
         self.gauges.worked(seconds)
         if commands:
-            self._inbox.done(commands, self.worker.standing)
+            self._command_queue.done(commands, self.worker.standing)
 
     def _move(self, move: Move) -> None:
         """Move a replay to an instant, after the current micro-batch is complete."""
@@ -301,7 +301,7 @@ class LocalWatch:
             move = target
         time = min(max(move, times.first), times.last)
         # Event time does not pass in a gap between records: tuples that were alive before it still are.
-        start = self._needed_from(times.before(time))
+        start = self._history_start(times.before(time))
         with self.turns.turn():
             self._state = "running"
             if now is None or time < now or start > now:
@@ -316,7 +316,7 @@ class LocalWatch:
             if self.control.moving:
                 return  # to another instant: the queries are added in any case
 
-    def _needed_from(self, time: int) -> int:
+    def _history_start(self, time: int) -> int:
         """The time of the first records that the state at ``time`` depends on."""
         operators = self.worker.live.operators.values()
         windows = {self.request.plan_window, *self.worker.live.keeps}
@@ -337,19 +337,19 @@ class LocalWatch:
         self._take_until(feed, start, time)
         self._take([JobCommand.adding(one) for one in queries], Batch(NOTHING, self._offset))
 
-    def _logged(
+    def _log_batch(
         self, commands: list[JobCommand], batch: Batch, records: RecordBatch, late_letters: tuple[str, ...]
     ) -> JournalEntry:
         """The micro-batch, appended to the log. ``late_letters``: the dead letters of late records."""
         bad = batch.read.bad
-        dead_letters = (*self._table_letters, *self.intake.refuse(bad), *late_letters)
-        self._table_letters = ()
-        self._tell_passed_over()
+        dead_letters = (*self._table_dead_letters, *self.intake.refuse(bad), *late_letters)
+        self._table_dead_letters = ()
+        self._warn_of_bad()
         self._number += 1
         entry = JournalEntry(
             self._number,
             batch.end,
-            self._inbox.read_to,
+            self._command_queue.read_to,
             tuple(commands),
             records,
             dead_letters,
@@ -359,19 +359,19 @@ class LocalWatch:
         log = self._recent if self._checkpoint is None else self._checkpoint.journal
         if log is not None:
             entry = log.append(entry, self.worker.before)
-        self._logged_to = batch.end
+        self._logged_offset = batch.end
         self._last = replace(entry, commands=(), records=NO_RECORDS, letters=())
         return entry
 
-    def _keep_begins(self) -> None:
+    def _log_begins(self) -> None:
         """Log the begins of the results that the last micro-batch updated."""
         begins = self.worker.live.begins()
         if self._checkpoint is not None:
             self._checkpoint.journal.append_begins(begins)
         elif self._recent is not None:
-            self._rewritten(self._recent)
+            self._rewrite_log(self._recent)
 
-    def _rewritten(self, log: Journal | Recent) -> int | None:
+    def _rewrite_log(self, log: Journal | Recent) -> int | None:
         """The first entry to keep if the log was replaced by its live records; otherwise None.
 
         The log is replaced if most of its records are dead. This is checked whenever it has twice as many
@@ -380,35 +380,35 @@ class LocalWatch:
         """
         if self._last is None:
             return None
-        is_long = log.tail > max(TAIL_BYTES, 2 * self._tail_kept) and self._lives_for_ever
-        if not (is_long or self._mostly_dead(log)) or not log.replaceable(self._last.number):
+        is_long = log.tail > max(TAIL_BYTES, 2 * self._checked_tail) and self._is_unbounded
+        if not (is_long or self._is_mostly_dead(log)) or not log.replaceable(self._last.number):
             return None
         replacement = self.worker.whole(self._last, log.recent)
         if replacement is None:
-            self._looked_at, self._tail_kept = log.records, log.tail
+            self._checked_records, self._checked_tail = log.records, log.tail
             return None
-        self._looked_at, self._tail_kept = replacement.size, 0
+        self._checked_records, self._checked_tail = replacement.size, 0
         if not is_long and 2 * replacement.size > log.records:
             return None
         recent = replacement.entry.recent
         log_part = LogPart(replacement.lasting.latest, self.worker.live.position)
         self.worker.live.log_replaced(log_part, recent[0].position if record_count(recent) else None)
         first = log.rewrite(replacement)
-        self._tail_kept = log.tail
+        self._checked_tail = log.tail
         return first
 
-    def _mostly_dead(self, log: Journal | Recent) -> bool:
+    def _is_mostly_dead(self, log: Journal | Recent) -> bool:
         """True if a log has grown since the last check, and at least half of its records are dead."""
-        if log.records <= 2 * self._looked_at + FEW_RECORDS:
+        if log.records <= 2 * self._checked_records + FEW_RECORDS:
             return False
         live_count = self.worker.live.living
         if 2 * live_count > log.records:  # as when a database is loaded
-            self._looked_at = live_count
+            self._checked_records = live_count
             return False
         return True
 
     @property
-    def _lives_for_ever(self) -> bool:
+    def _is_unbounded(self) -> bool:
         return isinstance(self.request.plan_window, Unbounded)
 
     def _repeat(self, entry: JournalEntry, outcome: BatchOutcome) -> None:
@@ -421,13 +421,13 @@ class LocalWatch:
     def _write(self, entry: JournalEntry, outcome: BatchOutcome) -> None:
         """Write the results of a micro-batch, up to the limit."""
         results, unwritable = self.intake.writable(outcome.results)
-        self._warn_of(unwritable)
+        self._warn_of_unwritable(unwritable)
         limit = self.request.limit
         if limit is not None:
             total = len(results)
             results = up_to(results, limit - self.gauges.written)
-            self._full = len(results) < total or told(results) == limit - self.gauges.written
-        dead_letters = (*entry.letters, *self._letters(unwritable))
+            self._limit_reached = len(results) < total or told(results) == limit - self.gauges.written
+        dead_letters = (*entry.letters, *self._dead_letters(unwritable))
         if self._checkpoint is not None and (results or dead_letters or entry.commands):
             # A result that was written must never come again in another batch, nor an answered command go.
             self._checkpoint.journal.sync()
@@ -436,10 +436,10 @@ class LocalWatch:
             queries = self.worker.standing.shown if earlier is None else lambda: earlier
             self._listener.take(entry.number, entry.commands, results, queries)
         start = perf_counter()
-        for bad in self._writing.write(entry.number, results, dead_letters):
+        for bad in self._open_fanout.write(entry.number, results, dead_letters):
             self.intake.bad.note(bad)
         self.gauges.spent("sinks", perf_counter() - start)
-        self._written = entry.number
+        self._written_number = entry.number
         late_records = [late.record for late in outcome.late]
         records = entry.records.whole
         all_records = concat_batches([records, RecordBatch.of(late_records)]) if late_records else records
@@ -451,7 +451,7 @@ class LocalWatch:
     def commit(self) -> None:
         """Make everything written durable in the sinks, then in the checkpoint, then in the source."""
         checkpoint = self._checkpoint
-        if checkpoint is not None and self._offset != self._logged_to:
+        if checkpoint is not None and self._offset != self._logged_offset:
             # The source skipped records of other tables; it may forget those, too.
             self._take([], Batch(NOTHING, self._offset))
         if checkpoint is not None:
@@ -464,23 +464,23 @@ class LocalWatch:
             with checkpoint.committing():
                 self._flush_sinks()
                 first = self._commit_batch(checkpoint)
-            self._committed = self._written
+            self._committed_number = self._written_number
             checkpoint.journal.trim(first)
         self._input.commit(self._offset)
         self._committed_at = self.clock.now()
 
     def _flush_sinks(self) -> None:
         start = perf_counter()
-        self._writing.flush()
+        self._open_fanout.flush()
         self.gauges.spent("sinks", perf_counter() - start)
 
     def _commit_batch(self, checkpoint: Checkpoint) -> int:
         """Commit everything written, if anything; returns the first entry of the journal to keep."""
-        if self._committed == self._written:
+        if self._committed_number == self._written_number:
             return checkpoint.first_kept()
-        first = checkpoint.journal.first_to_keep(lambda part: self._over(part.kept))
-        first = self._rewritten(checkpoint.journal) or first
-        checkpoint.commit(self._written, self.worker.live.snapshot(), first)
+        first = checkpoint.journal.first_to_keep(lambda part: self._is_over(part.kept))
+        first = self._rewrite_log(checkpoint.journal) or first
+        checkpoint.commit(self._written_number, self.worker.live.snapshot(), first)
         return first
 
     def close(self, *, failed: bool = False) -> None:
@@ -494,9 +494,9 @@ class LocalWatch:
         finally:
             self._state = "ended"
             self.control.end("the job has ended: restart it to change queries")
-            if self._out is not None:
+            if self._fanout is not None:
                 # After a failure the sinks keep only results of durable journal entries.
-                self._out.close(failed=failed and self._journal_synced())
+                self._fanout.close(failed=failed and self._journal_synced())
             if self._listener is not None:
                 self._listener.close()
             self._input.close(resumable=self._checkpoint is not None)
@@ -537,11 +537,11 @@ class LocalWatch:
         self.gauges.forget(name)
 
     @property
-    def _writing(self) -> SinkFanout:
-        assert self._out is not None  # noqa: S101 - open comes first
-        return self._out
+    def _open_fanout(self) -> SinkFanout:
+        assert self._fanout is not None  # noqa: S101 - open comes first
+        return self._fanout
 
-    def _as_it_began(self, checkpoint: Checkpoint, request: Job) -> Job:
+    def _first_request(self, checkpoint: Checkpoint, request: Job) -> Job:
         """The request with the run's first schema.
 
         Raises SchemaError if the run cannot change to this one.
@@ -551,7 +551,7 @@ class LocalWatch:
         first_request = replace(request, schema=checkpoint.first_schema())
         if checkpoint.new_schema() is not None:
             first_queries = known_standing(checkpoint, first_request)
-            first_queries.restarted(self._given, checkpoint.given(), checkpoint.new_schema())
+            first_queries.restarted(self._start_queries, checkpoint.given(), checkpoint.new_schema())
         return first_request
 
     def _new_run(self, request: Job) -> SinkRun:
@@ -592,7 +592,7 @@ class LocalWatch:
             return None
         offset, items = start
         if not self._input.tables_pending:
-            tables = self._good_rows(items)
+            tables = self._table_rows(items)
             self._tables = list(tables)
             if self._checkpoint is not None:
                 self._checkpoint.begin(tables, offset)
@@ -601,23 +601,23 @@ class LocalWatch:
 
     def _begin(self, start: RunStart) -> None:
         """Continue from a point, with the queries of this start."""
-        self._offset = self._logged_to = start.offset
-        self._number = self._written = start.number
+        self._offset = self._logged_offset = start.offset
+        self._number = self._written_number = start.number
         checkpoint = self._checkpoint
         schema = None if checkpoint is None else checkpoint.new_schema()
-        commands = self.worker.standing.restarted(self._given, start.given, schema)
-        self._fit(commands)
+        commands = self.worker.standing.restarted(self._start_queries, start.given, schema)
+        self._change_source_schema(commands)
         if commands:
             self._take(commands, Batch(NOTHING, self._offset))
         else:
-            self._inbox.done((), self.worker.standing)
+            self._command_queue.done((), self.worker.standing)
         if checkpoint is not None:
-            checkpoint.give(self._given)
+            checkpoint.give(self._start_queries)
 
     def _poll_tables(self, start: RunStart) -> bool:
         """Static tables come before the stream, and queries begin after them. False if no row came."""
         rows = self._input.poll_tables()
-        self._tables += self._good_rows(rows)
+        self._tables += self._table_rows(rows)
         if not self._input.tables_pending:
             self._start = None
             self.worker.load_tables(self._tables)
@@ -625,31 +625,31 @@ class LocalWatch:
         self._each_step()
         return bool(rows) or self._start is None
 
-    def _good_rows(self, items: list[Item]) -> tuple[Record, ...]:
+    def _table_rows(self, items: list[Item]) -> tuple[Record, ...]:
         """The good rows of static tables. Raises BadRecordsError if bad ones are not to be skipped."""
         chunk = Chunk.of(items)
-        self._table_letters += self.intake.refuse(chunk.bad)
+        self._table_dead_letters += self.intake.refuse(chunk.bad)
         records = tuple(chunk.records.records())
         if self._onlooker is not None:
             self._onlooker.load_tables(records)
         return records
 
-    def _fitting(self, commands: list[JobCommand]) -> list[JobCommand]:
+    def _fitting_commands(self, commands: list[JobCommand]) -> list[JobCommand]:
         """The commands, without schema changes that the source refuses; these are answered here."""
         try:
-            self._fit(commands)
+            self._change_source_schema(commands)
         except SourceError as error:
-            self._inbox.answer(
+            self._command_queue.answer(
                 [Answer(command.id, str(error)) for command in commands if command.op == "schema"]
             )
             good, refusals = self.worker.standing.checked(
                 [command for command in commands if command.op != "schema"]
             )
-            self._inbox.answer(refusals)
+            self._command_queue.answer(refusals)
             return good
         return commands
 
-    def _fit(self, commands: list[JobCommand]) -> None:
+    def _change_source_schema(self, commands: list[JobCommand]) -> None:
         """Make the source read with the schema that commands change to. Raises SourceError."""
         current = stream = self.worker.standing.stream
         for command in commands:
@@ -668,19 +668,19 @@ class LocalWatch:
             self._log.info("source", "the source has ended; its last window is still searched")
         self._state = "ended"
 
-    def _late_letters(self, late: Sequence[Late]) -> tuple[str, ...]:
-        return self._letters(late_letters(late, self.schema, self.request.stream.lateness))
+    def _late_dead_letters(self, late: Sequence[Late]) -> tuple[str, ...]:
+        return self._dead_letters(late_letters(late, self.schema, self.request.stream.lateness))
 
-    def _letters(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
+    def _dead_letters(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
         return () if self.request.dead_letters is None else self.intake.letters(bad)
 
-    def _warn_of(self, unwritable: Sequence[BadRecord]) -> None:
+    def _warn_of_unwritable(self, unwritable: Sequence[BadRecord]) -> None:
         """Warn of the first result that cannot be written, once."""
         if unwritable and not self._unwritable_warned:
             self._unwritable_warned = True
             self._log.warning("result", unwritable_notice(unwritable[0]))
 
-    def _tell_passed_over(self) -> None:
+    def _warn_of_bad(self) -> None:
         for line in self.intake.bad.news():
             self._log.warning("source", line)
 
@@ -691,11 +691,11 @@ class LocalWatch:
             notice = late_notice(self._first_late, self.schema, self.request.stream.lateness)
             self._log.warning("late", notice)
 
-    def _past(self, number: int) -> Iterable[LoggedBatch]:
+    def _log_before(self, number: int) -> Iterable[LoggedBatch]:
         log = self._recent if self._checkpoint is None else self._checkpoint.journal
         return () if log is None else self.worker.with_recent(log.before(number))
 
-    def _over(self, part: LogPart) -> bool:
+    def _is_over(self, part: LogPart) -> bool:
         """True if nothing alive depends on a part of the log."""
         live = self.worker.live
         return Retention(live.keeps).over(part, live.settled, live.position)

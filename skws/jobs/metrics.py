@@ -161,15 +161,15 @@ class Latencies:
     """Latencies of recent results, by batch."""
 
     def __init__(self, batches: int) -> None:
-        self._known: deque[tuple[float, int]] = deque(maxlen=batches)
+        self._batches: deque[tuple[float, int]] = deque(maxlen=batches)
 
     def add(self, seconds: float, results: int) -> None:
         if results:
-            self._known.append((seconds, results))
+            self._batches.append((seconds, results))
 
     def quantile(self, quantile: float) -> float | None:
         """Latencies over recent results, each counted once; None without results."""
-        samples = sorted(self._known)
+        samples = sorted(self._batches)
         rank = quantile * sum(count for _, count in samples)
         for seconds, count in samples:
             rank -= count
@@ -198,8 +198,8 @@ class Gauges:
     def __init__(self, request: Job, now: int) -> None:
         self.schema = request.schema
         self._engine = str(request.engine)
-        self._began = now
-        self._found = 0  # results since the last batch
+        self._start = now
+        self._result_count = 0  # results since the last batch
         self.counters: Counter[object] = Counter()
         self.batches = 0
         self.batch_seconds = 0.0
@@ -217,18 +217,18 @@ class Gauges:
     ) -> None:
         """Count records and their results; ``late`` ones do not count as tuples."""
         counters = self.counters
-        self._taken(records, 1)
-        self._taken(RecordBatch.of(late), -1)
+        self._count_records(records, 1)
+        self._count_records(RecordBatch.of(late), -1)
         counters["late"] += len(late)
         for (op, name), count in Counter((r.op, r.name) for r in results).items():
             counters[_COUNTERS[op]] += count
             counters[op, name] += count
-        self._found += len(results)
+        self._result_count += len(results)
         if len(records):
             latest = int(records.time.max())
             self.event_time = latest if self.event_time is None else max(self.event_time, latest)
 
-    def _taken(self, records: RecordBatch, sign: int) -> None:
+    def _count_records(self, records: RecordBatch, sign: int) -> None:
         deletes = records.deletes()
         for relation, count in Counter(records.relation[~deletes].tolist()).items():
             self.counters["relation", relation] += sign * count
@@ -239,8 +239,8 @@ class Gauges:
         """Count a batch that took ``seconds`` from reading to writing."""
         self.batches += 1
         self.batch_seconds = seconds
-        self._latencies.add(seconds, self._found)
-        self._found = 0
+        self._latencies.add(seconds, self._result_count)
+        self._result_count = 0
 
     def spent(self, stage: str, seconds: float) -> None:
         self.counters["stage", stage] += round(seconds * MICROSECOND)
@@ -282,7 +282,7 @@ class Gauges:
             state=state,
             engine=self._engine,
             source=source,
-            uptime=round((now - self._began) / MICROSECOND, 3),
+            uptime=round((now - self._start) / MICROSECOND, 3),
             batches=self.batches,
             batch_seconds=round(self.batch_seconds, 6),
             tuples=self.counters["tuples"],

@@ -47,10 +47,10 @@ _FIELDS: Final = {
 
 def text(metrics: Metrics) -> str:
     """All metrics in Prometheus' text format; names begin with ``skws_``."""
-    return generate_latest(_Collected(metrics)).decode()
+    return generate_latest(_Collector(metrics)).decode()
 
 
-class _Collected:
+class _Collector:
     """The metrics as families of the client library, which writes them."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -65,15 +65,17 @@ class _Collected:
             if value is not None:
                 kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
                 family = kind(f"skws_{name}", help_text, labels=("source", "engine"))
-                family.add_metric((_shown(m.source), _shown(m.engine)), value)
+                family.add_metric((_label(m.source), _label(m.engine)), value)
                 yield family
-        yield _by("relation_tuples", "Tuples read.", "relation", {r.name: r.tuples for r in m.relations})
+        yield _labelled_family(
+            "relation_tuples", "Tuples read.", "relation", {r.name: r.tuples for r in m.relations}
+        )
         results = {q.name: q.results for q in m.queries}
-        yield _by("query_results", "Results found.", "query", results)
+        yield _labelled_family("query_results", "Results found.", "query", results)
         retractions = {q.name: q.retractions for q in m.queries}
-        yield _by("query_retractions", "Results retracted.", "query", retractions)
+        yield _labelled_family("query_retractions", "Results retracted.", "query", retractions)
         stage_help = "Seconds spent in a stage: read, journal, engine, sinks, and the rest on Spark."
-        yield _by("stage_seconds", stage_help, "stage", {s.name: s.seconds for s in m.stages})
+        yield _labelled_family("stage_seconds", stage_help, "stage", {s.name: s.seconds for s in m.stages})
         if m.latency_p50 is not None and m.latency_p99 is not None:
             help_text = "Read-to-write latency over recent batches."
             latency = Metric("skws_latency_seconds", help_text, "summary")
@@ -82,13 +84,15 @@ class _Collected:
             yield latency
 
 
-def _by(name: str, help_text: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
+def _labelled_family(
+    name: str, help_text: str, label: str, values: Mapping[str, float]
+) -> CounterMetricFamily:
     family = CounterMetricFamily(f"skws_{name}", help_text, labels=(label,))
     for key, value in values.items():
-        family.add_metric((_shown(key),), value)
+        family.add_metric((_label(key),), value)
     return family
 
 
-def _shown(value: str) -> str:
+def _label(value: str) -> str:
     """A label without control characters; line ends stay, since they are escaped."""
     return "\n".join(map(visible, value.split("\n")))

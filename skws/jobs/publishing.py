@@ -78,7 +78,7 @@ class Publishing:
         self._log = log
         self._control = control
         self._server: MetricsServer | None = None
-        self._at: int | None = None
+        self._last_time: int | None = None
 
     def __enter__(self) -> Publishing:
         if self._request.metrics_port is not None:
@@ -93,8 +93,8 @@ class Publishing:
 
     def each_second(self, now: int, metrics: Callable[[], Metrics]) -> None:
         """Publish if a second has passed; ``now``: microseconds of the job's clock."""
-        if self._at is None or now - self._at >= MICROSECOND:
-            self._at = now
+        if self._last_time is None or now - self._last_time >= MICROSECOND:
+            self._last_time = now
             self.publish(metrics)
 
     def publish(self, metrics: Callable[[], Metrics]) -> None:

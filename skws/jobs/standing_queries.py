@@ -36,7 +36,7 @@ class StandingQueries:
     ) -> None:
         self._request = request
         self._live = live
-        self._standing: dict[str, Query] = {}
+        self._queries: dict[str, Query] = {}
         self._plans = dict(
             plans or {}
         )  # of standing queries, and of queries that were checked and will be added
@@ -44,35 +44,35 @@ class StandingQueries:
         self.schemas: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self._standing)
+        return len(self._queries)
 
     def known(self, name: str) -> Query:
-        return self._standing[name]
+        return self._queries[name]
 
     def shown(self) -> tuple[Query, ...]:
         """All queries, in the order in which they were added."""
-        return tuple(self._standing.values())
+        return tuple(self._queries.values())
 
     def apply(self, command: JobCommand) -> list[Result]:
         """Carry out a command; returns the snapshot of a new query. Raises SkwsError."""
         if command.op == "remove":
             if self._live is not None:
                 self._live.remove(command.name)
-            del self._standing[command.name]
+            del self._queries[command.name]
             self._plans.pop(command.name, None)
             return []
         if command.op == "schema":
             self.stream = changed(self.stream, command.schema)
             self.schemas += (command.schema,)
             return [] if self._live is None else self._live.change_schema(command.schema)
-        return self.stand_all([self._named(command)])
+        return self.stand_all([self._query_of(command)])
 
     def apply_all(self, commands: Iterable[JobCommand]) -> list[Result]:
         """Carry out commands; consecutive additions are carried out in one step."""
         results: list[Result] = []
         for op, group in groupby(commands, key=attrgetter("op")):
             if op == "add":
-                results += self.stand_all([self._named(command) for command in group])
+                results += self.stand_all([self._query_of(command) for command in group])
             else:
                 results += [result for command in group for result in self.apply(command)]
         return results
@@ -80,22 +80,22 @@ class StandingQueries:
     def after(self, commands: Iterable[JobCommand]) -> StandingQueries:
         """The queries after commands that can be carried out; a copy that answers no queries."""
         copy = StandingQueries(self._request)
-        copy._standing, copy.stream = self._standing.copy(), self.stream
+        copy._queries, copy.stream = self._queries.copy(), self.stream
         for command in commands:
             copy.apply(command)
         return copy
 
     def notes(self, command: JobCommand) -> tuple[str, ...]:
         """The ignored parts of an added query."""
-        query = self._standing.get(command.name) if command.op == "add" else None
-        return () if query is None else self._planned(query, self.stream).notes
+        query = self._queries.get(command.name) if command.op == "add" else None
+        return () if query is None else self._plan(query, self.stream).notes
 
     def warning(self, command: JobCommand) -> str:
         """A line about an added query with very many networks; else empty."""
-        query = self._standing.get(command.name) if command.op == "add" else None
+        query = self._queries.get(command.name) if command.op == "add" else None
         if query is None or query.kind != KEYWORDS:
             return ""
-        plan = self._planned(query, self.stream).search
+        plan = self._plan(query, self.stream).search
         return "" if plan is None else many_networks(plan)
 
     def stand_all(self, queries: Sequence[Query]) -> list[Result]:
@@ -103,14 +103,14 @@ class StandingQueries:
         results: list[Result] = []
         if self._live is not None:
             with making_long_lived_objects():
-                results = self._live.add_all([self._planned(query, self.stream) for query in queries])
+                results = self._live.add_all([self._plan(query, self.stream) for query in queries])
         for query in queries:
-            self._standing[query.name] = query
+            self._queries[query.name] = query
         return results
 
     def arrange(self, names: Sequence[str]) -> None:
         """Put all queries into an order, in which results of one time are emitted."""
-        self._standing = {name: self._standing[name] for name in names}
+        self._queries = {name: self._queries[name] for name in names}
         if self._live is not None:
             self._live.arrange(names)
 
@@ -121,7 +121,7 @@ class StandingQueries:
 
         ``plans``: existing plans of queries to be added, by name.
         """
-        queries, stream, plans = self._standing.copy(), self.stream, plans or {}
+        queries, stream, plans = self._queries.copy(), self.stream, plans or {}
         good: list[JobCommand] = []
         refusals: list[Answer] = []
         for command in commands:
@@ -140,9 +140,9 @@ class StandingQueries:
         """
         names = [*before, *(name for name in queries if name not in set(before))]
         removed_names = [
-            name for name in names if name in self._standing and not self._stands(name, queries.get(name))
+            name for name in names if name in self._queries and not self._is_standing(name, queries.get(name))
         ]
-        new_queries = [query for name, query in queries.items() if not self._stands(name, query)]
+        new_queries = [query for name, query in queries.items() if not self._is_standing(name, query)]
         return [*(JobCommand("remove", name) for name in removed_names), *map(JobCommand.adding, new_queries)]
 
     def restarted(
@@ -159,11 +159,11 @@ class StandingQueries:
             raise SchemaError(f"the schema differs from that of the checkpoint: {refusals[0].error}")
         return good
 
-    def _stands(self, name: str, query: Query | None) -> bool:
-        existing = self._standing.get(name)
+    def _is_standing(self, name: str, query: Query | None) -> bool:
+        existing = self._queries.get(name)
         return existing is not None and query is not None and existing.answers_like(query)
 
-    def _named(self, command: JobCommand) -> Query:
+    def _query_of(self, command: JobCommand) -> Query:
         return self._request.standing(command.name, command.added)
 
     def _check(
@@ -189,14 +189,14 @@ class StandingQueries:
             return stream
         if command.name in queries:
             raise UsageError(f"there is already a query {command.name!r}")
-        query = self._named(command)
+        query = self._query_of(command)
         if plan is not None:
             self._plans[command.name] = plan
-        self._plans[command.name] = self._planned(query, stream)
+        self._plans[command.name] = self._plan(query, stream)
         queries[command.name] = query
         return stream
 
-    def _planned(self, query: Query, stream: Stream) -> QueryPlan:
+    def _plan(self, query: Query, stream: Stream) -> QueryPlan:
         """The plan of a query, cached until the schema changes. Raises SkwsError."""
         plan = self._plans.get(query.name)
         if plan is None or not (

@@ -169,8 +169,8 @@ def known_standing(checkpoint: Checkpoint, request: Job) -> StandingQueries:
     queries = StandingQueries(request)
     journal = Journal(checkpoint.journal.folder, checkpoint.id)
     journal.open(checkpoint.first_kept())
-    _take_up_schemas(queries, journal)
-    _take_up_queries(queries, journal)
+    _apply_schemas(queries, journal)
+    _add_queries(queries, journal)
     for entry in journal.entries():
         for command in entry.commands:
             queries.apply(command)
@@ -197,13 +197,13 @@ def resume(
     journal.repair()
     states = checkpoint.states()
     worker.live.expect(states)
-    _take_up_schemas(worker.standing, journal)
+    _apply_schemas(worker.standing, journal)
     worker.load_tables(list(checkpoint.tables()))
     if journal.segments:
         before, first = journal.segments[0].before, journal.first_entry()
         out_of_step = first is not None and stream_time(first.end) is not None
         worker.live.seek(before.position, before.now, ALWAYS if out_of_step else None)
-    _take_up_queries(worker.standing, journal)
+    _add_queries(worker.standing, journal)
     start = RunStart(checkpoint.start(), committed, given=checkpoint.given())
     for entry in journal.entries():
         if entry.number <= committed:
@@ -219,10 +219,10 @@ def resume(
     return start
 
 
-def _take_up_schemas(queries: StandingQueries, journal: Journal) -> None:
+def _apply_schemas(queries: StandingQueries, journal: Journal) -> None:
     for text in journal.segments[0].before.schemas if journal.segments else ():
         queries.apply(JobCommand("schema", "", schema=text))
 
 
-def _take_up_queries(queries: StandingQueries, journal: Journal) -> None:
+def _add_queries(queries: StandingQueries, journal: Journal) -> None:
     queries.stand_all(journal.segments[0].before.standing if journal.segments else ())

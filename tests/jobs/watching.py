@@ -140,9 +140,9 @@ def abandon(watch: LocalWatch) -> None:
     """Leave the state after a kill: nothing flushed or committed, and the lock released."""
     if watch._checkpoint is not None:
         watch._checkpoint.close()
-    out = watch._out
-    if out is not None and out._letters is not None:
-        out._letters.close()
+    out = watch._fanout
+    if out is not None and out._dead_letters is not None:
+        out._dead_letters.close()
     for sink in watch._sinks:
         with suppress(AttributeError):  # not opened yet
             sink.close()

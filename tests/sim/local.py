@@ -355,7 +355,7 @@ class LocalSimulation:
         self.watch.commit()
         if rate != self._rate:
             self._rate = rate
-            self.expected.rates.append((self.watch._committed + 1, rate))
+            self.expected.rates.append((self.watch._committed_number + 1, rate))
         self._routing.change({"own": self._alert()})
 
     @property
@@ -392,10 +392,10 @@ class LocalSimulation:
         watch, model = self.watch, self.model
         assert watch is not None
         self.steps += 1
-        last = watch._written
+        last = watch._written_number
         logged = len(model.batches)
         check(0 <= logged - last <= self.ahead, "of", logged, "micro-batches were written", last)
-        committed = watch._committed
+        committed = watch._committed_number
         check(committed >= self._committed or not committed, "the committed micro-batch went back", committed)
         self._committed = max(committed, self._committed)
         self.upstream.needed = model.batches[committed - 1].state.read if committed else {}
@@ -597,7 +597,7 @@ class LocalSimulation:
             self._open()
             self._repeat()
             assert self.watch is not None
-            self.expected.check(last=self.watch._written, flushed=self.watch._committed)
+            self.expected.check(last=self.watch._written_number, flushed=self.watch._committed_number)
         except SkwsError as error:
             check(
                 not isinstance(error, UsageError) or "lock" in name,

@@ -136,11 +136,11 @@ _mutant(
 _mutant(
     "commit-before-flush",
     "the checkpoint commits a batch that is not durable in the sinks",
-    (f"{_LOCAL}._flush_sinks", "self._writing.flush()", "pass"),
+    (f"{_LOCAL}._flush_sinks", "self._open_fanout.flush()", "pass"),
     (
         f"{_LOCAL}.commit",
         "self._committed_at = self.clock.now()",
-        "self._committed_at = self.clock.now(); self._writing.flush()",
+        "self._committed_at = self.clock.now(); self._open_fanout.flush()",
     ),
 )
 _mutant(
@@ -162,7 +162,7 @@ _mutant(
 _mutant(
     "letters-repeated",
     "dead letters of a repeated batch are written again",
-    ("skws.jobs.fanout:SinkFanout.write", " and not self._letters.has(batch)", ""),
+    ("skws.jobs.fanout:SinkFanout.write", " and not self._dead_letters.has(batch)", ""),
 )
 _mutant(
     "tail-kept",
@@ -182,7 +182,7 @@ _mutant(
 _mutant(
     "damaged-end-dropped",
     "a damaged entry at the end of the journal counts as one that was never complete",
-    (f"{_JOURNAL}._check_end", "if not is_torn(data, end, self._of(path))", "if False"),
+    (f"{_JOURNAL}._check_end", "if not is_torn(data, end, self._checksum_name(path))", "if False"),
     host="local",
 )
 _mutant(
@@ -281,7 +281,7 @@ _mutant(
 _mutant(
     "command-twice",
     "the journal does not record how far commands were read",
-    (f"{_LOCAL}._logged", "self._inbox.read_to,", "0,"),
+    (f"{_LOCAL}._log_batch", "self._command_queue.read_to,", "0,"),
 )
 _mutant(
     "command-not-durable",
@@ -373,7 +373,7 @@ _mutant(
 _mutant(
     "replacement-without-entry",
     "a segment replaces the log although its entry could not be written",
-    (f"{_JOURNAL}.open", "int(paths[-1].stem) <= self._last_of(paths[-2])", "False"),
+    (f"{_JOURNAL}.open", "int(paths[-1].stem) <= self._last_number(paths[-2])", "False"),
 )
 _ROWS: Final = "skws.store.row_files:RowFile"
 _mutant(
@@ -550,7 +550,7 @@ _mutant(
 _mutant(
     "limit-not-changed",
     "a changed limit of an alert takes effect only at the next start",
-    ("skws.jobs.fanout:Routing._goes_on", "bool(is_same)", "bool(old_alert)"),
+    ("skws.jobs.fanout:Routing._is_same_limit", "bool(is_same)", "bool(old_alert)"),
 )
 _mutant(
     "limit-carried-over",
@@ -808,7 +808,7 @@ _mutant(
 _mutant(
     "zeros-before-answer",
     "zeros, left by a loss of power where a sync had failed, hide the next command or answer",
-    ("skws.jobs.control:_loaded", 'line.lstrip(b"\\0")', "line"),
+    ("skws.jobs.control:_parse_json", 'line.lstrip(b"\\0")', "line"),
 )
 _mutant(
     "torn-command",

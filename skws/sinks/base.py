@@ -294,7 +294,7 @@ class Destination:
             if self.live:
                 self.file.flush()
         except OSError as error:
-            raise self._failed(error) from None
+            raise self._output_error(error) from None
 
     def sync(self) -> None:
         """Make the bytes of a file durable. Raises OutputError."""
@@ -308,9 +308,9 @@ class Destination:
         try:
             yield
         except OSError as error:
-            raise self._failed(error) from None
+            raise self._output_error(error) from None
 
-    def _failed(self, error: OSError) -> OutputError | OutputClosedError:
+    def _output_error(self, error: OSError) -> OutputError | OutputClosedError:
         if isinstance(error, BrokenPipeError):
             return OutputClosedError(f"{self.name}: closed by its reader")
         return OutputError(f"cannot write to {self.name}: {error.strerror or error}")
@@ -329,27 +329,27 @@ def destination(output: Path | None, stdout: IO[bytes]) -> Iterator[Destination]
         with open_output.guarded():
             stdout.flush()
     elif output.exists() and not output.is_file():
-        yield from _special(output)
+        yield from _open_special(output)
     else:
-        yield from _whole(output)
+        yield from _replace_file(output)
 
 
-def _special(output: Path) -> Iterator[Destination]:
+def _open_special(output: Path) -> Iterator[Destination]:
     """A pipe or device, which cannot be renamed."""
     if output.is_dir():
         raise OutputError(f"cannot write to {output}: it is a directory; expected the name of a file")
-    with _opened(output, output) as open_output:
+    with _open_file(output, output) as open_output:
         yield open_output
         with open_output.guarded():
             open_output.file.flush()
 
 
-def _whole(output: Path) -> Iterator[Destination]:
+def _replace_file(output: Path) -> Iterator[Destination]:
     target = output.resolve()  # replaces the target of a symbolic link, not the link
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     if target.exists() and not os.access(target, os.W_OK):
         raise OutputError(f"cannot write to {output}: Permission denied")
-    with _opened(temporary, output) as open_output:
+    with _open_file(temporary, output) as open_output:
         try:
             yield open_output
             with open_output.guarded():
@@ -362,7 +362,7 @@ def _whole(output: Path) -> Iterator[Destination]:
 
 
 @contextmanager
-def _opened(path: Path, output: Path) -> Iterator[Destination]:
+def _open_file(path: Path, output: Path) -> Iterator[Destination]:
     with explained(f"cannot write to {output}", OutputError):
         file = path.open("wb")
     open_output = Destination(file, str(output))

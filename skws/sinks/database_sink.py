@@ -128,13 +128,13 @@ class Statements:
         """Statements with their parameters in order; equal consecutive statements are combined."""
         groups: list[tuple[str, list[tuple[Any, ...]]]] = []
         for result in results:
-            statement, values = self._for(result)
+            statement, values = self._statement_for(result)
             if not groups or groups[-1][0] != statement:
                 groups.append((statement, []))
             groups[-1][1].append(values)
         return groups
 
-    def _for(self, result: LiveResult) -> tuple[str, tuple[Any, ...]]:
+    def _statement_for(self, result: LiveResult) -> tuple[str, tuple[Any, ...]]:
         if result.op != "-":
             row = _row(result)
             return self._put, (*row, *_score(result)) if self._table.scores else row
@@ -174,7 +174,7 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
 
     def _opened(self, run: SinkRun) -> int:
         self._key = self._statements.progress_key(run.id)
-        last_batch, has_table = self._transaction(self._created)
+        last_batch, has_table = self._transaction(self._create_tables)
         if not has_table and (last_batch != NONE or run.repeating):
             run.tell(
                 f"{self.name}: no table {self._table.name}: it is created again, without earlier results"
@@ -203,7 +203,7 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
     @abstractmethod
     def _execute_many(self, cursor: Cursor, statement: str, rows: list[tuple[Any, ...]]) -> None: ...
 
-    def _created(self, cursor: Cursor) -> tuple[int, bool]:
+    def _create_tables(self, cursor: Cursor) -> tuple[int, bool]:
         """Create the tables; returns the last batch, and True if the table of results existed before."""
         self._execute(cursor, self._statements.create_progress)
         last_batch, has_table = self._progress(cursor), self._has(cursor, self._table.name)
@@ -239,23 +239,23 @@ class SqliteSink(DatabaseSink[sqlite3.Cursor]):
             self._connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)
         except sqlite3.Error as error:
             raise SinkError(f"{self._path}: {error}") from None
-        persistently(run, self.name, lambda: self._tried(self._write_ahead))
+        persistently(run, self.name, lambda: self._attempt(self._write_ahead))
         return super()._opened(run)
 
     def close(self) -> None:
         self._connection.close()
 
     def _transaction(self, work: Callable[[sqlite3.Cursor], T]) -> T:
-        return persistently(self._run, self.name, lambda: self._tried(lambda: self._done_in_one(work)))
+        return persistently(self._run, self.name, lambda: self._attempt(lambda: self._in_transaction(work)))
 
     def _write_ahead(self) -> None:
         self._connection.execute("PRAGMA journal_mode=WAL")
 
-    def _done_in_one(self, work: Callable[[sqlite3.Cursor], T]) -> T:
+    def _in_transaction(self, work: Callable[[sqlite3.Cursor], T]) -> T:
         with self._connection:
             return work(self._connection.cursor())
 
-    def _tried(self, call: Callable[[], T]) -> T:
+    def _attempt(self, call: Callable[[], T]) -> T:
         """Raises NotYetError while another process has locked the file, SourceError."""
         try:
             return call()

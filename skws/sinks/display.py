@@ -57,26 +57,26 @@ class NetworkTable(Encoder[Result]):
     def __init__(self, plan: Plan, width: int | None, *, color: bool) -> None:
         self._query, self._schema = plan.query, plan.schema
         relations = enumerate(plan.schema.relations)
-        self._asked = {relation.name: asked(plan.query, n, relation) for n, relation in relations}
+        self._attribute_names = {relation.name: asked(plan.query, n, relation) for n, relation in relations}
         self._names = RowNames(plan.schema)
         self.verbatim = color
         self._width = width
-        self._headed = False
-        self._ranked = False
+        self._has_header = False
+        self._has_score = False
         self._network = self._match = 0
 
     def encode(self, result: Result) -> bytes:
-        lines = [] if self._headed else [self._head(result)]
+        lines = [] if self._has_header else [self._head(result)]
         fate_text = f"({fate(result)}) " if fate(result) else ""
-        cells = (standing(result), visible(result.network), fate_text + self._matched(result))
+        cells = (standing(result), visible(result.network), fate_text + self._match_text(result))
         lines.append(self._line(result.op, _time(result), *cells))
         lines += [f"    {line}" for line in explained(result)]
         return ("\n".join(lines) + "\n").encode()
 
     def _head(self, first: Result) -> str:
         """Fix the widths by the first result; returns the heading."""
-        self._headed, self._ranked = True, first.score is not None
-        width = (self._width or DEFAULT_WIDTH) - (_STANDING + 2) * self._ranked
+        self._has_header, self._has_score = True, first.score is not None
+        width = (self._width or DEFAULT_WIDTH) - (_STANDING + 2) * self._has_score
         room = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
         self._network = room * 2 // 5
         self._match = room - self._network
@@ -86,14 +86,14 @@ class NetworkTable(Encoder[Result]):
 
     def _line(self, op: str, time: str, score: str, network: str, match: str) -> str:
         cell = padded if self._width is None else fitted
-        rank_cell = f"{cell(score, _STANDING)}  " if self._ranked else ""
+        rank_cell = f"{cell(score, _STANDING)}  " if self._has_score else ""
         return (
             f"{cell(op, 2)}  {cell(time, _TIME)}  {rank_cell}{cell(network, self._network)}  {match}".rstrip()
         )
 
-    def _shown(self, result: Result) -> list[tuple[str, ...]]:
+    def _shown_names(self, result: Result) -> list[tuple[str, ...]]:
         """The attributes to show of each tuple; its name comes first, unless it is among them."""
-        attribute_names = [self._asked[member.relation] for member in result.tuples]
+        attribute_names = [self._attribute_names[member.relation] for member in result.tuples]
         row_names = self._names.of(result)
         if any(row_names):
             values = {
@@ -106,11 +106,11 @@ class NetworkTable(Encoder[Result]):
                     attribute_names[index] = name, *attribute_names[index]
         return attribute_names
 
-    def _matched(self, result: Result) -> str:
+    def _match_text(self, result: Result) -> str:
         """The matched attributes of the tuples; on a terminal, each is cut to its share of the width."""
         texts = [
             (member.relation, name, value_text(value))
-            for member, names in zip(result.tuples, self._shown(result), strict=True)
+            for member, names in zip(result.tuples, self._shown_names(result), strict=True)
             for name in names
             if (value := member.row[name]) is not None and str(value).strip()
         ]
@@ -150,11 +150,11 @@ class MatchTable(Encoder[Result]):
     """
 
     def __init__(self) -> None:
-        self._headed = False
+        self._has_header = False
 
     def encode(self, result: Result) -> bytes:
-        head = "" if self._headed else f"op  {'time':<{_TIME}}  match\n"
-        self._headed = True
+        head = "" if self._has_header else f"op  {'time':<{_TIME}}  match\n"
+        self._has_header = True
         text = " ; ".join(map(_text, result.tuples))
         count = result.count or 1
         text += f"  {count:,} times" if count > 1 else ""
@@ -236,11 +236,11 @@ class MatchTree(Encoder[Result]):
         lines = [] if self._first else [""]
         self._first = False
         lines.append(f"{result.op} {lifespan(result)}")
-        lines += [f"  {_labelled(member)}" for member in result.tuples]
+        lines += [f"  {_member_line(member)}" for member in result.tuples]
         return ("\n".join(lines) + "\n").encode()
 
 
-def _labelled(member: ResultTuple) -> str:
+def _member_line(member: ResultTuple) -> str:
     pairs = ((name, value) for name, value in member.row.items() if value is not None)
     values = ", ".join(f"{visible(name)}: {visible(value_text(value))}" for name, value in pairs)
     labels = visible(", ".join(member.labels))

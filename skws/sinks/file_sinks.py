@@ -41,9 +41,11 @@ class AppendedFile:
         with _guarded(path):
             within_folder(path)
             self._file = GrowingFile(path, shared=True)
-            self._known = self._file.regular and os.access(path, os.R_OK)  # else lines cannot be found again
+            self._is_readable = self._file.regular and os.access(
+                path, os.R_OK
+            )  # else lines cannot be found again
             self.start = self._start(mark)
-        self._begun = False
+        self._has_written = False
 
     def mark(self) -> dict[str, int]:
         """Make the whole file durable; returns its end, and a checksum of the bytes before it."""
@@ -54,7 +56,7 @@ class AppendedFile:
     def marked(self, size: int) -> dict[str, int]:
         """The mark after the first ``size`` bytes."""
         with _guarded(self._path):
-            return {"bytes": size, "crc": self._checksum(size)} if self._known else {"bytes": size}
+            return {"bytes": size, "crc": self._checksum(size)} if self._is_readable else {"bytes": size}
 
     def write(self, data: bytes) -> None:
         """Append bytes, which readers see at once.
@@ -62,8 +64,8 @@ class AppendedFile:
         If the file ends in an incomplete line of another writer, that line is ended first.
         """
         with _guarded(self._path), self._file.alone():
-            if data and not self._begun:
-                self._begun = True
+            if data and not self._has_written:
+                self._has_written = True
                 data = b"\n" + data if self._ends_torn() else data
             self._file.append(data)
 
@@ -77,23 +79,23 @@ class AppendedFile:
         last ``separator`` in them. ``repeats``: lines of the run that must not be written again.
         """
         with _guarded(self._path), self._file.alone():
-            if not ((lines or repeats) and self._known and self._file.size > self.start):
+            if not ((lines or repeats) and self._is_readable and self._file.size > self.start):
                 return list(lines)
-            tail = _Behind(lines, separator, repeats)
+            tail = _TailLines(lines, separator, repeats)
             with self._path.open("rb") as file:
                 file.seek(self.start)
                 for line in file:
                     tail.add(line)
-            if not tail.others:
+            if not tail.other_count:
                 self._file.cut(self.start)  # after a failed sync, the system considers lines written
                 return list(lines)
             self._tell(
-                f"{self._path} has {counted(tail.others, 'line')} of other writers after those of this run:"
-                " they are kept"
+                f"{self._path} has {counted(tail.other_count, 'line')} of other writers after those of this"
+                " run: they are kept"
             )
             if tail.cut_at is not None:
                 self._file.cut(self.start + tail.cut_at)
-            return tail.left()
+            return tail.missing_lines()
 
     def close(self) -> None:
         self._file.close()
@@ -102,7 +104,7 @@ class AppendedFile:
         """The offset at which lines of an earlier process may begin: the mark, if it is in this file."""
         size = self._file.size
         offset = mark.get("bytes", size)
-        if not self._known or offset == size:
+        if not self._is_readable or offset == size:
             return offset
         if offset > size:
             self._tell(
@@ -116,7 +118,7 @@ class AppendedFile:
         return offset
 
     def _ends_torn(self) -> bool:
-        if not self._known or not self._file.size:
+        if not self._is_readable or not self._file.size:
             return False
         with self._path.open("rb") as file:
             file.seek(self._file.size - 1)
@@ -129,39 +131,43 @@ class AppendedFile:
             return crc32(file.read(min(size, _CHECKED)))
 
 
-class _Behind:
-    """The content after a mark, line by line. ``others``: the number of lines of other writers.
+class _TailLines:
+    """The content after a mark, line by line. ``other_count``: the number of lines of other writers.
 
     ``cut_at``: the offset of an incomplete line, or of zeros, at the end of the file; None if there is none.
     """
 
     def __init__(self, lines: Sequence[bytes], separator: bytes, repeats: Sequence[bytes]) -> None:
         self._lines = lines
-        self._own = Counter(lines) | Counter(repeats)
-        self._until = separator
-        self._before: Counter[bytes] = Counter()  # own lines found before ``cut_at``
-        self._after: Counter[bytes] = Counter()
+        self._line_counts = Counter(lines) | Counter(repeats)
+        self._separator = separator
+        self._counts_before: Counter[bytes] = Counter()  # own lines found before ``cut_at``
+        self._counts_after: Counter[bytes] = Counter()
         self._size = 0
-        self.others = 0
+        self.other_count = 0
         self.cut_at: int | None = None
 
     def add(self, line: bytes) -> None:
         """Add the next line; the last one may have no line end."""
         content = line.strip(b"\0")  # bytes that a loss of power leaves
-        text = self._known_by(content)
+        text = self._line_key(content)
         is_half = not line.endswith(b"\n") and self._is_half(content)
         if self.cut_at is None and (is_half or content != line):
             self.cut_at = self._size
-        if self._before[text] + self._after[text] < self._own[text]:
-            (self._before if self.cut_at is None else self._after)[text] += 1
+        if self._counts_before[text] + self._counts_after[text] < self._line_counts[text]:
+            (self._counts_before if self.cut_at is None else self._counts_after)[text] += 1
         elif content and not is_half:
-            self.others += 1
-            self._before, self._after, self.cut_at = self._before + self._after, Counter(), None
+            self.other_count += 1
+            self._counts_before, self._counts_after, self.cut_at = (
+                self._counts_before + self._counts_after,
+                Counter(),
+                None,
+            )
         self._size += len(line)
 
-    def left(self) -> list[bytes]:
+    def missing_lines(self) -> list[bytes]:
         """The run's lines that are missing after the cut."""
-        counts = self._before if self.cut_at is not None else self._before + self._after
+        counts = self._counts_before if self.cut_at is not None else self._counts_before + self._counts_after
         missing: list[bytes] = []
         for line in self._lines:
             counts[line] -= 1
@@ -169,13 +175,13 @@ class _Behind:
                 missing.append(line)
         return missing
 
-    def _known_by(self, line: bytes) -> bytes:
-        index = line.rfind(self._until)
-        return line if index < 0 else line[: index + len(self._until)]
+    def _line_key(self, line: bytes) -> bytes:
+        index = line.rfind(self._separator)
+        return line if index < 0 else line[: index + len(self._separator)]
 
     def _is_half(self, line: bytes) -> bool:
         """True if it may be an incomplete line of the run."""
-        return any(own.startswith(line) or line.startswith(own) for own in self._own)
+        return any(own.startswith(line) or line.startswith(own) for own in self._line_counts)
 
 
 class BatchFile:
@@ -186,7 +192,7 @@ class BatchFile:
     """
 
     def __init__(self, path: Path, sink_progress: SinkProgress, run: SinkRun) -> None:
-        self._marks = sink_progress
+        self._progress = sink_progress
         self._run = run
         progress = sink_progress.read()
         self.batch: int = progress.get("batch", NONE)
@@ -214,7 +220,7 @@ class BatchFile:
             return
         self._settle()
         if not self.has(batch):
-            self._marks.keep(batch, **self._file.mark())
+            self._progress.keep(batch, **self._file.mark())
             self.batch = batch
 
     def close(self) -> None:

@@ -36,7 +36,7 @@ class Writer(Generic[T]):
 
     def __init__(self, encoder: Encoder[T], destination: Destination) -> None:
         self._encoder = encoder
-        self._opened = destination
+        self._destination = destination
         self._put(encoder.begin())
 
     def write(self, result: T) -> None:
@@ -52,7 +52,7 @@ class Writer(Generic[T]):
 
     def _put(self, data: bytes) -> None:
         if data:
-            self._opened.write(data, verbatim=self._encoder.verbatim)
+            self._destination.write(data, verbatim=self._encoder.verbatim)
 
 
 @contextmanager
@@ -110,7 +110,7 @@ class StdoutSink(BatchSink):
         self._networks: dict[str, Writer[Any]] = {}
         """Encoders by query, as each marks its own keywords; formats for programs share one."""
         self._matches: dict[str, Writer[Any]] = {}
-        self._shown = ""
+        self._last_name = ""
 
     @property
     def name(self) -> str:
@@ -118,8 +118,8 @@ class StdoutSink(BatchSink):
 
     def _opened(self, run: SinkRun) -> int:
         self._schema = run.schema
-        self._marks = SinkProgress(run, self.name)
-        last_batch: int = self._marks.read().get("batch", NONE)
+        self._progress = SinkProgress(run, self.name)
+        last_batch: int = self._progress.read().get("batch", NONE)
         return last_batch
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - the output has no numbers
@@ -129,7 +129,7 @@ class StdoutSink(BatchSink):
             self._stdout.file.flush()
 
     def _keep(self, batch: int) -> None:
-        self._marks.keep(batch)
+        self._progress.keep(batch)
 
     def close(self) -> None:
         """Standard output stays open: the sink did not open it."""
@@ -157,6 +157,6 @@ class StdoutSink(BatchSink):
 
     def _name(self, name: str) -> None:
         """Write the name of the query whose results follow, if there are several queries."""
-        if name != self._shown and len(self._networks) + len(self._matches) > 1:
+        if name != self._last_name and len(self._networks) + len(self._matches) > 1:
             self._stdout.write(f"\n{visible(name)}:\n".encode())
-        self._shown = name
+        self._last_name = name

@@ -21,16 +21,16 @@ from skws_schema.errors import NotYetError, SchemaError, SourceError, UsageError
 T = TypeVar("T")
 
 _DEFAULTS: Final = {"client.id": "skws", "socket.timeout.ms": "10000", "reconnect.backoff.max.ms": "5000"}
-_OWN: Final = {
+_OWN_SETTINGS: Final = {
     "isolation.level": "read_committed",
     "enable.idempotence": "true",
     "transactional.id": "skws",
     "enable.auto.commit": "false",
 }
-_FENCED: Final = frozenset(
+_FENCED_CODES: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
-_REFUSED: Final = frozenset(
+_REFUSED_CODES: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -41,7 +41,7 @@ _REFUSED: Final = frozenset(
     }
 )
 """Errors for which a retry cannot help, although they abort a transaction like transient ones."""
-_AGAIN: Final = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_PRODUCER_ID_MAPPING})
+_TRANSIENT_CODES: Final = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_PRODUCER_ID_MAPPING})
 """Transient errors: a new topic; a producer that the brokers have forgotten after days without results."""
 _ANSWER_SECONDS: Final = 10.0
 _FULL_SECONDS: Final = 0.1
@@ -66,8 +66,8 @@ class KafkaSink(BatchSink):
             )
         self._address = address
         self._topic = address.topics[0]
-        self._settings = Settings.of(address, defaults=_DEFAULTS, own=_OWN)
-        self._most = self._limit()
+        self._settings = Settings.of(address, defaults=_DEFAULTS, own=_OWN_SETTINGS)
+        self._max_bytes = self._limit()
         self._producer: Producer | None = None
 
     def _limit(self) -> int:
@@ -85,33 +85,35 @@ class KafkaSink(BatchSink):
     def _fits(self, result: LiveResult) -> bool:
         """True if a result fits in a message, by the client's rules; otherwise it is refused."""
         size = len(result.to_json()) + len(result.id)
-        if size <= self._most:
+        if size <= self._max_bytes:
             return True
         reason = (
-            f"cannot be written to {self.name}: {size:,} bytes, and message.max.bytes is {self._most:,}"
+            f"cannot be written to {self.name}: {size:,} bytes, and message.max.bytes is {self._max_bytes:,}"
             " (set it in ?config=FILE, and max.message.bytes of the topic)"
         )
         self._run.refused.append(unwritable(result, reason))
         return False
 
     def _opened(self, run: SinkRun) -> int:
-        self._marks = SinkProgress(run, self.name)
+        self._progress = SinkProgress(run, self.name)
         self._identity = f"skws-{run.id}-{self._topic}"
         # Brokers forget the offsets of a group after days without use.
-        self._committed = int(self._marks.read().get("batch", NONE))
-        persistently(run, self.name, lambda: self._answered(self._look))
+        self._committed = int(self._progress.read().get("batch", NONE))
+        persistently(run, self.name, lambda: self._call(self._read_committed))
         return self._committed
 
     def _take_over(self) -> None:
-        persistently(self._run, self.name, lambda: self._tried(lambda _: None))
+        persistently(self._run, self.name, lambda: self._attempt(lambda _: None))
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         persistently(
-            self._run, self.name, lambda: self._tried(lambda producer: self._write(producer, batch, results))
+            self._run,
+            self.name,
+            lambda: self._attempt(lambda producer: self._write(producer, batch, results)),
         )
 
     def _keep(self, batch: int) -> None:
-        self._marks.keep(batch)
+        self._progress.keep(batch)
 
     def close(self) -> None:
         """Leaves an open transaction to the next producer of the run, which aborts it."""
@@ -120,11 +122,11 @@ class KafkaSink(BatchSink):
             self._consumer.close()
             self._producer = None
 
-    def _tried(self, work: Callable[[Producer], None]) -> None:
+    def _attempt(self, work: Callable[[Producer], None]) -> None:
         """Work with a producer. Raises NotYetError if a retry may help, otherwise SourceError."""
-        self._answered(lambda: work(self._producer or self._connected()))
+        self._call(lambda: work(self._producer or self._connect()))
 
-    def _answered(self, work: Callable[[], None]) -> None:
+    def _call(self, work: Callable[[], None]) -> None:
         """Work with the brokers. Raises NotYetError if a retry may help, otherwise SourceError."""
         try:
             work()
@@ -132,23 +134,23 @@ class KafkaSink(BatchSink):
             self.close()
             raise self._failure(error.args[0]) from None
 
-    def _look(self) -> None:
+    def _read_committed(self) -> None:
         """Read the number of the last committed batch, except for one in doubt.
 
         A producer would fence off the producer of another process of the run, so it is created later.
         """
         consumer = self._client(Consumer, **{"isolation.level": "read_uncommitted"})
         try:
-            self._find(consumer)
+            self._check_topic(consumer)
             self._committed = max(self._committed, self._batch_of(consumer))
         finally:
             consumer.close()
 
-    def _connected(self) -> Producer:
+    def _connect(self) -> Producer:
         """Create a producer, which resolves a transaction in doubt, and read the last committed batch."""
         producer, self._consumer = self._client(Producer), self._client(Consumer)
         self._producer = producer
-        self._find(producer)
+        self._check_topic(producer)
         producer.init_transactions(_ANSWER_SECONDS)
         self._committed = max(self._committed, self._batch_of(self._consumer))
         return producer
@@ -161,7 +163,7 @@ class KafkaSink(BatchSink):
         except (KafkaException, TypeError, ValueError) as error:
             raise SchemaError(f"{self.name}: {self._settings.clean(error_text(error.args[0]))}") from None
 
-    def _find(self, client: Consumer | Producer) -> None:
+    def _check_topic(self, client: Consumer | Producer) -> None:
         """Raises KafkaException if the topic does not exist."""
         metadata = client.list_topics(self._topic, timeout=_ANSWER_SECONDS).topics[self._topic]
         if metadata.error is not None:
@@ -198,7 +200,7 @@ class KafkaSink(BatchSink):
 
     def _failure(self, error: KafkaError) -> SourceError:
         reason = f"{self.name}: {self._settings.clean(error_text(error))}"
-        if error.code() in _FENCED:
+        if error.code() in _FENCED_CODES:
             return SourceError(
                 f"{reason} (another process writes for this run, or the transaction took longer than"
                 " transaction.timeout.ms)"
@@ -209,9 +211,13 @@ class KafkaSink(BatchSink):
             )
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return SourceError(
-                f"{reason}: topic {self._topic} accepts no message of {self._most:,} bytes: raise its"
+                f"{reason}: topic {self._topic} accepts no message of {self._max_bytes:,} bytes: raise its"
                 " max.message.bytes, or set message.max.bytes to it in ?config=FILE, so that larger results"
                 " are left out"
             )
-        is_retriable = is_transient(error) or error.txn_requires_abort() or error.code() in _AGAIN
-        return NotYetError(reason) if is_retriable and error.code() not in _REFUSED else SourceError(reason)
+        is_retriable = is_transient(error) or error.txn_requires_abort() or error.code() in _TRANSIENT_CODES
+        return (
+            NotYetError(reason)
+            if is_retriable and error.code() not in _REFUSED_CODES
+            else SourceError(reason)
+        )

@@ -73,27 +73,27 @@ class ParquetEncoder(Encoder[LiveResult]):
         self._parquet = pq.ParquetWriter(self._bytes, self._schema)
 
     def begin(self) -> bytes:
-        return self._taken()
+        return self._take_bytes()
 
     def encode(self, result: LiveResult) -> bytes:
         """Empty, except for the last result of a row group."""
         self._rows.append(_row(result))
-        return self._group() if len(self._rows) == self._row_group else b""
+        return self._row_group_bytes() if len(self._rows) == self._row_group else b""
 
     def end(self) -> bytes:
         """The last row group and the footer."""
-        group = self._group() if self._rows else b""
+        group = self._row_group_bytes() if self._rows else b""
         self._parquet.close()
-        return group + self._taken()
+        return group + self._take_bytes()
 
-    def _group(self) -> bytes:
+    def _row_group_bytes(self) -> bytes:
         self._parquet.write_table(
             pa.Table.from_pylist(self._rows, self._schema), row_group_size=self._row_group
         )
         self._rows = []
-        return self._taken()
+        return self._take_bytes()
 
-    def _taken(self) -> bytes:
+    def _take_bytes(self) -> bytes:
         """The bytes that Arrow has written since the last call; Arrow counts offsets itself."""
         data = self._bytes.getvalue()
         self._bytes.seek(0)

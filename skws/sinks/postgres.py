@@ -56,9 +56,9 @@ class PostgresSink(DatabaseSink[cursor]):
             self._connection = None
 
     def _transaction(self, work: Callable[[cursor], T]) -> T:
-        return persistently(self._run, self.name, lambda: self._tried(work))
+        return persistently(self._run, self.name, lambda: self._attempt(work))
 
-    def _tried(self, work: Callable[[cursor], T]) -> T:
+    def _attempt(self, work: Callable[[cursor], T]) -> T:
         """Raises NotYetError if the server is unavailable, SourceError."""
         try:
             if self._connection is None:

@@ -31,13 +31,15 @@ class RowNames:
     def __init__(self, schema: Schema) -> None:
         removed = schema.evolution.removed_joins
         joins = [join for number, join in enumerate(schema.joins) if number not in removed]
-        self._on = {join.name: join.on for join in joins}
+        self._join_columns = {join.name: join.on for join in joins}
         join_attributes: dict[str, list[str]] = {relation.name: [] for relation in schema.relations}
         for join in joins:
             for left, right in join.on:
                 join_attributes[join.left].append(left)
                 join_attributes[join.right].append(right)
-        self._own = {relation.name: tuple(_searched_names(relation)) for relation in schema.relations}
+        self._name_attributes = {
+            relation.name: tuple(_searched_names(relation)) for relation in schema.relations
+        }
         self._strings = {
             relation.name: _strings(relation, join_attributes[relation.name]) for relation in schema.relations
         }
@@ -49,7 +51,7 @@ class RowNames:
             return ("",) * len(tuples)
         own_names = [self._own_name(member) for member in tuples]
         shown_names = set(filter(None, own_names))
-        joined_attributes = set(self._beside(result, own_names))
+        joined_attributes = set(self._joined_attributes(result, own_names))
         names = []
         for position, (member, name) in enumerate(zip(tuples, own_names, strict=True)):
             attribute = "" if name else self._string_name(member)
@@ -66,17 +68,17 @@ class RowNames:
         return "" if self._own_name(member) else self._string_name(member)
 
     def _own_name(self, member: ResultTuple) -> str:
-        values = (member.row.get(name) for name in self._own.get(member.relation, ()))
+        values = (member.row.get(name) for name in self._name_attributes.get(member.relation, ()))
         return next((value.casefold() for value in values if isinstance(value, str) and value), "")
 
     def _string_name(self, member: ResultTuple) -> str:
         strings = self._strings.get(member.relation, ())
         return next((name for name in strings if is_name(member.row.get(name))), "")
 
-    def _beside(self, result: Result, own_names: list[str]) -> Iterator[tuple[int, str]]:
+    def _joined_attributes(self, result: Result, own_names: list[str]) -> Iterator[tuple[int, str]]:
         """The attributes that join rows, by position, to a row that has its own name."""
         for left, right, name in result.joins:
-            for left_attribute, right_attribute in self._on.get(name, ()):
+            for left_attribute, right_attribute in self._join_columns.get(name, ()):
                 if own_names[right]:
                     yield left, left_attribute
                 if own_names[left]:
@@ -94,12 +96,12 @@ def is_name(value: object) -> bool:
 def _searched_names(relation: Relation) -> Iterator[str]:
     by_name = {attribute.name: attribute for attribute in relation.attributes}
     for name in relation.search:
-        if _called_a_name(name) or by_name[name].analyzer is Analyzer.NONE:
+        if _is_naming(name) or by_name[name].analyzer is Analyzer.NONE:
             yield name
 
 
 def _strings(relation: Relation, join_attributes: list[str]) -> tuple[str, ...]:
-    naming = [attribute.name for attribute in relation.attributes if _called_a_name(attribute.name)]
+    naming = [attribute.name for attribute in relation.attributes if _is_naming(attribute.name)]
     strings = {attribute.name for attribute in relation.attributes if _may_be_name(attribute)} - set(
         relation.search
     )
@@ -112,5 +114,5 @@ def _may_be_name(attribute: Attribute) -> bool:
     return attribute.type is AttributeType.STRING and attribute.order is None
 
 
-def _called_a_name(name: str) -> bool:
+def _is_naming(name: str) -> bool:
     return name.casefold().endswith(_NAMING)

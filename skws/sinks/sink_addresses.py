@@ -38,7 +38,7 @@ def parse_sink(text: str, *, color: bool = False) -> Sink:
     """The sink at an address. Raises UsageError if it is invalid, SourceError if a package is missing."""
     kind, colon, rest = text.partition(":")
     if colon and rest and kind in (*_KINDS, "postgres"):
-        return _of_skws(text, kind, rest, color=color)
+        return _built_in(text, kind, rest, color=color)
     constructor = extension(SINKS, kind) if colon else None
     if constructor is None:
         raise UsageError(f"sink {redacted(text)}: {_HOW}{nearest(kind, _KINDS)}")
@@ -46,7 +46,7 @@ def parse_sink(text: str, *, color: bool = False) -> Sink:
     return sink
 
 
-def _of_skws(text: str, kind: str, rest: str, *, color: bool) -> Sink:
+def _built_in(text: str, kind: str, rest: str, *, color: bool) -> Sink:
     match kind:
         case "stdout":
             return StdoutSink(_format(rest), sys.stdout.buffer, color=color)
@@ -61,7 +61,7 @@ def _of_skws(text: str, kind: str, rest: str, *, color: bool) -> Sink:
             return SqliteSink(Path(path), ResultTable.of(parameters))
         case "postgresql" | "postgres" | "kafka":
             return _kafka(text) if kind == "kafka" else _postgres(text)
-    return _posting(text, rest if kind == "command" else text, _receivers(kind))
+    return _posting_sink(text, rest if kind == "command" else text, _receivers(kind))
 
 
 def _format(name: str) -> OutputFormat:
@@ -102,21 +102,21 @@ def _receivers(kind: str) -> Callable[[str], Receiver]:
     return HookProgram if kind == "command" else Endpoint
 
 
-def _posting(text: str, rest: str, receiver: Callable[[str], Receiver]) -> Sink:
+def _posting_sink(text: str, rest: str, receiver: Callable[[str], Receiver]) -> Sink:
     """A sink that posts; its parameters follow ``#``."""
     from skws.sinks.webhook import Delivery, WebhookSink  # noqa: PLC0415 - only for posts
 
     address, parameters = _split(text, rest, "#", ("letters", "attempts", "most"))
     dead_letters = parameters.get("letters")
     delivery = Delivery(
-        _above_zero("attempts", parameters.get("attempts", "8")),
-        _above_zero("most", parameters.get("most", "100")),
+        _positive_number("attempts", parameters.get("attempts", "8")),
+        _positive_number("most", parameters.get("most", "100")),
         Path(dead_letters) if dead_letters else None,
     )
     return WebhookSink(receiver(address), delivery)
 
 
-def _above_zero(name: str, text: str) -> int:
+def _positive_number(name: str, text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"{name}={text}: expected a number above 0")
     return int(text)

@@ -116,7 +116,7 @@ def shortened(text: str, spans: Sequence[Span], width: int) -> tuple[str, list[S
         while begin < start and cell_len(text[begin:stop]) > width - 2:
             begin += 1
     lead = "…" if begin else ""
-    end = begin + _fitting(text[begin : begin + width], width - len(lead) - 1)
+    end = begin + _fitting_length(text[begin : begin + width], width - len(lead) - 1)
     tail = "…" if end < len(text) else ""
     shift = len(lead) - begin
     cut_spans = [
@@ -146,7 +146,7 @@ def marked(text: str, spans: Sequence[Span], *, color: bool) -> str:
     return "".join([*parts, text[last:]])
 
 
-def _fitting(text: str, width: int) -> int:
+def _fitting_length(text: str, width: int) -> int:
     """The number of characters from the start that fit into ``width`` cells."""
     used = 0
     for position, character in enumerate(text):
@@ -177,7 +177,7 @@ def explained(result: Result) -> Iterator[str]:
     yield f"score {short(result.score.value)} = {_product(result.score)}"
     for part in result.score.parts:
         if part.why:
-            yield f"  {visible(part.name)} {short(part.value)}: {'; '.join(map(_fact, part.why))}"
+            yield f"  {visible(part.name)} {short(part.value)}: {'; '.join(map(_reason_text, part.why))}"
 
 
 def short(value: float) -> str:
@@ -185,32 +185,32 @@ def short(value: float) -> str:
 
 
 def _product(score: Score) -> str:
-    return " x ".join(_named(part) for part in score.parts)
+    return " x ".join(_part_text(part) for part in score.parts)
 
 
-def _named(part: ScorePart) -> str:
+def _part_text(part: ScorePart) -> str:
     return f"{visible(part.name)} {short(part.value)}"
 
 
-def _fact(fact: dict[str, Any]) -> str:
+def _reason_text(fact: dict[str, Any]) -> str:
     if "keyword" in fact:
         return visible(
             f"{fact['keyword']} in {fact['tuple']}'s {fact['attribute']} {short(fact['weight'])}"
-            f" ({fact['containing']:,} of {fact['texts']:,} texts{_referring(fact)})"
+            f" ({fact['containing']:,} of {fact['texts']:,} texts{_reference_text(fact)})"
         )
     if "join" in fact:
         return visible(f"{fact['join']} {short(fact['value'])} ({counted(fact['tuples'], 'row')})")
     if fact.keys() == {"tuples"}:
         return counted(fact["tuples"], "row")
-    return ", ".join(f"{visible(name)} {_shown(value)}" for name, value in fact.items())
+    return ", ".join(f"{visible(name)} {_value_text(value)}" for name, value in fact.items())
 
 
-def _referring(fact: dict[str, Any]) -> str:
+def _reference_text(fact: dict[str, Any]) -> str:
     referring = fact.get("referring")
     return f", {short(referring)} rows refer to each" if referring else ""
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, list):
-        return "/".join(map(_shown, value))
+        return "/".join(map(_value_text, value))
     return short(value) if isinstance(value, float) else visible(str(value))

@@ -28,20 +28,20 @@ from skws_schema.errors import UsageError, counted
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
-_ALL: Final = 1 << 31  # more parts than a batch has
+_ALL_PARTS: Final = 1 << 31  # more parts than a batch has
 PROGRAM_SECONDS: Final = 60.0
-_SHOWN: Final = 200  # characters of a program's error output in a message
+_EXCERPT: Final = 200  # characters of a program's error output in a message
 SECONDS: Final = 10.0
 _MOST: Final = 1 << 16  # bytes of an answer
-_REFUSED: Final = range(400, 500)
-_AGAIN: Final = frozenset({408, 425, 429})
+_REFUSED_CODES: Final = range(400, 500)
+_RETRY_CODES: Final = frozenset({408, 425, 429})
 
 
 @dataclass(frozen=True, slots=True)
 class PostOutcome:
     """``final``: a retry cannot help. ``after``: the seconds to wait, as requested by the server."""
 
-    taken: bool
+    accepted: bool
     reason: str = ""
     final: bool = False
     after: float = 0.0
@@ -88,28 +88,28 @@ class WebhookSink(PostingSink):
         return self._endpoint.shown
 
     def _opened(self, run: SinkRun) -> int:
-        self._marks = SinkProgress(run, self.name)
-        progress = self._marks.read()
-        self._posted: tuple[int, int] = progress.get("batch", NONE), progress.get("part", NONE)
+        self._progress = SinkProgress(run, self.name)
+        progress = self._progress.read()
+        self._last_posted: tuple[int, int] = progress.get("batch", NONE), progress.get("part", NONE)
         if self._delivery.dead_letters is not None:
             self._dead_letters = AppendedFile(
                 self._delivery.dead_letters, progress.get("letters", {}), run.tell
             )
             if progress.get("letters", {}).get("bytes") != self._dead_letters.start:
-                self._mark(*self._posted)
-        batch, part = self._posted
-        return batch if part in {NONE, _ALL} else batch - 1
+                self._mark(*self._last_posted)
+        batch, part = self._last_posted
+        return batch if part in {NONE, _ALL_PARTS} else batch - 1
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         most = self._delivery.most
         for part, first in enumerate(range(0, len(results), most)):
-            if (batch, part) > self._posted:
+            if (batch, part) > self._last_posted:
                 part_results = results[first : first + most]
-                self._post(batch, part, part_results, self._put_aside(part_results))
+                self._post(batch, part, part_results, self._undelivered(part_results))
                 self._mark(batch, part)
 
     def _keep(self, batch: int) -> None:
-        self._mark(batch, _ALL)
+        self._mark(batch, _ALL_PARTS)
 
     def close(self) -> None:
         self._endpoint.close()
@@ -119,10 +119,10 @@ class WebhookSink(PostingSink):
     def _mark(self, batch: int, part: int) -> None:
         """Record that a part is posted or in the dead letters, and the end of the dead letters."""
         mark = {} if self._dead_letters is None else {"letters": self._dead_letters.mark()}
-        self._marks.keep(batch, part=part, **mark)
-        self._posted = batch, part
+        self._progress.keep(batch, part=part, **mark)
+        self._last_posted = batch, part
 
-    def _put_aside(self, results: Sequence[LiveResult]) -> list[LiveResult]:
+    def _undelivered(self, results: Sequence[LiveResult]) -> list[LiveResult]:
         """The ``results`` that an interrupted run has already written to the dead letters."""
         if self._dead_letters is None or not self._run.repeating:
             return []
@@ -138,7 +138,7 @@ class WebhookSink(PostingSink):
         pause = _FIRST_PAUSE
         for attempt in range(1, self._delivery.attempts + 1):
             outcome = self._endpoint.post(body, f"{self._run.id}-{batch}-{part}")
-            if outcome.taken:
+            if outcome.accepted:
                 if put_aside:
                     notice = f"{counted(len(put_aside), 'result')} in {self._delivery.dead_letters}"
                     self._run.tell(f"{self.name}: posted after all: {notice}")
@@ -185,7 +185,7 @@ class Endpoint:
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UsageError(f"{self.shown}: not a valid address (expected https://HOST/PATH)")
         self._address = HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname, port
-        self._connection = self._connected()
+        self._connection = self._new_connection()
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._headers = {"Content-Type": "application/json", "User-Agent": f"skws/{__version__}"}
         if parts.username is not None:
@@ -200,13 +200,13 @@ class Endpoint:
         outcome = exchange.outcome  # read first: severed headers look as if they had ended
         if exchange.is_alive():
             exchange.sever()
-            self._connection = self._connected()
-        return outcome or PostOutcome(taken=False, reason=f"no answer within {self._seconds:g} seconds")
+            self._connection = self._new_connection()
+        return outcome or PostOutcome(accepted=False, reason=f"no answer within {self._seconds:g} seconds")
 
     def close(self) -> None:
         self._connection.close()
 
-    def _connected(self) -> HTTPConnection:
+    def _new_connection(self) -> HTTPConnection:
         kind, host, port = self._address
         return kind(host, port, timeout=self._seconds)
 
@@ -230,7 +230,7 @@ class _Exchange(Thread):
             answer = self._connection.getresponse()
         except (OSError, HTTPException, ValueError) as error:
             self._connection.close()
-            self.outcome = PostOutcome(taken=False, reason=str(error) or type(error).__name__)
+            self.outcome = PostOutcome(accepted=False, reason=str(error) or type(error).__name__)
             return
         self.outcome = _outcome(answer)
         try:
@@ -252,11 +252,11 @@ class _Exchange(Thread):
 
 def _outcome(answer: HTTPResponse) -> PostOutcome:
     if answer.status // 100 == 2:
-        return PostOutcome(taken=True)
-    final = answer.status not in _AGAIN and (answer.status in _REFUSED or answer.status < 400)
+        return PostOutcome(accepted=True)
+    final = answer.status not in _RETRY_CODES and (answer.status in _REFUSED_CODES or answer.status < 400)
     after = answer.getheader("Retry-After") or ""
     return PostOutcome(
-        taken=False,
+        accepted=False,
         reason=f"answered {answer.status} {answer.reason}",
         final=final,
         after=float(after) if after.isdecimal() else 0.0,
@@ -297,20 +297,20 @@ class HookProgram:
                 start_new_session=True,
             )
         except OSError as error:
-            return PostOutcome(taken=False, reason=error.strerror or str(error), final=True)
+            return PostOutcome(accepted=False, reason=error.strerror or str(error), final=True)
         with process:
             try:
                 _, errors = process.communicate(body, timeout=self._seconds)
             except subprocess.TimeoutExpired:
-                return PostOutcome(taken=False, reason=f"did not end within {self._seconds:g} s")
+                return PostOutcome(accepted=False, reason=f"did not end within {self._seconds:g} s")
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
         if not process.returncode:
-            return PostOutcome(taken=True)
-        message = errors.decode(errors="replace").strip()[-_SHOWN:]
+            return PostOutcome(accepted=True)
+        message = errors.decode(errors="replace").strip()[-_EXCERPT:]
         return PostOutcome(
-            taken=False, reason=f"ended with {process.returncode}" + (f": {message}" if message else "")
+            accepted=False, reason=f"ended with {process.returncode}" + (f": {message}" if message else "")
         )
 
     def close(self) -> None:

@@ -433,7 +433,7 @@ def test_a_web_hook_that_drips_its_answer_holds_nothing_up(sent: str, taken: boo
         dripping.start()
         endpoint = webhook.Endpoint(f"http://127.0.0.1:{server.getsockname()[1]}/", seconds=0.3)
         outcome = endpoint.post(b"{}", "key")
-        assert (outcome.taken, outcome.final) == (taken, False)
+        assert (outcome.accepted, outcome.final) == (taken, False)
         assert taken or outcome.reason == "no answer within 0.3 seconds"
         assert ended.wait(2)  # the connection is closed
         endpoint.close()

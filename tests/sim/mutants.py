@@ -168,8 +168,8 @@ _mutant(
     "tail-kept",
     "the lines of a broken run after its mark are not recognised",
     (
-        f"{_SINKS}.file_sinks:_Behind.left",
-        "self._before if self.cut_at is not None else self._before + self._after",
+        f"{_SINKS}.file_sinks:_TailLines.missing_lines",
+        "self._counts_before if self.cut_at is not None else self._counts_before + self._counts_after",
         "Counter()",
     ),
 )
@@ -228,7 +228,7 @@ _mutant(
 _mutant(
     "output-repeated",
     "standard output does not record which batches it has",
-    (f"{_SINKS}.formats:StdoutSink._keep", "self._marks.keep(batch)", "pass"),
+    (f"{_SINKS}.formats:StdoutSink._keep", "self._progress.keep(batch)", "pass"),
 )
 _mutant(
     "flush-after-failure",
@@ -680,7 +680,7 @@ _mutant(
 _mutant(
     "parquet-error-hidden",
     "a failed removal hides why a Parquet file could not be written, and causes a traceback",
-    (f"{_SINKS}.base:_whole", "with suppress(OSError):", "if True:"),
+    (f"{_SINKS}.base:_replace_file", "with suppress(OSError):", "if True:"),
 )
 _mutant(
     "parquet-name-not-synced",

@@ -380,7 +380,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
     program.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {started}\nwait\n")
     program.chmod(0o755)
     outcome = HookProgram(str(program), seconds=0.5).post(b"{}", "k")
-    assert not outcome.taken
+    assert not outcome.accepted
     assert outcome.reason == "did not end within 0.5 s"
     until(lambda: gone(int(started.read_text())))
 

@@ -133,7 +133,7 @@ def make(path: Path, megabytes: int, shards: int, records: int) -> None:
         head = replace(head, number=number, reached=int(batch.time.max()))
         micro_batch = MicroBatch(head, b"", blob)
         worked: Worked = server.answer(("work", mark.epoch, micro_batch.to_bytes(), False))
-        mark = keeper._kept(mark, micro_batch, worked)  # noqa: SLF001 - as a task does
+        mark = keeper._store_answer(mark, micro_batch, worked)  # noqa: SLF001 - as a task does
         head = replace(head, commands=())
         if number % 20 == 0:
             print(f"{number}: {state.log_bytes / 1e6:,.0f} MB", flush=True)

@@ -77,7 +77,7 @@ _SHUFFLE: Final = "spark.sql.shuffle.partitions"
 _FEW: Final = 8
 _RECORDS_A_SHARD: Final = 300_000
 _IDLE: Final = "1 minute"
-_OF_TOPICS: Final = ("topic", "partition", "offset")  # columns of Kafka messages
+_TOPIC_COLUMNS: Final = ("topic", "partition", "offset")  # columns of Kafka messages
 _PARTITION: Final = "partition of the row"
 _EXCERPT: Final = 100  # bytes of a bad record
 
@@ -155,17 +155,17 @@ def search(
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
     """
-    frames = _named(data)
+    frames = _sources_by_name(data)
     if schema is None:
         frames = {name if name == RECORDS else as_name(name): frame for name, frame in frames.items()}
-    data_schema = _timed(_inferred(frames) if schema is None else schema_of(schema), frames)
+    data_schema = _with_static_tables(_infer_schema(frames) if schema is None else schema_of(schema), frames)
     if limit is not None:
         at_least(0, "limit", limit)
     if memory is not None:
         read_size(memory, what="memory")
     if schema is not None:
         warn_of_missing({name: frame.columns for name, frame in _frames(frames).items()}, data_schema, 2)
-    is_live = any(_streams(frame) for frame in frames.values())
+    is_live = any(_is_streaming(frame) for frame in frames.values())
     if lateness is not None and not is_live:
         raise UsageError("lateness: only rows of streaming DataFrames can be late; others are sorted first")
     if idle is not None and not is_live:
@@ -190,7 +190,7 @@ def search(
             sinks=(),
             memory=size,
         )
-        results = _streaming(
+        results = _streaming_results(
             spark, frames, job, memory_share, shards, parse_duration(idle or _IDLE, what="idle")
         )
         return results if limit is None else results.limit(limit)
@@ -206,7 +206,7 @@ def search(
     return results
 
 
-def _named(data: object) -> dict[str, DataFrame | Source]:
+def _sources_by_name(data: object) -> dict[str, DataFrame | Source]:
     """DataFrames by relation, and a source of records. Raises UsageError."""
     if not isinstance(data, Mapping):
         data = {RECORDS: data}
@@ -227,7 +227,7 @@ def _named(data: object) -> dict[str, DataFrame | Source]:
     return sources
 
 
-def _streams(data: DataFrame | Source) -> bool:
+def _is_streaming(data: DataFrame | Source) -> bool:
     return isinstance(data, Source) or data.isStreaming
 
 
@@ -236,7 +236,7 @@ def _frames(data: Mapping[str, DataFrame | Source]) -> dict[str, DataFrame]:
     return {name: frame for name, frame in data.items() if name != RECORDS and not isinstance(frame, Source)}
 
 
-def _inferred(data: Mapping[str, DataFrame | Source]) -> Schema:
+def _infer_schema(data: Mapping[str, DataFrame | Source]) -> Schema:
     """A schema from the first rows of each DataFrame. Raises UsageError for a stream, SchemaError."""
     columns, timed_names = {}, set()
     for name, frame in data.items():
@@ -251,7 +251,7 @@ def _inferred(data: Mapping[str, DataFrame | Source]) -> Schema:
     return infer(columns, timed=timed_names).schema()
 
 
-def _streaming(
+def _streaming_results(
     spark: SparkSession,
     data: Mapping[str, DataFrame | Source],
     job: Job,
@@ -266,10 +266,10 @@ def _streaming(
 
     static = {name: frame for name, frame in _frames(data).items() if job.schema.relation(name).table}
     for name, frame in data.items():
-        if _streams(frame) == (name in static):
+        if _is_streaming(frame) == (name in static):
             raise UsageError(
                 f"{name}: a streaming DataFrame needs times, and is of no static table"
-                if _streams(frame)
+                if _is_streaming(frame)
                 else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
             )
     for name, value in STATE_STORE.items():
@@ -324,7 +324,7 @@ def _division(spark: SparkSession, job: Job, shards: int | None) -> Division:
     return division
 
 
-def _undivided() -> Layout:
+def _single_layout() -> Layout:
     return Layout(Partitioning.ROOTS, (0,))
 
 
@@ -332,7 +332,7 @@ def _all_pieces(
     data: Mapping[str, DataFrame],
     schema: Schema,
     memory: MemoryShare,
-    layout: Callable[[], Layout] = _undivided,
+    layout: Callable[[], Layout] = _single_layout,
     lateness: int | None = None,
 ) -> DataFrame:
     """The rows of all DataFrames as packed pieces, in the order of their partitions; columns SHARED.
@@ -356,7 +356,7 @@ def _release(run: BatchRun) -> None:
         run.close()
 
 
-def _timed(schema: Schema, data: Mapping[str, DataFrame | Source]) -> Schema:
+def _with_static_tables(schema: Schema, data: Mapping[str, DataFrame | Source]) -> Schema:
     """The schema, in which relations whose DataFrames have no times are static tables."""
     frames = _frames(data)
     for name in frames:
@@ -384,8 +384,8 @@ def _pieces(
         return frame_chunks(arrow_table(name, batch.rename_columns(used_columns)), relation, schema)
 
     columns = _columns(name, frame, used_columns)
-    rows = frame.select(*columns) if lateness is None else _told_apart(frame, columns)
-    pack = _packer(chunks, relation, schema, memory, layout, lateness, lasting=_of_topics(frame))
+    rows = frame.select(*columns) if lateness is None else _with_partition(frame, columns)
+    pack = _packer(chunks, relation, schema, memory, layout, lateness, lasting=_has_partitions(frame))
     return rows.mapInArrow(pack, SHARED)
 
 
@@ -409,12 +409,12 @@ def _columns(relation: str, frame: DataFrame, names: Sequence[str]) -> list[Colu
             raise UsageError(f"{relation}: {len(matches)} columns are {problem}")
     types = {field.name: field.dataType for field in frame.schema.fields}
     return [
-        _in_arrow(sf.col("`{}`".format(name.replace("`", "``"))), types[name]).alias(f"c{number}")
+        _arrow_column(sf.col("`{}`".format(name.replace("`", "``"))), types[name]).alias(f"c{number}")
         for number, name in enumerate(names)
     ]
 
 
-def _in_arrow(column: Column, kind: DataType) -> Column:
+def _arrow_column(column: Column, kind: DataType) -> Column:
     match kind:
         case YearMonthIntervalType() | CalendarIntervalType():
             return column.cast("string")
@@ -450,23 +450,23 @@ def _record_pieces(
             yield chunk
 
     value = sf.col("value").cast("binary").alias("value")
-    rows = frame.select(value) if lateness is None else _told_apart(frame, [value])
-    number, is_lasting = len(schema.relations), _of_topics(frame)
+    rows = frame.select(value) if lateness is None else _with_partition(frame, [value])
+    number, is_lasting = len(schema.relations), _has_partitions(frame)
     pack = _packer(chunks, number, schema, memory, layout, lateness, lasting=is_lasting)
     return rows.mapInArrow(pack, SHARED)
 
 
-def _of_topics(frame: DataFrame) -> bool:
+def _has_partitions(frame: DataFrame) -> bool:
     """True if rows name a partition that may have more records later; a file is read whole."""
-    return PARTITION in frame.columns or set(_OF_TOPICS) <= set(frame.columns)
+    return PARTITION in frame.columns or set(_TOPIC_COLUMNS) <= set(frame.columns)
 
 
-def _told_apart(frame: DataFrame, columns: list[Column]) -> DataFrame:
+def _with_partition(frame: DataFrame, columns: list[Column]) -> DataFrame:
     """Columns of a stream, and the file or topic partition of each row; 0 if it is unknown."""
     if PARTITION in frame.columns:
         return frame.select(*columns, sf.coalesce(PARTITION, sf.lit(0)).alias(_PARTITION))
-    if _of_topics(frame):
-        return frame.select(*columns, sf.hash(*_OF_TOPICS[:2]).alias(_PARTITION))
+    if _has_partitions(frame):
+        return frame.select(*columns, sf.hash(*_TOPIC_COLUMNS[:2]).alias(_PARTITION))
     file = sf.input_file_name()
     with suppress(AnalysisException):  # if a row has several files, as joined rows may
         rows = frame.select(*columns, sf.when(file == "", 0).otherwise(sf.hash(file)).alias(_PARTITION))
@@ -528,9 +528,9 @@ def _tasks(spark: SparkSession) -> int:
 def share_packages(spark: SparkSession) -> None:
     """Send the packages of this installation to workers on other machines, once a session."""
     master = spark.conf.get("spark.master", None)
-    if (master is None or not master.startswith("local")) and spark not in _SHARED:
+    if (master is None or not master.startswith("local")) and spark not in _SHARED_SESSIONS:
         spark.addArtifacts(str(packages_zip()), pyfile=True)
-        _SHARED.add(spark)
+        _SHARED_SESSIONS.add(spark)
 
 
-_SHARED: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+_SHARED_SESSIONS: weakref.WeakSet[SparkSession] = weakref.WeakSet()

@@ -19,45 +19,45 @@ from skws_schema import errors
 from skws_schema.errors import NotYetError, SkwsError, SourceError
 
 # The end of a Python traceback inside a message, up to Java's part of it.
-_OURS: Final = re.compile(
+_SKWS_ERROR: Final = re.compile(
     rf"^{re.escape(errors.__name__)}\.(\w+): (.*?)(?=\n\s*\n|\n\tat |\n\s*Traceback|\s+SQLSTATE: |\Z)",
     re.M | re.S,
 )
 _NOT_STARTED: Final = ("Could not parse Master URL", "JAVA_GATEWAY_EXITED", "All masters are unresponsive")
 _STOPPED: Final = "stopped SparkContext"  # by Spark itself: after we stop it, nothing is called
-_ANSWERED: Final = "Trace:\n"  # Java refused the call itself, as if there is no such method
+_CALL_REFUSED: Final = "Trace:\n"  # Java refused the call itself, as if there is no such method
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
 # Spark or the machine lost a process, or had no time for it: not caused by the data.
-_PASSING: Final = (
+_TEMPORARY_SIGNS: Final = (
     "Python worker failed to connect back",
     "Python worker exited unexpectedly",
     "the server of a shard",
     "ExecutorLostFailure",
 )
 # The end of a traceback.
-_IN_PYTHON: Final = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.M)
+_TRACEBACK_END: Final = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.M)
 _ADVICE: Final = " Consider setting"
 _PLAN: Final = "=== Streaming Query ==="
-_FAILED: Final = "SparkFailedError: Spark failed: "
-_RAISED: Final = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: .*", re.M)
+_FAILED_PREFIX: Final = "SparkFailedError: Spark failed: "
+_ERROR_LINE: Final = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: .*", re.M)
 
 # The last exception of Java in a line: that of a task follows Spark's own words.
 _KIND: Final = re.compile(r".*(?<![\w.])((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error))\b(?:: (.*))?$", re.M)
 # Frames between an exception and the class whose call failed.
-_BENEATH: Final = re.compile(
+_LIBRARY_FRAME: Final = re.compile(
     r"at (?:[\w.@]*/)?(?:java|javax|jdk|sun|scala|org\.apache\.arrow|io\.netty|org\.apache\.spark\.errors)\."
 )
 _IO: Final = re.compile(r"java\.(?:io|net|nio)\.")
 _STARTER: Final = "PythonWorkerFactory"
 _SOURCE: Final = "PythonStreamingSourceRunner"
 _NO_PROGRAM: Final = "java.lang.ProcessBuilder.start("
-_NAMED: Final = re.compile(r'Cannot run program ".*')  # its cause does not name the program
-_SAID_WHY: Final = "Error from python worker"
+_PROGRAM_ERROR: Final = re.compile(r'Cannot run program ".*')  # its cause does not name the program
+_PYTHON_REASON: Final = "Error from python worker"
 
 # Spark looks for these in the text of an error to recognise a requested stop.
 _INTERRUPTED: Final = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
-_AS_SPARK_KNOWS_IT: Final = (
+_INTERRUPTION: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling collect: java.lang.InterruptedException"
 )
 
@@ -71,7 +71,7 @@ class PassingError(SparkFailedError):
 
 
 # As `brief_errors` raised it, after its way through Java.
-_PASSED_ON: Final = re.compile(rf"^{re.escape(__name__)}\.{PassingError.__name__}: (.*)", re.M)
+_PASSING_ERROR: Final = re.compile(rf"^{re.escape(__name__)}\.{PassingError.__name__}: (.*)", re.M)
 
 
 @contextmanager
@@ -96,15 +96,15 @@ def brief_errors() -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         text = str(error)
         if any(name in text for name in _INTERRUPTED):
-            raise RuntimeError(_AS_SPARK_KNOWS_IT) from None
-        raise _fault(text, _printed(error)) from None
+            raise RuntimeError(_INTERRUPTION) from None
+        raise _fault(text, _stack_trace(error)) from None
 
 
 def without_java(error: Exception) -> bool:
     """True if a call to Java failed because Java has ended."""
     if isinstance(error, ConnectionError):
         return True
-    has_answer = isinstance(error, Py4JJavaError) or _ANSWERED in str(error)
+    has_answer = isinstance(error, Py4JJavaError) or _CALL_REFUSED in str(error)
     return isinstance(error, Py4JError) and not has_answer
 
 
@@ -114,7 +114,7 @@ def java_gone() -> SparkFailedError:
 
 def translated(text: str) -> SkwsError:
     """The SkwsError that a worker raised, if there is one; otherwise an error with Spark's message."""
-    for name, message in _OURS.findall(text):
+    for name, message in _SKWS_ERROR.findall(text):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, SkwsError):
             return kind(message.strip())
@@ -130,14 +130,14 @@ def translated(text: str) -> SkwsError:
 
 def passing(error: Exception) -> PassingError | None:
     """The error to report if an error of Spark is temporary; None otherwise."""
-    fault = _fault(str(error), _printed(error))
+    fault = _fault(str(error), _stack_trace(error))
     return fault if isinstance(fault, PassingError) else None
 
 
 def streaming_fault(error: StreamingQueryException) -> SkwsError:
     """The SkwsError that a stage or the source raised, if there is one; otherwise the last error."""
     cause = getattr(error, "_cause", None)
-    return _fault(str(error).partition(_PLAN)[0], "" if cause is None else _printed(cause))
+    return _fault(str(error).partition(_PLAN)[0], "" if cause is None else _stack_trace(cause))
 
 
 def lost_process(trace: str) -> str | None:
@@ -152,7 +152,7 @@ def lost_process(trace: str) -> str | None:
             head = list(lines)
             continue
         frames, text = list(lines), "\n".join(head)
-        caller = next((frame for frame in frames if not _BENEATH.match(frame)), "")
+        caller = next((frame for frame in frames if not _LIBRARY_FRAME.match(frame)), "")
         match = _KIND.search(text)
         if match is None:
             continue
@@ -160,7 +160,7 @@ def lost_process(trace: str) -> str | None:
         if _IO.match(kind):
             is_lost = "Python" in caller and not any(_NO_PROGRAM in frame for frame in frames)
         else:
-            is_lost = _STARTER in caller and _SAID_WHY not in text
+            is_lost = _STARTER in caller and _PYTHON_REASON not in text
         if is_lost and _SOURCE in caller:
             return "the process of the source has gone"
         if is_lost:
@@ -174,31 +174,33 @@ def _fault(text: str, trace: str) -> SkwsError:
         return PassingError(str(error))
     if type(error) is not SparkFailedError:
         return error
-    if match := _PASSED_ON.search(text):
+    if match := _PASSING_ERROR.search(text):
         return PassingError(match[1])
-    for sign in _PASSING:
+    for sign in _TEMPORARY_SIGNS:
         if sign in text:
             line = next(line for line in text.splitlines() if sign in line)
             message = line[line.index(sign) :].partition(_ADVICE)[0]
             return PassingError(f"Spark failed: {message.strip(' .')}")
     if reason := lost_process(trace):
         return PassingError(f"Spark failed: {reason}")
-    error_lines = _NAMED.findall(trace)[:1] or _RAISED.findall(text)
+    error_lines = _PROGRAM_ERROR.findall(trace)[:1] or _ERROR_LINE.findall(text)
     return (
-        SparkFailedError(f"Spark failed: {error_lines[-1].rpartition(_FAILED)[2]}") if error_lines else error
+        SparkFailedError(f"Spark failed: {error_lines[-1].rpartition(_FAILED_PREFIX)[2]}")
+        if error_lines
+        else error
     )
 
 
-def _printed(error: Exception) -> str:
+def _stack_trace(error: Exception) -> str:
     """An error from Java as Java prints it, with its causes."""
     return getattr(error, "_stackTrace", None) or str(error)
 
 
 def _reason(text: str) -> str:
     """The most informative line: a missing program, what Python raised, the innermost cause, or the first."""
-    if program := _NAMED.search(text):
+    if program := _PROGRAM_ERROR.search(text):
         return program[0]
-    if python_errors := _IN_PYTHON.findall(text):
+    if python_errors := _TRACEBACK_END.findall(text):
         return str(python_errors[-1]).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]

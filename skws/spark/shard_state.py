@@ -77,7 +77,7 @@ def _state_of(checkpoint: str | Path) -> str:
 def _rows(blobs: pa.Table) -> pa.Table:
     """The rows of a shard; runs in a task."""
     with brief_errors():
-        handle = _KeptBlobs(blobs)
+        handle = _BlobStore(blobs)
         _, mark = handle.get("mark", b"")
         _, job = handle.get("job", b"")
         progress = ShardProgress(**orjson.loads(mark)) if mark else ShardProgress()
@@ -88,7 +88,7 @@ def _rows(blobs: pa.Table) -> pa.Table:
         shard = Shard(request, Part(number, shards, Partitioning(spread)))
         processor = MeshProcessor("", request, {})
         processor.init(handle)  # type: ignore[arg-type]  # it has all methods that the processor uses
-        processor.rebuild(_InTask(shard), progress)
+        processor.rebuild(_TaskShard(shard), progress)
         tuples, results = shard.held()
         return pa.concat_tables([_table(number, _TUPLE, tuples), _table(number, _RESULT, results)])
 
@@ -131,7 +131,7 @@ def _table(shard: int, kind: str, results: list[Result]) -> pa.Table:
 _ROW: Final = pa.map_(pa.string(), pa.string())
 
 
-class _InTask(RebuiltHere):
+class _TaskShard(RebuiltHere):
     """Calls a shard directly, instead of the client of its server."""
 
     def __init__(self, shard: Shard) -> None:
@@ -154,7 +154,7 @@ class _InTask(RebuiltHere):
         return None
 
 
-class _KeptBlobs:
+class _BlobStore:
     """Replaces Spark's handle, and its variable with the blobs of a shard."""
 
     def __init__(self, blobs: pa.Table) -> None:
@@ -167,7 +167,7 @@ class _KeptBlobs:
         """Head and body of the only blob of a kind."""
         return self._blobs.get((kind, ""), (default, default))
 
-    def getMapState(self, *_: object) -> _KeptBlobs:  # noqa: N802 - Spark's name
+    def getMapState(self, *_: object) -> _BlobStore:  # noqa: N802 - Spark's name
         return self
 
     def getValue(self, key: tuple[str, str]) -> tuple[bytes, bytes] | None:  # noqa: N802 - Spark's name

@@ -71,13 +71,13 @@ PIECES: Final = (
     "split int, number int, holds int, first bigint, last bigint, size bigint, deletions bigint, "
     "dequeues boolean, packed binary"
 )
-_KNOWN: Final = tuple(field.name for field in fields(PackedPiece))
-_PROPERTIES: Final = attrgetter(*_KNOWN)  # ``astuple`` copies each value
+_PIECE_FIELDS: Final = tuple(field.name for field in fields(PackedPiece))
+_PROPERTIES: Final = attrgetter(*_PIECE_FIELDS)  # ``astuple`` copies each value
 _ARROW_PIECES: Final = pa.schema(
     [
-        *((name, pa.int32()) for name in _KNOWN[:3]),
-        *((name, pa.int64()) for name in _KNOWN[3:7]),
-        (_KNOWN[7], pa.bool_()),
+        *((name, pa.int32()) for name in _PIECE_FIELDS[:3]),
+        *((name, pa.int64()) for name in _PIECE_FIELDS[3:7]),
+        (_PIECE_FIELDS[7], pa.bool_()),
         ("packed", pa.binary()),
     ]
 )
@@ -85,7 +85,7 @@ _ARROW_PIECES: Final = pa.schema(
 _SEED: Final = (-1, -1, -1, -1, -1, -1, -1, False, b"")
 _ROWS: Final = 5_000  # results turned into rows at a time
 
-_Unpacked: TypeAlias = Iterator[tuple[PackedPiece, RecordBatch]]
+_UnpackedPieces: TypeAlias = Iterator[tuple[PackedPiece, RecordBatch]]
 
 
 def replay_pieces(
@@ -143,7 +143,7 @@ class BatchRun(SlicedRun):
     @cached_property
     def known(self) -> list[PackedPiece]:
         """The pieces of the stream, in order of arrival. Reads the stream."""
-        rows = self._pieces.select(*_KNOWN).collect()
+        rows = self._pieces.select(*_PIECE_FIELDS).collect()
         return sorted((PackedPiece(r[0], r[1], Holds(r[2]), *r[3:]) for r in rows), key=lambda p: p.place)
 
     @cached_property
@@ -156,18 +156,18 @@ class BatchRun(SlicedRun):
         """The results as a DataFrame; ``table`` makes rows with ``columns`` of some of them."""
         queries, stream = self._queries, self._stream
 
-        def search(time_slice: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
+        def search(time_slice: Slice, pieces: _UnpackedPieces) -> Iterator[pa.RecordBatch]:
             results = SliceRun(queries, stream, time_slice).results(*in_order(pieces))
             while chunk := list(islice(results, _ROWS)):
                 yield from table(chunk).to_batches()
 
-        return self._mapped(search, columns)
+        return self._map_slices(search, columns)
 
     def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted]]:
         """Bad records come first, in order of arrival."""
         queries, stream = self._queries, self._stream
 
-        def search(time_slice: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
+        def search(time_slice: Slice, pieces: _UnpackedPieces) -> Iterator[pa.RecordBatch]:
             for message in search_pieces(time_slice, queries, stream, pieces, counting=counting):
                 blob = compress(pickle.dumps(message, protocol=5))  # otherwise Java pickles it byte by byte
                 yield pa.RecordBatch.from_pydict({"message": [blob]})
@@ -176,11 +176,11 @@ class BatchRun(SlicedRun):
             bad = self._pieces.where(sf.col("holds") == int(Holds.BAD)).select("split", "number", "packed")
             rows = bad.coalesce(1).sortWithinPartitions("split", "number").toLocalIterator()
             yield (unpack_bad(row.packed) for row in rows)
-        for results in in_turn(self._mapped(search, "message binary").rdd):
+        for results in in_turn(self._map_slices(search, "message binary").rdd):
             yield (pickle.loads(decompress(row.message)) for row in results)  # noqa: S301 - written by the same run
 
-    def _mapped(
-        self, search: Callable[[Slice, _Unpacked], Iterator[pa.RecordBatch]], columns: str
+    def _map_slices(
+        self, search: Callable[[Slice, _UnpackedPieces], Iterator[pa.RecordBatch]], columns: str
     ) -> DataFrame:
         """Every slice with the pieces that it reads, in the order of reading; a task each."""
         slicing, memory = self.slicing, self._memory
@@ -188,7 +188,7 @@ class BatchRun(SlicedRun):
         def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with memory.kept():
                 for row in _rows(batches):
-                    for number, piece, blob in _shared(slicing, row):
+                    for number, piece, blob in _slice_pieces(slicing, row):
                         number_column = pa.array([number], pa.int32())
                         yield piece_rows([(piece, blob)]).add_column(0, "slice", number_column)
             freeze_loaded_objects()
@@ -198,7 +198,7 @@ class BatchRun(SlicedRun):
             rows = _rows(batches)
             with memory.kept():
                 for seed in islice(rows, 1):
-                    yield from search(slicing.slices[seed["slice"]], map(_unpacked, rows))
+                    yield from search(slicing.slices[seed["slice"]], map(_unpack_row, rows))
             freeze_loaded_objects()
 
         seeds = [(number, *_SEED) for number in range(len(slicing.slices))]
@@ -213,7 +213,7 @@ class BatchRun(SlicedRun):
         )
 
 
-def _shared(slicing: Slicing, row: dict[str, Any]) -> Iterator[tuple[int, PackedPiece, bytes]]:
+def _slice_pieces(slicing: Slicing, row: dict[str, Any]) -> Iterator[tuple[int, PackedPiece, bytes]]:
     """A piece for each slice that reads it, with the slice's number."""
     piece = _piece(row)
     if slicing.keys is not None:
@@ -230,11 +230,11 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def _piece(row: dict[str, Any]) -> PackedPiece:
-    values = [row[name] for name in _KNOWN]
+    values = [row[name] for name in _PIECE_FIELDS]
     return PackedPiece(values[0], values[1], Holds(values[2]), *values[3:])
 
 
-def _unpacked(row: dict[str, Any]) -> tuple[PackedPiece, RecordBatch]:
+def _unpack_row(row: dict[str, Any]) -> tuple[PackedPiece, RecordBatch]:
     check()
     return _piece(row), unpack(row["packed"])
 
@@ -262,12 +262,12 @@ class RangesRun(SlicedRun):
         self.slicing = slicing
         self._context = context
         self._parts = [SliceRanges.of(time_slice, blocks) for time_slice in slicing.slices]
-        self._asked = tuple(queries), stream
+        self._request = tuple(queries), stream
         self._memory = memory
 
     def _searched(self, *, counting: bool) -> Iterator[list[Emitted]]:
         assert not counting  # noqa: S101 - patterns are searched in pieces
-        request = self._asked
+        request = self._request
 
         def search(part: SliceRanges) -> Iterator[Emitted]:
             return search_range(part, *request)

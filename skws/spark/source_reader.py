@@ -37,7 +37,7 @@ from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND
 
 RECORDS: Final = 50_000
-_GIVEN: Final = 100_000  # records that one task gets
+_PART_RECORDS: Final = 100_000  # records that one task gets
 _SHORT: Final = 3.0  # seconds that a micro-batch may take
 _LONG: Final = 10.0
 _POLLS: Final = 40  # a few seconds: stopping a query waits for them
@@ -124,8 +124,8 @@ class Given(FeedPart):
     def of(cls, chunk: Chunk) -> list[Given]:
         """Divides the records so that no task gets too many."""
         entries = []
-        for start in range(0, max(len(chunk.records), 1), _GIVEN):
-            rows = slice(start, start + _GIVEN)
+        for start in range(0, max(len(chunk.records), 1), _PART_RECORDS):
+            rows = slice(start, start + _PART_RECORDS)
             numbers = None if chunk.partitions is None else chunk.partitions[rows]
             entries.append(cls(pack(chunk.records.take(rows)), [] if start else chunk.bad, numbers))
         return entries
@@ -186,18 +186,18 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, reading: Reading, emit: Emit) -> None:
         self._reading = reading
         self._emit = emit
-        self._opened: Feed | None = None
+        self._open_feed: Feed | None = None
         first, most = reading.records
         self._sizer = BatchSizer(first, least=first, most=most, short=_SHORT, long=_LONG)
-        self._polled: tuple[Offset, Offset, Chunk] | None = None
-        self._at: Offset = {}  # the feed's own object, which it recognises
+        self._last_poll: tuple[Offset, Offset, Chunk] | None = None
+        self._offset: Offset = {}  # the feed's own object, which it recognises
         self._rest = Rest(SystemClock())
         # The approximate number of records in the last micro-batch, and its time.
-        self._given: tuple[int, float] | None = None
+        self._last_batch: tuple[int, float] | None = None
         self._silent_since: float | None = None  # None if unknown, and once shards have been told
-        self._working = True  # on a micro-batch with records, perhaps of an earlier start
-        self._last = False  # read the records that exist now, and end
-        self._over = False
+        self._is_working = True  # on a micro-batch with records, perhaps of an earlier start
+        self._ends_soon = False  # read the records that exist now, and end
+        self._is_over = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The offset at which a new stream begins."""
@@ -213,50 +213,50 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Ends the stream after the records that exist now."""
-        self._last = True
+        self._ends_soon = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002 - Spark's names
         """The offset at which the next micro-batch ends."""
-        if self._over:
+        if self._is_over:
             return start
-        feed, most = self._feed(), self._most()
-        position = self._at if self._at == start["feed"] else start["feed"]
+        feed, most = self._feed(), self._limit()
+        position = self._offset if self._offset == start["feed"] else start["feed"]
         plan, is_answered = feed.plan(position, most), True
         if plan is not None:
-            self._polled = None
+            self._last_poll = None
             end, notices, count, has_rest = plan.end, plan.notices, most, plan.rest
         else:
             batch = self._poll(feed, position, most)
-            self._polled = position, batch.end, batch.read
+            self._last_poll = position, batch.end, batch.read
             end, notices, count, has_rest = batch.end, batch.notices, len(batch.read), len(batch.read) >= most
             is_answered = batch.answered
         for notice in notices:
-            _tell(notice)
-        has_moved, self._at = end != position, end
+            _print_notice(notice)
+        has_moved, self._offset = end != position, end
         # A source that is away has returned a notice, and no records yet.
-        self._over = self._last and is_answered and not has_rest and (has_moved or not notices)
+        self._is_over = self._ends_soon and is_answered and not has_rest and (has_moved or not notices)
         now = time.monotonic()
         is_silent = not has_moved and is_answered and self._is_silent(now)
         silence = start.get(SILENCE, 0) + is_silent
         if has_moved:
-            self._given = count, now
-            self._silent_since, self._working = now, True
+            self._last_batch = count, now
+            self._silent_since, self._is_working = now, True
         elif not is_answered:  # it may have records
-            self._silent_since, self._working = None, True
-        elif self._working:
+            self._silent_since, self._is_working = None, True
+        elif self._is_working:
             # It is complete, but its tasks may have read long after it was planned: so shards are told again.
-            self._silent_since, self._working = now, False
+            self._silent_since, self._is_working = now, False
         elif is_silent:
             self._silent_since = None
-        self._rest.after(busy=has_moved or self._over)
+        self._rest.after(busy=has_moved or self._is_over)
         return {"feed": end, SILENCE: silence} if silence else {"feed": end}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The parts between two offsets; read beside the driver if the source cannot be divided."""
         first, last = start["feed"], end["feed"]
         parts: Sequence[FeedPart] | None
-        if self._polled is not None and self._polled[:2] == (first, last):
-            parts = Given.of(self._polled[2])
+        if self._last_poll is not None and self._last_poll[:2] == (first, last):
+            parts = Given.of(self._last_poll[2])
         else:
             feed = self._feed()
             parts = feed.parts(first, last, self._reading.tasks)
@@ -283,7 +283,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 *(f"{place(record)}: {record.reason}" for record in log.first[old_count:]),
                 *log.news(),
             ):
-                _tell(line)
+                _print_notice(line)
             yield part.partition, chunk
 
     def _poll(self, feed: Feed, start: Offset, most: int) -> Batch:
@@ -304,22 +304,22 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         idle = self._reading.idle
         return (
             idle is not None
-            and not self._last
+            and not self._ends_soon
             and self._silent_since is not None
             and now - self._silent_since > 1.1 * idle / MICROSECOND  # clocks of executors differ
         )
 
-    def _most(self) -> int:
-        if self._given is not None:
-            records, start_time = self._given
+    def _limit(self) -> int:
+        if self._last_batch is not None:
+            records, start_time = self._last_batch
             self._sizer.worked(records, time.monotonic() - start_time)
-            self._given = None
+            self._last_batch = None
         return self._sizer.limit
 
     def _feed(self) -> Feed:
-        if self._opened is None:
-            self._opened = self._reading.open()
-        return self._opened
+        if self._open_feed is None:
+            self._open_feed = self._reading.open()
+        return self._open_feed
 
 
 _OPTIONS: Final = ("source", "schema", "records", "ahead", "on_error")
@@ -341,5 +341,5 @@ def reader_of(options: dict[str, str]) -> SourceReader:
     return SourceReader(Reading(options["source"], schema, *policies, (most, most)), Lines(schema))
 
 
-def _tell(line: str) -> None:
+def _print_notice(line: str) -> None:
     print(f"skws: {line}", file=sys.stderr)

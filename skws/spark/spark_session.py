@@ -68,8 +68,8 @@ def start_session(
             )
             _convert_no_arrays()
     session = builder.getOrCreate()
-    _end_unheard(session)
-    _fail_in_a_line(session)
+    _ignore_java_end(session)
+    _log_java_errors(session)
     if not is_local(session.sparkContext.master):
         session.sparkContext.addPyFile(str(packages_zip()))
     return session
@@ -142,7 +142,7 @@ def _convert_no_arrays() -> None:
     )
 
 
-def _end_unheard(session: SparkSession) -> None:
+def _ignore_java_end(session: SparkSession) -> None:
     """Suppresses PySpark's traceback when Java ends while PySpark listens to it; the job reports the end."""
     server = session.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
     handle = type(server).handle_error
@@ -154,7 +154,7 @@ def _end_unheard(session: SparkSession) -> None:
     server.handle_error = handle_error  # type: ignore[method-assign, assignment]
 
 
-def _fail_in_a_line(session: SparkSession) -> None:
+def _log_java_errors(session: SparkSession) -> None:
     """Has Spark's handler log the errors of Java's threads in our layout.
 
     Otherwise a thread that fails, say because its Python worker is killed, prints a traceback. The handler

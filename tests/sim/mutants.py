@@ -715,7 +715,7 @@ _mutant(
     "a run on Spark skips commands that arrived while it was down",
     (
         f"{_SPARK}.run_directory:CommandLog.begin",
-        "None if control is None else self._inbox.read_to",
+        "None if control is None else self._command_queue.read_to",
         "register.read_to",
     ),
     host="spark",
@@ -742,7 +742,11 @@ _mutant(
 _mutant(
     "state-of-another-shard",
     "a move takes the state of a query from a shard that has not answered it since the move before",
-    ("skws.spark.streaming.layout:_rest", "shares[group].owns(name) or (kind, name) not in blobs", "True"),
+    (
+        "skws.spark.streaming.layout:_shard_blobs",
+        "shares[group].owns(name) or (kind, name) not in blobs",
+        "True",
+    ),
     host="spark",
     asks="all",
 )
@@ -766,8 +770,8 @@ _mutant(
     "a new query reads the records before it twice if the task that sent them has failed",
     (
         "skws.spark.streaming.shard_server:Shard.send_past",
-        "self._sent[chunk.place] = ",
-        "self._sent[len(self._sent), False] = ",
+        "self._past_chunks[chunk.place] = ",
+        "self._past_chunks[len(self._past_chunks), False] = ",
     ),
     host="spark",
     asks="all",

@@ -270,7 +270,7 @@ class Driver:
         return self._command_log.shown()
 
     @property
-    def _written(self) -> int:
+    def _written_number(self) -> int:
         return self._merger.delivered
 
     @property
@@ -287,7 +287,7 @@ class Driver:
         return self.place.checkpoint
 
     @property
-    def _committed(self) -> int:
+    def _committed_number(self) -> int:
         return self._checkpoint.committed()
 
     def open(self) -> None:

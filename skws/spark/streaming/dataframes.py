@@ -100,22 +100,24 @@ class FrameProcessor(MeshProcessor):
 
     def __init__(self, name: str, job: Job, division: Division, tables: bytes, idle: int) -> None:
         super().__init__(name, job, {})
-        self._fresh = ShardProgress(final=ALWAYS)
+        self._initial_progress = ShardProgress(final=ALWAYS)
         self._lateness = job.stream.lateness
         self._idle = idle
         self._tables = tables
         self._division = division
-        self._by = "" if division.keys is None else f", by {division.keys.shown(job.schema)}"
-        self._known = _of_stream(job), _of_queries(job.named())
+        self._key_text = "" if division.keys is None else f", by {division.keys.shown(job.schema)}"
+        self._digests = _stream_digest(job), _query_fields(job.named())
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called in a task, which knows the number of stateful partitions."""
         super().init(handle)
         layout = self._division.layout()
         self._shares = layout.shares
-        self._divided = f"shards={layout.shards}" + (self._by if layout.keys else "")  # for messages
-        stream, queries = self._known
-        self._given = orjson.dumps([stream, self._divided, queries]).decode()
+        self._division_text = f"shards={layout.shards}" + (
+            self._key_text if layout.keys else ""
+        )  # for messages
+        stream, queries = self._digests
+        self._start_queries = orjson.dumps([stream, self._division_text, queries]).decode()
 
     def _run_name(self) -> str:
         context = TaskContext.get()
@@ -126,15 +128,15 @@ class FrameProcessor(MeshProcessor):
         commands = self._commands(mark)
         tables = b"" if mark.epoch else self._tables
         number = mark.epoch
-        pieces, end_times, clock = _in_order(rows)
+        pieces, end_times, clock = _sorted_pieces(rows)
         partitions = AwaitedPartitions(mark.partitions, self._idle)
         ends = partitions.ends(end_times, clock)
         self._partitions = partitions.rows
         old_final = ALWAYS if mark.final is None else mark.final
         latest = int(ends.max(initial=mark.now))
         final = final_of(ends, old_final, self._lateness, latest)
-        batches = _cut(pieces)
-        batch: _Packed | None = next(batches, _Packed(b"", ALWAYS))
+        batches = _packed_batches(pieces)
+        batch: _PackedBatch | None = next(batches, _PackedBatch(b"", ALWAYS))
         while batch is not None:
             number += 1
             next_batch = next(batches, None)
@@ -151,18 +153,19 @@ class FrameProcessor(MeshProcessor):
 
         Raises UsageError for another stream.
         """
-        if mark.given == self._given:
+        if mark.given == self._start_queries:
             return []
         job: Job = pickle.loads(self._request)  # noqa: S301 - by the constructor
         queries = StandingQueries(job)
         if mark.given:
             stream, division, _ = orjson.loads(mark.given)
-            if division != self._divided:
+            if division != self._division_text:
                 raise UsageError(
-                    f"the checkpoint of this streaming query has {division}; this search has {self._divided}:"
+                    f"the checkpoint of this streaming query has {division}; this search has"
+                    f" {self._division_text}:"
                     " ask for as many shards, or give a new checkpointLocation"
                 )
-            if stream != _of_stream(job):
+            if stream != _stream_digest(job):
                 raise UsageError(
                     "the checkpoint of this streaming query is of another schema, window, size of results or"
                     " lateness: give a new checkpointLocation"
@@ -171,17 +174,17 @@ class FrameProcessor(MeshProcessor):
         return queries.wanted(job.named(), [query.name for query in queries.shown()])
 
 
-def _of_stream(job: Job) -> str:
+def _stream_digest(job: Job) -> str:
     """The parts of a job that a restart cannot change."""
     parts = (to_yaml(job.schema), str(job.plan_window), job.lateness, job.max_size)
     return sha256(repr(parts).encode()).hexdigest()
 
 
-def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
+def _query_fields(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
     return [queries[name].to_dict() for name in sorted(queries)]
 
 
-def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Ints, int]:
+def _sorted_pieces(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Ints, int]:
     """The pieces by their first times; the ends of partitions (``PartitionEnds.rows``), and their times."""
     pending: list[tuple[PackedPiece, bytes]] = []
     end_times: list[Ints] = [np.zeros((0, 2), dtype=np.int64)]
@@ -198,26 +201,26 @@ def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Int
     return pending, np.concatenate(end_times), clock
 
 
-class _Packed(NamedTuple):
+class _PackedBatch(NamedTuple):
     """The packed records of a micro-batch, and their latest time."""
 
     records: bytes
     last: int
 
 
-def _cut(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_Packed]:
+def _packed_batches(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_PackedBatch]:
     """Micro-batches of pieces in order of their first times. A piece that overlaps no other stays packed."""
-    for group in _apart(pieces):
+    for group in _overlap_groups(pieces):
         if len(group) == 1:
             piece, blob = group[0]
-            yield _Packed(blob, piece.last)
+            yield _PackedBatch(blob, piece.last)
             continue
         parts = ((piece.first, piece.place, unpack(blob)) for piece, blob in group)
         for batch in regroup(merge_by_time(parts), _MOST):
-            yield _Packed(pack(batch), int(batch.time.max()))
+            yield _PackedBatch(pack(batch), int(batch.time.max()))
 
 
-def _apart(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[list[tuple[PackedPiece, bytes]]]:
+def _overlap_groups(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[list[tuple[PackedPiece, bytes]]]:
     """Groups pieces that overlap in time, and small ones."""
     group: list[tuple[PackedPiece, bytes]] = []
     size, last = 0, ALWAYS

@@ -119,21 +119,23 @@ class Wanted:
         if (
             current
             and current.shards == shards
-            and (shards == 1 or self._stays(current, queries, stream, window))
+            and (shards == 1 or self._keeps_layout(current, queries, stream, window))
         ):
             return current
         spread, keys = Partitioning.ROOTS, None
         if shards > 1:
-            spread, keys = self._divided(shards, queries, stream, window)
+            spread, keys = self._partitioning(shards, queries, stream, window)
         if current is None:
             return Layout(spread, keys_for(shards), keys)
         previous = replace(current, previous=None) if batches > current.before else current.previous
         return Layout(spread, keys_for(shards), keys, current.generation + 1, batches, previous)
 
-    def _stays(self, current: Layout, queries: Sequence[Query], stream: Stream, window: Window) -> bool:
+    def _keeps_layout(
+        self, current: Layout, queries: Sequence[Query], stream: Stream, window: Window
+    ) -> bool:
         return self.spread in (None, current.spread) and current.fits(queries, stream, window)
 
-    def _divided(
+    def _partitioning(
         self, shards: int, queries: Sequence[Query], stream: Stream, window: Window
     ) -> tuple[Partitioning, KeyPartitioning | None]:
         if self.spread in (None, Partitioning.KEYS):
@@ -168,14 +170,14 @@ class Division:
 
     def of(self, partitions: int) -> Layout:
         """The layout for a number of stateful ``partitions``."""
-        number = 1 if self.keys is None else min(self.shards or _UNASKED, partitions)
+        number = 1 if self.keys is None else min(self.shards or _DEFAULT_SHARDS, partitions)
         groups = keys_for(partitions)[:number]
         if number == 1:
             return Layout(Partitioning.ROOTS, groups)
         return Layout(Partitioning.KEYS, groups, self.keys)
 
 
-_UNASKED: Final = 4
+_DEFAULT_SHARDS: Final = 4
 """The most shards if the user gives no number, as Spark has 200 partitions by default."""
 _PARTITIONS: Final = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
 
@@ -193,15 +195,15 @@ def keys_for(shards: int) -> tuple[int, ...]:
 
 def spark_hash(key: int) -> int:
     """Spark's hash of an ``int``, used for partitioning: 32-bit Murmur 3 with seed 42, signed."""
-    mixed = _rotated(key * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
-    code = (_rotated(42 ^ mixed, 13) * 5 + 0xE6546B64) & _WORD
+    mixed = _rotate_left(key * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
+    code = (_rotate_left(42 ^ mixed, 13) * 5 + 0xE6546B64) & _WORD
     code ^= 4  # bytes
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         code = (code ^ code >> shift) * factor & _WORD
     return code - (1 << 32) if code >> 31 else code
 
 
-def _rotated(word: int, bits: int) -> int:
+def _rotate_left(word: int, bits: int) -> int:
     return (word << bits | word >> (32 - bits)) & _WORD
 
 
@@ -251,7 +253,7 @@ def moved(
     heads = [(row.shard, Chunk(**orjson.loads(bytes(row.head)))) for row in rows]
     shard_blobs, whole_chunks = planned(other_blobs, heads, before, layout)
     number = sf.get_json_object(sf.col("head").cast("string"), "$.number").cast("long")
-    group_key = number if before.keys is None else sf.greatest(number, sf.lit(_last(whole_chunks)))
+    group_key = number if before.keys is None else sf.greatest(number, sf.lit(_lasting_number(whole_chunks)))
     chunk_blobs = chunks.groupBy(group_key).applyInArrow(
         _divider(whole_chunks, before, layout, lateness), _COLUMNS
     )
@@ -280,15 +282,17 @@ def planned(
     }
     positions = [mark.position for mark in marks.values()]
     position = sum(positions) if before.keys else max(positions)
-    whole_chunks = _together_again(list(heads), position, before)
+    whole_chunks = _merge_heads(list(heads), position, before)
     if layout.keys is not None:  # no query needs the chunks that a lasting chunk replaces
         whole_chunks = {
-            place: chunk for place, chunk in whole_chunks.items() if place >= (_last(whole_chunks), True)
+            place: chunk
+            for place, chunk in whole_chunks.items()
+            if place >= (_lasting_number(whole_chunks), True)
         }
-    return list(_rest(other_blobs, marks, position, before, layout)), whole_chunks
+    return list(_shard_blobs(other_blobs, marks, position, before, layout)), whole_chunks
 
 
-def _rest(
+def _shard_blobs(
     other_blobs: Iterable[Blob],
     marks: Mapping[int, ShardProgress],
     position: int,
@@ -336,7 +340,7 @@ def merged_fronts(states: Sequence[bytes]) -> bytes:
     return fronts_to_bytes(list(latest.values()))
 
 
-def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: Layout) -> dict[Place, Chunk]:
+def _merge_heads(heads: Sequence[tuple[int, Chunk]], position: int, before: Layout) -> dict[Place, Chunk]:
     """The heads of whole chunks, from those of the shards by group. ``position``: that after the last one.
 
     Shards that read the same records have the same chunks, but more of them if their queries look further
@@ -365,12 +369,14 @@ def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: L
         if before.keys is None:
             chunks[place] = replace(parts[place][0], begins=begins)
         else:
-            chunks[place] = _together(place, parts[place], position, begins)
+            chunks[place] = _merge_chunks(place, parts[place], position, begins)
             position = chunks[place].position
     return chunks
 
 
-def _together(place: Place, parts: Sequence[Chunk], after: int, begins: dict[str, list[list[Any]]]) -> Chunk:
+def _merge_chunks(
+    place: Place, parts: Sequence[Chunk], after: int, begins: dict[str, list[list[Any]]]
+) -> Chunk:
     """The head of a whole chunk. ``after``: the position after it."""
     number, lasting = place
     settled = max((chunk.settled for chunk in parts if chunk.settled is not None), default=None)
@@ -397,7 +403,7 @@ def _version(begin: Sequence[Any]) -> float:
     return ALWAYS if version is None else version
 
 
-def _last(whole_chunks: Iterable[Place]) -> int:
+def _lasting_number(whole_chunks: Iterable[Place]) -> int:
     """The number of the lasting chunk; -1 if there is none."""
     return next((number for number, lasting in whole_chunks if lasting), -1)
 
@@ -424,7 +430,7 @@ def all_divided(
     lateness: int,
 ) -> Iterator[Blob]:
     """Divide whole chunks for the shards of ``layout``. ``parts``: chunks of all shards of ``before``."""
-    last = _last(whole_chunks)
+    last = _lasting_number(whole_chunks)
     by_place: defaultdict[Place, list[tuple[Chunk, bytes]]] = defaultdict(list)
     for part in parts:
         place = part[0].place
@@ -438,7 +444,7 @@ def divided(
     chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, layout: Layout, lateness: int
 ) -> Iterator[Blob]:
     """Divide a whole chunk for the shards of ``layout``. ``parts``: its chunks in the shards ``before``."""
-    bodies = layout.pack(_whole(chunk, parts, before, lateness))
+    bodies = layout.pack(_chunk_records(chunk, parts, before, lateness))
     kind: Kind = "lasting" if chunk.lasting else "chunk"
     name = "" if chunk.lasting else str(chunk.number)
     for group, body in zip(layout.groups, cycle(bodies) if layout.keys is None else bodies, strict=False):
@@ -450,14 +456,16 @@ def divided(
             yield group, kind, name, orjson.dumps(asdict(head)), body
 
 
-def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, lateness: int) -> RecordBatch:
+def _chunk_records(
+    chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, lateness: int
+) -> RecordBatch:
     """The records of a whole chunk."""
     if before.keys is None:
         return unpack(parts[0][1])
     if not chunk.lasting:
         return rejoin([body for _, body in parts])
     batches = []
-    for (_, lasting), group in groupby(sorted(parts, key=_of_part), key=_of_part):
+    for (_, lasting), group in groupby(sorted(parts, key=_place_of), key=_place_of):
         chunk_parts = list(group)
         if lasting:
             batches += [unpack(body) for _, body in chunk_parts]
@@ -468,7 +476,7 @@ def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, l
     return records.take(np.argsort(records.time, kind="stable"))
 
 
-def _of_part(part: tuple[Chunk, bytes]) -> Place:
+def _place_of(part: tuple[Chunk, bytes]) -> Place:
     return part[0].place
 
 

@@ -88,14 +88,14 @@ class OutputMerger:
         heads = [convert(entry["head"], BatchHeader) for entry in stats if "head" in entry]
         for command in (command for head in heads for command in head.commands if command.op == "remove"):
             self.updates.remove(command.name)
-        results = self._limited(self.updates.take(results_of(output)))
+        results = self._up_to_limit(self.updates.take(results_of(output)))
         dead_letters = tuple(letter for head in heads for letter in head.letters)
         for entry in stats:
             dead_letters += tuple(entry.get("late_letters", ()))
             if "unwritable" in entry:
                 dead_letters += self._unwritable(entry["unwritable"])
         for head in heads:
-            self._heed(head, again=again)
+            self._apply_header(head, again=again)
         if self.table_letters and not again:
             dead_letters, self.table_letters = (*self.table_letters, *dead_letters), ()
         start = time.perf_counter()
@@ -114,9 +114,9 @@ class OutputMerger:
             engine: defaultdict[int, float] = defaultdict(float)
             for shard, entry in shard_stats:
                 engine[shard] += entry["seconds"]
-            self._clocked(heads[0], max(engine.values()), sinks)
+            self._record_times(heads[0], max(engine.values()), sinks)
 
-    def _clocked(self, head: BatchHeader, engine: float, sinks: float) -> None:
+    def _record_times(self, head: BatchHeader, engine: float, sinks: float) -> None:
         """Record that a batch is complete. ``engine``: the seconds of the slowest shard."""
         seconds = time.time() - head.read
         self._gauges.worked(seconds)
@@ -128,14 +128,14 @@ class OutputMerger:
         ):
             self._gauges.spent(stage, stage_seconds)
 
-    def _limited(self, results: list[LiveResult]) -> list[LiveResult]:
+    def _up_to_limit(self, results: list[LiveResult]) -> list[LiveResult]:
         limit = self._request.limit
         if limit is None or len(results) < limit - self._gauges.written:
             return results
         self.full = True
         return results[: limit - self._gauges.written]
 
-    def _heed(self, head: BatchHeader, *, again: bool) -> None:
+    def _apply_header(self, head: BatchHeader, *, again: bool) -> None:
         """Handles the parts of a batch that do not depend on its results."""
         for notice in head.notices:
             self._log.warning("source", notice)
@@ -194,11 +194,11 @@ def results_of(output: Output) -> list[tuple[int, LiveResult]]:
         for line in decompress(blob).split(b"\n")
     ]
     if len({shard for shard, _ in results}) > 1:
-        results.sort(key=_in_order)
+        results.sort(key=_order_key)
     return results
 
 
-def _in_order(pair: tuple[int, LiveResult]) -> tuple[bool, float, bool, str]:
+def _order_key(pair: tuple[int, LiveResult]) -> tuple[bool, float, bool, str]:
     """Sorts snapshots before the results of the batch's records; otherwise the order is kept."""
     _, result = pair
     return not result.snapshot, moment(result) * MICROSECOND, result.op != "-", result.id
@@ -235,10 +235,10 @@ class OutputCommitter:
         self._outbox = place.outbox()
         self._queue: Queue[Output] = Queue(AHEAD)
         self._closing = Event()
-        self._flushed = clock.now()
+        self._flush_time = clock.now()
         committed = merger.delivered = self._checkpoint.committed()
         merger.updates.restore(self._checkpoint.states().get(_UPDATES, b""))
-        for output in self._left(committed):
+        for output in self._undelivered(committed):
             merger.take(output, again=True)
         if self.last < held:
             raise damaged(self._outbox.folder, f" (of {held:,} micro-batches it knows {self.last:,})")
@@ -273,7 +273,7 @@ class OutputCommitter:
 
     def commit_if_due(self) -> None:
         """Commits at the intervals of the sinks."""
-        if self._clock.now() - self._flushed >= self._merger.delivery.every * MICROSECOND:
+        if self._clock.now() - self._flush_time >= self._merger.delivery.every * MICROSECOND:
             self.commit()
 
     def commit(self) -> None:
@@ -283,7 +283,7 @@ class OutputCommitter:
             self._merger.delivery.flush()
             self._checkpoint.commit(self._merger.delivered, {_UPDATES: updates} if updates else {})
         self._outbox.trim(self._merger.delivered)
-        self._flushed = self._clock.now()
+        self._flush_time = self._clock.now()
 
     def stop_waiting(self) -> None:
         """Stop the job's thread from waiting for the sinks."""
@@ -292,7 +292,7 @@ class OutputCommitter:
     def close(self) -> None:
         self._outbox.close()
 
-    def _left(self, committed: int) -> Iterator[Output]:
+    def _undelivered(self, committed: int) -> Iterator[Output]:
         """The batches that an earlier process left for the sinks; read them all before all other calls."""
         first = committed + 1
         for output in self._outbox.open():

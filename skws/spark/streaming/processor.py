@@ -193,15 +193,15 @@ def described(request: Job) -> bytes:
 class MeshProcessor(StatefulProcessor):
     """Runs the shards. ``shares``: by the group that Spark assigns to a shard's partition."""
 
-    _given = ""  # the queries of this start, for the state
+    _start_queries = ""  # the queries of this start, for the state
     _partitions: Sequence[Sequence[int]] = ()  # the awaited partitions after the micro-batches of a task
-    _fresh = ShardProgress()
+    _initial_progress = ShardProgress()
     _tabular = False  # see ``Setup``
 
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
         self._run = run
         self._request = pickle.dumps(request)
-        self._described = described(request)
+        self._job_description = described(request)
         self._shares = shares
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -218,20 +218,20 @@ class MeshProcessor(StatefulProcessor):
         client = ShardClient(self._run_name(), self._request, share, tabular=self._tabular)
         try:
             entry = self._store.find("mark", "")
-            mark = self._fresh if entry is None else ShardProgress(**orjson.loads(entry[1]))
+            mark = self._initial_progress if entry is None else ShardProgress(**orjson.loads(entry[1]))
             micro_batches = self._micro_batches(rows, mark)
             shard_part = share.number, share.shards, str(share.spread)
-            mark = replace(mark, given=self._given, part=shard_part)
+            mark = replace(mark, given=self._start_queries, part=shard_part)
             previous: tuple[MicroBatch, Worked] | None = None
             for blob in micro_batches:
                 client.send("work", mark.epoch + (previous is not None), blob, False)
                 if previous is not None:  # while the server works on the next one
-                    mark = self._kept(mark, *previous)
-                    yield from _told(share, *previous)
-                previous = MicroBatch.from_bytes(blob), self._worked(client, mark, blob)
+                    mark = self._store_answer(mark, *previous)
+                    yield from _output_rows(share, *previous)
+                previous = MicroBatch.from_bytes(blob), self._answer_of(client, mark, blob)
             if previous is not None:
-                mark = self._kept(mark, *previous)
-                yield from _told(share, *previous)
+                mark = self._store_answer(mark, *previous)
+                yield from _output_rows(share, *previous)
             mark = replace(mark, partitions=self._partitions)
             self._store.put("mark", "", orjson.dumps(asdict(mark)))
         finally:
@@ -255,7 +255,7 @@ class MeshProcessor(StatefulProcessor):
         """As bytes (``MicroBatch``), in order."""
         return (bytes(row.blob) for row in sorted(rows, key=lambda row: row.sequence))
 
-    def _worked(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> Worked:
+    def _answer_of(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> Worked:
         """The server's answer to a micro-batch; rebuilds its state first if it is behind."""
         answer: Any = client.answer()
         if answer == BEHIND:
@@ -306,7 +306,7 @@ class MeshProcessor(StatefulProcessor):
     def _log(self, mark: ShardProgress) -> Iterator[tuple[bool, Chunk, bytes]]:
         """The chunks, oldest first, each with True if a lasting chunk replaces it; then that chunk."""
         entry = self._store.find("lasting", "")
-        lasting_chunks = [] if entry is None else [_chunk(*entry)]
+        lasting_chunks = [] if entry is None else [_parse_chunk(*entry)]
         last_number = max((chunk.number for chunk, _ in lasting_chunks), default=-1)
         for number in range(mark.oldest, mark.next):
             blob = self._store.find("chunk", number)
@@ -314,13 +314,13 @@ class MeshProcessor(StatefulProcessor):
                 continue
             if lasting_chunks and number > last_number:
                 yield False, *lasting_chunks.pop()
-            yield number <= last_number, *_chunk(*blob)
+            yield number <= last_number, *_parse_chunk(*blob)
         yield from ((False, *chunk_and_records) for chunk_and_records in lasting_chunks)
 
-    def _kept(self, mark: ShardProgress, micro_batch: MicroBatch, answer: Worked) -> ShardProgress:
+    def _store_answer(self, mark: ShardProgress, micro_batch: MicroBatch, answer: Worked) -> ShardProgress:
         """Adds a micro-batch to the log, and removes the chunks that are over."""
         if not mark.described:
-            self._store.put("job", "", self._described)
+            self._store.put("job", "", self._job_description)
         if micro_batch.tables:
             self._store.put("table", mark.tables, micro_batch.tables)
         for index, text in enumerate(answer.schemas):
@@ -362,11 +362,11 @@ class MeshProcessor(StatefulProcessor):
         )
 
 
-def _chunk(head: bytes, records: bytes) -> tuple[Chunk, bytes]:
+def _parse_chunk(head: bytes, records: bytes) -> tuple[Chunk, bytes]:
     return Chunk(**orjson.loads(head)), records
 
 
-def _told(share: Part, micro_batch: MicroBatch, answer: Worked) -> Iterator[Row]:
+def _output_rows(share: Part, micro_batch: MicroBatch, answer: Worked) -> Iterator[Row]:
     parts = list(enumerate(answer.blobs))
     if micro_batch.head.watched and (share.first or share.alone):
         parts.append((RECORDS, micro_batch.records))

@@ -61,18 +61,18 @@ class Prefetch:
         self._thread = ThreadPoolExecutor(1, "poll")
         self._next: tuple[Offset, int] | None = None
         self._ahead: tuple[Offset, Future[Polled]] | None = None
-        self._committed: Future[None] | None = None
+        self._commit: Future[None] | None = None
 
     def poll(self, start: Offset, limit: int) -> Polled:
         """As ``Feed.poll``."""
         start_time = perf_counter()
-        batch_ahead = self._taken(start)
+        batch_ahead = self._take_ahead(start)
         self._raise_late()
         result = batch_ahead or Polled(self._feed.poll(start, limit))
         batch = result.batch
         # The offset after bad records has the horizon of those ahead of the clock, for one poll.
         if len(batch.read) < limit and not batch.ended and not batch.read.bad:
-            batch = _joined(batch, self._feed.poll(batch.end, limit - len(batch.read)))
+            batch = _join_batches(batch, self._feed.poll(batch.end, limit - len(batch.read)))
             result = result if batch is result.batch else Polled(batch)
         self._next = (batch.end, limit) if len(batch.read) >= limit and not batch.ended else None
         return result if result.seconds else replace(result, seconds=perf_counter() - start_time)
@@ -92,7 +92,7 @@ class Prefetch:
         if self._ahead is None:
             self._feed.commit(end)
         else:
-            self._committed = self._thread.submit(self._feed.commit, end)
+            self._commit = self._thread.submit(self._feed.commit, end)
 
     def change_schema(self, schema: Schema) -> None:
         """As ``Feed.change_schema``; discards and repeats a poll made ahead."""
@@ -108,8 +108,8 @@ class Prefetch:
 
     def _raise_late(self) -> None:
         """Waits for a commit in the thread, and raises its exception."""
-        if self._committed is not None:
-            commit, self._committed = self._committed, None
+        if self._commit is not None:
+            commit, self._commit = self._commit, None
             commit.result()
 
     def _poll(self, start: Offset, limit: int) -> Polled:
@@ -118,7 +118,7 @@ class Prefetch:
         records = self._pack(batch.read.records)
         return Polled(batch, records, perf_counter() - start_time)
 
-    def _taken(self, start: Offset) -> Polled | None:
+    def _take_ahead(self, start: Offset) -> Polled | None:
         if self._ahead is None:
             return None
         (start_read, future), self._ahead = self._ahead, None
@@ -126,7 +126,7 @@ class Prefetch:
         return future.result() if start_read == start else None
 
 
-def _joined(first: Batch, second: Batch) -> Batch:
+def _join_batches(first: Batch, second: Batch) -> Batch:
     if not len(second.read) and (second.end, second.notices, second.ended) == (first.end, (), first.ended):
         return first
     read = Chunk.concat([first.read, second.read])
@@ -138,8 +138,8 @@ _MOST: Final = 600_000
 _PART: Final = 200_000  # records in a micro-batch: columns of more exceed the processor's caches
 _SHORT: Final = 3.0  # seconds for a batch; at the start of a run Spark itself takes half of them
 _LONG: Final = 10.0
-_MOVED_EVERY: Final = 5.0  # seconds between micro-batches with only a later offset
-_ASKED_EVERY: Final = 5.0  # seconds
+_OFFSET_SECONDS: Final = 5.0  # seconds between micro-batches with only a later offset
+_BACKLOG_SECONDS: Final = 5.0  # seconds
 
 Rows = Iterator[tuple[int, int, bytes]]
 
@@ -178,8 +178,8 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._reading = reading
         self._part = part
         self._intake = BadRecordPolicy(reading.request.on_error)
-        self._appetite = BatchSizer(first, most=most, short=_SHORT, long=_LONG)
-        self._given: tuple[int, float] | None = None  # records in the last micro-batch, and its time
+        self._sizer = BatchSizer(first, most=most, short=_SHORT, long=_LONG)
+        self._last_batch: tuple[int, float] | None = None  # records in the last micro-batch, and its time
         self._rest = Rest(SystemClock())
         self._feed: Prefetch | None = None
         self._schema = reading.request.schema
@@ -187,9 +187,9 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._commands_read = 0
         self._pace = Pace(SystemClock(), replay_rate(reading.request))
         self._replay_control = ReplayControl()
-        self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
+        self._last_rows_time, self._backlog_time = time.monotonic(), -_BACKLOG_SECONDS
         # The end of the last poll without records: Spark's offset, and the feed's.
-        self._beyond: tuple[Offset, Offset] | None = None
+        self._empty_poll: tuple[Offset, Offset] | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         return self._reading.first
@@ -200,10 +200,12 @@ class FeedReader(SimpleDataSourceStreamReader):
         if start["ended"] and not is_first:
             self._rest.after(busy=False)
             return iter(()), start
-        self._heed(ReplayControl.of(self._reading.folder))
-        feed_start = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
+        self._apply_control(ReplayControl.of(self._reading.folder))
+        feed_start = (
+            self._empty_poll[1] if self._empty_poll and self._empty_poll[0] == start else start["feed"]
+        )
         commands, read_to = self._commands(start["commands"], None)
-        feed = self._polled(read_to)
+        feed = self._prefetch(read_to)
         poll = (
             Polled(Batch(NOTHING, feed_start))
             if self._replay_control.paused
@@ -226,20 +228,20 @@ class FeedReader(SimpleDataSourceStreamReader):
         backlog = self._backlog(batch.end)
         feed.read_on()
         rows = self._rows(start, end, poll, commands, backlog)
-        self._given = len(batch.read), time.monotonic()
+        self._last_batch = len(batch.read), time.monotonic()
         return rows, end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """Reads the records between two offsets again."""
-        chunk = self._polled(end["commands"]).settled().replay(start["feed"], end["feed"])
+        chunk = self._prefetch(end["commands"]).settled().replay(start["feed"], end["feed"])
         poll = Polled(Batch(chunk, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
         return self._rows(start, end, poll, commands, None)
 
     def commit(self, end: Offset) -> None:
-        self._polled().commit(end["feed"])
+        self._prefetch().commit(end["feed"])
 
-    def _heed(self, control: ReplayControl) -> None:
+    def _apply_control(self, control: ReplayControl) -> None:
         """Applies the pause and the speed of a replay."""
         if control == self._replay_control:
             return
@@ -250,7 +252,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         else:
             self._pace.resume()
 
-    def _polled(self, commands: int | None = None) -> Prefetch:
+    def _prefetch(self, commands: int | None = None) -> Prefetch:
         """The feed, reading with the schema after an offset of the commands."""
         request = self._reading.request
         if commands is not None and commands != self._commands_read:
@@ -272,28 +274,28 @@ class FeedReader(SimpleDataSourceStreamReader):
             feed: Feed = RetryingFeed(source, self._schema, SystemClock())
             if not request.stream.by_count:
                 feed = PartitionedFeed(feed, SystemClock(), request.stream.lateness, request.idle)
-            self._feed = Prefetch(feed, self._packed)
+            self._feed = Prefetch(feed, self._pack_batches)
         return self._feed
 
     def _backlog(self, feed: Offset) -> Backlog | None:
         """The backlog, at intervals, since it takes a query to a database."""
-        if time.monotonic() < self._asked + _ASKED_EVERY:
+        if time.monotonic() < self._backlog_time + _BACKLOG_SECONDS:
             return None
-        self._asked = time.monotonic()
-        return self._polled().settled().backlog(feed)
+        self._backlog_time = time.monotonic()
+        return self._prefetch().settled().backlog(feed)
 
     def _most(self) -> int:
         """The number of records to read, from the time that Spark took for the last ones."""
-        if self._given is not None:
-            records, read_time = self._given
-            self._appetite.worked(records, time.monotonic() - read_time)
-            self._given = None
-        return self._appetite.limit
+        if self._last_batch is not None:
+            records, read_time = self._last_batch
+            self._sizer.worked(records, time.monotonic() - read_time)
+            self._last_batch = None
+        return self._sizer.limit
 
     def _has_moved(self, start: Offset, feed: Offset) -> bool:
         """True if the source has advanced without records for us, and it is time to commit its offset."""
-        if feed == start["feed"] or time.monotonic() - self._moved < _MOVED_EVERY:
-            self._beyond = start, feed
+        if feed == start["feed"] or time.monotonic() - self._last_rows_time < _OFFSET_SECONDS:
+            self._empty_poll = start, feed
             return False
         return True
 
@@ -306,14 +308,14 @@ class FeedReader(SimpleDataSourceStreamReader):
         backlog: Backlog | None,
     ) -> Rows:
         """A row for each shard and micro-batch; the first one also has everything besides the records."""
-        self._moved, self._beyond = time.monotonic(), None
+        self._last_rows_time, self._empty_poll = time.monotonic(), None
         read_time = time.time()
         start_time = time.perf_counter()
         bad_count, chunk = len(self._intake.bad.first), poll.batch.read
         dead_letters = self._intake.refuse(chunk.bad)
         first, number = start["sequence"] + 1, end["sequence"] - start["sequence"]
         parts = self._cut(chunk.records, number)
-        blobs = self._packed(chunk.records, number) if poll.packed is None else poll.packed
+        blobs = self._pack_batches(chunk.records, number) if poll.packed is None else poll.packed
         head = BatchHeader(
             read_time,
             commands,
@@ -354,7 +356,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         ):
             yield group, head.number, MicroBatch(shard_head, tables, part).to_bytes()
 
-    def _packed(self, records: RecordBatch, number: int | None = None) -> list[list[bytes]]:
+    def _pack_batches(self, records: RecordBatch, number: int | None = None) -> list[list[bytes]]:
         """The records of ``number`` micro-batches, packed."""
         parts = self._cut(records, self._number(records) if number is None else number)
         return [self._reading.layout.pack(part) for part in parts]

@@ -67,7 +67,7 @@ class Output(NamedTuple):
     rows: list[tuple[int, int, bytes]]
 
 
-_UNPACKED: Final = msgspec.msgpack.Decoder(Output).decode
+_DECODE: Final = msgspec.msgpack.Decoder(Output).decode
 
 
 class OutputLog:
@@ -81,9 +81,9 @@ class OutputLog:
         self._run = run
         self._segment_bytes = segment_bytes
         self._file: GrowingFile | None = None
-        self._lasts: dict[Path, int] = {}
+        self._last_numbers: dict[Path, int] = {}
         self.last = 0
-        with self._guarded():
+        with self._write_errors():
             private_folder(folder)
 
     def open(self) -> Iterator[Output]:
@@ -97,7 +97,7 @@ class OutputLog:
                 raise damaged(self.folder, f" (micro-batch {self.last + 1:,} is missing)")
             self.last = int(path.stem) - 1
             yield from self._read(path, last=path == paths[-1])
-            self._lasts[path] = self.last
+            self._last_numbers[path] = self.last
 
     def put(self, output: Output) -> None:
         """Adds a batch, durably."""
@@ -105,24 +105,26 @@ class OutputLog:
             raise damaged(
                 self.folder, f" (Spark continues with micro-batch {output.number:,}, it holds {self.last:,})"
             )
-        with self._guarded():
+        with self._write_errors():
             if self._file is None:
                 path = self.folder / f"{output.number:012d}{_SUFFIX}"
                 self._file = GrowingFile(path, mode=PRIVATE, anew=True)
-            frame = checked(msgspec.msgpack.encode(output), self._of(self._file.path), self._file.size)
+            frame = checked(
+                msgspec.msgpack.encode(output), self._checksum_name(self._file.path), self._file.size
+            )
             self._file.append(frame)
             size = self._file.sync()
         self.last = output.number
-        self._lasts[self._file.path] = output.number
+        self._last_numbers[self._file.path] = output.number
         if size > self._segment_bytes:
             self.close()
 
     def trim(self, committed: int) -> None:
         """Removes batches up to one that all sinks have."""
-        for path, last in list(self._lasts.items()):
+        for path, last in list(self._last_numbers.items()):
             if last <= committed and (self._file is None or self._file.path != path):
                 removed(path)
-                del self._lasts[path]
+                del self._last_numbers[path]
 
     def close(self) -> None:
         if self._file is not None:
@@ -131,21 +133,21 @@ class OutputLog:
 
     def _read(self, path: Path, *, last: bool) -> Iterator[Output]:
         data = read(path)
-        texts, end = all_frames(data, self._of(path))
+        texts, end = all_frames(data, self._checksum_name(path))
         if last:  # its writer may have been killed, or a sync may have failed
             replaced(path, data[:end], durable=True, mode=PRIVATE)
         elif end < len(data):
             raise damaged(path, f" after byte {end:,}")
-        for output in map(_UNPACKED, texts):
+        for output in map(_DECODE, texts):
             if output.number != self.last + 1:
                 raise damaged(path)
             self.last = output.number
             yield output
 
-    def _of(self, path: Path) -> str:
+    def _checksum_name(self, path: Path) -> str:
         return f"{self._run}/{path.name}"
 
-    def _guarded(self) -> AbstractContextManager[None]:
+    def _write_errors(self) -> AbstractContextManager[None]:
         return explained(f"{self.folder}: cannot write")
 
 
@@ -168,7 +170,7 @@ class RunDirectory:
 
     def __init__(self, request: Job) -> None:
         self.request = request  # with the schema that the run began with
-        self._own = request.checkpoint is None
+        self._is_temporary = request.checkpoint is None
         self.folder = request.checkpoint or Path(tempfile.mkdtemp(prefix="skws-watch-"))
         self.folder = self.folder.absolute()
         self.letters: tuple[str, ...] = ()
@@ -182,15 +184,15 @@ class RunDirectory:
 
     def __exit__(self, *_: object) -> None:
         self.checkpoint.close()
-        if self._own:
+        if self._is_temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def state(self, generation: int, text: str | None) -> str:
         """The URL of Spark's checkpoint for a layout; ``text``: the user's, for the first one."""
-        return text + _behind(generation) if text else self._state(generation).as_uri()
+        return text + _generation_suffix(generation) if text else self._state(generation).as_uri()
 
     def _state(self, generation: int) -> Path:
-        return self.folder / f"spark{_behind(generation)}"
+        return self.folder / f"spark{_generation_suffix(generation)}"
 
     @property
     def layout(self) -> Layout | None:
@@ -273,7 +275,7 @@ class ReplayControl:
             return cls()
 
 
-def _behind(generation: int) -> str:
+def _generation_suffix(generation: int) -> str:
     return f"-{generation}" if generation else ""
 
 
@@ -287,26 +289,26 @@ class CommandLog:
         self, request: Job, run_directory: RunDirectory, queue: CommandQueue, queries: dict[str, Query]
     ) -> None:
         self._request = request
-        self._place = run_directory
-        self._inbox = queue
-        self._given = queries
+        self._run_directory = run_directory
+        self._command_queue = queue
+        self._start_queries = queries
         checkpoint, path = run_directory.checkpoint, run_directory.folder / COMMANDS
         kept_folder(path.parent)
         self._register = Register(run_directory.request, path, checkpoint)
         earlier_start = checkpoint.given(), checkpoint.new_schema()
-        self._first = self._register.standing.restarted(queries, *earlier_start)
-        self._fit(self._first)
+        self._first_commands = self._register.standing.restarted(queries, *earlier_start)
+        self._change_source_schema(self._first_commands)
 
     def begin(self, make_ready: Callable[[StandingQueries], bool]) -> None:
         """Starts the run's queries and takes commands; ``make_ready``: see ``take``."""
         register = self._register
-        if not make_ready(register.standing.after(self._first)):
+        if not make_ready(register.standing.after(self._first_commands)):
             return
         control = self._request.control
-        self._inbox.open(None if control is None else ControlFolder(control), register.read_to)
-        register.take(self._first, None if control is None else self._inbox.read_to)
-        self._place.checkpoint.give(self._given)
-        self._inbox.done((), register.standing)
+        self._command_queue.open(None if control is None else ControlFolder(control), register.read_to)
+        register.take(self._first_commands, None if control is None else self._command_queue.read_to)
+        self._run_directory.checkpoint.give(self._start_queries)
+        self._command_queue.done((), register.standing)
 
     @property
     def stream(self) -> Stream:
@@ -323,42 +325,42 @@ class CommandLog:
         ``make_ready`` is called first, with the resulting queries. It raises UsageError to refuse the
         commands, and returns False if the run ends.
         """
-        commands = self._inbox.commands(self._register.standing)
+        commands = self._command_queue.commands(self._register.standing)
         if commands:
-            commands = self._fitting(commands)
+            commands = self._fitting_commands(commands)
         if commands:
             try:
                 if not make_ready(self._register.standing.after(commands)):
                     return
             except UsageError as error:
-                self._inbox.answer([Answer(command.id, str(error)) for command in commands])
+                self._command_queue.answer([Answer(command.id, str(error)) for command in commands])
                 return
-            self._register.take(commands, self._inbox.read_to)
+            self._register.take(commands, self._command_queue.read_to)
 
     def done(self, commands: Sequence[JobCommand]) -> None:
         """Answers commands that the shards have carried out."""
-        self._inbox.done(commands, self._register.standing)
+        self._command_queue.done(commands, self._register.standing)
 
-    def _fit(self, commands: Sequence[JobCommand]) -> None:
+    def _change_source_schema(self, commands: Sequence[JobCommand]) -> None:
         """Adapts the source to the schema that commands change to. Raises SourceError."""
         if any(command.op == "schema" for command in commands):
             schema = self._register.standing.after(commands).stream.schema
-            source = parse_source(self._request.source, folder=self._place.folder / "source")
+            source = parse_source(self._request.source, folder=self._run_directory.folder / "source")
             with closing(source.open(schema)) as feed:
                 feed.change_schema(schema)
 
-    def _fitting(self, commands: list[JobCommand]) -> list[JobCommand]:
+    def _fitting_commands(self, commands: list[JobCommand]) -> list[JobCommand]:
         """The commands without changes of the schema that the source refuses."""
         try:
-            self._fit(commands)
+            self._change_source_schema(commands)
         except SourceError as error:
-            self._inbox.answer(
+            self._command_queue.answer(
                 [Answer(command.id, str(error)) for command in commands if command.op == "schema"]
             )
             good, refusals = self._register.standing.checked(
                 [command for command in commands if command.op != "schema"]
             )
-            self._inbox.answer(refusals)
+            self._command_queue.answer(refusals)
             return good
         return commands
 
@@ -379,7 +381,7 @@ class Register:
         data = read(path) if path.exists() or least else b""
         texts, end = all_frames(data, name_of(checkpoint.id, path))
         for text in texts:
-            self._heed(text)
+            self._apply(text)
         if end < least:
             raise damaged(path, f" after byte {end:,}")
         # Its writer may have been killed, or a sync may have failed.
@@ -398,9 +400,9 @@ class Register:
             file.append(checked(text, name_of(self._checkpoint.id, self._path), file.size))
             size = file.sync()
         self._checkpoint.keep_commands(size)
-        self._heed(text)
+        self._apply(text)
 
-    def _heed(self, text: bytes) -> None:
+    def _apply(self, text: bytes) -> None:
         entry = orjson.loads(text)
         for fields in entry["commands"]:
             self.standing.apply(JobCommand.of(fields))

@@ -76,7 +76,7 @@ class ShardClient:
         self._path = socket_dir(run) / f"{share.number}.socket"
         setup = Setup(request, share, self._path, daemon or _daemon(), tabular)
         try:
-            self._connection = self._reached(setup)
+            self._connection = self._connect(setup)
         except FileNotFoundError:
             if self._path.parent.exists():
                 raise
@@ -89,13 +89,13 @@ class ShardClient:
 
     def send(self, operation: str, *arguments: Any) -> None:
         """As ``ask``, without waiting for the answer."""
-        with self._given_up():
+        with self._server_errors():
             self._connection.send((operation, *arguments))
 
     def answer(self) -> Any:
         """The answer to the message sent last."""
         answer: Any = WORKING
-        with self._given_up():
+        with self._server_errors():
             while answer == WORKING:
                 answer = self._connection.recv()
         if not isinstance(answer, Failed):
@@ -108,14 +108,14 @@ class ShardClient:
     def close(self) -> None:
         self._connection.close()
 
-    def _reached(self, setup: Setup) -> Connection:
+    def _connect(self, setup: Setup) -> Connection:
         folder = self._path.parent
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
             raise PermissionError(f"{folder} belongs to another user")
-        return self._connected() or self._started(setup)
+        return self._try_connect() or self._start_server(setup)
 
-    def _connected(self) -> Connection | None:
+    def _try_connect(self) -> Connection | None:
         """A connection for objects, over a socket that no other user can reach.
 
         It raises BlockingIOError after a silence.
@@ -124,24 +124,24 @@ class ShardClient:
         with suppress(OSError), socket.socket(socket.AF_UNIX) as unix_socket:
             for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
                 unix_socket.setsockopt(socket.SOL_SOCKET, option, limit)
-            self._number = self._path.stat().st_ino
+            self._inode = self._path.stat().st_ino
             unix_socket.connect(str(self._path))
             return Connection(unix_socket.detach())
         return None
 
     @contextmanager
-    def _given_up(self) -> Iterator[None]:
+    def _server_errors(self) -> Iterator[None]:
         try:
             yield
         except (EOFError, ConnectionError):
             raise RuntimeError("the server of a shard has gone") from None
         except BlockingIOError:
             with suppress(OSError):
-                if self._path.stat().st_ino == self._number:
+                if self._path.stat().st_ino == self._inode:
                     self._path.unlink()
             raise RuntimeError(f"the server of a shard does not answer ({self._silence:g} s)") from None
 
-    def _started(self, setup: Setup) -> Connection:
+    def _start_server(self, setup: Setup) -> Connection:
         log = self._path.with_suffix(".log")
         with log.open("wb") as errors, suppress(subprocess.TimeoutExpired):
             subprocess.run(  # noqa: S603 - this Python, or that of Spark's workers
@@ -155,7 +155,7 @@ class ShardClient:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         # It has left another process that listens.
-        connection = self._connected()
+        connection = self._try_connect()
         if connection is None:
             raise RuntimeError(f"the server of a shard did not start:\n{log.read_text()[-2000:]}")
         return connection

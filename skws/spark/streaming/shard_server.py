@@ -111,7 +111,7 @@ class ShardStats:
         if not entries:
             return None
         operators = merge_states(_state_of(row) for entry in entries for row in entry["partials"])
-        stretches = {name: _read(rows) for entry in entries for name, rows in entry["stretches"].items()}
+        stretches = {name: _spans_of(rows) for entry in entries for name, rows in entry["stretches"].items()}
         return cls(operators, stretches)
 
 
@@ -137,7 +137,7 @@ def _state_of(row: Sequence[Any]) -> tuple[Prefix, OperatorState]:
     return (relations, keywords, parents, edges), OperatorState(waiting, probes, sleep)
 
 
-def _read(rows: Iterable[Sequence[Any]]) -> tuple[WindowSpan, ...]:
+def _spans_of(rows: Iterable[Sequence[Any]]) -> tuple[WindowSpan, ...]:
     from skws.queries.windowed.stream_windows import WindowSpan  # noqa: PLC0415 - for who has a window expression
 
     return tuple(WindowSpan(tuple(key), start, end) for key, start, end in rows)
@@ -153,28 +153,28 @@ class Shard:
         self._request = request
         self._share = share
         self._few_bytes = few_bytes
-        self._looked_at = 0  # bytes of the log after the last check for live records
+        self._checked_bytes = 0  # bytes of the log after the last check for live records
         self._late: list[Late] = []
         # By chunk: if a task fails after some of them, the next task sends all again.
-        self._sent: dict[tuple[int, bool], LoggedBatch] = {}
+        self._past_chunks: dict[tuple[int, bool], LoggedBatch] = {}
         self._states: Mapping[str, bytes] = {}
         self._live = Session(
             request.stream,
             share,
             lambda record, reached: self._late.append(Late(record, reached)),
             keywords=request.asks_keywords,
-            past=self._past,
+            past=self._past_batches,
         )
         self._standing = StandingQueries(request, self._live)
         # The first chunk that counts for a relation which a change of the schema added or restored.
-        self._since: dict[int, int] = {}
-        self._coming: list[tuple[Query, int]] = []  # in a replay, in order
-        self._came_at = ALWAYS  # the time of the stream when the last query was added
+        self._first_chunks: dict[int, int] = {}
+        self._pending_queries: list[tuple[Query, int]] = []  # in a replay, in order
+        self._last_added = ALWAYS  # the time of the stream when the last query was added
         self._order: list[str] = []
-        self._lasting: Chunk | None = None
-        self._waiting: list[tuple[Chunk, RecordBatch]] = []  # in a replay, to be processed together
+        self._lasting_chunk: Chunk | None = None
+        self._waiting_chunks: list[tuple[Chunk, RecordBatch]] = []  # in a replay, to be processed together
         self._log: list[Chunk] = []  # oldest first; those up to the lasting one are for some queries only
-        self._ended = ALWAYS  # the latest time of micro-batches with deletions
+        self._deletion_time = ALWAYS  # the latest time of micro-batches with deletions
         self._end_of_log: int | None = None  # in a replay, before its first chunk: the position at the end
 
     def begin(
@@ -194,7 +194,7 @@ class Shard:
         Returns the time up to which the log is no longer needed: chunks without later records need not be
         replayed (``pass_over``).
         """
-        self._ended = reached.ended
+        self._deletion_time = reached.ended
         self._end_of_log = reached.position
         self._states = states or {}
         self._live.expect(self._states)
@@ -202,15 +202,15 @@ class Shard:
             old_schema = self._standing.stream.schema
             self._standing.apply(JobCommand("schema", "", schema=text))
             change = SchemaChange(old_schema, self._standing.stream.schema)
-            self._since |= dict.fromkeys(change.added[0], chunk)
+            self._first_chunks |= dict.fromkeys(change.added[0], chunk)
         for blob in tables:
             self._load_tables(blob)
         entries = list(queries)
         self._order = [query.name for query, _ in entries]
         # If results are corrected, a query has none of those that were over when it was added.
         corrects = reached.final is not None or self._request.stream.lateness
-        self._coming = [entry for entry in entries if entry[0].kind == KEYWORDS and corrects]
-        self._standing.stand_all([entry[0] for entry in entries if entry not in self._coming])
+        self._pending_queries = [entry for entry in entries if entry[0].kind == KEYWORDS and corrects]
+        self._standing.stand_all([entry[0] for entry in entries if entry not in self._pending_queries])
         return self._dead_until([query for query, _ in entries], reached)
 
     def _dead_until(self, queries: Sequence[Query], reached: Reached) -> int:
@@ -226,15 +226,15 @@ class Shard:
             return ALWAYS
         horizon = reached.now if reached.final is None else min(reached.now, reached.final)
         dead_until = horizon - stream.lateness - window.length
-        return dead_until if self._ended <= dead_until else ALWAYS
+        return dead_until if self._deletion_time <= dead_until else ALWAYS
 
-    def _come(self, number: int) -> None:
+    def _add_pending(self, number: int) -> None:
         """Adds the queries that were added with a micro-batch, or before it."""
-        new_queries = [query for query, since in self._coming if since <= number]
-        self._coming = self._coming[len(new_queries) :]
+        new_queries = [query for query, since in self._pending_queries if since <= number]
+        self._pending_queries = self._pending_queries[len(new_queries) :]
         if new_queries:
             self._standing.stand_all(new_queries)
-            self._came_at = self._live.now
+            self._last_added = self._live.now
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
         """Processes a chunk of the log again; its results were emitted before.
@@ -244,14 +244,16 @@ class Shard:
         if self._end_of_log is not None:
             self._live.make_space(max(0, self._end_of_log - chunk.position))
             self._end_of_log = None
-        batch = self._counting(unpack(records), chunk.number)
-        if self._waiting and not self._joins(*self._waiting[-1], chunk, batch):
+        batch = self._without_removed(unpack(records), chunk.number)
+        if self._waiting_chunks and not self._can_join(*self._waiting_chunks[-1], chunk, batch):
             self._replay_waiting()
-        self._waiting.append((chunk, batch))
-        if sum(len(item) for _, item in self._waiting) >= TOGETHER:
+        self._waiting_chunks.append((chunk, batch))
+        if sum(len(item) for _, item in self._waiting_chunks) >= TOGETHER:
             self._replay_waiting()
 
-    def _joins(self, previous: Chunk, previous_batch: RecordBatch, chunk: Chunk, batch: RecordBatch) -> bool:
+    def _can_join(
+        self, previous: Chunk, previous_batch: RecordBatch, chunk: Chunk, batch: RecordBatch
+    ) -> bool:
         """True if a chunk can be processed with the one before it: nothing happened between their records."""
         request, relations = self._request, self._standing.stream.schema.relations
         # At one instant, the end of a tuple would be in the same batch as the tuple.
@@ -261,7 +263,7 @@ class Shard:
         return (
             len(previous_batch) > 0
             and len(batch) > 0
-            and not self._coming
+            and not self._pending_queries
             and not request.stream.by_count
             and not request.stream.lateness
             and all(part.is_plain for part in (previous, chunk))
@@ -271,22 +273,22 @@ class Shard:
         )
 
     def _replay_waiting(self) -> None:
-        if not self._waiting:
+        if not self._waiting_chunks:
             return
-        chunks, batches = zip(*self._waiting, strict=True)
-        self._waiting.clear()
+        chunks, batches = zip(*self._waiting_chunks, strict=True)
+        self._waiting_chunks.clear()
         first, chunk, batch = chunks[0], chunks[-1], concat_batches(batches)
-        self._come(first.number - 1)
+        self._add_pending(first.number - 1)
         self._live.seek(first.position, first.now, first.final)
         if first.final is not None:
             self._live.replay(NO_RECORDS)  # waiting results, which were emitted before this chunk's records
-        self._come(first.number)  # as the stream was then
+        self._add_pending(first.number)  # as the stream was then
         begins = {name: [Begin(*fields) for fields in items] for name, items in chunk.begins.items()}
         if chunk.lasting:
-            recent = _with_end([logged_batch for _, logged_batch in sorted(self._sent.items())], chunk)
+            recent = _with_end([logged_batch for _, logged_batch in sorted(self._past_chunks.items())], chunk)
             self._live.replay(batch, begins, lasting=True, settled=chunk.settled, recent=recent)
-            self._sent.clear()
-            self._lasting = chunk
+            self._past_chunks.clear()
+            self._lasting_chunk = chunk
         else:
             self._live.replay(batch, begins, settled=chunk.settled)
             self._log += chunks
@@ -305,7 +307,7 @@ class Shard:
     def seek(self, position: int, now: int, final: int | None = None) -> None:
         """Sets the end of the log as the position, even if records before it have left the log."""
         self._replay_waiting()
-        self._come(self._coming[-1][1] if self._coming else 0)
+        self._add_pending(self._pending_queries[-1][1] if self._pending_queries else 0)
         self._standing.arrange(self._order)
         self._live.seek(position, now, final)
         if final is not None:
@@ -314,7 +316,7 @@ class Shard:
 
     def asks_past(self, micro_batch: MicroBatch) -> bool:
         """True if the micro-batch's commands need the log: ``send_past`` its chunks first."""
-        has_log = bool(self._log) or self._lasting is not None
+        has_log = bool(self._log) or self._lasting_chunk is not None
         return has_log and any(map(self._needs_past, micro_batch.head.commands))
 
     def _needs_past(self, command: JobCommand) -> bool:
@@ -324,15 +326,15 @@ class Shard:
 
     def send_past(self, chunk: Chunk, records: bytes) -> None:
         """A chunk of the log, lasting or not, for the next micro-batch's new queries."""
-        batch = self._counting(unpack(records), chunk.number)
-        self._sent[chunk.place] = LoggedBatch(chunk.position, chunk.now, batch, chunk.final)
+        batch = self._without_removed(unpack(records), chunk.number)
+        self._past_chunks[chunk.place] = LoggedBatch(chunk.position, chunk.now, batch, chunk.final)
 
-    def _past(self) -> list[LoggedBatch]:
+    def _past_batches(self) -> list[LoggedBatch]:
         """The chunks of ``send_past``, oldest first."""
         batches: list[LoggedBatch] = []
-        for chunk_place, batch in sorted(self._sent.items()):
-            if self._lasting is not None and chunk_place == self._lasting.place:
-                batches = [replace(batch, recent=_with_end(batches, self._lasting))]
+        for chunk_place, batch in sorted(self._past_chunks.items()):
+            if self._lasting_chunk is not None and chunk_place == self._lasting_chunk.place:
+                batches = [replace(batch, recent=_with_end(batches, self._lasting_chunk))]
             else:
                 batches.append(batch)
         return batches
@@ -344,13 +346,13 @@ class Shard:
         if micro_batch.tables:
             self._load_tables(micro_batch.tables)
         schemas_before = len(self._standing.schemas)
-        had_lasting = self._lasting is not None
-        dropped_chunks = self._trimmed()  # a shard of another layout may have needed more
+        had_lasting = self._lasting_chunk is not None
+        dropped_chunks = self._trim()  # a shard of another layout may have needed more
         for chunk in dropped_chunks:
-            self._sent.pop(chunk.place, None)
-        results, added, removed = self._obey(micro_batch.head.commands)
+            self._past_chunks.pop(chunk.place, None)
+        results, added, removed = self._apply(micro_batch.head.commands)
         schemas = list(self._standing.schemas[schemas_before:])
-        self._sent.clear()
+        self._past_chunks.clear()
         batch = unpack(micro_batch.records)
         new_chunk, head = None, micro_batch.head
         stream_state, final = (live.position, live.now), live.final_before(head.final)
@@ -364,9 +366,9 @@ class Shard:
             )
             self._log.append(new_chunk)
             if batch.deletes().any():
-                self._ended = max(self._ended, latest)
-        replacement = None if new_chunk is None else self._replaced(new_chunk.number)
-        dropped_chunks += self._trimmed()
+                self._deletion_time = max(self._deletion_time, latest)
+        replacement = None if new_chunk is None else self._replace_log(new_chunk.number)
+        dropped_chunks += self._trim()
         stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - start}
         return Worked(
             results,
@@ -380,24 +382,24 @@ class Shard:
             live.snapshot(),
             schemas,
             final=live.final,
-            lasting=replacement if self._lasting else None,
-            over=had_lasting and not self._lasting,
-            ended=self._ended,
+            lasting=replacement if self._lasting_chunk else None,
+            over=had_lasting and not self._lasting_chunk,
+            ended=self._deletion_time,
         )
 
-    def _replaced(self, number: int) -> tuple[Chunk, bytes] | None:
+    def _replace_log(self, number: int) -> tuple[Chunk, bytes] | None:
         """Replaces the log up to ``number``, its last chunk, by the live records if most records are dead.
 
         Checks this whenever the log has doubled since the last check. Returns the chunk of live records;
         chunks that some query needs as they came are kept.
         """
         size = self._size
-        if size <= 2 * self._looked_at + self._few_bytes:
+        if size <= 2 * self._checked_bytes + self._few_bytes:
             return None
         corrects = self._live.final is not None or self._request.stream.lateness
-        if corrects and self._live.horizon <= self._came_at:
+        if corrects and self._live.horizon <= self._last_added:
             return None  # live rows do not show which changeable results a new query has emitted
-        self._looked_at = size
+        self._checked_bytes = size
         live = self._live
         lasting_records = live.lasting_records()
         # All shards have truncations: those of several logs could not be distinguished.
@@ -409,9 +411,9 @@ class Shard:
         new_bytes = len(blob) + sum(map(_bytes, recent)) + CHUNK_BYTES
         if 2 * new_bytes > size:
             return None
-        self._looked_at = new_bytes
+        self._checked_bytes = new_bytes
         begins = {name: list(map(list, items)) for name, items in live.all_begins().items()}
-        self._lasting = Chunk(
+        self._lasting_chunk = Chunk(
             number,
             live.position - records.insertions,
             ALWAYS,
@@ -429,28 +431,28 @@ class Shard:
             reached=live.now,
             settled=live.final,
         )
-        live.log_replaced(_part(self._lasting), recent[0].position if recent else None)
-        return self._lasting, blob
+        live.log_replaced(_part(self._lasting_chunk), recent[0].position if recent else None)
+        return self._lasting_chunk, blob
 
     @property
     def _size(self) -> int:
         """Bytes of the log, with the cost of its chunks."""
-        return sum(map(_bytes, self._log)) + (_bytes(self._lasting) if self._lasting else 0)
+        return sum(map(_bytes, self._log)) + (_bytes(self._lasting_chunk) if self._lasting_chunk else 0)
 
-    def _trimmed(self) -> list[Chunk]:
+    def _trim(self) -> list[Chunk]:
         """Removes the oldest chunks that are over, and then the lasting chunk that replaces them.
 
         Only from the front, since a deletion must not be removed before its insertion.
         """
         removed_chunks: list[Chunk] = []
-        if self._lasting is not None:
-            replaced_count = bisect_right(self._log, self._lasting.number, key=attrgetter("number"))
+        if self._lasting_chunk is not None:
+            replaced_count = bisect_right(self._log, self._lasting_chunk.number, key=attrgetter("number"))
             removed_chunks = self._cut(self._log[:replaced_count], self._is_over_recent)
             if replaced_count and len(removed_chunks) == replaced_count:
-                self._live.log_replaced(_part(self._lasting))
-            if len(removed_chunks) < replaced_count or not self._is_over(self._lasting):
+                self._live.log_replaced(_part(self._lasting_chunk))
+            if len(removed_chunks) < replaced_count or not self._is_over(self._lasting_chunk):
                 return removed_chunks
-            self._lasting = None
+            self._lasting_chunk = None
         return removed_chunks + self._cut(self._log, self._is_over)
 
     def _cut(self, log: Sequence[Chunk], over: Callable[[Chunk], bool]) -> list[Chunk]:
@@ -472,7 +474,7 @@ class Shard:
         has_tuples = self._share.first or self._share.alone
         tuples = self._live.living_tuples() if has_tuples else []
         results = [result for query in self._standing.shown() for result in self._live.alive(query.name)]
-        return tuples, list(filter(self._gives, results))
+        return tuples, list(filter(self._reports, results))
 
     @property
     def position(self) -> int:
@@ -485,14 +487,14 @@ class Shard:
     def _load_tables(self, blob: bytes) -> None:
         self._live.load_tables(list(unpack(blob).records()))
 
-    def _obey(self, commands: Iterable[JobCommand]) -> tuple[list[Result], list[Query], list[str]]:
+    def _apply(self, commands: Iterable[JobCommand]) -> tuple[list[Result], list[Query], list[str]]:
         results: list[Result] = []
         added_queries: dict[str, Query] = {}
         removed_names: list[str] = []
         for command in commands:
-            results += filter(self._gives, self._standing.apply(command))
+            results += filter(self._reports, self._standing.apply(command))
             if command.op == "add":
-                self._came_at = self._live.now
+                self._last_added = self._live.now
             if command.op == "remove":
                 added_queries.pop(command.name, None)
                 removed_names.append(command.name)
@@ -500,16 +502,18 @@ class Shard:
                 added_queries[command.name] = self._standing.known(command.name)
         return results, list(added_queries.values()), removed_names
 
-    def _gives(self, result: Result) -> bool:
+    def _reports(self, result: Result) -> bool:
         """True if a result of live tuples is the shard's; if keys divide tuples, all have the tables."""
         if self._share.first or not self._share.alone:
             return True
         schema = self._standing.stream.schema
         return not all(schema.relation(member.relation).table for member in result.tuples)
 
-    def _counting(self, batch: RecordBatch, number: int) -> RecordBatch:
+    def _without_removed(self, batch: RecordBatch, number: int) -> RecordBatch:
         """The records of a chunk, without relations that were removed since, even if they are back."""
-        return passed_over(batch, [relation for relation, since in self._since.items() if number < since])
+        return passed_over(
+            batch, [relation for relation, since in self._first_chunks.items() if number < since]
+        )
 
     def _stats(self, micro_batch: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
         """The stats of this shard; the first shard adds the header and the figures that all shards share."""
@@ -528,8 +532,8 @@ class Shard:
             has_dead_letters = self._request.dead_letters is not None
             stats |= {
                 "live": load.live,
-                "log_bytes": sum(chunk.size for chunk in (*self._log, self._lasting) if chunk),
-                **self._counted(batch, [record.record for record in late]),
+                "log_bytes": sum(chunk.size for chunk in (*self._log, self._lasting_chunk) if chunk),
+                **self._counts(batch, [record.record for record in late]),
                 "latest": batch.latest,
                 "late": len(late),
                 "late_letters": BadRecordPolicy.letters(late_letters(late, schema, lateness))
@@ -539,7 +543,7 @@ class Shard:
             }
         return stats
 
-    def _counted(self, batch: RecordBatch, late: list[Record]) -> dict[str, Any]:
+    def _counts(self, batch: RecordBatch, late: list[Record]) -> dict[str, Any]:
         """The number of tuples by relation, and of deletions, without late records."""
         deletes = batch.deletes()
         relations = np.bincount(
@@ -696,16 +700,16 @@ def serve(setup: Setup) -> None:
             return
         last_request = time.monotonic()
         server_count = 0
-        while _wanted(setup, inode) and time.monotonic() - last_request < IDLE:
+        while _is_needed(setup, inode) and time.monotonic() - last_request < IDLE:
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
                 connection.settimeout(None)
                 if server_count != (now := servers_beside(setup.socket)):
                     server_count = now
                     use(request.memory, lambda _: None, server_count)
-                converse(Connection(connection.detach()), server, lambda: _wanted(setup, inode))
+                converse(Connection(connection.detach()), server, lambda: _is_needed(setup, inode))
                 last_request = time.monotonic()
-    _leave(setup.socket, inode)
+    _remove_socket(setup.socket, inode)
 
 
 def servers_beside(path: Path) -> int:
@@ -713,7 +717,7 @@ def servers_beside(path: Path) -> int:
     return max(1, len(list(path.parent.glob(f"*{path.suffix}"))))
 
 
-def _leave(path: Path, inode: int) -> None:
+def _remove_socket(path: Path, inode: int) -> None:
     """Removes the socket, unless another server has replaced it."""
     with suppress(OSError):
         if path.stat().st_ino == inode:
@@ -722,7 +726,7 @@ def _leave(path: Path, inode: int) -> None:
             path.parent.rmdir()
 
 
-def _wanted(setup: Setup, inode: int) -> bool:
+def _is_needed(setup: Setup, inode: int) -> bool:
     try:
         os.kill(setup.daemon, 0)
         return setup.socket.stat().st_ino == inode
@@ -737,7 +741,7 @@ def converse(connection: Connection, server: ShardServer, is_needed: Callable[[]
             if connection.poll(1.0):
                 message = connection.recv()
                 with _signs_of_life(connection):
-                    answer = _answered(server, message)
+                    answer = _answer(server, message)
                 connection.send(answer)
 
 
@@ -760,7 +764,7 @@ def _signs_of_life(connection: Connection) -> Iterator[None]:
         thread.join()  # the answer must not come in between
 
 
-def _answered(server: ShardServer, message: Sequence[Any]) -> Any:
+def _answer(server: ShardServer, message: Sequence[Any]) -> Any:
     try:
         with explain_refusals():
             return server.answer(message)

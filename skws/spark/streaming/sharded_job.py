@@ -173,15 +173,15 @@ def check_state(spark: SparkSession, state: str, last: int) -> None:
 
 def last_planned(spark: SparkSession, state: str) -> int | None:
     """The number, from 0, of the last batch in Spark's checkpoint, done or not; None before the first."""
-    return _last_in(spark, f"{state}/offsets")
+    return _last_number(spark, f"{state}/offsets")
 
 
 def last_done(spark: SparkSession, state: str) -> int | None:
     """The number of the last batch that Spark's checkpoint has as done; None before the first."""
-    return _last_in(spark, f"{state}/commits")
+    return _last_number(spark, f"{state}/commits")
 
 
-def _last_in(spark: SparkSession, folder: str) -> int | None:
+def _last_number(spark: SparkSession, folder: str) -> int | None:
     """The highest number among files named after batches."""
     path, files = _files(spark, folder)
     if not files.exists(path):
@@ -225,14 +225,14 @@ class ShardedJob:
     def __init__(
         self, place: RunDirectory, wanted: Wanted, clock: StoppableClock, log: Log, *, watched: bool
     ) -> None:
-        self._place = place
+        self._run_directory = place
         self._wanted = wanted
         self._clock = clock
         self._log = log
         self._watched = watched
         self._query: RestartingStream | None = None
-        self.layout = place.layout or self._first()
-        self._begin()
+        self.layout = place.layout or self._first_layout()
+        self._start_servers()
 
     @property
     def restarts(self) -> int:
@@ -242,17 +242,17 @@ class ShardedJob:
         """Sets the user's wishes for the layout, and changes the layout of a new run. Raises UsageError."""
         self._wanted = wanted
         self._spark = spark
-        self._expect(self._place.layout or self._first())
+        self._apply_layout(self._run_directory.layout or self._first_layout())
 
     def planned(self) -> Offset | None:
         """The source's offset after all batches that Spark has planned; None before. Raises StateError."""
-        if self._place.checkpoint.fresh:
+        if self._run_directory.checkpoint.fresh:
             return None
         layout, previous = self.layout, self.layout.previous
         state = self._state(layout.generation)
         last = last_planned(self._spark, state)
         if last is None and previous is not None:  # this layout begins at the end of the previous one
-            state, last = self._done(previous)
+            state, last = self._previous_end(previous)
         return None if last is None else planned_offset(self._spark, state, last)
 
     def done(self) -> int:
@@ -260,7 +260,7 @@ class ShardedJob:
         last = last_done(self._spark, self._state(self.layout.generation))
         return self.layout.before + (0 if last is None else last + 1)
 
-    def _done(self, previous: Layout) -> tuple[str, int]:
+    def _previous_end(self, previous: Layout) -> tuple[str, int]:
         """The checkpoint of the layout before this one, and its last batch."""
         return self._state(previous.generation), self.layout.before - previous.before - 1
 
@@ -274,32 +274,32 @@ class ShardedJob:
 
     def goes_on(self) -> bool:
         """Starts the query again if that is due, so call it often. False at its end. Raises SkwsError."""
-        return self._opened.goes_on()
+        return self._open_query.goes_on()
 
     def make_ready(self, queries: StandingQueries, over: Callable[[], bool]) -> bool:
         """Changes the layout if the shards cannot answer the queries, or the user wants another one.
 
         False if the run is ``over`` before that. Raises UsageError if the user's settings forbid it.
         """
-        if self._planned(queries) is self.layout:
+        if self._next_layout(queries) is self.layout:
             return True
         while True:
-            while not self._settled():
+            while not self._is_complete():
                 if over():  # which starts the query
                     return False
                 self._committer.deliver()
-            stopping = Thread(target=self._opened.stop, name="stop")
+            stopping = Thread(target=self._open_query.stop, name="stop")
             stopping.start()
             while stopping.is_alive():  # may have to wait until a batch is delivered
                 self._committer.deliver()
             self._committer.deliver_rest()
-            if self._settled():
+            if self._is_complete():
                 break
-            self._opened.again()
-        layout = self._planned(queries)
-        self._place.change_layout(layout)
-        self._expect(layout)
-        self._opened.again()
+            self._open_query.again()
+        layout = self._next_layout(queries)
+        self._run_directory.change_layout(layout)
+        self._apply_layout(layout)
+        self._open_query.again()
         shards = f"{layout.shards} shard{'s' if layout.shards > 1 else ''}"
         self._log.info("layout", f"the state moves to {shards}, divided by {layout.spread}")
         return True
@@ -315,31 +315,31 @@ class ShardedJob:
         shut_down(self._name)
 
     @property
-    def _opened(self) -> RestartingStream:
+    def _open_query(self) -> RestartingStream:
         assert self._query is not None  # noqa: S101 - open comes first
         return self._query
 
-    def _first(self) -> Layout:
-        request = self._place.request
+    def _first_layout(self) -> Layout:
+        request = self._run_directory.request
         return self._wanted.layout(list(request.named().values()), request.stream, request.plan_window)
 
-    def _planned(self, standing: StandingQueries) -> Layout:
+    def _next_layout(self, standing: StandingQueries) -> Layout:
         """The layout for queries after the last complete batch; usually the current one."""
-        queries, window = list(standing.shown()), self._place.request.plan_window
+        queries, window = list(standing.shown()), self._run_directory.request.plan_window
         return self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
 
-    def _begin(self) -> None:
+    def _start_servers(self) -> None:
         self._name = uuid4().hex[:12]  # distinguishes starts
-        self._servers = servers_ahead(self._name, self._place.request, self.layout.shares.values())
+        self._servers = servers_ahead(self._name, self._run_directory.request, self.layout.shares.values())
 
-    def _expect(self, layout: Layout) -> None:
+    def _apply_layout(self, layout: Layout) -> None:
         if layout.shares != self.layout.shares:
             self.close()
             self.layout = layout
-            self._begin()
+            self._start_servers()
         self.layout = layout
 
-    def _settled(self) -> bool:
+    def _is_complete(self) -> bool:
         """True if the state can be read for another layout: Spark has recorded its last batch as done.
 
         A stop or kill can leave a batch in the output log that Spark has not recorded yet.
@@ -352,18 +352,18 @@ class ShardedJob:
 
     def _state(self, generation: int) -> str:
         """The URL of Spark's checkpoint for a layout."""
-        return self._place.state(generation, self._spark.conf.get(STATE, None))
+        return self._run_directory.state(generation, self._spark.conf.get(STATE, None))
 
     def _start(self) -> StreamingQuery:
         """Raises StateError if Spark's checkpoint lacks the last micro-batch that was done."""
         spark, last = self._spark, self._committer.last
-        run_directory, layout, previous = self._place, self.layout, self.layout.previous
+        run_directory, layout, previous = self._run_directory, self.layout, self.layout.previous
         state = self._state(layout.generation)
         session = streaming_session(spark, layout.shards, state)
         first, initial, generations = beginning(run_directory.checkpoint.start()), None, {layout.generation}
         # Spark repeats its first micro-batch until it has begun the second.
         if previous is not None and last < layout.before + 2:
-            old_state, batch = self._done(previous)
+            old_state, batch = self._previous_end(previous)
             first = planned_offset(spark, old_state, batch)
             initial = moved(
                 session, old_state, batch, previous, layout, run_directory.request.stream.lateness
@@ -425,12 +425,12 @@ class RestartingStream:
     ) -> None:
         self._start = start
         self._done = done
-        self._unheard = unheard
-        self._starting = ExitStack()
+        self._quiet = unheard
+        self._start_context = ExitStack()
         self._clock = clock
         self._log = log
         self._query: StreamingQuery | None = None
-        self._due = clock.now()
+        self._start_time = clock.now()
         self._failures = 0
         self._done_before = done()
         self.restarts = 0
@@ -438,9 +438,9 @@ class RestartingStream:
     def goes_on(self) -> bool:
         """Starts the query again if that is due, so call it often. False at its end. Raises SkwsError."""
         if self._query is None:
-            return self._started_if_due()
+            return self._start_if_due()
         if self._done() > self._done_before:
-            self._starting.close()
+            self._start_context.close()
         try:
             if self._query.isActive:
                 return True
@@ -448,27 +448,27 @@ class RestartingStream:
         except (Py4JError, OSError):
             return self._without_java()
         if error is not None:
-            self._failed(streaming_fault(error))
+            self._handle_failure(streaming_fault(error))
             return True
-        if self._asked_to_end():
+        if self._is_stopping():
             return False
         raise SparkFailedError("Spark failed: it ended the query without a reason")
 
     def again(self) -> None:
         """Let the next ``goes_on`` start the query; call it after ``stop``."""
-        self._query, self._due = None, self._clock.now()
+        self._query, self._start_time = None, self._clock.now()
 
     def stop(self) -> None:
         if self._query is not None:
             stopped(self._query)
-        self._starting.close()
+        self._start_context.close()
 
-    def _started_if_due(self) -> bool:
-        if self._clock.now() < self._due:
+    def _start_if_due(self) -> bool:
+        if self._clock.now() < self._start_time:
             return True
-        self._starting.close()
+        self._start_context.close()
         try:
-            self._starting.enter_context(self._unheard())
+            self._start_context.enter_context(self._quiet())
             self._query = self._start()
         except Exception as error:
             if without_java(error):
@@ -476,16 +476,16 @@ class RestartingStream:
             fault = passing(error)
             if fault is None:
                 raise
-            self._failed(fault)
+            self._handle_failure(fault)
         return True
 
     def _without_java(self) -> bool:
         """Raises SparkFailedError, as Java has ended; False if a signal ended Java, and so this run."""
-        if self._asked_to_end():
+        if self._is_stopping():
             return False
         raise java_gone() from None
 
-    def _failed(self, error: SkwsError) -> None:
+    def _handle_failure(self, error: SkwsError) -> None:
         """Schedule the next start if that can help; otherwise raise the error."""
         if not isinstance(error, PassingError):
             raise error
@@ -495,11 +495,11 @@ class RestartingStream:
         if self._failures == ATTEMPTS:
             raise SparkFailedError(f"{error} ({ATTEMPTS} times without a completed batch)")
         pause = min(_PAUSE << self._failures - 1, _LONGEST_PAUSE)
-        self._due = self._clock.now() + pause
+        self._start_time = self._clock.now() + pause
         self.restarts += 1
         seconds = pause // MICROSECOND
         self._log.warning("restart", f"{error}; starting again in {seconds} s", restarts=self.restarts)
 
-    def _asked_to_end(self) -> bool:
+    def _is_stopping(self) -> bool:
         self._clock.sleep(_JAVA_GONE)
         return self._clock.stopping.is_set()

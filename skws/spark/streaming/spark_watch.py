@@ -77,20 +77,20 @@ class SparkWatch:
         self.clock = self.control.clock
         self._log = log
         self._plans = plans_of(request) if plans is None else plans
-        self._given = {name: plan.query for name, plan in self._plans.items()}
+        self._start_queries = {name: plan.query for name, plan in self._plans.items()}
         warn_by(partial(log.warning, "memory"))
         self._source = parse_source(request.source)
         if self._source.local_only:
             raise UsageError(f"{self._source.name} cannot be re-read after a failure; use --engine local")
         self._sinks = open_sinks(request.sinks) if sinks is None else sinks
         self._wanted = wanted
-        self._inbox = CommandQueue(log, self.control)
+        self._command_queue = CommandQueue(log, self.control)
         self._each_step = each_step
         self._onlooker = onlooker
-        self._began = self.clock.now()
+        self._start = self.clock.now()
         self._state: State = "starting"
-        gauges = self._gauges = Gauges(request, self._began)
-        self._merger = OutputMerger(request, log, gauges, self._carried_out, onlooker)
+        gauges = self._gauges = Gauges(request, self._start)
+        self._merger = OutputMerger(request, log, gauges, self._finish_commands, onlooker)
         self._replay_control: ReplayControl | None = None
         self._command_log: CommandLog | None = None
         self._job: ShardedJob | None = None
@@ -175,14 +175,14 @@ class SparkWatch:
                     self._log.warning("bad records", self._merger.bad_summary(), bad=self._merger.bad)
                 publishing.publish(self.metrics)
         metrics = self.metrics()
-        seconds = (self.clock.now() - self._began) / MICROSECOND
+        seconds = (self.clock.now() - self._start) / MICROSECOND
         self._log.info("ended", metrics.summary(seconds), **metrics.totals())
         if signals:
             raise KeyboardInterrupt
 
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
         run_directory = stack.enter_context(RunDirectory(self.request))
-        self._hold(run_directory)
+        self._send_control(run_directory)
         job = self._job = ShardedJob(
             run_directory, self._wanted or Wanted(), self.clock, self._log, watched=self._onlooker is not None
         )
@@ -197,15 +197,17 @@ class SparkWatch:
         if self._onlooker is not None:
             self._onlooker.load_tables(list(run_directory.checkpoint.tables()))
         run_directory.expect_commands(job.planned())
-        command_log = self._command_log = CommandLog(self.request, run_directory, self._inbox, self._given)
+        command_log = self._command_log = CommandLog(
+            self.request, run_directory, self._command_queue, self._start_queries
+        )
         self._gauges.schema = command_log.stream.schema
         committer = self._open_sinks(stack, run_directory, job.done())
         job.open(committer, lambda: self._gauges.batches)
         stack.callback(job.stop)
-        is_over = partial(self._over, job, committer)
+        is_over = partial(self._is_over, job, committer)
         make_ready = partial(job.make_ready, over=is_over)
         command_log.begin(make_ready)
-        self._speak_of_schema(command_log)
+        self._show_schema(command_log)
         self._state = "running"
         self._log.info(
             "started",
@@ -216,10 +218,10 @@ class SparkWatch:
         )
         tell_missing(command_log.stream.schema, BadRecordLog(), report)
         while not is_over():
-            self._hold(run_directory)
+            self._send_control(run_directory)
             command_log.take(make_ready)
             if committer.deliver():
-                self._speak_of_schema(command_log)
+                self._show_schema(command_log)
             committer.commit_if_due()
             self._gauges.sample(self.clock.now())
             self._each_step()
@@ -229,7 +231,7 @@ class SparkWatch:
         committer.deliver_rest()
         committer.commit()
 
-    def _hold(self, place: RunDirectory) -> None:
+    def _send_control(self, place: RunDirectory) -> None:
         """Sends the pause flag and the speed to the reader."""
         pace = self.control.pace
         control = ReplayControl(pace.paused, pace.rate)
@@ -269,7 +271,7 @@ class SparkWatch:
         stack.callback(committer.close)
         return committer
 
-    def _over(self, job: ShardedJob, committer: OutputCommitter) -> bool:
+    def _is_over(self, job: ShardedJob, committer: OutputCommitter) -> bool:
         if self.clock.stopping.is_set() or self.ended:
             return True
         try:
@@ -281,12 +283,12 @@ class SparkWatch:
                 raise
         return True
 
-    def _carried_out(self, commands: tuple[JobCommand, ...]) -> None:
+    def _finish_commands(self, commands: tuple[JobCommand, ...]) -> None:
         if self._command_log is not None:
-            self._speak_of_schema(self._command_log)
+            self._show_schema(self._command_log)
             self._command_log.done(commands)
 
-    def _speak_of_schema(self, command_log: CommandLog) -> None:
+    def _show_schema(self, command_log: CommandLog) -> None:
         """Passes the current schema to metrics and sinks; it includes relations of earlier ones."""
         self._gauges.schema = command_log.stream.schema
         if self._sink_run is not None:

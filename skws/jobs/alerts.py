@@ -120,7 +120,7 @@ class Limiter:
         self._held_ids: dict[str, None] = {}
         self.held_back = 0
 
-    def let(self, result: LiveResult) -> LiveResult | None:
+    def admit(self, result: LiveResult) -> LiveResult | None:
         """The result, with the number of results held back before it; None if it is held back itself.
 
         A retraction or an update passes unless its result was held back.

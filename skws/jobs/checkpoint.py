@@ -38,7 +38,7 @@ from skws_windows.window import window_text
 _ROWS: Final = 1000  # in a piece
 
 
-def keep_tables(state: StateDatabase, records: Iterable[Record]) -> int:
+def store_tables(state: StateDatabase, records: Iterable[Record]) -> int:
     """Write the rows of static tables in pieces; returns the number of pieces."""
     rows, number = iter(records), 0
     while piece := [tuple(row) for row in islice(rows, _ROWS)]:
@@ -47,7 +47,7 @@ def keep_tables(state: StateDatabase, records: Iterable[Record]) -> int:
     return number
 
 
-def kept_tables(pieces: Iterable[tuple[str, bytes]]) -> Iterator[Record]:
+def table_records(pieces: Iterable[tuple[str, bytes]]) -> Iterator[Record]:
     """The rows of static tables in some pieces (``StateDatabase.items``)."""
     for _, piece in pieces:
         for relation, time, row, delete in orjson.loads(piece):
@@ -57,7 +57,7 @@ def kept_tables(pieces: Iterable[tuple[str, bytes]]) -> Iterator[Record]:
 def read_tables(folder: Path) -> Iterator[Record]:
     """The static tables of the run in a folder, for a process beside that of the run. Raises StateError."""
     with closing(StateDatabase(folder / NAME, read_only=True)) as state:
-        yield from kept_tables(state.items(StateKind.TABLES))
+        yield from table_records(state.items(StateKind.TABLES))
 
 
 VERSION: Final = 13
@@ -98,7 +98,7 @@ class Checkpoint:
     def source(self) -> Path:
         return self.folder / "source"
 
-    def kept_run(self) -> dict[str, Any]:
+    def run_fields(self) -> dict[str, Any]:
         """The part of the run's description for sinks that the checkpoint keeps."""
         return {"id": self.id, "state": self.state}
 
@@ -111,7 +111,7 @@ class Checkpoint:
         """
         settings = {"version": VERSION, "id": self.id, "start": start, **self._fixed_settings, **(more or {})}
         with self.state.transaction():
-            settings["pieces"] = keep_tables(self.state, tables)
+            settings["pieces"] = store_tables(self.state, tables)
             self.state.put_json(StateKind.RUN, _GIVEN, self._last_start)
             self.state.put_json(StateKind.RUN, _COMMITTED, self._progress)
             self.state.put_json(StateKind.RUN, _SETTINGS, settings)
@@ -122,28 +122,28 @@ class Checkpoint:
         self._settings = {**(self._settings or {}), name: value}
         self.state.put_json(StateKind.RUN, _SETTINGS, self._settings)
 
-    def began_with(self, name: str) -> Any:
+    def setting(self, name: str) -> Any:
         """A setting; None in a fresh checkpoint."""
         return None if self._settings is None else self._settings[name]
 
     def start(self) -> dict[str, Any]:
         """The source's first offset."""
-        offset: dict[str, Any] = self.began_with("start")
+        offset: dict[str, Any] = self.setting("start")
         return offset
 
     def tables(self) -> Iterator[Record]:
         """The static tables as they were at the first start."""
         pieces = list(self.state.items(StateKind.TABLES))
-        if len(pieces) != self.began_with("pieces"):
+        if len(pieces) != self.setting("pieces"):
             raise damaged(self.state.path, f" ({StateKind.TABLES})")
-        return kept_tables(pieces)
+        return table_records(pieces)
 
-    def committed(self) -> int:
+    def committed_batch(self) -> int:
         """The number of the last committed micro-batch; 0 before the first."""
         batch: int = self._progress["batch"]
         return batch
 
-    def first_kept(self) -> int:
+    def journal_start(self) -> int:
         """The first entry of the journal that is still needed."""
         first: int = self._progress["first"]
         return first
@@ -153,7 +153,7 @@ class Checkpoint:
         return self.state.gathering()
 
     def commit(self, batch: int, states: Mapping[str, bytes], first: int = 1) -> None:
-        """Commit a micro-batch. ``states``: of queries that have one. ``first``: see ``first_kept``."""
+        """Commit a micro-batch. ``states``: of queries that have one. ``first``: see ``journal_start``."""
         progress = {"batch": batch, "first": first}
         with self.state.transaction():
             self.state.clear(StateKind.STATES)
@@ -166,7 +166,7 @@ class Checkpoint:
         """The states of the last commit."""
         return dict(self.state.items(StateKind.STATES))
 
-    def given(self) -> tuple[str, ...]:
+    def query_names(self) -> tuple[str, ...]:
         """The names of the queries that the last start was given."""
         return tuple(self._last_start["names"])
 
@@ -178,7 +178,7 @@ class Checkpoint:
             else self._fixed_settings["schema"]
         )
 
-    def give(self, names: Iterable[str]) -> None:
+    def record_start(self, names: Iterable[str]) -> None:
         """Record the queries and the schema of this start; call it once they are applied."""
         self._last_start = {"names": list(names), "schema": self._fixed_settings["schema"]}
         self.state.put_json(StateKind.RUN, _GIVEN, self._last_start)
@@ -188,7 +188,7 @@ class Checkpoint:
         size: int = self.state.get_json(StateKind.RUN, _COMMANDS) or 0
         return size
 
-    def keep_commands(self, size: int) -> None:
+    def record_commands(self, size: int) -> None:
         """Record the size of the host's command file, which has been synced to disk."""
         self.state.put_json(StateKind.RUN, _COMMANDS, size)
 

@@ -235,7 +235,7 @@ class Routing:
         address_results: dict[str, list[LiveResult]] = {address: [] for address in self._alert_sinks}
         for result in results:
             route = self._routes.get(result.name, _DEFAULT)
-            limited = result if route.limiter is None else route.limiter.let(result)
+            limited = result if route.limiter is None else route.limiter.admit(result)
             if limited is None:
                 continue
             targets = [(self._alert_sinks[address], address_results[address]) for address in route.sinks]

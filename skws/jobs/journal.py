@@ -135,7 +135,7 @@ class PriorState:
     schemas: tuple[str, ...] = ()
 
 
-class Whole(NamedTuple):
+class LogReplacement(NamedTuple):
     """An entry that replaces a whole log, and the state before it. Its records are the ``lasting`` ones."""
 
     entry: JournalEntry
@@ -196,7 +196,7 @@ class Segment:
     records: int = 0
 
     @property
-    def kept(self) -> LogPart:
+    def log_part(self) -> LogPart:
         return LogPart(self.latest, self.after)
 
     def head(self) -> bytes:
@@ -373,7 +373,7 @@ class Journal:
             self._file.append(frame)
         self.segments[-1].size += len(frame)
 
-    def rewrite(self, replacement: Whole) -> int:
+    def rewrite(self, replacement: LogReplacement) -> int:
         """Begins a segment with an entry that replaces the whole log; returns the first entry to keep.
 
         Call it before a commit if the log is ``replaceable`` at the entry, and ``trim`` after the commit.
@@ -533,7 +533,7 @@ class Recent:
         """As of ``Journal``."""
         return True
 
-    def rewrite(self, replacement: Whole) -> int:
+    def rewrite(self, replacement: LogReplacement) -> int:
         """Replaces all entries by one; gives its number."""
         self._parts.clear()
         self.records = 0

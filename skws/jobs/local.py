@@ -26,7 +26,7 @@ from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State, told, up_to
 from skws.jobs.publishing import Publishing
 from skws.jobs.standing_queries import CommandQueue
-from skws.jobs.worker import BatchOutcome, BatchWorker, RunStart, known_standing, resume
+from skws.jobs.worker import BatchOutcome, BatchWorker, RunStart, load_standing_queries, resume
 from skws.memory import expect_long_lived_objects, return_large_arrays, warn_by
 from skws.queries.kinds import plans_of
 from skws.queries.operator import LoggedBatch, QueryPlan, changed, record_count
@@ -149,7 +149,7 @@ class LocalWatch:
 
     @property
     def standing(self) -> tuple[Query, ...]:
-        return self.worker.standing.shown()
+        return self.worker.standing.all_queries()
 
     @property
     def ready(self) -> bool:
@@ -383,7 +383,7 @@ class LocalWatch:
         is_long = log.tail > max(TAIL_BYTES, 2 * self._checked_tail) and self._is_unbounded
         if not (is_long or self._is_mostly_dead(log)) or not log.replaceable(self._last.number):
             return None
-        replacement = self.worker.whole(self._last, log.recent)
+        replacement = self.worker.log_replacement(self._last, log.recent)
         if replacement is None:
             self._checked_records, self._checked_tail = log.records, log.tail
             return None
@@ -433,7 +433,7 @@ class LocalWatch:
             self._checkpoint.journal.sync()
         if self._listener is not None:
             earlier = outcome.before
-            queries = self.worker.standing.shown if earlier is None else lambda: earlier
+            queries = self.worker.standing.all_queries if earlier is None else lambda: earlier
             self._listener.take(entry.number, entry.commands, results, queries)
         start = perf_counter()
         for bad in self._open_fanout.write(entry.number, results, dead_letters):
@@ -477,8 +477,8 @@ class LocalWatch:
     def _commit_batch(self, checkpoint: Checkpoint) -> int:
         """Commit everything written, if anything; returns the first entry of the journal to keep."""
         if self._committed_number == self._written_number:
-            return checkpoint.first_kept()
-        first = checkpoint.journal.first_to_keep(lambda part: self._is_over(part.kept))
+            return checkpoint.journal_start()
+        first = checkpoint.journal.first_to_keep(lambda part: self._is_over(part.log_part))
         first = self._rewrite_log(checkpoint.journal) or first
         checkpoint.commit(self._written_number, self.worker.live.snapshot(), first)
         return first
@@ -550,15 +550,17 @@ class LocalWatch:
             return request
         first_request = replace(request, schema=checkpoint.first_schema())
         if checkpoint.new_schema() is not None:
-            first_queries = known_standing(checkpoint, first_request)
-            first_queries.restarted(self._start_queries, checkpoint.given(), checkpoint.new_schema())
+            first_queries = load_standing_queries(checkpoint, first_request)
+            first_queries.restart_commands(
+                self._start_queries, checkpoint.query_names(), checkpoint.new_schema()
+            )
         return first_request
 
     def _new_run(self, request: Job) -> SinkRun:
         """The description of the run for its sinks."""
         checkpoint = self._checkpoint
         options: dict[str, Any] = (
-            {"id": uuid4().hex, "state": None} if checkpoint is None else checkpoint.kept_run()
+            {"id": uuid4().hex, "state": None} if checkpoint is None else checkpoint.run_fields()
         )
         return SinkRun(
             **options,
@@ -605,14 +607,14 @@ class LocalWatch:
         self._number = self._written_number = start.number
         checkpoint = self._checkpoint
         schema = None if checkpoint is None else checkpoint.new_schema()
-        commands = self.worker.standing.restarted(self._start_queries, start.given, schema)
+        commands = self.worker.standing.restart_commands(self._start_queries, start.query_names, schema)
         self._change_source_schema(commands)
         if commands:
             self._take(commands, Batch(NOTHING, self._offset))
         else:
             self._command_queue.done((), self.worker.standing)
         if checkpoint is not None:
-            checkpoint.give(self._start_queries)
+            checkpoint.record_start(self._start_queries)
 
     def _poll_tables(self, start: RunStart) -> bool:
         """Static tables come before the stream, and queries begin after them. False if no row came."""
@@ -642,7 +644,7 @@ class LocalWatch:
             self._command_queue.answer(
                 [Answer(command.id, str(error)) for command in commands if command.op == "schema"]
             )
-            good, refusals = self.worker.standing.checked(
+            good, refusals = self.worker.standing.validate(
                 [command for command in commands if command.op != "schema"]
             )
             self._command_queue.answer(refusals)

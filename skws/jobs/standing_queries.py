@@ -46,10 +46,10 @@ class StandingQueries:
     def __len__(self) -> int:
         return len(self._queries)
 
-    def known(self, name: str) -> Query:
+    def query(self, name: str) -> Query:
         return self._queries[name]
 
-    def shown(self) -> tuple[Query, ...]:
+    def all_queries(self) -> tuple[Query, ...]:
         """All queries, in the order in which they were added."""
         return tuple(self._queries.values())
 
@@ -65,14 +65,14 @@ class StandingQueries:
             self.stream = changed(self.stream, command.schema)
             self.schemas += (command.schema,)
             return [] if self._live is None else self._live.change_schema(command.schema)
-        return self.stand_all([self._query_of(command)])
+        return self.add_all([self._query_of(command)])
 
     def apply_all(self, commands: Iterable[JobCommand]) -> list[Result]:
         """Carry out commands; consecutive additions are carried out in one step."""
         results: list[Result] = []
         for op, group in groupby(commands, key=attrgetter("op")):
             if op == "add":
-                results += self.stand_all([self._query_of(command) for command in group])
+                results += self.add_all([self._query_of(command) for command in group])
             else:
                 results += [result for command in group for result in self.apply(command)]
         return results
@@ -98,7 +98,7 @@ class StandingQueries:
         plan = self._plan(query, self.stream).search
         return "" if plan is None else many_networks(plan)
 
-    def stand_all(self, queries: Sequence[Query]) -> list[Result]:
+    def add_all(self, queries: Sequence[Query]) -> list[Result]:
         """Start answering queries; returns their snapshots. Raises SkwsError."""
         results: list[Result] = []
         if self._live is not None:
@@ -114,7 +114,7 @@ class StandingQueries:
         if self._live is not None:
             self._live.arrange(names)
 
-    def checked(
+    def validate(
         self, commands: Iterable[JobCommand], plans: Mapping[str, QueryPlan] | None = None
     ) -> tuple[list[JobCommand], list[Answer]]:
         """The commands that can be carried out in this order, and the answers that refuse the others.
@@ -133,7 +133,7 @@ class StandingQueries:
                 good.append(command)
         return good, refusals
 
-    def wanted(self, queries: Mapping[str, Query], before: Collection[str]) -> list[JobCommand]:
+    def changes_to(self, queries: Mapping[str, Query], before: Collection[str]) -> list[JobCommand]:
         """The commands that turn the queries of an earlier run into ``queries``.
 
         ``before``: the names of the queries at the start of that run. Queries added by command stay.
@@ -145,16 +145,16 @@ class StandingQueries:
         new_queries = [query for name, query in queries.items() if not self._is_standing(name, query)]
         return [*(JobCommand("remove", name) for name in removed_names), *map(JobCommand.adding, new_queries)]
 
-    def restarted(
+    def restart_commands(
         self, queries: Mapping[str, Query], before: Collection[str], schema: str | None
     ) -> list[JobCommand]:
-        """As ``wanted``, with a change to ``schema`` (YAML). Raises SchemaError if the change is refused."""
-        commands = self.wanted(queries, before)
+        """As ``changes_to``, with a change to ``schema`` (YAML). Raises SchemaError if it is refused."""
+        commands = self.changes_to(queries, before)
         if schema is None:
             return commands
         removals = [command for command in commands if command.op == "remove"]
         commands = [*removals, JobCommand("schema", "", schema=schema), *commands[len(removals) :]]
-        good, refusals = self.checked(commands)
+        good, refusals = self.validate(commands)
         if refusals:
             raise SchemaError(f"the schema differs from that of the checkpoint: {refusals[0].error}")
         return good
@@ -237,7 +237,7 @@ class CommandQueue:
             faults = folder_commands.faults
         if not (commands or faults):
             return []
-        good, refusals = queries.checked(commands, plans)
+        good, refusals = queries.validate(commands, plans)
         self.answer([*faults, *refusals])
         return good
 
@@ -257,7 +257,7 @@ class CommandQueue:
             self._log.warning("networks", line)
         self.answer([Answer(command.id, notes=queries.notes(command)) for command in commands])
         if self._folder is not None:
-            self._folder.publish(queries.shown())
+            self._folder.publish(queries.all_queries())
 
 
 def check_change(

@@ -10,7 +10,7 @@ from skws.durable import damaged
 from skws.formats.dead_letters import Late
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import JobCommand
-from skws.jobs.journal import Journal, JournalEntry, PriorState, Whole
+from skws.jobs.journal import Journal, JournalEntry, LogReplacement, PriorState
 from skws.jobs.standing_queries import StandingQueries
 from skws.queries.operator import LoggedBatch, QueryPlan
 from skws.queries.session import Session
@@ -62,7 +62,7 @@ class BatchWorker:
     def before(self) -> PriorState:
         """The state before the next entry."""
         queries = self.standing
-        return PriorState(self.live.position, self.live.now, queries.shown(), queries.schemas)
+        return PriorState(self.live.position, self.live.now, queries.all_queries(), queries.schemas)
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Load static tables, before anything else; snapshots of queries include them."""
@@ -76,7 +76,7 @@ class BatchWorker:
 
     def work(self, entry: JournalEntry) -> BatchOutcome:
         """Apply the commands of an entry, then process its records."""
-        earlier_queries = self.standing.shown() if entry.commands else None
+        earlier_queries = self.standing.all_queries() if entry.commands else None
         results = self._apply(entry)
         results += self.live.take(entry.records.whole, ended=entry.ended, settled=stream_time(entry.end))
         late, self._late = self._late, []
@@ -121,7 +121,9 @@ class BatchWorker:
         for batch in log:
             yield replace(batch, recent=tuple(self.as_logged(batch.recent))) if batch.recent else batch
 
-    def whole(self, last: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]) -> Whole | None:
+    def log_replacement(
+        self, last: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]
+    ) -> LogReplacement | None:
         """An entry that replaces the whole log. None if some query needs all of the log.
 
         ``log``: returns its records as they came.
@@ -140,7 +142,7 @@ class BatchWorker:
             recent=self.live.recent(self.as_logged(log())),
         )
         before = replace(now, position=now.position - lasting_records.insertions, now=ALWAYS)
-        return Whole(entry, before, lasting_records)
+        return LogReplacement(entry, before, lasting_records)
 
     def _apply(self, entry: JournalEntry) -> list[Result]:
         self._number = entry.number
@@ -155,20 +157,20 @@ class RunStart:
     """The state of a run before its first new micro-batch.
 
     ``number``: of the last micro-batch. ``control``: the offset in the control folder, None if there was
-    none. ``given``: the names of the queries of the last start.
+    none. ``query_names``: the names of the queries of the last start.
     """
 
     offset: Offset
     number: int = 0
     control: int | None = None
-    given: tuple[str, ...] = ()
+    query_names: tuple[str, ...] = ()
 
 
-def known_standing(checkpoint: Checkpoint, request: Job) -> StandingQueries:
+def load_standing_queries(checkpoint: Checkpoint, request: Job) -> StandingQueries:
     """The queries and the schema at the end of the run, without results. Raises StateError."""
     queries = StandingQueries(request)
     journal = Journal(checkpoint.journal.folder, checkpoint.id)
-    journal.open(checkpoint.first_kept())
+    journal.open(checkpoint.journal_start())
     _apply_schemas(queries, journal)
     _add_queries(queries, journal)
     for entry in journal.entries():
@@ -187,9 +189,9 @@ def resume(
 
     ``held``: the last micro-batch that any sink has written.
     """
-    committed = checkpoint.committed()
+    committed = checkpoint.committed_batch()
     journal = checkpoint.journal
-    journal.open(checkpoint.first_kept())
+    journal.open(checkpoint.journal_start())
     if journal.last < max(committed, held):
         raise damaged(
             journal.folder, f" (of {max(committed, held):,} micro-batches it knows {journal.last:,})"
@@ -204,7 +206,7 @@ def resume(
         out_of_step = first is not None and stream_time(first.end) is not None
         worker.live.seek(before.position, before.now, ALWAYS if out_of_step else None)
     _add_queries(worker.standing, journal)
-    start = RunStart(checkpoint.start(), committed, given=checkpoint.given())
+    start = RunStart(checkpoint.start(), committed, query_names=checkpoint.query_names())
     for entry in journal.entries():
         if entry.number <= committed:
             worker.replay(entry)
@@ -212,7 +214,7 @@ def resume(
             worker.live.restore(states)
             states = {}
             write(entry, worker.work(entry))
-        start = RunStart(entry.end, max(entry.number, committed), entry.control, start.given)
+        start = RunStart(entry.end, max(entry.number, committed), entry.control, start.query_names)
     journal.release_pages()
     worker.live.restore(states)
     journal.append_begins(worker.live.begins())
@@ -225,4 +227,4 @@ def _apply_schemas(queries: StandingQueries, journal: Journal) -> None:
 
 
 def _add_queries(queries: StandingQueries, journal: Journal) -> None:
-    queries.stand_all(journal.segments[0].before.standing if journal.segments else ())
+    queries.add_all(journal.segments[0].before.standing if journal.segments else ())

@@ -29,7 +29,7 @@ from tests.spark.streaming.shard_runs import KeptShard, all_shards, micro_batch_
 
 def checked(known: StandingQueries, commands: Sequence[JobCommand]) -> tuple[list[JobCommand], list[str]]:
     """The valid commands, and the reasons why the others are not."""
-    good, refused = known.checked(commands)
+    good, refused = known.validate(commands)
     return good, [answer.error for answer in refused]
 
 

@@ -361,7 +361,7 @@ class LocalSimulation:
     @property
     def _counting_from(self) -> int:
         """The micro-batch after which a process that has just started counts."""
-        committed: int = self.watch._checkpoint.committed()
+        committed: int = self.watch._checkpoint.committed_batch()
         return committed
 
     def _made(self, sinks: list[Any], control: RunControl) -> Any:

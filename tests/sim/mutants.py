@@ -297,7 +297,7 @@ _mutant(
 _mutant(
     "queries-forgotten",
     "the journal's segments do not contain the standing queries before them",
-    ("skws.jobs.worker:BatchWorker.before", "queries.shown()", "()"),
+    ("skws.jobs.worker:BatchWorker.before", "queries.all_queries()", "()"),
 )
 _mutant(
     "equal-rows-forgotten",

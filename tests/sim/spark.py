@@ -267,7 +267,7 @@ class Driver:
 
     @property
     def standing(self) -> tuple[Query, ...]:
-        return self._command_log.shown()
+        return self._command_log.queries()
 
     @property
     def _written_number(self) -> int:
@@ -288,7 +288,7 @@ class Driver:
 
     @property
     def _committed_number(self) -> int:
-        return self._checkpoint.committed()
+        return self._checkpoint.committed_batch()
 
     def open(self) -> None:
         job, control = self._job, self.control
@@ -305,7 +305,7 @@ class Driver:
         place.expect_commands(self._planned())
         self._command_log = CommandLog(job, place, inbox, job.named())
         run = SinkRun(
-            **place.checkpoint.kept_run(),
+            **place.checkpoint.run_fields(),
             schema=self._command_log.stream.schema,
             match_names=False,
             wait=control.wait,
@@ -381,7 +381,7 @@ class Driver:
     def _make_ready(self, standing: StandingQueries) -> bool:
         """Like ``ShardedJob.make_ready``: another layout, once the state can be read for it."""
         assert self._committer is not None
-        queries, window = list(standing.shown()), self.place.request.plan_window
+        queries, window = list(standing.all_queries()), self.place.request.plan_window
         wanted = self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
         if wanted is self.layout:
             return True

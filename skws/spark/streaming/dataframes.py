@@ -170,8 +170,8 @@ class FrameProcessor(MeshProcessor):
                     "the checkpoint of this streaming query is of another schema, window, size of results or"
                     " lateness: give a new checkpointLocation"
                 )
-            queries.stand_all([query for query, _ in self._queries(self._store.names()["query"])])
-        return queries.wanted(job.named(), [query.name for query in queries.shown()])
+            queries.add_all([query for query, _ in self._queries(self._store.names()["query"])])
+        return queries.changes_to(job.named(), [query.name for query in queries.all_queries()])
 
 
 def _stream_digest(job: Job) -> str:

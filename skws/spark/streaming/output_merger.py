@@ -236,7 +236,7 @@ class OutputCommitter:
         self._queue: Queue[Output] = Queue(AHEAD)
         self._closing = Event()
         self._flush_time = clock.now()
-        committed = merger.delivered = self._checkpoint.committed()
+        committed = merger.delivered = self._checkpoint.committed_batch()
         merger.updates.restore(self._checkpoint.states().get(_UPDATES, b""))
         for output in self._undelivered(committed):
             merger.take(output, again=True)

@@ -197,7 +197,7 @@ class RunDirectory:
     @property
     def layout(self) -> Layout | None:
         """The layout of the shards; None if the run is new."""
-        fields = self.checkpoint.began_with("layout")
+        fields = self.checkpoint.setting("layout")
         return None if fields is None else convert(fields, Layout)
 
     def change_layout(self, layout: Layout) -> None:
@@ -224,7 +224,7 @@ class RunDirectory:
     def expect_commands(self, planned: Offset | None) -> None:
         """Protects the commands before the offset that Spark has ``planned``: it may read them again."""
         if planned is not None and planned["commands"] > self.checkpoint.commands():
-            self.checkpoint.keep_commands(planned["commands"])
+            self.checkpoint.record_commands(planned["commands"])
 
     def outbox(self) -> OutputLog:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)
@@ -280,7 +280,7 @@ def _generation_suffix(generation: int) -> str:
 
 
 class CommandLog:
-    """Restores the standing queries of a run, and changes them to those ``given``.
+    """Restores the standing queries of a run, and changes them to ``queries``.
 
     Raises SchemaError, SourceError for a schema that the run cannot change to.
     """
@@ -295,8 +295,8 @@ class CommandLog:
         checkpoint, path = run_directory.checkpoint, run_directory.folder / COMMANDS
         kept_folder(path.parent)
         self._register = Register(run_directory.request, path, checkpoint)
-        earlier_start = checkpoint.given(), checkpoint.new_schema()
-        self._first_commands = self._register.standing.restarted(queries, *earlier_start)
+        earlier_start = checkpoint.query_names(), checkpoint.new_schema()
+        self._first_commands = self._register.standing.restart_commands(queries, *earlier_start)
         self._change_source_schema(self._first_commands)
 
     def begin(self, make_ready: Callable[[StandingQueries], bool]) -> None:
@@ -307,7 +307,7 @@ class CommandLog:
         control = self._request.control
         self._command_queue.open(None if control is None else ControlFolder(control), register.read_to)
         register.take(self._first_commands, None if control is None else self._command_queue.read_to)
-        self._run_directory.checkpoint.give(self._start_queries)
+        self._run_directory.checkpoint.record_start(self._start_queries)
         self._command_queue.done((), register.standing)
 
     @property
@@ -315,9 +315,9 @@ class CommandLog:
         """The stream with the schema after all commands."""
         return self._register.standing.stream
 
-    def shown(self) -> tuple[Query, ...]:
+    def queries(self) -> tuple[Query, ...]:
         """The standing queries."""
-        return self._register.standing.shown()
+        return self._register.standing.all_queries()
 
     def take(self, make_ready: Callable[[StandingQueries], bool]) -> None:
         """Passes on new commands that can be carried out.
@@ -357,7 +357,7 @@ class CommandLog:
             self._command_queue.answer(
                 [Answer(command.id, str(error)) for command in commands if command.op == "schema"]
             )
-            good, refusals = self._register.standing.checked(
+            good, refusals = self._register.standing.validate(
                 [command for command in commands if command.op != "schema"]
             )
             self._command_queue.answer(refusals)
@@ -399,7 +399,7 @@ class Register:
         ):
             file.append(checked(text, name_of(self._checkpoint.id, self._path), file.size))
             size = file.sync()
-        self._checkpoint.keep_commands(size)
+        self._checkpoint.record_commands(size)
         self._apply(text)
 
     def _apply(self, text: bytes) -> None:

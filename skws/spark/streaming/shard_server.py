@@ -210,7 +210,7 @@ class Shard:
         # If results are corrected, a query has none of those that were over when it was added.
         corrects = reached.final is not None or self._request.stream.lateness
         self._pending_queries = [entry for entry in entries if entry[0].kind == KEYWORDS and corrects]
-        self._standing.stand_all([entry[0] for entry in entries if entry not in self._pending_queries])
+        self._standing.add_all([entry[0] for entry in entries if entry not in self._pending_queries])
         return self._dead_until([query for query, _ in entries], reached)
 
     def _dead_until(self, queries: Sequence[Query], reached: Reached) -> int:
@@ -233,7 +233,7 @@ class Shard:
         new_queries = [query for query, since in self._pending_queries if since <= number]
         self._pending_queries = self._pending_queries[len(new_queries) :]
         if new_queries:
-            self._standing.stand_all(new_queries)
+            self._standing.add_all(new_queries)
             self._last_added = self._live.now
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
@@ -269,7 +269,7 @@ class Shard:
             and all(part.is_plain for part in (previous, chunk))
             and previous.after == chunk.position
             and int(batch.time.min()) >= max(chunk.now, previous.latest + ends)  # so none was late
-            and all(query.kind == KEYWORDS for query in self._standing.shown())
+            and all(query.kind == KEYWORDS for query in self._standing.all_queries())
         )
 
     def _replay_waiting(self) -> None:
@@ -473,7 +473,9 @@ class Shard:
         """The live tuples that this shard reports, each as a result of one tuple, and the live results."""
         has_tuples = self._share.first or self._share.alone
         tuples = self._live.living_tuples() if has_tuples else []
-        results = [result for query in self._standing.shown() for result in self._live.alive(query.name)]
+        results = [
+            result for query in self._standing.all_queries() for result in self._live.alive(query.name)
+        ]
         return tuples, list(filter(self._reports, results))
 
     @property
@@ -499,7 +501,7 @@ class Shard:
                 added_queries.pop(command.name, None)
                 removed_names.append(command.name)
             elif command.op == "add":
-                added_queries[command.name] = self._standing.known(command.name)
+                added_queries[command.name] = self._standing.query(command.name)
         return results, list(added_queries.values()), removed_names
 
     def _reports(self, result: Result) -> bool:
@@ -520,7 +522,7 @@ class Shard:
         load = self._live.load()
         stats: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
         if micro_batch.head.watched:
-            stats |= stats_of(self._live, self._standing.shown())
+            stats |= stats_of(self._live, self._standing.all_queries())
         late, self._late[:] = list(self._late), []
         if not self._share.first:  # all shards have truncations
             late = [record for record in late if not record.record.truncates]

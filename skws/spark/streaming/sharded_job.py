@@ -325,7 +325,7 @@ class ShardedJob:
 
     def _next_layout(self, standing: StandingQueries) -> Layout:
         """The layout for queries after the last complete batch; usually the current one."""
-        queries, window = list(standing.shown()), self._run_directory.request.plan_window
+        queries, window = list(standing.all_queries()), self._run_directory.request.plan_window
         return self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
 
     def _start_servers(self) -> None:

@@ -114,7 +114,7 @@ class SparkWatch:
     @property
     def standing(self) -> tuple[Query, ...]:
         """The standing queries; none before it runs."""
-        return () if self._command_log is None else self._command_log.shown()
+        return () if self._command_log is None else self._command_log.queries()
 
     @property
     def schema(self) -> Schema:
@@ -254,7 +254,7 @@ class SparkWatch:
     def _open_sinks(self, stack: ExitStack, place: RunDirectory, done: int) -> OutputCommitter:
         """Passes the batches that an earlier process left to the sinks. ``done``: see ``ShardedJob``."""
         run = self._sink_run = SinkRun(
-            **place.checkpoint.kept_run(),
+            **place.checkpoint.run_fields(),
             schema=self._gauges.schema,
             match_names=self.request.match_names,
             wait=self.control.wait,

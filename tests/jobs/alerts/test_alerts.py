@@ -111,13 +111,13 @@ def test_faults_name_the_file_the_query_and_what_was_expected(tmp_path: Path, te
 
 def test_what_is_too_much_is_held_back_and_counted() -> None:
     limiter = Limiter(Rate.of("2 per minute"))
-    told = [limiter.let(result(n, time)) for n, time in enumerate((0, 1, 2, 59, 60, 61, 200))]
+    told = [limiter.admit(result(n, time)) for n, time in enumerate((0, 1, 2, 59, 60, 61, 200))]
     assert [each is not None for each in told] == [True, True, False, False, True, True, True]
     assert [each.to_dict().get("held_back") for each in told if each] == [None, None, 2, None, None]
     written = [orjson.loads(each.to_json()).get("held_back") for each in told if each]
     assert written == [None, None, 2, None, None]
-    assert limiter.let(result(0, 201, "-")) is not None
-    assert limiter.let(result(2, 201, "-")) is None
+    assert limiter.admit(result(0, 201, "-")) is not None
+    assert limiter.admit(result(2, 201, "-")) is None
     assert limiter.held_back == 0
 
 
@@ -138,17 +138,17 @@ def test_a_limit_may_be_for_each_value_of_an_attribute() -> None:
         *(sold(0, 0, "lamp"), sold(1, 1, "chair"), sold(2, 2, "lamp"), sold(3, 3), sold(4, 4)),
         *(sold(5, 5, "lamp", "chair"), sold(6, 6, "chair", "lamp"), sold(7, 61, "lamp")),
     ]
-    told = [limiter.let(each) for each in asked[:4]]
+    told = [limiter.admit(each) for each in asked[:4]]
     again = Limiter(rate)
     again.restore(orjson.loads(orjson.dumps(limiter.state())))
-    told += [again.let(each) for each in asked[4:]]
+    told += [again.admit(each) for each in asked[4:]]
     assert [each is not None for each in told] == [True, True, False, True, False, True, False, True]
     assert [each.to_dict().get("held_back") for each in told if each] == [None, None, 1, 1, 1]
-    assert again.let(sold(2, 62, "lamp", op="-")) is None
-    assert again.let(sold(0, 62, "lamp", op="-")) is not None
+    assert again.admit(sold(2, 62, "lamp", op="-")) is None
+    assert again.admit(sold(0, 62, "lamp", op="-")) is not None
     other = Limiter(Rate.of("1 per minute"))
     other.restore(again.state())
-    assert other.let(sold(8, 61, "lamp")) is not None, "the state is of another limit"
+    assert other.admit(sold(8, 61, "lamp")) is not None, "the state is of another limit"
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ class KnownSize:
     def commands(self) -> int:
         return self.size
 
-    def keep_commands(self, size: int) -> None:
+    def record_commands(self, size: int) -> None:
         self.size = size
 
 
@@ -146,7 +146,7 @@ def add(name: str) -> JobCommand:
 
 
 def names(register: Register) -> list[str]:
-    return [one.name for one in register.standing.shown()]
+    return [one.name for one in register.standing.all_queries()]
 
 
 @pytest.mark.parametrize("fault", Fault)
@@ -205,7 +205,7 @@ def test_damage_to_commands_that_spark_has_planned_is_refused(tmp_path: Path) ->
         for at in range(0, len(data), 20):
             path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
             with RunDirectory(asked) as place:
-                place.checkpoint.keep_commands(0)
+                place.checkpoint.record_commands(0)
                 place.expect_commands(None if planned is None else {"commands": planned})
                 given = path, place.checkpoint
                 if at < (planned or 0):

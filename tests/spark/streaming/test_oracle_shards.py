@@ -335,7 +335,7 @@ def commands_of(
 
     Some changes are refused.
     """
-    standing = [query for query in one.standing.shown() if query.name not in stay]
+    standing = [query for query in one.standing.all_queries() if query.name not in stay]
     everything = rng.random() < 0.05
     wanted = [
         JobCommand("remove", query.name)
@@ -347,7 +347,7 @@ def commands_of(
         wanted.append(JobCommand.adding(Query(query.text, kind=query.kind, name=f"q{rng.randrange(10_000)}")))
     if schemas and rng.random() < 0.3:
         wanted.append(JobCommand("schema", "", schema=to_yaml(rng.choice(CHANGES))))
-    return one.standing.checked(wanted)[0]
+    return one.standing.validate(wanted)[0]
 
 
 def lines(results: Iterable[LiveResult]) -> list[bytes]:
@@ -415,7 +415,7 @@ def compare(
         log.append(logged)
         wanted = next(turns) if number and rng.random() < 0.5 else Wanted(several.layout.shards)
         standing, window = one.standing, job.plan_window
-        layout = wanted.layout(list(standing.shown()), standing.stream, window, several.layout, number)
+        layout = wanted.layout(list(standing.all_queries()), standing.stream, window, several.layout, number)
         if layout != several.layout:
             several.move(layout)
         for shard in several.shards.values():

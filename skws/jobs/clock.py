@@ -85,7 +85,7 @@ def replay_rate(request: Job) -> float:
     return request.speed
 
 
-def at_rate(source: str, rate: float) -> str:
+def name_at_rate(source: str, rate: float) -> str:
     """The name of a source; a replay's with ``rate`` times its own speed."""
     name, separator, speed = source.rpartition("?speed=")
     return (
@@ -93,7 +93,7 @@ def at_rate(source: str, rate: float) -> str:
     )
 
 
-def paced(source: str, request: Job) -> str:
+def name_with_pace(source: str, request: Job) -> str:
     """The name of a source for the log; a replay's includes its pace."""
     if not request.source.startswith(_REPLAY) or "speed=" in request.source.partition("?")[2]:
         return source

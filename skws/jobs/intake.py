@@ -53,7 +53,7 @@ class BatchSizer:
     results: int = RESULTS
     _least_seconds: float = field(default=inf, init=False)
 
-    def worked(self, records: int, seconds: float, results: int = 0) -> None:
+    def adapt(self, records: int, seconds: float, results: int = 0) -> None:
         """Adapt to a batch: its records, how long it took, its results."""
         if results > self.results:
             self.limit = max(1, min(records, self.limit) * self.results // results)

@@ -17,13 +17,13 @@ from skws.data.value_conversion import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
 from skws.index import tell_missing
 from skws.jobs.checkpoint import Checkpoint
-from skws.jobs.clock import Rest, Turns, at_rate, ending_on_signals, paced
+from skws.jobs.clock import Rest, Turns, ending_on_signals, name_at_rate, name_with_pace
 from skws.jobs.control import Answer, BatchListener, ControlFolder, JobCommand, JobListener, Move, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.intake import BadRecordPolicy, BatchSizer, Input
 from skws.jobs.journal import Journal, JournalEntry, Recent
 from skws.jobs.log import Log
-from skws.jobs.metrics import Gauges, Metrics, State, told, up_to
+from skws.jobs.metrics import Gauges, Metrics, State, first_results, result_count
 from skws.jobs.publishing import Publishing
 from skws.jobs.standing_queries import CommandQueue
 from skws.jobs.worker import BatchOutcome, BatchWorker, RunStart, load_standing_queries, resume
@@ -137,7 +137,7 @@ class LocalWatch:
     @property
     def source_name(self) -> str:
         """The source without its password; a replay with its speed."""
-        return at_rate(self._input.source.name, self.control.pace.rate)
+        return name_at_rate(self._input.source.name, self.control.pace.rate)
 
     @property
     def event_time(self) -> int | None:
@@ -221,7 +221,7 @@ class LocalWatch:
         self._state = "ended" if self._limit_reached else "running"
         self._log.info(
             "started",
-            f"watching {paced(self.source_name, self.request)}",
+            f"watching {name_with_pace(self.source_name, self.request)}",
             source=self.source_name,
             batch=start.number,
         )
@@ -255,7 +255,7 @@ class LocalWatch:
             return commands, Batch(NOTHING, self._offset)
         start = perf_counter()
         batch = self._input.poll(self._offset, self.sizer.limit)
-        self.gauges.spent("read", perf_counter() - start)
+        self.gauges.count_seconds("read", perf_counter() - start)
         feed = self._input.feed
         self.control.times = feed.times if isinstance(feed, ReplayFeed) else None
         return commands, batch
@@ -270,13 +270,13 @@ class LocalWatch:
         outcome = self.worker.work(entry)
         outcome = replace(outcome, late=[*late, *outcome.late])
         self._log_begins()
-        self.gauges.spent("journal", log_end - start)
-        self.gauges.spent("engine", perf_counter() - log_end)
+        self.gauges.count_seconds("journal", log_end - start)
+        self.gauges.count_seconds("engine", perf_counter() - log_end)
         self._write(entry, outcome)
         self._show_schema()
         seconds = (self.clock.now() - arrival) / MICROSECOND
-        self.sizer.worked(len(entry.records), seconds, len(outcome.results))
-        self.gauges.worked(seconds)
+        self.sizer.adapt(len(entry.records), seconds, len(outcome.results))
+        self.gauges.count_batch(seconds)
         if commands:
             self._command_queue.done(commands, self.worker.standing)
 
@@ -425,8 +425,8 @@ class LocalWatch:
         limit = self.request.limit
         if limit is not None:
             total = len(results)
-            results = up_to(results, limit - self.gauges.written)
-            self._limit_reached = len(results) < total or told(results) == limit - self.gauges.written
+            results = first_results(results, limit - self.gauges.written)
+            self._limit_reached = len(results) < total or result_count(results) == limit - self.gauges.written
         dead_letters = (*entry.letters, *self._dead_letters(unwritable))
         if self._checkpoint is not None and (results or dead_letters or entry.commands):
             # A result that was written must never come again in another batch, nor an answered command go.
@@ -438,12 +438,12 @@ class LocalWatch:
         start = perf_counter()
         for bad in self._open_fanout.write(entry.number, results, dead_letters):
             self.intake.bad.note(bad)
-        self.gauges.spent("sinks", perf_counter() - start)
+        self.gauges.count_seconds("sinks", perf_counter() - start)
         self._written_number = entry.number
         late_records = [late.record for late in outcome.late]
         records = entry.records.whole
         all_records = concat_batches([records, RecordBatch.of(late_records)]) if late_records else records
-        self.gauges.delivered(all_records, results, late_records)
+        self.gauges.count_output(all_records, results, late_records)
         self._first_late = self._first_late or next(iter(outcome.late), None)
         if self._onlooker is not None:
             self._onlooker.add(records)
@@ -472,7 +472,7 @@ class LocalWatch:
     def _flush_sinks(self) -> None:
         start = perf_counter()
         self._open_fanout.flush()
-        self.gauges.spent("sinks", perf_counter() - start)
+        self.gauges.count_seconds("sinks", perf_counter() - start)
 
     def _commit_batch(self, checkpoint: Checkpoint) -> int:
         """Commit everything written, if anything; returns the first entry of the journal to keep."""

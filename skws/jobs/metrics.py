@@ -178,12 +178,12 @@ class Latencies:
         return None
 
 
-def told(results: Iterable[LiveResult]) -> int:
+def result_count(results: Iterable[LiveResult]) -> int:
     """Results and retractions, which count against a limit."""
     return sum(result.op != "~" for result in results)
 
 
-def up_to(results: list[LiveResult], most: int) -> list[LiveResult]:
+def first_results(results: list[LiveResult], most: int) -> list[LiveResult]:
     """The first results, up to the one that makes ``most`` results."""
     for index, result in enumerate(results):
         most -= result.op != "~"
@@ -212,7 +212,7 @@ class Gauges:
         """Results and retractions so far; updates do not count against a limit."""
         return self.counters["results"] + self.counters["retractions"]
 
-    def delivered(
+    def count_output(
         self, records: RecordBatch, results: Sequence[LiveResult], late: Sequence[Record] = ()
     ) -> None:
         """Count records and their results; ``late`` ones do not count as tuples."""
@@ -235,14 +235,14 @@ class Gauges:
             self.counters["tuples"] += sign * count
         self.counters["deletions"] += sign * int(deletes.sum())
 
-    def worked(self, seconds: float) -> None:
+    def count_batch(self, seconds: float) -> None:
         """Count a batch that took ``seconds`` from reading to writing."""
         self.batches += 1
         self.batch_seconds = seconds
         self._latencies.add(seconds, self._result_count)
         self._result_count = 0
 
-    def spent(self, stage: str, seconds: float) -> None:
+    def count_seconds(self, stage: str, seconds: float) -> None:
         self.counters["stage", stage] += round(seconds * MICROSECOND)
 
     def silent(self, queries: Iterable[Query]) -> list[Query]:

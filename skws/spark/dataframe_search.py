@@ -261,7 +261,7 @@ def _streaming_results(
 ) -> DataFrame:
     """The results of a job over streaming DataFrames, and static ones for its tables."""
     # Batch searches need no host of streams.
-    from skws.spark.streaming.dataframes import searched  # noqa: PLC0415
+    from skws.spark.streaming.dataframes import search_stream  # noqa: PLC0415
     from skws.spark.streaming.processor import LOCAL_FILES, STATE_FILES, STATE_STORE  # noqa: PLC0415
 
     static = {name: frame for name, frame in _frames(data).items() if job.schema.relation(name).table}
@@ -294,7 +294,7 @@ def _streaming_results(
         reader = SourceReader(reading, Pieces(job, division.layout, memory))
         spark.dataSource.register(piece_source(pickle.dumps(reader), name := f"skws_{uuid4().hex[:8]}"))
         pieces.append(spark.readStream.format(name).load())
-    return searched(
+    return search_stream(
         reduce(DataFrame.unionAll, pieces),
         job,
         division,

@@ -80,7 +80,7 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, ConnectionRefusedError) as error:
-        raise (java_gone() if without_java(error) else translated(str(error))) from error
+        raise (java_gone_error() if is_java_gone(error) else skws_error(str(error))) from error
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def brief_errors() -> Iterator[None]:
         raise _fault(text, _stack_trace(error)) from None
 
 
-def without_java(error: Exception) -> bool:
+def is_java_gone(error: Exception) -> bool:
     """True if a call to Java failed because Java has ended."""
     if isinstance(error, ConnectionError):
         return True
@@ -108,11 +108,11 @@ def without_java(error: Exception) -> bool:
     return isinstance(error, Py4JError) and not has_answer
 
 
-def java_gone() -> SparkFailedError:
+def java_gone_error() -> SparkFailedError:
     return SparkFailedError("Spark failed: its Java process has gone")
 
 
-def translated(text: str) -> SkwsError:
+def skws_error(text: str) -> SkwsError:
     """The SkwsError that a worker raised, if there is one; otherwise an error with Spark's message."""
     for name, message in _SKWS_ERROR.findall(text):
         kind = getattr(errors, name, None)
@@ -128,7 +128,7 @@ def translated(text: str) -> SkwsError:
     return SparkFailedError(f"Spark failed: {_reason(text)}")
 
 
-def passing(error: Exception) -> PassingError | None:
+def passing_error(error: Exception) -> PassingError | None:
     """The error to report if an error of Spark is temporary; None otherwise."""
     fault = _fault(str(error), _stack_trace(error))
     return fault if isinstance(fault, PassingError) else None
@@ -169,7 +169,7 @@ def lost_process(trace: str) -> str | None:
 
 
 def _fault(text: str, trace: str) -> SkwsError:
-    error = translated(text)
+    error = skws_error(text)
     if isinstance(error, NotYetError):  # raised when a micro-batch is read again
         return PassingError(str(error))
     if type(error) is not SparkFailedError:

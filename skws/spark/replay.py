@@ -18,7 +18,7 @@ from skws.queries.partitioning.slice_tasks import SlicedRun, has_ranges
 from skws.queries.partitioning.slices import SMALL, plan_slices
 from skws.spark.faults import plain_errors
 from skws.spark.local_java import is_local
-from skws.spark.sliced_search import BatchRun, RangesRun, blocks_in_order, looked_at, replay_pieces
+from skws.spark.sliced_search import BatchRun, RangesRun, blocks_in_order, reading_blocks, replay_pieces
 from skws.spark.spark_session import interrupts_deferred, start_session, worker_memory
 from skws.spec.query_spec import Query, Stream
 
@@ -45,7 +45,7 @@ def spark_run(
         report(Progress("starting Spark", unit="tasks"))
         is_own = SparkSession.getActiveSession() is None
         splits = replay.splits if _has_ranges(query, stream, replay) else ()
-        with looked_at(splits) as blocks, interrupts_deferred():
+        with reading_blocks(splits) as blocks, interrupts_deferred():
             spark = start_session(master)
             if is_own:
                 stack.callback(spark.stop)

@@ -84,7 +84,7 @@ def _rows(blobs: pa.Table) -> pa.Table:
         if not job or progress.part is None:
             raise StateError("the state does not name its search yet: let the query process another batch")
         number, shards, spread = progress.part
-        request = described_job(job)
+        request = job_of_state(job)
         shard = Shard(request, Part(number, shards, Partitioning(spread)))
         processor = MeshProcessor("", request, {})
         processor.init(handle)  # type: ignore[arg-type]  # it has all methods that the processor uses
@@ -93,7 +93,7 @@ def _rows(blobs: pa.Table) -> pa.Table:
         return pa.concat_tables([_table(number, _TUPLE, tuples), _table(number, _RESULT, results)])
 
 
-def described_job(text: bytes) -> Job:
+def job_of_state(text: bytes) -> Job:
     """The job of a state, without its queries, which the state stores separately."""
     fields: dict[str, Any] = orjson.loads(text)
     return Job(

@@ -176,7 +176,7 @@ class BatchRun(SlicedRun):
             bad = self._pieces.where(sf.col("holds") == int(Holds.BAD)).select("split", "number", "packed")
             rows = bad.coalesce(1).sortWithinPartitions("split", "number").toLocalIterator()
             yield (unpack_bad(row.packed) for row in rows)
-        for results in in_turn(self._map_slices(search, "message binary").rdd):
+        for results in outputs_in_order(self._map_slices(search, "message binary").rdd):
             yield (pickle.loads(decompress(row.message)) for row in results)  # noqa: S301 - written by the same run
 
     def _map_slices(
@@ -272,11 +272,11 @@ class RangesRun(SlicedRun):
         def search(part: SliceRanges) -> Iterator[Emitted]:
             return search_range(part, *request)
 
-        return in_turn(_tasks(self._context, search, self._parts, self._memory))
+        return outputs_in_order(_tasks(self._context, search, self._parts, self._memory))
 
 
 @contextmanager
-def looked_at(splits: Sequence[Split]) -> Iterator[list[list[TimedBlock] | None]]:
+def reading_blocks(splits: Sequence[Split]) -> Iterator[list[list[TimedBlock] | None]]:
     """Inside, a thread reads the times of one split after another; the list has the blocks so far."""
     blocks: list[list[TimedBlock] | None] = []
     stop = Event()
@@ -317,7 +317,7 @@ def blocks_in_order(
     return blocks_of(zip(splits, blocks, strict=False))
 
 
-def in_turn(tasks: RDD[M]) -> Iterator[list[M]]:
+def outputs_in_order(tasks: RDD[M]) -> Iterator[list[M]]:
     """The output of each task, in order, while others run; each is a job of Spark."""
     context, tag = tasks.context, f"skws-{uuid4().hex}"
     with ThreadPoolExecutor(context.defaultParallelism, "jobs", context.addJobTag, (tag,)) as pool:

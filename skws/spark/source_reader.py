@@ -312,7 +312,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limit(self) -> int:
         if self._last_batch is not None:
             records, start_time = self._last_batch
-            self._sizer.worked(records, time.monotonic() - start_time)
+            self._sizer.adapt(records, time.monotonic() - start_time)
             self._last_batch = None
         return self._sizer.limit
 

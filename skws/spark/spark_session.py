@@ -88,7 +88,7 @@ def session_ahead(master: str | None) -> Ahead:
     return future
 
 
-def stopped(target: StreamingQuery | SparkSession) -> None:
+def stop_quietly(target: StreamingQuery | SparkSession) -> None:
     """Stops Java, which may have ended: the end of a service sends signals to Java, too."""
     with suppress(Py4JError, OSError):
         target.stop()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from skws.spark.faults import SparkFailedError, plain_errors, translated
+from skws.spark.faults import SparkFailedError, plain_errors, skws_error
 from skws_schema.errors import BadRecordsError, SourceError
 from tests.commands import IDS, REPLAY, SEARCH, Skws, process
 from tests.strategies import some
@@ -93,7 +93,7 @@ def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path
     ],
 )
 def test_errors_of_spark_are_plain_errors(text: str, kind: type[Exception], message: str) -> None:
-    error = translated(text)
+    error = skws_error(text)
     assert type(error) is kind
     assert str(error).startswith(message)
 

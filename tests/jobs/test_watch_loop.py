@@ -201,36 +201,36 @@ def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
 
 def test_batches_of_another_measure() -> None:
     appetite = BatchSizer(50, least=20, most=100, short=3.0, long=10.0)
-    appetite.worked(50, 2.0)
+    appetite.adapt(50, 2.0)
     assert appetite.limit == 100
-    appetite.worked(100, 2.5)
+    appetite.adapt(100, 2.5)
     assert appetite.limit == 100
     for expected in (50, 25, 20):
-        appetite.worked(appetite.limit, 60.0)
+        appetite.adapt(appetite.limit, 60.0)
         assert appetite.limit == expected
 
 
 def test_batches_grow_where_their_size_does_not_matter() -> None:
     appetite = BatchSizer()
     for _ in range(8):
-        appetite.worked(appetite.limit, 0.5 + appetite.limit / 100_000)
+        appetite.adapt(appetite.limit, 0.5 + appetite.limit / 100_000)
     assert appetite.limit == MOST
     for _ in range(3):
-        appetite.worked(appetite.limit, 9.0)
+        appetite.adapt(appetite.limit, 9.0)
     assert appetite.limit == MOST // 8
 
 
 def test_batches_shrink_where_records_have_very_many_results() -> None:
     appetite = BatchSizer()
-    appetite.worked(LEAST, 0.01, 10 * RESULTS)
+    appetite.adapt(LEAST, 0.01, 10 * RESULTS)
     assert appetite.limit == LEAST // 10
-    appetite.worked(appetite.limit, 0.01, 1_000 * RESULTS)
+    appetite.adapt(appetite.limit, 0.01, 1_000 * RESULTS)
     assert appetite.limit == 1
     for expected in (2, 4, 8):
-        appetite.worked(appetite.limit, 9.0, 5)
+        appetite.adapt(appetite.limit, 9.0, 5)
         assert appetite.limit == expected
     for _ in range(8):
-        appetite.worked(appetite.limit, 0.01)
+        appetite.adapt(appetite.limit, 0.01)
     assert appetite.limit > LEAST
 
 

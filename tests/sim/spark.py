@@ -29,7 +29,7 @@ from skws.queries.session import Session
 from skws.sinks.base import SinkRun
 from skws.sources.retry import retry
 from skws.spark.streaming import processor, reader, run_directory, shard_server
-from skws.spark.streaming.layout import Blob, Layout, Wanted, all_divided, planned
+from skws.spark.streaming.layout import Blob, Layout, Wanted, divide_chunks, plan_move
 from skws.spark.streaming.messages import Chunk, Failed
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.processor import MeshProcessor
@@ -245,7 +245,7 @@ class Polling:
     def change_schema(self, schema: Any) -> None:
         self._feed.change_schema(schema)
 
-    def settled(self) -> Any:
+    def idle_feed(self) -> Any:
         return self._feed
 
 
@@ -443,7 +443,7 @@ class Driver:
 
 
 def moved(states: dict[int, Blobs], before: Layout, layout: Layout, lateness: int) -> dict[int, Blobs]:
-    """Like ``moving.moved``, without Spark."""
+    """Like ``layout.initial_state``, without Spark."""
     found = [
         (group, kind, name, head, body)
         for group, blobs in states.items()
@@ -453,8 +453,8 @@ def moved(states: dict[int, Blobs], before: Layout, layout: Layout, lateness: in
     chunks = [
         (group, Chunk(**orjson.loads(head)), body) for group, kind, _, head, body in found if kind in _LOGGED
     ]
-    kept, whole = planned(rest, [(group, chunk) for group, chunk, _ in chunks], before, layout)
-    kept += all_divided(whole, [(chunk, body) for _, chunk, body in chunks], before, layout, lateness)
+    kept, whole = plan_move(rest, [(group, chunk) for group, chunk, _ in chunks], before, layout)
+    kept += divide_chunks(whole, [(chunk, body) for _, chunk, body in chunks], before, layout, lateness)
     made: dict[int, Blobs] = {group: {} for group in layout.groups}
     for group, kind, name, head, body in kept:
         made[group][kind, name] = head, body

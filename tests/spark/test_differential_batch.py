@@ -16,7 +16,7 @@ from skws.queries.partitioning.slices import SMALL
 from skws.replay_search import Search
 from skws.results.result import Result
 from skws.spark.replay import replay_run
-from skws.spark.sliced_search import RangesRun, looked_at
+from skws.spark.sliced_search import RangesRun, reading_blocks
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query_spec import Query, RankingChoice, TopChoice
@@ -155,7 +155,7 @@ def test_a_look_ahead_ends_where_files_are_out_of_order(tmp_path: Path) -> None:
     stream = [record for record in random_stream(STREAMS, 6, 900, 5) if not record.delete]
     path = write_replay(tmp_path / "r.jsonl", STREAMS, sorted(stream, key=lambda record: -record.time))
     splits = Replay.open(path, STREAMS, split_bytes=4_000).splits
-    with looked_at(splits) as known:
+    with reading_blocks(splits) as known:
         until(lambda: None in known)
     assert known == [None]
     assert len(splits) > 1

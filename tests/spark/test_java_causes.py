@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.spark.faults import lost_process, translated
+from skws.spark.faults import lost_process, skws_error
 from skws.spark.local_java import use_java
 
 IDLE_ONE_KILLED = """\
@@ -98,7 +98,7 @@ def test_another_failure(trace: str) -> None:
 
 def test_a_missing_program_is_named() -> None:
     named = 'Spark failed: Cannot run program "python9": error=2, No such file or directory'
-    assert str(translated(NO_SUCH_PROGRAM)) == named
+    assert str(skws_error(NO_SUCH_PROGRAM)) == named
 
 
 def test_what_it_said_is_read_from_the_last_exception_of_its_line() -> None:
@@ -136,4 +136,4 @@ def test_a_context_that_spark_stopped_is_told() -> None:
         ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"
         "This stopped SparkContext was created at:\n\norg.apache.spark.api.java.JavaSparkContext.<init>\n"
     )
-    assert str(translated(text)).startswith("Spark has stopped: its master does not answer")
+    assert str(skws_error(text)).startswith("Spark has stopped: its master does not answer")

@@ -48,7 +48,7 @@ _FEW: Final = 10_000
 _RUN: Final = "sql.streaming.queryId"  # set by Spark for every task of a streaming query
 
 
-def searched(
+def search_stream(
     pieces: DataFrame,
     job: Job,
     division: Division,

@@ -242,7 +242,7 @@ def blobs_at(session: SparkSession, state: str, **options: int) -> DataFrame:
     )
 
 
-def moved(
+def initial_state(
     session: SparkSession, state: str, batch: int, before: Layout, layout: Layout, lateness: int
 ) -> GroupedData:
     """The initial state of the shards of ``layout``: that of ``before`` after a batch, at ``state``."""
@@ -251,7 +251,7 @@ def moved(
     other_blobs = [_blob(row) for row in old.where("kind NOT IN ('chunk', 'lasting')").collect()]
     rows = chunks.select("shard", "head").collect()
     heads = [(row.shard, Chunk(**orjson.loads(bytes(row.head)))) for row in rows]
-    shard_blobs, whole_chunks = planned(other_blobs, heads, before, layout)
+    shard_blobs, whole_chunks = plan_move(other_blobs, heads, before, layout)
     number = sf.get_json_object(sf.col("head").cast("string"), "$.number").cast("long")
     group_key = number if before.keys is None else sf.greatest(number, sf.lit(_lasting_number(whole_chunks)))
     chunk_blobs = chunks.groupBy(group_key).applyInArrow(
@@ -268,7 +268,7 @@ Place: TypeAlias = tuple[int, bool]
 """``Chunk.place``."""
 
 
-def planned(
+def plan_move(
     other_blobs: Sequence[Blob], heads: Iterable[tuple[int, Chunk]], before: Layout, layout: Layout
 ) -> tuple[list[Blob], dict[Place, Chunk]]:
     """The state of each shard of ``layout`` without its chunks, and the heads of whole chunks by place.
@@ -414,7 +414,7 @@ def _divider(
     def divide(table: pa.Table) -> pa.Table:
         heads = [Chunk(**orjson.loads(head.as_py())) for head in table.column("head")]
         parts = zip(heads, (body.as_py() for body in table.column("body")), strict=True)
-        blobs = all_divided(whole_chunks, parts, before, layout, lateness)
+        blobs = divide_chunks(whole_chunks, parts, before, layout, lateness)
         return pa.Table.from_pylist(
             [dict(zip(_SCHEMA.names, blob, strict=True)) for blob in blobs], schema=_SCHEMA
         )
@@ -422,7 +422,7 @@ def _divider(
     return divide
 
 
-def all_divided(
+def divide_chunks(
     whole_chunks: Mapping[Place, Chunk],
     parts: Iterable[tuple[Chunk, bytes]],
     before: Layout,
@@ -437,10 +437,10 @@ def all_divided(
         by_place[(last, True) if before.keys is not None and place[0] <= last else place].append(part)
     for place, chunk_parts in by_place.items():
         if place in whole_chunks:
-            yield from divided(whole_chunks[place], chunk_parts, before, layout, lateness)
+            yield from divide_chunk(whole_chunks[place], chunk_parts, before, layout, lateness)
 
 
-def divided(
+def divide_chunk(
     chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, layout: Layout, lateness: int
 ) -> Iterator[Blob]:
     """Divide a whole chunk for the shards of ``layout``. ``parts``: its chunks in the shards ``before``."""

@@ -44,7 +44,7 @@ class OutputMerger:
     """Takes batches in order. ``done`` is called with the commands that were carried out.
 
     ``full``: the limit of results is reached. ``ended``: the source has ended. ``onlooker``: gets the records
-    after their results, and internal figures (``insight``). ``updates``: their state is part of each commit.
+    after their results, and internal figures (``shard_stats``). ``updates``: their state is in each commit.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class OutputMerger:
         self.reasons: list[str] = []
         self.backlog = Backlog()
         self.live = self.operators = self.waiting = self.log_bytes = 0
-        self.insight = ShardStats()
+        self.shard_stats = ShardStats()
 
     @property
     def delivery(self) -> SinkFanout:
@@ -119,14 +119,14 @@ class OutputMerger:
     def _record_times(self, head: BatchHeader, engine: float, sinks: float) -> None:
         """Record that a batch is complete. ``engine``: the seconds of the slowest shard."""
         seconds = time.time() - head.read
-        self._gauges.worked(seconds)
+        self._gauges.count_batch(seconds)
         for stage, stage_seconds in (
             ("read", head.reading),
             ("engine", engine),
             ("sinks", sinks),
             ("spark", max(0.0, seconds - engine - sinks)),
         ):
-            self._gauges.spent(stage, stage_seconds)
+            self._gauges.count_seconds(stage, stage_seconds)
 
     def _up_to_limit(self, results: list[LiveResult]) -> list[LiveResult]:
         limit = self._request.limit
@@ -157,7 +157,7 @@ class OutputMerger:
 
     def _count(self, shard_stats: list[tuple[int, dict[str, Any]]], results: list[LiveResult]) -> None:
         """True if the shard counts records: every shard if each has its own records, else the first."""
-        self._gauges.delivered(NO_RECORDS, results)
+        self._gauges.count_output(NO_RECORDS, results)
         counters = self._gauges.counters
         for stats in (stats for _, stats in shard_stats if "relations" in stats):
             if stats["late_notice"] and not self._late_reported:
@@ -177,7 +177,7 @@ class OutputMerger:
             self.log_bytes = sum(stats.get("log_bytes", 0) for stats in latest_stats)
             self.operators = max(stats["operators"] for stats in latest_stats)
             self.waiting = sum(stats["waiting"] for stats in latest_stats)
-            self.insight = ShardStats.of(latest_stats) or self.insight
+            self.shard_stats = ShardStats.of(latest_stats) or self.shard_stats
 
     def bad_summary(self) -> str:
         """One line with the count, then a line for each of the first few reasons."""

@@ -174,8 +174,8 @@ class RebuiltHere(ABC):
         return self._answer
 
 
-def described(request: Job) -> bytes:
-    """The job as its state describes it, in JSON; the inverse of ``described_job``.
+def job_description(request: Job) -> bytes:
+    """The job as its state describes it, in JSON; the inverse of ``job_of_state``.
 
     The schema is the one that the run began with.
     """
@@ -201,7 +201,7 @@ class MeshProcessor(StatefulProcessor):
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
         self._run = run
         self._request = pickle.dumps(request)
-        self._job_description = described(request)
+        self._job_description = job_description(request)
         self._shares = shares
 
     def init(self, handle: StatefulProcessorHandle) -> None:

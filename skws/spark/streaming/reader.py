@@ -96,10 +96,10 @@ class Prefetch:
 
     def change_schema(self, schema: Schema) -> None:
         """As ``Feed.change_schema``; discards and repeats a poll made ahead."""
-        self.settled().change_schema(schema)
+        self.idle_feed().change_schema(schema)
         self._ahead = None
 
-    def settled(self) -> Feed:
+    def idle_feed(self) -> Feed:
         """The feed, once the poll in the thread has ended, as only one thread at a time may use it."""
         if self._ahead is not None:
             self._ahead[1].exception()  # the next ``poll`` raises it
@@ -233,7 +233,7 @@ class FeedReader(SimpleDataSourceStreamReader):
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """Reads the records between two offsets again."""
-        chunk = self._prefetch(end["commands"]).settled().replay(start["feed"], end["feed"])
+        chunk = self._prefetch(end["commands"]).idle_feed().replay(start["feed"], end["feed"])
         poll = Polled(Batch(chunk, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
         return self._rows(start, end, poll, commands, None)
@@ -282,13 +282,13 @@ class FeedReader(SimpleDataSourceStreamReader):
         if time.monotonic() < self._backlog_time + _BACKLOG_SECONDS:
             return None
         self._backlog_time = time.monotonic()
-        return self._prefetch().settled().backlog(feed)
+        return self._prefetch().idle_feed().backlog(feed)
 
     def _most(self) -> int:
         """The number of records to read, from the time that Spark took for the last ones."""
         if self._last_batch is not None:
             records, read_time = self._last_batch
-            self._sizer.worked(records, time.monotonic() - read_time)
+            self._sizer.adapt(records, time.monotonic() - read_time)
             self._last_batch = None
         return self._sizer.limit
 

@@ -98,11 +98,11 @@ FEW_BYTES: Final = 1 << 20
 class ShardStats:
     """``operators``: those of keyword queries, merged from all shards.
 
-    ``stretches``: the windows of queries over an expression, by name.
+    ``window_spans``: the windows of queries over an expression, by name.
     """
 
     operators: Mapping[Prefix, OperatorState] = field(default_factory=dict)
-    stretches: Mapping[str, Sequence[WindowSpan]] = field(default_factory=dict)
+    window_spans: Mapping[str, Sequence[WindowSpan]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, stats: Iterable[Mapping[str, Any]]) -> ShardStats | None:
@@ -111,19 +111,21 @@ class ShardStats:
         if not entries:
             return None
         operators = merge_states(_state_of(row) for entry in entries for row in entry["partials"])
-        stretches = {name: _spans_of(rows) for entry in entries for name, rows in entry["stretches"].items()}
-        return cls(operators, stretches)
+        window_spans = {
+            name: _spans_of(rows) for entry in entries for name, rows in entry["stretches"].items()
+        }
+        return cls(operators, window_spans)
 
 
 def stats_of(live: Session, queries: Iterable[Query]) -> dict[str, Any]:
     """The stats of one shard, as JSON."""
     operators = nlargest(MOST, live.used(), key=attrgetter("waiting"))
     # Queries without windows, and those of other shards, have none here.
-    stretches = {query.name: spans for query in queries if (spans := live.window_spans(query.name))}
+    window_spans = {query.name: spans for query in queries if (spans := live.window_spans(query.name))}
     return {
         "partials": [[*prefix_of(tree), *state] for tree, *state in operators],
         "stretches": {
-            name: [[span.key, span.start, span.end] for span in spans] for name, spans in stretches.items()
+            name: [[span.key, span.start, span.end] for span in spans] for name, spans in window_spans.items()
         },
     }
 

@@ -38,13 +38,13 @@ from skws.spark.faults import (
     PassingError,
     SparkFailedError,
     brief_errors,
-    java_gone,
-    passing,
+    is_java_gone,
+    java_gone_error,
+    passing_error,
     streaming_fault,
-    without_java,
 )
-from skws.spark.spark_session import live_master, stopped
-from skws.spark.streaming.layout import Layout, Wanted, moved
+from skws.spark.spark_session import live_master, stop_quietly
+from skws.spark.streaming.layout import Layout, Wanted, initial_state
 from skws.spark.streaming.processor import LOCAL_FILES, OUTPUT, STATE_FILES, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading, beginning
 from skws.spark.streaming.run_directory import Output, RunDirectory, in_order
@@ -123,7 +123,7 @@ def servers_ahead(run: str, request: Job, shares: Iterable[Part]) -> Thread:
 
 
 @contextmanager
-def workers_unheard(spark: SparkSession) -> Iterator[None]:
+def quiet_workers(spark: SparkSession) -> Iterator[None]:
     """Inside, Python processes that Spark starts print nothing, as one reports its progress on stderr.
 
     Their errors are raised as exceptions, and Spark's own log is unaffected.
@@ -147,7 +147,7 @@ def streaming_session(spark: SparkSession, shards: int, state: str) -> SparkSess
     return session
 
 
-def meshed(rows: DataFrame, reading: Reading, initial: GroupedData | None) -> DataFrame:
+def shard_outputs(rows: DataFrame, reading: Reading, initial: GroupedData | None) -> DataFrame:
     """The output of the shards for each micro-batch, columns OUTPUT."""
     request, layout = reading.request, reading.layout
     if sourced(request.schema):  # all shards get the same rows
@@ -238,7 +238,7 @@ class ShardedJob:
     def restarts(self) -> int:
         return 0 if self._query is None else self._query.restarts
 
-    def want(self, wanted: Wanted, spark: SparkSession) -> None:
+    def request_layout(self, wanted: Wanted, spark: SparkSession) -> None:
         """Sets the user's wishes for the layout, and changes the layout of a new run. Raises UsageError."""
         self._wanted = wanted
         self._spark = spark
@@ -269,12 +269,12 @@ class ShardedJob:
         spark = self._spark
         self._committer = committer
         self._query = RestartingStream(
-            self._start, done, lambda: workers_unheard(spark), self._clock, self._log
+            self._start, done, lambda: quiet_workers(spark), self._clock, self._log
         )
 
-    def goes_on(self) -> bool:
+    def keep_running(self) -> bool:
         """Starts the query again if that is due, so call it often. False at its end. Raises SkwsError."""
-        return self._open_query.goes_on()
+        return self._open_query.keep_running()
 
     def make_ready(self, queries: StandingQueries, over: Callable[[], bool]) -> bool:
         """Changes the layout if the shards cannot answer the queries, or the user wants another one.
@@ -295,11 +295,11 @@ class ShardedJob:
             self._committer.deliver_rest()
             if self._is_complete():
                 break
-            self._open_query.again()
+            self._open_query.reset()
         layout = self._next_layout(queries)
         self._run_directory.change_layout(layout)
         self._apply_layout(layout)
-        self._open_query.again()
+        self._open_query.reset()
         shards = f"{layout.shards} shard{'s' if layout.shards > 1 else ''}"
         self._log.info("layout", f"the state moves to {shards}, divided by {layout.spread}")
         return True
@@ -365,7 +365,7 @@ class ShardedJob:
         if previous is not None and last < layout.before + 2:
             old_state, batch = self._previous_end(previous)
             first = planned_offset(spark, old_state, batch)
-            initial = moved(
+            initial = initial_state(
                 session, old_state, batch, previous, layout, run_directory.request.stream.lateness
             )
             generations = {layout.generation, previous.generation}
@@ -390,7 +390,7 @@ class ShardedJob:
         return (
             session.readStream.format(NAME)
             .load()
-            .transform(meshed, reading, initial)
+            .transform(shard_outputs, reading, initial)
             .writeStream.foreachBatch(collect)
             .option("checkpointLocation", state)
             .outputMode("append")
@@ -435,7 +435,7 @@ class RestartingStream:
         self._done_before = done()
         self.restarts = 0
 
-    def goes_on(self) -> bool:
+    def keep_running(self) -> bool:
         """Starts the query again if that is due, so call it often. False at its end. Raises SkwsError."""
         if self._query is None:
             return self._start_if_due()
@@ -454,13 +454,13 @@ class RestartingStream:
             return False
         raise SparkFailedError("Spark failed: it ended the query without a reason")
 
-    def again(self) -> None:
-        """Let the next ``goes_on`` start the query; call it after ``stop``."""
+    def reset(self) -> None:
+        """Let the next ``keep_running`` start the query; call it after ``stop``."""
         self._query, self._start_time = None, self._clock.now()
 
     def stop(self) -> None:
         if self._query is not None:
-            stopped(self._query)
+            stop_quietly(self._query)
         self._start_context.close()
 
     def _start_if_due(self) -> bool:
@@ -471,9 +471,9 @@ class RestartingStream:
             self._start_context.enter_context(self._quiet())
             self._query = self._start()
         except Exception as error:
-            if without_java(error):
+            if is_java_gone(error):
                 return self._without_java()
-            fault = passing(error)
+            fault = passing_error(error)
             if fault is None:
                 raise
             self._handle_failure(fault)
@@ -483,7 +483,7 @@ class RestartingStream:
         """Raises SparkFailedError, as Java has ended; False if a signal ended Java, and so this run."""
         if self._is_stopping():
             return False
-        raise java_gone() from None
+        raise java_gone_error() from None
 
     def _handle_failure(self, error: SkwsError) -> None:
         """Schedule the next start if that can help; otherwise raise the error."""

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from skws.formats.dead_letters import BadRecordLog
 from skws.index import tell_missing
-from skws.jobs.clock import at_rate, ending_on_signals, paced
+from skws.jobs.clock import ending_on_signals, name_at_rate, name_with_pace
 from skws.jobs.control import JobCommand, JobListener, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.intake import leave_nothing
@@ -29,7 +29,7 @@ from skws.sinks.sink_addresses import open_sinks
 from skws.sources.addresses import parse_source
 from skws.sources.retry import retry
 from skws.spark.faults import plain_errors
-from skws.spark.spark_session import Ahead, interrupts_deferred, live_master, start_session, stopped
+from skws.spark.spark_session import Ahead, interrupts_deferred, live_master, start_session, stop_quietly
 from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.run_directory import CommandLog, ReplayControl, RunDirectory
@@ -99,7 +99,7 @@ class SparkWatch:
     @property
     def source_name(self) -> str:
         """The source without its password; a replay with its speed."""
-        return at_rate(self._source.name, self.control.pace.rate)
+        return name_at_rate(self._source.name, self.control.pace.rate)
 
     @property
     def event_time(self) -> int | None:
@@ -125,10 +125,10 @@ class SparkWatch:
         return self._gauges.silent(self.standing)
 
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
-        return self._merger.insight.stretches.get(name, ())
+        return self._merger.shard_stats.window_spans.get(name, ())
 
     def operators(self, name: str) -> Mapping[Prefix, OperatorState]:  # noqa: ARG002 - shards always report all
-        return self._merger.insight.operators
+        return self._merger.shard_stats.operators
 
     def why_nothing(self, name: str) -> EmptyResult | None:  # noqa: ARG002 - shards have the tuples
         return None
@@ -188,7 +188,7 @@ class SparkWatch:
         )
         stack.callback(job.close)
         spark = self._session(stack)
-        job.want(self._wanted or Wanted.by(lambda name: spark.conf.get(name, None)), spark)
+        job.request_layout(self._wanted or Wanted.by(lambda name: spark.conf.get(name, None)), spark)
         begin, report = partial(run_directory.first_offset, job.layout), partial(self._log.warning, "source")
         if retry(begin, self.clock, self.control.wait, report) is None:
             return
@@ -211,7 +211,7 @@ class SparkWatch:
         self._state = "running"
         self._log.info(
             "started",
-            f"watching {paced(self.source_name, self.request)}",
+            f"watching {name_with_pace(self.source_name, self.request)}",
             source=self.source_name,
             shards=job.layout.shards,
             **({"partitioning": str(job.layout.spread)} if job.layout.shards > 1 else {}),
@@ -248,7 +248,7 @@ class SparkWatch:
             else:
                 spark = ahead.result()
             if is_own:
-                stack.callback(stopped, spark)
+                stack.callback(stop_quietly, spark)
         return spark
 
     def _open_sinks(self, stack: ExitStack, place: RunDirectory, done: int) -> OutputCommitter:
@@ -275,7 +275,7 @@ class SparkWatch:
         if self.clock.stopping.is_set() or self.ended:
             return True
         try:
-            if job.goes_on():
+            if job.keep_running():
                 return False
         except SkwsError:
             committer.deliver_rest()

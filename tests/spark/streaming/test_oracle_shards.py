@@ -29,11 +29,11 @@ from skws.spark.streaming.layout import (
     Blob,
     Layout,
     Wanted,
-    all_divided,
-    divided,
+    divide_chunk,
+    divide_chunks,
     keys_for,
     merged_fronts,
-    planned,
+    plan_move,
 )
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch
 from skws.spark.streaming.processor import ShardProgress
@@ -211,16 +211,16 @@ class Shards:
         return KeptShard(self.job, share, few_bytes=self.few_bytes)
 
     def move(self, layout: Layout) -> None:
-        """As ``moving.moved``, without Spark."""
+        """As ``layout.initial_state``, without Spark."""
         rest = list(self._rest())
         old = [
             (group, *kept)
             for group, shard in self.shards.items()
             for kept in [*shard.chunks.values(), *([shard.lasting] if shard.lasting else [])]
         ]
-        kept, whole = planned(rest, [(group, chunk) for group, chunk, _ in old], self.layout, layout)
+        kept, whole = plan_move(rest, [(group, chunk) for group, chunk, _ in old], self.layout, layout)
         parts = [(chunk, body) for _, chunk, body in old]
-        kept += all_divided(whole, parts, self.layout, layout, self.job.lateness or 0)
+        kept += divide_chunks(whole, parts, self.layout, layout, self.job.lateness or 0)
         self.layout = layout
         self.shards = {
             group: self._begun(self._new(share), [one for one in kept if one[0] == group])
@@ -898,9 +898,9 @@ def test_unpacked_parts_of_a_chunk_are_the_chunk() -> None:
     whole = Layout(Partitioning.ROOTS, (0,))
     layout = Wanted(3).layout(list(job.named().values()), job.stream, job.plan_window)
     chunk = Chunk(7, 100, 5, 9, 150)
-    parts = list(divided(chunk, [(chunk, pack(records))], whole, layout, 0))
+    parts = list(divide_chunk(chunk, [(chunk, pack(records))], whole, layout, 0))
     assert {name for _, _, name, _, _ in parts} == {"7"}
-    (again,) = divided(chunk, [(chunk, body) for *_, body in parts], layout, whole, 0)
+    (again,) = divide_chunk(chunk, [(chunk, body) for *_, body in parts], layout, whole, 0)
     assert list(unpack(again[-1]).records()) == list(records.records())
 
 

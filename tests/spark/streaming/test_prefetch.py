@@ -134,7 +134,7 @@ def test_errors_come_to_who_polls() -> None:
         for _ in range(50):
             at = ahead.poll(at, 10).batch.end
             ahead.read_on()
-            ahead.settled()
+            ahead.idle_feed()
 
     with pytest.raises(SourceError, match="gone"):
         poll_on()

@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from skws.jobs.clock import StoppableClock
-from skws.spark.faults import PassingError, SparkFailedError, brief_errors, passing, streaming_fault
+from skws.spark.faults import PassingError, SparkFailedError, brief_errors, passing_error, streaming_fault
 from skws.spark.streaming.sharded_job import ATTEMPTS, RestartingStream
 from skws_schema.errors import BadRecordsError
 from tests.jobs.watching import Notes
@@ -84,7 +84,7 @@ class Lasting:
         """Seconds."""
         began, known = self.clock.at, len(self.queries)
         while len(self.queries) == known:
-            assert self.query.goes_on()
+            assert self.query.keep_running()
             self.clock.sleep(500_000)
         return (self.clock.at - began) // 1_000_000
 
@@ -120,7 +120,7 @@ def test_it_is_not_tried_for_ever() -> None:
         assert run.pause_until_started() <= 30
     run.fail(BUSY)
     with pytest.raises(SparkFailedError, match=rf"connect back \({ATTEMPTS} times without a completed"):
-        run.query.goes_on()
+        run.query.keep_running()
 
 
 def test_a_start_that_fails_is_tried_again() -> None:
@@ -131,7 +131,7 @@ def test_a_start_that_fails_is_tried_again() -> None:
     run = Lasting()
     run.refused = [FailureError(BAD)]
     with pytest.raises(FailureError, match=r"in\.jsonl:2"):
-        run.query.goes_on()
+        run.query.keep_running()
 
 
 def test_a_start_that_meets_a_process_that_was_killed_is_tried_again() -> None:
@@ -150,10 +150,10 @@ def test_no_java_while_it_starts(gone: Exception) -> None:
     run = Lasting()
     run.refused = [gone]
     with pytest.raises(SparkFailedError, match=r"^Spark failed: its Java process has gone$"):
-        run.query.goes_on()
+        run.query.keep_running()
     run.refused = [gone]
     run.clock.stopping.set()  # who ends a service sends signals to Java, too
-    assert not run.query.goes_on()
+    assert not run.query.keep_running()
 
 
 def test_what_is_raised_briefly_is_known_again() -> None:
@@ -166,10 +166,10 @@ def test_what_would_fail_again_is_raised_at_once() -> None:
     run.pause_until_started()
     run.fail(BAD)
     with pytest.raises(BadRecordsError, match=r"in.jsonl:2: not JSON$"):
-        run.query.goes_on()
+        run.query.keep_running()
     run.fail("Traceback (most recent call last):\nValueError: of a bug")
     with pytest.raises(SparkFailedError, match=r"^Spark failed: of a bug|ValueError: of a bug$"):
-        run.query.goes_on()
+        run.query.keep_running()
     assert run.query.restarts == 0
 
 
@@ -204,4 +204,4 @@ def test_which_failures_pass(text: str, trace: str, *, passes: bool) -> None:
     failure: Any = FailureError(text, trace)
     assert isinstance(streaming_fault(failure), PassingError) is passes
     if not trace:
-        assert (passing(failure) is not None) is passes
+        assert (passing_error(failure) is not None) is passes

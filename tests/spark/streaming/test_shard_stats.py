@@ -66,7 +66,7 @@ def test_the_windows_of_a_query_are_told_by_the_shard_that_has_it() -> None:
     micro_batch = micro_batch_of(records, commands)
     micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
     told = _shown([kept.work(micro_batch).stats for kept in several], ShardStats())
-    (stretches,) = told.stretches.values()
+    (stretches,) = told.window_spans.values()
     assert [(one.start, one.end) for one in stretches] == [(6, 9), (12, None)]
 
 

@@ -21,7 +21,7 @@ from bench.load import KEYED
 from skws.memory import MemoryShare, asked
 from skws.queries.partitioning.parts import Partitioning
 from skws.spark.source_reader import Pieces, Reading, SourcePartition, SourceReader
-from skws.spark.streaming.layout import Layout, Wanted
+from skws.spark.streaming.layout import Layout, LayoutRequest
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
 
@@ -32,7 +32,7 @@ def reader_of(replay: Path, number: int, records: int) -> SourceReader:
     """A reader of micro-batches of about ``records`` records in ``number`` parts, for as many shards."""
     query = Query(KEYED.query, KEYED.max_size, name="load")
     job = Job({"load": query}, KEYED.schema(), str(replay), max_size=KEYED.max_size)
-    layout = Wanted(number, Partitioning.KEYS).layout([query], job.stream, job.plan_window)
+    layout = LayoutRequest(number, Partitioning.KEYS).layout([query], job.stream, job.plan_window)
     reading = Reading(str(replay), job.schema, records=(records, records), tasks=number)
     return SourceReader(reading, Pieces(job, _Same(layout), MemoryShare(asked(), 0)))
 

@@ -30,9 +30,9 @@ from skws.data.texts import Texts
 from skws.jobs.control import JobCommand
 from skws.memory import expect_long_lived_objects, return_large_arrays
 from skws.queries.partitioning.parts import Partitioning
-from skws.spark.streaming.layout import Wanted
-from skws.spark.streaming.messages import BatchHeader, MicroBatch, Reached, Worked
-from skws.spark.streaming.processor import MeshProcessor, RebuiltHere, ShardProgress
+from skws.spark.streaming.layout import LayoutRequest
+from skws.spark.streaming.messages import BatchAnswer, BatchHeader, LogEnd, MicroBatch
+from skws.spark.streaming.processor import LocalRebuilder, MeshProcessor, ShardProgress
 from skws.spark.streaming.shard_server import ShardServer
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
@@ -70,7 +70,7 @@ class KeptState:
         return sum(len(body) for (kind, _), (_, body) in self.blobs.items() if kind in ("chunk", "lasting"))
 
 
-class InProcess(RebuiltHere):
+class InProcess(LocalRebuilder):
     """A server that is called directly."""
 
     def __init__(self, server: ShardServer) -> None:
@@ -119,20 +119,22 @@ def make(path: Path, megabytes: int, shards: int, records: int) -> None:
     live = total // _BYTES // 2
     job = job_of(live)
     selectivity = live // KEYED.relations * 5 // 6
-    layout = Wanted(shards, Partitioning.KEYS).layout(list(job.named().values()), job.stream, job.plan_window)
+    layout = LayoutRequest(shards, Partitioning.KEYS).layout(
+        list(job.named().values()), job.stream, job.plan_window
+    )
     share = next(iter(layout.shares.values()))
     server, state = ShardServer(job, share), KeptState({})
     keeper = MeshProcessor("", job, {})
     keeper.init(state)  # type: ignore[arg-type]  # all that the processor uses of it
     mark = ShardProgress(ended=ALWAYS, part=(share.number, share.shards, str(share.spread)))
-    server.answer(("begin", Reached(0, ALWAYS, None, ALWAYS), [], [], [], {}))
+    server.answer(("begin", LogEnd(0, ALWAYS, None, ALWAYS), [], [], [], {}))
     server.answer(("seek", 0, ALWAYS, 0))
     head = BatchHeader(0.0, tuple(JobCommand.adding(query) for query in job.named().values()))
     for number, batch in enumerate(batches(job, selectivity, records)):
         blob = layout.pack(batch)[0]
         head = replace(head, number=number, reached=int(batch.time.max()))
         micro_batch = MicroBatch(head, b"", blob)
-        worked: Worked = server.answer(("work", mark.epoch, micro_batch.to_bytes(), False))
+        worked: BatchAnswer = server.answer(("work", mark.epoch, micro_batch.to_bytes(), False))
         mark = keeper._store_answer(mark, micro_batch, worked)  # noqa: SLF001 - as a task does
         head = replace(head, commands=())
         if number % 20 == 0:

@@ -27,8 +27,8 @@ from skws.formats.jsonl import ChunkReader
 from skws.jobs.control import JobCommand
 from skws.memory import expect_long_lived_objects
 from skws.queries.partitioning.parts import Part, Partitioning
-from skws.spark.streaming.layout import Layout, Wanted
-from skws.spark.streaming.messages import BatchHeader, MicroBatch, Reached
+from skws.spark.streaming.layout import Layout, LayoutRequest
+from skws.spark.streaming.messages import BatchHeader, LogEnd, MicroBatch
 from skws.spark.streaming.shard_server import ShardServer
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
@@ -74,7 +74,7 @@ def live_shards(
     job = Job({"load": query}, load.schema(), f"replay:{replay}", max_size=load.max_size)
     found = []
     for number in numbers:
-        layout = Wanted(number, spread).layout([query], job.stream, job.plan_window)
+        layout = LayoutRequest(number, spread).layout([query], job.stream, job.plan_window)
         paths = [folder / f"{part}.batches" for part in range(number)]
         read = _read(job, replay, layout, paths)
         taken = []
@@ -119,7 +119,7 @@ def _batches(job: Job, replay: Path) -> Iterator[RecordBatch]:
 def _worked(job: Job, part: Part, path: Path) -> LiveShard:
     expect_long_lived_objects()
     server = ShardServer(job, part)
-    server.answer(("begin", Reached(0, ALWAYS, None, ALWAYS), [], [], [], {}))
+    server.answer(("begin", LogEnd(0, ALWAYS, None, ALWAYS), [], [], [], {}))
     server.answer(("seek", 0, ALWAYS, 0))
     before, began = peak(), time.process_time()
     epoch = live = results = 0

@@ -46,7 +46,7 @@ from skws.results.result import LiveResult
 from skws.sinks.base import SinkRun
 from skws.spark import Source, search
 from skws.spark.spark_session import start_session
-from skws.spark.streaming.layout import Wanted
+from skws.spark.streaming.layout import LayoutRequest
 from skws.spark.streaming.spark_watch import SparkWatch
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -122,7 +122,10 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
         window = TimeWindow(LIVE * MICROSECOND // rate)
         sink = Clocked()
         watch = SparkWatch(
-            request(str(path), cores, window), Log(quiet=True), sinks=[sink], wanted=Wanted(shards)
+            request(str(path), cores, window),
+            Log(quiet=True),
+            sinks=[sink],
+            layout_request=LayoutRequest(shards),
         )
         filled = WARM_UP + LIVE / rate
         marks: list[tuple[int, dict[str, float]]] = []  # batches so far, and processor time
@@ -171,7 +174,9 @@ def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
         load.write(path, minutes * 60)
         sink = Clocked()
         asked = request(f"replay:{path}?speed=1000000000", cores, load=load)
-        watch = SparkWatch(asked, Log(quiet=True), sinks=[sink], wanted=Wanted(shards), each_step=note)
+        watch = SparkWatch(
+            asked, Log(quiet=True), sinks=[sink], layout_request=LayoutRequest(shards), each_step=note
+        )
         watch.run()
     (began, before, _), (ended, tuples, _) = batches[SKIPPED - 1], batches[-1]
     counted = tuples - before

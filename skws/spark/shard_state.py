@@ -17,7 +17,7 @@ from skws.spark.dataframe_search import COLUMNS as RESULT_COLUMNS
 from skws.spark.dataframe_search import share_packages
 from skws.spark.faults import brief_errors
 from skws.spark.streaming.layout import blobs_at
-from skws.spark.streaming.processor import MeshProcessor, RebuiltHere, ShardProgress
+from skws.spark.streaming.processor import LocalRebuilder, MeshProcessor, ShardProgress
 from skws.spark.streaming.shard_server import Shard
 from skws.spec.enums import ToldUpdates
 from skws.spec.job import Job
@@ -131,7 +131,7 @@ def _table(shard: int, kind: str, results: list[Result]) -> pa.Table:
 _ROW: Final = pa.map_(pa.string(), pa.string())
 
 
-class _TaskShard(RebuiltHere):
+class _TaskShard(LocalRebuilder):
     """Calls a shard directly, instead of the client of its server."""
 
     def __init__(self, shard: Shard) -> None:

@@ -113,7 +113,7 @@ class Lines(Emit):
 
 
 @dataclass(frozen=True, slots=True)
-class Given(FeedPart):
+class PolledPart(FeedPart):
     """Records that were read beside the driver, packed."""
 
     records: bytes
@@ -121,7 +121,7 @@ class Given(FeedPart):
     partitions: Ints | None
 
     @classmethod
-    def of(cls, chunk: Chunk) -> list[Given]:
+    def of(cls, chunk: Chunk) -> list[PolledPart]:
         """Divides the records so that no task gets too many."""
         entries = []
         for start in range(0, max(len(chunk.records), 1), _PART_RECORDS):
@@ -256,11 +256,11 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = start["feed"], end["feed"]
         parts: Sequence[FeedPart] | None
         if self._last_poll is not None and self._last_poll[:2] == (first, last):
-            parts = Given.of(self._last_poll[2])
+            parts = PolledPart.of(self._last_poll[2])
         else:
             feed = self._feed()
             parts = feed.parts(first, last, self._reading.tasks)
-            parts = Given.of(feed.replay(first, last)) if parts is None else parts
+            parts = PolledPart.of(feed.replay(first, last)) if parts is None else parts
         if first == last:
             parts = [Silence()]
         return [SourcePartition(place, part) for place, part in enumerate(parts)]

@@ -18,7 +18,7 @@ from skws.queries.partitioning.parts import Part, Partitioning
 from skws.queries.session import Session
 from skws.results.result import Result
 from skws.sources.partitions import AwaitedPartitions, PartitionEnds, final_of, partition_number
-from skws.spark.streaming.messages import BatchHeader, MicroBatch, Reached
+from skws.spark.streaming.messages import BatchHeader, LogEnd, MicroBatch
 from skws.spec.job import Job
 from skws.spec.query_spec import PATTERN, SIZE, TOP, Query
 from skws_purging.lifespans import ALWAYS
@@ -75,7 +75,7 @@ class Reader:
 
     def __post_init__(self) -> None:
         self.shard.queries = {name: (query, 0) for name, query in self.shard.request.named().items()}
-        self.shard.shard.begin(Reached(0, ALWAYS, None, ALWAYS), [], self.shard.queries.values())
+        self.shard.shard.begin(LogEnd(0, ALWAYS, None, ALWAYS), [], self.shard.queries.values())
         self.shard.shard.seek(0, ALWAYS, ALWAYS)
 
     def take(self, tasks: Iterable[Task], commands: Sequence[JobCommand] = ()) -> list[Result]:

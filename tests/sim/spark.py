@@ -29,11 +29,11 @@ from skws.queries.session import Session
 from skws.sinks.base import SinkRun
 from skws.sources.retry import retry
 from skws.spark.streaming import processor, reader, run_directory, shard_server
-from skws.spark.streaming.layout import Blob, Layout, Wanted, divide_chunks, plan_move
-from skws.spark.streaming.messages import Chunk, Failed
+from skws.spark.streaming.layout import Blob, Layout, LayoutRequest, divide_chunks, plan_move
+from skws.spark.streaming.messages import Chunk, Failure
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.processor import MeshProcessor
-from skws.spark.streaming.reader import FeedReader, Polled, Reading, beginning
+from skws.spark.streaming.reader import FeedReader, PolledBatch, Reading, beginning
 from skws.spark.streaming.run_directory import (
     CommandLog,
     Output,
@@ -202,7 +202,7 @@ class Client:
             raise RuntimeError("the server of a shard has gone")
         answer = pickle.loads(pickle.dumps(_answered(server, pickle.loads(pickle.dumps(message)))))
         self._meet(gone=False)
-        if isinstance(answer, Failed):
+        if isinstance(answer, Failure):
             raise getattr(errors, answer.kind, RuntimeError)(answer.message)
         return answer
 
@@ -234,7 +234,7 @@ class Polling:
         del pack
 
     def poll(self, start: dict[str, Any], limit: int) -> Any:
-        return Polled(self._feed.poll(start, limit))
+        return PolledBatch(self._feed.poll(start, limit))
 
     def read_on(self) -> None:
         pass
@@ -293,7 +293,7 @@ class Driver:
     def open(self) -> None:
         job, control = self._job, self.control
         place = self._place = RunDirectory(job)
-        self._wanted = Wanted(_LAYOUTS[self._simulation.opens % len(_LAYOUTS)])
+        self._wanted = LayoutRequest(_LAYOUTS[self._simulation.opens % len(_LAYOUTS)])
         self._simulation.opens += 1
         queries = list(place.request.named().values())
         stream, window = place.request.stream, place.request.plan_window

@@ -17,7 +17,7 @@ from skws.queries.kinds import plans_over
 from skws.queries.partitioning.parts import Partitioning
 from skws.queries.session import Session
 from skws.results.result import Result
-from skws.spark.streaming.layout import Wanted
+from skws.spark.streaming.layout import LayoutRequest
 from skws.spec.job import Job
 from skws.state_database import NAME, StateDatabase
 from skws_schema.errors import UsageError
@@ -124,9 +124,13 @@ def recorded(checkpoint: Path) -> bool:
     return planned == done >= 0
 
 
-@some("starts", [[Wanted(2)]], [[Wanted(1), Wanted(3, Partitioning.ROOTS), Wanted(2, Partitioning.QUERIES)]])
+@some(
+    "starts",
+    [[LayoutRequest(2)]],
+    [[LayoutRequest(1), LayoutRequest(3, Partitioning.ROOTS), LayoutRequest(2, Partitioning.QUERIES)]],
+)
 def test_the_state_of_a_run_is_that_of_one_session(
-    spark: SparkSession, tmp_path: Path, starts: list[Wanted]
+    spark: SparkSession, tmp_path: Path, starts: list[LayoutRequest]
 ) -> None:
     """Whatever its layout; also while it runs."""
     parts, rng = written(tmp_path, len(starts), 5), random.Random(5)

@@ -84,14 +84,14 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LayoutRequest:
     """The user's wishes: the number of shards, and how they divide the work. None leaves it to ``layout``."""
 
     shards: int | None = None
     spread: Partitioning | None = None
 
     @classmethod
-    def by(cls, settings: Callable[[str], str | None]) -> Wanted:
+    def by(cls, settings: Callable[[str], str | None]) -> LayoutRequest:
         """Reads Spark's settings. Raises UsageError."""
         shards, spread = settings(_SHARDS), settings(_SPREAD)
         if shards is not None and not shards.isdecimal():

@@ -112,7 +112,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class LogEnd:
     """The end of a shard's log. ``position``, ``now`` and ``final``: those of the stream (``Session``).
 
     ``ended``: the latest time of the micro-batches with deletions.
@@ -142,7 +142,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
+class BatchAnswer:
     """The answer to a micro-batch: its results, and how the log must change.
 
     ``stats``: JSON objects for the driver. ``chunk``: describes the new records; None if they are not logged.
@@ -150,7 +150,7 @@ class Worked:
     previous lasting chunk, or the chunks in its place, can be removed. ``dropped``: chunks to remove.
     ``added`` and ``removed``: queries. ``states``: of queries that keep their own. ``schemas``: new schemas.
     ``position``, ``now`` and ``final``: the state of the stream. ``blobs``: stats and results, encoded; a
-    server sends these instead of both. ``ended``: see ``Reached``.
+    server sends these instead of both. ``ended``: see ``LogEnd``.
     """
 
     results: list[Result]
@@ -175,7 +175,7 @@ RECORDS: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failure:
     """The answer if a request failed. ``kind``: the name of the SkwsError; empty for any other error."""
 
     kind: str
@@ -183,8 +183,8 @@ class Failed:
 
 
 BEHIND = "behind"
-"""Sent instead of ``Worked``: the server's mesh is of another epoch, and needs the state first."""
+"""Sent instead of ``BatchAnswer``: the server's mesh is of another epoch, and needs the state first."""
 PAST = "past"
-"""Sent instead of ``Worked``: the commands of the batch need the log."""
+"""Sent instead of ``BatchAnswer``: the commands of the batch need the log."""
 WORKING: Final = "working"
 """Sent every few seconds until the answer: the server is working on it."""

@@ -29,7 +29,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from skws.memory import freeze_loaded_objects
 from skws.queries.partitioning.parts import Part
-from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, Chunk, MicroBatch, Reached, Worked
+from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, BatchAnswer, Chunk, LogEnd, MicroBatch
 from skws.spark.streaming.shard_client import ShardClient
 from skws.spec.query_spec import Query
 from skws_purging.lifespans import ALWAYS
@@ -98,7 +98,7 @@ class ShardProgress:
 
     ``given``: the queries of the last start, if no driver stores them. ``partitions``: the awaited partitions
     of the source (``AwaitedPartitions``). ``part``: number, shards and spread of the shard's ``Part``.
-    ``described``: the state describes its job. ``ended``: see ``Reached``.
+    ``described``: the state describes its job. ``ended``: see ``LogEnd``.
     """
 
     epoch: int = 0
@@ -115,8 +115,8 @@ class ShardProgress:
     ended: int = ALWAYS
 
     @property
-    def reached(self) -> Reached:
-        return Reached(self.position, self.now, self.final, self.ended)
+    def log_end(self) -> LogEnd:
+        return LogEnd(self.position, self.now, self.final, self.ended)
 
 
 STATE_STORE: Final = {
@@ -144,7 +144,7 @@ LOCAL_FILES: Final = {
 _MOST_SCHEMAS: Final = 1000  # in one micro-batch
 
 
-class Rebuilt(Protocol):
+class MeshRebuilder(Protocol):
     """Rebuilds a mesh: a shard, or the client of its server."""
 
     def ask(self, operation: str, *arguments: Any) -> Any:
@@ -157,8 +157,8 @@ class Rebuilt(Protocol):
         """The answer to the last message sent."""
 
 
-class RebuiltHere(ABC):
-    """Rebuilds a mesh in this process (``Rebuilt``): messages are answered at once."""
+class LocalRebuilder(ABC):
+    """Rebuilds a mesh in this process (``MeshRebuilder``): messages are answered at once."""
 
     def __init__(self) -> None:
         self._answer: Any = None
@@ -222,7 +222,7 @@ class MeshProcessor(StatefulProcessor):
             micro_batches = self._micro_batches(rows, mark)
             shard_part = share.number, share.shards, str(share.spread)
             mark = replace(mark, given=self._start_queries, part=shard_part)
-            previous: tuple[MicroBatch, Worked] | None = None
+            previous: tuple[MicroBatch, BatchAnswer] | None = None
             for blob in micro_batches:
                 client.send("work", mark.epoch + (previous is not None), blob, False)
                 if previous is not None:  # while the server works on the next one
@@ -255,7 +255,7 @@ class MeshProcessor(StatefulProcessor):
         """As bytes (``MicroBatch``), in order."""
         return (bytes(row.blob) for row in sorted(rows, key=lambda row: row.sequence))
 
-    def _answer_of(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> Worked:
+    def _answer_of(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> BatchAnswer:
         """The server's answer to a micro-batch; rebuilds its state first if it is behind."""
         answer: Any = client.answer()
         if answer == BEHIND:
@@ -265,17 +265,17 @@ class MeshProcessor(StatefulProcessor):
             for _, chunk, records in self._log(mark):
                 client.ask("send_past", chunk, records)
             answer = client.ask("work", mark.epoch, blob, True)
-        assert isinstance(answer, Worked)  # noqa: S101 - everything that the mesh may lack was just sent
+        assert isinstance(answer, BatchAnswer)  # noqa: S101 - everything that the mesh may lack was just sent
         return answer
 
-    def rebuild(self, client: Rebuilt, mark: ShardProgress) -> None:
+    def rebuild(self, client: MeshRebuilder, mark: ShardProgress) -> None:
         """Sends the state to rebuild a mesh."""
         names = self._store.names()
         tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
         states = {name: self._store.get("state", name)[1] for name in names.get("state", ())}
         queries = self._queries(names.get("query", ()))
-        dead_until = client.ask("begin", mark.reached, tables, queries, schemas, states)
+        dead_until = client.ask("begin", mark.log_end, tables, queries, schemas, states)
         is_pending = False
         for recent, chunk, records in self._log(mark):
             if is_pending:
@@ -317,7 +317,9 @@ class MeshProcessor(StatefulProcessor):
             yield number <= last_number, *_parse_chunk(*blob)
         yield from ((False, *chunk_and_records) for chunk_and_records in lasting_chunks)
 
-    def _store_answer(self, mark: ShardProgress, micro_batch: MicroBatch, answer: Worked) -> ShardProgress:
+    def _store_answer(
+        self, mark: ShardProgress, micro_batch: MicroBatch, answer: BatchAnswer
+    ) -> ShardProgress:
         """Adds a micro-batch to the log, and removes the chunks that are over."""
         if not mark.described:
             self._store.put("job", "", self._job_description)
@@ -366,7 +368,7 @@ def _parse_chunk(head: bytes, records: bytes) -> tuple[Chunk, bytes]:
     return Chunk(**orjson.loads(head)), records
 
 
-def _output_rows(share: Part, micro_batch: MicroBatch, answer: Worked) -> Iterator[Row]:
+def _output_rows(share: Part, micro_batch: MicroBatch, answer: BatchAnswer) -> Iterator[Row]:
     parts = list(enumerate(answer.blobs))
     if micro_batch.head.watched and (share.first or share.alone):
         parts.append((RECORDS, micro_batch.records))

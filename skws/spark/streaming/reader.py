@@ -41,7 +41,7 @@ from skws_schema.model import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Polled:
+class PolledBatch:
     """A batch, its records packed for micro-batches if that was done ahead, and the time that both took."""
 
     batch: Batch
@@ -60,20 +60,20 @@ class Prefetch:
         self._pack = pack
         self._thread = ThreadPoolExecutor(1, "poll")
         self._next: tuple[Offset, int] | None = None
-        self._ahead: tuple[Offset, Future[Polled]] | None = None
+        self._ahead: tuple[Offset, Future[PolledBatch]] | None = None
         self._commit: Future[None] | None = None
 
-    def poll(self, start: Offset, limit: int) -> Polled:
+    def poll(self, start: Offset, limit: int) -> PolledBatch:
         """As ``Feed.poll``."""
         start_time = perf_counter()
         batch_ahead = self._take_ahead(start)
         self._raise_late()
-        result = batch_ahead or Polled(self._feed.poll(start, limit))
+        result = batch_ahead or PolledBatch(self._feed.poll(start, limit))
         batch = result.batch
         # The offset after bad records has the horizon of those ahead of the clock, for one poll.
         if len(batch.read) < limit and not batch.ended and not batch.read.bad:
             batch = _join_batches(batch, self._feed.poll(batch.end, limit - len(batch.read)))
-            result = result if batch is result.batch else Polled(batch)
+            result = result if batch is result.batch else PolledBatch(batch)
         self._next = (batch.end, limit) if len(batch.read) >= limit and not batch.ended else None
         return result if result.seconds else replace(result, seconds=perf_counter() - start_time)
 
@@ -112,13 +112,13 @@ class Prefetch:
             commit, self._commit = self._commit, None
             commit.result()
 
-    def _poll(self, start: Offset, limit: int) -> Polled:
+    def _poll(self, start: Offset, limit: int) -> PolledBatch:
         start_time = perf_counter()
         batch = self._feed.poll(start, limit)
         records = self._pack(batch.read.records)
-        return Polled(batch, records, perf_counter() - start_time)
+        return PolledBatch(batch, records, perf_counter() - start_time)
 
-    def _take_ahead(self, start: Offset) -> Polled | None:
+    def _take_ahead(self, start: Offset) -> PolledBatch | None:
         if self._ahead is None:
             return None
         (start_read, future), self._ahead = self._ahead, None
@@ -207,7 +207,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         commands, read_to = self._commands(start["commands"], None)
         feed = self._prefetch(read_to)
         poll = (
-            Polled(Batch(NOTHING, feed_start))
+            PolledBatch(Batch(NOTHING, feed_start))
             if self._replay_control.paused
             else feed.poll(feed_start, self._most())
         )
@@ -234,7 +234,7 @@ class FeedReader(SimpleDataSourceStreamReader):
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """Reads the records between two offsets again."""
         chunk = self._prefetch(end["commands"]).idle_feed().replay(start["feed"], end["feed"])
-        poll = Polled(Batch(chunk, end["feed"]))
+        poll = PolledBatch(Batch(chunk, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
         return self._rows(start, end, poll, commands, None)
 
@@ -303,7 +303,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         self,
         start: Offset,
         end: Offset,
-        poll: Polled,
+        poll: PolledBatch,
         commands: tuple[JobCommand, ...],
         backlog: Backlog | None,
     ) -> Rows:

@@ -63,12 +63,12 @@ from skws.spark.streaming.messages import (
     BEHIND,
     PAST,
     WORKING,
+    BatchAnswer,
     Chunk,
-    Failed,
+    Failure,
+    LogEnd,
     MicroBatch,
-    Reached,
     Setup,
-    Worked,
 )
 from skws.spec.job import Job
 from skws.spec.query_spec import KEYWORDS, Query
@@ -181,7 +181,7 @@ class Shard:
 
     def begin(
         self,
-        reached: Reached,
+        log_end: LogEnd,
         tables: Iterable[bytes],
         queries: Iterable[tuple[Query, int]],
         schemas: Iterable[tuple[str, int]] = (),
@@ -189,15 +189,15 @@ class Shard:
     ) -> int:
         """Loads static tables and adds the standing queries; ``replay`` comes next, then ``seek``.
 
-        ``reached``: the end of the log. ``queries``: in order, each with the number of the micro-batch that
+        ``log_end``: the end of the log. ``queries``: in order, each with the number of the micro-batch that
         added it. ``schemas``: the later schemas, each with the number of the next chunk. ``states``: those of
         queries at the end of the log.
 
         Returns the time up to which the log is no longer needed: chunks without later records need not be
         replayed (``pass_over``).
         """
-        self._deletion_time = reached.ended
-        self._end_of_log = reached.position
+        self._deletion_time = log_end.ended
+        self._end_of_log = log_end.position
         self._states = states or {}
         self._live.expect(self._states)
         for text, chunk in schemas:
@@ -210,12 +210,12 @@ class Shard:
         entries = list(queries)
         self._order = [query.name for query, _ in entries]
         # If results are corrected, a query has none of those that were over when it was added.
-        corrects = reached.final is not None or self._request.stream.lateness
+        corrects = log_end.final is not None or self._request.stream.lateness
         self._pending_queries = [entry for entry in entries if entry[0].kind == KEYWORDS and corrects]
         self._standing.add_all([entry[0] for entry in entries if entry not in self._pending_queries])
-        return self._dead_until([query for query, _ in entries], reached)
+        return self._dead_until([query for query, _ in entries], log_end)
 
-    def _dead_until(self, queries: Sequence[Query], reached: Reached) -> int:
+    def _dead_until(self, queries: Sequence[Query], log_end: LogEnd) -> int:
         """The time that ``begin`` returns; ALWAYS if all of the log is needed.
 
         A tuple whose window is over is in no later result. It is only needed for deletions of equal rows,
@@ -226,7 +226,7 @@ class Shard:
         window = stream.window
         if not isinstance(window, TimeWindow) or any(q.kind != KEYWORDS or q.scored for q in queries):
             return ALWAYS
-        horizon = reached.now if reached.final is None else min(reached.now, reached.final)
+        horizon = log_end.now if log_end.final is None else min(log_end.now, log_end.final)
         dead_until = horizon - stream.lateness - window.length
         return dead_until if self._deletion_time <= dead_until else ALWAYS
 
@@ -341,7 +341,7 @@ class Shard:
                 batches.append(batch)
         return batches
 
-    def work(self, micro_batch: MicroBatch) -> Worked:
+    def work(self, micro_batch: MicroBatch) -> BatchAnswer:
         """Processes tables, commands and records, which become the log's chunk with this number."""
         start = perf_counter()
         live = self._live
@@ -372,7 +372,7 @@ class Shard:
         replacement = None if new_chunk is None else self._replace_log(new_chunk.number)
         dropped_chunks += self._trim()
         stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - start}
-        return Worked(
+        return BatchAnswer(
             results,
             stats,
             new_chunk if new_chunk in self._log[-1:] else None,
@@ -619,7 +619,7 @@ class ShardServer:
         self._shard.seek(position, now, final)
         self.epoch = epoch
 
-    def _work(self, epoch: int, blob: bytes, past: bool) -> Worked | str:
+    def _work(self, epoch: int, blob: bytes, past: bool) -> BatchAnswer | str:
         """``past``: the log has been sent, if the batch's commands need it."""
         if epoch != self.epoch:
             return BEHIND
@@ -667,7 +667,7 @@ def encoded_tables(results: Sequence[Result]) -> EncodedResults:
 
 
 def blobs_of(
-    answer: Worked, encode: Callable[[Sequence[Result]], EncodedResults] = encoded_lines
+    answer: BatchAnswer, encode: Callable[[Sequence[Result]], EncodedResults] = encoded_lines
 ) -> list[bytes]:
     """Stats in the first blob, then results, compressed."""
     encoded, unwritable = encode(answer.results)
@@ -773,9 +773,9 @@ def _answer(server: ShardServer, message: Sequence[Any]) -> Any:
         with explain_refusals():
             return server.answer(message)
     except SkwsError as error:
-        failure = Failed(type(error).__name__, str(error))
+        failure = Failure(type(error).__name__, str(error))
     except Exception:
-        failure = Failed("", traceback.format_exc())
+        failure = Failure("", traceback.format_exc())
     server.epoch = -1
     return failure
 

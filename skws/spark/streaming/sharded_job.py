@@ -44,7 +44,7 @@ from skws.spark.faults import (
     streaming_fault,
 )
 from skws.spark.spark_session import live_master, stop_quietly
-from skws.spark.streaming.layout import Layout, Wanted, initial_state
+from skws.spark.streaming.layout import Layout, LayoutRequest, initial_state
 from skws.spark.streaming.processor import LOCAL_FILES, OUTPUT, STATE_FILES, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading, beginning
 from skws.spark.streaming.run_directory import Output, RunDirectory, in_order
@@ -223,10 +223,16 @@ class ShardedJob:
     """
 
     def __init__(
-        self, place: RunDirectory, wanted: Wanted, clock: StoppableClock, log: Log, *, watched: bool
+        self,
+        place: RunDirectory,
+        layout_request: LayoutRequest,
+        clock: StoppableClock,
+        log: Log,
+        *,
+        watched: bool,
     ) -> None:
         self._run_directory = place
-        self._wanted = wanted
+        self._layout_request = layout_request
         self._clock = clock
         self._log = log
         self._watched = watched
@@ -238,9 +244,9 @@ class ShardedJob:
     def restarts(self) -> int:
         return 0 if self._query is None else self._query.restarts
 
-    def request_layout(self, wanted: Wanted, spark: SparkSession) -> None:
+    def request_layout(self, layout_request: LayoutRequest, spark: SparkSession) -> None:
         """Sets the user's wishes for the layout, and changes the layout of a new run. Raises UsageError."""
-        self._wanted = wanted
+        self._layout_request = layout_request
         self._spark = spark
         self._apply_layout(self._run_directory.layout or self._first_layout())
 
@@ -321,12 +327,16 @@ class ShardedJob:
 
     def _first_layout(self) -> Layout:
         request = self._run_directory.request
-        return self._wanted.layout(list(request.named().values()), request.stream, request.plan_window)
+        return self._layout_request.layout(
+            list(request.named().values()), request.stream, request.plan_window
+        )
 
     def _next_layout(self, standing: StandingQueries) -> Layout:
         """The layout for queries after the last complete batch; usually the current one."""
         queries, window = list(standing.all_queries()), self._run_directory.request.plan_window
-        return self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
+        return self._layout_request.layout(
+            queries, standing.stream, window, self.layout, self._committer.last
+        )
 
     def _start_servers(self) -> None:
         self._name = uuid4().hex[:12]  # distinguishes starts

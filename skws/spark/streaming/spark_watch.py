@@ -30,7 +30,7 @@ from skws.sources.addresses import parse_source
 from skws.sources.retry import retry
 from skws.spark.faults import plain_errors
 from skws.spark.spark_session import Ahead, interrupts_deferred, live_master, start_session, stop_quietly
-from skws.spark.streaming.layout import Wanted
+from skws.spark.streaming.layout import LayoutRequest
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.run_directory import CommandLog, ReplayControl, RunDirectory
 from skws.spark.streaming.sharded_job import ShardedJob
@@ -52,7 +52,7 @@ class SparkWatch:
 
     ``sinks``: those of the request unless given. ``each_step`` is called in the
     thread of the run, ten times a second; ``onlooker`` sees the records there.
-    ``wanted``: how the shards are laid out; None for Spark's settings ``spark.skws.shards`` and
+    ``layout_request``: how the shards are laid out; None for Spark's settings ``spark.skws.shards`` and
     ``spark.skws.partitioning``.
     ``ahead``: a session for it that is already starting. Raises QueryError,
     UsageError, SourceError before anything is opened.
@@ -64,7 +64,7 @@ class SparkWatch:
         log: Log,
         *,
         sinks: Sequence[Sink] | None = None,
-        wanted: Wanted | None = None,
+        layout_request: LayoutRequest | None = None,
         each_step: Callable[[], None] = lambda: None,
         onlooker: JobListener | None = None,
         ahead: Ahead | None = None,
@@ -83,7 +83,7 @@ class SparkWatch:
         if self._source.local_only:
             raise UsageError(f"{self._source.name} cannot be re-read after a failure; use --engine local")
         self._sinks = open_sinks(request.sinks) if sinks is None else sinks
-        self._wanted = wanted
+        self._layout_request = layout_request
         self._command_queue = CommandQueue(log, self.control)
         self._each_step = each_step
         self._onlooker = onlooker
@@ -184,11 +184,17 @@ class SparkWatch:
         run_directory = stack.enter_context(RunDirectory(self.request))
         self._send_control(run_directory)
         job = self._job = ShardedJob(
-            run_directory, self._wanted or Wanted(), self.clock, self._log, watched=self._onlooker is not None
+            run_directory,
+            self._layout_request or LayoutRequest(),
+            self.clock,
+            self._log,
+            watched=self._onlooker is not None,
         )
         stack.callback(job.close)
         spark = self._session(stack)
-        job.request_layout(self._wanted or Wanted.by(lambda name: spark.conf.get(name, None)), spark)
+        job.request_layout(
+            self._layout_request or LayoutRequest.by(lambda name: spark.conf.get(name, None)), spark
+        )
         begin, report = partial(run_directory.first_offset, job.layout), partial(self._log.warning, "source")
         if retry(begin, self.clock, self.control.wait, report) is None:
             return

@@ -12,7 +12,7 @@ from skws.data.packing import pack
 from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.results.result import LiveResult
-from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Reached, Worked
+from skws.spark.streaming.messages import BatchAnswer, BatchHeader, Chunk, LogEnd, MicroBatch
 from skws.spark.streaming.shard_server import FEW_BYTES, Shard
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
@@ -49,10 +49,10 @@ class KeptShard:
     def rebuild(self) -> None:
         position, now = self.shard.position, self.shard.now
         self.shard = self._new()
-        self.replay(Reached(position, now, self.final, self.ended))
+        self.replay(LogEnd(position, now, self.final, self.ended))
         self.shard.seek(position, now, self.final)
 
-    def replay(self, reached: Reached) -> None:
+    def replay(self, reached: LogEnd) -> None:
         """Begins with the state, and replays the log."""
         state = (self.tables, self.queries.values(), self.schemas, self.states)
         dead_until = self.shard.begin(reached, *state)
@@ -78,7 +78,7 @@ class KeptShard:
         kept = [*self.chunks.values(), *([self.lasting] if self.lasting else [])]
         return sum(len(records) for _, records in kept)
 
-    def work(self, micro_batch: MicroBatch) -> Worked:
+    def work(self, micro_batch: MicroBatch) -> BatchAnswer:
         if self.shard.asks_past(micro_batch):
             for chunk in [*self.chunks.values(), *([self.lasting] if self.lasting else [])]:
                 self.shard.send_past(*chunk)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Thread
 
-from skws.spark.streaming.layout import Wanted
+from skws.spark.streaming.layout import LayoutRequest
 from skws.spark.streaming.spark_watch import SparkWatch
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -18,12 +18,12 @@ from tests.waiting import PATIENCE, until
 class Running:
     """A run in its thread; ``error`` is what it raised."""
 
-    def __init__(self, asked: Job, wanted: Wanted | None) -> None:
+    def __init__(self, asked: Job, wanted: LayoutRequest | None) -> None:
         self.sink = Collected()
         self.notes = Notes()
         self.error: BaseException | None = None
         asked = replace(asked, engine=EngineName.SPARK)
-        self.watch = SparkWatch(asked, self.notes.log, sinks=[self.sink], wanted=wanted)
+        self.watch = SparkWatch(asked, self.notes.log, sinks=[self.sink], layout_request=wanted)
         self.thread = Thread(target=self._run)
 
     def _run(self) -> None:
@@ -54,9 +54,9 @@ class Running:
 
 
 @contextmanager
-def running(asked: Job, wanted: int | Wanted | None = None) -> Iterator[Running]:
+def running(asked: Job, wanted: int | LayoutRequest | None = None) -> Iterator[Running]:
     """Stopped at the end, if it has not ended. ``wanted``: a layout, or so many shards."""
-    run = Running(asked, Wanted(wanted) if isinstance(wanted, int) else wanted)
+    run = Running(asked, LayoutRequest(wanted) if isinstance(wanted, int) else wanted)
     run.thread.start()
     try:
         yield run

@@ -13,7 +13,7 @@ from skws.data.batch import Record
 from skws.jobs.control import ControlFolder, JobCommand
 from skws.queries.partitioning.parts import Partitioning
 from skws.results.result import LiveResult
-from skws.spark.streaming.layout import Wanted
+from skws.spark.streaming.layout import LayoutRequest
 from skws.spec.job import Job
 from skws.spec.query_spec import PATTERN, Query
 from skws_schema.errors import UsageError
@@ -66,14 +66,14 @@ def seen(run: Running, records: list[Record]) -> None:
 @pytest.mark.slow
 def test_other_numbers_of_shards_at_each_start(tmp_path: Path) -> None:
     starts = [
-        Wanted(1),
-        Wanted(3),
-        Wanted(2),
-        Wanted(2, Partitioning.ROOTS),
-        Wanted(2),
-        Wanted(2, Partitioning.QUERIES),
-        Wanted(4, Partitioning.KEYS),
-        Wanted(1),
+        LayoutRequest(1),
+        LayoutRequest(3),
+        LayoutRequest(2),
+        LayoutRequest(2, Partitioning.ROOTS),
+        LayoutRequest(2),
+        LayoutRequest(2, Partitioning.QUERIES),
+        LayoutRequest(4, Partitioning.KEYS),
+        LayoutRequest(1),
     ]
     found: list[LiveResult] = []
     layouts: list[str] = []
@@ -96,7 +96,7 @@ def test_other_numbers_of_shards_at_each_start(tmp_path: Path) -> None:
 def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -> None:
     first, second, third = written(tmp_path, 3, 6)
     folder = ControlFolder(tmp_path / "control")
-    with running(asked(tmp_path, control=folder.folder, checkpoint=None), Wanted(2)) as run:
+    with running(asked(tmp_path, control=folder.folder, checkpoint=None), LayoutRequest(2)) as run:
         seen(run, first)
         assert not [line for line in run.notes.lines if "the state moves" in line]
         folder.send(JobCommand.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
@@ -120,7 +120,7 @@ def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -
 def test_by_key_if_asked_and_not_otherwise_refuses_it(tmp_path: Path) -> None:
     first, _ = written(tmp_path, 2, 7)
     folder = ControlFolder(tmp_path / "control")
-    wanted = Wanted(2, Partitioning.KEYS)
+    wanted = LayoutRequest(2, Partitioning.KEYS)
     with running(asked(tmp_path, control=folder.folder), wanted) as run:
         seen(run, first)
         folder.send(JobCommand.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
@@ -134,5 +134,8 @@ def test_by_key_if_asked_and_not_otherwise_refuses_it(tmp_path: Path) -> None:
 
 def test_too_many_shards_are_refused_before_anything_begins(tmp_path: Path) -> None:
     written(tmp_path, 1, 8)
-    with pytest.raises(UsageError, match="expected 1 to 256"), running(asked(tmp_path), Wanted(257)) as run:
+    with (
+        pytest.raises(UsageError, match="expected 1 to 256"),
+        running(asked(tmp_path), LayoutRequest(257)) as run,
+    ):
         run.end()

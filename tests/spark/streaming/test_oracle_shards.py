@@ -28,7 +28,7 @@ from skws.sources.partitions import STREAM_TIME
 from skws.spark.streaming.layout import (
     Blob,
     Layout,
-    Wanted,
+    LayoutRequest,
     divide_chunk,
     divide_chunks,
     keys_for,
@@ -301,7 +301,7 @@ class Shards:
                     shard.chunks[int(name)] = Chunk(**orjson.loads(head)), body
                 case "lasting":
                     shard.lasting = Chunk(**orjson.loads(head)), body
-        shard.replay(mark.reached)
+        shard.replay(mark.log_end)
         shard.final, shard.ended = mark.final, mark.ended
         shard.shard.seek(mark.position, mark.now, mark.final)
         return shard
@@ -318,8 +318,12 @@ class Seen(NamedTuple):
 
 
 LAYOUTS: Final = (
-    *(Wanted(1), Wanted(2), Wanted(3)),
-    *(Wanted(2, Partitioning.QUERIES), Wanted(3, Partitioning.QUERIES), Wanted(3, Partitioning.ROOTS)),
+    *(LayoutRequest(1), LayoutRequest(2), LayoutRequest(3)),
+    *(
+        LayoutRequest(2, Partitioning.QUERIES),
+        LayoutRequest(3, Partitioning.QUERIES),
+        LayoutRequest(3, Partitioning.ROOTS),
+    ),
 )
 
 
@@ -373,7 +377,7 @@ def compare(
     records: list[Record],
     seed: int,
     *,
-    layouts: tuple[Wanted, ...] = LAYOUTS,
+    layouts: tuple[LayoutRequest, ...] = LAYOUTS,
     draw: Callable[[random.Random], Query] = any_query,
     theirs: Job | None = None,
     schemas: bool = False,
@@ -413,7 +417,7 @@ def compare(
         end = {} if final is None else {STREAM_TIME: {"final": final}}
         outcome = one.work(JournalEntry(number + 1, end, 0, tuple(commands), told, ended=ended))
         log.append(logged)
-        wanted = next(turns) if number and rng.random() < 0.5 else Wanted(several.layout.shards)
+        wanted = next(turns) if number and rng.random() < 0.5 else LayoutRequest(several.layout.shards)
         standing, window = one.standing, job.plan_window
         layout = wanted.layout(list(standing.all_queries()), standing.stream, window, several.layout, number)
         if layout != several.layout:
@@ -517,8 +521,11 @@ def test_shards_change_their_schemas_as_one_worker_does(window: Window, seed: in
     assert seen.changes > (0 if isinstance(window, CountWindow) else 1)
 
 
-BY_QUERY: Final = (Wanted(3, Partitioning.QUERIES),)
-ANY_LAYOUT: Final = (Wanted(1), *(Wanted(number, spread) for number in (2, 3) for spread in Partitioning))
+BY_QUERY: Final = (LayoutRequest(3, Partitioning.QUERIES),)
+ANY_LAYOUT: Final = (
+    LayoutRequest(1),
+    *(LayoutRequest(number, spread) for number in (2, 3) for spread in Partitioning),
+)
 
 
 FULL_MESH: Final = {"mesh": MeshChoice(MeshKind.FULL)}
@@ -530,13 +537,13 @@ BY_DELTA: Final = {"evaluator": EvaluatorName.DELTA}
     [
         (TimeWindow(30), SCHEMA, BY_QUERY, 0, 5, FULL_MESH),
         (TimeWindow(30), SCHEMA, BY_QUERY, 0, 2, BY_DELTA),
-        (TimeWindow(30), DIVIDED, (Wanted(3, Partitioning.KEYS),), 0, 5, BY_DELTA),
+        (TimeWindow(30), DIVIDED, (LayoutRequest(3, Partitioning.KEYS),), 0, 5, BY_DELTA),
         (TimeWindow(30), DIVIDED, ANY_LAYOUT, 5, 5, FULL_MESH),
     ],
     [
         (TimeWindow(30), SCHEMA, BY_QUERY, 0, 5, BY_DELTA),
         (TimeWindow(30), SCHEMA, BY_QUERY, 0, 2, FULL_MESH),
-        (TimeWindow(30), DIVIDED, (Wanted(3, Partitioning.KEYS),), 0, 5, FULL_MESH),
+        (TimeWindow(30), DIVIDED, (LayoutRequest(3, Partitioning.KEYS),), 0, 5, FULL_MESH),
         (TimeWindow(30), DIVIDED, ANY_LAYOUT, 5, 5, BY_DELTA),
         *(
             (window, SCHEMA, BY_QUERY, 0, values, by)
@@ -550,7 +557,7 @@ BY_DELTA: Final = {"evaluator": EvaluatorName.DELTA}
 def test_shards_by_other_evaluators(
     window: Window,
     schema: Schema,
-    layouts: tuple[Wanted, ...],
+    layouts: tuple[LayoutRequest, ...],
     lateness: int,
     values: int,
     by: dict[str, Any],
@@ -867,26 +874,26 @@ def test_a_row_that_is_updated_for_ever_takes_few_chunks() -> None:
 def test_a_window_of_tuples_is_not_divided_by_key() -> None:
     job = asked(CountWindow(9), DIVIDED)
     queries = list(job.named().values())
-    assert Wanted(3).layout(queries, job.stream, job.plan_window).spread is Partitioning.ROOTS
+    assert LayoutRequest(3).layout(queries, job.stream, job.plan_window).spread is Partitioning.ROOTS
     with pytest.raises(UsageError, match="the window counts all tuples"):
-        Wanted(3, Partitioning.KEYS).layout(queries, job.stream, job.plan_window)
+        LayoutRequest(3, Partitioning.KEYS).layout(queries, job.stream, job.plan_window)
 
 
 def test_a_layout_stays_if_it_fits_and_is_told_whole() -> None:
     job = asked(TimeWindow(9), DIVIDED)
     queries, stream, window = list(job.named().values()), job.stream, job.plan_window
-    first = Wanted(3).layout(queries, stream, window)
+    first = LayoutRequest(3).layout(queries, stream, window)
     keys = plan_keys(queries, stream, window)
     assert first == Layout(Partitioning.KEYS, keys_for(3), keys if not isinstance(keys, str) else None)
-    assert Wanted().layout(queries, stream, window, first, 7) is first
+    assert LayoutRequest().layout(queries, stream, window, first, 7) is first
     pattern = job.standing("p", Query(PAIRS, kind=PATTERN))
-    second = Wanted().layout([*queries, pattern], stream, window, first, 7)
+    second = LayoutRequest().layout([*queries, pattern], stream, window, first, 7)
     assert (second.spread, second.generation, second.before) == (Partitioning.ROOTS, 1, 7)
     assert second.previous == first
     # The state of a layout that never worked is that of the one before.
-    third = Wanted(2).layout(queries, stream, window, second, 7)
+    third = LayoutRequest(2).layout(queries, stream, window, second, 7)
     assert (third.generation, third.previous) == (2, first)
-    fourth = Wanted(4).layout(queries, stream, window, third, 8)
+    fourth = LayoutRequest(4).layout(queries, stream, window, third, 8)
     assert fourth.previous == replace(third, previous=None)
     for layout in (first, second, third, fourth):
         assert convert(orjson.loads(orjson.dumps(to_builtins(layout))), Layout) == layout
@@ -896,7 +903,7 @@ def test_unpacked_parts_of_a_chunk_are_the_chunk() -> None:
     records = RecordBatch.of(random_records(random.Random(1), 50))
     job = asked(TimeWindow(9), DIVIDED)
     whole = Layout(Partitioning.ROOTS, (0,))
-    layout = Wanted(3).layout(list(job.named().values()), job.stream, job.plan_window)
+    layout = LayoutRequest(3).layout(list(job.named().values()), job.stream, job.plan_window)
     chunk = Chunk(7, 100, 5, 9, 150)
     parts = list(divide_chunk(chunk, [(chunk, pack(records))], whole, layout, 0))
     assert {name for _, _, name, _, _ in parts} == {"7"}

@@ -17,7 +17,7 @@ from skws.jobs.clock import StoppableClock
 from skws.jobs.metrics import Gauges
 from skws.results.frames import result_table
 from skws.results.result import JsonRow, LiveResult, Result, ResultTuple
-from skws.spark.streaming.messages import RECORDS, Worked
+from skws.spark.streaming.messages import RECORDS, BatchAnswer
 from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, OutputMerger, records_of, results_of
 from skws.spark.streaming.run_directory import Output
 from skws.spark.streaming.shard_server import blobs_of, encoded_tables
@@ -106,7 +106,7 @@ def test_what_a_server_tells_is_what_is_delivered(many: int) -> None:
     results = [
         Result("+", "pulp", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (shown,), ()) for n in range(many)
     ]
-    blobs = blobs_of(Worked(list(results), {"seconds": 0.1}, None, [], [], [], 0, 0))
+    blobs = blobs_of(BatchAnswer(list(results), {"seconds": 0.1}, None, [], [], [], 0, 0))
     assert sum(map(len, blobs)) < 100 + 60 * many or many < 2
     told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
     assert [result.parsed for _, result in results_of(told)] == results
@@ -119,7 +119,7 @@ def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path
         Result("+", "pulp", "pulp", f"{n}", 1.0, None, "movie{pulp}", (one,), ())
         for n, one in enumerate(tuples)
     ]
-    blobs = blobs_of(Worked(list(results), {"operators": 0, "waiting": 0}, None, [], [], [], 0, 0))
+    blobs = blobs_of(BatchAnswer(list(results), {"operators": 0, "waiting": 0}, None, [], [], [], 0, 0))
     told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
     notes, written = Notes(), Written()
     merger = OutputMerger(request(tmp_path), notes.log, Gauges(request(tmp_path), 0), lambda _: None)
@@ -144,7 +144,7 @@ def test_a_server_can_give_its_results_as_tables(many: int) -> None:
     ]
     bad = Result("+", "pulp", "pulp", "bad", 1.0, None, "movie{pulp}", (tuples[1],), ())
     for given in (results, [*results, bad]):
-        stats, *blobs = blobs_of(Worked(given, {}, None, [], [], [], 0, 0), encoded_tables)
+        stats, *blobs = blobs_of(BatchAnswer(given, {}, None, [], [], [], 0, 0), encoded_tables)
         tables = [pa.ipc.open_stream(decompress(blob)).read_all() for blob in blobs]
         assert pa.concat_tables([result_table([]), *tables]).equals(result_table(results))
         assert ("unwritable" in orjson.loads(stats)) == (bad in given)

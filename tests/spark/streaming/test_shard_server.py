@@ -24,7 +24,7 @@ from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.spark.preloaded import PreloadedPython
 from skws.spark.streaming import shard_server
-from skws.spark.streaming.messages import Reached, Worked
+from skws.spark.streaming.messages import BatchAnswer, LogEnd
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_server import ShardServer, servers_beside
 from skws.spec.query_spec import Query
@@ -48,11 +48,11 @@ def run() -> Iterator[str]:
 
 def work(client: ShardClient, epoch: int, *records: Record, commands: tuple[JobCommand, ...] = ()) -> str:
     answer = client.ask("work", epoch, micro_batch_of(records, commands).to_bytes(), False)
-    return "done" if isinstance(answer, Worked) else answer
+    return "done" if isinstance(answer, BatchAnswer) else answer
 
 
 def stand(client: ShardClient, epoch: int) -> None:
-    client.ask("begin", Reached(0, ALWAYS, None, ALWAYS), [], [], [], {})
+    client.ask("begin", LogEnd(0, ALWAYS, None, ALWAYS), [], [], [], {})
     client.ask("seek", 0, 0, epoch)
 
 

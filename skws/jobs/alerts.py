@@ -92,17 +92,17 @@ class Rate:
         ]
         matches = [f"{owner}.{name}" for owner, name in attributes if self.by in {name, f"{owner}.{name}"}]
         if self.by and not matches:
-            near = nearest(
+            hint = nearest(
                 self.by, [name for owner, column in attributes for name in (column, f"{owner}.{column}")]
             )
-            raise UsageError(f"limit: no attribute {self.by!r}{near or '; expected relation.attribute'}")
+            raise UsageError(f"limit: no attribute {self.by!r}{hint or '; expected relation.attribute'}")
         if len(matches) > 1:
             raise UsageError(f"limit: {self.by!r} is in several relations; write one of {', '.join(matches)}")
 
     def value(self, result: Result) -> str:
         """The group that a result counts in, as JSON: the values of the attribute in it, if any."""
         owner, _, name = self.by.rpartition(".")
-        rows = [each.row for each in result.tuples if not owner or each.relation == owner]
+        rows = [member.row for member in result.tuples if not owner or member.relation == owner]
         values = {row[name] for row in rows if name in row}
         return orjson.dumps(sorted(values, key=str)).decode()
 
@@ -381,8 +381,8 @@ def _window_expression(entry: Any) -> str:
 
 def _sinks(entry: Mapping[Any, Any]) -> tuple[str, ...]:
     sinks = _text_list(entry, "sinks", "an address")
-    for each in sinks:
-        parse_sink(each)
+    for address in sinks:
+        parse_sink(address)
     return sinks
 
 
@@ -425,13 +425,13 @@ class Reloading:
         path: Path,
         alerts: Mapping[str, Alert],
         changed: Callable[[Mapping[str, Alert]], None],
-        asked: Callable[[Mapping[str, Query]], Mapping[str, Query]],
+        job_queries: Callable[[Mapping[str, Query]], Mapping[str, Query]],
         log: Log,
     ) -> None:
         self._path = path
         self._alerts = dict(alerts)
         self._changed = changed
-        self._job_queries = asked
+        self._job_queries = job_queries
         self._log = log
         self._state = _state(path)
         self._last_check = 0
@@ -464,13 +464,13 @@ class Reloading:
         )
 
     def _commands(self, alerts: Mapping[str, Alert]) -> list[JobCommand]:
-        before = self._job_queries({name: alert.query for name, alert in self._alerts.items()})
-        after = self._job_queries({name: alert.query for name, alert in alerts.items()})
-        removed = [name for name, query in before.items() if after.get(name) != query]
-        new = [(name, query) for name, query in after.items() if before.get(name) != query]
+        old_queries = self._job_queries({name: alert.query for name, alert in self._alerts.items()})
+        new_queries = self._job_queries({name: alert.query for name, alert in alerts.items()})
+        removed_names = [name for name, query in old_queries.items() if new_queries.get(name) != query]
+        additions = [(name, query) for name, query in new_queries.items() if old_queries.get(name) != query]
         return [
-            *(JobCommand("remove", name) for name in removed),
-            *(JobCommand.adding(replace(query, name=name)) for name, query in new),
+            *(JobCommand("remove", name) for name in removed_names),
+            *(JobCommand.adding(replace(query, name=name)) for name, query in additions),
         ]
 
 

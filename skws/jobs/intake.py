@@ -85,7 +85,7 @@ class BadRecordPolicy:
         """
         for record in bad:
             self.bad.add(record)
-        return self.letters(malformed(bad)) if self._keeps_letters else ()
+        return self.dead_letter_lines(malformed(bad)) if self._keeps_letters else ()
 
     def writable(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], list[BadRecord]]:
         """The results that can be written as JSON, with their JSON; others are counted under any policy."""
@@ -95,7 +95,7 @@ class BadRecordPolicy:
         return good, bad
 
     @staticmethod
-    def letters(bad: Sequence[BadRecord]) -> tuple[str, ...]:
+    def dead_letter_lines(bad: Sequence[BadRecord]) -> tuple[str, ...]:
         return tuple(dead_letter(record).decode().rstrip("\n") for record in bad)
 
 

@@ -139,7 +139,7 @@ class LogReplacement(NamedTuple):
     """An entry that replaces a whole log, and the state before it. Its records are the ``lasting`` ones."""
 
     entry: JournalEntry
-    before: PriorState
+    prior_state: PriorState
     lasting: LastingRecords
 
     @property
@@ -189,7 +189,7 @@ class Segment:
 
     path: Path
     first: int
-    before: PriorState = PriorState()
+    prior_state: PriorState = PriorState()
     latest: int | None = None
     after: int = 0
     size: int = 0
@@ -200,12 +200,12 @@ class Segment:
         return LogPart(self.latest, self.after)
 
     def head(self) -> bytes:
-        before = self.before
+        prior_state = self.prior_state
         fields = {
-            "position": before.position,
-            "now": before.now,
-            "standing": [query.to_dict() for query in before.standing],
-            "schemas": before.schemas,
+            "position": prior_state.position,
+            "now": prior_state.now,
+            "standing": [query.to_dict() for query in prior_state.standing],
+            "schemas": prior_state.schemas,
         }
         return orjson.dumps(fields)
 
@@ -276,7 +276,7 @@ class Journal:
     def entries(self) -> Iterator[JournalEntry]:
         """All entries, oldest first; an unfinished one at the end is skipped."""
         number = self.segments[0].first if self.segments else 1
-        before: JournalEntry | None = None
+        previous: JournalEntry | None = None
         for segment in self.segments:
             if segment.first != number:
                 raise damaged(self.folder, f" (micro-batch {number:,} is missing)")
@@ -285,13 +285,13 @@ class Journal:
                 if entry.number != number:
                     raise damaged(segment.path)
                 number += 1
-                if before is not None:
-                    yield _with_begins(before, first_begins)
-                before, first_begins = entry, []
-            if before is not None:
-                before = _with_begins(before, first_begins)
-        if before is not None:
-            yield before
+                if previous is not None:
+                    yield _with_begins(previous, first_begins)
+                previous, first_begins = entry, []
+            if previous is not None:
+                previous = _with_begins(previous, first_begins)
+        if previous is not None:
+            yield previous
 
     def repair(self) -> None:
         """Remove an unfinished entry and dropped segments; before results are written or entries appended.
@@ -320,9 +320,9 @@ class Journal:
             for entry, _ in self._entries(segment.path):
                 if entry.number >= number:
                     return
-                before = segment.before
+                prior_state = segment.prior_state
                 records, final = self._with_row_files(entry).records.whole, stream_time_before(end, entry.end)
-                yield LoggedBatch(before.position, before.now, records, final, entry.recent)
+                yield LoggedBatch(prior_state.position, prior_state.now, records, final, entry.recent)
                 end = entry.end
 
     def recent(self) -> Iterator[LoggedBatch]:
@@ -330,18 +330,20 @@ class Journal:
         for segment in self.segments:
             for entry, _ in self._entries(segment.path):
                 if entry.reached is None:
-                    yield LoggedBatch(segment.before.position, segment.before.now, entry.records.whole)
+                    yield LoggedBatch(
+                        segment.prior_state.position, segment.prior_state.now, entry.records.whole
+                    )
                 else:
                     yield from entry.recent
 
-    def append(self, entry: JournalEntry, before: PriorState) -> JournalEntry:
+    def append(self, entry: JournalEntry, prior_state: PriorState) -> JournalEntry:
         """Append an entry; it survives a kill of this process. Returns it; many records become arrays."""
         with self._writing():
             if self._file is None and self.segments:  # a repaired segment of an earlier process
                 self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
             if self._file is None or (self.segments[-1].size > SEGMENT_BYTES and not self._extends_last):
                 path = self._path(entry.number)
-                self._file = self._roll(Segment(path, entry.number, before, after=before.position))
+                self._file = self._roll(Segment(path, entry.number, prior_state, after=prior_state.position))
             text = entry.to_bytes()
             frame = checked(text, self._checksum_name(self._file.path), self._file.size)
             self._file.append(frame)
@@ -378,12 +380,12 @@ class Journal:
 
         Call it before a commit if the log is ``replaceable`` at the entry, and ``trim`` after the commit.
         """
-        entry, before, lasting_records = replacement
+        entry, prior_state, lasting_records = replacement
         path = self._path(entry.number)
         stored = self._files.store(lasting_records, path.stem)
         text = replace(entry, records=stored.rest, files=stored.files).to_bytes()
         with self._writing():
-            self._file = self._roll(Segment(path, entry.number, before, after=before.position))
+            self._file = self._roll(Segment(path, entry.number, prior_state, after=prior_state.position))
             frame = checked(text, self._checksum_name(path), self._file.size)
             self._file.append(frame)
         self.segments[-1].grow(len(frame), replacement.size, lasting_records.insertions, replacement.latest)
@@ -398,13 +400,13 @@ class Journal:
             with self._writing():
                 self._file.sync()
 
-    def first_to_keep(self, over: Callable[[Segment], bool]) -> int:
-        """The first entry of the oldest segment that is not ``over``, or of the last; all are committed.
+    def first_to_keep(self, is_over: Callable[[Segment], bool]) -> int:
+        """The first entry of the oldest segment that is not ``is_over``, or of the last; all are committed.
 
         The last segment may have lost its entries; the previous one then has the position of the run.
         """
         nonempty = [segment for segment in self.segments if segment.size] or self.segments
-        first_numbers = (segment.first for segment in nonempty[:-1] if not over(segment))
+        first_numbers = (segment.first for segment in nonempty[:-1] if not is_over(segment))
         return next(first_numbers, nonempty[-1].first if nonempty else 1)
 
     def trim(self, first: int) -> None:
@@ -494,8 +496,8 @@ class Journal:
             raise damaged(path)
         fields = orjson.loads(head)
         queries = tuple(Query.from_dict(query) for query in fields["standing"])
-        before = PriorState(fields["position"], fields["now"], queries, tuple(fields["schemas"]))
-        return Segment(path, int(path.stem), before, after=before.position)
+        prior_state = PriorState(fields["position"], fields["now"], queries, tuple(fields["schemas"]))
+        return Segment(path, int(path.stem), prior_state, after=prior_state.position)
 
     def _is_headless(self, path: Path) -> bool:
         """True for a segment without a complete header: its writer ended just after creating it."""
@@ -515,18 +517,18 @@ class Recent:
 
     tail = 0  # never replaced because of its size in bytes
 
-    def __init__(self, over: Callable[[LogPart], bool]) -> None:
-        self._is_over = over
+    def __init__(self, is_over: Callable[[LogPart], bool]) -> None:
+        self._is_over = is_over
         self._parts: deque[tuple[int, LogPart, LoggedBatch]] = deque()
         self.records = 0
         """Of all parts."""
         self._end: Offset | None = None  # of the last entry
 
-    def append(self, entry: JournalEntry, before: PriorState) -> JournalEntry:
+    def append(self, entry: JournalEntry, prior_state: PriorState) -> JournalEntry:
         while self._parts and self._is_over(self._parts[0][1]):
             *_, batch = self._parts.popleft()
             self.records -= len(batch.batch) + record_count(batch.recent)
-        self._add(entry, before)
+        self._add(entry, prior_state)
         return entry
 
     def replaceable(self, number: int) -> bool:  # noqa: ARG002 - it has no segments
@@ -538,19 +540,21 @@ class Recent:
         self._parts.clear()
         self.records = 0
         entry = replace(replacement.entry, records=replacement.lasting.records.compact())
-        self._add(entry, replacement.before)
+        self._add(entry, replacement.prior_state)
         return entry.number
 
     def recent(self) -> Iterator[LoggedBatch]:
         """The records as they came, as far as they are in the log; oldest first."""
         return chain.from_iterable(batch.recent or (batch,) for *_, batch in self._parts)
 
-    def _add(self, entry: JournalEntry, before: PriorState) -> None:
+    def _add(self, entry: JournalEntry, prior_state: PriorState) -> None:
         self.records += entry.size
         if len(entry.records) or entry.recent:
-            log_part = LogPart(entry.latest, before.position + entry.insertions)
+            log_part = LogPart(entry.latest, prior_state.position + entry.insertions)
             final = stream_time_before(self._end, entry.end)
-            batch = LoggedBatch(before.position, before.now, entry.records.whole, final, entry.recent)
+            batch = LoggedBatch(
+                prior_state.position, prior_state.now, entry.records.whole, final, entry.recent
+            )
             self._parts.append((entry.number, log_part, batch))
         self._end = entry.end
 

@@ -278,7 +278,7 @@ class LocalWatch:
         self.sizer.adapt(len(entry.records), seconds, len(outcome.results))
         self.gauges.count_batch(seconds)
         if commands:
-            self._command_queue.done(commands, self.worker.standing)
+            self._command_queue.finish(commands, self.worker.standing)
 
     def _move(self, move: Move) -> None:
         """Move a replay to an instant, after the current micro-batch is complete."""
@@ -358,7 +358,7 @@ class LocalWatch:
         )
         log = self._recent if self._checkpoint is None else self._checkpoint.journal
         if log is not None:
-            entry = log.append(entry, self.worker.before)
+            entry = log.append(entry, self.worker.prior_state)
         self._logged_offset = batch.end
         self._last = replace(entry, commands=(), records=NO_RECORDS, letters=())
         return entry
@@ -432,7 +432,7 @@ class LocalWatch:
             # A result that was written must never come again in another batch, nor an answered command go.
             self._checkpoint.journal.sync()
         if self._listener is not None:
-            earlier = outcome.before
+            earlier = outcome.earlier_queries
             queries = self.worker.standing.all_queries if earlier is None else lambda: earlier
             self._listener.take(entry.number, entry.commands, results, queries)
         start = perf_counter()
@@ -582,8 +582,8 @@ class LocalWatch:
         self._show_schema()
         schema = checkpoint.new_schema()
         # With the schema that this start changes to: the source may no longer fit the old one.
-        after = self.schema if schema is None else changed(self.worker.standing.stream, schema).schema
-        if not self._input.resume(after):
+        next_schema = self.schema if schema is None else changed(self.worker.standing.stream, schema).schema
+        if not self._input.resume(next_schema):
             return None
         self._log.info("resumed", f"resuming after micro-batch {start.number}", batch=start.number)
         return start
@@ -612,7 +612,7 @@ class LocalWatch:
         if commands:
             self._take(commands, Batch(NOTHING, self._offset))
         else:
-            self._command_queue.done((), self.worker.standing)
+            self._command_queue.finish((), self.worker.standing)
         if checkpoint is not None:
             checkpoint.record_start(self._start_queries)
 
@@ -674,7 +674,7 @@ class LocalWatch:
         return self._dead_letters(late_letters(late, self.schema, self.request.stream.lateness))
 
     def _dead_letters(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
-        return () if self.request.dead_letters is None else self.intake.letters(bad)
+        return () if self.request.dead_letters is None else self.intake.dead_letter_lines(bad)
 
     def _warn_of_unwritable(self, unwritable: Sequence[BadRecord]) -> None:
         """Warn of the first result that cannot be written, once."""

@@ -133,12 +133,12 @@ class StandingQueries:
                 good.append(command)
         return good, refusals
 
-    def changes_to(self, queries: Mapping[str, Query], before: Collection[str]) -> list[JobCommand]:
+    def changes_to(self, queries: Mapping[str, Query], old_names: Collection[str]) -> list[JobCommand]:
         """The commands that turn the queries of an earlier run into ``queries``.
 
-        ``before``: the names of the queries at the start of that run. Queries added by command stay.
+        ``old_names``: the names of the queries at the start of that run. Queries added by command stay.
         """
-        names = [*before, *(name for name in queries if name not in set(before))]
+        names = [*old_names, *(name for name in queries if name not in set(old_names))]
         removed_names = [
             name for name in names if name in self._queries and not self._is_standing(name, queries.get(name))
         ]
@@ -146,10 +146,10 @@ class StandingQueries:
         return [*(JobCommand("remove", name) for name in removed_names), *map(JobCommand.adding, new_queries)]
 
     def restart_commands(
-        self, queries: Mapping[str, Query], before: Collection[str], schema: str | None
+        self, queries: Mapping[str, Query], old_names: Collection[str], schema: str | None
     ) -> list[JobCommand]:
         """As ``changes_to``, with a change to ``schema`` (YAML). Raises SchemaError if it is refused."""
-        commands = self.changes_to(queries, before)
+        commands = self.changes_to(queries, old_names)
         if schema is None:
             return commands
         removals = [command for command in commands if command.op == "remove"]
@@ -175,10 +175,10 @@ class StandingQueries:
         """
         if command.op == "schema":
             shards = self._request.engine is EngineName.SPARK
-            others = [other.name for other in queries.values() if other.kind != KEYWORDS]
-            if others and not (shards or self._request.keeps_past):
+            other_names = [other.name for other in queries.values() if other.kind != KEYWORDS]
+            if other_names and not (shards or self._request.keeps_past):
                 raise UsageError(
-                    f"query {others[0]!r} would need the earlier records, and this run keeps none:"
+                    f"query {other_names[0]!r} would need the earlier records, and this run keeps none:"
                     " use --control or --checkpoint"
                 )
             return check_change(stream, command.schema, queries.values(), self._request.window, shards=shards)
@@ -250,7 +250,7 @@ class CommandQueue:
             if not self._control.answer(answer) and self._folder is not None and answer.id:
                 self._folder.answer(answer)
 
-    def done(self, commands: Iterable[JobCommand], queries: StandingQueries) -> None:
+    def finish(self, commands: Iterable[JobCommand], queries: StandingQueries) -> None:
         """Answer commands that were carried out, and publish the standing queries."""
         commands = list(commands)
         for line in filter(None, map(queries.warning, commands)):
@@ -288,19 +288,19 @@ def check_change(
             f"{removed}: a window of {stream.schema.window} counts its tuples: it cannot be removed or"
             " changed while the search runs on Spark; start a new search"
         )
-    after = replace(stream, schema=change.after)
+    new_stream = replace(stream, schema=change.after)
     for query in queries:
-        _check_query(query, stream, after)
-    return after
+        _check_query(query, stream, new_stream)
+    return new_stream
 
 
-def _check_query(query: Query, before: Stream, after: Stream) -> None:
+def _check_query(query: Query, old_stream: Stream, new_stream: Stream) -> None:
     try:
-        plan = plan_of(query, after)
+        plan = plan_of(query, new_stream)
     except SkwsError as error:
         raise UsageError(f"query {query.name!r} does not fit the new schema: {error}") from None
     try:
-        plan.check_change(before)
+        plan.check_change(old_stream)
     except SkwsError as error:
         raise UsageError(
             f"query {query.name!r} ({query.kind}) cannot continue with the new schema: {error};"

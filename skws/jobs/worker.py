@@ -26,12 +26,12 @@ from skws_purging.lifespans import ALWAYS
 class BatchOutcome:
     """The results of a micro-batch, and its late records.
 
-    ``before``: the standing queries before its commands; None if it has no commands.
+    ``earlier_queries``: the standing queries before its commands; None if it has no commands.
     """
 
     results: list[Result]
     late: list[Late]
-    before: tuple[Query, ...] | None = None
+    earlier_queries: tuple[Query, ...] | None = None
 
 
 class BatchWorker:
@@ -59,7 +59,7 @@ class BatchWorker:
         self.standing = StandingQueries(request, self.live, plans)
 
     @property
-    def before(self) -> PriorState:
+    def prior_state(self) -> PriorState:
         """The state before the next entry."""
         queries = self.standing
         return PriorState(self.live.position, self.live.now, queries.all_queries(), queries.schemas)
@@ -122,7 +122,7 @@ class BatchWorker:
             yield replace(batch, recent=tuple(self.as_logged(batch.recent))) if batch.recent else batch
 
     def log_replacement(
-        self, last: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]
+        self, last_entry: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]
     ) -> LogReplacement | None:
         """An entry that replaces the whole log. None if some query needs all of the log.
 
@@ -131,9 +131,9 @@ class BatchWorker:
         lasting_records = self.live.lasting_records()
         if lasting_records is None:
             return None
-        begins, now = self.live.all_begins(), self.before
+        begins, prior_state = self.live.all_begins(), self.prior_state
         entry = replace(
-            last,
+            last_entry,
             commands=(),
             letters=(),
             bad=0,
@@ -141,8 +141,10 @@ class BatchWorker:
             begins=begins,
             recent=self.live.recent(self.as_logged(log())),
         )
-        before = replace(now, position=now.position - lasting_records.insertions, now=ALWAYS)
-        return LogReplacement(entry, before, lasting_records)
+        old_state = replace(
+            prior_state, position=prior_state.position - lasting_records.insertions, now=ALWAYS
+        )
+        return LogReplacement(entry, old_state, lasting_records)
 
     def _apply(self, entry: JournalEntry) -> list[Result]:
         self._number = entry.number
@@ -183,18 +185,18 @@ def resume(
     worker: BatchWorker,
     checkpoint: Checkpoint,
     write: Callable[[JournalEntry, BatchOutcome], None],
-    held: int,
+    last_written: int,
 ) -> RunStart:
     """Bring the session to the end of the run, and ``write`` uncommitted results. Raises StateError.
 
-    ``held``: the last micro-batch that any sink has written.
+    ``last_written``: the last micro-batch that any sink has written.
     """
     committed = checkpoint.committed_batch()
     journal = checkpoint.journal
     journal.open(checkpoint.journal_start())
-    if journal.last < max(committed, held):
+    if journal.last < max(committed, last_written):
         raise damaged(
-            journal.folder, f" (of {max(committed, held):,} micro-batches it knows {journal.last:,})"
+            journal.folder, f" (of {max(committed, last_written):,} micro-batches it knows {journal.last:,})"
         )
     journal.repair()
     states = checkpoint.states()
@@ -202,9 +204,9 @@ def resume(
     _apply_schemas(worker.standing, journal)
     worker.load_tables(list(checkpoint.tables()))
     if journal.segments:
-        before, first = journal.segments[0].before, journal.first_entry()
-        out_of_step = first is not None and stream_time(first.end) is not None
-        worker.live.seek(before.position, before.now, ALWAYS if out_of_step else None)
+        prior_state, first_entry = journal.segments[0].prior_state, journal.first_entry()
+        out_of_step = first_entry is not None and stream_time(first_entry.end) is not None
+        worker.live.seek(prior_state.position, prior_state.now, ALWAYS if out_of_step else None)
     _add_queries(worker.standing, journal)
     start = RunStart(checkpoint.start(), committed, query_names=checkpoint.query_names())
     for entry in journal.entries():
@@ -222,9 +224,9 @@ def resume(
 
 
 def _apply_schemas(queries: StandingQueries, journal: Journal) -> None:
-    for text in journal.segments[0].before.schemas if journal.segments else ():
+    for text in journal.segments[0].prior_state.schemas if journal.segments else ():
         queries.apply(JobCommand("schema", "", schema=text))
 
 
 def _add_queries(queries: StandingQueries, journal: Journal) -> None:
-    queries.add_all(journal.segments[0].before.standing if journal.segments else ())
+    queries.add_all(journal.segments[0].prior_state.standing if journal.segments else ())

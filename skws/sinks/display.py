@@ -20,15 +20,15 @@ from skws.sinks.text import (
     DIM,
     RESET,
     DrawnTuple,
-    explained,
-    fate,
     fitted,
     instant,
     lifespan,
-    marked,
+    mark_keywords,
     padded,
+    place_notes,
+    rank_and_score,
+    score_lines,
     shortened,
-    standing,
     tree,
     value_text,
     visible,
@@ -44,7 +44,7 @@ _VALUE_WIDTH: Final = 72
 
 
 class NetworkTable(Encoder[Result]):
-    """Operation, time, network and match: the matched attributes (``asked``), in the network's order.
+    """Operation, time, network and match: the ``shown_attributes`` of the tuples, in the network's order.
 
     A tuple without a searched name is preceded by its name. The time of a result is its start, and a
     retraction has the time at which it happened. Results with a score show it after the time, with their rank
@@ -57,7 +57,9 @@ class NetworkTable(Encoder[Result]):
     def __init__(self, plan: Plan, width: int | None, *, color: bool) -> None:
         self._query, self._schema = plan.query, plan.schema
         relations = enumerate(plan.schema.relations)
-        self._attribute_names = {relation.name: asked(plan.query, n, relation) for n, relation in relations}
+        self._attribute_names = {
+            relation.name: shown_attributes(plan.query, n, relation) for n, relation in relations
+        }
         self._names = RowNames(plan.schema)
         self.verbatim = color
         self._width = width
@@ -67,10 +69,10 @@ class NetworkTable(Encoder[Result]):
 
     def encode(self, result: Result) -> bytes:
         lines = [] if self._has_header else [self._head(result)]
-        fate_text = f"({fate(result)}) " if fate(result) else ""
-        cells = (standing(result), visible(result.network), fate_text + self._match_text(result))
+        fate_text = f"({place_notes(result)}) " if place_notes(result) else ""
+        cells = (rank_and_score(result), visible(result.network), fate_text + self._match_text(result))
         lines.append(self._line(result.op, _time(result), *cells))
-        lines += [f"    {line}" for line in explained(result)]
+        lines += [f"    {line}" for line in score_lines(result)]
         return ("\n".join(lines) + "\n").encode()
 
     def _head(self, first: Result) -> str:
@@ -121,11 +123,11 @@ class NetworkTable(Encoder[Result]):
         for relation, name, text in texts:
             spans = highlight(self._query, self._schema, relation, name, text)
             cut_text, spans = shortened(visible(text), spans, share)
-            parts.append(marked(cut_text, spans, color=True) if self.verbatim else cut_text)
+            parts.append(mark_keywords(cut_text, spans, color=True) if self.verbatim else cut_text)
         return _SEPARATOR.join(parts)
 
 
-def asked(query: KeywordQuery, position: int, relation: Relation) -> tuple[str, ...]:
+def shown_attributes(query: KeywordQuery, position: int, relation: Relation) -> tuple[str, ...]:
     """The attributes of a relation that conditions compare, then those in which keywords are searched.
 
     ``position``: the relation's position in the schema. Excluded words are left out: no result contains them.
@@ -196,15 +198,15 @@ class NetworkTree(Encoder[Result]):
         lines = [] if self._first else [""]
         self._first = False
         lines.append(self._header(result))
-        lines += [f"    {line}" for line in explained(result)]
+        lines += [f"    {line}" for line in score_lines(result)]
         lines += [self._line(result, branch) for branch in tree(result)]
         return ("\n".join(lines) + "\n").encode()
 
     def _header(self, result: Result) -> str:
         note = "  (snapshot)" if result.snapshot else ""
-        score = "" if result.score is None else f"{standing(result)}  "
+        score = "" if result.score is None else f"{rank_and_score(result)}  "
         line = f"{result.op} {score}{lifespan(result)}  {visible(result.network)}"
-        fate_text = f"  ({fate(result)})" if fate(result) else ""
+        fate_text = f"  ({place_notes(result)})" if place_notes(result) else ""
         return self._styled(BOLD, line) + fate_text + note
 
     def _line(self, result: Result, branch: DrawnTuple) -> str:
@@ -220,7 +222,7 @@ class NetworkTree(Encoder[Result]):
     def _value(self, relation: str, attribute: str, text: str) -> str:
         keyword_spans = highlight(self._query, self._schema, relation, attribute, text)
         cut_text, spans = shortened(visible(text), keyword_spans, _VALUE_WIDTH)
-        return marked(cut_text, spans, color=self.verbatim)
+        return mark_keywords(cut_text, spans, color=self.verbatim)
 
     def _styled(self, style: str, text: str) -> str:
         return f"{style}{text}{RESET}" if self.verbatim else text

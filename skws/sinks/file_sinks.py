@@ -51,9 +51,9 @@ class AppendedFile:
         """Make the whole file durable; returns its end, and a checksum of the bytes before it."""
         with _guarded(self._path):
             size = self._file.sync()
-        return self.marked(size)
+        return self.mark_at(size)
 
-    def marked(self, size: int) -> dict[str, int]:
+    def mark_at(self, size: int) -> dict[str, int]:
         """The mark after the first ``size`` bytes."""
         with _guarded(self._path):
             return {"bytes": size, "crc": self._checksum(size)} if self._is_readable else {"bytes": size}
@@ -197,11 +197,11 @@ class BatchFile:
         progress = sink_progress.read()
         self.batch: int = progress.get("batch", NONE)
         self._file = AppendedFile(path, progress, run.tell)
-        self._held: list[bytes] | None = [] if progress and run.repeating else None
-        if self._held is not None:
+        self._pending_lines: list[bytes] | None = [] if progress and run.repeating else None
+        if self._pending_lines is not None:
             run.then.append(self._settle)
         if progress.get("bytes") != self._file.start:
-            sink_progress.keep(self.batch, **self._file.marked(self._file.start))
+            sink_progress.keep(self.batch, **self._file.mark_at(self._file.start))
 
     def has(self, batch: int) -> bool:
         """True if a batch is durable already."""
@@ -209,10 +209,10 @@ class BatchFile:
 
     def write(self, data: bytes) -> None:
         """Append bytes, which readers see at once, or at the end of the repetition of batches."""
-        if self._held is None:
+        if self._pending_lines is None:
             self._file.write(data)
         else:
-            self._held += data.splitlines(keepends=True)
+            self._pending_lines += data.splitlines(keepends=True)
 
     def flush(self, batch: int) -> None:
         """Make all batches up to ``batch`` durable; does nothing while the run repeats batches."""
@@ -227,10 +227,10 @@ class BatchFile:
         self._file.close()
 
     def _settle(self) -> None:
-        if self._held is not None:
-            missing_lines = self._file.take_up(self._held, repeats=self._run.repeats)
+        if self._pending_lines is not None:
+            missing_lines = self._file.take_up(self._pending_lines, repeats=self._run.repeats)
             self._file.write(b"".join(missing_lines))
-            self._held = None
+            self._pending_lines = None
 
 
 class JsonLinesSink(BatchSink):
@@ -269,8 +269,8 @@ class ParquetSink(BatchSink):
         super().__init__()
         self._folder = folder
         self.every = every
-        self._held: list[LiveResult] = []
-        self._first = NONE
+        self._results: list[LiveResult] = []
+        self._first_batch = NONE
 
     @property
     def name(self) -> str:
@@ -291,30 +291,30 @@ class ParquetSink(BatchSink):
             synced(self._folder)  # the process may have been killed after a rename
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
-        if not self._held:
-            self._first = batch
-        self._held += results
-        if len(self._held) >= MOST:
+        if not self._results:
+            self._first_batch = batch
+        self._results += results
+        if len(self._results) >= MOST:
             self._keep(batch)
             self._done = batch
 
     def _keep(self, batch: int) -> None:
-        if not self._held:
+        if not self._results:
             return
-        path = self._folder / f"{self._prefix}{self._first:012d}-{batch:012d}.parquet"
-        ranked = any("score" in item.to_dict() for item in self._held)
+        path = self._folder / f"{self._prefix}{self._first_batch:012d}-{batch:012d}.parquet"
+        ranked = any("score" in item.to_dict() for item in self._results)
         with destination(path, sys.stdout.buffer) as open_output:
             writer = Writer(plain_encoder(OutputFormat.PARQUET, ranked=ranked), open_output)
-            for result in self._held:
+            for result in self._results:
                 writer.write(result)
             writer.finish()
             open_output.sync()
         with _guarded(self._folder):
             synced(self._folder)
-        self._held = []
+        self._results = []
 
     def close(self) -> None:
-        self._held = []
+        self._results = []
 
 
 def within_folder(path: Path) -> None:

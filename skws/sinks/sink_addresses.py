@@ -36,9 +36,9 @@ def open_sinks(texts: Iterable[str], *, color: bool = False) -> list[Sink]:
 
 def parse_sink(text: str, *, color: bool = False) -> Sink:
     """The sink at an address. Raises UsageError if it is invalid, SourceError if a package is missing."""
-    kind, colon, rest = text.partition(":")
-    if colon and rest and kind in (*_KINDS, "postgres"):
-        return _built_in(text, kind, rest, color=color)
+    kind, colon, location = text.partition(":")
+    if colon and location and kind in (*_KINDS, "postgres"):
+        return _built_in(text, kind, location, color=color)
     constructor = extension(SINKS, kind) if colon else None
     if constructor is None:
         raise UsageError(f"sink {redacted(text)}: {_HOW}{nearest(kind, _KINDS)}")
@@ -46,22 +46,22 @@ def parse_sink(text: str, *, color: bool = False) -> Sink:
     return sink
 
 
-def _built_in(text: str, kind: str, rest: str, *, color: bool) -> Sink:
+def _built_in(text: str, kind: str, location: str, *, color: bool) -> Sink:
     match kind:
         case "stdout":
-            return StdoutSink(_format(rest), sys.stdout.buffer, color=color)
+            return StdoutSink(_format(location), sys.stdout.buffer, color=color)
         case "jsonl":
-            return JsonLinesSink(Path(rest))
+            return JsonLinesSink(Path(location))
         case "parquet":
-            path, parameters = _split(text, rest, "?", ("every",))
+            path, parameters = _split(text, location, "?", ("every",))
             every = parse_duration(parameters.get("every", "10 s"), what="every") / MICROSECOND
             return ParquetSink(Path(path), every)
         case "sqlite":
-            path, parameters = _split(text, rest, "?", PARAMETERS)
+            path, parameters = _split(text, location, "?", PARAMETERS)
             return SqliteSink(Path(path), ResultTable.of(parameters))
         case "postgresql" | "postgres" | "kafka":
             return _kafka(text) if kind == "kafka" else _postgres(text)
-    return _posting_sink(text, rest if kind == "command" else text, _receivers(kind))
+    return _posting_sink(text, location if kind == "command" else text, _receivers(kind))
 
 
 def _format(name: str) -> OutputFormat:
@@ -71,9 +71,9 @@ def _format(name: str) -> OutputFormat:
     return OutputFormat(name)
 
 
-def _split(text: str, rest: str, separator: str, names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+def _split(text: str, location: str, separator: str, names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     """The address and its parameters. Raises UsageError for an unknown parameter."""
-    address, _, query = rest.partition(separator)
+    address, _, query = location.partition(separator)
     return address, parameters(query, names, f"sink {redacted(text)}:")
 
 
@@ -102,11 +102,11 @@ def _receivers(kind: str) -> Callable[[str], Receiver]:
     return HookProgram if kind == "command" else Endpoint
 
 
-def _posting_sink(text: str, rest: str, receiver: Callable[[str], Receiver]) -> Sink:
+def _posting_sink(text: str, location: str, receiver: Callable[[str], Receiver]) -> Sink:
     """A sink that posts; its parameters follow ``#``."""
     from skws.sinks.webhook import Delivery, WebhookSink  # noqa: PLC0415 - only for posts
 
-    address, parameters = _split(text, rest, "#", ("letters", "attempts", "most"))
+    address, parameters = _split(text, location, "#", ("letters", "attempts", "most"))
     dead_letters = parameters.get("letters")
     delivery = Delivery(
         _positive_number("attempts", parameters.get("attempts", "8")),

@@ -135,7 +135,7 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - cell_len(text))
 
 
-def marked(text: str, spans: Sequence[Span], *, color: bool) -> str:
+def mark_keywords(text: str, spans: Sequence[Span], *, color: bool) -> str:
     """``text`` with its spans in their slots' colours and underlined, or else ``*like this*``."""
     parts = []
     last = 0
@@ -156,13 +156,13 @@ def _fitting_length(text: str, width: int) -> int:
     return len(text)
 
 
-def standing(result: Result) -> str:
+def rank_and_score(result: Result) -> str:
     """``2. 0.483``: the rank and the score, if there are any."""
     rank = "" if result.place is None else f"{result.place.rank}. "
     return rank + ("" if result.score is None else short(result.score.value))
 
 
-def fate(result: Result) -> str:
+def place_notes(result: Result) -> str:
     """Why a result left the best ones, and the number of near-duplicates it represents, if any."""
     if result.place is None:
         return ""
@@ -170,7 +170,7 @@ def fate(result: Result) -> str:
     return ", ".join(filter(None, notes))
 
 
-def explained(result: Result) -> Iterator[str]:
+def score_lines(result: Result) -> Iterator[str]:
     """A line for each part of the score, if parts are shown."""
     if result.score is None or not result.score.explained or result.op == "-":
         return

@@ -102,9 +102,9 @@ class WebhookSink(PostingSink):
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         most = self._delivery.most
-        for part, first in enumerate(range(0, len(results), most)):
+        for part, start in enumerate(range(0, len(results), most)):
             if (batch, part) > self._last_posted:
-                part_results = results[first : first + most]
+                part_results = results[start : start + most]
                 self._post(batch, part, part_results, self._undelivered(part_results))
                 self._mark(batch, part)
 

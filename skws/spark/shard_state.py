@@ -89,7 +89,7 @@ def _rows(blobs: pa.Table) -> pa.Table:
         processor = MeshProcessor("", request, {})
         processor.init(handle)  # type: ignore[arg-type]  # it has all methods that the processor uses
         processor.rebuild(_TaskShard(shard), progress)
-        tuples, results = shard.held()
+        tuples, results = shard.live_state()
         return pa.concat_tables([_table(number, _TUPLE, tuples), _table(number, _RESULT, results)])
 
 

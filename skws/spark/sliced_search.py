@@ -141,14 +141,14 @@ class BatchRun(SlicedRun):
         self._pieces.unpersist()
 
     @cached_property
-    def known(self) -> list[PackedPiece]:
+    def stream_pieces(self) -> list[PackedPiece]:
         """The pieces of the stream, in order of arrival. Reads the stream."""
         rows = self._pieces.select(*_PIECE_FIELDS).collect()
         return sorted((PackedPiece(r[0], r[1], Holds(r[2]), *r[3:]) for r in rows), key=lambda p: p.place)
 
     @cached_property
     def slicing(self) -> Slicing:  # type: ignore[override]  # known once the stream has been read
-        request = self.known, self._queries, self._stream, self._window, self._tasks, self._least
+        request = self.stream_pieces, self._queries, self._stream, self._window, self._tasks, self._least
         by_time = plan_slices(*request)
         return (plan_parts(*request) if by_time.reason else None) or by_time
 
@@ -172,7 +172,7 @@ class BatchRun(SlicedRun):
                 blob = compress(pickle.dumps(message, protocol=5))  # otherwise Java pickles it byte by byte
                 yield pa.RecordBatch.from_pydict({"message": [blob]})
 
-        if any(piece.holds is Holds.BAD for piece in self.known):
+        if any(piece.holds is Holds.BAD for piece in self.stream_pieces):
             bad = self._pieces.where(sf.col("holds") == int(Holds.BAD)).select("split", "number", "packed")
             rows = bad.coalesce(1).sortWithinPartitions("split", "number").toLocalIterator()
             yield (unpack_bad(row.packed) for row in rows)

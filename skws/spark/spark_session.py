@@ -116,13 +116,13 @@ def interrupts_deferred() -> Iterator[None]:
     if current_thread() is not main_thread():
         yield
         return
-    came = False
+    is_interrupted = False
 
     def note(*_: object) -> None:
-        nonlocal came
-        if came:
+        nonlocal is_interrupted
+        if is_interrupted:
             raise KeyboardInterrupt
-        came = True
+        is_interrupted = True
 
     if old_handler is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, note)
@@ -130,7 +130,7 @@ def interrupts_deferred() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, old_handler)
-    if came:
+    if is_interrupted:
         raise KeyboardInterrupt
 
 

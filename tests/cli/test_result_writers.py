@@ -23,7 +23,7 @@ from skws.results.result import Result, ResultTuple
 from skws.sinks.display import fair_share
 from skws.sinks.formats import open_writer
 from skws.sinks.parquet_sink import ParquetEncoder
-from skws.sinks.text import fitted, instant, marked, shortened, visible
+from skws.sinks.text import fitted, instant, mark_keywords, shortened, visible
 from skws.spec.enums import EngineName, OutputFormat
 from skws.spec.job import Job
 from skws_schema.yaml.load import load_schema, parse_schema
@@ -286,8 +286,8 @@ def test_marks_change_nothing_else(text: str, data: st.DataObject) -> None:
     text = visible(text).replace("*", "")
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)))
     spans = [(a, b, i % 8) for i, (a, b) in enumerate(zip(cuts[::2], cuts[1::2], strict=False))]
-    assert marked(text, spans, color=False).replace("*", "") == text
-    assert ESCAPE.sub("", marked(text, spans, color=True)) == text
+    assert mark_keywords(text, spans, color=False).replace("*", "") == text
+    assert ESCAPE.sub("", mark_keywords(text, spans, color=True)) == text
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.integers(0, 300))

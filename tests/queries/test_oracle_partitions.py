@@ -243,10 +243,10 @@ def test_equal_rows_are_told_apart_after_a_restart_once_the_stream_time_has_move
         records = pack(RecordBatch.of(queue[begin : begin + 4]))
         kept.work(MicroBatch(BatchHeader(0.0, final=START), records=records))
     kept.work(MicroBatch(BatchHeader(0.0, final=START + 40)))
-    alive = [(one.start, one.id) for one in kept.shard.held()[0]]
+    alive = [(one.start, one.id) for one in kept.shard.live_state()[0]]
     kept.rebuild()
     kept.shard.seek(kept.shard.position, kept.shard.now, START + 40)
-    assert [(one.start, one.id) for one in kept.shard.held()[0]] == alive
+    assert [(one.start, one.id) for one in kept.shard.live_state()[0]] == alive
     assert len(alive) == 2
 
 

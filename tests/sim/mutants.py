@@ -292,12 +292,12 @@ _mutant(
 _mutant(
     "schema-forgotten",
     "the journal's segments do not contain the schemas before them",
-    ("skws.jobs.worker:BatchWorker.before", "queries.schemas", "()"),
+    ("skws.jobs.worker:BatchWorker.prior_state", "queries.schemas", "()"),
 )
 _mutant(
     "queries-forgotten",
     "the journal's segments do not contain the standing queries before them",
-    ("skws.jobs.worker:BatchWorker.before", "queries.all_queries()", "()"),
+    ("skws.jobs.worker:BatchWorker.prior_state", "queries.all_queries()", "()"),
 )
 _mutant(
     "equal-rows-forgotten",
@@ -331,8 +331,8 @@ _mutant(
     "bad records of a batch are dropped without a dead letter",
     (
         "skws.jobs.intake:BadRecordPolicy.refuse",
-        "return self.letters(malformed(bad))",
-        "return self.letters(malformed(bad)[1:])",
+        "return self.dead_letter_lines(malformed(bad))",
+        "return self.dead_letter_lines(malformed(bad)[1:])",
     ),
 )
 
@@ -636,7 +636,7 @@ _mutant(
 _mutant(
     "chunks-for-ever",
     "the log of a shard keeps everything",
-    (f"{_SPARK}.shard_server:Shard._cut", "list(takewhile(over, log))", "[]"),
+    (f"{_SPARK}.shard_server:Shard._cut", "list(takewhile(is_over, log))", "[]"),
     host="spark",
 )
 _mutant(

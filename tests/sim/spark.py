@@ -315,7 +315,7 @@ class Driver:
         with place.checkpoint.committing():
             self._delivery = SinkFanout(self._sinks, job.dead_letters, run)
         self._merger.deliver_to(self._delivery)
-        self._merger.table_letters = place.letters
+        self._merger.table_dead_letters = place.dead_letters
         self._committer = OutputCommitter(
             place, self._merger, control.clock, max(run.held, self._done_by_spark())
         )
@@ -325,7 +325,7 @@ class Driver:
         self._command_log.begin(self._make_ready)
 
     def _done(self, commands: tuple[JobCommand, ...]) -> None:
-        self._command_log.done(commands)
+        self._command_log.finish(commands)
 
     def step(self) -> None:
         """Micro-batch, delivery, commands, commit."""
@@ -398,7 +398,7 @@ class Driver:
         return True
 
     def _planned(self) -> dict[str, Any] | None:
-        """Like ``ShardedJob.planned``."""
+        """Like ``ShardedJob.planned_end``."""
         generations, previous = self._simulation.generations, self.layout.previous
         kept = generations.get(self.layout.generation, Generation())
         if not kept.offsets and previous is not None:

@@ -243,19 +243,21 @@ def blobs_at(session: SparkSession, state: str, **options: int) -> DataFrame:
 
 
 def initial_state(
-    session: SparkSession, state: str, batch: int, before: Layout, layout: Layout, lateness: int
+    session: SparkSession, state: str, batch: int, old_layout: Layout, layout: Layout, lateness: int
 ) -> GroupedData:
-    """The initial state of the shards of ``layout``: that of ``before`` after a batch, at ``state``."""
-    old = blobs_at(session, state, batchId=batch)
-    chunks = old.where("kind IN ('chunk', 'lasting')")
-    other_blobs = [_blob(row) for row in old.where("kind NOT IN ('chunk', 'lasting')").collect()]
+    """The initial state of the shards of ``layout``: that of ``old_layout`` after a batch, at ``state``."""
+    old_blobs = blobs_at(session, state, batchId=batch)
+    chunks = old_blobs.where("kind IN ('chunk', 'lasting')")
+    other_blobs = [_blob(row) for row in old_blobs.where("kind NOT IN ('chunk', 'lasting')").collect()]
     rows = chunks.select("shard", "head").collect()
     heads = [(row.shard, Chunk(**orjson.loads(bytes(row.head)))) for row in rows]
-    shard_blobs, whole_chunks = plan_move(other_blobs, heads, before, layout)
+    shard_blobs, whole_chunks = plan_move(other_blobs, heads, old_layout, layout)
     number = sf.get_json_object(sf.col("head").cast("string"), "$.number").cast("long")
-    group_key = number if before.keys is None else sf.greatest(number, sf.lit(_lasting_number(whole_chunks)))
+    group_key = (
+        number if old_layout.keys is None else sf.greatest(number, sf.lit(_lasting_number(whole_chunks)))
+    )
     chunk_blobs = chunks.groupBy(group_key).applyInArrow(
-        _divider(whole_chunks, before, layout, lateness), _COLUMNS
+        _divider(whole_chunks, old_layout, layout, lateness), _COLUMNS
     )
     return session.createDataFrame(shard_blobs, _COLUMNS).unionAll(chunk_blobs).groupBy("shard")
 
@@ -269,11 +271,11 @@ Place: TypeAlias = tuple[int, bool]
 
 
 def plan_move(
-    other_blobs: Sequence[Blob], heads: Iterable[tuple[int, Chunk]], before: Layout, layout: Layout
+    other_blobs: Sequence[Blob], heads: Iterable[tuple[int, Chunk]], old_layout: Layout, layout: Layout
 ) -> tuple[list[Blob], dict[Place, Chunk]]:
     """The state of each shard of ``layout`` without its chunks, and the heads of whole chunks by place.
 
-    ``other_blobs`` and ``heads``: those of all shards of ``before``; heads with their groups.
+    ``other_blobs`` and ``heads``: those of all shards of ``old_layout``; heads with their groups.
     """
     marks = {
         group: ShardProgress(**orjson.loads(body))
@@ -281,30 +283,30 @@ def plan_move(
         if kind == "mark"
     }
     positions = [mark.position for mark in marks.values()]
-    position = sum(positions) if before.keys else max(positions)
-    whole_chunks = _merge_heads(list(heads), position, before)
+    position = sum(positions) if old_layout.keys else max(positions)
+    whole_chunks = _merge_heads(list(heads), position, old_layout)
     if layout.keys is not None:  # no query needs the chunks that a lasting chunk replaces
         whole_chunks = {
             place: chunk
             for place, chunk in whole_chunks.items()
             if place >= (_lasting_number(whole_chunks), True)
         }
-    return list(_shard_blobs(other_blobs, marks, position, before, layout)), whole_chunks
+    return list(_shard_blobs(other_blobs, marks, position, old_layout, layout)), whole_chunks
 
 
 def _shard_blobs(
     other_blobs: Iterable[Blob],
     marks: Mapping[int, ShardProgress],
     position: int,
-    before: Layout,
+    old_layout: Layout,
     layout: Layout,
 ) -> Iterator[Blob]:
     """The state of each shard of ``layout`` without its chunks. ``position``: that of the stream."""
-    first, shares = before.groups[0], before.shares
+    first, shares = old_layout.groups[0], old_layout.shares
     blobs: dict[tuple[Kind, str], tuple[bytes, bytes]] = {}
     shared: list[bytes] = []
     for group, kind, name, head, body in other_blobs:
-        if kind == "state" and name == SHARED and before.keys is not None:
+        if kind == "state" and name == SHARED and old_layout.keys is not None:
             shared.append(body)
         elif kind == "state":
             # Equal in all shards, or of this shard's query; others may have an older one from before a move.
@@ -340,7 +342,7 @@ def merged_fronts(states: Sequence[bytes]) -> bytes:
     return fronts_to_bytes(list(latest.values()))
 
 
-def _merge_heads(heads: Sequence[tuple[int, Chunk]], position: int, before: Layout) -> dict[Place, Chunk]:
+def _merge_heads(heads: Sequence[tuple[int, Chunk]], position: int, old_layout: Layout) -> dict[Place, Chunk]:
     """The heads of whole chunks, from those of the shards by group. ``position``: that after the last one.
 
     Shards that read the same records have the same chunks, but more of them if their queries look further
@@ -354,7 +356,7 @@ def _merge_heads(heads: Sequence[tuple[int, Chunk]], position: int, before: Layo
         place = (last, True) if chunk.number <= last else chunk.place
         if chunk.place >= (lasting_numbers.get(group, -1), True):
             begin_chunks[place].append(chunk)
-        if before.keys is not None:
+        if old_layout.keys is not None:
             parts[place].append(chunk)
         elif not chunk.lasting or chunk.number == last:
             parts[chunk.place] = [chunk]
@@ -366,7 +368,7 @@ def _merge_heads(heads: Sequence[tuple[int, Chunk]], position: int, before: Layo
                 begins.setdefault(name, []).extend(items)
         if place[1]:  # shards also keep begins of results that others continue, which have later versions
             begins = {name: sorted(items, key=_version) for name, items in begins.items()}
-        if before.keys is None:
+        if old_layout.keys is None:
             chunks[place] = replace(parts[place][0], begins=begins)
         else:
             chunks[place] = _merge_chunks(place, parts[place], position, begins)
@@ -375,9 +377,9 @@ def _merge_heads(heads: Sequence[tuple[int, Chunk]], position: int, before: Layo
 
 
 def _merge_chunks(
-    place: Place, parts: Sequence[Chunk], after: int, begins: dict[str, list[list[Any]]]
+    place: Place, parts: Sequence[Chunk], end_position: int, begins: dict[str, list[list[Any]]]
 ) -> Chunk:
-    """The head of a whole chunk. ``after``: the position after it."""
+    """The head of a whole chunk. ``end_position``: the position after it."""
     number, lasting = place
     settled = max((chunk.settled for chunk in parts if chunk.settled is not None), default=None)
     final = parts[0].final  # the same in all shards
@@ -385,10 +387,10 @@ def _merge_chunks(
         final = None if settled is None else ALWAYS
     return Chunk(
         number,
-        after - sum(chunk.after - chunk.position for chunk in parts),
+        end_position - sum(chunk.after - chunk.position for chunk in parts),
         ALWAYS if lasting else max(chunk.now for chunk in parts),
         max(chunk.latest for chunk in parts),
-        after,
+        end_position,
         final=final,
         begins=begins,
         lasting=lasting,
@@ -409,12 +411,12 @@ def _lasting_number(whole_chunks: Iterable[Place]) -> int:
 
 
 def _divider(
-    whole_chunks: Mapping[Place, Chunk], before: Layout, layout: Layout, lateness: int
+    whole_chunks: Mapping[Place, Chunk], old_layout: Layout, layout: Layout, lateness: int
 ) -> Callable[[pa.Table], pa.Table]:
     def divide(table: pa.Table) -> pa.Table:
         heads = [Chunk(**orjson.loads(head.as_py())) for head in table.column("head")]
         parts = zip(heads, (body.as_py() for body in table.column("body")), strict=True)
-        blobs = divide_chunks(whole_chunks, parts, before, layout, lateness)
+        blobs = divide_chunks(whole_chunks, parts, old_layout, layout, lateness)
         return pa.Table.from_pylist(
             [dict(zip(_SCHEMA.names, blob, strict=True)) for blob in blobs], schema=_SCHEMA
         )
@@ -425,42 +427,42 @@ def _divider(
 def divide_chunks(
     whole_chunks: Mapping[Place, Chunk],
     parts: Iterable[tuple[Chunk, bytes]],
-    before: Layout,
+    old_layout: Layout,
     layout: Layout,
     lateness: int,
 ) -> Iterator[Blob]:
-    """Divide whole chunks for the shards of ``layout``. ``parts``: chunks of all shards of ``before``."""
+    """Divide whole chunks for the shards of ``layout``. ``parts``: chunks of all shards of ``old_layout``."""
     last = _lasting_number(whole_chunks)
     by_place: defaultdict[Place, list[tuple[Chunk, bytes]]] = defaultdict(list)
     for part in parts:
         place = part[0].place
-        by_place[(last, True) if before.keys is not None and place[0] <= last else place].append(part)
+        by_place[(last, True) if old_layout.keys is not None and place[0] <= last else place].append(part)
     for place, chunk_parts in by_place.items():
         if place in whole_chunks:
-            yield from divide_chunk(whole_chunks[place], chunk_parts, before, layout, lateness)
+            yield from divide_chunk(whole_chunks[place], chunk_parts, old_layout, layout, lateness)
 
 
 def divide_chunk(
-    chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, layout: Layout, lateness: int
+    chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], old_layout: Layout, layout: Layout, lateness: int
 ) -> Iterator[Blob]:
-    """Divide a whole chunk for the shards of ``layout``. ``parts``: its chunks in the shards ``before``."""
-    bodies = layout.pack(_chunk_records(chunk, parts, before, lateness))
+    """Divide a whole chunk for the shards of ``layout``. ``parts``: its chunks in the old shards."""
+    bodies = layout.pack(_chunk_records(chunk, parts, old_layout, lateness))
     kind: Kind = "lasting" if chunk.lasting else "chunk"
     name = "" if chunk.lasting else str(chunk.number)
     for group, body in zip(layout.groups, cycle(bodies) if layout.keys is None else bodies, strict=False):
         if body or chunk.lasting:
             head = replace(chunk, size=len(body))
             if layout.keys is not None:
-                after = _in_time(unpack(body), chunk, lateness).insertions
-                head = replace(head, position=0, after=after)
+                end_position = _in_time(unpack(body), chunk, lateness).insertions
+                head = replace(head, position=0, after=end_position)
             yield group, kind, name, orjson.dumps(asdict(head)), body
 
 
 def _chunk_records(
-    chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, lateness: int
+    chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], old_layout: Layout, lateness: int
 ) -> RecordBatch:
     """The records of a whole chunk."""
-    if before.keys is None:
+    if old_layout.keys is None:
         return unpack(parts[0][1])
     if not chunk.lasting:
         return rejoin([body for _, body in parts])

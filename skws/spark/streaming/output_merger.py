@@ -61,7 +61,7 @@ class OutputMerger:
         self._done = done
         self._onlooker = onlooker
         self._delivery: SinkFanout | None = None
-        self.table_letters: tuple[str, ...] = ()
+        self.table_dead_letters: tuple[str, ...] = ()
         self.full = self.ended = False
         self.delivered = 0
         self.bad = 0
@@ -96,8 +96,8 @@ class OutputMerger:
                 dead_letters += self._unwritable(entry["unwritable"])
         for head in heads:
             self._apply_header(head, again=again)
-        if self.table_letters and not again:
-            dead_letters, self.table_letters = (*self.table_letters, *dead_letters), ()
+        if self.table_dead_letters and not again:
+            dead_letters, self.table_dead_letters = (*self.table_dead_letters, *dead_letters), ()
         start = time.perf_counter()
         bad_records = self.delivery.write(output.number, results, dead_letters)
         self.bad += len(bad_records)
@@ -228,11 +228,13 @@ class OutputCommitter:
     may have it. No thread waits for space in the queue once ``clock`` is stopping.
     """
 
-    def __init__(self, place: RunDirectory, merger: OutputMerger, clock: StoppableClock, held: int) -> None:
-        self._checkpoint: Final = place.checkpoint
+    def __init__(
+        self, run_directory: RunDirectory, merger: OutputMerger, clock: StoppableClock, last_written: int
+    ) -> None:
+        self._checkpoint: Final = run_directory.checkpoint
         self._merger = merger
         self._clock = clock
-        self._outbox = place.outbox()
+        self._outbox = run_directory.outbox()
         self._queue: Queue[Output] = Queue(AHEAD)
         self._closing = Event()
         self._flush_time = clock.now()
@@ -240,8 +242,8 @@ class OutputCommitter:
         merger.updates.restore(self._checkpoint.states().get(_UPDATES, b""))
         for output in self._undelivered(committed):
             merger.take(output, again=True)
-        if self.last < held:
-            raise damaged(self._outbox.folder, f" (of {held:,} micro-batches it knows {self.last:,})")
+        if self.last < last_written:
+            raise damaged(self._outbox.folder, f" (of {last_written:,} micro-batches it knows {self.last:,})")
 
     @property
     def last(self) -> int:

@@ -129,8 +129,8 @@ class Prefetch:
 def _join_batches(first: Batch, second: Batch) -> Batch:
     if not len(second.read) and (second.end, second.notices, second.ended) == (first.end, (), first.ended):
         return first
-    read = Chunk.concat([first.read, second.read])
-    return Batch(read, second.end, (*first.notices, *second.notices), second.ended)
+    chunk = Chunk.concat([first.read, second.read])
+    return Batch(chunk, second.end, (*first.notices, *second.notices), second.ended)
 
 
 _FIRST: Final = 50_000  # records in a batch of Spark

@@ -164,7 +164,7 @@ _CONTROL: Final = "replay_control.json"
 class RunDirectory:
     """The folder of a run, created if it is new; without ``request.checkpoint`` it is removed at the end.
 
-    ``letters``: dead letters of the static tables that were just read. Raises the errors of Checkpoint,
+    ``dead_letters``: dead letters of the static tables that were just read. Raises the errors of Checkpoint,
     SourceError, BadRecordsError.
     """
 
@@ -173,7 +173,7 @@ class RunDirectory:
         self._is_temporary = request.checkpoint is None
         self.folder = request.checkpoint or Path(tempfile.mkdtemp(prefix="skws-watch-"))
         self.folder = self.folder.absolute()
-        self.letters: tuple[str, ...] = ()
+        self.dead_letters: tuple[str, ...] = ()
         self.checkpoint = Checkpoint(self.folder, request)
         if not self.checkpoint.fresh:
             # Changes of the schema are commands.
@@ -215,16 +215,16 @@ class RunDirectory:
             source = parse_source(request.source, folder=self.folder / "source")
             with closing(source.open(request.schema)) as feed:
                 offset, chunk = feed.start(), Chunk.of(list(feed.tables()))
-                self.letters = BadRecordPolicy(request.on_error).refuse(chunk.bad)
+                self.dead_letters = BadRecordPolicy(request.on_error).refuse(chunk.bad)
                 self.checkpoint.begin(chunk.records.records(), offset, {"layout": to_builtins(layout)})
         self.checkpoint.tables()  # the source reads the commands; they are checked here
         kept_folder(self._state(layout.generation))
         return self.checkpoint.start()
 
-    def expect_commands(self, planned: Offset | None) -> None:
-        """Protects the commands before the offset that Spark has ``planned``: it may read them again."""
-        if planned is not None and planned["commands"] > self.checkpoint.commands():
-            self.checkpoint.record_commands(planned["commands"])
+    def expect_commands(self, planned_offset: Offset | None) -> None:
+        """Protects the commands before the offset that Spark has planned, since it may read them again."""
+        if planned_offset is not None and planned_offset["commands"] > self.checkpoint.commands():
+            self.checkpoint.record_commands(planned_offset["commands"])
 
     def outbox(self) -> OutputLog:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)
@@ -308,7 +308,7 @@ class CommandLog:
         self._command_queue.open(None if control is None else ControlFolder(control), register.read_to)
         register.take(self._first_commands, None if control is None else self._command_queue.read_to)
         self._run_directory.checkpoint.record_start(self._start_queries)
-        self._command_queue.done((), register.standing)
+        self._command_queue.finish((), register.standing)
 
     @property
     def stream(self) -> Stream:
@@ -337,9 +337,9 @@ class CommandLog:
                 return
             self._register.take(commands, self._command_queue.read_to)
 
-    def done(self, commands: Sequence[JobCommand]) -> None:
+    def finish(self, commands: Sequence[JobCommand]) -> None:
         """Answers commands that the shards have carried out."""
-        self._command_queue.done(commands, self._register.standing)
+        self._command_queue.finish(commands, self._register.standing)
 
     def _change_source_schema(self, commands: Sequence[JobCommand]) -> None:
         """Adapts the source to the schema that commands change to. Raises SourceError."""

@@ -232,7 +232,7 @@ class Shard:
 
     def _add_pending(self, number: int) -> None:
         """Adds the queries that were added with a micro-batch, or before it."""
-        new_queries = [query for query, since in self._pending_queries if since <= number]
+        new_queries = [query for query, number_added in self._pending_queries if number_added <= number]
         self._pending_queries = self._pending_queries[len(new_queries) :]
         if new_queries:
             self._standing.add_all(new_queries)
@@ -352,7 +352,7 @@ class Shard:
         dropped_chunks = self._trim()  # a shard of another layout may have needed more
         for chunk in dropped_chunks:
             self._past_chunks.pop(chunk.place, None)
-        results, added, removed = self._apply(micro_batch.head.commands)
+        results, added_queries, removed_names = self._apply(micro_batch.head.commands)
         schemas = list(self._standing.schemas[schemas_before:])
         self._past_chunks.clear()
         batch = unpack(micro_batch.records)
@@ -377,8 +377,8 @@ class Shard:
             stats,
             new_chunk if new_chunk in self._log[-1:] else None,
             [dropped_chunk.number for dropped_chunk in dropped_chunks],
-            added,
-            removed,
+            added_queries,
+            removed_names,
             live.position,
             live.now,
             live.snapshot(),
@@ -457,8 +457,8 @@ class Shard:
             self._lasting_chunk = None
         return removed_chunks + self._cut(self._log, self._is_over)
 
-    def _cut(self, log: Sequence[Chunk], over: Callable[[Chunk], bool]) -> list[Chunk]:
-        removed_chunks = list(takewhile(over, log))
+    def _cut(self, log: Sequence[Chunk], is_over: Callable[[Chunk], bool]) -> list[Chunk]:
+        removed_chunks = list(takewhile(is_over, log))
         del self._log[: len(removed_chunks)]
         return removed_chunks
 
@@ -471,7 +471,7 @@ class Shard:
         live, keeps = self._live, self._live.keeps_recent
         return not keeps or Retention(keeps).over(_part(chunk), live.settled, live.position)
 
-    def held(self) -> tuple[list[Result], list[Result]]:
+    def live_state(self) -> tuple[list[Result], list[Result]]:
         """The live tuples that this shard reports, each as a result of one tuple, and the live results."""
         has_tuples = self._share.first or self._share.alone
         tuples = self._live.living_tuples() if has_tuples else []
@@ -516,7 +516,7 @@ class Shard:
     def _without_removed(self, batch: RecordBatch, number: int) -> RecordBatch:
         """The records of a chunk, without relations that were removed since, even if they are back."""
         return passed_over(
-            batch, [relation for relation, since in self._first_chunks.items() if number < since]
+            batch, [relation for relation, first_chunk in self._first_chunks.items() if number < first_chunk]
         )
 
     def _stats(self, micro_batch: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
@@ -540,7 +540,7 @@ class Shard:
                 **self._counts(batch, [record.record for record in late]),
                 "latest": batch.latest,
                 "late": len(late),
-                "late_letters": BadRecordPolicy.letters(late_letters(late, schema, lateness))
+                "late_letters": BadRecordPolicy.dead_letter_lines(late_letters(late, schema, lateness))
                 if has_dead_letters
                 else (),
                 "late_notice": late_notice(late[0], schema, lateness) if late else "",  # a line on the first
@@ -627,9 +627,9 @@ class ShardServer:
         if not past and self._shard.asks_past(micro_batch):
             return PAST
         self.epoch = -1  # until everything is done, the mesh belongs to no epoch
-        worked = self._shard.work(micro_batch)
+        answer = self._shard.work(micro_batch)
         self.epoch = epoch + 1
-        return replace(worked, results=[], stats={}, blobs=blobs_of(worked, self._encode))
+        return replace(answer, results=[], stats={}, blobs=blobs_of(answer, self._encode))
 
 
 EncodedResults: TypeAlias = tuple[list[bytes], list[BadRecord]]
@@ -674,7 +674,7 @@ def blobs_of(
     stats = answer.stats
     if unwritable:
         reasons = [f"{place(record)}: {record.reason}" for record in unwritable[:KEPT]]
-        dead_letters = BadRecordPolicy.letters(unwritable)
+        dead_letters = BadRecordPolicy.dead_letter_lines(unwritable)
         stats = {
             **stats,
             "unwritable": {

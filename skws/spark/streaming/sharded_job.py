@@ -224,20 +224,20 @@ class ShardedJob:
 
     def __init__(
         self,
-        place: RunDirectory,
+        run_directory: RunDirectory,
         layout_request: LayoutRequest,
         clock: StoppableClock,
         log: Log,
         *,
         watched: bool,
     ) -> None:
-        self._run_directory = place
+        self._run_directory = run_directory
         self._layout_request = layout_request
         self._clock = clock
         self._log = log
         self._watched = watched
         self._query: RestartingStream | None = None
-        self.layout = place.layout or self._first_layout()
+        self.layout = run_directory.layout or self._first_layout()
         self._start_servers()
 
     @property
@@ -250,7 +250,7 @@ class ShardedJob:
         self._spark = spark
         self._apply_layout(self._run_directory.layout or self._first_layout())
 
-    def planned(self) -> Offset | None:
+    def planned_end(self) -> Offset | None:
         """The source's offset after all batches that Spark has planned; None before. Raises StateError."""
         if self._run_directory.checkpoint.fresh:
             return None
@@ -261,7 +261,7 @@ class ShardedJob:
             state, last = self._previous_end(previous)
         return None if last is None else planned_offset(self._spark, state, last)
 
-    def done(self) -> int:
+    def last_batch(self) -> int:
         """The number of the last micro-batch in the outbox, by Spark's checkpoint and the layout."""
         last = last_done(self._spark, self._state(self.layout.generation))
         return self.layout.before + (0 if last is None else last + 1)

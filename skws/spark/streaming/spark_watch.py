@@ -202,12 +202,12 @@ class SparkWatch:
             stack.callback(leave_nothing, self._source, self._log)
         if self._onlooker is not None:
             self._onlooker.load_tables(list(run_directory.checkpoint.tables()))
-        run_directory.expect_commands(job.planned())
+        run_directory.expect_commands(job.planned_end())
         command_log = self._command_log = CommandLog(
             self.request, run_directory, self._command_queue, self._start_queries
         )
         self._gauges.schema = command_log.stream.schema
-        committer = self._open_sinks(stack, run_directory, job.done())
+        committer = self._open_sinks(stack, run_directory, job.last_batch())
         job.open(committer, lambda: self._gauges.batches)
         stack.callback(job.stop)
         is_over = partial(self._is_over, job, committer)
@@ -237,13 +237,13 @@ class SparkWatch:
         committer.deliver_rest()
         committer.commit()
 
-    def _send_control(self, place: RunDirectory) -> None:
+    def _send_control(self, run_directory: RunDirectory) -> None:
         """Sends the pause flag and the speed to the reader."""
         pace = self.control.pace
         control = ReplayControl(pace.paused, pace.rate)
         if control != self._replay_control:
             self._replay_control = control
-            control.put(place.folder)
+            control.put(run_directory.folder)
 
     def _session(self, stack: ExitStack) -> SparkSession:
         request, ahead = self.request, self._ahead
@@ -257,22 +257,22 @@ class SparkWatch:
                 stack.callback(stop_quietly, spark)
         return spark
 
-    def _open_sinks(self, stack: ExitStack, place: RunDirectory, done: int) -> OutputCommitter:
-        """Passes the batches that an earlier process left to the sinks. ``done``: see ``ShardedJob``."""
+    def _open_sinks(self, stack: ExitStack, run_directory: RunDirectory, last_done: int) -> OutputCommitter:
+        """Passes the batches that an earlier process left to the sinks. ``last_done``: see ``ShardedJob``."""
         run = self._sink_run = SinkRun(
-            **place.checkpoint.run_fields(),
+            **run_directory.checkpoint.run_fields(),
             schema=self._gauges.schema,
             match_names=self.request.match_names,
             wait=self.control.wait,
             tell=partial(self._log.warning, "sink"),
             repeating=True,
         )
-        with place.checkpoint.committing():
+        with run_directory.checkpoint.committing():
             delivery = SinkFanout(self._sinks, self.request.dead_letters, run)
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
         self._merger.deliver_to(delivery)
-        self._merger.table_letters = place.letters
-        committer = OutputCommitter(place, self._merger, self.clock, max(run.held, done))
+        self._merger.table_dead_letters = run_directory.dead_letters
+        committer = OutputCommitter(run_directory, self._merger, self.clock, max(run.held, last_done))
         run.repeated()
         stack.callback(committer.close)
         return committer
@@ -292,7 +292,7 @@ class SparkWatch:
     def _finish_commands(self, commands: tuple[JobCommand, ...]) -> None:
         if self._command_log is not None:
             self._show_schema(self._command_log)
-            self._command_log.done(commands)
+            self._command_log.finish(commands)
 
     def _show_schema(self, command_log: CommandLog) -> None:
         """Passes the current schema to metrics and sinks; it includes relations of earlier ones."""

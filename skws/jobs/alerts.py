@@ -417,20 +417,21 @@ def _number(entry: Mapping[Any, Any], key: str) -> int | None:
 class Reloading:
     """Follows the file ``path``, whose content was ``alerts``.
 
-    ``changed`` is called with new alerts. ``asked`` turns the queries of the file into those of the job.
+    ``on_change`` is called with new alerts. ``job_queries`` turns the queries of the file into those of the
+    job.
     """
 
     def __init__(
         self,
         path: Path,
         alerts: Mapping[str, Alert],
-        changed: Callable[[Mapping[str, Alert]], None],
+        on_change: Callable[[Mapping[str, Alert]], None],
         job_queries: Callable[[Mapping[str, Query]], Mapping[str, Query]],
         log: Log,
     ) -> None:
         self._path = path
         self._alerts = dict(alerts)
-        self._changed = changed
+        self._on_change = on_change
         self._job_queries = job_queries
         self._log = log
         self._state = _state(path)
@@ -451,7 +452,7 @@ class Reloading:
         try:
             alerts = read_alerts(self._path)
             commands = self._commands(alerts)
-            self._changed(alerts)
+            self._on_change(alerts)
         except SkwsError as error:
             self._log.warning("queries", f"{error}; the queries are unchanged")
             return

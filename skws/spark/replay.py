@@ -50,7 +50,9 @@ def spark_run(
             if is_own:
                 stack.callback(spark.stop)
         with _reporting_stages(spark, report):
-            run = stack.enter_context(replay_run(spark, query, stream, replay, read=read, known=blocks))
+            run = stack.enter_context(
+                replay_run(spark, query, stream, replay, read=read, first_blocks=blocks)
+            )
         if isinstance(run, BatchRun):
             stack.enter_context(_reporting_stages(spark, report))
         yield run
@@ -63,11 +65,11 @@ def replay_run(
     replay: Replay,
     least: int = SMALL,
     read: Callable[[int], None] = lambda _: None,
-    known: Sequence[list[TimedBlock] | None] = (),
+    first_blocks: Sequence[list[TimedBlock] | None] = (),
 ) -> SlicedRun:
     """A run over replay files in an existing session. ``least``: the fewest records of a slice.
 
-    ``known``: the blocks of the first splits, as far as they have been read.
+    ``first_blocks``: the blocks of the first splits, as far as they have been read.
     """
     memory = worker_memory(spark)
     context = spark.sparkContext
@@ -75,7 +77,7 @@ def replay_run(
     window = plan_of(query, stream).window
     splits = replay.splits if is_local(context.master) else _absolute_splits(replay.splits)
     if _has_ranges(query, stream, replay):
-        blocks = blocks_in_order(context, splits, memory, known)
+        blocks = blocks_in_order(context, splits, memory, first_blocks)
         if blocks is not None:
             pieces = [piece for piece, _ in blocks]
             slicing = plan_slices(pieces, [query], stream, window, tasks, least)

@@ -408,7 +408,7 @@ class Driver:
         return kept.offsets[last][1] if last >= 0 else None
 
     def _done_by_spark(self) -> int:
-        """Like ``ShardedJob.done``."""
+        """Like ``ShardedJob.last_batch``."""
         kept = self._simulation.generations.get(self.layout.generation, Generation())
         return self.layout.before + max(kept.done, default=-1) + 1
 

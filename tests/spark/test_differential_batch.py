@@ -139,7 +139,7 @@ def test_a_replay_in_order_is_read_where_it_is_searched(
     expected = list(search.results())
     replay = Replay.open(path, STREAMS, split_bytes=4_000)
     known = [timed_blocks(split) for split in replay.splits[:seen]]
-    with replay_run(spark, search.standing, job.stream, replay, 20, known=known) as run:
+    with replay_run(spark, search.standing, job.stream, replay, 20, first_blocks=known) as run:
         assert isinstance(run, RangesRun)
         assert len(run.slicing.slices) > 2
         bad = BadRecordLog(OnError.SKIP)

@@ -223,8 +223,8 @@ TICK: Final = 0.1  # seconds
 class OutputCommitter:
     """Passes the batches of an earlier process to the sinks at once. Raises SinkError, StateError.
 
-    ``held``: the last batch that any sink had when it was opened, or that Spark considers done. If the outbox
-    has lost one of these, Spark never repeats it, or repeats it with shards of another layout for sinks that
+    ``last_written``: the last batch that a sink had when it was opened, or that Spark considers done. If the
+    outbox has lost it, Spark does not repeat it, or repeats it with shards of another layout for sinks that
     may have it. No thread waits for space in the queue once ``clock`` is stopping.
     """
 

@@ -1,4 +1,4 @@
-"""By its name, Spark finds here the data source ``skws`` (``skws.spark.data_source``)."""
+"""Spark finds the data source ``skws`` (``skws.spark.data_source``) by the name of this package."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class JobCommand:
         return self.query
 
     def to_dict(self) -> dict[str, Any]:
-        """Inverse of ``of``: the fields of the query stand beside those of the command."""
+        """Inverse of ``of``: the fields of the query are beside those of the command."""
         if self.query is None:
             return {"op": self.op, "name": self.name, "schema": self.schema, "id": self.id}
         return {"op": self.op, **self.query.to_dict(), "id": self.id}

@@ -122,7 +122,7 @@ class LocalWatch:
         self._logged_offset: Offset = {}
         self._last: JournalEntry | None = None  # the last entry, without its records
         self._checked_records = 0  # records of the log that may be alive
-        self._checked_tail = 0  # bytes of the log when it could not be replaced by what lives
+        self._checked_tail = 0  # bytes of the log when it could not be replaced by its live records
         self._number = self._written_number = self._committed_number = 0
         self._committed_at = self.clock.now()
 

@@ -168,7 +168,7 @@ class Latencies:
             self._batches.append((seconds, results))
 
     def quantile(self, quantile: float) -> float | None:
-        """Latencies over recent results, each counted once; None without results."""
+        """A quantile of the latencies of recent results; None without results."""
         samples = sorted(self._batches)
         rank = quantile * sum(count for _, count in samples)
         for seconds, count in samples:
@@ -246,7 +246,7 @@ class Gauges:
         self.counters["stage", stage] += round(seconds * MICROSECOND)
 
     def silent(self, queries: Iterable[Query]) -> list[Query]:
-        """The queries among ``names`` without any result so far."""
+        """The queries without any result so far."""
         counters = self.counters
         return [query for query in queries if not (counters["+", query.name] or counters["-", query.name])]
 
@@ -256,7 +256,7 @@ class Gauges:
             del self.counters[op, name]
 
     def rate(self, key: object, now: int) -> float:
-        """Rates per second over the last ten seconds."""
+        """The rate of a counter per second, over the last ten seconds."""
         return round(self._rates.of(key, now, self.counters[key]), 3)
 
     def sample(self, now: int) -> None:

@@ -260,7 +260,7 @@ class JsonLinesSink(BatchSink):
 
 
 class ParquetSink(BatchSink):
-    """Writes ``results-RUN-FIRST-LAST.parquet`` into ``folder``; the name tells the batches in the file.
+    """Writes ``results-RUN-FIRST-LAST.parquet`` into ``folder``; the name gives the batches in the file.
 
     Each file contains several batches, and is complete when it appears.
     """

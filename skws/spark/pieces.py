@@ -45,7 +45,7 @@ def shared_pieces(
 
     ``place``: the position in the order of arrival. ``ends``: those of a stream; None for batch data.
     ``number``: that of the input. ``lasting``: its partitions may have more records later, as may partitions
-    that chunks name. ``silent``: there is nothing to read, which shards are told.
+    that chunks name. ``silent``: there is nothing to read; shards are notified.
     """
     packers = [Packer(place, schema) for _ in layout.groups]
 

@@ -50,7 +50,7 @@ class Reading:
 
     ``records``: the approximate limits for the first micro-batch and for any other; the limit adapts to the
     time that Spark takes. ``tasks``: the number of tasks that read a micro-batch. ``idle``: how long to wait
-    for a silent partition, in microseconds; shards are told once all have been silent for so long. Raises
+    for a silent partition, in microseconds; once all are silent for so long, shards are notified. Raises
     UsageError.
     """
 
@@ -194,7 +194,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rest = Rest(SystemClock())
         # The approximate number of records in the last micro-batch, and its time.
         self._last_batch: tuple[int, float] | None = None
-        self._silent_since: float | None = None  # None if unknown, and once shards have been told
+        self._silent_since: float | None = None  # None if unknown, and once shards are notified
         self._is_working = True  # on a micro-batch with records, perhaps of an earlier start
         self._ends_soon = False  # read the records that exist now, and end
         self._is_over = False
@@ -244,7 +244,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif not is_answered:  # it may have records
             self._silent_since, self._is_working = None, True
         elif self._is_working:
-            # It is complete, but its tasks may have read long after it was planned: so shards are told again.
+            # It is complete, but its tasks may have read long after it was planned: notify shards again.
             self._silent_since, self._is_working = now, False
         elif is_silent:
             self._silent_since = None

@@ -108,7 +108,7 @@ def interrupts_deferred() -> Iterator[None]:
     """Inside, an interrupt is raised at the end; a second one at once.
 
     PySpark, interrupted between the start of Java and its first message, would
-    leave Java running for ever. Afterwards the former handler is restored in
+    leave Java running for ever. Afterwards the earlier handler is restored in
     place of PySpark's, which calls Java even during another call to Java;
     stopping the session also cancels its jobs.
     """

@@ -156,7 +156,7 @@ class OutputMerger:
         return tuple(report["letters"])
 
     def _count(self, shard_stats: list[tuple[int, dict[str, Any]]], results: list[LiveResult]) -> None:
-        """True if the shard counts records: every shard if each has its own records, else the first."""
+        """Count results, and the records in stats: of all shards if they divide them, else of the first."""
         self._gauges.count_output(NO_RECORDS, results)
         counters = self._gauges.counters
         for stats in (stats for _, stats in shard_stats if "relations" in stats):

@@ -157,7 +157,7 @@ def in_order(rows: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, int, byt
 
 
 COMMANDS: Final = Path("commands", "commands.jsonl")
-"""The folder of the outbox."""
+"""The file of commands, in the folder of a run."""
 _CONTROL: Final = "replay_control.json"
 
 

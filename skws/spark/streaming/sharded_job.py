@@ -159,7 +159,7 @@ def shard_outputs(rows: DataFrame, reading: Reading, initial: GroupedData | None
 
 
 def check_state(spark: SparkSession, state: str, last: int) -> None:
-    """Raises StateError unless Spark's checkpoint at ``state`` has the last of ``done`` batches.
+    """Raises StateError unless Spark's checkpoint at ``state`` has batch ``last``; 0 means none.
 
     Otherwise Spark would start from zero there, and reuse the numbers of earlier batches.
     """

@@ -246,7 +246,7 @@ class EmptyResultDiagnosis:
 
     def tell(self, host: Host) -> None:
         """Log new reasons. A run without records, such as a resumed one, has none."""
-        silent = host.silent if host.event_time is not None else []
+        silent = host.silent_queries if host.event_time is not None else []
         for one in silent[:_MOST]:
             diagnosis = host.why_nothing(one.name)
             if diagnosis is None:

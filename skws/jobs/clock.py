@@ -164,7 +164,7 @@ class Turns:
         self._waiting: deque[Lock] = deque()  # each locked until its thread has the turn
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """How many threads wait for their turn."""
         return len(self._waiting)
 

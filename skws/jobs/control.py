@@ -195,7 +195,7 @@ class Host(Protocol):
         """The standing queries, in the order in which they were added."""
 
     @property
-    def silent(self) -> list[Query]:
+    def silent_queries(self) -> list[Query]:
         """The standing queries without any result so far, in this order."""
 
     def run(self) -> None:

@@ -59,8 +59,8 @@ a file in one step, so with more of them results would wait longer."""
 class LocalWatch:
     """Runs a job in this process, results to ``sinks``.
 
-    ``each_step`` is called after each step, ``onlooker`` sees the records, ``listener`` the micro-batches,
-    all in the job's thread. Another thread may read or search ``worker`` inside ``turns``.
+    ``each_step`` is called after each step; ``job_listener`` gets the records and ``listener`` the
+    micro-batches, all in the job's thread. Another thread may read or search ``worker`` inside ``turns``.
     ``source`` replaces the request's address. A ``lasting`` job keeps answering commands after its source
     ends. ``plans``: of the queries, if they were made.
 
@@ -75,7 +75,7 @@ class LocalWatch:
         *,
         control: RunControl | None = None,
         each_step: Callable[[], None] = lambda: None,
-        onlooker: JobListener | None = None,
+        job_listener: JobListener | None = None,
         listener: BatchListener | None = None,
         source: Source | None = None,
         lasting: bool = False,
@@ -91,7 +91,7 @@ class LocalWatch:
         self._log = log
         self._command_queue = CommandQueue(log, self.control)
         self._each_step = each_step
-        self._onlooker = onlooker
+        self._job_listener = job_listener
         self._listener = listener
         self.turns = Turns()
         self._lasting = lasting
@@ -331,9 +331,9 @@ class LocalWatch:
         queries = self.standing
         self._prepare(replace(self.request, schema=self.schema, queries={}))
         self.worker.load_tables(self._tables)
-        if self._onlooker is not None:
-            self._onlooker.moved()
-            self._onlooker.load_tables(self._tables)
+        if self._job_listener is not None:
+            self._job_listener.moved()
+            self._job_listener.load_tables(self._tables)
         self._take_until(feed, start, time)
         self._take([JobCommand.adding(one) for one in queries], Batch(NOTHING, self._offset))
 
@@ -445,8 +445,8 @@ class LocalWatch:
         all_records = concat_batches([records, RecordBatch.of(late_records)]) if late_records else records
         self.gauges.count_output(all_records, results, late_records)
         self._first_late = self._first_late or next(iter(outcome.late), None)
-        if self._onlooker is not None:
-            self._onlooker.add(records)
+        if self._job_listener is not None:
+            self._job_listener.add(records)
 
     def commit(self) -> None:
         """Make everything written durable in the sinks, then in the checkpoint, then in the source."""
@@ -517,8 +517,8 @@ class LocalWatch:
         )
 
     @property
-    def silent(self) -> list[Query]:
-        return self.gauges.silent(self.standing)
+    def silent_queries(self) -> list[Query]:
+        return self.gauges.silent_queries(self.standing)
 
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         return self.worker.live.window_spans(name)
@@ -632,8 +632,8 @@ class LocalWatch:
         chunk = Chunk.of(items)
         self._table_dead_letters += self.intake.refuse(chunk.bad)
         records = tuple(chunk.records.records())
-        if self._onlooker is not None:
-            self._onlooker.load_tables(records)
+        if self._job_listener is not None:
+            self._job_listener.load_tables(records)
         return records
 
     def _fitting_commands(self, commands: list[JobCommand]) -> list[JobCommand]:

@@ -245,7 +245,7 @@ class Gauges:
     def count_seconds(self, stage: str, seconds: float) -> None:
         self.counters["stage", stage] += round(seconds * MICROSECOND)
 
-    def silent(self, queries: Iterable[Query]) -> list[Query]:
+    def silent_queries(self, queries: Iterable[Query]) -> list[Query]:
         """The queries without any result so far."""
         counters = self.counters
         return [query for query in queries if not (counters["+", query.name] or counters["-", query.name])]

@@ -13,7 +13,7 @@ from tests.waiting import until
 
 
 def _are_waiting(turns: Turns, many: int) -> bool:
-    return turns.waiting == many
+    return turns.waiting_count == many
 
 
 def test_turns_come_in_order_also_where_one_thread_always_wants_the_next() -> None:
@@ -41,7 +41,7 @@ def test_one_that_has_waited_too_long_gives_up_and_leaves_its_place() -> None:
     with turns.turn():
         with pytest.raises(TimeLimitError), turns.turn(0.01):
             pass
-        assert not turns.waiting
+        assert not turns.waiting_count
     with turns.turn(0.0):
         pass
 

@@ -43,8 +43,9 @@ _KEPT_REASONS: Final = 5
 class OutputMerger:
     """Takes batches in order. ``done`` is called with the commands that were carried out.
 
-    ``full``: the limit of results is reached. ``ended``: the source has ended. ``onlooker``: gets the records
-    after their results, and internal figures (``shard_stats``). ``updates``: their state is in each commit.
+    ``full``: the limit of results is reached. ``ended``: the source has ended. ``job_listener``: gets the
+    records after their results, and internal figures (``shard_stats``). ``updates``: their state is in each
+    commit.
     """
 
     def __init__(
@@ -53,13 +54,13 @@ class OutputMerger:
         log: Log,
         gauges: Gauges,
         done: Callable[[tuple[JobCommand, ...]], None],
-        onlooker: JobListener | None = None,
+        job_listener: JobListener | None = None,
     ) -> None:
         self._request = request
         self._log = log
         self._gauges = gauges
         self._done = done
-        self._onlooker = onlooker
+        self._job_listener = job_listener
         self._delivery: SinkFanout | None = None
         self.table_dead_letters: tuple[str, ...] = ()
         self.full = self.ended = False
@@ -107,9 +108,9 @@ class OutputMerger:
         sinks = time.perf_counter() - start
         self.delivered = output.number
         self._count(shard_stats, results)
-        if self._onlooker is not None:
+        if self._job_listener is not None:
             for records in records_of(output):
-                self._onlooker.add(records)
+                self._job_listener.add(records)
         if heads and not again:
             engine: defaultdict[int, float] = defaultdict(float)
             for shard, entry in shard_stats:
@@ -205,7 +206,7 @@ def _order_key(pair: tuple[int, LiveResult]) -> tuple[bool, float, bool, str]:
 
 
 def records_of(output: Output) -> Iterator[RecordBatch]:
-    """The records of each micro-batch, if there was an onlooker; merged if shards divide them."""
+    """The records of each micro-batch, if there was a listener; merged if shards divide them."""
     shard_blobs: defaultdict[int, list[bytes]] = defaultdict(list)
     for shard, part, blob in output.rows:
         if part == RECORDS:

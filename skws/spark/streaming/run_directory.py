@@ -59,7 +59,7 @@ _SUFFIX: Final = ".out"
 class Output(NamedTuple):
     """The output of the shards for one batch of Spark: rows of (shard, part, blob), in order.
 
-    Part 0 of each micro-batch has the stats of a shard, RECORDS the records for an onlooker; others have
+    Part 0 of each micro-batch has the stats of a shard, RECORDS the records for a listener; others have
     results.
     """
 

@@ -219,7 +219,7 @@ def _files(spark: SparkSession, url: str) -> tuple[Any, Any]:
 class ShardedJob:
     """The streaming query of a run, restarted after failures; the layout of its shards may change.
 
-    The servers of the shards start with it, at the same time as Spark. ``watched``: for an onlooker.
+    The servers of the shards start with it, at the same time as Spark. ``watched``: for a listener.
     """
 
     def __init__(

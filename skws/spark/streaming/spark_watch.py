@@ -51,7 +51,7 @@ class SparkWatch:
     """A live search of ``request``. Threads other than that of ``run`` use its ``control``.
 
     ``sinks``: those of the request unless given. ``each_step`` is called in the
-    thread of the run, ten times a second; ``onlooker`` sees the records there.
+    thread of the run, ten times a second; ``job_listener`` sees the records there.
     ``layout_request``: how the shards are laid out; None for Spark's settings ``spark.skws.shards`` and
     ``spark.skws.partitioning``.
     ``ahead``: a session for it that is already starting. Raises QueryError,
@@ -66,7 +66,7 @@ class SparkWatch:
         sinks: Sequence[Sink] | None = None,
         layout_request: LayoutRequest | None = None,
         each_step: Callable[[], None] = lambda: None,
-        onlooker: JobListener | None = None,
+        job_listener: JobListener | None = None,
         ahead: Ahead | None = None,
         control: RunControl | None = None,
         plans: Mapping[str, QueryPlan] | None = None,
@@ -86,11 +86,11 @@ class SparkWatch:
         self._layout_request = layout_request
         self._command_queue = CommandQueue(log, self.control)
         self._each_step = each_step
-        self._onlooker = onlooker
+        self._job_listener = job_listener
         self._start = self.clock.now()
         self._state: State = "starting"
         gauges = self._gauges = Gauges(request, self._start)
-        self._merger = OutputMerger(request, log, gauges, self._finish_commands, onlooker)
+        self._merger = OutputMerger(request, log, gauges, self._finish_commands, job_listener)
         self._replay_control: ReplayControl | None = None
         self._command_log: CommandLog | None = None
         self._job: ShardedJob | None = None
@@ -121,8 +121,8 @@ class SparkWatch:
         return self._gauges.schema
 
     @property
-    def silent(self) -> list[Query]:
-        return self._gauges.silent(self.standing)
+    def silent_queries(self) -> list[Query]:
+        return self._gauges.silent_queries(self.standing)
 
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         return self._merger.shard_stats.window_spans.get(name, ())
@@ -188,7 +188,7 @@ class SparkWatch:
             self._layout_request or LayoutRequest(),
             self.clock,
             self._log,
-            watched=self._onlooker is not None,
+            watched=self._job_listener is not None,
         )
         stack.callback(job.close)
         spark = self._session(stack)
@@ -200,8 +200,8 @@ class SparkWatch:
             return
         if self.request.checkpoint is None:
             stack.callback(leave_nothing, self._source, self._log)
-        if self._onlooker is not None:
-            self._onlooker.load_tables(list(run_directory.checkpoint.tables()))
+        if self._job_listener is not None:
+            self._job_listener.load_tables(list(run_directory.checkpoint.tables()))
         run_directory.expect_commands(job.planned_end())
         command_log = self._command_log = CommandLog(
             self.request, run_directory, self._command_queue, self._start_queries

@@ -208,7 +208,7 @@ class LiveJob:
             sinks=[sink],
             log=log,
             each_step=self._after_step,
-            onlooker=self,
+            job_listener=self,
             **options,
         )
 

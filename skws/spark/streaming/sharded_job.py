@@ -421,7 +421,7 @@ class RestartingStream:
 
     ``start`` starts the query; ``done`` counts its completed micro-batches.
 
-    ``unheard``: a context that is entered from each start to the first completed micro-batch.
+    ``quiet``: a context that is entered from each start to the first completed micro-batch.
     ``restarts``: the number of restarts.
     """
 
@@ -429,13 +429,13 @@ class RestartingStream:
         self,
         start: Callable[[], StreamingQuery],
         done: Callable[[], int],
-        unheard: Callable[[], AbstractContextManager[None]],
+        quiet: Callable[[], AbstractContextManager[None]],
         clock: StoppableClock,
         log: Log,
     ) -> None:
         self._start = start
         self._done = done
-        self._quiet = unheard
+        self._quiet = quiet
         self._start_context = ExitStack()
         self._clock = clock
         self._log = log

@@ -269,8 +269,8 @@ def test_nothing_is_parsed_for_a_file_of_lines() -> None:
 def test_a_limit_counts_those_held_back() -> None:
     limiter = Limiter(Rate.of("1 per minute"))
     lines = [network("ada", "+", str(number), None, snapshot=False).pack() for number in range(2)]
-    assert [limiter.let(EncodedResult(line)) is None for line in lines] == [False, True]
+    assert [limiter.admit(EncodedResult(line)) is None for line in lines] == [False, True]
     later = Result("+", "ada", "ada", "other", 100.0, 110.0, "customer{ada}", (), ())
-    let = limiter.let(EncodedResult(later.pack()))
+    let = limiter.admit(EncodedResult(later.pack()))
     assert let is not None
     assert let.to_dict()["held_back"] == 1

@@ -42,7 +42,7 @@ from skws.spark.streaming.run_directory import (
     RunDirectory,
     in_order,
 )
-from skws.spark.streaming.shard_server import FEW_BYTES, ShardServer, _answered
+from skws.spark.streaming.shard_server import FEW_BYTES, ShardServer, _answer
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
@@ -200,7 +200,7 @@ class Client:
         server = self._servers.get(self._shard)
         if server is None:
             raise RuntimeError("the server of a shard has gone")
-        answer = pickle.loads(pickle.dumps(_answered(server, pickle.loads(pickle.dumps(message)))))
+        answer = pickle.loads(pickle.dumps(_answer(server, pickle.loads(pickle.dumps(message)))))
         self._meet(gone=False)
         if isinstance(answer, Failure):
             raise getattr(errors, answer.kind, RuntimeError)(answer.message)

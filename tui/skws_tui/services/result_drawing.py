@@ -21,9 +21,9 @@ from skws.results.result import Result, ResultTuple, Score
 from skws.sinks.row_names import RowNames
 from skws.sinks.text import (
     DrawnTuple,
-    explained,
     fitted,
     instant,
+    score_lines,
     short,
     shortened,
     tree,
@@ -355,7 +355,7 @@ class Drawer:
         """The parts of the score, and when the result entered the best."""
         score, place = self._score(result), result.place
         if score is not None:
-            lines = list(explained(replace(result, score=score))) or [short(score.value)]
+            lines = list(score_lines(replace(result, score=score))) or [short(score.value)]
             yield "score", lines[0].removeprefix("score ")
             yield from (("", line.strip()) for line in lines[1:])
         if row.rank:

@@ -35,7 +35,7 @@ def committer(
     """A committer over an outbox with segments of ``size`` bytes, and what its sinks get."""
     merger = Taking()
     checkpoint = SimpleNamespace(
-        committed=lambda: committed, committing=nullcontext, commit=lambda *_: None, states=dict
+        committed_batch=lambda: committed, committing=nullcontext, commit=lambda *_: None, states=dict
     )
     place: Any = SimpleNamespace(checkpoint=checkpoint, outbox=lambda: OutputLog(folder, "run", size))
     made = OutputCommitter(place, merger, clock or StoppableClock(), held)  # type: ignore[arg-type]

@@ -102,7 +102,7 @@ class Mesh(Protocol):
     def remove(self, query: int) -> None:
         """Stop answering a query."""
 
-    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
+    def insert(self, new_tuples: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
         """Insert new live tuples; returns the results that they complete.
 
         ``bitmaps``: those of the new tuples with keywords, by slot. Later tuples begin at ``horizon`` or

@@ -45,15 +45,15 @@ class CandidateNetwork(NamedTuple):
             # Most networks do not branch, and are already in reading order.
             positions = tuple(range(len(tree.relations)))
             return cls(tree.relations, tree.keywords, tree.parents, tree.edges, positions)
-        around = neighbours(tree)
+        adjacency = neighbours(tree)
         reading: list[tuple[int, int, int]] = []
-        _read(tree, around, _reading_start(tree, around), -1, -1, reading)
-        positions, parents, walked = zip(*reading, strict=True)
+        _read(tree, adjacency, _reading_start(tree, adjacency), -1, -1, reading)
+        positions, parents, edge_ids = zip(*reading, strict=True)
         return cls(
             relations=tuple(map(tree.relations.__getitem__, positions)),
             keywords=tuple(map(tree.keywords.__getitem__, positions)),
             parents=parents,
-            edges=walked,
+            edges=edge_ids,
             positions=positions,
         )
 
@@ -93,9 +93,13 @@ class Wording:
 
 
 def _step_text(
-    connectors: Sequence[str], walked: Sequence[Edge], node: Callable[[int, int], str], edge: int, bitmap: int
+    connectors: Sequence[str],
+    schema_edges: Sequence[Edge],
+    node: Callable[[int, int], str],
+    edge: int,
+    bitmap: int,
 ) -> str:
-    return f"{connectors[edge]} {node(walked[edge].target, bitmap)}"
+    return f"{connectors[edge]} {node(schema_edges[edge].target, bitmap)}"
 
 
 def _join(schema: Schema, parent: int, node: int, edge: int) -> tuple[int, int, str]:
@@ -114,8 +118,8 @@ def _branching(label: str, branches: list[str]) -> str:
     """A node with its branches, all but the last one in brackets; ``branches`` begins with the last."""
     if not branches:
         return label
-    last, *others = branches
-    return " ".join([label, *(f"[{branch}]" for branch in reversed(others)), last])
+    last, *side_branches = branches
+    return " ".join([label, *(f"[{branch}]" for branch in reversed(side_branches)), last])
 
 
 def node_text(schema: Schema, relation: int, bitmap: int, keywords: Sequence[str]) -> str:
@@ -131,27 +135,27 @@ def carried(bitmap: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _connectors(schema: Schema) -> tuple[str, ...]:
     """For each edge ``-`` if the relations have one join; otherwise its name, and the side of a self-join."""
-    between = Counter(frozenset((edge.source, edge.target)) for edge in present_edges(schema))
-    return tuple(_connector(schema, walked, between) for walked in edges(schema))
+    join_counts = Counter(frozenset((edge.source, edge.target)) for edge in present_edges(schema))
+    return tuple(_connector(schema, edge, join_counts) for edge in edges(schema))
 
 
-def _connector(schema: Schema, walked: Edge, between: Mapping[frozenset[int], int]) -> str:
-    parallel = between[frozenset((walked.source, walked.target))] > 2
-    if walked.source == walked.target:
-        name = schema.joins[walked.join].name
-        return f"-({name})->" if walked.forward else f"<-({name})-"
-    return f"-({schema.joins[walked.join].name})-" if parallel else "-"
+def _connector(schema: Schema, edge: Edge, join_counts: Mapping[frozenset[int], int]) -> str:
+    is_parallel = join_counts[frozenset((edge.source, edge.target))] > 2
+    if edge.source == edge.target:
+        name = schema.joins[edge.join].name
+        return f"-({name})->" if edge.forward else f"<-({name})-"
+    return f"-({schema.joins[edge.join].name})-" if is_parallel else "-"
 
 
-def _reading_start(tree: Tree, around: list[list[tuple[int, int]]]) -> int:
+def _reading_start(tree: Tree, adjacency: list[list[tuple[int, int]]]) -> int:
     """The terminal node whose keywords come first in query order; of several, the one that reads first."""
-    ends = [node for node, near in enumerate(around) if len(near) <= 1]
+    ends = [node for node, steps in enumerate(adjacency) if len(steps) <= 1]
     slots = [_slots(tree.keywords[node]) for node in ends]
     first = min(slots)
     if slots.count(first) == 1:
         return ends[slots.index(first)]
-    tied = [node for node, its_slots in zip(ends, slots, strict=True) if its_slots == first]
-    return min(tied, key=lambda node: _reading_code(tree, around, node))
+    candidates = [node for node, node_slots in zip(ends, slots, strict=True) if node_slots == first]
+    return min(candidates, key=lambda node: _reading_code(tree, adjacency, node))
 
 
 @lru_cache(maxsize=256)
@@ -160,45 +164,47 @@ def _slots(bitmap: int) -> tuple[int, ...]:
 
 
 def _reading_code(
-    tree: Tree, around: list[list[tuple[int, int]]], start: int
+    tree: Tree, adjacency: list[list[tuple[int, int]]], start: int
 ) -> list[tuple[int, int, int, int]]:
     reading: list[tuple[int, int, int]] = []
-    _read(tree, around, start, -1, -1, reading)
-    return [(tree.relations[n], tree.keywords[n], edge, parent) for n, parent, edge in reading]
+    _read(tree, adjacency, start, -1, -1, reading)
+    return [(tree.relations[node], tree.keywords[node], edge, parent) for node, parent, edge in reading]
 
 
 def _read(
     tree: Tree,
-    around: list[list[tuple[int, int]]],
+    adjacency: list[list[tuple[int, int]]],
     node: int,
     edge: int,
     parent: int,
     reading: list[tuple[int, int, int]],
 ) -> None:
     """Append (node, index of its parent in the reading, edge) in preorder, the longest branch last."""
-    came = reading[parent][0] if parent >= 0 else -1
+    previous = reading[parent][0] if parent >= 0 else -1
     while True:  # along nodes that do not branch
         index = len(reading)
         reading.append((node, parent, edge))
-        branches = [(step, other) for step, other in around[node] if other != came]
+        branches = [(step, neighbour) for step, neighbour in adjacency[node] if neighbour != previous]
         if len(branches) != 1:
             break
-        came, parent = node, index
+        previous, parent = node, index
         ((edge, node),) = branches
     if branches:
-        branches.sort(key=lambda branch: _branch_code(tree, around, branch[1], branch[0], node))
-    for step, other in branches:
-        _read(tree, around, other, step, index, reading)
+        branches.sort(key=lambda branch: _branch_code(tree, adjacency, branch[1], branch[0], node))
+    for step, neighbour in branches:
+        _read(tree, adjacency, neighbour, step, index, reading)
 
 
 def _branch_code(
-    tree: Tree, around: list[list[tuple[int, int]]], node: int, edge: int, came: int
+    tree: Tree, adjacency: list[list[tuple[int, int]]], node: int, edge: int, previous: int
 ) -> tuple[int, int, int, int, tuple[object, ...]]:
-    below = sorted(
-        _branch_code(tree, around, other, step, node) for step, other in around[node] if other != came
+    branches = sorted(
+        _branch_code(tree, adjacency, neighbour, step, node)
+        for step, neighbour in adjacency[node]
+        if neighbour != previous
     )
-    size = 1 + sum(branch[0] for branch in below)
-    return size, tree.relations[node], tree.keywords[node], edge, tuple(below)
+    size = 1 + sum(branch[0] for branch in branches)
+    return size, tree.relations[node], tree.keywords[node], edge, tuple(branches)
 
 
 _CONSIDERED: Final = 2_000
@@ -229,22 +235,22 @@ def prefix_of(tree: Tree, size: int | None = None) -> Prefix:
     return (tree.relations[:size], tree.keywords[:size], tree.parents[:size], tree.edges[:size])
 
 
-def drawn_networks(generator: CNGen, relation: int, keywords: int, most: int) -> list[Tree]:
-    """At most ``most`` networks of a cluster, the smallest of the first ones that are found."""
-    if not most:
+def drawn_networks(generator: CNGen, relation: int, keywords: int, limit: int) -> list[Tree]:
+    """At most ``limit`` networks of a cluster, the smallest of the first ones that are found."""
+    if not limit:
         return []
     networks = generator.cluster(Tree.single(relation, keywords))
-    return sorted(islice(networks, max(most, _CONSIDERED)), key=_by_size)[:most]
+    return sorted(islice(networks, max(limit, _CONSIDERED)), key=_by_size)[:limit]
 
 
 def prefix_tree(networks: Iterable[Tree]) -> OperatorPrefix | None:
     """The operators of networks with one root, as a tree of prefixes; None if there are no networks."""
     root: OperatorPrefix | None = None
     for tree in networks:
-        root = at = root or OperatorPrefix(tree, 1)
+        root = operator = root or OperatorPrefix(tree, 1)
         for node in range(1, len(tree.relations)):
             step = (tree.parents[node], tree.edges[node], tree.keywords[node])
-            at = at.above.setdefault(step, OperatorPrefix(tree, node + 1))
+            operator = operator.above.setdefault(step, OperatorPrefix(tree, node + 1))
     return root
 
 

@@ -86,13 +86,13 @@ class KeywordDistances:
         return self._known[key]
 
     def _search(self, relation: int, keywords: int) -> int:
-        seen: set[int] = set()
+        visited: set[int] = set()
         frontier = {relation}
         for distance in range(1, len(self._edges) + 2):
-            frontier = {e.target for r in frontier for e in self._edges[r]} - seen
+            frontier = {e.target for r in frontier for e in self._edges[r]} - visited
             if any(self._searchable[r] & keywords for r in frontier):
                 return distance
-            seen |= frontier
+            visited |= frontier
         return UNREACHABLE
 
 
@@ -138,22 +138,22 @@ class CNGen:
         self.without_joins = frozenset(without_joins)
         removed = schema.evolution.removed_relations | self.without
         self.sequence = sequence or KeywordSequence()
-        carried = searchable or [self.all] * len(schema.relations)
-        ordered = [
+        bitmaps = searchable or [self.all] * len(schema.relations)
+        allowed_bitmaps = [
             bits & self.sequence.of_tables if relation.table else bits
-            for bits, relation in zip(carried, schema.relations, strict=True)
+            for bits, relation in zip(bitmaps, schema.relations, strict=True)
         ]
-        self.searchable = tuple(0 if r in removed else bits for r, bits in enumerate(ordered))
+        self.searchable = tuple(0 if r in removed else bits for r, bits in enumerate(allowed_bitmaps))
         self.order = order or NodeOrder.default(slots, grown=schema.evolution.grown)
         self.edges_from = edges_from(schema)
         if self.without or self.without_joins:
             self.edges_from = tuple(
                 tuple(
                     edge
-                    for edge in leaving
+                    for edge in relation_edges
                     if removed.isdisjoint((edge.source, edge.target)) and edge.join not in self.without_joins
                 )
-                for leaving in self.edges_from
+                for relation_edges in self.edges_from
             )
         self._reach = KeywordDistances(self.edges_from, self.searchable)
         self._kinds: dict[int, tuple[int, ...]] = {}
@@ -164,8 +164,8 @@ class CNGen:
     @property
     def shape(self) -> tuple[object, ...]:
         """A key that is equal for queries with equal networks over the same schema."""
-        left_out = self.without, self.without_joins
-        return self.slots, self.max_size, self.searchable, self.order, self.sequence, left_out
+        exclusions = self.without, self.without_joins
+        return self.slots, self.max_size, self.searchable, self.order, self.sequence, exclusions
 
     @cached_property
     def roots(self) -> tuple[tuple[int, int], ...]:
@@ -203,12 +203,12 @@ class CNGen:
         Other trees are returned only if they can still become one.
         ``tree`` must lack a keyword.
         """
-        grown = (
+        children = (
             (self.grow(tree, point, keywords, complete), complete)
             for point in self.growth_points(tree)
             for keywords, complete in point.choices
         )
-        return [(new, complete) for new, complete in grown if new is not None]
+        return [(child, complete) for child, complete in children if child is not None]
 
     def growth_points(self, tree: Tree) -> Iterator[GrowthPoint]:
         """The points at which a node may be added, with the keyword sets it may have."""
@@ -281,11 +281,11 @@ class CNGen:
             if any(not leaf & ~keywords for leaf in leaves) or (allows and not allows(keywords)):
                 continue
             root_valid = root == -1 or bool(root & ~keywords)
-            left = missing & ~keywords
-            if not left:
+            remaining = missing & ~keywords
+            if not remaining:
                 if root_valid:
                     choices.append(self._pairs[keywords][True])
-            elif self._needed(target, left, bool(keywords & missing), root_valid) <= budget:
+            elif self._needed(target, remaining, bool(keywords & missing), root_valid) <= budget:
                 choices.append(self._pairs[keywords][False])
         return choices
 
@@ -313,35 +313,35 @@ class CNGen:
         if tree.keywords.count(tree.keywords[0]) == 1:
             return True  # the usual case
         label = (tree.relations[0], tree.keywords[0])
-        others = [
+        candidates = [
             node
             for node in range(1, len(tree.relations))
             if (tree.relations[node], tree.keywords[node]) == label
         ]
-        if not others:
+        if not candidates:
             return True
-        around = neighbours(tree)
-        own = tree.elements[1:]
-        return all(tuple(self._code(tree, around, node, -1, 0)[1:]) < own for node in others)
+        adjacency = neighbours(tree)
+        code = tree.elements[1:]
+        return all(tuple(self._code(tree, adjacency, node, -1, 0)[1:]) < code for node in candidates)
 
     def _code(
         self,
         tree: Tree,
-        around: list[list[tuple[int, int]]],
+        adjacency: list[list[tuple[int, int]]],
         node: int,
         edge: int,
         depth: int,
-        came: int = -1,
+        previous: int = -1,
     ) -> list[int]:
-        """The left-heavy code seen from ``node``, entered from ``came`` through ``edge`` (-1 at the root)."""
+        """The left-heavy code seen from ``node``, entered from ``previous`` by ``edge`` (-1 at the root)."""
         label = self.order.label(edge, tree.keywords[node]) if edge >= 0 else 0
-        below = [
-            self._code(tree, around, other, step, depth + 1, node)
-            for step, other in around[node]
-            if other != came
+        codes = [
+            self._code(tree, adjacency, neighbour, step, depth + 1, node)
+            for step, neighbour in adjacency[node]
+            if neighbour != previous
         ]
-        below.sort(reverse=True)
-        return [depth * DEPTH + label, *(element for code in below for element in code)]
+        codes.sort(reverse=True)
+        return [depth * DEPTH + label, *(element for code in codes for element in code)]
 
 
 def _already_joined(tree: Tree, node: int, edge: Edge) -> bool:
@@ -381,13 +381,18 @@ class _Count:
         self._budget = budget
         self._slots = generator.slots
         self._most = generator.max_size
-        self._edges = [edge for leaving in generator.edges_from for edge in leaving]
+        self._edges = [edge for edges in generator.edges_from for edge in edges]
         self._leaving = generator.edges_from
-        weights = [_weights(generator, carried) for carried in generator.searchable]
-        self._kinds = sorted({bitmap for some in weights for bitmap in some})
+        weights = [_weights(generator, keywords) for keywords in generator.searchable]
+        self._kinds = sorted({bitmap for relation_weights in weights for bitmap in relation_weights})
         units = {bitmap: (self._most + 1) ** (2 * n) for n, bitmap in enumerate(self._kinds)}
-        self._inner = [{units[b]: Fraction(w) for b, w in some.items()} for some in weights]
-        self._leaf = [{(self._most + 2) * unit: w for unit, w in some.items()} for some in self._inner]
+        self._inner = [
+            {units[b]: Fraction(w) for b, w in relation_weights.items()} for relation_weights in weights
+        ]
+        self._leaf = [
+            {(self._most + 2) * unit: w for unit, w in relation_weights.items()}
+            for relation_weights in self._inner
+        ]
         self._subtrees: dict[int, list[Terms]] = {edge.id: [{}] for edge in self._edges}
 
     def sizes(self) -> tuple[int, ...]:
@@ -399,25 +404,25 @@ class _Count:
                 tree = below[edge.id].forests[size - 1]
                 top = self._inner if size > 1 else self._leaf
                 self._subtrees[edge.id].append(self.times(top[edge.target], tree))
-            for each in {id(one): one for one in (*roots, *below.values())}.values():
-                each.extend(self, self._subtrees, size)
+            for sets in {id(one): one for one in (*roots, *below.values())}.values():
+                sets.extend(self, self._subtrees, size)
             counts.append(self._rooted(roots, size + 1))
         return tuple(counts)
 
-    def times(self, one: Terms, other: Terms) -> Terms:
+    def times(self, left: Terms, right: Terms) -> Terms:
         """The product of two sums of terms."""
-        self._budget.spend(len(one) * len(other))
-        made: Terms = {}
-        for key, weight in one.items():
-            for other_key, other_weight in other.items():
-                made[key + other_key] = made.get(key + other_key, Fraction(0)) + weight * other_weight
-        return made
+        self._budget.spend(len(left) * len(right))
+        terms: Terms = {}
+        for key, weight in left.items():
+            for other_key, other_weight in right.items():
+                terms[key + other_key] = terms.get(key + other_key, Fraction(0)) + weight * other_weight
+        return terms
 
-    def _below(self, edge: Edge, of_root: _Below) -> _Below:
+    def _below(self, edge: Edge, root: _Below) -> _Below:
         """The sets of subtrees below a node that an edge leads to."""
-        leaving = self._leaving[edge.target]
-        back = next(each for each in leaving if each.id == edge.id ^ 1)
-        return _Below([each for each in leaving if each is not back]) if back.at_most_one else of_root
+        edges = self._leaving[edge.target]
+        reverse = next(other for other in edges if other.id == edge.id ^ 1)
+        return _Below([other for other in edges if other is not reverse]) if reverse.at_most_one else root
 
     def _rooted(self, roots: Sequence[_Below], size: int) -> int:
         """The number of networks of a size; the sum over all roots counts each network once per node."""
@@ -426,10 +431,10 @@ class _Count:
             if size == 1:
                 trees = dict(self._leaf[relation])
             else:
-                lone = _sum([self._subtrees[edge.id][size - 1] for edge in self._leaving[relation]])
-                others = _sum([root.forests[size - 1], {key: -weight for key, weight in lone.items()}])
+                single = _sum([self._subtrees[edge.id][size - 1] for edge in self._leaving[relation]])
+                several = _sum([root.forests[size - 1], {key: -weight for key, weight in single.items()}])
                 trees = _sum(
-                    [self.times(self._leaf[relation], lone), self.times(self._inner[relation], others)]
+                    [self.times(self._leaf[relation], single), self.times(self._inner[relation], several)]
                 )
             total += sum((weight * self._labellings(key) for key, weight in trees.items()), Fraction(0))
         return int(total / size)
@@ -441,9 +446,9 @@ class _Count:
         for barren in product(*(range(count + 1) for count in leaves)):
             ways = prod(map(comb, leaves, barren))
             for slot in range(self._slots):
-                here = [kind >> slot & 1 for kind in self._kinds]
-                carrying = sum(count for count, may in zip(nodes, here, strict=True) if may)
-                ways *= (1 << carrying) - 1 - sum(n for n, may in zip(barren, here, strict=True) if may)
+                flags = [kind >> slot & 1 for kind in self._kinds]
+                carrying = sum(count for count, may in zip(nodes, flags, strict=True) if may)
+                ways *= (1 << carrying) - 1 - sum(n for n, may in zip(barren, flags, strict=True) if may)
             total += -ways if sum(barren) % 2 else ways
         return total
 
@@ -458,9 +463,9 @@ class _Count:
 class _Below:
     """Sets of subtrees below a node, by ``leaving`` edges; those in ``forests[n]`` have n nodes in total."""
 
-    def __init__(self, leaving: Sequence[Edge]) -> None:
-        self._many = [edge.id for edge in leaving if not edge.at_most_one]
-        self._single = [edge.id for edge in leaving if edge.at_most_one]
+    def __init__(self, edges: Sequence[Edge]) -> None:
+        self._many = [edge.id for edge in edges if not edge.at_most_one]
+        self._single = [edge.id for edge in edges if edge.at_most_one]
         self._sums: list[Terms] = [{}]
         # The first element has the edges that allow several children; each next one adds a single-child edge.
         self._chain: list[list[Terms]] = [[{0: Fraction(1)}] for _ in range(1 + len(self._single))]
@@ -472,23 +477,25 @@ class _Below:
     def extend(self, count: _Count, subtrees: dict[int, list[Terms]], size: int) -> None:
         """Add the sets of size ``size``, given all subtrees of at most this size."""
         self._sums.append(_sum([subtrees[edge][size] for edge in self._many]))
-        several = self._chain[0]  # the exponential of the sums, computed by its derivative
-        parts = [(n, count.times(self._sums[n], several[size - n])) for n in range(1, size + 1)]
-        several.append(_sum([{key: weight * n / size for key, weight in part.items()} for n, part in parts]))
-        for before, after, edge in zip(self._chain, self._chain[1:], self._single, strict=False):
-            one = (count.times(subtrees[edge][n], before[size - n]) for n in range(1, size + 1))
-            after.append(_sum([before[size], *one]))
+        exponential = self._chain[0]  # the exponential of the sums, computed by its derivative
+        parts = [(n, count.times(self._sums[n], exponential[size - n])) for n in range(1, size + 1)]
+        exponential.append(
+            _sum([{key: weight * n / size for key, weight in part.items()} for n, part in parts])
+        )
+        for previous, forests, edge in zip(self._chain, self._chain[1:], self._single, strict=False):
+            products = (count.times(subtrees[edge][n], previous[size - n]) for n in range(1, size + 1))
+            forests.append(_sum([previous[size], *products]))
 
 
-def _weights(generator: CNGen, carried: int) -> dict[int, int]:
+def _weights(generator: CNGen, keywords: int) -> dict[int, int]:
     """Kinds of nodes by the keywords they may carry, with weights; with an order, a kind has one group."""
     groups = generator.sequence.groups
     if not groups:
-        return {carried: 1}
-    others = carried & ~_union(groups)
-    weights = {others: 1 - len(groups)}
+        return {keywords: 1}
+    ungrouped = keywords & ~_union(groups)
+    weights = {ungrouped: 1 - len(groups)}
     for group in groups:
-        weights[carried & group | others] = weights.get(carried & group | others, 0) + 1
+        weights[keywords & group | ungrouped] = weights.get(keywords & group | ungrouped, 0) + 1
     return {bitmap: weight for bitmap, weight in weights.items() if weight}
 
 

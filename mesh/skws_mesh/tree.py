@@ -46,22 +46,22 @@ class Tree(NamedTuple):
     def single(cls, relation: int, keywords: int) -> Tree:
         return cls((relation,), (keywords,), (-1,), (-1,), (0,), (0,), (), keywords, 0, 0)
 
-    def grow(self, at: int, edge: int, relation: int, keywords: int, element: int) -> Tree:
-        """Append a child to the node at depth ``at`` of the rightmost path."""
+    def grow(self, depth: int, edge: int, relation: int, keywords: int, element: int) -> Tree:
+        """Append a child to the node at depth ``depth`` of the rightmost path."""
         size = len(self.relations)
-        parent = self.path[at]
-        inner = parent == size - 1
+        parent = self.path[depth]
+        is_inner = parent == size - 1
         return Tree(
             (*self.relations, relation),
             (*self.keywords, keywords),
             (*self.parents, parent),
             (*self.edges, edge),
             (*self.elements, element),
-            (*self.path[: at + 1], size),
-            self.finished if inner else (*self.finished, size - 1),
+            (*self.path[: depth + 1], size),
+            self.finished if is_inner else (*self.finished, size - 1),
             self.covered | keywords,
             self.repeated | (self.covered & keywords),
-            self.root_children + (at == 0),
+            self.root_children + (depth == 0),
         )
 
     def uses_any(self, relations: Collection[int], joins: Collection[int]) -> bool:
@@ -93,11 +93,11 @@ class Tree(NamedTuple):
 
     def _continuation(self, left: int, right: int) -> int:
         """The greatest next element that keeps the subtree at ``right`` below the one at ``left``."""
-        grown = self.elements[right:]
+        code = self.elements[right:]
         reference = self.elements[left:right]
-        if grown != reference[: len(grown)]:
+        if code != reference[: len(code)]:
             return 2 * len(self.elements) * DEPTH + DEPTH
-        return reference[len(grown)] if len(grown) < len(reference) else -1
+        return reference[len(code)] if len(code) < len(reference) else -1
 
 
 def left_sibling(parents: Sequence[int], node: int) -> int:
@@ -110,12 +110,12 @@ def left_sibling(parents: Sequence[int], node: int) -> int:
 
 def neighbours(tree: Tree) -> list[list[tuple[int, int]]]:
     """For each node its (edge walked, neighbour) pairs, including the parent's."""
-    around: list[list[tuple[int, int]]] = [[] for _ in tree.relations]
+    adjacency: list[list[tuple[int, int]]] = [[] for _ in tree.relations]
     for node in range(1, len(tree.relations)):
         parent = tree.parents[node]
-        around[parent].append((tree.edges[node], node))
-        around[node].append((tree.edges[node] ^ 1, parent))
-    return around
+        adjacency[parent].append((tree.edges[node], node))
+        adjacency[node].append((tree.edges[node] ^ 1, parent))
+    return adjacency
 
 
 # Far above the ranks by keywords, and far below one level of depth in a tree's code.
@@ -168,6 +168,6 @@ class NodeOrder:
         rank = (self.keyword_ranks[keywords] << 20) + edge
         return rank - self._generation(edge // 2, 1) * _GENERATION if self.grown else rank
 
-    def _generation(self, position: int, which: int) -> int:
-        """The number of schema changes before a relation (``which`` 0) or join (1) existed."""
-        return sum(position >= sizes[which] for sizes in self.grown[:_MOST_GENERATIONS])
+    def _generation(self, position: int, column: int) -> int:
+        """The number of schema changes before a relation (``column`` 0) or join (1) existed."""
+        return sum(position >= sizes[column] for sizes in self.grown[:_MOST_GENERATIONS])

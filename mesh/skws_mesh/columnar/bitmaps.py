@@ -31,8 +31,8 @@ class KeywordBitmaps:
     def __len__(self) -> int:
         return len(self.tuple)
 
-    def take(self, chosen: Flags | Ints) -> KeywordBitmaps:
-        return KeywordBitmaps(self.tuple[chosen], self.query[chosen], self.bitmap[chosen])
+    def take(self, rows: Flags | Ints) -> KeywordBitmaps:
+        return KeywordBitmaps(self.tuple[rows], self.query[rows], self.bitmap[rows])
 
     def behind(self, first: int) -> KeywordBitmaps:
         """The bitmaps of the same tuples, numbered from ``first`` on."""
@@ -75,22 +75,22 @@ class LiveBitmaps:
 
     def insert(self, new: KeywordBitmaps, slots: int) -> None:
         """Add bitmaps of any tuples for new queries."""
-        places = _place(new.tuple, new.query)
-        before = np.searchsorted(self._places, places)
+        codes = _place(new.tuple, new.query)
+        positions = np.searchsorted(self._places, codes)
         self._set(
-            np.insert(self._places, before, places), np.insert(self._bitmaps, before, new.bitmap), slots
+            np.insert(self._places, positions, codes), np.insert(self._bitmaps, positions, new.bitmap), slots
         )
 
     def of(self, query: Ints, slots: Ints) -> Ints:
         bitmaps = np.zeros(len(slots), dtype=np.int64)
         # Free tuples that arrived later may have no flags yet.
         self._some = flags_for(int(slots.max(initial=-1)) + 1, self._some)
-        carrying = np.flatnonzero(self._some.take(slots))
-        if len(carrying):
-            places = _place(slots[carrying], query[carrying])
-            first = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
-            hit = self._places[first] == places
-            bitmaps[carrying[hit]] = self._bitmaps[first[hit]]
+        indices = np.flatnonzero(self._some.take(slots))
+        if len(indices):
+            codes = _place(slots[indices], query[indices])
+            positions = np.minimum(np.searchsorted(self._places, codes), len(self._places) - 1)
+            matches = self._places[positions] == codes
+            bitmaps[indices[matches]] = self._bitmaps[positions[matches]]
         return bitmaps
 
     def carried(self, slots: Ints) -> tuple[Ints, KeywordBitmaps]:
@@ -98,30 +98,32 @@ class LiveBitmaps:
         first = np.searchsorted(self._places, _place(slots, 0))
         counts = np.searchsorted(self._places, _place(slots + 1, 0)) - first
         indices = ranges(first, counts)
-        of = np.repeat(np.arange(len(slots), dtype=np.int64), counts)
-        return of, KeywordBitmaps(slots[of], self._places[indices] & _QUERY, self._bitmaps[indices])
+        position = np.repeat(np.arange(len(slots), dtype=np.int64), counts)
+        return position, KeywordBitmaps(
+            slots[position], self._places[indices] & _QUERY, self._bitmaps[indices]
+        )
 
     def all(self) -> KeywordBitmaps:
         return KeywordBitmaps(self._places >> QUERY_BITS, self._places & _QUERY, self._bitmaps)
 
     def forget(self, query: int) -> int:
         """Drop the bitmaps for a query; returns their number."""
-        before, kept = len(self), self._places & _QUERY != query
-        self._set(self._places[kept], self._bitmaps[kept], len(self._some))
-        return before - len(self)
+        count, remaining = len(self), self._places & _QUERY != query
+        self._set(self._places[remaining], self._bitmaps[remaining], len(self._some))
+        return count - len(self)
 
     def remap(self, slots: Ints) -> None:
         """Renumber tuples. The new slots keep their order; tuples with negative numbers are dropped."""
-        renumbered = slots[self._places >> QUERY_BITS]
-        alive: Flags = renumbered >= 0
+        new_slots = slots[self._places >> QUERY_BITS]
+        alive: Flags = new_slots >= 0
         query = self._places[alive] & _QUERY
-        live = int(slots.max(initial=-1)) + 1
-        self._set(renumbered[alive] << QUERY_BITS | query, self._bitmaps[alive], live)
+        slot_count = int(slots.max(initial=-1)) + 1
+        self._set(new_slots[alive] << QUERY_BITS | query, self._bitmaps[alive], slot_count)
 
-    def _set(self, places: Ints, bitmaps: Ints, slots: int) -> None:
-        self._table.open((places, bitmaps), len(places))
+    def _set(self, codes: Ints, bitmaps: Ints, slots: int) -> None:
+        self._table.open((codes, bitmaps), len(codes))
         self._some = np.zeros(slots, dtype=bool)
-        self._some[places >> QUERY_BITS] = True
+        self._some[codes >> QUERY_BITS] = True
 
 
 def flags_for(slots: int, flags: Flags) -> Flags:
@@ -133,8 +135,8 @@ def flags_for(slots: int, flags: Flags) -> Flags:
 
 def distinct_pairs(slots: Ints, query: Ints) -> tuple[Ints, Ints]:
     """Each (slot, query) pair once."""
-    places = distinct(_place(slots, query))
-    return places >> QUERY_BITS, places & _QUERY
+    codes = distinct(_place(slots, query))
+    return codes >> QUERY_BITS, codes & _QUERY
 
 
 def _place(slots: Ints, query: Ints | int) -> Ints:
@@ -150,8 +152,8 @@ class WakeStates:
     Tuples with the bitmap ``excluded`` take no part.
     """
 
-    def __init__(self, everything: int, excluded: int) -> None:
-        self._everything = everything
+    def __init__(self, all_keywords: int, excluded: int) -> None:
+        self._everything = all_keywords
         self._excluded = excluded
         self._carried: Ints = np.zeros(1, dtype=np.int64)
         self._awake: Flags = np.zeros(1, dtype=bool)
@@ -159,9 +161,9 @@ class WakeStates:
     def enrol(self, query: int) -> None:
         """Add a query, which is asleep."""
         if query >= len(self._awake):
-            more = query + 1
-            self._awake = np.concatenate([self._awake, np.zeros(more, dtype=bool)])
-            self._carried = np.concatenate([self._carried, np.zeros(more, dtype=np.int64)])
+            growth = query + 1
+            self._awake = np.concatenate([self._awake, np.zeros(growth, dtype=bool)])
+            self._carried = np.concatenate([self._carried, np.zeros(growth, dtype=np.int64)])
 
     def forget(self, query: int) -> None:
         self._awake[query], self._carried[query] = False, 0
@@ -177,18 +179,18 @@ class WakeStates:
     def woken(self, bitmaps: KeywordBitmaps) -> Flags:
         """By query: True if tuples with these bitmaps wake it."""
         self._carry(bitmaps)
-        woken: Flags = (self._carried == self._everything) & ~self._awake
-        self._awake |= woken
-        return woken
+        newly_awake: Flags = (self._carried == self._everything) & ~self._awake
+        self._awake |= newly_awake
+        return newly_awake
 
     def settle(self, bitmaps: KeywordBitmaps) -> bool:
         """Set the bitmaps of all live tuples; True if a query falls asleep."""
         self._carried[:] = 0
         self._carry(bitmaps)
-        falling_asleep = self._awake & (self._carried != self._everything)
-        self._awake &= ~falling_asleep
-        return bool(falling_asleep.any())
+        sleepers = self._awake & (self._carried != self._everything)
+        self._awake &= ~sleepers
+        return bool(sleepers.any())
 
     def _carry(self, bitmaps: KeywordBitmaps) -> None:
-        taking_part = bitmaps.bitmap != self._excluded
-        np.bitwise_or.at(self._carried, bitmaps.query[taking_part], bitmaps.bitmap[taking_part])
+        included = bitmaps.bitmap != self._excluded
+        np.bitwise_or.at(self._carried, bitmaps.query[included], bitmaps.bitmap[included])

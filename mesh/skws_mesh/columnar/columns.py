@@ -59,20 +59,20 @@ def index_hashes(index: Ints, values: Ints) -> Hashes:
 
 def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
     """The hashes, each mixed with a number."""
-    both: Hashes = numbers.view(np.uint64) + _ONE
-    both *= _SPREAD
-    both ^= hashes
-    both ^= both >> _HALF
-    both *= _MIX
-    return both
+    codes: Hashes = numbers.view(np.uint64) + _ONE
+    codes *= _SPREAD
+    codes ^= hashes
+    codes ^= codes >> _HALF
+    codes *= _MIX
+    return codes
 
 
 def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """Each value once, in order. Sorting is many times as fast as ``np.unique``, which hashes."""
-    ordered = np.sort(values)
-    new = np.ones(len(ordered), dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    return ordered.take(np.flatnonzero(new))
+    sorted_values = np.sort(values)
+    is_first = np.ones(len(sorted_values), dtype=bool)
+    np.not_equal(sorted_values[1:], sorted_values[:-1], out=is_first[1:])
+    return sorted_values.take(np.flatnonzero(is_first))
 
 
 def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
@@ -80,12 +80,12 @@ def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
     if not _dense(codes):
         _, first, kinds = np.unique(codes, return_index=True, return_inverse=True)
         return first, kinds
-    where = np.full(int(codes.max(initial=-1)) + 1, -1, dtype=np.int64)
-    where[codes] = np.arange(len(codes))
-    there = np.flatnonzero(where >= 0)
-    first = where[there]
-    where[there] = np.arange(len(there))
-    return first, where.take(codes)
+    positions = np.full(int(codes.max(initial=-1)) + 1, -1, dtype=np.int64)
+    positions[codes] = np.arange(len(codes))
+    values = np.flatnonzero(positions >= 0)
+    first = positions[values]
+    positions[values] = np.arange(len(values))
+    return first, positions.take(codes)
 
 
 def _dense(codes: Ints) -> bool:
@@ -97,8 +97,8 @@ def repeated(codes: Ints) -> Flags:
     if not _dense(codes):
         _, kinds, counts = np.unique(codes, return_inverse=True, return_counts=True)
         return (counts > 1).take(kinds)
-    several = np.bincount(codes) > 1
-    return several.take(codes) if several.any() else np.zeros(len(codes), dtype=bool)
+    is_repeated = np.bincount(codes) > 1
+    return is_repeated.take(codes) if is_repeated.any() else np.zeros(len(codes), dtype=bool)
 
 
 def cells(table: npt.NDArray[Number], rows: Ints, columns: Ints) -> npt.NDArray[Number]:
@@ -118,23 +118,23 @@ def slices(counts: Ints, most: int) -> Iterator[slice]:
     """Consecutive slices of ``counts``; the sum of each is at most about ``most``."""
     ends = np.cumsum(counts)
     cuts = np.searchsorted(ends, np.arange(most, int(ends[-1]) if len(ends) else 0, most)).tolist()
-    for begin, until in pairwise([0, *cuts, len(counts)]):
-        if begin < until:
-            yield slice(begin, until)
+    for begin, end in pairwise([0, *cuts, len(counts)]):
+        if begin < end:
+            yield slice(begin, end)
 
 
 def written(
-    array: npt.NDArray[Scalar], place: int, values: npt.NDArray[Scalar], *, least: int = 0
+    array: npt.NDArray[Scalar], position: int, values: npt.NDArray[Scalar], *, least: int = 0
 ) -> npt.NDArray[Scalar]:
     """Write ``values`` from a position on; returns the array, or a larger copy if they do not fit.
 
     A copy has a quarter more space, and space for at least ``least`` values. It keeps the values before the
     position.
     """
-    end = place + len(values)
+    end = position + len(values)
     if end > len(array):
-        array = with_space(array, place, max(least, end + end // 4))
-    array[place:end] = values
+        array = with_space(array, position, max(least, end + end // 4))
+    array[position:end] = values
     return array
 
 
@@ -145,6 +145,6 @@ def with_space(array: npt.NDArray[Scalar], used: int, space: int) -> npt.NDArray
     """
     if space <= len(array):
         return array
-    grown = np.empty((space, *array.shape[1:]), dtype=array.dtype)
-    grown[:used] = array[:used]
-    return grown
+    larger = np.empty((space, *array.shape[1:]), dtype=array.dtype)
+    larger[:used] = array[:used]
+    return larger

@@ -37,24 +37,24 @@ class HashFilter:
     @classmethod
     def over(cls, bits: npt.NDArray[np.uint8], added: int) -> HashFilter:
         """The filter with the bitmap ``bits``, to which ``added`` hashes were added."""
-        made = cls()
-        made._added = added
-        made._set(bits)
-        return made
+        new_filter = cls()
+        new_filter._added = added
+        new_filter._set(bits)
+        return new_filter
 
     @property
     def bits(self) -> npt.NDArray[np.uint8]:
         return self._bits
 
-    def has_room(self, more: int) -> bool:
-        """True if the filter stays sparse enough with ``more`` hashes added."""
-        return (self._added + more) * _SPARSE <= len(self._bits) << _BYTE
+    def has_room(self, count: int) -> bool:
+        """True if the filter stays sparse enough with ``count`` hashes added."""
+        return (self._added + count) * _SPARSE <= len(self._bits) << _BYTE
 
     def add(self, hashes: Hashes) -> None:
         self._added += len(hashes)
         for first in range(0, len(hashes), PAIRS):  # each part takes a few times the memory of its hashes
-            places = self._places(hashes[first : first + PAIRS])
-            np.bitwise_or.at(self._bits, places >> _BYTE, _bit(places))
+            positions = self._places(hashes[first : first + PAIRS])
+            np.bitwise_or.at(self._bits, positions >> _BYTE, _bit(positions))
 
     def grow(self) -> None:
         """Double the bitmap; every hash that passed still passes."""
@@ -62,9 +62,9 @@ class HashFilter:
 
     def passing(self, hashes: Hashes) -> Ints:
         """The positions of the hashes that may be present."""
-        places = self._places(hashes)
-        hits = self._bits.take(places >> _BYTE)
-        hits &= _bit(places)
+        positions = self._places(hashes)
+        hits = self._bits.take(positions >> _BYTE)
+        hits &= _bit(positions)
         return np.flatnonzero(hits)
 
     def _places(self, hashes: Hashes) -> Ints:
@@ -76,9 +76,9 @@ class HashFilter:
         self._shift = np.uint64(64 - (len(bits).bit_length() - 1 + _BYTE))
 
 
-def _bit(places: Ints) -> npt.NDArray[np.uint8]:
+def _bit(positions: Ints) -> npt.NDArray[np.uint8]:
     """The bit of each position within its byte."""
-    return _BITS.take(places & 7)
+    return _BITS.take(positions & 7)
 
 
 _BITS: Final = np.left_shift(1, np.arange(8)).astype(np.uint8)
@@ -131,24 +131,24 @@ class HashIndex:
 
     runs: list[Run]
 
-    def __init__(self, most: int = 0) -> None:
+    def __init__(self, max_payload: int = 0) -> None:
         self._size = 0
         self._entries = _NO_ENTRIES  # with space for more
         self._begins = _NO_PLACES  # start of each bucket among the entries; with space for more
         self._set_runs([])
-        self._set_payload_bits(max(_LEAST_PAYLOAD_BITS, most.bit_length()))
+        self._set_payload_bits(max(_LEAST_PAYLOAD_BITS, max_payload.bit_length()))
         self.filter = HashFilter()
 
     @classmethod
     def over(cls, stored: StoredEntries) -> HashIndex:
         """The index from which ``stored`` was made; the arrays are not copied."""
-        made = cls()
-        made._size = sum(run.size for run in stored.runs)
-        made._entries, made._begins = stored.entries, stored.begins
-        made._set_runs(stored.runs)
-        made._set_payload_bits(stored.payload_bits)
-        made.filter = HashFilter.over(stored.filter, made._size)
-        return made
+        index = cls()
+        index._size = sum(run.size for run in stored.runs)
+        index._entries, index._begins = stored.entries, stored.begins
+        index._set_runs(stored.runs)
+        index._set_payload_bits(stored.payload_bits)
+        index.filter = HashFilter.over(stored.filter, index._size)
+        return index
 
     def stored(self) -> StoredEntries:
         directories = sum(run.directory for run in self.runs)
@@ -167,21 +167,21 @@ class HashIndex:
     def __len__(self) -> int:
         return self._size
 
-    def make_space(self, more: int, most: int) -> None:
-        """Make space for ``more`` entries that are added together; their payloads are at most ``most``."""
-        self._make_room(most)
-        self._entries = with_space(self._entries, self._size, self._size + more)
+    def make_space(self, count: int, max_payload: int) -> None:
+        """Make space for ``count`` entries to be added together, with payloads of at most ``max_payload``."""
+        self._make_room(max_payload)
+        self._entries = with_space(self._entries, self._size, self._size + count)
         directories = sum(run.directory for run in self.runs)
-        self._begins = with_space(self._begins, directories, directories + more + 2 * (more // MERGED + 1))
-        if not self.filter.has_room(more):
-            self.filter = HashFilter(self._size + more)
+        self._begins = with_space(self._begins, directories, directories + count + 2 * (count // MERGED + 1))
+        if not self.filter.has_room(count):
+            self.filter = HashFilter(self._size + count)
             self.filter.add(self._entries[: self._size])
 
     def add(self, hashes: Hashes, payload: Ints) -> None:
         """Add entries in any order."""
         for first in range(0, len(hashes), MERGED):
-            some = slice(first, first + MERGED)
-            self._add(hashes[some], payload[some])
+            chunk = slice(first, first + MERGED)
+            self._add(hashes[chunk], payload[chunk])
 
     def _add(self, hashes: Hashes, payload: Ints) -> None:
         """Like ``add``, for at most MERGED entries."""
@@ -199,52 +199,54 @@ class HashIndex:
 
     def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
         """Like ``probe``, in parts of about PAIRS pairs at most; entries must not change meanwhile."""
-        wanted = self.filter.passing(hashes)
-        if not len(wanted):
+        candidates = self.filter.passing(hashes)
+        if not len(candidates):
             return
-        prefixes = hashes.take(wanted) & self._hash_part
+        prefixes = hashes.take(candidates) & self._hash_part
         bucket = ((prefixes >> self._shifts).view(np.int64) + self._directories).ravel()
         first = self._begins.take(bucket)
         counts = self._begins.take(bucket + 1) - first
-        positions = np.tile(np.arange(len(wanted)), len(self.runs))
+        positions = np.tile(np.arange(len(candidates)), len(self.runs))
         for begins, lengths, numbers in _parts(first, counts, positions):
-            of = np.repeat(numbers, lengths)
-            left = self._entries.take(ranges(begins, lengths))
-            left ^= prefixes.take(of)  # the payload, if the hashes agree
-            hits = np.flatnonzero(left <= self._payload_part)
-            yield wanted.take(of.take(hits)), left.take(hits).view(np.int64)
+            origin = np.repeat(numbers, lengths)
+            differences = self._entries.take(ranges(begins, lengths))
+            differences ^= prefixes.take(origin)  # the payload, if the hashes agree
+            hits = np.flatnonzero(differences <= self._payload_part)
+            yield candidates.take(origin.take(hits)), differences.take(hits).view(np.int64)
 
     def remap(self, new_payload: Ints) -> None:
         """Renumber payloads from 0 on, in the same order; entries with a negative number are dropped."""
-        left = int(new_payload.max(initial=-1)) + 1
-        self._make_room(left - 1)
-        dropped = len(new_payload) - left
-        moved_alike = left > 0 and new_payload[dropped] == 0  # only the oldest were dropped
-        remaining: list[Hashes] = []
+        count = int(new_payload.max(initial=-1)) + 1
+        self._make_room(count - 1)
+        drop_count = len(new_payload) - count
+        is_shift = count > 0 and new_payload[drop_count] == 0  # only the oldest were dropped
+        entry_parts: list[Hashes] = []
         runs, directories = [], [_NO_PLACES]
-        since = at = size = 0
+        directory_start = entry_start = size = 0
         for run in self.runs:
-            entries = self._entries[at : at + run.size]
+            entries = self._entries[entry_start : entry_start + run.size]
             payload = (entries & self._payload_part).view(np.int64)
-            if moved_alike:
-                there = payload >= dropped
-                entries = entries[there] - np.uint64(dropped)
+            if is_shift:
+                alive = payload >= drop_count
+                entries = entries[alive] - np.uint64(drop_count)
             else:
-                renumbered = new_payload.take(payload)
-                there = renumbered >= 0
-                entries = (entries[there] & self._hash_part) | renumbered[there].view(np.uint64)
+                new_numbers = new_payload.take(payload)
+                alive = new_numbers >= 0
+                entries = (entries[alive] & self._hash_part) | new_numbers[alive].view(np.uint64)
             if len(entries):
                 # The remaining entries are still sorted, and fewer entries need fewer leading bits.
-                before = np.concatenate([NOTHING, [0], np.cumsum(there)]) + size
-                directory = before.take(self._begins[since : since + run.directory] - at).astype(np.int32)
+                positions = np.concatenate([NOTHING, [0], np.cumsum(alive)]) + size
+                directory = positions.take(
+                    self._begins[directory_start : directory_start + run.directory] - entry_start
+                ).astype(np.int32)
                 bits = min(run.bits, _bits_of(len(entries)))
                 runs.append(Run(len(entries), bits))
                 directories.append(directory[:: 1 << (run.bits - bits)])
-                remaining.append(entries)
+                entry_parts.append(entries)
                 size += len(entries)
-            since += run.directory
-            at += run.size
-        self._size, self._entries = size, np.concatenate([_NO_ENTRIES, *remaining])
+            directory_start += run.directory
+            entry_start += run.size
+        self._size, self._entries = size, np.concatenate([_NO_ENTRIES, *entry_parts])
         self._begins = np.concatenate(directories)
         self._set_runs(runs)
         self._renew_filter()
@@ -283,10 +285,10 @@ class HashIndex:
         """Make ``payload`` fit, at the cost of bits of the hashes."""
         if payload <= int(self._payload_part):
             return
-        old = self._payload_part
+        old_mask = self._payload_part
         self._set_payload_bits(payload.bit_length() + 1)
-        left = self._hash_part | old
-        self._entries = self._entries & left
+        mask = self._hash_part | old_mask
+        self._entries = self._entries & mask
 
     def _renew_filter(self) -> None:
         self.filter = HashFilter(len(self))
@@ -349,7 +351,7 @@ def _parts(first: Places, counts: Places, numbers: Ints) -> Iterator[tuple[Integ
     for begin in range(0, total, PAIRS):
         end = min(begin + PAIRS, total)
         low, high = np.searchsorted(ends, (begin, end - 1), side="right")
-        some = slice(int(low), int(high) + 1)
-        before = ends[some] - counts[some]
-        since, until = np.maximum(before, begin), np.minimum(ends[some], end)
-        yield first[some] + (since - before), until - since, numbers[some]
+        chunk = slice(int(low), int(high) + 1)
+        starts = ends[chunk] - counts[chunk]
+        lower, upper = np.maximum(starts, begin), np.minimum(ends[chunk], end)
+        yield first[chunk] + (lower - starts), upper - lower, numbers[chunk]

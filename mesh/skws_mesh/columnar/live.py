@@ -37,22 +37,22 @@ class KeySets:
 
     def __init__(self, schema: Schema) -> None:
         sets: list[dict[tuple[int, ...], int]] = [{} for _ in schema.relations]
-        walked = edges(schema)
+        all_edges = edges(schema)
         self.source = np.array(
-            [sets[e.source].setdefault(e.source_columns, len(sets[e.source])) for e in walked],
+            [sets[e.source].setdefault(e.source_columns, len(sets[e.source])) for e in all_edges],
             dtype=np.int64,
         )
         self.target = np.array(
-            [sets[e.target].setdefault(e.target_columns, len(sets[e.target])) for e in walked],
+            [sets[e.target].setdefault(e.target_columns, len(sets[e.target])) for e in all_edges],
             dtype=np.int64,
         )
-        self.columns = tuple(tuple(found) for found in sets)
-        self.target_relation = np.array([e.target for e in walked], dtype=np.int64)
+        self.columns = tuple(tuple(key_sets) for key_sets in sets)
+        self.target_relation = np.array([e.target for e in all_edges], dtype=np.int64)
 
     @cached_property
     def width(self) -> int:
         """The most key sets that a relation has; at least 1."""
-        return max(1, *(len(found) for found in self.columns))
+        return max(1, *(len(key_sets) for key_sets in self.columns))
 
     @cached_property
     def edge_index(self) -> Ints:
@@ -64,8 +64,8 @@ class LeavingEdges:
     """Edges by the relation that they leave."""
 
     def __init__(self, leaving: Sequence[Sequence[Edge]]) -> None:
-        self._edges = np.array([edge.id for some in leaving for edge in some], dtype=np.int64)
-        self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
+        self._edges = np.array([edge.id for group in leaving for edge in group], dtype=np.int64)
+        self._degree = np.array([len(group) for group in leaving], dtype=np.int64)
         self._first = np.cumsum(self._degree) - self._degree
 
     def of(self, relations: Ints) -> tuple[Ints, Ints]:
@@ -129,9 +129,9 @@ class LiveTuples:
         self._store.open(tuples.columns(), size)
         self._index = index
 
-    def make_space(self, more: int) -> None:
-        """Make space for ``more`` tuples."""
-        self._store.make_space(more)
+    def make_space(self, count: int) -> None:
+        """Make space for ``count`` tuples."""
+        self._store.make_space(count)
 
     def append(self, batch: TupleColumns) -> int:
         """Add tuples without indexing them, which ``index`` does; returns the slot of the first."""
@@ -141,16 +141,16 @@ class LiveTuples:
         """Index all tuples, after ``append``; this is faster than batch by batch."""
         keys, size = self.tuples.keys, len(self)
         self._index.make_space(int(np.count_nonzero(keys != NULL)), size)
-        positions, hashes, waiting = [], [], 0
+        positions, hashes, pending = [], [], 0
         for begin in range(0, size, _AT_ONCE):
-            some = slice(begin, min(begin + _AT_ONCE, size))
-            position, of = self._entries(self.tuples.relation[some], keys[some])
+            chunk = slice(begin, min(begin + _AT_ONCE, size))
+            position, chunk_hashes = self._entries(self.tuples.relation[chunk], keys[chunk])
             positions.append(position + begin)
-            hashes.append(of)
-            waiting += len(of)
-            if waiting + _AT_ONCE * self.key_sets.width > MERGED or some.stop == size:
+            hashes.append(chunk_hashes)
+            pending += len(chunk_hashes)
+            if pending + _AT_ONCE * self.key_sets.width > MERGED or chunk.stop == size:
                 self._index.add(np.concatenate(hashes), np.concatenate(positions))
-                positions, hashes, waiting = [], [], 0
+                positions, hashes, pending = [], [], 0
 
     def insert(self, batch: TupleColumns) -> InsertedTuples:
         first = self._store.append(batch.columns())
@@ -195,10 +195,10 @@ class LiveTuples:
         """
         sets, relations = self.key_sets.target.take(edge), self.key_sets.target_relation.take(edge)
         for position, slot in self.probed(index_hashes(self.key_sets.edge_index.take(edge), values)):
-            true = self._values(slot, sets.take(position)) == values.take(position)
-            true &= self.tuples.relation.take(slot) == relations.take(position)
-            if not true.all():
-                position, slot = position[true], slot[true]  # noqa: PLW2901 - the true matches
+            matches = self._values(slot, sets.take(position)) == values.take(position)
+            matches &= self.tuples.relation.take(slot) == relations.take(position)
+            if not matches.all():
+                position, slot = position[matches], slot[matches]  # noqa: PLW2901 - the true matches
             yield position, slot
 
     def gather(self, edge: Ints, members: Ints) -> None:
@@ -220,9 +220,9 @@ class LiveTuples:
     def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
         """True for each pair that an edge joins: relation and all 64 bits of the values agree."""
         near = self._values(source, self.key_sets.source.take(edge))
-        agree: Flags = near == self._values(target, self.key_sets.target.take(edge))
-        agree &= self.tuples.relation.take(target) == self.key_sets.target_relation.take(edge)
-        return agree
+        equal: Flags = near == self._values(target, self.key_sets.target.take(edge))
+        equal &= self.tuples.relation.take(target) == self.key_sets.target_relation.take(edge)
+        return equal
 
     def _values(self, slots: Ints, key_sets: Ints) -> Ints:
         return cells(self.tuples.keys, slots, key_sets)
@@ -231,13 +231,13 @@ class LiveTuples:
         """End tuples early."""
         self._store.tuples.end[slots] = ticks
 
-    def compact(self, horizon: int, dropped: Ints = NOTHING) -> Ints:
-        """Drop tuples that ended at or before ``horizon``, and those in the slots ``dropped``.
+    def compact(self, horizon: int, dropped_slots: Ints = NOTHING) -> Ints:
+        """Drop tuples that ended at or before ``horizon``, and those in the slots ``dropped_slots``.
 
         Returns the new number of each slot, -1 if it was dropped.
         """
         alive: Flags = self.tuples.end > horizon
-        alive[dropped] = False
-        renumbered = self._store.keep(alive)
-        self._index.remap(renumbered)
-        return renumbered
+        alive[dropped_slots] = False
+        new_slots = self._store.keep(alive)
+        self._index.remap(new_slots)
+        return new_slots

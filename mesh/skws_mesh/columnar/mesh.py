@@ -42,59 +42,59 @@ class Pairs:
         self._width = width
         self._in_order = in_order
 
-    def joined(self, partials: Partials, groups: Ints, places: Ints, partners: Ints) -> Partials:
+    def joined(self, partials: Partials, groups: Ints, rows: Ints, partners: Ints) -> Partials:
         """Each partial joined with its tuple, if an operator accepts the pair and all are alive together.
 
-        ``groups``, ``places`` and ``partners`` give, for each pair, the group, the
+        ``groups``, ``rows`` and ``partners`` give, for each pair, the group, the
         row of the partial and the slot of the tuple.
         """
         tuples = self._live.tuples
-        start = np.maximum(partials.start.take(places), tuples.start.take(partners))
-        end = np.minimum(partials.end.take(places), tuples.end.take(partners))
+        start = np.maximum(partials.start.take(rows), tuples.start.take(partners))
+        end = np.minimum(partials.end.take(rows), tuples.end.take(partners))
         # in many pairs one side is dead, so the cheapest test rules out most
         alive = np.flatnonzero(start < end)
-        places, partners = places.take(alive), partners.take(alive)
-        query = partials.query.take(places).astype(np.int64, copy=False)
+        rows, partners = rows.take(alive), partners.take(alive)
+        query = partials.query.take(rows).astype(np.int64, copy=False)
         labels = self._bitmaps.of(query, partners)
         operators = self._operators.next(groups.take(alive).astype(np.int64, copy=False), labels)
-        members = partials.members.take(places, axis=0)
-        wanted = operators != NONE
+        members = partials.members.take(rows, axis=0)
+        valid = operators != NONE
         for node in range(self._width - 1):
-            wanted &= members[:, node] != partners
-        chosen = np.flatnonzero(wanted)
+            valid &= members[:, node] != partners
+        indices = np.flatnonzero(valid)
         if self._in_order:
-            chosen = chosen[self._in_sequence(operators[chosen], members[chosen], partners[chosen])]
-        operators, alive = operators.take(chosen), alive.take(chosen)
-        members = members.take(chosen, axis=0).astype(np.int64, copy=False)
-        members[np.arange(len(chosen)), self._operators.size(operators) - 1] = partners.take(chosen)
-        return Partials(query.take(chosen), operators, members, start.take(alive), end.take(alive))
+            indices = indices[self._in_sequence(operators[indices], members[indices], partners[indices])]
+        operators, alive = operators.take(indices), alive.take(indices)
+        members = members.take(indices, axis=0).astype(np.int64, copy=False)
+        members[np.arange(len(indices)), self._operators.size(operators) - 1] = partners.take(indices)
+        return Partials(query.take(indices), operators, members, start.take(alive), end.take(alive))
 
     def _in_sequence(self, operators: Ints, members: Ints, partners: Ints) -> Flags:
         """True for each partner whose keywords are in order with those of the members."""
         tuples, ranks = self._live.tuples, self._operators.ranks(operators)
         rank = ranks[np.arange(len(ranks)), self._operators.size(operators) - 1][:, None]
-        start, other = tuples.start[partners][:, None], tuples.start[members]
-        later = (start > other) | (
-            (start == other) & (tuples.place[partners][:, None] > tuples.place[members])
+        start, member_start = tuples.start[partners][:, None], tuples.start[members]
+        is_later = (start > member_start) | (
+            (start == member_start) & (tuples.place[partners][:, None] > tuples.place[members])
         )
-        unordered = (rank == FREE) | (ranks == FREE) | (ranks == rank)
-        agree: Flags = (unordered | (later == (rank > ranks))).all(axis=1)
-        return agree
+        is_unordered = (rank == FREE) | (ranks == FREE) | (ranks == rank)
+        in_order: Flags = (is_unordered | (is_later == (rank > ranks))).all(axis=1)
+        return in_order
 
     def truly_joined(self, results: Partials) -> Partials:
         """Drop results whose joins agree only in the leading bits of hashes, and duplicates."""
-        true = np.concatenate([np.empty(0, dtype=bool), *map(self._agree, results.parts(PAIRS))])
-        return _distinct(results if true.all() else results.take(true))
+        valid = np.concatenate([np.empty(0, dtype=bool), *map(self._agree, results.parts(PAIRS))])
+        return _distinct(results if valid.all() else results.take(valid))
 
     def _agree(self, results: Partials) -> Flags:
         """True for each result whose joins all agree."""
-        true = np.ones(len(results), dtype=bool)
+        valid = np.ones(len(results), dtype=bool)
         for node in range(1, self._width):
             parents, edges = self._operators.joins(results.operator, node)
-            there = np.flatnonzero(edges != NONE)
-            source = results.members[there, parents[there]]
-            true[there] &= self._live.joined(edges[there], source, results.members[there, node])
-        return true
+            rows = np.flatnonzero(edges != NONE)
+            source = results.members[rows, parents[rows]]
+            valid[rows] &= self._live.joined(edges[rows], source, results.members[rows, node])
+        return valid
 
 
 def _distinct(results: Partials) -> Partials:
@@ -174,8 +174,8 @@ class ColumnarMesh:
 
     def bitmaps_of(self, slots: Ints) -> KeywordBitmaps:
         """The bitmaps of some tuples, by their place in ``slots``."""
-        places, bitmaps = self._bitmaps.carried(slots)
-        return KeywordBitmaps(places, bitmaps.query, bitmaps.bitmap)
+        positions, bitmaps = self._bitmaps.carried(slots)
+        return KeywordBitmaps(positions, bitmaps.query, bitmaps.bitmap)
 
     @property
     def operators(self) -> int:
@@ -187,7 +187,7 @@ class ColumnarMesh:
         """The bitmap of tuples that are excluded from a query."""
         return self._operators.excluded
 
-    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
+    def insert(self, new_tuples: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
         """Insert new live tuples; returns the results that they complete.
 
         ``bitmaps`` are those of the new tuples with keywords, by slot. Partials
@@ -197,13 +197,13 @@ class ColumnarMesh:
         self._bitmaps.append(bitmaps, len(self._live))
         slots, hashes = self._entries(bitmaps)
         self._carriers.add(hashes, slots)
-        entrances = self._bridges.insert(arrived, bitmaps)
-        rooted = self._rooted(bitmaps.take(self._sleep.awake(bitmaps.query)))
+        bridge_entries = self._bridges.insert(new_tuples, bitmaps)
+        roots = self._rooted(bitmaps.take(self._sleep.awake(bitmaps.query)))
         front = chain(
-            self._continued(self._waiting.in_open_groups(arrived.hashes), arrived.slots),
+            self._continued(self._waiting.in_open_groups(new_tuples.hashes), new_tuples.slots),
             self._continued(self._waiting.in_closed_groups(hashes), slots),
-            self._bridged(arrived, entrances),
-            (rooted, self._woken(bitmaps)),
+            self._bridged(new_tuples, bridge_entries),
+            (roots, self._woken(bitmaps)),
         )
         return self._grow(front, horizon)
 
@@ -218,8 +218,8 @@ class ColumnarMesh:
 
     def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
         roots = self._labelled(bitmaps)
-        for some in roots.parts(PAIRS):
-            yield self._grow(iter([some]))
+        for part in roots.parts(PAIRS):
+            yield self._grow(iter([part]))
 
     def _labelled(self, bitmaps: KeywordBitmaps) -> Partials:
         """The partials of size 1 of the queries that sleep, once live tuples have these bitmaps."""
@@ -232,9 +232,9 @@ class ColumnarMesh:
     def remove(self, query: int) -> None:
         self._forgotten[query] = self._bitmaps.forget(query)
         self._sleep.forget(query)
-        others = self._waiting.partials.query != query
-        if not others.all():
-            self._waiting.keep(others)
+        remaining = self._waiting.partials.query != query
+        if not remaining.all():
+            self._waiting.keep(remaining)
         if sum(self._forgotten.values()) > len(self._bitmaps):
             self._purge()
 
@@ -261,18 +261,18 @@ class ColumnarMesh:
     def expire(self, horizon: int) -> None:
         """Nothing to do: ``compact`` drops ended partials, as one sweep costs less than many."""
 
-    def mark(self, horizon: int, referred: Flags) -> None:
+    def mark(self, horizon: int, flags: Flags) -> None:
         """Flag the tuples, by slot, that bridges need, or partials that are alive after ``horizon``.
 
         A free tuple without a flag may be dropped if it can be inserted again on demand.
         """
-        self._waiting.mark(horizon, referred)
-        self._bridges.mark(referred)
+        self._waiting.mark(horizon, flags)
+        self._bridges.mark(flags)
 
-    def mark_carriers(self, carrying: Flags, *, leaving: Collection[int] = ()) -> None:
+    def mark_carriers(self, flags: Flags, *, leaving: Collection[int] = ()) -> None:
         """Flag the tuples, by slot, that have keywords of a query outside ``leaving`` or are excluded."""
         labels = self._bitmaps.all()
-        carrying[labels.tuple[~np.isin(labels.query, list(leaving))] if leaving else labels.tuple] = True
+        flags[labels.tuple[~np.isin(labels.query, list(leaving))] if leaving else labels.tuple] = True
 
     def asking(self) -> Iterator[tuple[Ints, Ints]]:
         """The look-ups that new tuples may answer, as (edges, members)."""
@@ -298,49 +298,49 @@ class ColumnarMesh:
 
     def _woken(self, bitmaps: KeywordBitmaps) -> Partials:
         """The partials of size 1 of the queries that the new bitmaps wake."""
-        woken = self._sleep.woken(bitmaps)
-        if not woken.any():
+        newly_awake = self._sleep.woken(bitmaps)
+        if not newly_awake.any():
             return Partials.none(self._width)
         labels = self._bitmaps.all()
-        return self._rooted(labels.take(woken[labels.query]))
+        return self._rooted(labels.take(newly_awake[labels.query]))
 
     def _drop_partials_of_sleepers(self) -> None:
         self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
 
     def _entries(self, bitmaps: KeywordBitmaps) -> tuple[Ints, Hashes]:
         """Entries for the index of tuples with keywords: slots, and hashes of join value and query."""
-        taking_part = bitmaps.bitmap != self.excluded
-        slots, query = bitmaps.tuple[taking_part], bitmaps.query[taking_part]
+        included = bitmaps.bitmap != self.excluded
+        slots, query = bitmaps.tuple[included], bitmaps.query[included]
         position, hashes = self._live.entries(slots)
         return slots[position], mixed(hashes, query[position])
 
-    def _bridged(self, arrived: InsertedTuples, entrances: BridgeEntries) -> Iterator[Partials]:
+    def _bridged(self, new_tuples: InsertedTuples, bridge_entries: BridgeEntries) -> Iterator[Partials]:
         """Partials joined with new bridges, and partials that new tuples complete across older bridges."""
-        met = self._waiting.in_closed_groups(entrances.hashes)
-        for on_bridge in self._continued(met, entrances.slots):
-            is_new = on_bridge.members[:, self._width - 2] >= arrived.first
-            yield on_bridge.take(is_new)
-            again = on_bridge.take(~is_new)
-            partial, groups, wanted = self._spread(again)
-            for places, slots in self._carriers.probed(mixed(wanted, again.query[partial])):
-                closing = slots >= arrived.first
-                places, slots = places[closing], slots[closing]  # noqa: PLW2901 - fewer of them
-                yield self._pairs.joined(again, groups[places], partial[places], slots)
+        matches = self._waiting.in_closed_groups(bridge_entries.hashes)
+        for partials in self._continued(matches, bridge_entries.slots):
+            is_new = partials.members[:, self._width - 2] >= new_tuples.first
+            yield partials.take(is_new)
+            old_partials = partials.take(~is_new)
+            partial, groups, hashes = self._spread(old_partials)
+            for positions, slots in self._carriers.probed(mixed(hashes, old_partials.query[partial])):
+                is_closing = slots >= new_tuples.first
+                positions, slots = positions[is_closing], slots[is_closing]  # noqa: PLW2901 - fewer of them
+                yield self._pairs.joined(old_partials, groups[positions], partial[positions], slots)
 
     def _rooted(self, bitmaps: KeywordBitmaps) -> Partials:
         """The partials of size 1: tuples that belong to a root."""
         tuples = self._live.tuples
         operators = self._operators.roots(tuples.relation[bitmaps.tuple], bitmaps.bitmap)
-        chosen = np.flatnonzero(operators != NONE)
-        slots = bitmaps.tuple[chosen]
-        accepted = tuples.start[slots] < tuples.end[slots]
+        indices = np.flatnonzero(operators != NONE)
+        slots = bitmaps.tuple[indices]
+        valid = tuples.start[slots] < tuples.end[slots]
         if self._accepts_root is not None:
-            accepted &= self._accepts_root(slots)
-        chosen, slots = chosen[accepted], slots[accepted]
+            valid &= self._accepts_root(slots)
+        indices, slots = indices[valid], slots[valid]
         members = np.full((len(slots), self._width), NO_MEMBER, dtype=np.int64)
         members[:, 0] = slots
         return Partials(
-            bitmaps.query[chosen], operators[chosen], members, tuples.start[slots], tuples.end[slots]
+            bitmaps.query[indices], operators[indices], members, tuples.start[slots], tuples.end[slots]
         )
 
     def _grow(self, front: Iterator[Partials], horizon: int = ALWAYS) -> Partials:
@@ -353,17 +353,17 @@ class ColumnarMesh:
         self._found, self._new = [Partials.none(self._width)], NewPartials()
         levels = [_in_fewer_parts(front)]
         while levels:
-            grown = next(levels[-1], None)
-            if grown is None:
+            batch = next(levels[-1], None)
+            if batch is None:
                 levels.pop()
                 continue
             check()
-            complete = self._operators.complete(grown.operator)
+            complete = self._operators.complete(batch.operator)
             if complete.any():
-                self._found.append(grown.take(complete))
-                grown = grown.take(~complete)
-            if len(grown):
-                levels.append(self._grown(grown, horizon))
+                self._found.append(batch.take(complete))
+                batch = batch.take(~complete)
+            if len(batch):
+                levels.append(self._grown(batch, horizon))
         if len(self._new):
             check(self._new.nbytes)
             self._waiting.add(*self._new.all())
@@ -374,13 +374,13 @@ class ColumnarMesh:
 
     def _grown(self, front: Partials, horizon: int) -> Iterator[Partials]:
         """New partials joined with the live tuples, in parts; those that will wait are collected."""
-        for some in self._portions(front):
-            partial, groups, wanted = self._spread(some)
-            stays = np.flatnonzero((some.end > horizon).take(partial) & ~self._operators.passing(groups))
-            if len(stays):
-                self._new.add(some, partial.take(stays), groups.take(stays), wanted.take(stays))
-            for places, slots in in_fewer_parts(self._partners(some, partial, groups, wanted)):
-                yield self._pairs.joined(some, groups.take(places), partial.take(places), slots)
+        for portion in self._portions(front):
+            partial, groups, hashes = self._spread(portion)
+            waiters = np.flatnonzero((portion.end > horizon).take(partial) & ~self._operators.passing(groups))
+            if len(waiters):
+                self._new.add(portion, partial.take(waiters), groups.take(waiters), hashes.take(waiters))
+            for positions, slots in in_fewer_parts(self._partners(portion, partial, groups, hashes)):
+                yield self._pairs.joined(portion, groups.take(positions), partial.take(positions), slots)
 
     def _portions(self, front: Partials) -> Iterator[Partials]:
         """The partials in parts with about PAIRS groups."""
@@ -393,30 +393,30 @@ class ColumnarMesh:
             yield front.take(slice(begin, end)) if cuts.size else front
 
     def _partners(
-        self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes
+        self, front: Partials, partial: Ints, groups: Ints, hashes: Hashes
     ) -> Iterator[tuple[Ints, Ints]]:
         """Live tuples for groups, as (index in ``groups``, slot); ``partial``: the partial of each group."""
         query = front.query.take(partial)
-        is_open, by_query = self._operators.open(groups), mixed(wanted, query)
+        is_open, query_hashes = self._operators.open(groups), mixed(hashes, query)
         self._gather(front, partial, groups, is_open)
-        yield from _probe_some(self._live.probed, wanted, np.flatnonzero(is_open))
-        yield from _probe_some(self._carriers.probed, by_query, np.flatnonzero(~is_open))
-        bridged = np.flatnonzero(self._operators.bridged(groups))
-        bridged = bridged.take(self._bridges.reached(by_query.take(bridged)))
-        if not len(bridged):
+        yield from _probe_some(self._live.probed, hashes, np.flatnonzero(is_open))
+        yield from _probe_some(self._carriers.probed, query_hashes, np.flatnonzero(~is_open))
+        bridge_groups = np.flatnonzero(self._operators.bridged(groups))
+        bridge_groups = bridge_groups.take(self._bridges.reached(query_hashes.take(bridge_groups)))
+        if not len(bridge_groups):
             return
-        self._gather(front, partial, groups, bridged)
-        for places, slots in _probe_some(self._live.probed, wanted, bridged):
-            there = np.flatnonzero(self._bridges.among(slots))
-            places, slots = places[there], slots[there]  # noqa: PLW2901 - fewer of them
-            is_free = self._bitmaps.of(query[places], slots) == 0
-            yield places[is_free], slots[is_free]
+        self._gather(front, partial, groups, bridge_groups)
+        for positions, slots in _probe_some(self._live.probed, hashes, bridge_groups):
+            indices = np.flatnonzero(self._bridges.among(slots))
+            positions, slots = positions[indices], slots[indices]  # noqa: PLW2901 - fewer of them
+            is_free = self._bitmaps.of(query[positions], slots) == 0
+            yield positions[is_free], slots[is_free]
 
-    def _gather(self, front: Partials, partial: Ints, groups: Ints, chosen: Ints | Flags) -> None:
+    def _gather(self, front: Partials, partial: Ints, groups: Ints, selection: Ints | Flags) -> None:
         """Insert the partners of the chosen groups that are in the reserve."""
         if self._live.reserve is not None:
-            groups = groups[chosen]
-            members = cells(front.members, partial[chosen], self._operators.node(groups))
+            groups = groups[selection]
+            members = cells(front.members, partial[selection], self._operators.node(groups))
             self._live.gather(self._operators.edge(groups), members)
 
     def _spread(self, new: Partials) -> tuple[Ints, Ints, Hashes]:
@@ -428,25 +428,25 @@ class ColumnarMesh:
         partial = np.repeat(np.arange(len(new), dtype=np.int64), counts)
         groups = ranges(first, counts)
         self._operators.probed(new.operator, counts)
-        joining = cells(new.members, partial, self._operators.node(groups))
-        present, hashes = self._live.wanted(self._operators.edge(groups), joining)
+        members = cells(new.members, partial, self._operators.node(groups))
+        present, hashes = self._live.wanted(self._operators.edge(groups), members)
         if not present.all():
             partial, groups = partial[present], groups[present]
         return partial, groups, hashes
 
-    def _continued(self, met: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
-        """Waiting partials, each joined with a tuple; ``met`` has the index of its slot in ``slots``."""
-        for number, places, groups in met:
-            yield self._pairs.joined(self._waiting.partials, groups, places, slots[number])
+    def _continued(self, matches: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
+        """Waiting partials, each joined with a tuple; ``matches`` has the index of its slot in ``slots``."""
+        for position, rows, groups in matches:
+            yield self._pairs.joined(self._waiting.partials, groups, rows, slots[position])
 
 
 def _probe_some(
-    probed: Callable[[Hashes], Iterator[tuple[Ints, Ints]]], hashes: Hashes, places: Ints
+    probed: Callable[[Hashes], Iterator[tuple[Ints, Ints]]], hashes: Hashes, indices: Ints
 ) -> Iterator[tuple[Ints, Ints]]:
-    """Probe with the hashes at ``places``; returned positions refer to all hashes."""
-    if len(places):
-        for positions, found in probed(hashes.take(places)):
-            yield places.take(positions), found
+    """Probe with the hashes at ``indices``; returned positions refer to all hashes."""
+    if len(indices):
+        for positions, slots in probed(hashes.take(indices)):
+            yield indices.take(positions), slots
 
 
 def _in_fewer_parts(parts: Iterator[Partials]) -> Iterator[Partials]:

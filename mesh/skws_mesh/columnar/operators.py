@@ -126,10 +126,12 @@ class OperatorTable:
 
     def used(self, groups: Ints) -> list[OperatorUse]:
         """Each operator that has been expanded; ``groups`` has one element for each waiting partial."""
-        expanded = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
-        waiting = np.bincount(self._owner[groups], minlength=len(self.trees))
-        trees = map(self.trees.__getitem__, expanded.tolist())
-        return list(map(OperatorUse, trees, waiting[expanded].tolist(), self._probes[expanded].tolist()))
+        operators = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
+        waiting_counts = np.bincount(self._owner[groups], minlength=len(self.trees))
+        trees = map(self.trees.__getitem__, operators.tolist())
+        return list(
+            map(OperatorUse, trees, waiting_counts[operators].tolist(), self._probes[operators].tolist())
+        )
 
     @property
     def expanded(self) -> int:
@@ -145,18 +147,18 @@ class OperatorTable:
         table, trees, points, grow = self._next.ravel(), self.trees, self._points, self.generator.grow
         groups, keywords = np.divmod(codes, self._next.shape[1])
         owners, complete = self._owner[groups], table[codes] == _UNKNOWN_COMPLETE
-        met = zip(owners.tolist(), groups.tolist(), keywords.tolist(), complete.tolist(), strict=True)
-        grown = [grow(trees[owner], points[group], *child) for owner, group, *child in met]
-        made = [(index, tree) for index, tree in enumerate(grown) if tree is not None]
-        chosen = [index for index, _ in made]
-        new = self._add([tree for _, tree in made], complete[chosen])
-        owners, groups = owners[chosen], groups[chosen]
+        matches = zip(owners.tolist(), groups.tolist(), keywords.tolist(), complete.tolist(), strict=True)
+        new_trees = [grow(trees[owner], points[group], *child) for owner, group, *child in matches]
+        indexed_trees = [(index, tree) for index, tree in enumerate(new_trees) if tree is not None]
+        indices = [index for index, _ in indexed_trees]
+        numbers = self._add([tree for _, tree in indexed_trees], complete[indices])
+        owners, groups = owners[indices], groups[indices]
         last = self._size[owners]  # the position of the new node
-        self._size[new] = last + 1
-        self._parents[new], self._edges[new] = self._parents[owners], self._edges[owners]
-        self._parents[new, last], self._edges[new, last] = self._node[groups], self._edge[groups]
+        self._size[numbers] = last + 1
+        self._parents[numbers], self._edges[numbers] = self._parents[owners], self._edges[owners]
+        self._parents[numbers, last], self._edges[numbers, last] = self._node[groups], self._edge[groups]
         table[codes] = NONE
-        table[codes[chosen]] = new
+        table[codes[indices]] = numbers
 
     def _add(self, trees: Sequence[Tree], complete: Flags | bool) -> Ints:
         """Add operators for trees, with the columns of a single node; returns their numbers."""
@@ -204,9 +206,9 @@ class OperatorTable:
 
 
 def _doubled(array: npt.NDArray[Scalar], fill: int) -> npt.NDArray[Scalar]:
-    grown: npt.NDArray[Scalar] = np.full((2 * len(array), *array.shape[1:]), fill, dtype=array.dtype)
-    grown[: len(array)] = array
-    return grown
+    larger: npt.NDArray[Scalar] = np.full((2 * len(array), *array.shape[1:]), fill, dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
 
 
 class NewPartials:
@@ -220,27 +222,27 @@ class NewPartials:
     def __len__(self) -> int:
         return self._size
 
-    def add(self, some: Partials, places: Ints, groups: Ints, hashes: Hashes) -> None:
-        """Add the partials at ``places``, once for each group with the hash of its join value."""
-        wait = np.zeros(len(some), dtype=bool)
-        wait[places] = True
-        if not wait.all():
-            some, places = some.take(wait), (np.cumsum(wait) - 1)[places]
-        self.partials.append(some)
-        self._entries.append((places + self._size, groups, hashes))
-        self._size += len(some)
+    def add(self, new: Partials, rows: Ints, groups: Ints, hashes: Hashes) -> None:
+        """Add the partials at ``rows``, once for each group with the hash of its join value."""
+        waits = np.zeros(len(new), dtype=bool)
+        waits[rows] = True
+        if not waits.all():
+            new, rows = new.take(waits), (np.cumsum(waits) - 1)[rows]
+        self.partials.append(new)
+        self._entries.append((rows + self._size, groups, hashes))
+        self._size += len(new)
 
     @property
     def nbytes(self) -> int:
         entries = sum(column.nbytes for entry in self._entries for column in entry)
-        return entries + sum(some.nbytes for some in self.partials)
+        return entries + sum(partials.nbytes for partials in self.partials)
 
     def all(self) -> tuple[Partials, Ints, Ints, Hashes]:
         """All partials, at least one, and the rows, groups and hashes of all entries."""
-        places, groups, hashes = zip(*self._entries, strict=True)
+        rows, groups, hashes = zip(*self._entries, strict=True)
         return (
             Partials.concat(self.partials),
-            np.concatenate(places),
+            np.concatenate(rows),
             np.concatenate(groups),
             np.concatenate(hashes),
         )
@@ -255,8 +257,8 @@ class Waiting:
     def __init__(self, width: int, operators: OperatorTable) -> None:
         self._operators = operators
         self._store = PartialStore(width)
-        few = np.empty(0, dtype=np.int32)
-        self._entries = Table((few, few))  # type: ignore[arg-type]  # row of a partial, group; widened
+        empty = np.empty(0, dtype=np.int32)
+        self._entries = Table((empty, empty))  # type: ignore[arg-type]  # row of a partial, group; widened
         self._open = HashIndex()  # join value -> number of an entry
         self._closed = HashIndex()  # (join value, query) -> number of an entry
 
@@ -274,14 +276,16 @@ class Waiting:
         """The groups in which partials wait, one for every partial and group."""
         return self._entries.columns()[1].astype(np.int64)
 
-    def add(self, new: Partials, places: Ints, groups: Ints, hashes: Hashes) -> None:
+    def add(self, new: Partials, rows: Ints, groups: Ints, hashes: Hashes) -> None:
         """Add waiting partials; an entry has the row of a partial, a group and the hash of a join value."""
         first = self._store.append(new.columns())
-        number = self._entries.append((places + first, groups))
+        first_entry = self._entries.append((rows + first, groups))
         is_open = self._operators.open(groups)
-        opened, closed = np.flatnonzero(is_open), np.flatnonzero(~is_open)
-        self._open.add(hashes[opened], number + opened)
-        self._closed.add(mixed(hashes[closed], new.query[places[closed]]), number + closed)
+        open_indices, closed_indices = np.flatnonzero(is_open), np.flatnonzero(~is_open)
+        self._open.add(hashes[open_indices], first_entry + open_indices)
+        self._closed.add(
+            mixed(hashes[closed_indices], new.query[rows[closed_indices]]), first_entry + closed_indices
+        )
 
     def in_open_groups(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
         """The partials that wait for these hashes, as (position in ``hashes``, row of the partial, group).
@@ -296,29 +300,29 @@ class Waiting:
 
     def looking(self) -> tuple[Ints, Ints]:
         """The look-ups of open groups, as (edges, members)."""
-        places, groups = self._at(np.flatnonzero(self._operators.open(self.groups)))
-        members = cells(self._store.partials.members, places, self._operators.node(groups))
+        rows, groups = self._at(np.flatnonzero(self._operators.open(self.groups)))
+        members = cells(self._store.partials.members, rows, self._operators.node(groups))
         return self._operators.edge(groups), members.astype(np.int64)
 
     def end(self, slots: Ints, ends: Ints) -> None:
         """End each partial with its tuples in ``slots``; ``ends``: the ends of all tuples, by slot."""
         self._store.end(slots, ends)
 
-    def mark(self, horizon: int, referred: Flags) -> None:
+    def mark(self, horizon: int, flags: Flags) -> None:
         """Flag the tuples, by slot, of partials that end after ``horizon``."""
-        self._store.mark(horizon, referred)
+        self._store.mark(horizon, flags)
 
     def compact(self, horizon: int, slots: Ints) -> None:
         """Drop partials that ended at or before ``horizon``; members get the new slots of their tuples."""
         self._follow(self._store.compact(horizon, slots))
 
-    def keep(self, kept: Flags) -> None:
-        """Drop all partials that are not flagged in ``kept``."""
-        self._follow(self._store.keep(kept))
+    def keep(self, flags: Flags) -> None:
+        """Drop all partials that are not flagged in ``flags``."""
+        self._follow(self._store.keep(flags))
 
-    def _follow(self, renumbered: Ints) -> None:
+    def _follow(self, new_rows: Ints) -> None:
         """Give partials their new rows; those with negative ones are dropped."""
-        entries = self._entries.follow(renumbered)
+        entries = self._entries.follow(new_rows)
         self._open.remap(entries)
         self._closed.remap(entries)
 
@@ -328,5 +332,5 @@ class Waiting:
 
     def _at(self, entries: Ints) -> tuple[Ints, Ints]:
         """The rows of the partials and the groups of some entries."""
-        places, groups = (column.take(entries).astype(np.int64) for column in self._entries.columns())
-        return places, groups
+        rows, groups = (column.take(entries).astype(np.int64) for column in self._entries.columns())
+        return rows, groups

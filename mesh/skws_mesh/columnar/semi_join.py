@@ -53,17 +53,17 @@ class SemiJoinFilter:
         self._filter = HashFilter()
         self._is_due = False  # the filter and the bridges must be renewed before the next tuples or queries
 
-    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps) -> BridgeEntries:
+    def insert(self, new_tuples: InsertedTuples, bitmaps: KeywordBitmaps) -> BridgeEntries:
         """Insert new live tuples, after ``renew``; returns the new bridges, and old ones to new tuples."""
         if not self._used:
             return _NO_ENTRANCES
         hashes = self._new_closers(bitmaps)
-        met = self._bridged(self._next_to_closers(arrived))
+        pairs = self._bridged(self._next_to_closers(new_tuples))
         if len(hashes):
-            met = chain(met, self._look_around(bitmaps))
-        entrances = self._entrances(list(met))
+            pairs = chain(pairs, self._look_around(bitmaps))
+        bridge_entries = self._entrances(list(pairs))
         self._enter(hashes)
-        return entrances
+        return bridge_entries
 
     def add(self, bitmaps: KeywordBitmaps) -> None:
         """Add live tuples with keywords of new queries."""
@@ -83,10 +83,10 @@ class SemiJoinFilter:
             self._closers.follow(slots)
             self._is_due = True
 
-    def mark(self, referred: Flags) -> None:
+    def mark(self, flags: Flags) -> None:
         """Flag the tuples, by slot, that are next to one that may close a network."""
         for _, bridges in self._next_to(*self._closers.columns()):
-            referred[bridges] = True
+            flags[bridges] = True
 
     def asking(self) -> tuple[Ints, Ints]:
         """The look-ups of bridges, as (edges, tuples)."""
@@ -104,56 +104,56 @@ class SemiJoinFilter:
 
     def _new_closers(self, bitmaps: KeywordBitmaps) -> Hashes:
         """Append the tuples that may close a network to the closers; returns their hashes."""
-        closing = bitmaps.bitmap & self._closing != 0
-        if not closing.any():
+        is_closing = bitmaps.bitmap & self._closing != 0
+        if not is_closing.any():
             return _NO_ENTRANCES.hashes
         self._is_closer = flags_for(len(self._live), self._is_closer)
-        slots = distinct(bitmaps.tuple[closing])
+        slots = distinct(bitmaps.tuple[is_closing])
         slots = slots[~self._is_closer[slots]]
         if not len(slots):
             return _NO_ENTRANCES.hashes
         self._is_closer[slots] = True
         position, edge = self._leaving.of(self._live.tuples.relation[slots])
         source = slots.take(position)
-        known_value, hashes = self._live.wanted(edge, source)
-        self._closers.append((source[known_value], edge[known_value]))
+        present, hashes = self._live.wanted(edge, source)
+        self._closers.append((source[present], edge[present]))
         return hashes
 
     def _enter(self, hashes: Hashes) -> None:
         """Index the last closers by their hashes."""
         self._index.add(hashes, np.arange(self._closers.size - len(hashes), self._closers.size))
 
-    def _next_to_closers(self, arrived: InsertedTuples) -> Iterator[tuple[Ints, Ints]]:
+    def _next_to_closers(self, new_tuples: InsertedTuples) -> Iterator[tuple[Ints, Ints]]:
         """Pairs of an older closer and a new tuple next to it, in parts."""
-        for entry, waiting in self._index.probed(arrived.hashes):
-            yield self._closers.columns()[0][waiting], arrived.slots[entry]
+        for position, row in self._index.probed(new_tuples.hashes):
+            yield self._closers.columns()[0][row], new_tuples.slots[position]
 
     def _look_around(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Ints, Ints]]:
         """The live tuples next to some closers, each with the query of the closer, in parts.
 
         Each join value is looked up once per query, however many closers have it.
         """
-        closing = np.flatnonzero(bitmaps.bitmap & self._closing != 0)
-        position, edge = self._leaving.of(self._live.tuples.relation.take(bitmaps.tuple.take(closing)))
-        entry = closing.take(position)
-        self._live.gather(edge, bitmaps.tuple.take(entry))
-        present, hashes = self._live.wanted(edge, bitmaps.tuple.take(entry))
-        hashes, query = _distinct(hashes, bitmaps.query.take(entry[present]))
-        for place, bridge in self._live.probed(hashes):
-            yield distinct_pairs(bridge, query.take(place))
+        indices = np.flatnonzero(bitmaps.bitmap & self._closing != 0)
+        position, edge = self._leaving.of(self._live.tuples.relation.take(bitmaps.tuple.take(indices)))
+        rows = indices.take(position)
+        self._live.gather(edge, bitmaps.tuple.take(rows))
+        present, hashes = self._live.wanted(edge, bitmaps.tuple.take(rows))
+        hashes, query = _distinct(hashes, bitmaps.query.take(rows[present]))
+        for part_position, bridge in self._live.probed(hashes):
+            yield distinct_pairs(bridge, query.take(part_position))
 
     def _next_to(self, source: Ints, edge: Ints) -> Iterator[tuple[Ints, Ints]]:
         _, hashes = self._live.wanted(edge, source)
-        for place, bridge in self._live.probed(hashes):
-            yield source[place], bridge
+        for position, bridge in self._live.probed(hashes):
+            yield source[position], bridge
 
-    def _entrances(self, found: list[tuple[Ints, Ints]]) -> BridgeEntries:
+    def _entrances(self, pairs: list[tuple[Ints, Ints]]) -> BridgeEntries:
         """Add tuples as bridges, each for a query with a closer next to the tuple."""
-        if not found:
+        if not pairs:
             return _NO_ENTRANCES
-        slots, query = found[0] if len(found) == 1 else distinct_pairs(*concat_pairs(found))
-        free = self._bitmaps.of(query, slots) == 0
-        slots, query = slots[free], query[free]
+        slots, query = pairs[0] if len(pairs) == 1 else distinct_pairs(*concat_pairs(pairs))
+        is_free = self._bitmaps.of(query, slots) == 0
+        slots, query = slots[is_free], query[is_free]
         self._is_bridge = flags_for(len(self._live), self._is_bridge)
         self._is_bridge[slots] = True
         position, hashes = self._live.entries(slots)
@@ -163,12 +163,12 @@ class SemiJoinFilter:
         self._filter.add(hashes)
         return BridgeEntries(slots[position], hashes)
 
-    def _bridged(self, met: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+    def _bridged(self, pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
         """The neighbours of closers, each with the queries of its closer; distinct in each part."""
-        for closer, bridge in in_fewer_parts(met):
-            of, carried = self._bitmaps.carried(closer)
-            closing = carried.bitmap & self._closing != 0
-            yield distinct_pairs(bridge[of[closing]], carried.query[closing])
+        for closer, bridge in in_fewer_parts(pairs):
+            position, bitmaps = self._bitmaps.carried(closer)
+            is_closing = bitmaps.bitmap & self._closing != 0
+            yield distinct_pairs(bridge[position[is_closing]], bitmaps.query[is_closing])
 
     def renew(self) -> None:
         """Find the closers and the bridges among the live tuples again, if that is due.
@@ -189,9 +189,9 @@ def _distinct(hashes: Hashes, query: Ints) -> tuple[Hashes, Ints]:
     """Each pair once."""
     order = np.lexsort((query, hashes))
     hashes, query = hashes.take(order), query.take(order)
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (hashes[1:] != hashes[:-1]) | (query[1:] != query[:-1])
-    return hashes[new], query[new]
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (hashes[1:] != hashes[:-1]) | (query[1:] != query[:-1])
+    return hashes[is_first], query[is_first]
 
 
 _NO_ENTRANCES = BridgeEntries(NOTHING, NOTHING.view(np.uint64))

@@ -58,21 +58,21 @@ class Partials:
         """Each row as (query, operator, slots of its members)."""
         return zip(self.query.tolist(), self.operator.tolist(), self.members.tolist(), strict=True)
 
-    def take(self, chosen: Ints | Flags | slice) -> Partials:
-        return Partials(*_rows(self.columns(), chosen))
+    def take(self, selection: Ints | Flags | slice) -> Partials:
+        return Partials(*_rows(self.columns(), selection))
 
-    def parts(self, most: int) -> Iterator[Partials]:
-        """The rows in parts of ``most``."""
-        if len(self) <= most:
+    def parts(self, size: int) -> Iterator[Partials]:
+        """The rows in parts of ``size``."""
+        if len(self) <= size:
             yield self
             return
-        for first in range(0, len(self), most):
-            yield self.take(slice(first, first + most))
+        for first in range(0, len(self), size):
+            yield self.take(slice(first, first + size))
 
     @classmethod
     def none(cls, width: int) -> Partials:
-        nothing = np.empty(0, dtype=np.int64)
-        return cls(nothing, nothing, np.empty((0, width), dtype=np.int64), nothing, nothing)
+        empty = np.empty(0, dtype=np.int64)
+        return cls(empty, empty, np.empty((0, width), dtype=np.int64), empty, empty)
 
     @classmethod
     def concat(cls, parts: list[Partials]) -> Partials:
@@ -97,10 +97,10 @@ class Table:
         """Begin with the first ``size`` rows of columns, which are not copied; the rest is space for more."""
         self._columns, self.size = list(columns), size
 
-    def make_space(self, more: int) -> None:
-        """Make space for ``more`` rows, so that appending them copies no column."""
+    def make_space(self, count: int) -> None:
+        """Make space for ``count`` rows, so that appending them copies no column."""
         for number, column in enumerate(self._columns):  # one by one, as in ``append``
-            self._columns[number] = with_space(column, self.size, self.size + more)
+            self._columns[number] = with_space(column, self.size, self.size + count)
 
     def append(self, rows: tuple[Ints, ...]) -> int:
         """Append rows, given as columns; returns the index of the first."""
@@ -114,48 +114,48 @@ class Table:
         """Views of the rows in use; valid until rows are dropped, which moves the others."""
         return tuple(column[: self.size] for column in self._columns)
 
-    def keep(self, kept: Flags) -> Ints:
-        """Drop all rows not flagged in ``kept``; returns the new index of each row, -1 if it was dropped."""
-        left = int(np.count_nonzero(kept))
-        first, self.size = self.size - left, left
-        chosen: Ints | slice
-        if kept[first:].all():  # usually the oldest are dropped, and the others move as one block
-            chosen = slice(first, first + left)
-            renumbered = np.arange(-first, left)
-            renumbered[:first] = -1
+    def keep(self, flags: Flags) -> Ints:
+        """Drop all rows not flagged in ``flags``; returns the new index of each row, -1 if it was dropped."""
+        count = int(np.count_nonzero(flags))
+        first, self.size = self.size - count, count
+        rows: Ints | slice
+        if flags[first:].all():  # usually the oldest are dropped, and the others move as one block
+            rows = slice(first, first + count)
+            new_rows = np.arange(-first, count)
+            new_rows[:first] = -1
         else:
-            chosen = np.flatnonzero(kept)
-            renumbered = np.full(len(kept), -1, dtype=np.int64)
-            renumbered[chosen] = np.arange(left)
+            rows = np.flatnonzero(flags)
+            new_rows = np.full(len(flags), -1, dtype=np.int64)
+            new_rows[rows] = np.arange(count)
         for number, column in enumerate(self._columns):  # one by one, as above
-            self._columns[number] = self._moved(column, chosen)
-        return renumbered
+            self._columns[number] = self._moved(column, rows)
+        return new_rows
 
-    def follow(self, renumbered: Ints) -> Ints:
+    def follow(self, mapping: Ints) -> Ints:
         """Renumber the first column, which has row numbers of another table; drop rows with negative ones.
 
         Returns the new index of each row, as ``keep`` does.
         """
-        moved = renumbered.take(self.columns()[0])
-        remaining = moved >= 0
-        places = self.keep(remaining)
-        self.columns()[0][:] = moved.take(np.flatnonzero(remaining))
-        return places
+        references = mapping.take(self.columns()[0])
+        remaining = references >= 0
+        new_rows = self.keep(remaining)
+        self.columns()[0][:] = references.take(np.flatnonzero(remaining))
+        return new_rows
 
-    def _moved(self, column: Ints, chosen: Ints | slice) -> Ints:
+    def _moved(self, column: Ints, selection: Ints | slice) -> Ints:
         """Some rows of a column, moved to its beginning; space that is far too large is freed."""
-        rows = column[chosen] if isinstance(chosen, slice) else column.take(chosen, axis=0)
-        moved = column if len(column) <= _SPARE * max(_LEAST, self.size) else np.empty_like(rows)
-        moved[: self.size] = rows
-        return moved
+        rows = column[selection] if isinstance(selection, slice) else column.take(selection, axis=0)
+        target = column if len(column) <= _SPARE * max(_LEAST, self.size) else np.empty_like(rows)
+        target[: self.size] = rows
+        return target
 
 
 class TupleStore(Table):
     """The live tuples; the *slot* of a tuple is its row number."""
 
     def __init__(self, width: int) -> None:
-        one = np.empty(0, dtype=np.int64)
-        super().__init__((one, one, one, np.empty((0, width), dtype=np.int64), one))
+        empty = np.empty(0, dtype=np.int64)
+        super().__init__((empty, empty, empty, np.empty((0, width), dtype=np.int64), empty))
 
     def three(self, slot: int) -> tuple[int, int, int]:
         """The relation, start and end of one tuple."""
@@ -183,8 +183,8 @@ class PartialStore(Table):
 
     def __init__(self, width: int) -> None:
         query, operator, members, start, end = Partials.none(width).columns()
-        small = (column.astype(np.int32) for column in (query, operator, members))
-        super().__init__((*small, start, end))  # type: ignore[arg-type]  # widened when read
+        narrow = (column.astype(np.int32) for column in (query, operator, members))
+        super().__init__((*narrow, start, end))  # type: ignore[arg-type]  # widened when read
         self._by_member = HashIndex()  # of the first rows
         self._indexed = 0
 
@@ -193,13 +193,13 @@ class PartialStore(Table):
         """Views of all rows; columns are as narrow as stored."""
         return Partials(*self.columns())
 
-    def take(self, chosen: Ints | Flags | slice) -> Partials:
-        return Partials(*(rows.astype(np.int64, copy=False) for rows in _rows(self.columns(), chosen)))
+    def take(self, selection: Ints | Flags | slice) -> Partials:
+        return Partials(*(rows.astype(np.int64, copy=False) for rows in _rows(self.columns(), selection)))
 
-    def mark(self, horizon: int, referred: Flags) -> None:
+    def mark(self, horizon: int, flags: Flags) -> None:
         """Flag the tuples, by slot, of rows that end after ``horizon``."""
         members = self._columns[2][: self.size][self._columns[4][: self.size] > horizon]
-        referred[members[members != NO_MEMBER]] = True
+        flags[members[members != NO_MEMBER]] = True
 
     def compact(self, horizon: int, slots: Ints) -> Ints:
         """Drop rows that ended at or before ``horizon``; members get the new slots of their tuples.
@@ -209,10 +209,10 @@ class PartialStore(Table):
         if self._indexed:  # by the former slots
             self._by_member, self._indexed = HashIndex(), 0
         # Living partials have only live members. NO_MEMBER is -1, so it selects the appended last number.
-        places = self.keep(self._columns[4][: self.size] > horizon)
+        new_rows = self.keep(self._columns[4][: self.size] > horizon)
         members = self.columns()[2]
         members[:] = np.append(slots, NO_MEMBER).take(members)
-        return places
+        return new_rows
 
     def end(self, slots: Ints, ends: Ints) -> Ints:
         """End each row with its tuples in ``slots``; ``ends``: the ends of all tuples, by slot.
@@ -220,15 +220,15 @@ class PartialStore(Table):
         Returns the indices of the rows that now end earlier.
         """
         _, _, members, _, end = self.columns()
-        touched = self.rows_with(slots)
-        if not len(touched):
-            return touched
-        among = members[touched]
-        earliest = np.where(among == NO_MEMBER, end[touched, None], ends[among]).min(axis=1)
-        earlier = earliest < end[touched]
-        end[touched] = np.minimum(earliest, end[touched])
-        places: Ints = touched[earlier]
-        return places
+        rows = self.rows_with(slots)
+        if not len(rows):
+            return rows
+        row_members = members[rows]
+        new_ends = np.where(row_members == NO_MEMBER, end[rows, None], ends[row_members]).min(axis=1)
+        is_earlier = new_ends < end[rows]
+        end[rows] = np.minimum(new_ends, end[rows])
+        changed_rows: Ints = rows[is_earlier]
+        return changed_rows
 
     def rows_with(self, slots: Ints) -> Ints:
         """The indices of the rows that contain one of some tuples, in order."""
@@ -239,8 +239,8 @@ class PartialStore(Table):
         if self._indexed:
             _, indexed_rows = self._by_member.probe(_hashes(slots))
             indexed_rows = distinct(indexed_rows)
-            equal = np.isin(members.take(indexed_rows, axis=0), slots).any(axis=1)
-            rows = np.concatenate([indexed_rows.compress(equal), rows])
+            valid = np.isin(members.take(indexed_rows, axis=0), slots).any(axis=1)
+            rows = np.concatenate([indexed_rows.compress(valid), rows])
         return rows
 
     def drop(self, rows: Ints) -> None:
@@ -249,20 +249,20 @@ class PartialStore(Table):
         remaining[rows] = False
         self.keep(remaining)
 
-    def keep(self, kept: Flags) -> Ints:
-        renumbered = super().keep(kept)
+    def keep(self, flags: Flags) -> Ints:
+        new_rows = super().keep(flags)
         if self._indexed:
-            self._by_member.remap(renumbered[: self._indexed])
-            self._indexed = int(np.count_nonzero(kept[: self._indexed]))
-        return renumbered
+            self._by_member.remap(new_rows[: self._indexed])
+            self._indexed = int(np.count_nonzero(flags[: self._indexed]))
+        return new_rows
 
     def _index_some(self) -> None:
         """Index the next rows that are not indexed yet; if there are very many, an eighth of them."""
         end = self._indexed + max(_INDEXED, (self.size - self._indexed) // 8)
         members = self._columns[2][self._indexed : min(end, self.size)]
-        places = np.flatnonzero(members.ravel() != NO_MEMBER)
-        slots = members.ravel().take(places).astype(np.int64)
-        self._by_member.add(_hashes(slots), places // members.shape[1] + self._indexed)
+        indices = np.flatnonzero(members.ravel() != NO_MEMBER)
+        slots = members.ravel().take(indices).astype(np.int64)
+        self._by_member.add(_hashes(slots), indices // members.shape[1] + self._indexed)
         self._indexed += len(members)
 
 
@@ -270,10 +270,10 @@ def _hashes(slots: Ints) -> Hashes:
     return index_hashes(np.zeros(len(slots), dtype=np.int64), slots)
 
 
-def _rows(columns: tuple[Ints, ...], chosen: Ints | Flags | slice) -> Iterator[Ints]:
+def _rows(columns: tuple[Ints, ...], selection: Ints | Flags | slice) -> Iterator[Ints]:
     """Copies of some rows of the columns."""
-    if isinstance(chosen, slice):
-        return (column[chosen].copy() for column in columns)
-    places = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+    if isinstance(selection, slice):
+        return (column[selection].copy() for column in columns)
+    indices = np.flatnonzero(selection) if selection.dtype == bool else selection
     # takes a fifth of the time of indexing by them
-    return (column.take(places, axis=0) for column in columns)
+    return (column.take(indices, axis=0) for column in columns)

@@ -136,9 +136,9 @@ class DeltaJoins:
         """Always empty: there are no partial results."""
         return iter(())
 
-    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:  # noqa: ARG002 - nothing waits
+    def insert(self, new_tuples: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:  # noqa: ARG002 - nothing waits
         self._append(bitmaps)
-        return self._ending(arrived.first, len(self._live))
+        return self._ending(new_tuples.first, len(self._live))
 
     def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
         self._append(bitmaps)
@@ -165,11 +165,11 @@ class DeltaJoins:
         slots, live = bitmaps.tuple, len(self._live)
         self._words.insert(slots, bitmaps.query, live)
         self._by_query.add(new)
-        two = _pairs_of(new)
-        self._pairs.add(*two)
-        branching = {n: query.words for n, query in new.items() if query.branching}
-        if branching:
-            self._sets.add(branching, self._words.often)
+        pairs = _pairs_of(new)
+        self._pairs.add(*pairs)
+        word_sets = {n: query.words for n, query in new.items() if query.branching}
+        if word_sets:
+            self._sets.add(word_sets, self._words.often)
         if any(query.excluded for query in new.values()):
             self._renew_excluding()
         self._width = max(self._width, *(query.max_size for query in new.values()))
@@ -181,18 +181,18 @@ class DeltaJoins:
         carriers = self._words.carriers(distinct(words))
         self._partners.renew(distinct(carriers[0]))
         numbers = np.array(list(new), dtype=np.int64)
-        results = self._results(self._standing(numbers, two, carriers))
-        mine = self._by_query.among(results.query, numbers)
-        return results if mine.all() else results.take(mine)
+        results = self._results(self._standing(numbers, pairs, carriers))
+        is_new = self._by_query.among(results.query, numbers)
+        return results if is_new.all() else results.take(is_new)
 
     def remove(self, query: int) -> None:
         """Remove a query."""
-        removed = self._queries.pop(query)
-        if removed.branching:
-            self._sets.remove(query, removed.words)
+        search = self._queries.pop(query)
+        if search.branching:
+            self._sets.remove(query, search.words)
         else:
-            self._pairs.remove(query, *removed.pair)
-        if removed.excluded:
+            self._pairs.remove(query, *search.pair)
+        if search.excluded:
             self._renew_excluding()
         if not self._queries:  # without queries, new tuples are not recorded
             self._begin()
@@ -233,8 +233,8 @@ class DeltaJoins:
         self._sets.order(self._words.often)
 
     def _renew_excluding(self) -> None:
-        both = [(word, n) for n, query in self._queries.items() for word in query.excluded]
-        columns = np.array(sorted(both), dtype=np.int64).reshape(-1, 2)
+        pairs = [(word, n) for n, query in self._queries.items() for word in query.excluded]
+        columns = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
         self._excluding = columns[:, 0].copy(), columns[:, 1].copy()
 
     def _around(self, owners: Ints) -> Iterator[Partials]:
@@ -254,13 +254,13 @@ class DeltaJoins:
     def _trees(self) -> TreeJoins:
         return TreeJoins(self._live, self._words, self._sets, self._width)
 
-    def _standing(self, numbers: Ints, two: Ints, carriers: tuple[Ints, Ints]) -> Iterator[Partials]:
+    def _standing(self, numbers: Ints, pairs: Ints, carriers: tuple[Ints, Ints]) -> Iterator[Partials]:
         """The live results of new queries and perhaps others, from the tuples with their words or from all.
 
-        ``two``: as ``_pairs_of`` returns it. ``carriers``: the live tuples with their words, and these words.
+        ``pairs``: see ``_pairs_of``. ``carriers``: the live tuples with their words, and these words.
         """
         live = np.arange(len(self._live), dtype=np.int64)
-        _, first, second = two
+        _, first, second = pairs
         rarest = distinct(self._sets.rarest(self._sets.among(self._by_query.flagged(numbers))))
         slots = _carrying(carriers, np.concatenate([first[second >= 0], rarest]))
         if 2 * len(slots) > len(live) or len(numbers) > len(live):
@@ -273,24 +273,24 @@ class DeltaJoins:
         if len(rarest):
             yield from self._standing_trees(numbers, _carrying(carriers, rarest))
 
-    def _standing_paths(self, numbers: Ints, slots: Ints, others: Ints) -> Iterator[Partials]:
+    def _standing_paths(self, numbers: Ints, slots: Ints, targets: Ints) -> Iterator[Partials]:
         """The live results of new queries for two words, from tuples with the first word to the others."""
         # Walks to tuples that are not flagged complete only older queries.
-        ending = np.zeros(len(self._live), dtype=bool)
-        ending[others] = True
+        is_target = np.zeros(len(self._live), dtype=bool)
+        is_target[targets] = True
         for begin in range(0, len(slots), 512):
             walks = self._walks.walker.begun(slots[begin : begin + 512])
             owners = walks
             for joins in range(1, self._width):
-                to = (lambda _, ends: ending.take(ends)) if joins == self._width - 1 else None
-                walks = self._walks.walker.further(walks, earlier=False, to=to)
-                done = np.flatnonzero(ending.take(walks.ends))
-                of = np.searchsorted(owners.owner, walks.owner.take(done))
-                for paths in self._paths.matched(owners, of, walks, done):
-                    mine = self._by_query.among(self._pairs.query(paths.entry), numbers)
+                accepts = (lambda _, ends: is_target.take(ends)) if joins == self._width - 1 else None
+                walks = self._walks.walker.further(walks, earlier=False, to=accepts)
+                hits = np.flatnonzero(is_target.take(walks.ends))
+                owner_rows = np.searchsorted(owners.owner, walks.owner.take(hits))
+                for paths in self._paths.matched(owners, owner_rows, walks, hits):
+                    is_new = self._by_query.among(self._pairs.query(paths.entry), numbers)
                     # A turned path is also found from its other end.
-                    forward = np.flatnonzero(mine & ~self._pairs.turned(paths.entry))
-                    yield self._of_path(paths.take(forward))
+                    indices = np.flatnonzero(is_new & ~self._pairs.turned(paths.entry))
+                    yield self._of_path(paths.take(indices))
 
     def _standing_trees(self, numbers: Ints, slots: Ints) -> Iterator[Partials]:
         """The live results of new queries for more words, from the tuples with their rarest word."""
@@ -298,15 +298,17 @@ class DeltaJoins:
         for levels in self._walks.levels(slots, self._width, earlier=False):
             row, words = self._words.of(levels[0].ends)
             position, place = self._sets.by_rarest(words)
-            mine = np.flatnonzero(self._by_query.among(self._sets.query(place), numbers))
-            candidates = Candidates(levels[0].owner.take(row.take(position.take(mine))), place.take(mine))
+            indices = np.flatnonzero(self._by_query.among(self._sets.query(place), numbers))
+            candidates = Candidates(
+                levels[0].owner.take(row.take(position.take(indices))), place.take(indices)
+            )
             for trees in joins.around(self._walks.leaves(levels), candidates):
                 # A tree is found from each of its tuples with the word, and returned from one of them.
                 rarest_of = self._sets.rarest(trees.place)
-                later = np.zeros(len(trees), dtype=bool)
+                is_repeat = np.zeros(len(trees), dtype=bool)
                 for member in trees.members[1:]:
-                    later |= (member > trees.members[0]) & self._words.contain(member, rarest_of)
-                yield self._of_trees(trees.take(np.flatnonzero(~later)))
+                    is_repeat |= (member > trees.members[0]) & self._words.contain(member, rarest_of)
+                yield self._of_trees(trees.take(np.flatnonzero(~is_repeat)))
 
     def _alone(self, owners: Ints) -> Iterator[Partials]:
         """The results of one tuple each."""
@@ -322,8 +324,8 @@ class DeltaJoins:
             query[allowed], numbers[allowed], slots[None], tuples.start[slots], tuples.end[slots]
         )
         position, entry = self._paths.entries(owners, owners)
-        forward = ~self._pairs.turned(entry)
-        slots, query = owners.take(position[forward]), self._pairs.query(entry[forward])
+        is_forward = ~self._pairs.turned(entry)
+        slots, query = owners.take(position[is_forward]), self._pairs.query(entry[is_forward])
         allowed = self._allowed(query, [slots])
         slots = slots[allowed]
         numbers = tuples.relation.take(slots)
@@ -339,12 +341,12 @@ class DeltaJoins:
         for slots in inner:
             valid &= ~(self._words.contain(slots, near) | self._words.contain(slots, far))
         valid &= self._allowed(query, paths.members, paths.edges)
-        chosen = np.flatnonzero(valid)
-        entry, members, walked, start, end = paths.take(chosen)
-        turned = np.flatnonzero(self._pairs.turned(entry))
-        members[:, turned], walked[:, turned] = members[::-1, turned], walked[::-1, turned] ^ 1
-        numbers = self._networks.numbers(self._live.tuples.relation.take(members[0]), walked)
-        return self._rows(query.take(chosen), numbers, members, start, end)
+        indices = np.flatnonzero(valid)
+        entry, members, edges, start, end = paths.take(indices)
+        backward = np.flatnonzero(self._pairs.turned(entry))
+        members[:, backward], edges[:, backward] = members[::-1, backward], edges[::-1, backward] ^ 1
+        numbers = self._networks.numbers(self._live.tuples.relation.take(members[0]), edges)
+        return self._rows(query.take(indices), numbers, members, start, end)
 
     def _of_trees(self, trees: Trees) -> Partials:
         """The results of trees that contain no excluded tuple."""
@@ -364,31 +366,31 @@ class DeltaJoins:
     def _allowed(self, query: Ints, members: Iterable[Ints], edges: Iterable[Ints] = ()) -> Flags:
         """True for each result whose tuples and joins are all allowed by its query."""
         allowed = np.ones(len(query), dtype=bool)
-        limited = np.flatnonzero(~self._by_query.plain(query))
-        if not len(limited):
+        rows = np.flatnonzero(~self._by_query.plain(query))
+        if not len(rows):
             return allowed
         excluded_words, queries = self._excluding
         relation = self._live.tuples.relation
         codes = excluded_words << 32 | queries
         for column in members:
-            slots = column[limited]
+            slots = column[rows]
             position, words = self._words.of(slots)
-            restricted = words << 32 | query.take(limited).take(position)
-            order = np.sort(codes)
-            hit = (
-                order.take(np.searchsorted(order, restricted), mode="clip") == restricted
-                if len(order)
-                else restricted < 0
+            tuple_codes = words << 32 | query.take(rows).take(position)
+            sorted_codes = np.sort(codes)
+            is_excluded = (
+                sorted_codes.take(np.searchsorted(sorted_codes, tuple_codes), mode="clip") == tuple_codes
+                if len(sorted_codes)
+                else tuple_codes < 0
             )
-            allowed[limited[position[hit]]] = False
-            for at, slot in zip(limited.tolist(), slots.tolist(), strict=True):
-                without = self._queries[int(query[at])].without
-                if without and int(relation[slot]) in without:
-                    allowed[at] = False
+            allowed[rows[position[is_excluded]]] = False
+            for row, slot in zip(rows.tolist(), slots.tolist(), strict=True):
+                excluded_relations = self._queries[int(query[row])].without
+                if excluded_relations and int(relation[slot]) in excluded_relations:
+                    allowed[row] = False
         for column in edges:
-            for at, edge in zip(limited.tolist(), column.take(limited).tolist(), strict=True):
-                if edge != NO_NODE and edge // 2 in self._queries[int(query[at])].without_joins:
-                    allowed[at] = False
+            for row, edge in zip(rows.tolist(), column.take(rows).tolist(), strict=True):
+                if edge != NO_NODE and edge // 2 in self._queries[int(query[row])].without_joins:
+                    allowed[row] = False
         return allowed
 
     def _rows(self, query: Ints, numbers: Ints, members: Ints, start: Ints, end: Ints) -> Partials:
@@ -415,8 +417,8 @@ def _pairs_of(queries: Mapping[int, WordSearch]) -> Ints:
 
 def _carrying(carriers: tuple[Ints, Ints], words: Ints) -> Ints:
     """The tuples that contain one of ``words``; ``carriers`` are pairs of a tuple and one of its words."""
-    slots, found = carriers
-    return distinct(slots[np.isin(found, words)])
+    slots, slot_words = carriers
+    return distinct(slots[np.isin(slot_words, words)])
 
 
 class _SizeTable:
@@ -427,11 +429,11 @@ class _SizeTable:
         self._plain: Flags = np.empty(0, dtype=bool)
 
     def add(self, queries: Mapping[int, WordSearch]) -> None:
-        most = max(queries) + 1
-        if most > len(self._sizes):
-            more = max(64, 2 * most) - len(self._sizes)
-            self._sizes = np.concatenate([self._sizes, np.zeros(more, dtype=np.int64)])
-            self._plain = np.concatenate([self._plain, np.ones(more, dtype=bool)])
+        count = max(queries) + 1
+        if count > len(self._sizes):
+            growth = max(64, 2 * count) - len(self._sizes)
+            self._sizes = np.concatenate([self._sizes, np.zeros(growth, dtype=np.int64)])
+            self._plain = np.concatenate([self._plain, np.ones(growth, dtype=bool)])
         numbers = list(queries)
         self._sizes[numbers] = [query.max_size for query in queries.values()]
         self._plain[numbers] = [query.plain for query in queries.values()]
@@ -450,6 +452,6 @@ class _SizeTable:
 
     def flagged(self, numbers: Ints) -> Flags:
         """By query: True if it is in ``numbers``."""
-        chosen = np.zeros(len(self._sizes), dtype=bool)
-        chosen[numbers] = True
-        return chosen
+        flags = np.zeros(len(self._sizes), dtype=bool)
+        flags[numbers] = True
+        return flags

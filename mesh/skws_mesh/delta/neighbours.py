@@ -52,22 +52,22 @@ class Neighbours:
         """Add the tuples up to slot ``live``; returns their pairs with earlier ones, as columns in parts."""
         for begin in range(self._lists.size, live, AT_ONCE):
             new = np.arange(begin, min(live, begin + AT_ONCE), dtype=np.int64)
-            none = np.zeros(len(new), dtype=np.int64)
-            self._lists.append((none, none, none))
+            zeros = np.zeros(len(new), dtype=np.int64)
+            self._lists.append((zeros, zeros, zeros))
             position, edge, slots = self._looked_up(new)
-            own = new.take(position)
+            owners = new.take(position)
             tuples = self._live.tuples
-            start = np.maximum(tuples.start.take(own), tuples.start.take(slots))
-            end = np.minimum(tuples.end.take(own), tuples.end.take(slots))
-            valid = np.flatnonzero((slots < own) & (start < end))
-            own, edge, slots = own.take(valid), edge.take(valid), slots.take(valid)
+            start = np.maximum(tuples.start.take(owners), tuples.start.take(slots))
+            end = np.minimum(tuples.end.take(owners), tuples.end.take(slots))
+            indices = np.flatnonzero((slots < owners) & (start < end))
+            owners, edge, slots = owners.take(indices), edge.take(indices), slots.take(indices)
             if not self._crowded:
                 self._add(
-                    np.concatenate([own, slots]),
+                    np.concatenate([owners, slots]),
                     np.concatenate([edge, edge ^ 1]),
-                    np.concatenate([slots, own]),
+                    np.concatenate([slots, owners]),
                 )
-            yield own, slots
+            yield owners, slots
 
     def of(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """The tuples that the given ones join, as (position in ``slots``, edge, slot), in order of positions.
@@ -76,9 +76,9 @@ class Neighbours:
         the last tuple.
         """
         if self._crowded:
-            position, edge, others = self._looked_up(slots)
+            position, edge, partners = self._looked_up(slots)
             order = _order(position)
-            return position.take(order), edge.take(order), others.take(order)
+            return position.take(order), edge.take(order), partners.take(order)
         first, counts, _ = self._lists.columns()
         lengths = counts.take(slots)
         codes = self._codes.take(ranges(first.take(slots), lengths))
@@ -91,15 +91,15 @@ class Neighbours:
         remaining = np.flatnonzero(slots[: self._lists.size] >= 0)
         lengths = counts.take(remaining)
         codes = self._codes.take(ranges(first.take(remaining), lengths))
-        others = slots.take(codes & _SLOT)
-        there = others >= 0
-        if not there.all():
-            staying = np.concatenate([NOTHING, [0], np.cumsum(there)])
+        partners = slots.take(codes & _SLOT)
+        present = partners >= 0
+        if not present.all():
+            counts_before = np.concatenate([NOTHING, [0], np.cumsum(present)])
             ends = np.cumsum(lengths)
-            lengths = staying.take(ends) - staying.take(ends - lengths)
-            codes, others = codes[there], others[there]
+            lengths = counts_before.take(ends) - counts_before.take(ends - lengths)
+            codes, partners = codes[present], partners[present]
         codes &= ~_SLOT
-        codes |= others
+        codes |= partners
         self._codes, self._used, self.pairs = codes, len(codes), len(codes)
         self._lists = Table((NOTHING,) * 3)
         self._lists.append((np.cumsum(lengths) - lengths, lengths, lengths))
@@ -110,15 +110,15 @@ class Neighbours:
         present, hashes = self._live.wanted(edge, slots.take(row))
         if not present.all():
             row, edge = row[present], edge[present]
-        position, others = self._live.probe(hashes)
+        position, partners = self._live.probe(hashes)
         check()
         row, edge = row.take(position), edge.take(position)
-        agree = self._live.joined(edge, slots.take(row), others)
-        if agree.all():  # nearly always
-            return row, edge, others
-        return row[agree], edge[agree], others[agree]
+        is_joined = self._live.joined(edge, slots.take(row), partners)
+        if is_joined.all():  # nearly always
+            return row, edge, partners
+        return row[is_joined], edge[is_joined], partners[is_joined]
 
-    def _add(self, slots: Ints, edges: Ints, others: Ints) -> None:
+    def _add(self, slots: Ints, edges: Ints, partners: Ints) -> None:
         """Add pairs of joined tuples."""
         self.pairs += len(slots)
         if self.pairs > self._most * max(self._least, self._lists.size):
@@ -126,16 +126,16 @@ class Neighbours:
             self._lists.columns()[1][:] = 0
             return
         order = _order(slots)
-        slots, codes = slots.take(order), (edges << 32 | others).take(order)
+        slots, codes = slots.take(order), (edges << 32 | partners).take(order)
         begins = np.flatnonzero(np.diff(slots, prepend=-1))
-        lists, more = slots.take(begins), np.diff(begins, append=len(slots))
+        lists, growth = slots.take(begins), np.diff(begins, append=len(slots))
         first, counts, space = self._lists.columns()
         lengths = counts.take(lists)
-        needed = lengths + more
-        small = np.flatnonzero(needed > space.take(lists))
-        self._move(lists.take(small), 2 * needed.take(small))
-        self._codes[ranges(first.take(lists) + lengths, more)] = codes
-        counts[lists] = needed
+        new_lengths = lengths + growth
+        full = np.flatnonzero(new_lengths > space.take(lists))
+        self._move(lists.take(full), 2 * new_lengths.take(full))
+        self._codes[ranges(first.take(lists) + lengths, growth)] = codes
+        counts[lists] = new_lengths
 
     def _move(self, lists: Ints, spaces: Ints) -> None:
         """Move lists to positions with more space."""
@@ -143,9 +143,9 @@ class Neighbours:
         lengths = counts.take(lists)
         begins = self._used + np.cumsum(spaces) - spaces
         codes = self._codes.take(ranges(first.take(lists), lengths))
-        free = np.zeros(int(spaces.sum()), dtype=np.int64)
-        self._codes = written(self._codes, self._used, free)
-        self._used += len(free)
+        padding = np.zeros(int(spaces.sum()), dtype=np.int64)
+        self._codes = written(self._codes, self._used, padding)
+        self._used += len(padding)
         self._codes[ranges(begins, lengths)] = codes
         first[lists], space[lists] = begins, spaces
 
@@ -194,8 +194,8 @@ class Partners:
         """Rebuild the rows of some tuples; if rows are crowded on average, rebuild all at twice the width."""
         at_once = _CELLS >> self._bits
         for begin in range(0, len(slots), at_once):
-            some = slots[begin : begin + at_once]
-            position, words = self._words.of(some)
+            chunk = slots[begin : begin + at_once]
+            position, words = self._words.of(chunk)
             entries_of_pairs = [(pairs, *pairs.from_words(words)) for pairs in self._pairs if len(pairs)]
             self._set += sum(len(entries) for _, _, entries in entries_of_pairs)
             if self._set << _SPARSE > max(self._size, _LEAST_ROWS) << self._bits and self._bits < _MOST_BITS:
@@ -203,11 +203,11 @@ class Partners:
                 self._matrix = self._rows(len(self._matrix))
                 self.renew(np.arange(self._size, dtype=np.int64))
                 return
-            flags = np.zeros((len(some), 1 << self._bits), dtype=bool)
-            for pairs, of, entries in entries_of_pairs:
-                flags[position.take(of), self._bit(pairs.words(entries)[1])] = True
-            self._matrix[some] = packed = np.packbits(flags, axis=1, bitorder="little")
-            self._signatures[some] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
+            flags = np.zeros((len(chunk), 1 << self._bits), dtype=bool)
+            for pairs, index, entries in entries_of_pairs:
+                flags[position.take(index), self._bit(pairs.words(entries)[1])] = True
+            self._matrix[chunk] = packed = np.packbits(flags, axis=1, bitorder="little")
+            self._signatures[chunk] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
 
     def among(self, slots: Ints, others: Ints) -> tuple[Ints, Ints]:
         """The words of ``others`` that may be partners of the tuples in ``slots``, as (position, word).
@@ -226,8 +226,8 @@ class Partners:
             numbers.append(hits % FOUR + FOUR * fours)
         position = np.concatenate(positions)
         word = self._words.numbered(others.take(position), np.concatenate(numbers))
-        there = np.flatnonzero(word >= 0)
-        return position.take(there), word.take(there)
+        valid = np.flatnonzero(word >= 0)
+        return position.take(valid), word.take(valid)
 
     def signatures(self, slots: Ints) -> Ints:
         """A bit for each partner of a tuple, as in ``CarriedWords.signatures``."""
@@ -236,15 +236,13 @@ class Partners:
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         remaining = np.flatnonzero(slots >= 0)
-        number = len(remaining)
-        self._set = self._set * number // max(1, self._size)
+        count = len(remaining)
+        self._set = self._set * count // max(1, self._size)
         # Usually the oldest are dropped, and the others move as one block.
-        some = (
-            slice(len(slots) - number, None) if number and remaining[0] == len(slots) - number else remaining
-        )
-        self._matrix[:number] = self._matrix[: self._size][some]
-        self._signatures[:number] = self._signatures[: self._size][some]
-        self._size = number
+        rows = slice(len(slots) - count, None) if count and remaining[0] == len(slots) - count else remaining
+        self._matrix[:count] = self._matrix[: self._size][rows]
+        self._signatures[:count] = self._signatures[: self._size][rows]
+        self._size = count
 
     def _bit(self, words: Ints) -> Ints:
         return words & ((1 << self._bits) - 1)

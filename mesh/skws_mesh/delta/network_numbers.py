@@ -35,16 +35,16 @@ class PathNetworks:
         """The numbers of single tuples with the only keyword of a query."""
         return relations + self._relations
 
-    def numbers(self, relations: Ints, walked: Ints) -> Ints:
-        """The number of each path, given its first relation and its edges, one row of ``walked`` per step."""
+    def numbers(self, relations: Ints, steps: Ints) -> Ints:
+        """The number of each path, given its first relation and its edges, one row of ``steps`` per step."""
         numbers = relations
-        for step in walked:
-            further = cells(self._next, numbers, step)
-            new = np.flatnonzero(further == _NONE)
+        for step in steps:
+            successors = cells(self._next, numbers, step)
+            new = np.flatnonzero(successors == _NONE)
             if len(new):
                 self._add(distinct(numbers[new] * len(self._edges) + step[new]))
-                further = cells(self._next, numbers, step)
-            numbers = further
+                successors = cells(self._next, numbers, step)
+            numbers = successors
         return numbers
 
     def network(self, number: int) -> Tree:
@@ -56,25 +56,25 @@ class PathNetworks:
 
     def _add(self, codes: Ints) -> None:
         first = len(self._steps)
-        before, edge = np.divmod(codes, len(self._edges))
-        self._steps += zip(before.tolist(), edge.tolist(), strict=True)
+        previous, edge = np.divmod(codes, len(self._edges))
+        self._steps += zip(previous.tolist(), edge.tolist(), strict=True)
         if len(self._steps) > len(self._next):
-            grown = np.full((2 * len(self._steps), len(self._edges)), _NONE, dtype=np.int64)
-            grown[: len(self._next)] = self._next
-            self._next = grown
-        self._next[before, edge] = np.arange(first, len(self._steps))
+            larger = np.full((2 * len(self._steps), len(self._edges)), _NONE, dtype=np.int64)
+            larger[: len(self._next)] = self._next
+            self._next = larger
+        self._next[previous, edge] = np.arange(first, len(self._steps))
 
     def _made(self, number: int) -> Tree:
-        walked: list[int] = []
+        edge_ids: list[int] = []
         while (step := self._steps[number])[1] != _NONE:
-            walked.append(step[1])
+            edge_ids.append(step[1])
             number = step[0]
-        if not walked:
+        if not edge_ids:
             bitmap = _BOTH if number < self._relations else _FIRST
             return Tree.single(number % self._relations, bitmap)
         tree = Tree.single(number, _FIRST)
-        for depth, edge in enumerate(reversed(walked)):
-            keywords = 0 if depth < len(walked) - 1 else _BOTH ^ _FIRST
+        for depth, edge in enumerate(reversed(edge_ids)):
+            keywords = 0 if depth < len(edge_ids) - 1 else _BOTH ^ _FIRST
             tree = tree.grow(depth, edge, self._edges[edge].target, keywords, 0)
         return tree
 
@@ -102,24 +102,24 @@ class TreeNetworks:
         """
         width = len(relations)
         columns = np.vstack([relations, trees.bitmaps, trees.parents, trees.edges])
-        kinds, which = np.unique(columns, axis=1, return_inverse=True)
+        kinds, inverse = np.unique(columns, axis=1, return_inverse=True)
         numbers = [self._number(*kind) for kind in kinds.T.reshape(-1, 4, width).tolist()]
-        orders = [(*self._orders[each], *range(len(self._orders[each]), width)) for each in numbers]
+        orders = [(*self._orders[number], *range(len(self._orders[number]), width)) for number in numbers]
         rows = np.array(orders, dtype=np.int64).reshape(-1, width)
-        return np.array(numbers, dtype=np.int64).take(which.ravel()), rows.take(which.ravel(), axis=0).T
+        return np.array(numbers, dtype=np.int64).take(inverse.ravel()), rows.take(inverse.ravel(), axis=0).T
 
     def _number(self, relations: list[int], bitmaps: list[int], parents: list[int], steps: list[int]) -> int:
         size = sum(relation >= 0 for relation in relations)
-        key = tuple(tuple(each[:size]) for each in (relations, bitmaps, parents, steps))
+        key = tuple(tuple(column[:size]) for column in (relations, bitmaps, parents, steps))
         number = self._numbers.setdefault(key, len(self._trees))
         if number == len(self._trees):
             tree, order = Tree.single(relations[0], bitmaps[0]), [0]
-            ahead = [(node, 0) for node in range(size) if parents[node] == 0]
-            while ahead:
-                node, depth = ahead.pop()
+            stack = [(node, 0) for node in range(size) if parents[node] == 0]
+            while stack:
+                node, depth = stack.pop()
                 tree = tree.grow(depth, steps[node], relations[node], bitmaps[node], 0)
                 order.append(node)
-                ahead += [(below, depth + 1) for below in range(size) if parents[below] == node]
+                stack += [(child, depth + 1) for child in range(size) if parents[child] == node]
             self._trees.append(tree)
             self._orders.append(tuple(order))
         return number

@@ -45,8 +45,8 @@ class Paths(NamedTuple):
     def __len__(self) -> int:
         return len(self.entry)
 
-    def take(self, chosen: Ints) -> Paths:
-        return Paths(*(column.take(chosen, axis=-1) for column in self))
+    def take(self, indices: Ints) -> Paths:
+        return Paths(*(column.take(indices, axis=-1) for column in self))
 
 
 class PathJoins:
@@ -60,12 +60,12 @@ class PathJoins:
     def completed(self, levels: list[Walks]) -> Iterator[Paths]:
         """The paths that walks complete, through the tuples at which walks begin, or beginning there."""
         hubs = self._hubs(levels)
-        for shorter, one in enumerate(levels):
+        for shorter, left in enumerate(levels):
             for length in range(max(1, shorter), len(levels) - shorter):
-                other = levels[length]
-                some = hubs if shorter else np.zeros_like(hubs)
-                for rows, others in _parted(one, other, some, same=length == shorter):
-                    yield from self.matched(one, rows, other, others)
+                right = levels[length]
+                skipped = hubs if shorter else np.zeros_like(hubs)
+                for left_rows, right_rows in _parted(left, right, skipped, same=length == shorter):
+                    yield from self.matched(left, left_rows, right, right_rows)
         for owner in np.flatnonzero(hubs).tolist():
             yield from self._about_hub(levels, owner)
 
@@ -79,94 +79,104 @@ class PathJoins:
                 pairs += counts[i] * counts[j]
         return pairs > HUB
 
-    def matched(self, one: Walks, rows: Ints, other: Walks, others: Ints) -> Iterator[Paths]:
+    def matched(self, left: Walks, left_rows: Ints, right: Walks, right_rows: Ints) -> Iterator[Paths]:
         """The paths formed by rows of walks, each with the row of other walks at the same position."""
-        for begin in range(0, len(rows), _AT_ONCE):
+        for begin in range(0, len(left_rows), _AT_ONCE):
             chunk = slice(begin, begin + _AT_ONCE)
-            position, entry = self.entries(one.ends.take(rows[chunk]), other.ends.take(others[chunk]))
+            position, entry = self.entries(
+                left.ends.take(left_rows[chunk]), right.ends.take(right_rows[chunk])
+            )
             if len(position):
-                yield _joined(one, rows[chunk].take(position), other, others[chunk].take(position), entry)
+                yield _joined(
+                    left, left_rows[chunk].take(position), right, right_rows[chunk].take(position), entry
+                )
 
-    def entries(self, one: Ints, other: Ints) -> tuple[Ints, Ints]:
+    def entries(self, left: Ints, right: Ints) -> tuple[Ints, Ints]:
         """The entries that pairs of tuples complete, as (position, entry).
 
         Tuples may have thousands of words, so the words of each side are compared with the other tuple once.
         """
-        of, far = self._partners.among(one, other)
-        pairs = distinct(of)
-        to, near = self._partners.among(other.take(pairs), one.take(pairs))
-        near = near.take(np.argsort(to, kind="stable"))
-        counts = np.bincount(to, minlength=len(pairs))
-        which = np.searchsorted(pairs, of)
-        first, counts = (np.cumsum(counts) - counts).take(which), counts.take(which)
+        pair_positions, far = self._partners.among(left, right)
+        pairs = distinct(pair_positions)
+        pair_numbers, near = self._partners.among(right.take(pairs), left.take(pairs))
+        near = near.take(np.argsort(pair_numbers, kind="stable"))
+        counts = np.bincount(pair_numbers, minlength=len(pairs))
+        indices = np.searchsorted(pairs, pair_positions)
+        first, counts = (np.cumsum(counts) - counts).take(indices), counts.take(indices)
         positions, entries = [NOTHING], [NOTHING]
         for part in slices(counts, PAIRS):
-            times = counts[part]
-            position, its = self._pairs.between(
-                near.take(ranges(first[part], times)), np.repeat(far[part], times)
+            repeats = counts[part]
+            position, part_entries = self._pairs.between(
+                near.take(ranges(first[part], repeats)), np.repeat(far[part], repeats)
             )
-            positions.append(np.repeat(of[part], times).take(position))
-            entries.append(its)
+            positions.append(np.repeat(pair_positions[part], repeats).take(position))
+            entries.append(part_entries)
         return np.concatenate(positions), np.concatenate(entries)
 
     def _about_hub(self, levels: list[Walks], owner: int) -> Iterator[Paths]:
         """Like ``matched``, for one tuple with many neighbours: the words around it are joined first."""
-        mine = [
+        hub_walks = [
             walks.take(np.arange(*np.searchsorted(walks.owner, (owner, owner + 1)), dtype=np.int64))
             for walks in levels[1:-1]
         ]
-        words_of_walks = [self._words.of(walks.ends) for walks in mine]
-        there = distinct(np.concatenate([words for _, words in words_of_walks]))
-        _, entries = self._pairs.from_words(there)
+        words_of_walks = [self._words.of(walks.ends) for walks in hub_walks]
+        hub_words = distinct(np.concatenate([words for _, words in words_of_walks]))
+        _, entries = self._pairs.from_words(hub_words)
         near, far = self._pairs.words(entries)
-        pairs = np.flatnonzero((near < far) & (there.take(np.searchsorted(there, far), mode="clip") == far))
+        pairs = np.flatnonzero(
+            (near < far) & (hub_words.take(np.searchsorted(hub_words, far), mode="clip") == far)
+        )
         entries, near, far = entries.take(pairs), near.take(pairs), far.take(pairs)
         if not len(entries):
             return
         by_word = [_by_word(*each) for each in words_of_walks]
-        for i, one in enumerate(mine):
-            for j, other in enumerate(mine):
+        for i, left in enumerate(hub_walks):
+            for j, right in enumerate(hub_walks):
                 if i + j + 3 > len(levels):
                     continue
-                for entry, rows, others in _products(entries, near, by_word[i], far, by_word[j]):
-                    yield _joined(one, rows, other, others, entry)
+                for entry, left_rows, right_rows in _products(entries, near, by_word[i], far, by_word[j]):
+                    yield _joined(left, left_rows, right, right_rows, entry)
 
 
-def _joined(one: Walks, rows: Ints, other: Walks, others: Ints, entry: Ints) -> Paths:
+def _joined(left: Walks, left_rows: Ints, right: Walks, right_rows: Ints, entry: Ints) -> Paths:
     """Paths from the ends of some walks to those of others from the same tuple.
 
     Paths are left out if they pass a tuple twice or are never alive as a whole.
     """
-    start = np.maximum(one.start.take(rows), other.start.take(others))
-    end = np.minimum(one.end.take(rows), other.end.take(others))
+    start = np.maximum(left.start.take(left_rows), right.start.take(right_rows))
+    end = np.minimum(left.end.take(left_rows), right.end.take(right_rows))
     alive = start < end
-    near, back = one.paths(rows)
-    far, onward = other.paths(others)
-    for slots, its in product(near[1:], far[1:]):
-        alive &= slots != its
+    near, near_edges = left.paths(left_rows)
+    far, far_edges = right.paths(right_rows)
+    for near_slots, far_slots in product(near[1:], far[1:]):
+        alive &= near_slots != far_slots
     members = np.array([*near[:0:-1], *far])
-    edges = np.array([*(edge ^ 1 for edge in back[::-1]), *onward])
+    edges = np.array([*(edge ^ 1 for edge in near_edges[::-1]), *far_edges])
     paths = Paths(entry, members, edges, start, end)
     return paths if alive.all() else paths.take(np.flatnonzero(alive))
 
 
-def _parted(one: Walks, other: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
+def _parted(left: Walks, right: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
     """Pairs of rows: walks from one tuple by different joins, except at hubs; each once if ``same``."""
-    rows = np.flatnonzero(~hubs.take(one.owner))
-    begin, end = _within(other.owner, one.owner.take(rows))
-    since, until = (np.maximum(place, begin) for place in _within(other.branch, one.branch.take(rows)))
-    first, counts = until, end - until
+    left_rows = np.flatnonzero(~hubs.take(left.owner))
+    begin, end = _within(right.owner, left.owner.take(left_rows))
+    lower, upper = (
+        np.maximum(bounds, begin) for bounds in _within(right.branch, left.branch.take(left_rows))
+    )
+    first, counts = upper, end - upper
     if not same:
-        rows = np.concatenate([rows, rows])
-        first, counts = np.concatenate([begin, first]), np.concatenate([since - begin, counts])
+        left_rows = np.concatenate([left_rows, left_rows])
+        first, counts = np.concatenate([begin, first]), np.concatenate([lower - begin, counts])
     for part in slices(counts, _AT_ONCE):
-        yield np.repeat(rows[part], counts[part]), ranges(first[part], counts[part])
+        yield np.repeat(left_rows[part], counts[part]), ranges(first[part], counts[part])
 
 
-def _within(ordered: Ints, numbers: Ints) -> tuple[Ints, Ints]:
+def _within(sorted_numbers: Ints, numbers: Ints) -> tuple[Ints, Ints]:
     """The start and end of each number in a sorted column; all numbers are small, and at least -1."""
-    bounds = np.zeros(max(int(ordered.max(initial=-1)), int(numbers.max(initial=-1))) + 3, dtype=np.int64)
-    bounds[1:] = np.cumsum(np.bincount(ordered + 1, minlength=len(bounds) - 1))
+    bounds = np.zeros(
+        max(int(sorted_numbers.max(initial=-1)), int(numbers.max(initial=-1))) + 3, dtype=np.int64
+    )
+    bounds[1:] = np.cumsum(np.bincount(sorted_numbers + 1, minlength=len(bounds) - 1))
     return bounds.take(numbers + 1), bounds.take(numbers + 2)
 
 
@@ -183,22 +193,22 @@ def _by_word(rows: Ints, words: Ints) -> _ByWord:
 
 
 def _products(
-    entries: Ints, near: Ints, one: _ByWord, far: Ints, other: _ByWord
+    entries: Ints, near: Ints, left: _ByWord, far: Ints, right: _ByWord
 ) -> Iterator[tuple[Ints, Ints, Ints]]:
     """For each entry, all rows with its word, each paired with all rows with its other word."""
-    first = np.searchsorted(one.words, near)
-    rows = np.searchsorted(one.words, near, side="right") - first
-    second = np.searchsorted(other.words, far)
-    others = np.searchsorted(other.words, far, side="right") - second
-    of = np.repeat(np.arange(len(entries), dtype=np.int64), rows)
-    left = one.rows.take(ranges(first, rows))
-    counts = others.take(of)
+    first = np.searchsorted(left.words, near)
+    near_counts = np.searchsorted(left.words, near, side="right") - first
+    second = np.searchsorted(right.words, far)
+    far_counts = np.searchsorted(right.words, far, side="right") - second
+    entry_numbers = np.repeat(np.arange(len(entries), dtype=np.int64), near_counts)
+    left_rows = left.rows.take(ranges(first, near_counts))
+    counts = far_counts.take(entry_numbers)
     for part in slices(counts, PAIRS):
-        times = counts[part]
+        repeats = counts[part]
         yield (
-            np.repeat(entries.take(of[part]), times),
-            np.repeat(left[part], times),
-            other.rows.take(ranges(second.take(of[part]), times)),
+            np.repeat(entries.take(entry_numbers[part]), repeats),
+            np.repeat(left_rows[part], repeats),
+            right.rows.take(ranges(second.take(entry_numbers[part]), repeats)),
         )
 
 
@@ -247,10 +257,10 @@ class Trees:
         keywords: Ints = np.bitwise_or.reduce(self.bitmaps, axis=0)
         return keywords
 
-    def take(self, chosen: Ints) -> Trees:
+    def take(self, indices: Ints) -> Trees:
         return Trees(
             *(
-                column.take(chosen, axis=-1)
+                column.take(indices, axis=-1)
                 for column in (
                     *(self.of, self.place, self.size, self.bitmaps, self.members, self.parents, self.edges),
                     *(self.start, self.end),
@@ -297,8 +307,8 @@ class TreeJoins:
     def _among(self, near: Ints, begin: int) -> Candidates:
         """The candidates of the tuples from ``begin`` on, given all words around each, sorted."""
         owners, words = near >> 32, near & _WORD
-        there = np.zeros((_TABLE, _COLUMNS), dtype=bool)  # words share columns; most words are absent
-        there[owners - begin, words % _COLUMNS] = True
+        flags = np.zeros((_TABLE, _COLUMNS), dtype=bool)  # words share columns; most words are absent
+        flags[owners - begin, words % _COLUMNS] = True
         position, place = self._sets.by_rarest(words)
         owner = owners.take(position)
         for exact in (False, True):
@@ -308,50 +318,50 @@ class TreeJoins:
                     codes = owner << 32 | word
                     hits = near.take(np.searchsorted(near, codes), mode="clip") == codes
                 else:
-                    hits = there.ravel().take((owner - begin) * _COLUMNS + word % _COLUMNS)
+                    hits = flags.ravel().take((owner - begin) * _COLUMNS + word % _COLUMNS)
                 remaining = np.flatnonzero(hits | (word == NO_WORD))
                 owner, place = owner.take(remaining), place.take(remaining)
         return Candidates(owner, place)
 
     def around(self, levels: Sequence[Walks], candidates: Candidates) -> Iterator[Trees]:
         """The minimal total trees around candidates, each once."""
-        begun, *longer = levels
+        starts, *longer = levels
         ends = [_words_at(walks, self._words) for walks in longer]
-        ordered = [
+        sorted_ends = [
             (codes.take(order), row.take(order)) for codes, row in ends for order in [np.argsort(codes)]
         ]
         for begin in range(0, len(candidates.owner), _TREES_AT_ONCE):
             check()
             chunk = slice(begin, begin + _TREES_AT_ONCE)
-            some = Candidates(candidates.owner[chunk], candidates.place[chunk])
-            total = np.zeros(len(some.place), dtype=np.int64)
+            batch = Candidates(candidates.owner[chunk], candidates.place[chunk])
+            total = np.zeros(len(batch.place), dtype=np.int64)
             for number in range(self._sets.most):
-                total |= (self._sets.word(some.place, number) != NO_WORD).astype(np.int64) << number
-            branches = self._branches(longer, ordered, some)
-            trees = list(self._grown(self._begun(begun, some), branches, total))
+                total |= (self._sets.word(batch.place, number) != NO_WORD).astype(np.int64) << number
+            branches = self._branches(longer, sorted_ends, batch)
+            trees = list(self._grown(self._begun(starts, batch), branches, total))
             if trees:
                 yield _once(_minimal(_together(trees)))
 
-    def _begun(self, begun: Walks, candidates: Candidates) -> Trees:
+    def _begun(self, starts: Walks, candidates: Candidates) -> Trees:
         """The trees that consist only of the tuple of a candidate."""
-        row = np.searchsorted(begun.owner, candidates.owner)
-        slots, number = begun.ends.take(row), len(row)
+        row = np.searchsorted(starts.owner, candidates.owner)
+        slots, count = starts.ends.take(row), len(row)
         members, parents = (
-            np.full((self._width, number), none, dtype=np.int64) for none in (NO_MEMBER, NO_NODE)
+            np.full((self._width, count), filler, dtype=np.int64) for filler in (NO_MEMBER, NO_NODE)
         )
         members[0] = slots
-        bitmaps = np.zeros((self._width, number), dtype=np.int64)
+        bitmaps = np.zeros((self._width, count), dtype=np.int64)
         bitmaps[0] = self._bitmaps(slots, candidates.place)
         return Trees(
-            np.arange(number, dtype=np.int64),
+            np.arange(count, dtype=np.int64),
             candidates.place,
-            np.ones(number, dtype=np.int64),
+            np.ones(count, dtype=np.int64),
             bitmaps,
             members,
             parents,
             parents.copy(),
-            begun.start.take(row),
-            begun.end.take(row),
+            starts.start.take(row),
+            starts.end.take(row),
         )
 
     def _bitmaps(self, slots: Ints, place: Ints) -> Ints:
@@ -370,21 +380,21 @@ class TreeJoins:
         for walks, (codes, rows) in zip(longer, ends, strict=True):
             hits = [NOTHING]
             for number in range(self._sets.most):
-                wanted = candidates.owner << 32 | self._sets.word(candidates.place, number)
-                first = np.searchsorted(codes, wanted)
-                counts = np.searchsorted(codes, wanted, side="right") - first
-                of = np.repeat(np.arange(len(wanted), dtype=np.int64), counts)
-                hits.append(of << 32 | rows.take(ranges(first, counts)))
-            both = distinct(np.concatenate(hits))
-            of, row = both >> 32, both & _WORD
+                targets = candidates.owner << 32 | self._sets.word(candidates.place, number)
+                first = np.searchsorted(codes, targets)
+                counts = np.searchsorted(codes, targets, side="right") - first
+                numbers = np.repeat(np.arange(len(targets), dtype=np.int64), counts)
+                hits.append(numbers << 32 | rows.take(ranges(first, counts)))
+            pairs = distinct(np.concatenate(hits))
+            numbers, row = pairs >> 32, pairs & _WORD
             members = np.full((self._width - 1, len(row)), NO_MEMBER, dtype=np.int64)
             edges = np.full_like(members, NO_NODE)
             bitmaps = np.zeros_like(members)
             (_, *slots), steps = walks.paths(row)
             for step, (slot, edge) in enumerate(zip(slots, steps, strict=True)):
                 members[step], edges[step] = slot, edge
-                bitmaps[step] = self._bitmaps(slot, candidates.place.take(of))
-            parts.append((of, bitmaps, members, edges, walks.start.take(row), walks.end.take(row)))
+                bitmaps[step] = self._bitmaps(slot, candidates.place.take(numbers))
+            parts.append((numbers, bitmaps, members, edges, walks.start.take(row), walks.end.take(row)))
         branches = _Branches(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
         order = np.argsort(branches.of, kind="stable")
         return _Branches(*(column.take(order, axis=-1) for column in branches))
@@ -393,81 +403,83 @@ class TreeJoins:
         """The total trees, each at least once: ``trees`` with walks to the first word that they lack."""
         missing = total.take(trees.of) & ~trees.covered
         yield trees.take(np.flatnonzero(missing == 0))
-        lacking = np.flatnonzero(missing)
-        trees, first_missing = trees.take(lacking), (missing & -missing).take(lacking)
-        covers = np.bitwise_or.reduce(branches.bitmaps, axis=0)
+        incomplete = np.flatnonzero(missing)
+        trees, first_missing = trees.take(incomplete), (missing & -missing).take(incomplete)
+        branch_keywords = np.bitwise_or.reduce(branches.bitmaps, axis=0)
         first = np.searchsorted(branches.of, trees.of)
         counts = np.searchsorted(branches.of, trees.of, side="right") - first
         for part in slices(counts, PAIRS):
             rows = np.repeat(np.arange(len(trees), dtype=np.int64)[part], counts[part])
-            others = ranges(first[part], counts[part])
-            chosen = np.flatnonzero(covers.take(others) & first_missing.take(rows))
-            grown = _attached(trees.take(rows.take(chosen)), branches, others.take(chosen))
-            if len(grown):
-                yield from self._grown(grown, branches, total)
+            branch_rows = ranges(first[part], counts[part])
+            indices = np.flatnonzero(branch_keywords.take(branch_rows) & first_missing.take(rows))
+            larger = _attached(trees.take(rows.take(indices)), branches, branch_rows.take(indices))
+            if len(larger):
+                yield from self._grown(larger, branches, total)
 
 
 def _words_at(walks: Walks, words: CarriedWords) -> tuple[Ints, Ints]:
     """The words at the ends of walks: owner and word in one integer, and the row of the walk."""
-    row, found = words.of(walks.ends)
-    return walks.owner.take(row) << 32 | found, row
+    row, end_words = words.of(walks.ends)
+    return walks.owner.take(row) << 32 | end_words, row
 
 
-def _attached(trees: Trees, branches: _Branches, others: Ints) -> Trees:
+def _attached(trees: Trees, branches: _Branches, branch_rows: Ints) -> Trees:
     """Trees with one more walk each, if the union is a tree of live tuples that is not too large."""
-    start = np.maximum(trees.start, branches.start.take(others))
-    end = np.minimum(trees.end, branches.end.take(others))
+    start = np.maximum(trees.start, branches.start.take(branch_rows))
+    end = np.minimum(trees.end, branches.end.take(branch_rows))
     fits = start < end
     width = len(trees.members)
-    size, at = trees.size.copy(), np.zeros(len(trees), dtype=np.int64)
+    size, nodes = trees.size.copy(), np.zeros(len(trees), dtype=np.int64)
     for step in range(width - 1):
-        slots, edges = branches.members[step].take(others), branches.edges[step].take(others)
-        walks = fits & (slots != NO_MEMBER)
-        among, next_node = np.zeros(len(trees), dtype=bool), np.full(len(trees), NO_NODE, dtype=np.int64)
+        slots, edges = branches.members[step].take(branch_rows), branches.edges[step].take(branch_rows)
+        continues = fits & (slots != NO_MEMBER)
+        is_member, next_node = np.zeros(len(trees), dtype=bool), np.full(len(trees), NO_NODE, dtype=np.int64)
         for node in range(1, width):
-            same = trees.members[node] == slots
-            among |= same
-            next_node[same & (trees.parents[node] == at) & (trees.edges[node] == edges)] = node
-        parts = walks & (next_node == NO_NODE)  # the walk leaves the tree here, or has left it
-        fits &= ~parts | (~among & (size < width))
-        new = np.flatnonzero(parts & fits)
+            matches = trees.members[node] == slots
+            is_member |= matches
+            next_node[matches & (trees.parents[node] == nodes) & (trees.edges[node] == edges)] = node
+        diverges = continues & (next_node == NO_NODE)  # the walk leaves the tree here, or has left it
+        fits &= ~diverges | (~is_member & (size < width))
+        new = np.flatnonzero(diverges & fits)
         last = size.take(new)
         trees.members[last, new], trees.edges[last, new] = slots.take(new), edges.take(new)
-        trees.parents[last, new] = at.take(new)
-        trees.bitmaps[last, new] = branches.bitmaps[step].take(others.take(new))
+        trees.parents[last, new] = nodes.take(new)
+        trees.bitmaps[last, new] = branches.bitmaps[step].take(branch_rows.take(new))
         next_node[new] = last
         size[new] += 1
-        at = np.where(walks, next_node, at)
-    grown = Trees(
+        nodes = np.where(continues, next_node, nodes)
+    larger = Trees(
         *(trees.of, trees.place, size, trees.bitmaps, trees.members, trees.parents, trees.edges, start, end)
     )
-    return grown.take(np.flatnonzero(fits))
+    return larger.take(np.flatnonzero(fits))
 
 
 def _minimal(trees: Trees) -> Trees:
     """The trees in which each leaf has a keyword that no other node has."""
-    once, several = np.zeros(len(trees), dtype=np.int64), np.zeros(len(trees), dtype=np.int64)
+    keywords, shared = np.zeros(len(trees), dtype=np.int64), np.zeros(len(trees), dtype=np.int64)
     for bitmap in trees.bitmaps:
-        several |= once & bitmap
-        once |= bitmap
-    minimal = np.ones(len(trees), dtype=bool)
+        shared |= keywords & bitmap
+        keywords |= bitmap
+    is_minimal = np.ones(len(trees), dtype=bool)
     for node, (bitmap, member) in enumerate(zip(trees.bitmaps, trees.members, strict=True)):
         joins = (trees.parents == node).sum(axis=0) + (trees.parents[node] != NO_NODE)
-        leaf = (member != NO_MEMBER) & (joins == 1)
-        minimal &= ~leaf | ((bitmap & ~several) != 0)
-    return trees.take(np.flatnonzero(minimal))
+        is_leaf = (member != NO_MEMBER) & (joins == 1)
+        is_minimal &= ~is_leaf | ((bitmap & ~shared) != 0)
+    return trees.take(np.flatnonzero(is_minimal))
 
 
 def _once(trees: Trees) -> Trees:
     """Each tree once, however it has grown; it is identified by its joins, sorted by their ends."""
-    before = np.take_along_axis(trees.members, np.maximum(trees.parents, 0), axis=0)
+    parent_slots = np.take_along_axis(trees.members, np.maximum(trees.parents, 0), axis=0)
     order = np.argsort(-trees.members[1:], axis=0, kind="stable")
-    ordered = [np.take_along_axis(each[1:], order, axis=0) for each in (trees.members, before, trees.edges)]
-    keys = np.vstack([trees.of, *ordered])
+    sorted_columns = [
+        np.take_along_axis(column[1:], order, axis=0) for column in (trees.members, parent_slots, trees.edges)
+    ]
+    keys = np.vstack([trees.of, *sorted_columns])
     _, first = np.unique(keys, axis=1, return_index=True)
     return trees.take(np.sort(first))
 
 
 def _together(parts: Sequence[Trees]) -> Trees:
-    names = Trees.__slots__
-    return Trees(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names))
+    fields = Trees.__slots__
+    return Trees(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in fields))

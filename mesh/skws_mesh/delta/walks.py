@@ -47,18 +47,18 @@ class Walks:
     def __len__(self) -> int:
         return len(self.owner)
 
-    def take(self, chosen: Ints) -> Walks:
+    def take(self, rows: Ints) -> Walks:
         columns = (self.owner, self.branch, self.ends, self.start, self.end, self.row, self.edge)
-        owner, branch, ends, start, end, row, edge = (column.take(chosen) for column in columns)
+        owner, branch, ends, start, end, row, edge = (column.take(rows) for column in columns)
         return Walks(owner, branch, ends, start, end, row, edge, self.before)
 
-    def paths(self, chosen: Ints) -> tuple[list[Ints], list[Ints]]:
+    def paths(self, rows: Ints) -> tuple[list[Ints], list[Ints]]:
         """The slots of the tuples on some walks, from the first one, and the edges between, as columns."""
-        members, edges, walks = [self.ends.take(chosen)], list[Ints](), self
+        members, edges, walks = [self.ends.take(rows)], list[Ints](), self
         while walks.before is not None:
-            edges.append(walks.edge.take(chosen))
-            chosen, walks = walks.row.take(chosen), walks.before
-            members.append(walks.ends.take(chosen))
+            edges.append(walks.edge.take(rows))
+            rows, walks = walks.row.take(rows), walks.before
+            members.append(walks.ends.take(rows))
         return members[::-1], edges[::-1]
 
 
@@ -74,8 +74,8 @@ class Walker:
         tuples = self._live.tuples
         start, end = tuples.start.take(slots), tuples.end.take(slots)
         alive = np.flatnonzero(start < end)
-        none = np.full(len(alive), _NONE, dtype=np.int64)
-        return Walks(alive, none, slots.take(alive), start.take(alive), end.take(alive), none, none, None)
+        blank = np.full(len(alive), _NONE, dtype=np.int64)
+        return Walks(alive, blank, slots.take(alive), start.take(alive), end.take(alive), blank, blank, None)
 
     def further(
         self, walks: Walks, *, earlier: bool, to: Callable[[Ints, Ints], Flags] | None = None
@@ -89,27 +89,27 @@ class Walker:
         row, edge, slots = self._neighbours.of(walks.ends)
         check()
         if to is not None:
-            chosen = np.flatnonzero(to(walks.owner.take(row), slots))
-            row, edge, slots = row.take(chosen), edge.take(chosen), slots.take(chosen)
+            indices = np.flatnonzero(to(walks.owner.take(row), slots))
+            row, edge, slots = row.take(indices), edge.take(indices), slots.take(indices)
         start = np.maximum(walks.start.take(row), tuples.start.take(slots))
         end = np.minimum(walks.end.take(row), tuples.end.take(slots))
         alive = start < end
-        at, passed = row, walks
-        while passed.before is not None:
-            alive &= passed.ends.take(at) != slots
-            at, passed = passed.row.take(at), passed.before
-        first = passed.ends.take(at)
+        rows, prefix = row, walks
+        while prefix.before is not None:
+            alive &= prefix.ends.take(rows) != slots
+            rows, prefix = prefix.row.take(rows), prefix.before
+        first = prefix.ends.take(rows)
         alive &= slots < first if earlier else slots != first
-        chosen = np.flatnonzero(alive)
-        row = row.take(chosen)
+        indices = np.flatnonzero(alive)
+        row = row.take(indices)
         return Walks(
             walks.owner.take(row),
             walks.branch.take(row) if walks.before is not None else np.arange(len(row), dtype=np.int64),
-            slots.take(chosen),
-            start.take(chosen),
-            end.take(chosen),
+            slots.take(indices),
+            start.take(indices),
+            end.take(indices),
             row,
-            edge.take(chosen),
+            edge.take(indices),
             walks,
         )
 
@@ -142,9 +142,9 @@ class NeighbouringWords:
     def renew(self, slots: Ints) -> None:
         """Update the neighbours of tuples that have new words."""
         for begin in range(0, len(slots), AT_ONCE):
-            some = slots[begin : begin + AT_ONCE]
-            position, _, others = self._neighbours.of(some)
-            self._met(some.take(position), others)
+            chunk = slots[begin : begin + AT_ONCE]
+            position, _, far = self._neighbours.of(chunk)
+            self._met(chunk.take(position), far)
 
     def _met(self, near: Ints, far: Ints) -> None:
         """Add the words of neighbours, given as pairs, to each other."""
@@ -193,28 +193,28 @@ class AskedWalks:
         """
         at_once, first = 512, 0
         while first < len(owners):
-            some = owners[first : first + at_once]
-            self.extend(int(some[-1]) + 1)
-            levels = self._levels(some, width, earlier=earlier)
+            chunk = owners[first : first + at_once]
+            self.extend(int(chunk[-1]) + 1)
+            levels = self._levels(chunk, width, earlier=earlier)
             if levels is None:
                 at_once = max(1, at_once // 4)
                 continue
-            first += len(some)
+            first += len(chunk)
             rows = sum(map(len, levels))
-            at_once = min(4 * at_once, 4096, max(1, _ROWS // 2 * len(some) // max(1, rows)))
+            at_once = min(4 * at_once, 4096, max(1, _ROWS // 2 * len(chunk) // max(1, rows)))
             yield levels
 
     def leaves(self, levels: list[Walks]) -> list[Walks]:
         """The walks that may lead to a leaf of a result."""
         partners = np.zeros(int(levels[0].owner.max(initial=-1)) + 1, dtype=np.int64)
-        within = []  # by number of joins: the partners of all words within that distance, by owner
+        signatures = []  # by number of joins: the partners of all words within that distance, by owner
         for walks in levels:
             np.bitwise_or.at(partners, walks.owner, self._partners.signatures(walks.ends))
-            within.append(partners.copy())
+            signatures.append(partners.copy())
         leaves = levels[:1]
-        for walks, others in zip(levels[1:], reversed(within[:-1]), strict=True):
-            ending = self._ending(others)(walks.owner, walks.ends)
-            leaves.append(walks if ending.all() else walks.take(np.flatnonzero(ending)))
+        for walks, targets in zip(levels[1:], reversed(signatures[:-1]), strict=True):
+            valid = self._ending(targets)(walks.owner, walks.ends)
+            leaves.append(walks if valid.all() else walks.take(np.flatnonzero(valid)))
         return leaves
 
     def _levels(self, owners: Ints, width: int, *, earlier: bool) -> list[Walks] | None:
@@ -222,35 +222,37 @@ class AskedWalks:
 
         Most walks of the two greatest lengths are left out; they would be most of all walks.
         """
-        begun = self.walker.begun(owners)
-        levels, rows, last = [begun], len(owners), width - 1
+        starts = self.walker.begun(owners)
+        levels, rows, last = [starts], len(owners), width - 1
         partners = np.zeros(len(owners), dtype=np.int64)
-        partners[begun.owner] = self._partners.signatures(begun.ends)
+        partners[starts.owner] = self._partners.signatures(starts.ends)
         for joins in range(1, width):
-            walks, to = levels[-1], None
+            walks, accepts = levels[-1], None
             if joins == last:
                 if joins > 1:
                     walks = walks.take(
                         np.flatnonzero(self._behind.of(walks.ends) & partners.take(walks.owner))
                     )
-                to = self._ending(partners)
+                accepts = self._ending(partners)
             elif joins == last - 1 and joins > 1:
-                either = partners.copy()
-                np.bitwise_or.at(either, levels[1].owner, self._partners.signatures(levels[1].ends))
-                to = self._ending(either, partners)
-            levels.append(self.walker.further(walks, earlier=earlier, to=to))
+                signatures = partners.copy()
+                np.bitwise_or.at(signatures, levels[1].owner, self._partners.signatures(levels[1].ends))
+                accepts = self._ending(signatures, partners)
+            levels.append(self.walker.further(walks, earlier=earlier, to=accepts))
             rows += len(levels[-1])
             if rows > _ROWS and len(owners) > 1:
                 return None
         return levels
 
-    def _ending(self, asked: Ints, behind: Ints | None = None) -> Callable[[Ints, Ints], Flags]:
+    def _ending(
+        self, end_signatures: Ints, next_signatures: Ints | None = None
+    ) -> Callable[[Ints, Ints], Flags]:
         """A filter of walks by the words of their ends, or of tuples next to them, as signatures by owner."""
 
         def kept(owner: Ints, ends: Ints) -> Flags:
-            common = self._words.signatures(ends) & asked.take(owner)
-            if behind is not None:
-                common |= self._behind.of(ends) & behind.take(owner)
+            common = self._words.signatures(ends) & end_signatures.take(owner)
+            if next_signatures is not None:
+                common |= self._behind.of(ends) & next_signatures.take(owner)
             flags: Flags = common != 0
             return flags
 

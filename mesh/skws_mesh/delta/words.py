@@ -72,12 +72,12 @@ class CarriedWords:
     def insert(self, slots: Ints, words: Ints, live: int) -> None:
         """Add new words of any tuples."""
         codes = distinct(slots << 32 | words)
-        places = np.searchsorted(self._codes, codes)
+        positions = np.searchsorted(self._codes, codes)
         if len(self):
-            new = self._codes.take(places, mode="clip") != codes
-            codes, places = codes[new], places[new]
+            new = self._codes.take(positions, mode="clip") != codes
+            codes, positions = codes[new], positions[new]
         if len(codes):
-            self._set(np.insert(self._codes, places, codes), live)
+            self._set(np.insert(self._codes, positions, codes), live)
         elif live > self._tuples.size:
             self._append(codes, live)
 
@@ -88,16 +88,21 @@ class CarriedWords:
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         remaining = slots >= 0
-        ends, its_ends, bits, others = self._tuples.columns()
-        counts, its = np.diff(ends, prepend=0), np.diff(its_ends, prepend=0)
+        ends, four_ends, bits, high_bits = self._tuples.columns()
+        counts, four_counts = np.diff(ends, prepend=0), np.diff(four_ends, prepend=0)
         codes = self._codes[np.repeat(remaining, counts)] & _WORD
-        fours = self._fours.columns()[0][np.repeat(remaining, its)]
-        counts, its, bits, others = counts[remaining], its[remaining], bits[remaining], others[remaining]
+        fours = self._fours.columns()[0][np.repeat(remaining, four_counts)]
+        counts, four_counts, bits, high_bits = (
+            counts[remaining],
+            four_counts[remaining],
+            bits[remaining],
+            high_bits[remaining],
+        )
         codes |= np.repeat(np.arange(len(counts), dtype=np.int64) << 32, counts)
         self._clear()
         self._pairs.append((codes,))
         self._fours.append((fours,))
-        self._tuples.append((np.cumsum(counts), np.cumsum(its), bits, others))
+        self._tuples.append((np.cumsum(counts), np.cumsum(four_counts), bits, high_bits))
 
     @property
     def any(self) -> Flags:
@@ -134,29 +139,29 @@ class CarriedWords:
     def numbered(self, slots: Ints, numbers: Ints) -> Ints:
         """For each tuple its word with a number, in the order of its fours; negative if there is none."""
         first, ends = self._span(slots, 0)
-        places = first + numbers
-        return np.where(places < ends, self._codes.take(places, mode="clip") & _WORD, -1)
+        indices = first + numbers
+        return np.where(indices < ends, self._codes.take(indices, mode="clip") & _WORD, -1)
 
     def contain(self, slots: Ints, words: Ints) -> Flags:
         """True for each tuple that contains the word at its position."""
         hits = np.zeros(len(slots), dtype=bool)
         if not len(self):
             return hits
-        _, _, bits, others = self._tuples.columns()
-        maybe = np.flatnonzero(bits.take(slots) & _signature(words))
-        also = others.take(slots.take(maybe)) & _signature(words.take(maybe) >> _MORE)
-        maybe = maybe.take(np.flatnonzero(also))
-        codes = slots.take(maybe) << 32 | words.take(maybe)
-        places = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
-        hits[maybe] = self._codes.take(places) == codes
+        _, _, bits, high_bits = self._tuples.columns()
+        candidates = np.flatnonzero(bits.take(slots) & _signature(words))
+        matches = high_bits.take(slots.take(candidates)) & _signature(words.take(candidates) >> _MORE)
+        candidates = candidates.take(np.flatnonzero(matches))
+        codes = slots.take(candidates) << 32 | words.take(candidates)
+        positions = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
+        hits[candidates] = self._codes.take(positions) == codes
         return hits
 
     def carriers(self, words: Ints) -> tuple[Ints, Ints]:
         """All live tuples with some words, as (slot, word), in order of slots."""
         all_words = self.words
-        among: Flags = np.isin(all_words, words) if len(words) > _FEW else _any_of(all_words, words)
-        places = np.flatnonzero(among)
-        return self._codes.take(places) >> 32, all_words.take(places)
+        flags: Flags = np.isin(all_words, words) if len(words) > _FEW else _any_of(all_words, words)
+        positions = np.flatnonzero(flags)
+        return self._codes.take(positions) >> 32, all_words.take(positions)
 
     def _span(self, slots: Ints, column: int) -> tuple[Ints, Ints]:
         """The start and end of the words, or fours, of each tuple."""
@@ -170,32 +175,32 @@ class CarriedWords:
 
     def _append(self, codes: Ints, live: int) -> None:
         """Append pairs of a tuple and a word after the existing ones."""
-        first, known, before = self._tuples.size, len(self), self._fours.size
+        first_slot, pair_count, four_count = self._tuples.size, len(self), self._fours.size
         self._pairs.append((codes,))
-        of = (codes >> 32) - first
-        counts = np.bincount(of, minlength=live - first)
+        tuple_numbers = (codes >> 32) - first_slot
+        counts = np.bincount(tuple_numbers, minlength=live - first_slot)
         ends = np.cumsum(counts)
         fours = (counts + (FOUR - 1)) // FOUR
-        ends_of_fours = np.cumsum(fours)
-        spare = FOUR * (ends_of_fours - fours) - (ends - counts)
+        four_ends = np.cumsum(fours)
+        padding = FOUR * (four_ends - fours) - (ends - counts)
         digits = np.zeros(FOUR * int(fours.sum()), dtype=np.uint16)
-        digits[np.arange(len(codes)) + spare.take(of)] = codes.astype(np.uint16)
+        digits[np.arange(len(codes)) + padding.take(tuple_numbers)] = codes.astype(np.uint16)
         self._fours.append((digits.view(np.int64),))
-        bits, others = np.zeros((2, live - first), dtype=np.int64)
+        bits, high_bits = np.zeros((2, live - first_slot), dtype=np.int64)
         carrying = np.flatnonzero(counts)
         if len(carrying):
             begins = (ends - counts).take(carrying)
             bits[carrying] = np.bitwise_or.reduceat(_signature(codes), begins)
-            others[carrying] = np.bitwise_or.reduceat(_signature(codes >> _MORE), begins)
-        self._tuples.append((ends + known, ends_of_fours + before, bits, others))
+            high_bits[carrying] = np.bitwise_or.reduceat(_signature(codes >> _MORE), begins)
+        self._tuples.append((ends + pair_count, four_ends + four_count, bits, high_bits))
 
 
-def _any_of(known: Ints, words: Ints) -> Flags:
+def _any_of(values: Ints, words: Ints) -> Flags:
     """Like ``np.isin``, which sorts; faster for few words."""
-    among = np.zeros(len(known), dtype=bool)
+    flags = np.zeros(len(values), dtype=bool)
     for word in words.tolist():
-        among |= known == word
-    return among
+        flags |= values == word
+    return flags
 
 
 def _signature(words: Ints) -> Ints:
@@ -238,26 +243,26 @@ class WordPairs:
 
     def turned(self, entries: Ints) -> Flags:
         """True for each entry that is found by the second word of its query."""
-        turned: Flags = (entries & 1).astype(bool)
-        return turned
+        flags: Flags = (entries & 1).astype(bool)
+        return flags
 
     def add(self, numbers: Ints, first: Ints, second: Ints) -> None:
         """Add queries; ``second`` is negative for queries of one word."""
-        two = second >= 0
-        self._add(numbers[two], np.column_stack([first[two], second[two]]))
-        if two.all():
+        is_pair = second >= 0
+        self._add(numbers[is_pair], np.column_stack([first[is_pair], second[is_pair]]))
+        if is_pair.all():
             return
         word, queries = self._single
-        word, queries = np.concatenate([word, first[~two]]), np.concatenate([queries, numbers[~two]])
+        word, queries = np.concatenate([word, first[~is_pair]]), np.concatenate([queries, numbers[~is_pair]])
         order = np.argsort(word, kind="stable")
         self._single = word.take(order), queries.take(order)
 
     def _add(self, numbers: Ints, words: Ints) -> None:
         begin = 2 * self._rows.append((numbers, words))
         entries = np.arange(begin, begin + words.size, dtype=np.int64)
-        one, other = words.ravel(), words[:, ::-1].ravel()
-        self._by_words.add(_hashes(one << 32 | other), entries)
-        self._by_word.add(_hashes(one), entries)
+        first, second = words.ravel(), words[:, ::-1].ravel()
+        self._by_words.add(_hashes(first << 32 | second), entries)
+        self._by_word.add(_hashes(first), entries)
 
     def remove(self, query: int, first: int, second: int) -> None:
         """Remove a query, given its words."""
@@ -268,13 +273,13 @@ class WordPairs:
             return
         _, entries = self.between(np.array([first]), np.array([second]))
         numbers, words = self._rows.columns()
-        removed = entries[numbers.take(entries >> 1) == query][:1] >> 1
-        words[removed] = _GONE  # so that it is not found again
-        self._removed += len(removed)
+        dead_rows = entries[numbers.take(entries >> 1) == query][:1] >> 1
+        words[dead_rows] = _GONE  # so that it is not found again
+        self._removed += len(dead_rows)
         if 2 * self._removed > self._rows.size:
-            left = np.flatnonzero(words[:, 0] != _GONE)
+            live_rows = np.flatnonzero(words[:, 0] != _GONE)
             self._clear()
-            self._add(numbers.take(left), words.take(left, axis=0))
+            self._add(numbers.take(live_rows), words.take(live_rows, axis=0))
 
     def singles(self, words: Ints) -> tuple[Ints, Ints]:
         """The queries for one of the words alone, as (position in ``words``, query)."""
@@ -287,16 +292,16 @@ class WordPairs:
     def from_words(self, words: Ints) -> tuple[Ints, Ints]:
         """All entries of the words, as (position in ``words``, entry)."""
         position, entries = self._by_word.probe(_hashes(words))
-        right = self._words.take(entries) == words.take(position)
-        return (position, entries) if right.all() else (position[right], entries[right])
+        is_match = self._words.take(entries) == words.take(position)
+        return (position, entries) if is_match.all() else (position[is_match], entries[is_match])
 
     def between(self, words: Ints, others: Ints) -> tuple[Ints, Ints]:
         """All entries from words to others, as (position, entry), in order of positions."""
         position, entries = self._by_words.probe(_hashes(words << 32 | others))
         near, far = self.words(entries)
-        right = np.flatnonzero((near == words.take(position)) & (far == others.take(position)))
-        right = right.take(np.argsort(position.take(right), kind="stable"))
-        return position.take(right), entries.take(right)
+        matches = np.flatnonzero((near == words.take(position)) & (far == others.take(position)))
+        matches = matches.take(np.argsort(position.take(matches), kind="stable"))
+        return position.take(matches), entries.take(matches)
 
     @property
     def _words(self) -> Ints:
@@ -333,8 +338,8 @@ class WordSets:
         most: int = self._words.shape[1]
         return most
 
-    def add(self, queries: Mapping[int, Sequence[int]], often: Ints) -> None:
-        """Add the words of queries. ``often``: by word, the number of live tuples that contain it."""
+    def add(self, queries: Mapping[int, Sequence[int]], frequencies: Ints) -> None:
+        """Add the words of queries. ``frequencies``: by word, the number of live tuples that contain it."""
         if not queries:
             return
         most = max(self.most, *map(len, queries.values()))
@@ -345,9 +350,9 @@ class WordSets:
         table[:, : self.most] = self._words
         self._words = np.concatenate([table, new])
         self._queries = np.concatenate([self._queries, np.array(list(queries), dtype=np.int64)])
-        self.order(often)
-        both = [(number, *two) for number, words in queries.items() for two in combinations(words, 2)]
-        self.pairs.add(*np.array(both, dtype=np.int64).T)
+        self.order(frequencies)
+        pairs = [(number, *pair) for number, words in queries.items() for pair in combinations(words, 2)]
+        self.pairs.add(*np.array(pairs, dtype=np.int64).T)
 
     def remove(self, query: int, words: Sequence[int]) -> None:
         """Remove a query, given its words."""
@@ -357,17 +362,17 @@ class WordSets:
             self._queries[remaining],
             self._words[remaining],
         )
-        for one, other in combinations(words, 2):
-            self.pairs.remove(query, one, other)
+        for first, second in combinations(words, 2):
+            self.pairs.remove(query, first, second)
 
-    def order(self, often: Ints) -> None:
+    def order(self, frequencies: Ints) -> None:
         """Sort the queries again, since words have become rarer or more frequent."""
         if not len(self):
             return
         counts = np.zeros_like(self._words)
-        counted = (self._words != NO_WORD) & (self._words < len(often))
-        counts[counted] = often.take(self._words[counted])
-        counts[self._words == NO_WORD] = int(often.max(initial=0)) + 1
+        has_count = (self._words != NO_WORD) & (self._words < len(frequencies))
+        counts[has_count] = frequencies.take(self._words[has_count])
+        counts[self._words == NO_WORD] = int(frequencies.max(initial=0)) + 1
         rarest = self._words[np.arange(len(self)), np.argmin(counts, axis=1)]
         order = np.argsort(rarest, kind="stable")
         self._rarest, self._queries, self._words = rarest[order], self._queries[order], self._words[order]

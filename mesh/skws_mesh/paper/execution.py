@@ -91,14 +91,14 @@ class PaperMesh:
         self._route(source, (new,))
         return self._found
 
-    def end(self, ended: MeshTuple, tick: int) -> None:
+    def end(self, live_tuple: MeshTuple, tick: int) -> None:
         """End a live tuple at ``tick``, by a negative tuple.
 
         Composites that contain it stay as long as late tuples may join them, that is, until the horizon
         reaches ``tick``. The engine retracts the results.
         """
-        self._negative.end(ended, tick)
-        self._expiry.push(tick, ended)
+        self._negative.end(live_tuple, tick)
+        self._expiry.push(tick, live_tuple)
         if tick <= self._horizon:
             self.purge(self._horizon)
 
@@ -106,13 +106,13 @@ class PaperMesh:
         """Remove tuples that ended at or before ``horizon``, and composites as the purge policy says."""
         self._horizon = max(self._horizon, horizon)
         self._now = max(self._now, horizon)
-        touched: dict[TupleSource, None] = {}
-        for end, expired in self._expiry.expired(horizon):
+        sources: dict[TupleSource, None] = {}
+        for end, dead_tuple in self._expiry.expired(horizon):
             # A tuple that ended early is in the queue twice.
-            if expired.end == end and expired in self._present:
-                touched[self._remove(expired)] = None
-        self._policy.sources_expired(touched, horizon)
-        for source in touched:
+            if dead_tuple.end == end and dead_tuple in self._present:
+                sources[self._remove(dead_tuple)] = None
+        self._policy.sources_expired(sources, horizon)
+        for source in sources:
             if not source.out.entries:
                 self._source_empties(source)
         self._policy.time_passes(horizon, self._due())
@@ -171,39 +171,39 @@ class PaperMesh:
 
     def _pass_up(self, operator: Producer, members: Members, arrival: int) -> None:
         for join in tuple(operator.awake.values()):
-            for right, arrived in join.matches_of_left(members).items():
+            for right, right_arrival in join.matches_of_left(members).items():
                 if self._compatible(members, right[0]):
-                    self._produce(join, members + right, max(arrival, arrived))
+                    self._produce(join, members + right, max(arrival, right_arrival))
 
     def _catch_up(self, join: JoinOperator) -> None:
         """Join the arrivals since the operator stopped, in order of arrival, each pair once."""
         if not join.left.out.entries:
             return
         self._policy.probed(join.left, self._horizon)
-        stopped = join.stopped
+        last_arrival = join.stopped
         pairs = [
-            (max(came, arrived), left + right)
-            for left, came in join.left.out.since(stopped)
-            for right, arrived in join.matches_of_left(left).items()
+            (max(left_arrival, right_arrival), left + right)
+            for left, left_arrival in join.left.out.since(last_arrival)
+            for right, right_arrival in join.matches_of_left(left).items()
             if self._compatible(left, right[0])
         ]
         pairs += [
-            (arrived, left + right)
-            for right, arrived in (join.right.out.latest(stopped) if stopped else ())
-            for left, came in join.matches_of_right(right).items()
-            if came <= stopped and self._compatible(left, right[0])
+            (right_arrival, left + right)
+            for right, right_arrival in (join.right.out.latest(last_arrival) if last_arrival else ())
+            for left, left_arrival in join.matches_of_right(right).items()
+            if left_arrival <= last_arrival and self._compatible(left, right[0])
         ]
         for arrival, members in sorted(pairs, key=lambda pair: pair[0]):
             self._produce(join, members, arrival)
 
     # The end of a tuple
 
-    def _remove(self, known: MeshTuple) -> TupleSource:
+    def _remove(self, dead_tuple: MeshTuple) -> TupleSource:
         """Remove a tuple from its source and, if it ended early, from all operators above it."""
-        source = self._source(known.relation, known.keywords)
-        source.out.discard((known,))
-        self._present.discard(known)
-        self._negative.leave(known, source)
+        source = self._source(dead_tuple.relation, dead_tuple.keywords)
+        source.out.discard((dead_tuple,))
+        self._present.discard(dead_tuple)
+        self._negative.leave(dead_tuple, source)
         return source
 
     # Operators

@@ -44,11 +44,11 @@ _order = count()  # a tie-breaker for composite tuples with equal ends
 def compatibility(sequence: KeywordSequence) -> Compatible:
     """The test of lifespans and, if the keywords have an order, of this order."""
 
-    def agree(one: MeshTuple, other: MeshTuple) -> bool:
-        first, second = sequence.rank(one.keywords), sequence.rank(other.keywords)
+    def agree(left: MeshTuple, right: MeshTuple) -> bool:
+        first, second = sequence.rank(left.keywords), sequence.rank(right.keywords)
         if FREE in (first, second) or first == second:
             return True
-        return (first < second) == ((one.start, one.place) < (other.start, other.place))
+        return (first < second) == ((left.start, left.place) < (right.start, right.place))
 
     def in_order(members: Members, new: MeshTuple) -> bool:
         return compatible(members, new) and all(agree(member, new) for member in members)
@@ -103,12 +103,12 @@ class Buffer:
                 dropped = True
         return dropped
 
-    def expunge(self, ended: MeshTuple) -> bool:
+    def expunge(self, dead_tuple: MeshTuple) -> bool:
         """Remove all entries that contain a tuple; True if there were any."""
-        ended_entries = [members for members in self.entries if ended in members]
-        for members in ended_entries:
+        dead_entries = [members for members in self.entries if dead_tuple in members]
+        for members in dead_entries:
             self.discard(members)
-        return bool(ended_entries)
+        return bool(dead_entries)
 
     def since(self, arrival: int) -> list[tuple[Members, int]]:
         """The entries made by arrivals later than ``arrival``."""

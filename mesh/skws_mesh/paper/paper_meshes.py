@@ -25,11 +25,11 @@ class FullMesh(PaperMesh):
 
     def _weave(self, tree: Tree, branch: int = 0) -> None:
         """Add the missing operators of a candidate network, from the root upwards."""
-        at: Producer = self._source(tree.relations[0], tree.keywords[0])
+        operator: Producer = self._source(tree.relations[0], tree.keywords[0])
         last = len(tree.relations) - 1
         for node in range(1, last + 1):
             slot = JoinSlot(tree.parents[node], tree.edges[node], tree.keywords[node], branch)
-            at = at.parents.get(slot) or self._join(at, slot, complete=node == last)
+            operator = operator.parents.get(slot) or self._join(operator, slot, complete=node == last)
 
 
 class DemandDrivenMesh(FullMesh):

@@ -82,10 +82,10 @@ class SlotMesh:
     def remove(self, query: int) -> None:
         """Nothing to do: the mesh is dropped with its query."""
 
-    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
-        slots = np.arange(arrived.first, len(self._live))
+    def insert(self, new_tuples: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
+        slots = np.arange(new_tuples.first, len(self._live))
         labels = np.zeros(len(slots), dtype=np.int64)
-        labels[bitmaps.tuple - arrived.first] = bitmaps.bitmap
+        labels[bitmaps.tuple - new_tuples.first] = bitmaps.bitmap
         self._tuples += [None] * len(slots)
         return self._insert(slots, labels, horizon)
 
@@ -111,9 +111,9 @@ class SlotMesh:
             if start > now:
                 now = start
                 mesh.purge(min(now, horizon))
-            new = MeshTuple(relation, values, start, end, keywords, place, slot)
-            self._tuples[slot] = new
-            new_results += mesh.insert(new)
+            mesh_tuple = MeshTuple(relation, values, start, end, keywords, place, slot)
+            self._tuples[slot] = mesh_tuple
+            new_results += mesh.insert(mesh_tuple)
             if len(new_results) >= _AT_ONCE:
                 self._found.append(self._columns(new_results))
                 new_results = []
@@ -122,16 +122,18 @@ class SlotMesh:
         results, self._found = self._found, []
         return Partials.concat(results)
 
-    def _columns(self, found: list[Found]) -> Partials:
-        members = np.full((len(found), self._width), NO_MEMBER, dtype=np.int64)
-        for row, (_, its) in enumerate(found):
-            members[row, : len(its)] = [member.slot for member in its]
+    def _columns(self, network_results: list[Found]) -> Partials:
+        members = np.full((len(network_results), self._width), NO_MEMBER, dtype=np.int64)
+        for row, (_, tuples) in enumerate(network_results):
+            members[row, : len(tuples)] = [member.slot for member in tuples]
         results = Partials(
-            np.full(len(found), self._query, dtype=np.int64),
-            np.array([self._number(network) for network, _ in found], dtype=np.int64),
+            np.full(len(network_results), self._query, dtype=np.int64),
+            np.array([self._number(network) for network, _ in network_results], dtype=np.int64),
             members,
-            np.array([max(member.start for member in its) for _, its in found], dtype=np.int64),
-            np.array([min(member.end for member in its) for _, its in found], dtype=np.int64),
+            np.array(
+                [max(member.start for member in tuples) for _, tuples in network_results], dtype=np.int64
+            ),
+            np.array([min(member.end for member in tuples) for _, tuples in network_results], dtype=np.int64),
         )
         return results if self._accepts_root is None else results.take(self._accepts_root(members[:, 0]))
 
@@ -144,8 +146,8 @@ class SlotMesh:
     def end(self, slots: Ints) -> None:
         ends = self._live.tuples.end.take(slots)
         for slot, end in zip(slots.tolist(), ends.tolist(), strict=True):
-            if (ended := self._tuples[slot]) is not None:
-                self._mesh.end(ended, end)
+            if (mesh_tuple := self._tuples[slot]) is not None:
+                self._mesh.end(mesh_tuple, end)
 
     def expire(self, horizon: int) -> None:
         self._mesh.purge(horizon)
@@ -153,36 +155,36 @@ class SlotMesh:
     def compact(self, horizon: int, slots: Ints) -> None:
         self._mesh.purge(horizon)
         tuples: list[MeshTuple | None] = [None] * (int(slots.max(initial=-1)) + 1)
-        for live, slot in zip(self._tuples, slots.tolist(), strict=True):
-            if live is not None:
-                live.slot = slot
+        for mesh_tuple, slot in zip(self._tuples, slots.tolist(), strict=True):
+            if mesh_tuple is not None:
+                mesh_tuple.slot = slot
                 if slot >= 0:
-                    tuples[slot] = live
+                    tuples[slot] = mesh_tuple
         self._tuples = tuples
 
     def carried(self, query: int) -> int:  # noqa: ARG002 - there is one
-        carried = 0
+        bitmap = 0
         for (_, keywords), source in self._mesh.sources.items():
             if source.out.entries:
-                carried |= keywords
-        return carried & self._all
+                bitmap |= keywords
+        return bitmap & self._all
 
     def network(self, operator: int) -> Tree:
         return self._trees[operator]
 
     def used(self) -> list[OperatorUse]:
         """All operators that have output or sleep; those of a forest with the same tree are merged."""
-        waiting: Counter[Tree] = Counter()
+        counts: Counter[Tree] = Counter()
         sleep: dict[Tree, Sleep] = {}
         by_demand = isinstance(self._mesh, DemandDrivenMesh)
         for operator, tree in self._operators():
             entries = 0 if operator.complete else len(operator.out.entries)
-            asleep = by_demand and isinstance(operator, JoinOperator) and not operator.running
-            if entries or asleep:
-                waiting[tree] += entries
-            if asleep and isinstance(operator, JoinOperator):
+            is_asleep = by_demand and isinstance(operator, JoinOperator) and not operator.running
+            if entries or is_asleep:
+                counts[tree] += entries
+            if is_asleep and isinstance(operator, JoinOperator):
                 sleep[tree] = _sleep(operator)
-        return [OperatorUse(tree, count, sleep=sleep.get(tree)) for tree, count in waiting.items()]
+        return [OperatorUse(tree, count, sleep=sleep.get(tree)) for tree, count in counts.items()]
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -217,5 +219,5 @@ class SlotMesh:
 
 def _sleep(join: JoinOperator) -> Sleep:
     """The flags of Figure 4.1 that are not set."""
-    wanted, fed = join.demand.state.value
-    return Sleep(None if fed else (join.right.relation, join.right.keywords), not wanted)
+    is_wanted, is_fed = join.demand.state.value
+    return Sleep(None if is_fed else (join.right.relation, join.right.keywords), not is_wanted)

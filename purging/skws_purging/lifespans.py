@@ -146,8 +146,8 @@ class IdentityTimeline:
         first, end = (at(self.marks, tick, key=_TICK) for at in (bisect_left, bisect_right))
         return sum(mark.inserted is not None for mark in self.marks[first:end])
 
-    def settle(self, fresh: set[StreamTuple], changes: Changes) -> None:
-        """Apply new marks. ``fresh``: the tuples inserted in this step.
+    def settle(self, new_tuples: set[StreamTuple], changes: Changes) -> None:
+        """Apply new marks. ``new_tuples``: the tuples inserted in this step.
 
         Marks in order take constant time each; after a late one all lifespans since the horizon are
         recomputed.
@@ -162,7 +162,7 @@ class IdentityTimeline:
         self._applied = len(self.marks)
         changes.unmatched += max(0, self.unmatched - unmatched)
         for member, end in ends.items():
-            if member in fresh:
+            if member in new_tuples:
                 member.end = end
                 if member.start < end:
                     changes.inserted.append(member)
@@ -176,18 +176,18 @@ class IdentityTimeline:
 
         Marks before the horizon are replaced by the tuples that they left alive.
         """
-        over = bisect_left(self.marks, horizon, key=_TICK)
-        ended: list[StreamTuple] = []
-        for mark in self.marks[:over]:
-            self.unmatched -= self._passes(self.before, mark, {}, ended)
-        del self.marks[:over]
-        self._applied = max(0, self._applied - over)
+        index = bisect_left(self.marks, horizon, key=_TICK)
+        dead_tuples: list[StreamTuple] = []
+        for mark in self.marks[:index]:
+            self.unmatched -= self._passes(self.before, mark, {}, dead_tuples)
+        del self.marks[:index]
+        self._applied = max(0, self._applied - index)
         while self.live and self.window.end(self.live[0].start) < horizon:
             self.live.popleft()
         while self.before and self.window.end(self.before[0].start) < horizon:
-            ended.append(self.before.popleft())
+            dead_tuples.append(self.before.popleft())
         if self.queued is not None:
-            self.ended.extend((member.start, member.occurrence, member.end) for member in ended)
+            self.ended.extend((member.start, member.occurrence, member.end) for member in dead_tuples)
             while self.ended and (
                 len(self.ended) > _MOST_ENDED or self.window.end(self.ended[0][-1]) < horizon
             ):
@@ -196,43 +196,47 @@ class IdentityTimeline:
 
     def oldest(self, tick: int) -> tuple[int, int] | None:
         """Start and occurrence of the oldest row alive just before a tick after ``queued``; or None."""
-        present = ((t.start, t.occurrence, t.end) for t in chain(self.before, _inserted(self.marks)))
-        rows = chain(self.ended, present)
+        live_rows = ((t.start, t.occurrence, t.end) for t in chain(self.before, _inserted(self.marks)))
+        rows = chain(self.ended, live_rows)
         return next(((start, number) for start, number, end in rows if start < tick <= end), None)
 
     def _apply(self, mark: LifeEvent, ends: dict[StreamTuple, int]) -> None:
         unmatched = self._passes(self.live, mark, ends, [])
         self.unmatched += unmatched
-        single = mark.inserted is None and not mark.truncates
-        several = single and not (self.keyed or unmatched) and bool(self.live)
-        if several and not isinstance(self.window, Unbounded | ExpressionWindow):
+        is_deletion = mark.inserted is None and not mark.truncates
+        is_queue = is_deletion and not (self.keyed or unmatched) and bool(self.live)
+        if is_queue and not isinstance(self.window, Unbounded | ExpressionWindow):
             self.queued = mark.tick if self.queued is None else min(mark.tick, self.queued)
 
     def _passes(
-        self, live: deque[StreamTuple], mark: LifeEvent, ends: dict[StreamTuple, int], gone: list[StreamTuple]
+        self,
+        live: deque[StreamTuple],
+        mark: LifeEvent,
+        ends: dict[StreamTuple, int],
+        dead_tuples: list[StreamTuple],
     ) -> bool:
-        """Apply a mark to the live tuples, and add to ``ends`` and ``gone``.
+        """Apply a mark to the live tuples, and add to ``ends`` and ``dead_tuples``.
 
         With a key, any mark ends the tuple before it; without one, a deletion ends the oldest tuple. A
         truncation ends all. True for a deletion that meets no live tuple.
         """
         tick, inserted = mark.tick, mark.inserted
         while live and self.window.end(live[0].start) <= tick:
-            gone.append(live.popleft())
+            dead_tuples.append(live.popleft())
         if mark.truncates:
             ends.update(dict.fromkeys(live, tick))
-            gone.extend(live)
+            dead_tuples.extend(live)
             live.clear()
             return False
-        met = bool(live)
-        if met and (self.keyed or inserted is None):
-            ended = live.popleft()
-            ends[ended] = tick
-            gone.append(ended)
+        is_match = bool(live)
+        if is_match and (self.keyed or inserted is None):
+            oldest = live.popleft()
+            ends[oldest] = tick
+            dead_tuples.append(oldest)
         if inserted is not None:
             ends[inserted] = self.window.end(tick)
             live.append(inserted)
-        return inserted is None and not met
+        return inserted is None and not is_match
 
 
 def _inserted(marks: Iterable[LifeEvent]) -> Iterator[StreamTuple]:
@@ -306,8 +310,8 @@ def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[Strea
     occurrences: Counter[GroupKey] = Counter()
     for relation, row in rows:
         key = identity(schema, relation, row)
-        _, _, keyed = key
-        occurrence = 0 if keyed else occurrences[key]
+        _, _, has_key = key
+        occurrence = 0 if has_key else occurrences[key]
         occurrences[key] += 1
         tuples[key, occurrence] = StreamTuple(relation, row, ALWAYS, FOREVER, occurrence=occurrence)
     return list(tuples.values())
@@ -336,8 +340,8 @@ class _Truncations:
 
     def add(self, tick: int, arrival: int) -> None:
         index = bisect_left(self.known, tick, key=_TICK)
-        same = index < len(self.known) and self.known[index][0] == tick
-        self.known[index : index + same] = [(tick, arrival)]
+        exists = index < len(self.known) and self.known[index][0] == tick
+        self.known[index : index + exists] = [(tick, arrival)]
 
     def after(self, tick: int) -> tuple[int, int] | None:
         """The first truncation after a tick."""
@@ -407,41 +411,41 @@ class Lifespans:
         """
         self._horizon = max(self._horizon, tick - self._lateness)
         changes = Changes()
-        alone: dict[GroupKey, StreamTuple] = {}
-        touched: dict[GroupKey, IdentityTimeline] = {}
-        fresh: set[StreamTuple] = set()
+        simple_tuples: dict[GroupKey, StreamTuple] = {}
+        timelines: dict[GroupKey, IdentityTimeline] = {}
+        new_tuples: set[StreamTuple] = set()
         end = self._window.end(tick)
         for relation, row, delete, time, place in self._with_fronts(tick, records):
             if not row:
-                self._truncate(relation, tick, alone, touched, fresh, changes)
+                self._truncate(relation, tick, simple_tuples, timelines, new_tuples, changes)
                 continue
             key = identity(self._schema, relation, row)
             new = None if delete else StreamTuple(relation, row, tick, end, time=time, place=place)
             if self._is_simple(key, tick, new):
                 self._apply(key, tick, new, changes)
                 if new is not None:
-                    alone[key] = new
+                    simple_tuples[key] = new
                 continue
-            if key in alone:
-                fresh.add(alone.pop(key))
-            timeline = touched[key] = self._timeline(key)
+            if key in simple_tuples:
+                new_tuples.add(simple_tuples.pop(key))
+            timeline = timelines[key] = self._timeline(key)
             if new is not None:
-                fresh.add(new)
+                new_tuples.add(new)
                 if not timeline.keyed:
                     new.occurrence = timeline.insertions(tick)
             timeline.add(LifeEvent(tick, next(self._arrival), new))
             if relation in self._truncations:
                 truncations = self._truncations[relation]
                 truncations.touch(key)
-                if new is not None and (later := truncations.after(tick)) is not None:
-                    timeline.end_all(*later)
+                if new is not None and (truncation := truncations.after(tick)) is not None:
+                    timeline.end_all(*truncation)
         self._reached = max(self._reached, tick)
-        for key, timeline in touched.items():
-            timeline.settle(fresh, changes)
+        for key, timeline in timelines.items():
+            timeline.settle(new_tuples, changes)
             self._marked.push(timeline.marks[-1].tick, key)
             if timeline.queued is not None:
                 self._queues.add(key)
-        changes.inserted += alone.values()
+        changes.inserted += simple_tuples.values()
         for new in changes.inserted:
             self._expire_later(new)
         return changes
@@ -485,22 +489,22 @@ class Lifespans:
         self,
         relation: int,
         tick: int,
-        alone: dict[GroupKey, StreamTuple],
-        touched: dict[GroupKey, IdentityTimeline],
-        fresh: set[StreamTuple],
+        simple_tuples: dict[GroupKey, StreamTuple],
+        timelines: dict[GroupKey, IdentityTimeline],
+        new_tuples: set[StreamTuple],
         changes: Changes,
     ) -> None:
         """End all tuples of a relation; the other arguments are the intermediate state of a step."""
         truncations = self._truncations.get(relation)
         if truncations is None:
-            mine = (key for key in self._known if key[0] == relation)
-            truncations = self._truncations[relation] = _Truncations(dict.fromkeys(mine))
+            keys = (key for key in self._known if key[0] == relation)
+            truncations = self._truncations[relation] = _Truncations(dict.fromkeys(keys))
         arrival = next(self._arrival)
-        late = tick < self._reached
-        for key in list(chain(truncations.since, truncations.before) if late else truncations.since):
+        is_late = tick < self._reached
+        for key in list(chain(truncations.since, truncations.before) if is_late else truncations.since):
             entry = self._known[key]
-            if key in alone:
-                fresh.add(alone.pop(key))
+            if key in simple_tuples:
+                new_tuples.add(simple_tuples.pop(key))
             elif isinstance(entry, StreamTuple):
                 if entry.start > tick or self._window.end(entry.start) <= tick:
                     continue
@@ -509,10 +513,10 @@ class Lifespans:
                     changes.ended.append((entry, tick))
                     continue
             timeline = self._timeline(key)
-            if key in touched or (timeline.lives_at(tick) if late else not timeline.is_over):
-                touched[key] = timeline
+            if key in timelines or (timeline.lives_at(tick) if is_late else not timeline.is_over):
+                timelines[key] = timeline
                 timeline.add(LifeEvent(tick, arrival, None, truncates=True))
-        if not late:
+        if not is_late:
             truncations.before |= truncations.since
             truncations.since = {}
         truncations.forget(self._horizon)
@@ -520,7 +524,11 @@ class Lifespans:
 
     def truncations(self) -> list[tuple[int, int, int]]:
         """The truncations that late records may precede: relation, tick and arrival."""
-        return [(relation, *each) for relation, those in self._truncations.items() for each in those.known]
+        return [
+            (relation, *mark)
+            for relation, truncations in self._truncations.items()
+            for mark in truncations.known
+        ]
 
     def take_over(self, live_tuple: StreamTuple) -> None:
         """Take the single tuple of an identity back from the keeper.
@@ -558,7 +566,7 @@ class Lifespans:
 
     def timelines(self) -> list[tuple[GroupKey, IdentityTimeline]]:
         """The timelines of identities with several live tuples, or that late records may correct."""
-        return [(key, each) for key, each in self._known.items() if isinstance(each, IdentityTimeline)]
+        return [(key, entry) for key, entry in self._known.items() if isinstance(entry, IdentityTimeline)]
 
     def expect(self, fronts: Iterable[Front]) -> None:
         """Set the fronts for a replay, as ``fronts`` returned them for this horizon or an earlier one.
@@ -567,8 +575,8 @@ class Lifespans:
         true for late records as well, unless a deletion that arrived before its row has left the log earlier
         than the row.
         """
-        self._fronts = {(each.relation, each.row, False): each for each in fronts}
-        self._fronts_end = max((each.tick for each in self._fronts.values()), default=ALWAYS)
+        self._fronts = {(front.relation, front.row, False): front for front in fronts}
+        self._fronts_end = max((front.tick for front in self._fronts.values()), default=ALWAYS)
 
     def change_schema(self, schema: Schema) -> None:
         """Use a changed schema, in which relations keep their positions; removed ones are forgotten."""
@@ -576,7 +584,11 @@ class Lifespans:
         self._schema = schema
         self._known = {key: entry for key, entry in self._known.items() if key[0] not in removed}
         self._queues &= self._known.keys()
-        self._truncations = {of: each for of, each in self._truncations.items() if of not in removed}
+        self._truncations = {
+            relation: truncations
+            for relation, truncations in self._truncations.items()
+            if relation not in removed
+        }
 
     def forget(self, horizon: int) -> None:
         """Drop everything that no record at or after ``horizon`` can change."""
@@ -585,8 +597,8 @@ class Lifespans:
             self._trim(key, horizon)
         for _, key in list(self._ending.expired(horizon - 1)):
             self._trim(key, horizon)
-        for each in self._truncations.values():
-            each.forget(horizon)
+        for truncations in self._truncations.values():
+            truncations.forget(horizon)
         if horizon > self._fronts_end:
             self._fronts.clear()
 
@@ -633,8 +645,10 @@ class Lifespans:
         self._ending.push(end, key)
         if len(self._ending) > self._most_ending:
             queue: ExpiryQueue[GroupKey] = ExpiryQueue()
-            living = ((each, key) for key, live_tuple in self._known.items() for each in _living(live_tuple))
-            for end, key in sorted(((self._window.end(t.start), key) for t, key in living), key=_TICK):
+            live_tuples = (
+                (each, key) for key, live_tuple in self._known.items() for each in _living(live_tuple)
+            )
+            for end, key in sorted(((self._window.end(t.start), key) for t, key in live_tuples), key=_TICK):
                 queue.push(end, key)
             self._ending = queue
             self._most_ending = 2 * len(queue) + _LEAST
@@ -676,17 +690,17 @@ class Lifespans:
             self._emptied.pop(key, None)
             return entry
         front = self._fronts.get(key)
-        queued = None if front is None else front.start
-        timeline = self._known[key] = IdentityTimeline(self._window, key[2], queued)
+        queue_start = None if front is None else front.start
+        timeline = self._known[key] = IdentityTimeline(self._window, key[2], queue_start)
         if entry is not None and entry.start < self._horizon:
             timeline.before.append(entry)
             timeline.live.append(entry)
         elif entry is not None:
             arrival = -1
             truncations = self._truncations.get(key[0])
-            if truncations is not None and (before := truncations.at(entry.start)) is not None:
-                timeline.end_all(*before)  # the tuple is alive, so it came later
-                _, arrival = before
+            if truncations is not None and (truncation := truncations.at(entry.start)) is not None:
+                timeline.end_all(*truncation)  # the tuple is alive, so it came later
+                _, arrival = truncation
             timeline.add(LifeEvent(entry.start, arrival, entry))
         return timeline
 

@@ -20,24 +20,24 @@ class NegativeTuples(Generic[Op]):
         self._dries_up = dries_up
         self._ended: set[MeshTuple] = set()
 
-    def end(self, ended: MeshTuple, tick: int) -> None:
+    def end(self, live_tuple: MeshTuple, tick: int) -> None:
         """End a live tuple early."""
-        ended.end = tick
-        self._ended.add(ended)
+        live_tuple.end = tick
+        self._ended.add(live_tuple)
 
-    def leave(self, expired: MeshTuple, source: Op) -> None:
+    def leave(self, dead_tuple: MeshTuple, source: Op) -> None:
         """Expunge the composites of a tuple that has left its source, if it ended early."""
-        if expired in self._ended:
-            self._ended.discard(expired)
+        if dead_tuple in self._ended:
+            self._ended.discard(dead_tuple)
             purge_upwards(
                 source.consumers(),
-                lambda operator: self.expunge(expired, operator),
+                lambda operator: self.expunge(dead_tuple, operator),
                 lambda operator: operator.consumers(),
             )
 
-    def expunge(self, ended: MeshTuple, operator: Op) -> bool:
+    def expunge(self, dead_tuple: MeshTuple, operator: Op) -> bool:
         """Remove a tuple from one output; True if it was there."""
-        expunged = operator.out.expunge(ended)
-        if expunged and not operator.out.entries:
+        is_changed = operator.out.expunge(dead_tuple)
+        if is_changed and not operator.out.entries:
             self._dries_up(operator)
-        return expunged
+        return is_changed

@@ -25,7 +25,7 @@ class OutputBuffer(Protocol):
         """Remove the composites that ended at or before ``horizon``; True if there were any."""
         ...
 
-    def expunge(self, ended: MeshTuple) -> bool:
+    def expunge(self, dead_tuple: MeshTuple) -> bool:
         """Remove the composites that contain a tuple; True if there were any."""
         ...
 
@@ -82,10 +82,10 @@ class PurgePolicy(Generic[Op]):
 
     def drop_dead(self, operator: Op, horizon: int) -> bool:
         """Purge one output; True if anything was dead."""
-        dropped = operator.out.drop_dead(horizon)
-        if dropped and not operator.out.entries:
+        is_changed = operator.out.drop_dead(horizon)
+        if is_changed and not operator.out.entries:
             self.dries_up(operator)
-        return dropped
+        return is_changed
 
 
 T = TypeVar("T")
@@ -219,9 +219,9 @@ class Sweep:
         self._read = entries
         return True
 
-    def done(self, horizon: int, left: int) -> None:
+    def done(self, horizon: int, remaining: int) -> None:
         """Record a sweep that left some entries; the next one waits for as many new ones."""
-        in_vain = 8 * (self._read - left) < self._read
-        self._more = LEAST + (left if in_vain else max(left // 4, min(left, _MANY)))
-        self._left = left
+        is_futile = 8 * (self._read - remaining) < self._read
+        self._more = LEAST + (remaining if is_futile else max(remaining // 4, min(remaining, _MANY)))
+        self._left = remaining
         self._horizon = horizon

@@ -40,13 +40,13 @@ class ValueColumn:
 
     @classmethod
     def of(cls, values: Iterable[Value]) -> ValueColumn:
-        listed = [*values]
+        value_list = [*values]
         try:
             # Takes only integers, and booleans, which equal 0 and 1 as keys too.
-            integers = array("q", cast("list[int]", listed))
+            integers = array("q", cast("list[int]", value_list))
         except (TypeError, OverflowError):
-            return cls(listed, None)
-        return cls(listed, np.frombuffer(integers, dtype=np.int64))
+            return cls(value_list, None)
+        return cls(value_list, np.frombuffer(integers, dtype=np.int64))
 
 
 class Numbers:
@@ -63,33 +63,35 @@ class Numbers:
         """The numbers of ``count`` keys, given by column; NONE for those with a NULL."""
         if not columns:
             return np.zeros(count, dtype=np.int64)
-        packed = _packed(columns)
-        if packed is None:
+        codes = _packed(columns)
+        if codes is None:
             return self._looked_up([column.values for column in columns], count)
-        first, which = _distinct(*packed)
-        chosen = first.tolist()
-        return self._looked_up([[c.values[at] for at in chosen] for c in columns], len(chosen))[which]
+        first, inverse = _distinct(*codes)
+        indices = first.tolist()
+        return self._looked_up([[c.values[index] for index in indices] for c in columns], len(indices))[
+            inverse
+        ]
 
     def _looked_up(self, columns: Sequence[list[Value]], count: int) -> Ints:
         keys: Iterable[Key] = columns[0] if len(columns) == 1 else zip(*columns, strict=True)
-        numbered: Iterator[int] = map(self._of.setdefault, keys, counted_from(self._next))
-        numbers = np.fromiter(numbered, dtype=np.int64, count=count)
+        key_numbers: Iterator[int] = map(self._of.setdefault, keys, counted_from(self._next))
+        numbers = np.fromiter(key_numbers, dtype=np.int64, count=count)
         self._next = max(self._next, int(numbers.max(initial=-1)) + 1)
         for column in columns:
             if None in column:
                 numbers[[i for i, value in enumerate(column) if value is None]] = NONE
         return numbers
 
-    def forget_but(self, used: Ints) -> None:
-        """Drop all keys except those with the numbers ``used``."""
-        used_numbers = set(used.tolist())
-        self._of = {key: number for key, number in self._of.items() if number in used_numbers}
+    def forget_but(self, numbers: Ints) -> None:
+        """Drop all keys except those with the numbers ``numbers``."""
+        number_set = set(numbers.tolist())
+        self._of = {key: number for key, number in self._of.items() if number in number_set}
 
 
 def order_of(numbers: Ints) -> Ints:
     """The stable order that sorts numbers, NONE first."""
-    short = len(numbers) and int(numbers.max()) + 1 < _SHORT
-    return np.argsort((numbers + 1).astype(np.uint16) if short else numbers, kind="stable")
+    is_short = len(numbers) and int(numbers.max()) + 1 < _SHORT
+    return np.argsort((numbers + 1).astype(np.uint16) if is_short else numbers, kind="stable")
 
 
 def _packed(columns: Sequence[ValueColumn]) -> tuple[Ints, int] | None:
@@ -97,30 +99,30 @@ def _packed(columns: Sequence[ValueColumn]) -> tuple[Ints, int] | None:
 
     None if there are other values, or if the combinations do not fit 64 bits.
     """
-    packed, possible = np.zeros(1, dtype=np.int64), 1
+    codes, value_count = np.zeros(1, dtype=np.int64), 1
     for column in columns:
         values = column.integers
         if values is None or not len(values):
             return None
-        least = int(values.min())
-        span = int(values.max()) - least + 1
-        possible *= span
-        if possible > _ROOM:
+        minimum = int(values.min())
+        span = int(values.max()) - minimum + 1
+        value_count *= span
+        if value_count > _ROOM:
             return None
-        packed = packed * span + (values - least)
-    return packed, possible
+        codes = codes * span + (values - minimum)
+    return codes, value_count
 
 
-def _distinct(packed: Ints, possible: int) -> tuple[Ints, Ints]:
+def _distinct(codes: Ints, value_count: int) -> tuple[Ints, Ints]:
     """The index of one occurrence of each distinct value, and for each element the number of its value."""
-    if possible > _SPARSE * len(packed):
-        _, first, which = np.unique(packed, return_index=True, return_inverse=True)
-        return first, which
-    first_index = np.full(possible, NONE, dtype=np.int64)
-    first_index[packed] = np.arange(len(packed))
+    if value_count > _SPARSE * len(codes):
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        return first, inverse
+    first_index = np.full(value_count, NONE, dtype=np.int64)
+    first_index[codes] = np.arange(len(codes))
     first = first_index[first_index >= 0]
-    first_index[packed[first]] = np.arange(len(first))
-    return first, first_index[packed]
+    first_index[codes[first]] = np.arange(len(first))
+    return first, first_index[codes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +152,8 @@ class Runs:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, chosen: Ints | Flags) -> Runs:
-        return Runs(self.start[chosen], self.last[chosen], self.marked[:, chosen])
+    def take(self, selection: Ints | Flags) -> Runs:
+        return Runs(self.start[selection], self.last[selection], self.marked[:, selection])
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +167,16 @@ class SortedRuns:
     width: int
 
     @classmethod
-    def of(cls, number: Ints, runs: Runs, base: int, until: int) -> SortedRuns:
-        """The runs whose key is defined; positions are from ``base`` to ``until``."""
-        width = until - base + 1
+    def of(cls, number: Ints, runs: Runs, base: int, end: int) -> SortedRuns:
+        """The runs whose key is defined; positions are from ``base`` to ``end``."""
+        width = end - base + 1
         by_last = np.argsort(runs.last, kind="stable")  # fast, because it consists of sorted parts
         by_last = by_last[number[by_last] >= 0]
         order = by_last[order_of(number[by_last])]
         return cls(number[order] * width + (runs.last[order] - base), order, runs, base, width)
 
-    def near(self, number: Ints, first: Ints, until: Ints) -> tuple[Ints, Ints]:
-        """By key, the index of the first run that ends from ``first`` on, and how many end before ``until``.
+    def near(self, number: Ints, first: Ints, stop: Ints) -> tuple[Ints, Ints]:
+        """By key, the index of the first run that ends from ``first`` on, and how many end before ``stop``.
 
         Keys are looked up in sorted order, which is fast because of the cache.
         """
@@ -182,7 +184,7 @@ class SortedRuns:
         code = (number * self.width - self.base)[order]
         begin, end = np.empty_like(number), np.empty_like(number)
         begin[order] = np.searchsorted(self.codes, code + first[order])
-        end[order] = np.searchsorted(self.codes, code + until[order])
+        end[order] = np.searchsorted(self.codes, code + stop[order])
         return begin, np.where(number < 0, 0, end - begin)
 
 
@@ -201,25 +203,27 @@ class ColumnPlan:
 
 def column_plan(pcea: PCEA) -> ColumnPlan | None:
     """The plan; None if a state can repeat, or if two tuples of a run can have the same label."""
-    into: defaultdict[State, list[Transition]] = defaultdict(list)
+    incoming: defaultdict[State, list[Transition]] = defaultdict(list)
     for transition in pcea.transitions:
-        into[transition.target].append(transition)
-    before = {state: {s.state for t in found for s in t.sources} for state, found in into.items()}
+        incoming[transition.target].append(transition)
+    predecessors = {
+        state: {s.state for t in transitions for s in t.sources} for state, transitions in incoming.items()
+    }
     try:
-        states = [*TopologicalSorter(before).static_order()]
+        states = [*TopologicalSorter(predecessors).static_order()]
     except CycleError:
         return None
     marked: defaultdict[State, frozenset[str]] = defaultdict(frozenset)
     for state in states:
-        for transition in into[state]:
+        for transition in incoming[state]:
             parts = [transition.labels, *(marked[source.state] for source in transition.sources)]
-            together = frozenset[str]().union(*parts)
-            if len(together) != sum(map(len, parts)):
+            union = frozenset[str]().union(*parts)
+            if len(union) != sum(map(len, parts)):
                 return None
-            marked[state] |= together
+            marked[state] |= union
     labels = tuple(sorted(pcea.labels))
     columns = {s: tuple(n for n, label in enumerate(labels) if label in marked[s]) for s in states}
-    return ColumnPlan(pcea, labels, columns, tuple((s, tuple(into[s])) for s in states))
+    return ColumnPlan(pcea, labels, columns, tuple((s, tuple(incoming[s])) for s in states))
 
 
 # The most results of one batch, and the most partial runs for each of its tuples.
@@ -315,8 +319,8 @@ class RunBatch:
         self._low = tuples.tick - memory.reach if memory.reach < FOREVER else np.full(len(tuples), -FOREVER)
         self._alive = memory.live.from_tick(int(self._low[0])).followed_by(tuples)
         # The first live position at the arrival of each tuple.
-        places = np.searchsorted(self._alive.tick, self._low)
-        self._first = self._alive.position[places]
+        indices = np.searchsorted(self._alive.tick, self._low)
+        self._first = self._alive.position[indices]
         self._states: dict[State, _State] = {}
         self._of_relation = {r: np.flatnonzero(tuples.relation == r) for r in memory.plan.pcea.relations}
         self._numbers: dict[tuple[int, Columns], Ints] = {}
@@ -327,12 +331,12 @@ class RunBatch:
         memory, labels = self._memory, len(self._memory.column)
         results = []
         for state, transitions in memory.plan.into:
-            formed = [self._step(transition) for transition in transitions]
+            new_runs = [self._step(transition) for transition in transitions]
             if state in memory.plan.pcea.final:
-                results += [runs for runs, _ in formed]
+                results += [runs for runs, _ in new_runs]
             slots = [slot for slot in memory.slots if slot[0] == state]
             if slots:
-                self._states[state] = self._grown(state, slots, formed)
+                self._states[state] = self._grown(state, slots, new_runs)
         memory.states = self._states
         self._forget()
         memory.live = self._alive.from_tick(int(self._low[-1]))
@@ -342,105 +346,107 @@ class RunBatch:
 
     def _step(self, transition: Transition) -> tuple[Runs, Ints]:
         """The runs that a transition makes, and their last tuples, by number in the batch."""
-        reading = self._reading(transition)
-        near: list[Near] = []
+        indices = self._reading(transition)
+        matches: list[Near] = []
         # The longest key first: tuples without a match are not looked up by the others.
         for source in sorted(transition.sources, key=lambda source: -len(source.equality.right)):
             table = self._states[source.state].tables[source.state, source.equality.left]
-            begin, count = self._near(source, transition.unary.relation, reading)
-            near.append((source.state, table, begin, count))
-            matching = np.flatnonzero(count)
-            if len(matching) < len(reading):
-                reading = reading[matching]
-                near = [
-                    (state, table, begin[matching], count[matching]) for state, table, begin, count in near
-                ]
-        return self._products(transition, reading, near)
+            begin, count = self._near(source, transition.unary.relation, indices)
+            matches.append((source.state, table, begin, count))
+            hits = np.flatnonzero(count)
+            if len(hits) < len(indices):
+                indices = indices[hits]
+                matches = [(state, table, begin[hits], count[hits]) for state, table, begin, count in matches]
+        return self._products(transition, indices, matches)
 
-    def _near(self, source: RunSource, relation: int, reading: Ints) -> tuple[Ints, Ints]:
+    def _near(self, source: RunSource, relation: int, indices: Ints) -> tuple[Ints, Ints]:
         """The indices in a source's table of the runs that some tuples may gather, and their numbers."""
         slot, columns = (source.state, source.equality.left), source.equality.right
         lookup = slot, relation, columns
-        every = len(reading) == len(self._of_relation[relation])
-        near = self._of_all.get(lookup) if every else None
-        if near is None:
-            number = self._numbered(relation, columns)[reading]
+        is_all = len(indices) == len(self._of_relation[relation])
+        matches = self._of_all.get(lookup) if is_all else None
+        if matches is None:
+            number = self._numbered(relation, columns)[indices]
             table = self._states[source.state].tables[slot]
-            near = table.near(number, self._first[reading], self._tuples.position[reading])
-            if every:
-                self._of_all[lookup] = near
-        return near
+            matches = table.near(number, self._first[indices], self._tuples.position[indices])
+            if is_all:
+                self._of_all[lookup] = matches
+        return matches
 
     def _reading(self, transition: Transition) -> Ints:
-        reading = self._of_relation[transition.unary.relation]
+        indices = self._of_relation[transition.unary.relation]
         holds = holds_function(transition.unary)
         if holds is None:
-            return reading
+            return indices
         rows = self._tuples.rows
-        passing: Ints = np.flatnonzero([holds(rows[number]) for number in reading.tolist()])
-        passing_tuples: Ints = reading[passing]
-        return passing_tuples
+        hits: Ints = np.flatnonzero([holds(rows[number]) for number in indices.tolist()])
+        passing_indices: Ints = indices[hits]
+        return passing_indices
 
-    def _products(self, transition: Transition, reading: Ints, near: list[Near]) -> tuple[Runs, Ints]:
+    def _products(self, transition: Transition, indices: Ints, matches: list[Near]) -> tuple[Runs, Ints]:
         """Every choice of a run from each source, among those that are alive when the tuple arrives."""
         position = self._tuples.position
-        if not near:
-            marked = self._marked(transition, reading)
-            return Runs(self._tuples.tick[reading], position[reading], marked), reading
-        ways = np.ones(len(reading), dtype=np.float64)
-        for _, _, _, count in near:
+        if not matches:
+            label_positions = self._marked(transition, indices)
+            return Runs(self._tuples.tick[indices], position[indices], label_positions), indices
+        ways = np.ones(len(indices), dtype=np.float64)
+        for _, _, _, count in matches:
             ways *= count
         self._check(transition, float(ways.sum()))
         run_counts = ways.astype(np.int64)
-        last = np.repeat(reading, run_counts)
+        last = np.repeat(indices, run_counts)
         combination = np.arange(len(last)) - np.repeat(np.cumsum(run_counts) - run_counts, run_counts)
-        tuple_index = np.repeat(np.arange(len(reading)), run_counts)
+        tuple_index = np.repeat(np.arange(len(indices)), run_counts)
         start = self._tuples.tick[last]
-        chosen: list[tuple[State, Runs, Ints]] = []
-        for state, table, begin, count in near:
-            several = count[tuple_index]
-            numbers = table.order[begin[tuple_index] + combination % several]
-            chosen.append((state, table.runs, numbers))
-            combination //= several
+        choices: list[tuple[State, Runs, Ints]] = []
+        for state, table, begin, count in matches:
+            match_counts = count[tuple_index]
+            numbers = table.order[begin[tuple_index] + combination % match_counts]
+            choices.append((state, table.runs, numbers))
+            combination //= match_counts
             start = np.minimum(start, table.runs.start[numbers])
         alive = start >= self._low[last]
         if not alive.all():
             last, start = last[alive], start[alive]
-            chosen = [(state, runs, numbers[alive]) for state, runs, numbers in chosen]
-        marked = self._marked(transition, last)
-        for state, runs, numbers in chosen:
+            choices = [(state, runs, numbers[alive]) for state, runs, numbers in choices]
+        label_positions = self._marked(transition, last)
+        for state, runs, numbers in choices:
             for column in self._memory.plan.marked[state]:
                 # A run may lack a label that others of its state have; no other source has it.
-                marked[column] = runs.marked[column][numbers]
-        return Runs(start, self._tuples.position[last], marked), last
+                label_positions[column] = runs.marked[column][numbers]
+        return Runs(start, self._tuples.position[last], label_positions), last
 
     def _marked(self, transition: Transition, last: Ints) -> Ints:
         """The positions of labels, with only the last tuples marked."""
-        marked = np.full((len(self._memory.column), len(last)), NONE, dtype=np.int64)
+        label_positions = np.full((len(self._memory.column), len(last)), NONE, dtype=np.int64)
         position = self._tuples.position[last]
         for label in transition.labels:
-            marked[self._memory.column[label]] = position
-        return marked
+            label_positions[self._memory.column[label]] = position
+        return label_positions
 
     def _check(self, transition: Transition, ways: float) -> None:
         final = transition.target in self._memory.plan.pcea.final
-        most = self._memory.most_results if final else MOST_PARTIAL * len(self._tuples) + _FEW
-        if ways > most:
+        limit = self._memory.most_results if final else MOST_PARTIAL * len(self._tuples) + _FEW
+        if ways > limit:
             raise TooManyRunsError
 
-    def _grown(self, state: State, slots: list[Slot], formed: list[tuple[Runs, Ints]]) -> _State:
+    def _grown(self, state: State, slots: list[Slot], new_runs: list[tuple[Runs, Ints]]) -> _State:
         """A state with its new runs, and without those that have left the window."""
-        labels, lasts = len(self._memory.column), [last for _, last in formed]
-        former = self._memory.states.get(state) or _State(Runs.none(labels))
-        alive = former.runs.start >= self._low[0]
-        runs = Runs.concat([former.runs.take(alive), *(new for new, _ in formed)], labels)
-        grown = _State(runs)
-        base, until = int(self._first[0]), int(self._tuples.position[-1]) + 1
+        labels, lasts = len(self._memory.column), [last for _, last in new_runs]
+        old_state = self._memory.states.get(state) or _State(Runs.none(labels))
+        alive = old_state.runs.start >= self._low[0]
+        runs = Runs.concat([old_state.runs.take(alive), *(new for new, _ in new_runs)], labels)
+        new_state = _State(runs)
+        base, end = int(self._first[0]), int(self._tuples.position[-1]) + 1
         for slot in slots:
-            numbers = former.numbers[slot][alive] if slot in former.numbers else np.empty(0, dtype=np.int64)
-            grown.numbers[slot] = number = np.concatenate([numbers, self._under(slot, np.concatenate(lasts))])
-            grown.tables[slot] = SortedRuns.of(number, runs, base, until)
-        return grown
+            numbers = (
+                old_state.numbers[slot][alive] if slot in old_state.numbers else np.empty(0, dtype=np.int64)
+            )
+            new_state.numbers[slot] = number = np.concatenate(
+                [numbers, self._under(slot, np.concatenate(lasts))]
+            )
+            new_state.tables[slot] = SortedRuns.of(number, runs, base, end)
+        return new_state
 
     def _under(self, slot: Slot, last: Ints) -> Ints:
         """The numbers of the keys by which runs are looked up, from their last tuples."""
@@ -454,10 +460,10 @@ class RunBatch:
         """The numbers of a key of the tuples of a relation, NONE for the others."""
         numbers = self._numbers.get((relation, columns))
         if numbers is None:
-            mine = self._of_relation[relation]
-            columns_of = [self._column(relation, column) for column in columns]
+            indices = self._of_relation[relation]
+            value_columns = [self._column(relation, column) for column in columns]
             numbers = self._numbers[relation, columns] = np.full(len(self._tuples), NONE, dtype=np.int64)
-            numbers[mine] = self._memory.numbers.of(columns_of, len(mine))
+            numbers[indices] = self._memory.numbers.of(value_columns, len(indices))
         return numbers
 
     def _column(self, relation: int, column: int) -> ValueColumn:
@@ -469,9 +475,9 @@ class RunBatch:
 
     def _forget(self) -> None:
         """Drop the keys that no run has, once they are the majority."""
-        used = [numbers for state in self._states.values() for numbers in state.numbers.values()]
-        if len(self._memory.numbers) > 2 * sum(map(len, used)) + _FEW:
-            self._memory.numbers.forget_but(np.concatenate([*used, np.empty(0, dtype=np.int64)]))
+        used_numbers = [numbers for state in self._states.values() for numbers in state.numbers.values()]
+        if len(self._memory.numbers) > 2 * sum(map(len, used_numbers)) + _FEW:
+            self._memory.numbers.forget_but(np.concatenate([*used_numbers, np.empty(0, dtype=np.int64)]))
 
 
 class ColumnarEvaluator:
@@ -481,7 +487,7 @@ class ColumnarEvaluator:
     """
 
     def __init__(self, plan: ColumnPlan, window: Window, most_results: int = MOST_RESULTS) -> None:
-        none = np.empty(0, dtype=np.int64)
+        empty = np.empty(0, dtype=np.int64)
         sources = {(s.state, s.equality.left): None for t in plan.pcea.transitions for s in t.sources}
         self._memory = EvaluatorState(
             plan,
@@ -489,7 +495,7 @@ class ColumnarEvaluator:
             {label: column for column, label in enumerate(plan.labels)},
             tuple(sources),
             Numbers(),
-            StreamTuples(none, none, none, []),
+            StreamTuples(empty, empty, empty, []),
             most_results,
         )
 
@@ -508,5 +514,5 @@ class ColumnarEvaluator:
         """The results that a batch completes. Raises TooManyRunsError; after that only ``live`` is valid."""
         if len(tuples):
             return RunBatch(self._memory, tuples).valuations()
-        none = Runs.none(len(self._memory.column))
-        return Valuations(none.last, none.marked)
+        empty = Runs.none(len(self._memory.column))
+        return Valuations(empty.last, empty.marked)

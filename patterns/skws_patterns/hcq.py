@@ -142,9 +142,9 @@ def _atoms_text(query: ConjunctiveQuery, variable: str, relation_names: tuple[st
 
 def root_of_query(query: ConjunctiveQuery) -> RootKey | None:
     """The root of a query: its variables that occur in every atom; None if there is none."""
-    everywhere = [v for v in query.variables if len(query.atoms_of(v)) == len(query.atoms)]
-    candidates = [{(a.relation, a.column(v)) for a in query.atoms} for v in everywhere]
-    return root_key(list(zip(everywhere, candidates, strict=True)))
+    shared_variables = [v for v in query.variables if len(query.atoms_of(v)) == len(query.atoms)]
+    candidates = [{(a.relation, a.column(v)) for a in query.atoms} for v in shared_variables]
+    return root_key(list(zip(shared_variables, candidates, strict=True)))
 
 
 def parse_conjunctive_query(text: str, schema: Schema) -> ConjunctiveQuery:
@@ -173,15 +173,15 @@ def _atom(text: str, tree: Tree[Token], schema: Schema) -> RelationAtom:
         raise PatternError.at(
             text, *span(name), f"there is no relation {str(name)!r}{nearest(name, schema.index)}"
         )
-    described = schema.relations[relation]
-    if len(terms) != len(described.attributes):
-        names = ", ".join(a.name for a in described.attributes)
+    schema_relation = schema.relations[relation]
+    if len(terms) != len(schema_relation.attributes):
+        names = ", ".join(a.name for a in schema_relation.attributes)
         raise PatternError.at(
             text,
             *span(tree),
-            f"{name} has {len(described.attributes)} attributes ({names}), not {len(terms)}",
+            f"{name} has {len(schema_relation.attributes)} attributes ({names}), not {len(terms)}",
         )
-    return RelationAtom(relation, tuple(_term(text, t, described, i) for i, t in enumerate(terms)))
+    return RelationAtom(relation, tuple(_term(text, t, schema_relation, i) for i, t in enumerate(terms)))
 
 
 def _check_types(text: str, body: list[Tree[Token]], atoms: tuple[RelationAtom, ...], schema: Schema) -> None:
@@ -192,13 +192,13 @@ def _check_types(text: str, body: list[Tree[Token]], atoms: tuple[RelationAtom, 
         for token, attribute in zip(tree.children[1:], relation.attributes, strict=True):
             if not isinstance(token, Token) or token.type != "NAME" or str(token) == "_":
                 continue
-            other, before = first.setdefault(str(token), (relation.name, attribute))
-            if before.type.family is not attribute.type.family:
+            first_name, earlier = first.setdefault(str(token), (relation.name, attribute))
+            if earlier.type.family is not attribute.type.family:
                 raise PatternError.at(
                     text,
                     *span(token),
-                    f"{token} is {other}.{before.name} of type {before.type}, and here {relation.name}."
-                    f"{attribute.name} of type {attribute.type}: they are never equal",
+                    f"{token} is {first_name}.{earlier.name} of type {earlier.type}, and here "
+                    f"{relation.name}.{attribute.name} of type {attribute.type}: they are never equal",
                 )
 
 
@@ -225,8 +225,8 @@ class Inner:
     children: tuple[Node, ...]
 
     def atoms(self) -> frozenset[int]:
-        below = [frozenset({c}) if isinstance(c, int) else c.atoms() for c in self.children]
-        return frozenset().union(*below)
+        atom_sets = [frozenset({c}) if isinstance(c, int) else c.atoms() for c in self.children]
+        return frozenset().union(*atom_sets)
 
     def inner_nodes(self) -> Iterator[Inner]:
         """The node itself and the variables below it, in preorder."""
@@ -249,37 +249,37 @@ def qtree(query: ConjunctiveQuery) -> Inner:
     return Inner(FRESH, trees)
 
 
-def _trees(query: ConjunctiveQuery, atoms: frozenset[int], above: frozenset[str]) -> tuple[Node, ...]:
-    """The trees over some atoms below the variables ``above``, one for each connected part."""
+def _trees(query: ConjunctiveQuery, atoms: frozenset[int], ancestors: frozenset[str]) -> tuple[Node, ...]:
+    """The trees over some atoms below the variables ``ancestors``, one for each connected part."""
     trees: list[Node] = []
     remaining = sorted(atoms)
     while remaining:
-        component = _connected(query, remaining[0], atoms, above)
+        component = _connected(query, remaining[0], atoms, ancestors)
         remaining = [atom for atom in remaining if atom not in component]
-        trees.append(_tree(query, component, above))
+        trees.append(_tree(query, component, ancestors))
     return tuple(trees)
 
 
 def _connected(
-    query: ConjunctiveQuery, start: int, atoms: frozenset[int], above: frozenset[str]
+    query: ConjunctiveQuery, start: int, atoms: frozenset[int], ancestors: frozenset[str]
 ) -> frozenset[int]:
-    component, grown = frozenset({start}), True
-    while grown:
-        variables = frozenset().union(*(query.atoms[i].variables for i in component)) - above
-        reached = component | {i for i in atoms if query.atoms[i].variables & variables}
-        component, grown = reached, reached != component
+    component, is_growing = frozenset({start}), True
+    while is_growing:
+        variables = frozenset().union(*(query.atoms[i].variables for i in component)) - ancestors
+        larger = component | {i for i in atoms if query.atoms[i].variables & variables}
+        component, is_growing = larger, larger != component
     return component
 
 
-def _tree(query: ConjunctiveQuery, component: frozenset[int], above: frozenset[str]) -> Node:
-    variables = [v for v in query.variables if v not in above and query.atoms_of(v) & component]
+def _tree(query: ConjunctiveQuery, component: frozenset[int], ancestors: frozenset[str]) -> Node:
+    variables = [v for v in query.variables if v not in ancestors and query.atoms_of(v) & component]
     if not variables:
         (atom,) = component
         return atom
-    shared = next((v for v in variables if query.atoms_of(v) >= component), None)
-    if shared is None:
+    root = next((v for v in variables if query.atoms_of(v) >= component), None)
+    if root is None:
         raise ValueError(f"the query is not hierarchical: no variable is in all of atoms {sorted(component)}")
-    return Inner(shared, _trees(query, component, above | {shared}))
+    return Inner(root, _trees(query, component, ancestors | {root}))
 
 
 def compact(tree: Inner) -> Inner:
@@ -293,8 +293,8 @@ def compact(tree: Inner) -> Inner:
 def _compact(node: Node) -> Node:
     if isinstance(node, int):
         return node
-    compacted = compact(node)
-    return compacted.children[0] if len(compacted.children) == 1 else compacted
+    inner = compact(node)
+    return inner.children[0] if len(inner.children) == 1 else inner
 
 
 def drawing(query: ConjunctiveQuery, tree: Inner, relation_names: tuple[str, ...]) -> str:

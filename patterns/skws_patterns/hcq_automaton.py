@@ -48,10 +48,10 @@ def self_joins(query: ConjunctiveQuery) -> list[tuple[frozenset[int], Unary]]:
                 "be distinguished in every way; write it as a pattern, in which atoms are different tuples"
             )
         for size in range(1, len(atoms) + 1):
-            for chosen in combinations(atoms, size):
-                unary = unary_of([query.atoms[i] for i in chosen])
+            for atom_set in combinations(atoms, size):
+                unary = unary_of([query.atoms[i] for i in atom_set])
                 if unary is not None:
-                    atom_sets.append((frozenset(chosen), unary))
+                    atom_sets.append((frozenset(atom_set), unary))
     return sorted(atom_sets, key=lambda pair: (len(pair[0]), sorted(pair[0])))
 
 
@@ -71,15 +71,15 @@ def unary_of(atoms: list[RelationAtom]) -> Unary | None:
 
 def _classes(atoms: list[RelationAtom]) -> list[tuple[list[int], list[Term]]]:
     """Groups of columns that must be equal, with their terms."""
-    parts: list[tuple[set[int], set[Term]]] = []
+    groups: list[tuple[set[int], set[Term]]] = []
     for column in range(len(atoms[0].terms)):
         columns, terms = {column}, {atom.terms[column] for atom in atoms} - {None}
-        for merged in [p for p in parts if p[1] & terms]:
-            parts.remove(merged)
-            columns |= merged[0]
-            terms |= merged[1]
-        parts.append((columns, terms))
-    return [(sorted(columns), list(terms)) for columns, terms in sorted(parts, key=lambda p: min(p[0]))]
+        for overlapping in [group for group in groups if group[1] & terms]:
+            groups.remove(overlapping)
+            columns |= overlapping[0]
+            terms |= overlapping[1]
+        groups.append((columns, terms))
+    return [(sorted(columns), list(terms)) for columns, terms in sorted(groups, key=lambda p: min(p[0]))]
 
 
 # A query with self-joins and more than this takes too long to compile.
@@ -177,9 +177,9 @@ class _HcqConstruction:
         """The states of a variable, each with at most one set of atoms for every relation."""
         variants: list[dict[int, _Last]] = []
         counts: Counter[int] = Counter()
-        below = node.atoms()
+        node_atoms = node.atoms()
         for last in self._lasts:
-            if last.atoms <= below:
+            if last.atoms <= node_atoms:
                 relation = last.unary.relation
                 index = counts[relation]
                 counts[relation] += 1
@@ -193,8 +193,8 @@ class _HcqConstruction:
         ways: list[list[RunSource]] = []
         for child in self._incomplete(node, last):
             if isinstance(child, int):
-                read = _Last(frozenset({child}), Unary(self._query.atoms[child].relation))
-                ways.append([RunSource(AtomState(child), self._equality([read], last))])
+                atom_last = _Last(frozenset({child}), Unary(self._query.atoms[child].relation))
+                ways.append([RunSource(AtomState(child), self._equality([atom_last], last))])
             else:
                 ways.append(
                     [
@@ -217,10 +217,10 @@ class _HcqConstruction:
 
     def _equality(self, earlier: list[_Last], later: _Last) -> Equality:
         """The equality predicate over the variables that both have."""
-        shared = self._variables(earlier[0]) & self._variables(later)
+        variables = self._variables(earlier[0]) & self._variables(later)
         for last in earlier[1:]:
-            shared &= self._variables(last)
-        order = sorted(shared - {FRESH}, key=self._place.__getitem__)
+            variables &= self._variables(last)
+        order = sorted(variables - {FRESH}, key=self._place.__getitem__)
         left = tuple(sorted((last.unary.relation, self._columns(last, order)) for last in earlier))
         return Equality(left, self._columns(later, order))
 

@@ -108,12 +108,12 @@ def _fault(text: str, error: UnexpectedInput) -> PatternError:
             position, word = error.pos_in_stream or 0, str(error.token)
     problem = f"unexpected {word!r}" if word else "the text ends here"
     expected = " or ".join(sorted({_WORDS[name] for name in names if name in _WORDS}))
-    absent = _ABSENCE.search(text, 0, position + len(word))
-    if absent is not None:
+    absence = _ABSENCE.search(text, 0, position + len(word))
+    if absence is not None:
         return PatternError.at(
             text,
-            *absent.span("word"),
-            f"there is no {absent['word']!r}: a match is reported when its last tuple arrives,"
+            *absence.span("word"),
+            f"there is no {absence['word']!r}: a match is reported when its last tuple arrives,"
             " so a pattern cannot wait for one that does not arrive",
         )
     return PatternError.at(
@@ -133,5 +133,5 @@ def constant_value(token: Token) -> str | int | float | bool:
 
 def span(tree: Tree[Token] | Token) -> tuple[int, int]:
     """The offsets at which a tree or token begins and ends in its text."""
-    where = tree if isinstance(tree, Token) else tree.meta
-    return where.start_pos or 0, where.end_pos or 0
+    position = tree if isinstance(tree, Token) else tree.meta
+    return position.start_pos or 0, position.end_pos or 0

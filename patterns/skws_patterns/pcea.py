@@ -99,8 +99,10 @@ class Unary:
         """True only if no tuple can satisfy both: two relations, or an attribute equal to two constants."""
         if self.relation != other.relation:
             return True
-        fixed = _fixed(self)
-        return any(column in fixed and fixed[column] != value for column, value in _fixed(other).items())
+        constants = _fixed(self)
+        return any(
+            column in constants and constants[column] != value for column, value in _fixed(other).items()
+        )
 
 
 def _fixed(unary: Unary) -> dict[int, Value]:
@@ -192,14 +194,18 @@ def root_key(candidates: list[tuple[str, set[tuple[int, int]]]]) -> RootKey | No
 
     A class with two columns of one relation cannot be the root: a tuple would belong to two shards.
     """
-    divisible = [(name, at) for name, at in candidates if len({relation for relation, _ in at}) == len(at)]
-    if not divisible:
+    classes = [
+        (name, members)
+        for name, members in candidates
+        if len({relation for relation, _ in members}) == len(members)
+    ]
+    if not classes:
         return None
     by_relation: dict[int, Columns] = {}
-    for _, at in divisible:
-        for relation, column in sorted(at):
+    for _, members in classes:
+        for relation, column in sorted(members):
             by_relation[relation] = (*by_relation.get(relation, ()), column)
-    return RootKey("; ".join(name for name, _ in divisible), tuple(sorted(by_relation.items())))
+    return RootKey("; ".join(name for name, _ in classes), tuple(sorted(by_relation.items())))
 
 
 def _plain(value: Value) -> Value:
@@ -253,8 +259,8 @@ class PCEA:
 
     @cached_property
     def states(self) -> frozenset[State]:
-        named = {transition.target for transition in self.transitions}
-        return frozenset(named | {s.state for transition in self.transitions for s in transition.sources})
+        targets = {transition.target for transition in self.transitions}
+        return frozenset(targets | {s.state for transition in self.transitions for s in transition.sources})
 
     @cached_property
     def labels(self) -> frozenset[str]:
@@ -272,42 +278,42 @@ class PCEA:
 
     def trimmed(self) -> PCEA:
         """The automaton without transitions and final states that are in no accepting run; in linear time."""
-        reached, fired = _reachable(self.transitions)
-        final = self.final & reached
-        useful = _useful([t for t, fires in zip(self.transitions, fired, strict=True) if fires], final)
-        return PCEA(tuple(useful), final)
+        reachable, flags = _reachable(self.transitions)
+        final = self.final & reachable
+        transitions = _useful([t for t, flag in zip(self.transitions, flags, strict=True) if flag], final)
+        return PCEA(tuple(transitions), final)
 
 
 def _reachable(transitions: Sequence[Transition]) -> tuple[set[State], list[bool]]:
     """The states that some run reaches, and for each transition whether all of its sources are among them."""
-    missing = [len(transition.sources) for transition in transitions]
-    waiting: defaultdict[State, list[int]] = defaultdict(list)
+    missing_counts = [len(transition.sources) for transition in transitions]
+    dependents: defaultdict[State, list[int]] = defaultdict(list)
     for number, transition in enumerate(transitions):
         for source in transition.sources:
-            waiting[source.state].append(number)
-    reached: set[State] = set()
-    ready = [number for number, count in enumerate(missing) if not count]
-    for number in ready:
+            dependents[source.state].append(number)
+    reachable: set[State] = set()
+    queue = [number for number, count in enumerate(missing_counts) if not count]
+    for number in queue:
         target = transitions[number].target
-        if target not in reached:
-            reached.add(target)
-            for later in waiting[target]:
-                missing[later] -= 1
-                if not missing[later]:
-                    ready.append(later)
-    return reached, [not count for count in missing]
+        if target not in reachable:
+            reachable.add(target)
+            for dependent in dependents[target]:
+                missing_counts[dependent] -= 1
+                if not missing_counts[dependent]:
+                    queue.append(dependent)
+    return reachable, [not count for count in missing_counts]
 
 
 def _useful(transitions: Sequence[Transition], final: Iterable[State]) -> list[Transition]:
     """The transitions that occur in accepting runs."""
-    into: defaultdict[State, list[Transition]] = defaultdict(list)
+    incoming: defaultdict[State, list[Transition]] = defaultdict(list)
     for transition in transitions:
-        into[transition.target].append(transition)
-    needed = set(final)
-    pending = list(needed)
+        incoming[transition.target].append(transition)
+    useful_states = set(final)
+    pending = list(useful_states)
     while pending:
-        for transition in into[pending.pop()]:
-            fresh = {source.state for source in transition.sources} - needed
-            needed |= fresh
-            pending += fresh
-    return [transition for transition in transitions if transition.target in needed]
+        for transition in incoming[pending.pop()]:
+            new_states = {source.state for source in transition.sources} - useful_states
+            useful_states |= new_states
+            pending += new_states
+    return [transition for transition in transitions if transition.target in useful_states]

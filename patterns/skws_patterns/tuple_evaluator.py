@@ -51,20 +51,20 @@ def insert(heap: Node, node: Node, low: int) -> Node:
     while tail is not None and tail[0] > start:
         path.append(tail)
         tail = tail[2]
-    grown = (start, tail, None, 1, mark, products) if tail is not None and tail[0] >= low else node
-    for above in reversed(path):
-        grown = _joined(above, grown, low)
-    return grown
+    union = (start, tail, None, 1, mark, products) if tail is not None and tail[0] >= low else node
+    for parent in reversed(path):
+        union = _joined(parent, union, low)
+    return union
 
 
-def _joined(above: Node, below: Node, low: int) -> Node:
-    """A copy of ``above`` with ``below`` in place of its right side; the shorter side goes to the right."""
-    start, left, _, _, mark, products = above
+def _joined(parent: Node, child: Node, low: int) -> Node:
+    """A copy of ``parent`` with ``child`` in place of its right side; the shorter side goes to the right."""
+    start, left, _, _, mark, products = parent
     if left is None or left[0] < low:
-        return (start, below, None, 1, mark, products)
-    if left[3] >= below[3]:
-        return (start, left, below, below[3] + 1, mark, products)
-    return (start, below, left, left[3] + 1, mark, products)
+        return (start, child, None, 1, mark, products)
+    if left[3] >= child[3]:
+        return (start, left, child, child[3] + 1, mark, products)
+    return (start, child, left, left[3] + 1, mark, products)
 
 
 Valuation: TypeAlias = tuple[Mark, ...]
@@ -86,41 +86,41 @@ def valuations(node: Node, low: int) -> Iterator[Valuation]:
         yield (node[4],)
         return
     # Nodes to try for one choice, the marks chosen before it, and the choices after it.
-    waiting: list[tuple[list[Node], _Chosen, _Choices | None]] = []
-    chosen: _Chosen = (node[4], None)
+    stack: list[tuple[list[Node], _Chosen, _Choices | None]] = []
+    marks: _Chosen = (node[4], None)
     while True:
-        heaps, rest = choices
-        waiting.append(([heap for heap in heaps if heap[0] >= low], chosen, rest))
+        heaps, remaining = choices
+        stack.append(([heap for heap in heaps if heap[0] >= low], marks, remaining))
         choices = None
         while choices is None:  # until a chosen node leaves further choices
-            if not waiting:
+            if not stack:
                 return
-            members, chosen, rest = waiting.pop()
-            start = None if rest else _listed(chosen)
-            while members:
-                _, left, right, _, mark, products = members.pop()
+            nodes, marks, remaining = stack.pop()
+            valuation = None if remaining else _listed(marks)
+            while nodes:
+                _, left, right, _, mark, products = nodes.pop()
                 if left is not None and left[0] >= low:
-                    members.append(left)
+                    nodes.append(left)
                 if right is not None and right[0] >= low:
-                    members.append(right)
-                if start is None or products:
-                    if members:
-                        waiting.append((members, chosen, rest))
-                    chosen = (mark, chosen)
-                    choices = _together(products, rest)
+                    nodes.append(right)
+                if valuation is None or products:
+                    if nodes:
+                        stack.append((nodes, marks, remaining))
+                    marks = (mark, marks)
+                    choices = _together(products, remaining)
                     break
-                yield (mark, *start)
+                yield (mark, *valuation)
 
 
-def _together(products: list[Heaps] | None, rest: _Choices | None) -> _Choices | None:
+def _together(products: list[Heaps] | None, remaining: _Choices | None) -> _Choices | None:
     for heaps in products or ():
-        rest = (heaps, rest)
-    return rest
+        remaining = (heaps, remaining)
+    return remaining
 
 
-def _listed(chosen: _Chosen) -> Valuation:
+def _listed(chain: _Chosen) -> Valuation:
     marks = []
-    cell: _Chosen | None = chosen
+    cell: _Chosen | None = chain
     while cell is not None:
         mark, cell = cell
         marks.append(mark)
@@ -138,21 +138,21 @@ def count(node: Node, low: int) -> int:
 
 def _runs(heap: Node, low: int, counts: dict[int, int]) -> int:
     """The number of runs in a heap. ``counts``: by the identity of nodes, which the caller keeps alive."""
-    waiting = [heap]
-    while waiting:
-        node = waiting[-1]
+    stack = [heap]
+    while stack:
+        node = stack[-1]
         sides = [side for side in (node[1], node[2]) if side is not None and side[0] >= low]
         products = [_alive(heaps, low) for heaps in node[5] or ()]
         missing = [n for n in sides if id(n) not in counts]
         missing += [n for heaps in products for n in heaps if id(n) not in counts]
         if missing:
-            waiting += missing
+            stack += missing
             continue
         runs = 1
         for heaps in products:
             runs *= sum(counts[id(n)] for n in heaps)
         counts[id(node)] = runs + sum(counts[id(side)] for side in sides)
-        waiting.pop()
+        stack.pop()
     return counts[id(heap)]
 
 
@@ -186,15 +186,15 @@ class PceaProgram:
         self.relations = tuple(self._of_relation(pcea, number) for number in range(relations))
 
     def _of_relation(self, pcea: PCEA, relation: int) -> RelationProgram | None:
-        mine = [t for t in pcea.transitions if t.unary.relation == relation]
+        transitions = [t for t in pcea.transitions if t.unary.relation == relation]
         keys: dict[Columns, int] = {}
         by_unary: dict[Unary, list[Step]] = {}
-        for transition in mine:
+        for transition in transitions:
             step = self._step(transition, keys, transition.target in pcea.final)
             by_unary.setdefault(transition.unary, []).append(step)
-        if not mine:
+        if not transitions:
             return None
-        steps = tuple((holds_function(unary), tuple(steps_of)) for unary, steps_of in by_unary.items())
+        steps = tuple((holds_function(unary), tuple(unary_steps)) for unary, unary_steps in by_unary.items())
         return RelationProgram(tuple(map(key_getter, keys)), steps)
 
     def _step(self, transition: Transition, keys: dict[Columns, int], final: bool) -> Step:
@@ -204,12 +204,12 @@ class PceaProgram:
         sources = [
             (self._tables[s.state, s.equality.left], numbered(s.equality.right)) for s in transition.sources
         ]
-        entered = []
+        targets = []
         for (state, left), table in self._tables.items():
             columns = dict(left).get(transition.unary.relation) if state == transition.target else None
             if columns is not None:
-                entered.append((table, numbered(columns)))
-        return tuple(sources), transition.labels, tuple(entered), final
+                targets.append((table, numbered(columns)))
+        return tuple(sources), transition.labels, tuple(targets), final
 
 
 def holds_function(unary: Unary) -> Holds | None:
@@ -287,9 +287,9 @@ class TupleEvaluator:
 
     def _fire(self, program: RelationProgram, row: Row, position: int, tick: int, low: int) -> bool:
         """Fire transitions on the entries of the tables, then add the new runs, for later tuples only."""
-        keys = [take(row) for take in program.keys]
-        fired: list[Node] = []
-        entering: list[tuple[tuple[Place, ...], Node]] = []
+        keys = [key_of(row) for key_of in program.keys]
+        final_nodes: list[Node] = []
+        new_runs: list[tuple[tuple[Place, ...], Node]] = []
         for holds, steps in program.steps:
             if holds is not None and not holds(row):
                 continue
@@ -302,13 +302,13 @@ class TupleEvaluator:
                 else:
                     node = (tick, None, None, 1, (position, labels), None)
                 if final:
-                    fired.append(node)
+                    final_nodes.append(node)
                 if places:
-                    entering.append((places, node))
-        for places, node in entering:
+                    new_runs.append((places, node))
+        for places, node in new_runs:
             _enter(places, node, keys, low)
-        self._fired = fired
-        return bool(fired)
+        self._fired = final_nodes
+        return bool(final_nodes)
 
     def _gather(self, step: Step, keys: list, mark: Mark, start: int, low: int) -> Node | None:  # type: ignore[type-arg]
         """The node that gathers a run from each source (extend of the paper); None if one has none."""
@@ -317,22 +317,22 @@ class TupleEvaluator:
             key = keys[number]
             first = young.get(key)
             second = old.get(key)
-            latest = _ALWAYS
+            latest_start = _ALWAYS
             if first is not None and first[0] >= low:
-                latest = first[0]
+                latest_start = first[0]
                 if second is not None and second[0] >= low:
-                    if second[0] > latest:
-                        latest = second[0]
+                    if second[0] > latest_start:
+                        latest_start = second[0]
                     products.append((first, second))
                 else:
                     products.append((first,))
             elif second is not None and second[0] >= low:
-                latest = second[0]
+                latest_start = second[0]
                 products.append((second,))
             else:
                 return None
-            if latest < start:
-                start = latest
+            if latest_start < start:
+                start = latest_start
         if step[2]:
             self._products[0].append(products)
         return (start, None, None, 1, mark, products)

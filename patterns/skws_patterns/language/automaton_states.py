@@ -54,13 +54,13 @@ class LetterNumbers:
 
 def _alike(order: Iterable[TupleLetter], readings: Mapping[TupleLetter, LetterTest]) -> list[int]:
     """For each letter, the letters that could read the same tuple."""
-    of_relation: defaultdict[int, list[tuple[int, TupleLetter]]] = defaultdict(list)
+    by_relation: defaultdict[int, list[tuple[int, TupleLetter]]] = defaultdict(list)
     for number, letter in enumerate(order):
-        of_relation[letter.relation].append((number, letter))
+        by_relation[letter.relation].append((number, letter))
     return [
         sum(
             1 << number
-            for number, other in of_relation[letter.relation]
+            for number, other in by_relation[letter.relation]
             if not readings[letter].unary.excludes(readings[other].unary)
         )
         for letter in order
@@ -129,10 +129,10 @@ class Behind:
 
     def add(self, classes: int, letters: int) -> bool:
         """Add classes and letters; True if any is new."""
-        before = self.classes, self.letters
+        old = self.classes, self.letters
         self.classes |= classes
         self.letters |= letters
-        return (self.classes, self.letters) != before
+        return (self.classes, self.letters) != old
 
 
 class StateLayout:
@@ -150,10 +150,12 @@ class StateLayout:
     def reading(self, letter: TupleLetter) -> LetterTest:
         return self.resolved.readings[letter]
 
-    def step(self, sources: Sources, letter: TupleLetter, part: Hashable, left: Expression) -> LetterStep:
+    def step(
+        self, sources: Sources, letter: TupleLetter, part: Hashable, remainder: Expression
+    ) -> LetterStep:
         """The step by which ``letter`` gathers runs from ``sources``. Raises TooManyTransitionsError."""
         self.budget.spend()
-        step = LetterStep(sources, letter, RunState(part, left, self._variants[letter]))
+        step = LetterStep(sources, letter, RunState(part, remainder, self._variants[letter]))
         self._steps[step] = None
         if len(self._steps) > MOST_TRANSITIONS:
             raise TooManyTransitionsError
@@ -167,19 +169,21 @@ class StateLayout:
 
     def settle(self, steps: Sequence[LetterStep]) -> None:
         """Check all steps of a part, once it is laid out. Raises NotExpressibleError."""
-        following: defaultdict[RunState, list[LetterStep]] = defaultdict(list)
+        steps_from: defaultdict[RunState, list[LetterStep]] = defaultdict(list)
         for step in steps:
             for source in step.sources:
-                following[source].append(step)
-        pending, queued = deque(steps), set(steps)
-        while pending:
+                steps_from[source].append(step)
+        queue, queued_steps = deque(steps), set(steps)
+        while queue:
             self.budget.spend()
-            step = pending.popleft()
-            queued.remove(step)
+            step = queue.popleft()
+            queued_steps.remove(step)
             if self._extend(step):
-                again = [later for later in following[step.target] if later not in queued]
-                pending += again
-                queued.update(again)
+                dependents = [
+                    dependent for dependent in steps_from[step.target] if dependent not in queued_steps
+                ]
+                queue += dependents
+                queued_steps.update(dependents)
         for step in steps:
             self._check(step)
 
@@ -192,14 +196,14 @@ class StateLayout:
                 raise TooManyTransitionsError
         return PCEA(tuple(transitions), frozenset(final)).trimmed()
 
-    def may_coincide(self, one: Expression, other: Expression) -> bool:
+    def may_coincide(self, first: Expression, second: Expression) -> bool:
         """True if one tuple could be read as a letter of each."""
-        return self._alphabet.may_coincide(self._alphabet.letters(one), self._alphabet.letters(other))
+        return self._alphabet.may_coincide(self._alphabet.letters(first), self._alphabet.letters(second))
 
-    def shared(self, one: Expression, other: Expression, letter: TupleLetter) -> bool:
+    def shared(self, first: Expression, second: Expression, letter: TupleLetter) -> bool:
         """True if ``letter`` carries all classes that two expressions have in common."""
         classes = self._alphabet.classes
-        return not classes(one) & classes(other) & ~classes(OneTuple(letter))
+        return not classes(first) & classes(second) & ~classes(OneTuple(letter))
 
     def _transitions(self, step: LetterStep) -> Iterator[Transition]:
         """A transition for each way of comparing the sources' last tuples with the letter's tuple."""
@@ -213,11 +217,11 @@ class StateLayout:
         """A source for each set of columns of the letter's tuple that is compared with the last tuples."""
         later = self.reading(letter)
         lefts: defaultdict[Columns, list[tuple[int, Columns]]] = defaultdict(list)
-        for relation, behind in sorted(self._behind[source].items()):
-            earlier = self.reading(behind.last)
-            shared = sorted(earlier.classes & later.classes)
-            left = relation, tuple(earlier.columns[c] for c in shared)
-            lefts[tuple(later.columns[c] for c in shared)].append(left)
+        for relation, runs in sorted(self._behind[source].items()):
+            earlier = self.reading(runs.last)
+            common_classes = sorted(earlier.classes & later.classes)
+            left = relation, tuple(earlier.columns[c] for c in common_classes)
+            lefts[tuple(later.columns[c] for c in common_classes)].append(left)
         return [RunSource(source, Equality(tuple(left), right)) for right, left in lefts.items()]
 
     def _extend(self, step: LetterStep) -> bool:
@@ -225,36 +229,36 @@ class StateLayout:
         letter = OneTuple(step.letter)
         classes, letters = self._alphabet.classes(letter), self._alphabet.letters(letter)
         for source in step.sources:
-            for behind in self._behind[source].values():
-                classes |= behind.classes
-                letters |= behind.letters
-        behind_relation = self._behind[step.target].setdefault(step.letter.relation, Behind(step.letter))
-        return behind_relation.add(classes, letters)
+            for runs in self._behind[source].values():
+                classes |= runs.classes
+                letters |= runs.letters
+        target_runs = self._behind[step.target].setdefault(step.letter.relation, Behind(step.letter))
+        return target_runs.add(classes, letters)
 
     def _check(self, step: LetterStep) -> None:
         alphabet, letter = self._alphabet, step.letter
-        mine = alphabet.classes(OneTuple(letter))
-        gathered = [list(self._behind[source].values()) for source in step.sources]
-        for behind in (b for each in gathered for b in each):
-            lost = behind.classes & mine & ~alphabet.classes(OneTuple(behind.last))
-            if lost:
-                raise self._lost(lost, behind.last, letter)
-        for first, second in combinations(gathered, 2):
-            for one, other in product(first, second):
-                apart = one.classes & other.classes & ~mine
-                if apart:
-                    raise self._lost(apart, letter, None)
-                if alphabet.may_coincide(one.letters, other.letters):
-                    names = [", ".join(alphabet.variables(b.letters)) for b in (one, other)]
+        letter_classes = alphabet.classes(OneTuple(letter))
+        source_runs = [list(self._behind[source].values()) for source in step.sources]
+        for runs in (b for each in source_runs for b in each):
+            lost_classes = runs.classes & letter_classes & ~alphabet.classes(OneTuple(runs.last))
+            if lost_classes:
+                raise self._lost(lost_classes, runs.last, letter)
+        for first, second in combinations(source_runs, 2):
+            for left, right in product(first, second):
+                unshared = left.classes & right.classes & ~letter_classes
+                if unshared:
+                    raise self._lost(unshared, letter, None)
+                if alphabet.may_coincide(left.letters, right.letters):
+                    names = [", ".join(alphabet.variables(b.letters)) for b in (left, right)]
                     raise NotExpressibleError(
                         f"nothing distinguishes the tuples of {names[0]} from those of {names[1]}"
                     )
 
-    def _lost(self, classes: int, between: TupleLetter, later: TupleLetter | None) -> NotExpressibleError:
+    def _lost(self, classes: int, letter: TupleLetter, later: TupleLetter | None) -> NotExpressibleError:
         text = self.resolved.class_texts[first_bit(classes)]
-        upto = f" when {later.variable} arrives" if later else " while others wait for it"
+        occasion = f" when {later.variable} arrives" if later else " while others wait for it"
         return NotExpressibleError(
-            f"{text} cannot be compared{upto}: {between.variable} can arrive between them, "
+            f"{text} cannot be compared{occasion}: {letter.variable} can arrive between them, "
             "and does not have the value"
         )
 

@@ -65,32 +65,32 @@ class Fragment:
     ends: tuple[End, ...]
 
 
-def chain(layout: StateLayout, expression: Expression, part: Hashable, before: Before) -> Fragment:
+def chain(layout: StateLayout, expression: Expression, part: Hashable, sources_before: Before) -> Fragment:
     """Lay out an expression so that each tuple follows the one before. Raises NotExpressibleError."""
     complete: dict[RunState, None] = {}
     ends: dict[End, None] = {}
-    waiting: list[RunState] = []
+    stack: list[RunState] = []
     visited: set[RunState] = set()
     steps: list[LetterStep] = []
 
-    def read(sources: Sources, letter: TupleLetter, left: Expression) -> None:
-        step = layout.step(sources, letter, part, left)
+    def read(sources: Sources, letter: TupleLetter, remainder: Expression) -> None:
+        step = layout.step(sources, letter, part, remainder)
         steps.append(step)
         state = step.target
-        if nullable(left):
+        if nullable(remainder):
             complete[state] = None
             ends[sources, letter] = None
         if state not in visited:
             visited.add(state)
-            waiting.append(state)
+            stack.append(state)
 
-    for letter, left in layout.derivatives.of(expression).items():
-        for sources in before(letter):
-            read(sources, letter, left)
-    while waiting:
-        state = waiting.pop()
-        for letter, left in layout.derivatives.of(state.left).items():
-            read((state,), letter, left)
+    for letter, remainder in layout.derivatives.of(expression).items():
+        for sources in sources_before(letter):
+            read(sources, letter, remainder)
+    while stack:
+        state = stack.pop()
+        for letter, remainder in layout.derivatives.of(state.left).items():
+            read((state,), letter, remainder)
     layout.settle(steps)
     return Fragment(tuple(complete), tuple(ends))
 
@@ -139,26 +139,26 @@ class Parallel:
             case _:
                 raise NotExpressibleError("a repetition is read one tuple after the other")
 
-    def _conjunction(self, whole: Expression, parts: tuple[Expression, ...]) -> Fragment:
-        if any(letters(one) & letters(other) for one, other in combinations(parts, 2)):
+    def _conjunction(self, expression: Expression, parts: tuple[Expression, ...]) -> Fragment:
+        if any(letters(first) & letters(second) for first, second in combinations(parts, 2)):
             raise NotExpressibleError("parts of a conjunction have a variable in common")
         ends: dict[End, None] = {}
         for i, part in enumerate(parts):
-            others = parts[:i] + parts[i + 1 :]
+            other_parts = parts[:i] + parts[i + 1 :]
             for sources, letter in self.fragment(part).ends:
-                for gathered in self._gather(others, letter):
-                    ends[sources + gathered, letter] = None
-        steps = [self._layout.step(sources, letter, whole, EMPTY) for sources, letter in ends]
+                for group_sources in self._gather(other_parts, letter):
+                    ends[sources + group_sources, letter] = None
+        steps = [self._layout.step(sources, letter, expression, EMPTY) for sources, letter in ends]
         self._layout.settle(steps)
         return Fragment(tuple(dict.fromkeys(step.target for step in steps)), tuple(ends))
 
-    def _sequence(self, whole: Expression, first: Expression, rest: Expression) -> Fragment:
-        if letters(first) & letters(rest):
+    def _sequence(self, expression: Expression, first: Expression, remainder: Expression) -> Fragment:
+        if letters(first) & letters(remainder):
             raise NotExpressibleError("parts of a sequence have a variable in common")
         if not _has_conjunction(first):
             raise NotExpressibleError("the rest of a sequence is read one tuple after the other")
         self.fragment(first)
-        return chain(self._layout, rest, whole, lambda letter: self._ways(first, letter))
+        return chain(self._layout, remainder, expression, lambda letter: self._ways(first, letter))
 
     def _alternation(self, options: list[Expression]) -> Fragment:
         if any(self._layout.derivatives.in_common(*pair) for pair in combinations(options, 2)):
@@ -175,8 +175,8 @@ class Parallel:
             case AllOf(parts):
                 return self._gather(parts, letter)
             case Alternation(options) if _has_conjunction(expression):
-                ordered = sorted(options, key=canonical)
-                return [way for option in ordered for way in self._ways(option, letter)]
+                sorted_options = sorted(options, key=canonical)
+                return [way for option in sorted_options for way in self._ways(option, letter)]
             case _:
                 return [(state,) for state in self.fragment(expression).complete]
 
@@ -189,21 +189,23 @@ class Parallel:
             else:
                 choices.append([(state,) for state in self.fragment(conjunction(*group)).complete])
         return [
-            tuple(state for sources in chosen for state in sources)
-            for chosen in self._layout.counted(product(*choices))
+            tuple(state for sources in combination for state in sources)
+            for combination in self._layout.counted(product(*choices))
         ]
 
     def _groups(self, parts: tuple[Expression, ...], letter: TupleLetter) -> list[list[Expression]]:
         """The parts in groups; parts that a letter cannot gather separately share a group."""
         groups: list[list[Expression]] = []
         for part in parts:
-            near = [group for group in groups if any(self._bound(part, other, letter) for other in group)]
-            groups = [group for group in groups if group not in near]
-            groups.append([*(member for group in near for member in group), part])
+            overlapping = [
+                group for group in groups if any(self._bound(part, other, letter) for other in group)
+            ]
+            groups = [group for group in groups if group not in overlapping]
+            groups.append([*(member for group in overlapping for member in group), part])
         return groups
 
-    def _bound(self, one: Expression, other: Expression, letter: TupleLetter) -> bool:
-        return not self._layout.shared(one, other, letter) or self._layout.may_coincide(one, other)
+    def _bound(self, first: Expression, second: Expression, letter: TupleLetter) -> bool:
+        return not self._layout.shared(first, second, letter) or self._layout.may_coincide(first, second)
 
 
 def _has_conjunction(expression: Expression) -> bool:
@@ -221,10 +223,13 @@ def _has_conjunction(expression: Expression) -> bool:
 def root_of_pattern(expression: Expression, resolved: Resolved) -> RootKey | None:
     """The root of a pattern: the classes that every letter carries; None if there is none."""
     readings = {letter: resolved.readings[letter] for letter in letters(expression)}
-    everywhere = frozenset.intersection(*(reading.classes for reading in readings.values()))
-    candidates = [{(x.relation, r.columns[c]) for x, r in readings.items()} for c in sorted(everywhere)]
+    common_classes = frozenset.intersection(*(reading.classes for reading in readings.values()))
+    candidates = [{(x.relation, r.columns[c]) for x, r in readings.items()} for c in sorted(common_classes)]
     return root_key(
-        [(resolved.class_texts[c], at) for c, at in zip(sorted(everywhere), candidates, strict=True)]
+        [
+            (resolved.class_texts[c], columns)
+            for c, columns in zip(sorted(common_classes), candidates, strict=True)
+        ]
     )
 
 
@@ -235,10 +240,10 @@ def too_large(pattern: Pattern, layout: StateLayout) -> str:
     """The error message for a pattern whose automaton is too large."""
     budget = layout.budget
     if budget.spent > budget.limit:
-        much = f"{budget.stage} takes more than {budget.limit:,} steps"
+        problem = f"{budget.stage} takes more than {budget.limit:,} steps"
     else:
-        much = f"the pattern's automaton has more than {MOST_TRANSITIONS:,} transitions"
-    return f"{much}: {_reason(pattern.expression, layout)}\n  {pattern.text}"
+        problem = f"the pattern's automaton has more than {MOST_TRANSITIONS:,} transitions"
+    return f"{problem}: {_reason(pattern.expression, layout)}\n  {pattern.text}"
 
 
 def _reason(expression: Expression, layout: StateLayout) -> str:
@@ -248,20 +253,20 @@ def _reason(expression: Expression, layout: StateLayout) -> str:
             f"it reads {len(letters(expression))} kinds of tuples repeatedly or in too many ways; "
             "name relations instead of * and texts, and leave out repetitions and alternatives"
         )
-    alike = [
+    confusable = [
         part
         for part in parts
         if any(layout.may_coincide(part, other) for other in parts if other is not part)
     ]
-    if len(alike) < 3:
+    if len(confusable) < 3:
         return (
             f"an AND of {len(parts)} parts ({_named(parts)}) is read in every order; "
             "fix the order by ';', or repeat less than all of it"
         )
     return (
-        f"one tuple could be any of {_named(alike)}, so all sets of these {len(alike)} parts of an AND are "
-        "distinguished; fix their order by ';', ask for a different constant in each (a.x = 1 and b.x = 2), "
-        "or ask for fewer"
+        f"one tuple could be any of {_named(confusable)}, so all sets of these {len(confusable)} parts of "
+        "an AND are distinguished; fix their order by ';', ask for a different constant in each "
+        "(a.x = 1 and b.x = 2), or ask for fewer"
     )
 
 

@@ -191,23 +191,29 @@ class Derivatives:
         derivatives = self._known.get(expression)
         if derivatives is None:
             ways_by_letter: defaultdict[TupleLetter, list[Expression]] = defaultdict(list)
-            for letter, left in self._ways(expression):
-                ways_by_letter[letter].append(left)
-            ordered = sorted(ways_by_letter.items(), key=itemgetter(0))
-            derivatives = self._known[expression] = {letter: alternation(*ways) for letter, ways in ordered}
+            for letter, remainder in self._ways(expression):
+                ways_by_letter[letter].append(remainder)
+            sorted_ways = sorted(ways_by_letter.items(), key=itemgetter(0))
+            derivatives = self._known[expression] = {
+                letter: alternation(*ways) for letter, ways in sorted_ways
+            }
         return derivatives
 
     def in_common(self, first: Expression, second: Expression) -> bool:
         """True if some word satisfies both."""
         pairs, visited = [(first, second)], {(first, second)}
-        for one, other in pairs:
+        for left, right in pairs:
             self._budget.spend()
-            if nullable(one) and nullable(other):
+            if nullable(left) and nullable(right):
                 return True
-            left, right = self.of(one), self.of(other)
-            following = dict.fromkeys((left[letter], right[letter]) for letter in left if letter in right)
-            pairs += [pair for pair in following if pair not in visited]
-            visited |= following.keys()
+            left_derivatives, right_derivatives = self.of(left), self.of(right)
+            successors = dict.fromkeys(
+                (left_derivatives[letter], right_derivatives[letter])
+                for letter in left_derivatives
+                if letter in right_derivatives
+            )
+            pairs += [pair for pair in successors if pair not in visited]
+            visited |= successors.keys()
         return False
 
     def _ways(self, expression: Expression) -> Iterator[tuple[TupleLetter, Expression]]:
@@ -216,24 +222,24 @@ class Derivatives:
                 self._budget.spend()
                 yield letter, EMPTY
             case Star(body):
-                for letter, left in self._parts(body, 1):
-                    yield letter, sequence(left, expression)
+                for letter, remainder in self._parts(body, 1):
+                    yield letter, sequence(remainder, expression)
             case Alternation(parts):
                 for part in parts:
                     yield from self._parts(part, 1)
             case AllOf(parts):
                 for i, part in enumerate(parts):
-                    for letter, left in self._parts(part, len(parts)):
-                        yield letter, conjunction(*parts[:i], left, *parts[i + 1 :])
+                    for letter, remainder in self._parts(part, len(parts)):
+                        yield letter, conjunction(*parts[:i], remainder, *parts[i + 1 :])
             case Sequence(parts):
                 for i, part in enumerate(parts):
-                    for letter, left in self._parts(part, len(parts) - i):
-                        yield letter, sequence(left, *parts[i + 1 :])
+                    for letter, remainder in self._parts(part, len(parts) - i):
+                        yield letter, sequence(remainder, *parts[i + 1 :])
                     if not nullable(part):
                         break
 
     def _parts(self, part: Expression, size: int) -> Iterator[tuple[TupleLetter, Expression]]:
         """The derivatives of a part of an expression that has ``size`` of them."""
-        for letter, left in self.of(part).items():
+        for letter, remainder in self.of(part).items():
             self._budget.spend(size)
-            yield letter, left
+            yield letter, remainder

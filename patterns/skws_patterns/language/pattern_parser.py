@@ -103,8 +103,8 @@ def former_spellings(text: str) -> tuple[str, ...]:
     notes = []
     for tree in parse(text, "pattern").find_data(_CONTAINS[1]):
         start, end = span(tree)
-        searched, quoted = (text[slice(*span(part))] for part in tree.children)
-        notes.append(f"{text[start:end]} is now written {searched}:{quoted}; later versions accept only that")
+        subject, keyword = (text[slice(*span(part))] for part in tree.children)
+        notes.append(f"{text[start:end]} is now written {subject}:{keyword}; later versions accept only that")
     return tuple(dict.fromkeys(notes))
 
 
@@ -118,11 +118,11 @@ def read_window(text: str, tree: Tree[Token]) -> Window:
 
 
 def _contains(tree: Tree[Token]) -> Keyword:
-    searched, quoted = tree.children
-    text = unquoted(str(quoted)) if cast("Token", quoted).type == "STRING" else str(quoted)
-    if isinstance(searched, Token):
-        return Keyword(str(searched), None, text, span(tree))
-    reference = _reference(searched)
+    subject, keyword = tree.children
+    text = unquoted(str(keyword)) if cast("Token", keyword).type == "STRING" else str(keyword)
+    if isinstance(subject, Token):
+        return Keyword(str(subject), None, text, span(tree))
+    reference = _reference(subject)
     return Keyword(reference.variable, reference.attribute, text, span(tree))
 
 
@@ -144,10 +144,10 @@ def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter | Comparison
         message = "a constant is compared with one attribute, as in t.amount > 5"
         raise PatternError.at(text, *span(tree), message)
     constant = next(o for o in operands if isinstance(o, Token))
-    compared = operators[0]
+    comparison = operators[0]
     if isinstance(operands[0], Token):
-        compared = compared.turned
-    return Filter(references[0], compared, constant_value(constant), span(tree))
+        comparison = comparison.turned
+    return Filter(references[0], comparison, constant_value(constant), span(tree))
 
 
 def _reference(tree: Tree[Token]) -> Reference:
@@ -163,9 +163,9 @@ MOST_READ: Final = 512
 
 def parse_pattern(text: str, schema: Schema) -> Pattern:
     """The pattern of a text. Raises PatternError with carets below the fault."""
-    tree, *rest = cast("list[Tree[Token]]", parse(text, "pattern").children)
-    conditions = [read_condition(text, part) for part in rest if part.data != "window"]
-    windows = [read_window(text, part) for part in rest if part.data == "window"]
+    tree, *clauses = cast("list[Tree[Token]]", parse(text, "pattern").children)
+    conditions = [read_condition(text, part) for part in clauses if part.data != "window"]
+    windows = [read_window(text, part) for part in clauses if part.data == "window"]
     atoms = sum(1 for _ in tree.find_data("atom"))
     if atoms > MOST_ATOMS:
         raise PatternError(f"the pattern has {atoms} atoms; expected at most {MOST_ATOMS}")
@@ -214,14 +214,16 @@ class _PatternReader:
         return expression
 
     def _atom(self, tree: Tree[Token]) -> Expression:
-        name, *rest = cast("list[Token]", tree.children)
-        variable = str(rest[0]) if rest else str(name)
+        name, *variables = cast("list[Token]", tree.children)
+        variable = str(variables[0]) if variables else str(name)
         if name.type == "STRING":
-            keyword = Keyword(str(rest[0]) if rest else unquoted(name), None, unquoted(name), span(name))
+            keyword = Keyword(
+                str(variables[0]) if variables else unquoted(name), None, unquoted(name), span(name)
+            )
             self.keywords.append(keyword)
             return self._any(name, keyword.variable, searched=True)
         if name.type == "STAR":
-            if not rest:
+            if not variables:
                 raise self._fault(name, "a tuple of any relation needs a variable, as in '* t'")
             return self._any(name, variable)
         relation = self._schema.index.get(name)
@@ -268,11 +270,11 @@ def _check_variables(text: str, expression: Expression, conditions: list[Conditi
     """Raises PatternError for a variable that the pattern does not have."""
     variables = {letter.variable for letter in letters(expression)}
     for condition in conditions:
-        used = [(r.variable, r.span) for r in _references(condition)]
+        uses = [(r.variable, r.span) for r in _references(condition)]
         if isinstance(condition, Filter | Keyword):
             variable = condition.variable if isinstance(condition, Keyword) else condition.reference.variable
-            used = [(variable, condition.span)]
-        for variable, position in used:
+            uses = [(variable, condition.span)]
+        for variable, position in uses:
             if variable not in variables:
                 raise PatternError.at(
                     text, *position, f"the pattern has no variable {variable!r}{nearest(variable, variables)}"

@@ -80,11 +80,11 @@ class _Resolver:
         tests: list[Test] = []
         columns: dict[int, int] = {}
         for number, members in enumerate(classes):
-            mine = self._columns(letter, members)
-            if mine:
-                columns[number] = mine[0]
-            if len(mine) > 1:
-                tests.append(Same(tuple(mine)))
+            class_columns = self._columns(letter, members)
+            if class_columns:
+                columns[number] = class_columns[0]
+            if len(class_columns) > 1:
+                tests.append(Same(tuple(class_columns)))
         for condition in self._pattern.conditions:
             if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
                 tests.append(self._compared(letter, condition))
@@ -100,8 +100,10 @@ class _Resolver:
         """Raises PatternError for equated attributes that are never equal."""
         first: tuple[Reference, Attribute] | None = None
         for reference in references:
-            mine = (x for x in letters(self._pattern.expression) if x.variable == reference.variable)
-            for letter in sorted(mine):
+            variable_letters = (
+                x for x in letters(self._pattern.expression) if x.variable == reference.variable
+            )
+            for letter in sorted(variable_letters):
                 column = self._column(letter, reference.attribute, reference.span)
                 attribute = self._schema.relations[letter.relation].attributes[column]
                 first = first or (reference, attribute)
@@ -113,8 +115,8 @@ class _Resolver:
                     )
 
     def _columns(self, letter: TupleLetter, references: Iterable[Reference]) -> list[int]:
-        mine = [r for r in references if r.variable == letter.variable]
-        return list(dict.fromkeys(self._column(letter, r.attribute, r.span) for r in mine))
+        variable_references = [r for r in references if r.variable == letter.variable]
+        return list(dict.fromkeys(self._column(letter, r.attribute, r.span) for r in variable_references))
 
     def _column(self, letter: TupleLetter, attribute: str, span: Span) -> int:
         relation = self._schema.relations[letter.relation]
@@ -137,17 +139,21 @@ class _Resolver:
 
     def _related(self, letter: TupleLetter, condition: ComparisonChain) -> Iterator[Related]:
         relation = self._schema.relations[letter.relation]
-        columns = [self._column(letter, each.attribute, each.span) for each in condition.references]
+        columns = [
+            self._column(letter, reference.attribute, reference.span) for reference in condition.references
+        ]
         for operator, left, right in zip(condition.operators, columns, columns[1:], strict=False):
-            one, other = relation.attributes[left], relation.attributes[right]
-            if one.type.family is not other.type.family:
-                types = f"{one.name} is of type {one.type} and {other.name} of type {other.type}"
+            first, second = relation.attributes[left], relation.attributes[right]
+            if first.type.family is not second.type.family:
+                types = f"{first.name} is of type {first.type} and {second.name} of type {second.type}"
                 raise self._fault(condition.span, f"{types}: they are not compared")
-            if one.type is AttributeType.BOOLEAN and operator not in {Op.EQUAL, Op.DIFFERENT}:
-                message = f"{one.name} and {other.name} are booleans, which have no order; expected = or !="
+            if first.type is AttributeType.BOOLEAN and operator not in {Op.EQUAL, Op.DIFFERENT}:
+                message = (
+                    f"{first.name} and {second.name} are booleans, which have no order; expected = or !="
+                )
                 raise self._fault(condition.span, message)
-            self._refuse_versions(one, operator, condition.span)
-            self._refuse_versions(other, operator, condition.span)
+            self._refuse_versions(first, operator, condition.span)
+            self._refuse_versions(second, operator, condition.span)
             yield Related(left, operator, right)
 
     def _refuse_versions(self, attribute: Attribute, operator: str, span: Span) -> None:

@@ -80,8 +80,8 @@ def components(guards: Sequence[g.Guard], alphabet: Alphabet) -> list[Component]
     groups: list[set[str]] = []
     for atom in compared_atoms:
         names = {alphabet.fields[field.name].variable for field in g.fields(atom)}
-        together = names.union(*(group for group in groups if group & names))
-        groups = [group for group in groups if not group & names] + [together]
+        merged = names.union(*(group for group in groups if group & names))
+        groups = [group for group in groups if not group & names] + [merged]
     return [
         _component(tuple(sorted(group)), _about(group, compared_atoms, alphabet), alphabet)
         for group in groups
@@ -102,41 +102,41 @@ def _component(variables: tuple[str, ...], atoms: list[g.Atom], alphabet: Alphab
     if TIME in depth and alphabet.clock:
         # time does not decrease, which relates its values at every two records
         depth[TIME] = max(depth[TIME], 1)
-    remembered = tuple(g.Field(name, back) for name in variables for back in range(depth[name]))
-    compared = [atom for atom in atoms if isinstance(atom, g.Compare)]
-    constants = [c for a in compared for c in (a.left, a.right) if isinstance(c, g.GuardConstant)]
+    terms = tuple(g.Field(name, back) for name in variables for back in range(depth[name]))
+    comparisons = [atom for atom in atoms if isinstance(atom, g.Compare)]
+    constants = [c for a in comparisons for c in (a.left, a.right) if isinstance(c, g.GuardConstant)]
     for _, low, high in (bound for name in variables for bound in alphabet.bounds(name)):
         constants += [g.GuardConstant(bound) for bound in (low, high) if bound is not None]
-    fragment = _fragment(variables, atoms, remembered, alphabet)
-    return Component(variables, remembered, tuple(dict.fromkeys(constants)), fragment)
+    fragment = _fragment(variables, atoms, terms, alphabet)
+    return Component(variables, terms, tuple(dict.fromkeys(constants)), fragment)
 
 
 def _fragment(
-    variables: tuple[str, ...], atoms: list[g.Atom], remembered: tuple[g.Field, ...], alphabet: Alphabet
+    variables: tuple[str, ...], atoms: list[g.Atom], terms: tuple[g.Field, ...], alphabet: Alphabet
 ) -> RealizableFragment:
-    if not remembered:
+    if not terms:
         return RealizableFragment.FORGETFUL
     sorts = {alphabet.fields[name].sort for name in variables}
-    bounded = any(alphabet.bounds(name) for name in variables)
-    compared = [atom for atom in atoms if isinstance(atom, g.Compare)]
-    simple = not any(isinstance(term, g.Sum) for atom in compared for term in (atom.left, atom.right))
+    is_bounded = any(alphabet.bounds(name) for name in variables)
+    comparisons = [atom for atom in atoms if isinstance(atom, g.Compare)]
+    is_simple = not any(isinstance(term, g.Sum) for atom in comparisons for term in (atom.left, atom.right))
     if sorts == {AttributeType.BOOLEAN}:
         return RealizableFragment.FINITE
-    moving = len(sorts) == 1 and all(sort.numeric for sort in sorts) and len(remembered) == 1
-    if moving and not bounded and all(_invariant(atom) for atom in compared):
+    is_single_number = len(sorts) == 1 and all(sort.numeric for sort in sorts) and len(terms) == 1
+    if is_single_number and not is_bounded and all(_invariant(atom) for atom in comparisons):
         return RealizableFragment.TRANSLATION
     if TIME in variables and alphabet.clock:
         return (
             RealizableFragment.CLOCK
-            if simple and all(_against_constant(a) for a in compared)
+            if is_simple and all(_against_constant(a) for a in comparisons)
             else RealizableFragment.NONE
         )
-    if sorts == {AttributeType.NUMBER} and simple:
+    if sorts == {AttributeType.NUMBER} and is_simple:
         return RealizableFragment.DENSE
-    equal = all(atom.operator in ("=", "!=") for atom in compared)
+    only_equality = all(atom.operator in ("=", "!=") for atom in comparisons)
     return (
         RealizableFragment.EQUALITY
-        if len(sorts) == 1 and equal and simple and not bounded
+        if len(sorts) == 1 and only_equality and is_simple and not is_bounded
         else RealizableFragment.NONE
     )
 
@@ -199,8 +199,8 @@ def type_graphs(guards: Sequence[g.Guard], theory: Satisfiability) -> Iterator[T
 def _graph(
     guards: Sequence[g.Guard], remembered: tuple[g.Guard, ...], theory: Satisfiability, *, exact: bool
 ) -> TypeGraph:
-    before = [g.shifted(guard, 1) for guard in remembered]
-    cells = theory.cells_up_to(MAX_CELLS, [*before, *guards, *remembered])
+    previous = [g.shifted(guard, 1) for guard in remembered]
+    cells = theory.cells_up_to(MAX_CELLS, [*previous, *guards, *remembered])
     size = len(remembered)
     letters: dict[tuple[bool, ...], int] = {}
     types: dict[tuple[bool, ...], int] = {}
@@ -213,13 +213,13 @@ def _graph(
         )
         edge = TypeEdge(letters.setdefault(letter, len(letters)), types.setdefault(target, len(types)))
         edges.append((types.setdefault(source, len(types)), edge))
-    following: list[list[TypeEdge]] = [[] for _ in types]
+    successors: list[list[TypeEdge]] = [[] for _ in types]
     for source_type, edge in edges:
-        following[source_type].append(edge)
+        successors[source_type].append(edge)
     return TypeGraph(
         tuple(guards),
         tuple(letters),
-        tuple(map(tuple, following)),
+        tuple(map(tuple, successors)),
         remembered,
         tuple(types),
         exact and all(cell.sample is not None for cell in cells),
@@ -227,11 +227,11 @@ def _graph(
 
 
 def _remembered(
-    found: Sequence[Component], guards: Sequence[g.Guard], alphabet: Alphabet
+    parts: Sequence[Component], guards: Sequence[g.Guard], alphabet: Alphabet
 ) -> tuple[g.Guard, ...]:
     """The guards that a type stores about the last records: enough to decide all later guards."""
     remembered: dict[g.Guard, None] = {}
-    for component in found:
+    for component in parts:
         remembered.update(dict.fromkeys(_of_component(component, guards, alphabet)))
     remembered.update(dict.fromkeys(_of_relations(guards, alphabet)))
     return tuple(remembered)
@@ -313,9 +313,9 @@ class _Search:
 
     def pattern(self) -> OverlapPattern | None:
         for component in self._cycles():
-            members = frozenset(component)
-            for source in sorted(members):
-                loop = self._loop(source, members)
+            nodes = frozenset(component)
+            for source in sorted(nodes):
+                loop = self._loop(source, nodes)
                 if loop is not None:
                     node, state, open_state = source
                     return OverlapPattern(self._prefix((node, state)), loop, self._suffix((node, open_state)))
@@ -336,12 +336,12 @@ class _Search:
             if len(component) > 1 or pairs.has_edge(first, first):
                 yield component
 
-    def _loop(self, source: Pair, members: frozenset[Pair]) -> Walk | None:
+    def _loop(self, source: Pair, nodes: frozenset[Pair]) -> Walk | None:
         """A word from p to p, from q to q, and, by way of a start, from p to q."""
 
         def steps(quad: _Quad) -> Iterator[tuple[TypeEdge, _Quad]]:
             for edge, target in self._pair_steps(quad.pair):
-                if target in members:
+                if target in nodes:
                     for started, state in self._beside(quad, edge.letter):
                         self._budget.spend()
                         yield edge, _Quad(target, started, state)
@@ -371,15 +371,15 @@ class _Search:
         sources: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         for node in range(len(self._graph.edges)):
             for state in range(len(self._window.table)):
-                for _, after in self._window_steps((node, state)):
-                    sources[after].append((node, state))
+                for _, target in self._window_steps((node, state)):
+                    sources[target].append((node, state))
         ends = [pair for pair in sources if pair[1] in self._window.final]
-        live = {before for end in ends for before in sources[end]}
+        live = {predecessor for end in ends for predecessor in sources[end]}
         pending = list(live)
         for pair in pending:
-            fresh = set(sources[pair]) - live if pair in sources else set()
-            live |= fresh
-            pending += fresh
+            new_nodes = set(sources[pair]) - live if pair in sources else set()
+            live |= new_nodes
+            pending += new_nodes
         return live
 
     def _before_steps(self, pair: tuple[int, int]) -> Iterator[tuple[TypeEdge, tuple[int, int]]]:
@@ -388,8 +388,10 @@ class _Search:
     def _window_steps(self, pair: tuple[int, int]) -> Iterator[tuple[TypeEdge, tuple[int, int]]]:
         return self._steps(pair, self._window)
 
-    def _steps(self, pair: tuple[int, int], moves: Branching) -> Iterator[tuple[TypeEdge, tuple[int, int]]]:
-        row = moves.table[pair[1]]
+    def _steps(
+        self, pair: tuple[int, int], automaton: Branching
+    ) -> Iterator[tuple[TypeEdge, tuple[int, int]]]:
+        row = automaton.table[pair[1]]
         for edge in self._edges(pair[0]):
             for state in row[edge.letter]:
                 self._budget.spend()
@@ -399,9 +401,9 @@ class _Search:
         node, state, open_state = pair
         before, window = self._before.table[state], self._window.table[open_state]
         for edge in self._edges(node):
-            for after, open_after in product(before[edge.letter], window[edge.letter]):
+            for next_state, next_open in product(before[edge.letter], window[edge.letter]):
                 self._budget.spend()
-                yield edge, (edge.target, after, open_after)
+                yield edge, (edge.target, next_state, next_open)
 
     def _edges(self, node: int) -> tuple[TypeEdge, ...]:
         self._budget.spend()
@@ -410,38 +412,38 @@ class _Search:
 
 def _reached(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[TypeEdge, Node]]]) -> list[Node]:
     """All reachable nodes, nearest first."""
-    reached = dict.fromkeys(sources)
-    pending = list(reached)
-    for node in pending:
+    visited = dict.fromkeys(sources)
+    nodes = list(visited)
+    for node in nodes:
         for _, target in steps(node):
-            if target not in reached:
-                reached[target] = None
-                pending.append(target)
-    return pending
+            if target not in visited:
+                visited[target] = None
+                nodes.append(target)
+    return nodes
 
 
 def _walk_to(
     sources: Iterable[Node],
     steps: Callable[[Node], Iterable[tuple[TypeEdge, Node]]],
-    wanted: Callable[[Node], bool],
+    is_target: Callable[[Node], bool],
 ) -> Walk | None:
-    """A shortest walk of at least one edge to a ``wanted`` node; None if there is none."""
-    came: dict[Node, tuple[TypeEdge, Node] | None] = dict.fromkeys(sources)
-    pending = list(came)
+    """A shortest walk of at least one edge to a node that is a target; None if there is none."""
+    origins: dict[Node, tuple[TypeEdge, Node] | None] = dict.fromkeys(sources)
+    pending = list(origins)
     for node in pending:
         for edge, target in steps(node):
-            if wanted(target):
-                return _back(came, node, edge)
-            if target not in came:
-                came[target] = (edge, node)
+            if is_target(target):
+                return _back(origins, node, edge)
+            if target not in origins:
+                origins[target] = (edge, node)
                 pending.append(target)
     return None
 
 
-def _back(came: dict[Node, tuple[TypeEdge, Node] | None], node: Node, last: TypeEdge) -> Walk:
+def _back(origins: dict[Node, tuple[TypeEdge, Node] | None], node: Node, last: TypeEdge) -> Walk:
     walk = [last]
-    step = came[node]
+    step = origins[node]
     while step is not None:
         walk.append(step[0])
-        step = came[step[1]]
+        step = origins[step[1]]
     return tuple(reversed(walk))

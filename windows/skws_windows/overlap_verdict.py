@@ -67,18 +67,20 @@ def realised(
     The runs use only the pair whose windows pile up. The numbers of the
     witness are those of the whole expression, as a replay shows them.
     """
-    watched = WindowExpression((pair,), limits=Limits(within=expression.limits.within), per=expression.per)
+    pair_expression = WindowExpression(
+        (pair,), limits=Limits(within=expression.limits.within), per=expression.per
+    )
     witnesses = []
     for repetitions in (REPETITIONS, REPETITIONS + _MORE):
-        records = _records(watched, graph, pattern, repetitions, theory)
+        records = _records(pair_expression, graph, pattern, repetitions, theory)
         if records is None:
             return None
-        witnesses.append(_watched(watched, records, pattern, repetitions, theory.alphabet))
-    few, more = witnesses
-    if more.open_starts < few.open_starts + _MORE:
+        witnesses.append(_watched(pair_expression, records, pattern, repetitions, theory.alphabet))
+    short, longer = witnesses
+    if longer.open_starts < short.open_starts + _MORE:
         return None
-    witness = _watched(expression, few.records, pattern, REPETITIONS, theory.alphabet)
-    return replace(witness, output_grows=more.ending >= few.ending + _MORE)
+    witness = _watched(expression, short.records, pattern, REPETITIONS, theory.alphabet)
+    return replace(witness, output_grows=longer.ending >= short.ending + _MORE)
 
 
 def _watched(
@@ -89,13 +91,13 @@ def _watched(
     alphabet: Alphabet,
 ) -> Witness:
     processor = Processor(expression, alphabet)
-    until = len(records) - len(pattern.suffix)
-    for _ in processor.process(records[:until]):
+    end = len(records) - len(pattern.suffix)
+    for _ in processor.process(records[:end]):
         pass
     starts = processor.open_starts
-    ending = sum(1 for window in processor.process(records[until:]) if window.last == len(records) - 1)
-    sizes = (until - repetitions * len(pattern.loop), len(pattern.loop), len(pattern.suffix))
-    return Witness(records, *sizes, repetitions, starts, ending)
+    ended_windows = sum(1 for window in processor.process(records[end:]) if window.last == len(records) - 1)
+    sizes = (end - repetitions * len(pattern.loop), len(pattern.loop), len(pattern.suffix))
+    return Witness(records, *sizes, repetitions, starts, ended_windows)
 
 
 def _records(
@@ -108,12 +110,14 @@ def _records(
     walk = [*pattern.prefix, *pattern.loop * repetitions, *pattern.suffix]
     size = expression.k + len(walk)
     # All records have one key.
-    wanted: list[g.Guard] = []
+    conditions: list[g.Guard] = []
     for name in expression.per:
-        wanted += [g.negation(g.IsNull(g.Field(name, back))) for back in range(size)]
-        wanted += [g.Compare("=", g.Field(name, back), g.Field(name, back + 1)) for back in range(size - 1)]
+        conditions += [g.negation(g.IsNull(g.Field(name, back))) for back in range(size)]
+        conditions += [
+            g.Compare("=", g.Field(name, back), g.Field(name, back + 1)) for back in range(size - 1)
+        ]
     at_once = expression.limits.within is not None
-    return records_of(walk, graph, expression.k, theory, wanted, at_once=at_once)
+    return records_of(walk, graph, expression.k, theory, conditions, at_once=at_once)
 
 
 def records_of(
@@ -121,48 +125,50 @@ def records_of(
     graph: TypeGraph,
     k: int,
     theory: Satisfiability,
-    also: Sequence[g.Guard] = (),
+    extra_guards: Sequence[g.Guard] = (),
     *,
     at_once: bool = False,
 ) -> tuple[StreamRecord, ...] | None:
     """Records along a walk: k, then one for each edge, on which the guards hold or fail as its letter says.
 
-    ``also`` are guards that the last record must satisfy as well. None if there
+    ``extra_guards`` are guards that the last record must satisfy as well. None if there
     are no such records, or the walk is too long.
     """
     size = k + len(walk)
     if size > _LONGEST:
         return None
-    conditions = list(also)
+    conditions = list(extra_guards)
     for index, edge in enumerate(walk):
-        later = len(walk) - 1 - index
+        distance = len(walk) - 1 - index
         signs = graph.letters[edge.letter]
-        conditions += [_signed(guard, sign, later) for guard, sign in zip(graph.guards, signs, strict=True)]
+        conditions += [
+            _signed(guard, sign, distance) for guard, sign in zip(graph.guards, signs, strict=True)
+        ]
         types = graph.types[edge.target]
         conditions += [
-            _signed(guard, sign, later) for guard, sign in zip(graph.remembered, types, strict=True)
+            _signed(guard, sign, distance) for guard, sign in zip(graph.remembered, types, strict=True)
         ]
     sample = theory.sample(conditions, size)
     return None if sample is None else _finished(sample, conditions, theory.alphabet, at_once=at_once)
 
 
-def _signed(guard: g.Guard, sign: bool, later: int) -> g.Guard:
-    moved = g.shifted(guard, later)
-    return moved if sign else g.negation(moved)
+def _signed(guard: g.Guard, sign: bool, distance: int) -> g.Guard:
+    shifted_guard = g.shifted(guard, distance)
+    return shifted_guard if sign else g.negation(shifted_guard)
 
 
 def _finished(
     sample: tuple[StreamRecord, ...],
-    wanted: list[g.Guard],
+    guards: list[g.Guard],
     alphabet: Alphabet,
     *,
     at_once: bool,
 ) -> tuple[StreamRecord, ...]:
     """The records with default values and times for everything that no guard reads."""
-    read = {f.name for guard in wanted for atom in g.atoms(guard) for f in g.fields(atom)}
-    variables = {alphabet.fields[name].variable for name in read}
-    timed = alphabet.clock and "time" in read
-    finished = []
+    names = {f.name for guard in guards for atom in g.atoms(guard) for f in g.fields(atom)}
+    variables = {alphabet.fields[name].variable for name in names}
+    has_time = alphabet.clock and "time" in names
+    records = []
     for index, record in enumerate(sample):
         relation = alphabet.schema.relations[record.relation]
         row = tuple(
@@ -171,9 +177,9 @@ def _finished(
             else _DEFAULTS[attribute.type]
             for attribute, value in zip(relation.attributes, record.row, strict=True)
         )
-        time = record.time if timed else 0 if at_once else index * 1_000_000
-        finished.append(StreamRecord(record.relation, time, row))
-    return tuple(finished)
+        time = record.time if has_time else 0 if at_once else index * 1_000_000
+        records.append(StreamRecord(record.relation, time, row))
+    return tuple(records)
 
 
 class Bound(StrEnum):
@@ -210,11 +216,11 @@ def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpr
 
 
 def check(
-    expression: WindowExpression, alphabet: Alphabet, compact: WindowExpression | None = None
+    expression: WindowExpression, alphabet: Alphabet, compact_expression: WindowExpression | None = None
 ) -> OverlapVerdict:
-    """Decides whether windows can pile up. ``compact``: the ``compiled`` expression, if it is known."""
-    compact = compact or compiled(expression, Satisfiability(alphabet))
-    if not any(_has_windows(pair) for pair in compact.pairs):
+    """Decides whether windows can pile up. ``compact_expression``: the ``compiled`` one, if known."""
+    compact_expression = compact_expression or compiled(expression, Satisfiability(alphabet))
+    if not any(_has_windows(pair) for pair in compact_expression.pairs):
         reason = "no stream has such a window, whatever its records"
         return OverlapVerdict(Bound.BOUNDED, Bound.BOUNDED, reason, never=True)
     if expression.selection is Selection.FIRST:
@@ -228,7 +234,7 @@ def check(
             Bound.BOUNDED, Bound.BOUNDED, "only the earliest of the starts with the same future is kept"
         )
     theory = Satisfiability(alphabet, promises(expression.guards, alphabet))
-    verdict = _searched(compact, theory)
+    verdict = _searched(compact_expression, theory)
     if expression.selection is Selection.LONGEST:
         return OverlapVerdict(verdict.open_starts, Bound.BOUNDED, verdict.reason, verdict.witness)
     return verdict
@@ -241,13 +247,13 @@ def _has_windows(pair: Pair) -> bool:
 
 def promises(guards: Iterable[g.Guard], alphabet: Alphabet) -> list[g.Guard]:
     """The schema's bounds of the fields that guards read, as guards."""
-    read = {
+    variables = {
         alphabet.fields[f.name].variable
         for guard in guards
         for atom in g.atoms(guard)
         for f in g.fields(atom)
     }
-    return [_within(*bound) for name in sorted(read) for bound in alphabet.bounds(name)]
+    return [_within(*bound) for name in sorted(variables) for bound in alphabet.bounds(name)]
 
 
 def _within(name: str, low: float | None, high: float | None) -> g.Guard:
@@ -275,8 +281,8 @@ def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -
         for graph in type_graphs(guards, theory):
             # Every start that is not dropped is open, even if no stream leads to its end.
             automata = (pair.before, pair.window, _all_final(pair.window))
-            before, window, kept = (_searchable(a, graph) for a in automata)
-            patterns = [find_pattern(graph, before, e) for e in (kept, window)]
+            before, window, prefixes = (_searchable(a, graph) for a in automata)
+            patterns = [find_pattern(graph, before, e) for e in (prefixes, window)]
             verdict = _judged(*(_evidence(expression, pair, graph, p, theory) for p in patterns))
             if verdict.open_starts is not Bound.UNKNOWN:
                 break

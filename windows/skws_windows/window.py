@@ -134,17 +134,17 @@ def parse_window(text: str) -> Window:
     Raises UsageError for anything else. Only the first word of an expression is
     read, because the rest needs a schema.
     """
-    stripped = text.strip().lower()
-    if _EXPRESSION.match(stripped):
+    words = text.strip().lower()
+    if _EXPRESSION.match(words):
         return ExpressionWindow(" ".join(text.split()))
-    if stripped in ("none", "unbounded"):
+    if words in ("none", "unbounded"):
         return Unbounded()
-    count = re.fullmatch(r"(\d+)\s*(?:tuples?|records?)", stripped)
+    count = re.fullmatch(r"(\d+)\s*(?:tuples?|records?)", words)
     if count:
         if int(count[1]) < 1:
             raise UsageError(f"window {text!r}: must hold at least 1 tuple")
         return CountWindow(int(count[1]))
-    return TimeWindow(parse_duration(stripped, what="window"))
+    return TimeWindow(parse_duration(words, what="window"))
 
 
 def window_text(window: Window) -> str:
@@ -204,5 +204,5 @@ def _unit(word: str, text: str, what: str) -> int:
     for name in (word, word.removesuffix("s")):
         if name in _UNITS:
             return _UNITS[name]
-    meant = nearest(word, _UNITS) or "; expected us, ms, s, min, h, d or week"
-    raise UsageError(f"{what} {text!r}: unknown unit {word!r}{meant}")
+    hint = nearest(word, _UNITS) or "; expected us, ms, s, min, h, d or week"
+    raise UsageError(f"{what} {text!r}: unknown unit {word!r}{hint}")

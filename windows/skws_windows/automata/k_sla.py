@@ -37,8 +37,8 @@ class LookbackAutomaton:
     transitions: tuple[Transition, ...]
 
     def __post_init__(self) -> None:
-        ends = {s for p, _, q in self.transitions for s in (p, q)} | self.final | {self.initial}
-        if not ends <= set(range(self.states)):
+        used_states = {s for p, _, q in self.transitions for s in (p, q)} | self.final | {self.initial}
+        if not used_states <= set(range(self.states)):
             raise ValueError(f"states must be 0 to {self.states - 1}")
         if len({(p, q) for p, _, q in self.transitions}) < len(self.transitions):
             raise ValueError("two transitions between the same states")
@@ -68,12 +68,12 @@ def automaton(
     k: int, states: int, initial: int, final: Iterable[int], transitions: Iterable[Transition]
 ) -> LookbackAutomaton:
     """An automaton from transitions; parallel ones are merged and those with bottom are dropped."""
-    together: dict[tuple[int, int], list[g.Guard]] = defaultdict(list)
+    guards_by_pair: dict[tuple[int, int], list[g.Guard]] = defaultdict(list)
     for p, guard, q in transitions:
-        together[p, q].append(guard)
-    joined = ((p, g.disjunction(guards), q) for (p, q), guards in together.items())
-    merged = tuple(sorted((t for t in joined if t[1] != g.BOTTOM), key=lambda t: (t[0], t[2])))
-    return LookbackAutomaton(k, states, initial, frozenset(final), merged)
+        guards_by_pair[p, q].append(guard)
+    transitions_by_pair = ((p, g.disjunction(guards), q) for (p, q), guards in guards_by_pair.items())
+    unique = tuple(sorted((t for t in transitions_by_pair if t[1] != g.BOTTOM), key=lambda t: (t[0], t[2])))
+    return LookbackAutomaton(k, states, initial, frozenset(final), unique)
 
 
 MOST_TRANSITIONS: Final = 20_000
@@ -82,8 +82,8 @@ MOST_TRANSITIONS: Final = 20_000
 
 def clean(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
     """The same automaton without transitions whose guard no records can satisfy."""
-    possible = [t for t in source.transitions if theory.possible(t[1])]
-    return automaton(source.k, source.states, source.initial, source.final, possible)
+    transitions = [t for t in source.transitions if theory.possible(t[1])]
+    return automaton(source.k, source.states, source.initial, source.final, transitions)
 
 
 def trimmed(source: LookbackAutomaton) -> LookbackAutomaton:
@@ -91,17 +91,19 @@ def trimmed(source: LookbackAutomaton) -> LookbackAutomaton:
 
     Exact for a clean automaton with k = 0. Otherwise a state may remain to which no word leads.
     """
-    forward = closed([source.initial], ((p, q) for p, _, q in source.transitions))
-    backward = closed(source.final, ((q, p) for p, _, q in source.transitions))
-    useful_states = sorted((forward & backward) | {source.initial})
+    reachable = closed([source.initial], ((p, q) for p, _, q in source.transitions))
+    coreachable = closed(source.final, ((q, p) for p, _, q in source.transitions))
+    useful_states = sorted((reachable & coreachable) | {source.initial})
     number = {state: i for i, state in enumerate(useful_states)}
-    moved = [(number[p], guard, number[q]) for p, guard, q in source.transitions if {p, q} <= number.keys()]
+    transitions = [
+        (number[p], guard, number[q]) for p, guard, q in source.transitions if {p, q} <= number.keys()
+    ]
     return automaton(
         source.k,
         len(useful_states),
         number[source.initial],
         [number[f] for f in source.final if f in number],
-        moved,
+        transitions,
     )
 
 
@@ -127,10 +129,10 @@ def determinised(source: LookbackAutomaton, theory: Satisfiability) -> LookbackA
 
 
 def _steps(
-    given: LookbackAutomaton, subset: frozenset[int], theory: Satisfiability
+    source: LookbackAutomaton, subset: frozenset[int], theory: Satisfiability
 ) -> Iterable[tuple[g.Guard, frozenset[int]]]:
     """The minterms of the guards that leave a macrostate, each with the macrostate to which it leads."""
-    outgoing = [(guard, q) for p in sorted(subset) for guard, q in given.outgoing.get(p, ())]
+    outgoing = [(guard, q) for p in sorted(subset) for guard, q in source.outgoing.get(p, ())]
     guards = list(dict.fromkeys(guard for guard, _ in outgoing))
     for cell in theory.cells(guards):
         true_guards = {guard for guard, sign in zip(guards, cell.signs, strict=True) if sign}
@@ -169,19 +171,19 @@ def product(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutoma
 def union(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
     """Union: both automata side by side, with a new initial state that has the transitions of both."""
     _same(left, right)
-    shift, new = left.states, left.states + right.states
-    beside = _beside(left, right)
-    beginning = [(new, guard, q) for guard, q in left.outgoing.get(left.initial, ())]
-    beginning += [(new, guard, q + shift) for guard, q in right.outgoing.get(right.initial, ())]
+    shift, initial = left.states, left.states + right.states
+    both = _beside(left, right)
+    initial_transitions = [(initial, guard, q) for guard, q in left.outgoing.get(left.initial, ())]
+    initial_transitions += [(initial, guard, q + shift) for guard, q in right.outgoing.get(right.initial, ())]
     final = {*left.final, *(f + shift for f in right.final)}
     if left.accepts_identity or right.accepts_identity:
-        final.add(new)
-    return trimmed(automaton(left.k, new + 1, new, final, [*beside, *beginning]))
+        final.add(initial)
+    return trimmed(automaton(left.k, initial + 1, initial, final, [*both, *initial_transitions]))
 
 
 def _beside(left: LookbackAutomaton, right: LookbackAutomaton) -> list[Transition]:
-    moved = [(p + left.states, guard, q + left.states) for p, guard, q in right.transitions]
-    return [*left.transitions, *moved]
+    right_transitions = [(p + left.states, guard, q + left.states) for p, guard, q in right.transitions]
+    return [*left.transitions, *right_transitions]
 
 
 def _same(left: LookbackAutomaton, right: LookbackAutomaton) -> None:
@@ -191,13 +193,13 @@ def _same(left: LookbackAutomaton, right: LookbackAutomaton) -> None:
 
 def closed(start: Iterable[int], edges: Iterable[tuple[int, int]]) -> set[int]:
     """The nodes that can be reached from ``start``."""
-    following: dict[int, list[int]] = {}
+    successors: dict[int, list[int]] = {}
     for p, q in edges:
-        following.setdefault(p, []).append(q)
+        successors.setdefault(p, []).append(q)
     reachable = set(start)
     pending = list(reachable)
     while pending:
-        for state in following.get(pending.pop(), ()):
+        for state in successors.get(pending.pop(), ()):
             if state not in reachable:
                 reachable.add(state)
                 pending.append(state)
@@ -219,14 +221,14 @@ class Finite:
     def complement(self) -> Finite:
         return Finite(self.initial, self.table, frozenset(range(len(self.table))) - self.final)
 
-    def product(self, other: Finite, both: Callable[[bool, bool], bool], budget: StepBudget) -> Finite:
-        """The minimal product; a pair is final where ``both`` is true of its two states."""
+    def product(self, other: Finite, combine: Callable[[bool, bool], bool], budget: StepBudget) -> Finite:
+        """The minimal product; a pair is final where ``combine`` is true of its two states."""
 
         def step(pair: tuple[int, int], letter: int) -> tuple[int, int]:
             return self.table[pair[0]][letter], other.table[pair[1]][letter]
 
         def final(pair: tuple[int, int]) -> bool:
-            return both(pair[0] in self.final, pair[1] in other.final)
+            return combine(pair[0] in self.final, pair[1] in other.final)
 
         return explored((self.initial, other.initial), step, final, self.letters, budget).minimised(budget)
 
@@ -240,13 +242,13 @@ class Finite:
         while True:
             budget.spend(len(self.table) * self.letters)
             signatures: dict[tuple[int, ...], int] = {}
-            finer = [
+            new_classes = [
                 signatures.setdefault((classes[state], *(classes[q] for q in row)), len(signatures))
                 for state, row in enumerate(self.table)
             ]
             if len(signatures) == count:
                 break
-            classes, count = finer, len(signatures)
+            classes, count = new_classes, len(signatures)
         representative = {cls: state for state, cls in reversed(list(enumerate(classes)))}
 
         def step(cls: int, letter: int) -> int:
@@ -322,5 +324,8 @@ def branching(
     """An automaton over letters, with the states of ``source``."""
     index = {guard: i for i, guard in enumerate(guards)}
     arcs = [[(index[guard], q) for guard, q in source.outgoing.get(p, ())] for p in range(source.states)]
-    table = (tuple(tuple(q for at, q in outgoing if signs[at]) for signs in letters) for outgoing in arcs)
+    table = (
+        tuple(tuple(q for guard_index, q in outgoing if signs[guard_index]) for signs in letters)
+        for outgoing in arcs
+    )
     return Branching(source.initial, tuple(table), source.final)

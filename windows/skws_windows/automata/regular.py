@@ -193,8 +193,8 @@ class _Positions:
                 first = a.first + b.first if a.empty else a.first
                 return _Part(a.empty and b.empty, first, a.last + b.last if b.empty else b.last)
 
-    def _link(self, before: _Part, after: _Part) -> None:
-        self.follow.update(dict.fromkeys((p, q) for p in before.last for q in after.first))
+    def _link(self, first: _Part, second: _Part) -> None:
+        self.follow.update(dict.fromkeys((p, q) for p in first.last for q in second.first))
 
 
 class Selection(StrEnum):
@@ -286,6 +286,6 @@ def expression(
     per: tuple[str, ...] = (),
 ) -> WindowExpression:
     """A window expression of pairs (r, r'); its lookback is that of their guards unless ``k`` is larger."""
-    needed = lookback_of([side for pair in pairs for side in pair])
-    k = max(needed, k or 0)
+    lookback = lookback_of([side for pair in pairs for side in pair])
+    k = max(lookback, k or 0)
     return WindowExpression(tuple(Pair.of(a, b, k) for a, b in pairs), selection, limits, per)

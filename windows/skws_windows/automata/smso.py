@@ -96,12 +96,12 @@ def any_of(formulas: Iterable[Formula]) -> Formula:
     return _joined(list(formulas), either)
 
 
-def _joined(formulas: list[Formula], join: Callable[[Formula, Formula], Formula]) -> Formula:
+def _joined(formulas: list[Formula], combine: Callable[[Formula, Formula], Formula]) -> Formula:
     """All formulas, joined in halves so that a long list does not nest deeply."""
     if len(formulas) == 1:
         return formulas[0]
     middle = len(formulas) // 2
-    return join(_joined(formulas[:middle], join), _joined(formulas[middle:], join))
+    return combine(_joined(formulas[:middle], combine), _joined(formulas[middle:], combine))
 
 
 def every_position(variable: str, formula: Formula) -> Formula:
@@ -182,12 +182,12 @@ class _FormulaConstruction:
 
     def widened(self, source: _Tracked, variables: tuple[str, ...]) -> _Tracked:
         """The same language with bits for more variables, whose values are arbitrary."""
-        places = [variables.index(name) for name in source.variables]
-        size, less = len(variables), len(source.variables)
+        positions = [variables.index(name) for name in source.variables]
+        size, source_size = len(variables), len(source.variables)
 
         def narrowed(letter: int) -> int:
-            bits = sum((letter >> index & 1) << i for i, index in enumerate(places))
-            return (letter >> size << less) + bits
+            bits = sum((letter >> index & 1) << i for i, index in enumerate(positions))
+            return (letter >> size << source_size) + bits
 
         self._budget.spend(len(source.automaton.table) * len(self._signs) << size)
         narrowed_letters = [narrowed(letter) for letter in range(len(self._signs) << size)]
@@ -204,8 +204,8 @@ class _FormulaConstruction:
 
         def step(states: frozenset[int], letter: int) -> frozenset[int]:
             low = letter & ((1 << index) - 1)
-            clear = ((letter >> index) << (index + 1)) + low
-            return frozenset(table[s][clear + (bit << index)] for s in states for bit in (0, 1))
+            base = ((letter >> index) << (index + 1)) + low
+            return frozenset(table[s][base + (bit << index)] for s in states for bit in (0, 1))
 
         start = frozenset([source.automaton.initial])
         final = source.automaton.final
@@ -215,26 +215,26 @@ class _FormulaConstruction:
         return _Tracked(other_variables, projected.minimised(self._budget))
 
     def _automaton(
-        self, variables: tuple[str, ...], seen: Callable[[bool, tuple[bool, ...], Bits], bool]
+        self, variables: tuple[str, ...], update: Callable[[bool, tuple[bool, ...], Bits], bool]
     ) -> _Tracked:
         """A language that is decided with one bit of memory."""
         size = len(variables)
-        ordered = tuple(sorted(variables))
-        places = [ordered.index(name) for name in variables]
+        sorted_variables = tuple(sorted(variables))
+        positions = [sorted_variables.index(name) for name in variables]
 
         def step(state: int, letter: int) -> int:
-            bits = tuple(bool(letter >> index & 1) for index in places)
-            return int(seen(bool(state), self._signs[letter >> size], bits))
+            bits = tuple(bool(letter >> index & 1) for index in positions)
+            return int(update(bool(state), self._signs[letter >> size], bits))
 
-        return _Tracked(ordered, explored(0, step, bool, len(self._signs) << size, self._budget))
+        return _Tracked(sorted_variables, explored(0, step, bool, len(self._signs) << size, self._budget))
 
     def _counted(
-        self, variables: tuple[str, ...], count: Callable[[int, Bits], int], final: set[int]
+        self, variables: tuple[str, ...], update: Callable[[int, Bits], int], final: set[int]
     ) -> _Tracked:
         size = len(variables)
 
         def step(state: int, letter: int) -> int:
-            return count(state, tuple(bool(letter >> i & 1) for i in range(size)))
+            return update(state, tuple(bool(letter >> i & 1) for i in range(size)))
 
         return _Tracked(
             variables, explored(0, step, lambda s: s in final, len(self._signs) << size, self._budget)
@@ -242,8 +242,8 @@ class _FormulaConstruction:
 
     def _before(self, x: str, y: str) -> _Tracked:
         """The words in which x comes before y."""
-        ordered = tuple(sorted((x, y)))
-        first = ordered.index(x)
+        sorted_variables = tuple(sorted((x, y)))
+        first = sorted_variables.index(x)
 
         def count(state: int, bits: Bits) -> int:
             if state == 0 and bits[first] and not bits[1 - first]:
@@ -252,7 +252,7 @@ class _FormulaConstruction:
 
         if x == y:
             return self._counted((x,), lambda state, _: state, set())
-        return self._counted(ordered, count, {2})
+        return self._counted(sorted_variables, count, {2})
 
 
 def window_expression(formula: Formula, k: int, theory: Satisfiability) -> WindowExpression:
@@ -296,11 +296,11 @@ class _Letters:
     def guard(self, target: int) -> g.Guard:
         """A guard that holds exactly for a set of letters, with few atoms."""
         if target not in self._known:
-            parts, left = [], target
-            while left:
-                implicant, covered = self._implicant((left & -left).bit_length() - 1, target)
+            parts, remaining = [], target
+            while remaining:
+                implicant, implied = self._implicant((remaining & -remaining).bit_length() - 1, target)
                 parts.append(implicant)
-                left &= ~covered
+                remaining &= ~implied
             self._known[target] = g.disjunction(parts)
         return self._known[target]
 
@@ -309,16 +309,16 @@ class _Letters:
         signs = self._signs[letter]
         literals = list(range(len(signs)))
         for index in range(len(signs)):
-            fewer = [other for other in literals if other != index]
-            if not self._having(fewer, signs) & ~target:
-                literals = fewer
+            shorter = [other for other in literals if other != index]
+            if not self._having(shorter, signs) & ~target:
+                literals = shorter
         implicant = minterm([self._guards[i] for i in literals], [signs[i] for i in literals])
         return implicant, self._having(literals, signs)
 
-    def _having(self, places: Sequence[int], signs: Bits) -> int:
+    def _having(self, indices: Sequence[int], signs: Bits) -> int:
         """The letters in which the guards at some places have the truth values ``signs``."""
         matching = self._all
-        for i in places:
+        for i in indices:
             matching &= self._holding[i] if signs[i] else ~self._holding[i]
         return matching
 
@@ -367,10 +367,14 @@ class _Splits:
         return masks_of_states
 
     def _arcs(self, masks: list[dict[int, int]]) -> list[Transition]:
-        return [(p, self._letters.guard(m), q) for p, found in enumerate(masks) for q, m in found.items()]
+        return [
+            (p, self._letters.guard(m), q)
+            for p, state_masks in enumerate(masks)
+            for q, m in state_masks.items()
+        ]
 
     def _ending(self, masks: list[dict[int, int]]) -> list[Transition]:
         """Transitions to the new final state by the letters that lead to a final state."""
         final = self._whole.final
-        ending = [sum(mask for q, mask in found.items() if q in final) for found in masks]
-        return [(p, self._letters.guard(mask), self._last) for p, mask in enumerate(ending)]
+        final_masks = [sum(mask for q, mask in state_masks.items() if q in final) for state_masks in masks]
+        return [(p, self._letters.guard(mask), self._last) for p, mask in enumerate(final_masks)]

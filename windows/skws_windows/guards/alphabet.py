@@ -77,13 +77,13 @@ class Alphabet:
         """Every field by name, including qualified names."""
         by_name: dict[str, FieldInfo] = {}
         for name in dict.fromkeys(a.name for r in self.schema.relations for a in r.attributes):
-            shared = _shared(name, self.schema.relations)
-            if shared is not None:
-                by_name[name] = shared
+            common = _shared(name, self.schema.relations)
+            if common is not None:
+                by_name[name] = common
             for relation in self.schema.relations:
                 if name in relation.columns:
-                    qualified = _own(relation, name, self.schema.relations, shared)
-                    by_name[qualified.name] = qualified
+                    own_field = _own(relation, name, self.schema.relations, common)
+                    by_name[own_field.name] = own_field
         if TIME not in by_name and not any(TIME in r.columns for r in self.schema.relations):
             count = len(self.schema.relations)
             by_name[TIME] = FieldInfo(TIME, AttributeType.TIMESTAMP, (TIME_COLUMN,) * count, TIME)
@@ -138,8 +138,8 @@ def _analyzer(relation: Relation, name: str) -> Analyzer:
 
 def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
     """The unqualified field; None if relations differ in its sort or its analyzer."""
-    holders = [r for r in relations if name in r.columns]
-    kinds = {(_sort(r, name), _analyzer(r, name)) for r in holders}
+    owners = [r for r in relations if name in r.columns]
+    kinds = {(_sort(r, name), _analyzer(r, name)) for r in owners}
     if len(kinds) > 1:
         return None
     ((sort, analyzer),) = kinds
@@ -147,10 +147,10 @@ def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
     return FieldInfo(name, sort, columns, name, analyzer)
 
 
-def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: FieldInfo | None) -> FieldInfo:
+def _own(relation: Relation, name: str, relations: Sequence[Relation], common: FieldInfo | None) -> FieldInfo:
     columns = tuple(r.columns[name] if r is relation else ABSENT for r in relations)
     qualified = f"{relation.name}.{name}"
-    variable = qualified if shared is None else name
+    variable = qualified if common is None else name
     return FieldInfo(qualified, _sort(relation, name), columns, variable, _analyzer(relation, name))
 
 

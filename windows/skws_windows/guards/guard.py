@@ -166,15 +166,15 @@ def negation(guard: Guard) -> Guard:
 
 
 def _joined(guards: Iterable[Guard], kind: type[And | Or], absorbing: Truth, neutral: Truth) -> Guard:
-    flat: dict[Guard, None] = {}
+    parts: dict[Guard, None] = {}
     for guard in guards:
         if guard == absorbing:
             return absorbing
         if guard != neutral:
-            flat.update(dict.fromkeys(guard.guards if isinstance(guard, kind) else (guard,)))
-    if len(flat) < 2:
-        return next(iter(flat), neutral)
-    return kind(tuple(flat))
+            parts.update(dict.fromkeys(guard.guards if isinstance(guard, kind) else (guard,)))
+    if len(parts) < 2:
+        return next(iter(parts), neutral)
+    return kind(tuple(parts))
 
 
 def atoms(guard: Guard) -> Iterator[Atom]:
@@ -218,9 +218,9 @@ def back(atom: Atom) -> int:
     return max((field.back for field in fields(atom)), default=0)
 
 
-def shifted(guard: Guard, by: int) -> Guard:
-    """The same guard, as seen from ``by`` records later: every field is that much further back."""
-    return mapped(guard, lambda atom: _shifted_atom(atom, by))
+def shifted(guard: Guard, distance: int) -> Guard:
+    """The same guard, as seen from ``distance`` records later: every field is that much further back."""
+    return mapped(guard, lambda atom: _shifted_atom(atom, distance))
 
 
 def mapped(guard: Guard, change: Callable[[Atom], Guard]) -> Guard:
@@ -236,33 +236,33 @@ def mapped(guard: Guard, change: Callable[[Atom], Guard]) -> Guard:
     return change(guard)
 
 
-def _shifted_atom(atom: Atom, by: int) -> Atom:
+def _shifted_atom(atom: Atom, distance: int) -> Atom:
     match atom:
         case Compare(operator, left, right):
-            return Compare(operator, _shifted_term(left, by), _shifted_term(right, by))
+            return Compare(operator, _shifted_term(left, distance), _shifted_term(right, distance))
         case Contains(field, keyword):
-            return Contains(Field(field.name, field.back + by), keyword)
+            return Contains(Field(field.name, field.back + distance), keyword)
         case OfRelation(relation, records):
-            return OfRelation(relation, records + by)
+            return OfRelation(relation, records + distance)
         case IsNull(field):
-            return IsNull(Field(field.name, field.back + by))
+            return IsNull(Field(field.name, field.back + distance))
 
 
-def _shifted_term(term: Term, by: int) -> Term:
+def _shifted_term(term: Term, distance: int) -> Term:
     match term:
         case Field(name, records):
-            return Field(name, records + by)
+            return Field(name, records + distance)
         case Sum(terms, constant):
-            return Sum(tuple((c, Field(f.name, f.back + by)) for c, f in terms), constant)
+            return Sum(tuple((c, Field(f.name, f.back + distance)) for c, f in terms), constant)
     return term
 
 
 def summed(left: Sum, right: Sum, factor: Number = 1) -> Sum:
     """``left + factor * right``, with like terms combined."""
-    scaled = [(factor * c, f) for c, f in right.terms]
+    terms = [(factor * c, f) for c, f in right.terms]
 
-    def added(found: dict[Field, Number], term: tuple[Number, Field]) -> dict[Field, Number]:
-        return found | {term[1]: found.get(term[1], 0) + term[0]}
+    def added(sums: dict[Field, Number], term: tuple[Number, Field]) -> dict[Field, Number]:
+        return sums | {term[1]: sums.get(term[1], 0) + term[0]}
 
-    together = reduce(added, [*left.terms, *scaled], dict[Field, Number]())
-    return Sum(tuple((c, f) for f, c in together.items() if c), left.constant + factor * right.constant)
+    coefficients = reduce(added, [*left.terms, *terms], dict[Field, Number]())
+    return Sum(tuple((c, f) for f, c in coefficients.items() if c), left.constant + factor * right.constant)

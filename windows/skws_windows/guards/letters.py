@@ -52,7 +52,9 @@ class FieldColumn:
         values: list[Any] = self.values.tolist()
         if self.present.all():
             return values
-        return [v if there else None for v, there in zip(values, self.present.tolist(), strict=True)]
+        return [
+            v if is_present else None for v, is_present in zip(values, self.present.tolist(), strict=True)
+        ]
 
 
 class RecordSource(Protocol):
@@ -67,7 +69,7 @@ class RecordSource(Protocol):
     def column(self, info: FieldInfo) -> FieldColumn:
         """A field of all records."""
 
-    def record(self, place: int) -> StreamRecord:
+    def record(self, index: int) -> StreamRecord:
         """One record."""
 
 
@@ -87,15 +89,15 @@ class RowSource:
             return time_column(self.time)
         return typed(self._listed(info), info.sort)
 
-    def record(self, place: int) -> StreamRecord:
-        return StreamRecord(self.relation.item(place), self.time.item(place), self.rows[place])
+    def record(self, index: int) -> StreamRecord:
+        return StreamRecord(self.relation.item(index), self.time.item(index), self.rows[index])
 
     def _listed(self, info: FieldInfo) -> list[Any]:
-        places = np.array(info.columns, dtype=np.int64)[self.relation]
-        if len(places) and places[0] != ABSENT and (places == places[0]).all():
-            index = int(places[0])
+        columns = np.array(info.columns, dtype=np.int64)[self.relation]
+        if len(columns) and columns[0] != ABSENT and (columns == columns[0]).all():
+            index = int(columns[0])
             return [row[index] for row in self.rows]
-        pairs = zip(self.rows, places.tolist(), strict=True)
+        pairs = zip(self.rows, columns.tolist(), strict=True)
         return [None if index == ABSENT else row[index] for row, index in pairs]
 
 
@@ -193,7 +195,7 @@ class RecordColumns:
         contains = self._alphabet.contains
         pairs = zip(column.values.tolist(), column.present.tolist(), strict=True)
         return np.array(
-            [there and contains(keyword, str(text), analyzer) for text, there in pairs], dtype=bool
+            [is_present and contains(keyword, str(text), analyzer) for text, is_present in pairs], dtype=bool
         )
 
     def _compared(self, atom: g.Compare) -> Flags:
@@ -214,12 +216,12 @@ class RecordColumns:
                 return self._sum(terms, constant)
 
     def _sum(self, terms: tuple[tuple[g.Number, g.Field], ...], constant: g.Number) -> Values:
-        scaled = [(c, self.column(f.name, f.back).values) for c, f in terms]
-        reach = sum(abs(c) * float(np.abs(v).max(initial=0)) for c, v in scaled) + abs(constant)
-        if reach > EXACT:
-            scaled = [(c, v.astype(object) if v.dtype == np.int64 else v) for c, v in scaled]
+        products = [(c, self.column(f.name, f.back).values) for c, f in terms]
+        bound = sum(abs(c) * float(np.abs(v).max(initial=0)) for c, v in products) + abs(constant)
+        if bound > EXACT:
+            products = [(c, v.astype(object) if v.dtype == np.int64 else v) for c, v in products]
         total: Values = np.zeros(len(self), dtype=np.int64)
-        for coefficient, values in scaled:
+        for coefficient, values in products:
             total = total + coefficient * values
         return total + constant
 
@@ -265,19 +267,19 @@ class Letters:
         return numbers
 
     def _looked_up(self, codes: Ints) -> Ints:
-        distinct, places = np.unique(codes, return_inverse=True)
+        distinct, inverse = np.unique(codes, return_inverse=True)
         numbers = [self._number(code, self._signs(code)) for code in distinct.tolist()]
-        return np.array(numbers, dtype=np.int64)[places]
+        return np.array(numbers, dtype=np.int64)[inverse]
 
     def _wide(self, truths: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Ints:
         """The letters if there are more guards than an integer has bits."""
         packed = np.packbits(truths, axis=0).T
-        distinct, first, places = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        distinct, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
         numbers = [
-            self._number(code.tobytes(), tuple(truths[:, place].tolist()))
-            for code, place in zip(distinct, first.tolist(), strict=True)
+            self._number(code.tobytes(), tuple(truths[:, index].tolist()))
+            for code, index in zip(distinct, first.tolist(), strict=True)
         ]
-        return np.array(numbers, dtype=np.int64)[places.reshape(-1)]
+        return np.array(numbers, dtype=np.int64)[inverse.reshape(-1)]
 
     def _signs(self, code: int) -> tuple[bool, ...]:
         return tuple(bool(code >> bit & 1) for bit in range(len(self.guards)))

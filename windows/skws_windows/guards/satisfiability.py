@@ -75,13 +75,13 @@ class Satisfiability:
         with self._budget:
             yield from encoding.cells(guards, given)
 
-    def cells_up_to(self, most: int, guards: Sequence[g.Guard]) -> list[Cell]:
-        """All cells of ``guards``. Raises TooManyCellsError if there are more than ``most``."""
+    def cells_up_to(self, limit: int, guards: Sequence[g.Guard]) -> list[Cell]:
+        """All cells of ``guards``. Raises TooManyCellsError if there are more than ``limit``."""
         try:
-            cells = list(islice(self.cells(guards), most + 1))
+            cells = list(islice(self.cells(guards), limit + 1))
         except OverBudgetError:
             raise TooManyCellsError from None
-        if len(cells) > most:
+        if len(cells) > limit:
             raise TooManyCellsError
         return cells
 
@@ -157,8 +157,8 @@ class _Encoding:
         pending: list[tuple[bool, ...]] = [()]
         while pending:
             signs = pending.pop()
-            assumed = [n if s else z3.Not(n) for n, s in zip(names, signs, strict=False)]
-            if self._check(*assumed) == z3.unsat:
+            assumptions = [n if s else z3.Not(n) for n, s in zip(names, signs, strict=False)]
+            if self._check(*assumptions) == z3.unsat:
                 continue
             if len(signs) == len(names):
                 yield Cell(signs, None)
@@ -167,9 +167,9 @@ class _Encoding:
 
     def _check(self, *assumed: Any) -> Any:
         """z3's answer, charged to the budget in z3's units of work. Raises OverBudgetError."""
-        before = self._units()
+        units_before = self._units()
         answer = self._solver.check(*assumed)
-        self._budget.spend(self._units() - before)
+        self._budget.spend(self._units() - units_before)
         return answer
 
     def _units(self) -> int:
@@ -194,8 +194,8 @@ class _Encoding:
                 if (name, back + 1) in self._values:
                     self._solver.add(self._values[name, back + 1] <= value)
                 continue
-            holders = [i for i in self._streams if self._holds(name, i)]
-            self._solver.add(self._z3.Implies(self._present(name, back), self._relation_among(back, holders)))
+            owners = [i for i in self._streams if self._holds(name, i)]
+            self._solver.add(self._z3.Implies(self._present(name, back), self._relation_among(back, owners)))
         for keyword, analyzer in self._keywords:
             for text, code in self._codes.items():
                 truth = self._alphabet.contains(keyword, text, analyzer)
@@ -204,9 +204,9 @@ class _Encoding:
     def _holds(self, variable: str, relation: int) -> bool:
         """True if a relation has an attribute whose value is ``variable``."""
         name = self._alphabet.relations[relation]
-        described = self._alphabet.schema.relations[relation]
+        schema_relation = self._alphabet.schema.relations[relation]
         fields = self._alphabet.fields
-        return any(fields[f"{name}.{a.name}"].variable == variable for a in described.attributes)
+        return any(fields[f"{name}.{a.name}"].variable == variable for a in schema_relation.attributes)
 
     def _any(self, parts: Sequence[Any]) -> Any:
         return self._z3.Or(parts, self._context)
@@ -275,8 +275,8 @@ class _Encoding:
                 code = self._value(info, field.back)
                 return self._all([self._there(field), self._contains(keyword, info.analyzer)(code)])
             case g.Compare(operator, left, right):
-                there = [self._there(field) for field in g.fields(guard)]
-                return self._all([*there, COMPARED[operator](self._term(left), self._term(right))])
+                presence = [self._there(field) for field in g.fields(guard)]
+                return self._all([*presence, COMPARED[operator](self._term(left), self._term(right))])
 
     def _term(self, term: g.Term) -> Any:
         match term:
@@ -285,8 +285,8 @@ class _Encoding:
             case g.GuardConstant(value):
                 return self._constant(value)
             case g.Sum(terms, constant):
-                scaled = [self._constant(c) * self._term(f) for c, f in terms]
-                return self._z3.Sum([*scaled, self._constant(constant)])
+                terms_of_sum = [self._constant(c) * self._term(f) for c, f in terms]
+                return self._z3.Sum([*terms_of_sum, self._constant(constant)])
 
     def _constant(self, value: g.Scalar) -> Any:
         if isinstance(value, bool):
@@ -301,12 +301,12 @@ class _Encoding:
     def _record(self, model: Any, back: int) -> StreamRecord:
         """The record of a model ``back`` records before the last."""
         relation = model.eval(self._relation(back), model_completion=True).as_long()
-        name, described = self._alphabet.relations[relation], self._alphabet.schema.relations[relation]
-        infos = [self._alphabet.fields[f"{name}.{a.name}"] for a in described.attributes]
+        name, schema_relation = self._alphabet.relations[relation], self._alphabet.schema.relations[relation]
+        infos = [self._alphabet.fields[f"{name}.{a.name}"] for a in schema_relation.attributes]
         row = tuple(self._sampled(model, info, back) for info in infos)
         time = self._values.get(("time", back))
-        clock = 0 if time is None else model.eval(time, model_completion=True).as_long()
-        return StreamRecord(relation, clock, row)
+        event_time = 0 if time is None else model.eval(time, model_completion=True).as_long()
+        return StreamRecord(relation, event_time, row)
 
     def _sampled(self, model: Any, info: FieldInfo, back: int) -> Value:
         value = self._values.get((info.variable, back))
@@ -324,8 +324,8 @@ class _Encoding:
 
     def _text(self, model: Any, code: Any) -> str:
         number = code.as_long()
-        for text, known in self._codes.items():
-            if known == number:
+        for text, text_number in self._codes.items():
+            if text_number == number:
                 return text
         words = [
             k for k, a in self._keywords if model.eval(self._contains(k, a)(code), model_completion=True)

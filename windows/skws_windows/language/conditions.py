@@ -102,8 +102,8 @@ class ConditionReader:
             case "formerly_contains_anywhere":
                 return self._contains_anywhere(parts[0])
             case "among":
-                equal = [self._compared("=", parts[0], other, node) for other in parts[1:]]
-                return g.disjunction(equal)
+                equalities = [self._compared("=", parts[0], other, node) for other in parts[1:]]
+                return g.disjunction(equalities)
             case "field":
                 return self._named(node)
         return self._value(kind, node)
@@ -136,8 +136,8 @@ class ConditionReader:
 
     def _named(self, node: Node) -> Meaning:
         """A field; or a relation, which is the condition that a record belongs to it."""
-        named, *rest = taken(node)[1]
-        name, back = self.name(tree(named)), int(str(rest[0])) if rest else 0
+        name_node, *offsets = taken(node)[1]
+        name, back = self.name(tree(name_node)), int(str(offsets[0])) if offsets else 0
         if back > MAX_BACK:
             raise self._fault(f"{name}[-{back}]: a condition can look back at most {MAX_BACK} records", node)
         info = self._alphabet.fields.get(name)
@@ -190,8 +190,8 @@ class ConditionReader:
         return g.Contains(field, keyword)
 
     def _keyword(self, node: Node) -> str:
-        written = str(node)
-        keyword = unquoted(written) if written[0] in "'\"" else written
+        raw = str(node)
+        keyword = unquoted(raw) if raw[0] in "'\"" else raw
         if not re.search(r"\w", keyword):
             raise self._fault("expected a keyword with at least one letter or digit", node)
         return keyword
@@ -212,14 +212,14 @@ class ConditionReader:
     def _sum(self, kind: str, node: Node) -> Operand:
         left, right = taken(node)[1]
         a, b = self._number(left), self._number(right)
-        times = [operand.sort is AttributeType.TIMESTAMP for operand in (a, b)]
-        if any(times) and not all(times):
-            number_operand = left if times[1] else right
+        is_time = [operand.sort is AttributeType.TIMESTAMP for operand in (a, b)]
+        if any(is_time) and not all(is_time):
+            number_operand = left if is_time[1] else right
             raise self._fault(
                 "a time and a number cannot be added; write a duration such as 30 minutes", number_operand
             )
-        summed = g.summed(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
-        return Operand(_simple(summed), _wider(a.sort, b.sort))
+        total = g.summed(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
+        return Operand(_simple(total), _wider(a.sort, b.sort))
 
     def _product(self, kind: str, node: Node) -> Operand:
         left, right = taken(node)[1]
@@ -234,17 +234,17 @@ class ConditionReader:
             return self._scaled(a, 1 / float(b.term.value), node)
         if not isinstance(a.term, g.GuardConstant):
             a, b = b, a
-        timed = a.sort is AttributeType.TIMESTAMP
-        if timed or not isinstance(a.term, g.GuardConstant) or isinstance(a.term.value, str):
+        is_time = a.sort is AttributeType.TIMESTAMP
+        if is_time or not isinstance(a.term, g.GuardConstant) or isinstance(a.term.value, str):
             raise self._fault("expected a product with a number (conditions are linear)", node)
         return self._scaled(b, a.term.value, node)
 
     def _scaled(self, operand: Operand, factor: g.Number, node: Node) -> Operand:
         if not operand.sort.numeric:
             raise self._fault(f"expected a number, found a value {operand.what}", node)
-        scaled = g.summed(g.Sum(()), _linear(operand.term), factor)
-        fraction = isinstance(factor, float) and operand.sort is AttributeType.INTEGER
-        return Operand(_simple(scaled), AttributeType.NUMBER if fraction else operand.sort)
+        product = g.summed(g.Sum(()), _linear(operand.term), factor)
+        is_fraction = isinstance(factor, float) and operand.sort is AttributeType.INTEGER
+        return Operand(_simple(product), AttributeType.NUMBER if is_fraction else operand.sort)
 
     def _number(self, node: Node) -> Operand:
         operand = self._operand(node)
@@ -265,10 +265,10 @@ class ConditionReader:
 
     def _unknown(self, name: str, node: Node) -> UsageError:
         names = [*self._alphabet.fields, *self._alphabet.relations]
-        shared = [field for field in names if field.endswith(f".{name}")]
-        if shared:
+        candidates = [field for field in names if field.endswith(f".{name}")]
+        if candidates:
             message = f"{name!r} has different types or analyzers in different relations"
-            return self._fault(f"{message}; write {' or '.join(shared)}", node)
+            return self._fault(f"{message}; write {' or '.join(candidates)}", node)
         if name in self._alphabet.relations:
             fields = [field for field in names if field.startswith(f"{name}.")]
             example = f", such as {fields[0]}" if fields else ""

@@ -173,9 +173,9 @@ def parse(text: str, start: str) -> Tree[Token]:
     except UnexpectedToken as error:
         at_end = error.token.type == "$END"
         position = len(text.rstrip()) if at_end else (error.token.start_pos or 0)
-        met = "the end" if at_end else repr(str(error.token))
+        found_token = "the end" if at_end else repr(str(error.token))
         hint = "" if at_end else _nearest_word(str(error.token), error.accepts or error.expected)
-        message = f"expected {_listed(error.accepts or error.expected)}, not {met}{hint}"
+        message = f"expected {_listed(error.accepts or error.expected)}, not {found_token}{hint}"
         raise fault(message, text, position) from None
     except UnexpectedCharacters as error:
         position = error.pos_in_stream or 0

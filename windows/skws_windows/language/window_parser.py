@@ -47,14 +47,14 @@ def former_spellings(text: str, start: str = "window") -> tuple[str, ...]:
     notes = []
     for kind in ("formerly_contains", "formerly_contains_anywhere"):
         for node in parse(text, start).find_data(kind):
-            now = ":".join(_text_of(text, part) for part in node.children)
-            notes.append(f"{_text_of(text, node)} is now written {now}; later versions accept only that")
+            spelling = ":".join(_text_of(text, part) for part in node.children)
+            notes.append(f"{_text_of(text, node)} is now written {spelling}; later versions accept only that")
     return tuple(dict.fromkeys(notes))
 
 
 def _text_of(text: str, node: Tree[Token] | Token) -> str:
-    where: Any = getattr(node, "meta", node)
-    return text[where.start_pos : where.end_pos]
+    span: Any = getattr(node, "meta", node)
+    return text[span.start_pos : span.end_pos]
 
 
 def parse_regular(text: str, alphabet: Alphabet) -> r.Regular:
@@ -72,8 +72,10 @@ def parse_pairs(
     per: tuple[str, ...] = (),
 ) -> WindowExpression:
     """A window expression of pairs (R, R'); ``lookback`` may exceed that of the guards. Raises UsageError."""
-    read = [(parse_regular(before, alphabet), parse_regular(window, alphabet)) for before, window in pairs]
-    return expression(read, lookback, selection, NO_LIMITS, per)
+    regulars = [
+        (parse_regular(before, alphabet), parse_regular(window, alphabet)) for before, window in pairs
+    ]
+    return expression(regulars, lookback, selection, NO_LIMITS, per)
 
 
 class _WindowReader:
@@ -90,8 +92,8 @@ class _WindowReader:
         form = next(kind for kind in forms if kind in parts)
         # Users expect one window at a time from "open when", and all windows from a regular expression.
         default = Selection.EVERY if form == "match" else Selection.FIRST
-        said = parts.get("selection")
-        selection = default if said is None else Selection(str(said.children[0]).lower())
+        selection_node = parts.get("selection")
+        selection = default if selection_node is None else Selection(str(selection_node.children[0]).lower())
         per = parts.get("per")
         fields = () if per is None else tuple(self._conditions.known_field(as_tree(n)) for n in per.children)
         limits = self._limits([part for part in tree.children if part is not None])
@@ -128,20 +130,20 @@ class _WindowReader:
             )
         if most is not None and most < least:
             raise self._fault(f"expected at least {least} as the second number", tree)
-        before = self._letters
+        letters_before = self._letters
         inner = self.regular(as_tree(tree.children[0]))
         copies = (
             least + 1 if most is None else max(most, 1)
         )  # under a star, one repetition more stands for any number
-        self._count((self._letters - before) * (copies - 1), tree)
+        self._count((self._letters - letters_before) * (copies - 1), tree)
         return r.repeated(inner, least, most)
 
     def _letter(self, guard: g.Guard, tree: Tree[Token]) -> r.Regular:
         self._count(1, tree)
         return r.LetterBlock(guard)
 
-    def _count(self, more: int, tree: Tree[Token]) -> None:
-        self._letters += more
+    def _count(self, count: int, tree: Tree[Token]) -> None:
+        self._letters += count
         if self._letters > MAX_LETTERS:
             raise self._fault(f"an expression of more than {MAX_LETTERS:,} letters", tree)
 
@@ -156,8 +158,8 @@ class _WindowReader:
         return r.then(r.EVERYTHING, r.LetterBlock(first)), _until(last)
 
     def _match(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
-        window, *before = (self.regular(as_tree(part)) for part in tree.children)
-        return before[0] if before else r.EVERYTHING, window
+        window, *prefix = (self.regular(as_tree(part)) for part in tree.children)
+        return prefix[0] if prefix else r.EVERYTHING, window
 
     def _limits(self, parts: Sequence[Tree[Token] | Token]) -> Limits:
         least, most, within = 1, None, None
@@ -293,8 +295,8 @@ class _FormulaReader:
     def _known(self, token: Node, scope: frozenset[str]) -> str:
         name = str(token)
         if name not in scope:
-            alike = [other for other in scope - _BOUNDS if _is_set(other) == _is_set(name)]
-            hint = nearest(name, alike) or f"; bind it by 'exists {name}:' or 'forall {name}:'"
+            candidates = [other for other in scope - _BOUNDS if _is_set(other) == _is_set(name)]
+            hint = nearest(name, candidates) or f"; bind it by 'exists {name}:' or 'forall {name}:'"
             raise self._fault(f"no variable {name!r}{hint}", token)
         return name
 
@@ -317,5 +319,5 @@ def _compared(operator: str, x: str, y: str) -> m.Formula:
             return m.at_most(x, y)
         case ">=":
             return m.at_most(y, x)
-    same = m.Conjunction(m.at_most(x, y), m.at_most(y, x))
-    return same if operator in ("=", "==") else m.Negation(same)
+    equal = m.Conjunction(m.at_most(x, y), m.at_most(y, x))
+    return equal if operator in ("=", "==") else m.Negation(equal)

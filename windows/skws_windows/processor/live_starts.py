@@ -92,9 +92,9 @@ class LiveStarts:
 
         With limits, starts that are too old are included until they are swept.
         """
-        going = self._shared.open_slots(self._configuration)
-        opened = (group for group, on in zip(self._groups, going, strict=True) if on and group)
-        return min((self._earliest(group) for group in opened), default=NONE_OPEN)
+        is_open = self._shared.open_slots(self._configuration)
+        open_groups = (group for group, flag in zip(self._groups, is_open, strict=True) if flag and group)
+        return min((self._earliest(group) for group in open_groups), default=NONE_OPEN)
 
     @property
     def is_initial(self) -> bool:
@@ -109,9 +109,9 @@ class LiveStarts:
     @property
     def open_starts(self) -> int:
         """The number of starts with a window that may still end; a start of several pairs counts once."""
-        going = self._shared.open_slots(self._configuration)
-        opened = (group for group, on in zip(self._groups, going, strict=True) if on)
-        return len({start.position for group in opened for start in group})
+        is_open = self._shared.open_slots(self._configuration)
+        open_groups = (group for group, flag in zip(self._groups, is_open, strict=True) if flag)
+        return len({start.position for group in open_groups for start in group})
 
     def state(self) -> dict[str, Any]:
         """The state of a run without aggregates, in plain values."""
@@ -148,20 +148,20 @@ class LiveStarts:
             offset = self._next(walk, offset)
             if offset >= size:
                 break
-            ended = step(walk, offset)
+            windows = step(walk, offset)
             if self.trail is not None:
-                self._note(offset, ended)
-            yield from ended
+                self._note(offset, windows)
+            yield from windows
             offset += 1
         self.position += size
         for panes in self.panes:
             panes.finish()
         self._sweep_panes()
 
-    def _note(self, offset: int, ended: Sequence[Window]) -> None:
+    def _note(self, offset: int, windows: Sequence[Window]) -> None:
         oldest = self.oldest
         # A window of one record changes nothing else.
-        if (ended or oldest != self._oldest) and self.trail is not None:
+        if (windows or oldest != self._oldest) and self.trail is not None:
             self._oldest = oldest
             self.trail.append((self.position + offset, oldest))
 
@@ -206,15 +206,15 @@ class LiveStarts:
         largest = max(groups, key=len)
         for group in groups:
             if group is not largest:
-                ordered = largest[-1] < group[0]
+                in_order = largest[-1] < group[0]
                 largest += group
-                if self._longest and not ordered:
+                if self._longest and not in_order:
                     largest.sort()  # so that the earliest in time is found by binary search
         return largest
 
     def _start(self, walk: _Walk, offset: int) -> WindowStart:
-        begun = tuple([panes.begin(offset) for panes in self.panes]) if self.panes else ()
-        return WindowStart(self.position + offset, walk.times.item(offset), begun)
+        cuts = tuple([panes.begin(offset) for panes in self.panes]) if self.panes else ()
+        return WindowStart(self.position + offset, walk.times.item(offset), cuts)
 
     def _add(self, group: Group, start: WindowStart, now: int) -> None:
         group.append(start)
@@ -255,10 +255,10 @@ class LiveStarts:
         if move.opened:
             start = self._start(walk, offset)
             self._groups = [[start] if i in move.opened else [] for i in range(len(move.target.slots))]
-        ended = self._ended(move, walk, offset)
-        if ended:
+        windows = self._ended(move, walk, offset)
+        if windows:
             self._close()
-        return ended[:1]
+        return windows[:1]
 
     def _close(self) -> None:
         """Drop the open window."""
@@ -327,6 +327,6 @@ class _Walk:
         if key not in self._loud:
             flags = self._shared.loud(configuration, opening=opening)
             self._loud[key] = np.flatnonzero(flags[self.letters]).tolist()
-        places = self._loud[key]
-        index = bisect_left(places, offset)
-        return places[index] if index < len(places) else self.size
+        offsets = self._loud[key]
+        index = bisect_left(offsets, offset)
+        return offsets[index] if index < len(offsets) else self.size

@@ -179,38 +179,38 @@ class Configurations:
     def loud(self, source: Configuration, *, opening: bool) -> Flags:
         """For each letter, whether it changes a configuration; True if unknown."""
         flags = source.loud[opening]
-        fresh = range(len(flags), len(self._letters))
-        if fresh:
-            flags = source.loud[opening] = np.concatenate([flags, np.ones(len(fresh), dtype=bool)])
+        new_letters = range(len(flags), len(self._letters))
+        if new_letters:
+            flags = source.loud[opening] = np.concatenate([flags, np.ones(len(new_letters), dtype=bool)])
             if len(self._letters) <= _FEW:
-                for letter in fresh:
+                for letter in new_letters:
                     self.move(source, letter, opening=opening)
         moves = source.moves[opening]
-        for letter in fresh:
+        for letter in new_letters:
             if letter in moves:
                 flags[letter] = _does_something(moves[letter], source)
         return flags
 
     def _move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
         groups: dict[Slot, list[int]] = {}
-        for place, (pair, state) in enumerate(source.slots):
-            after = self._window[pair].step(state, letter)
-            if after != DEAD:
-                groups.setdefault((pair, after), []).append(place)
-        opened = self._opened(source, letter) if opening else []
+        for index, (pair, state) in enumerate(source.slots):
+            target = self._window[pair].step(state, letter)
+            if target != DEAD:
+                groups.setdefault((pair, target), []).append(index)
+        new_slots = self._opened(source, letter) if opening else []
         if self._one:
-            opened = [slot for slot in opened if slot not in groups]
-        for slot in opened:
+            new_slots = [slot for slot in new_slots if slot not in groups]
+        for slot in new_slots:
             groups.setdefault(slot, [])
         slots = tuple(sorted(groups))
         before = tuple(m.step(s, letter) for m, s in zip(self._before, source.before, strict=True))
-        gathered = tuple(tuple(groups[slot]) for slot in slots)
+        sources = tuple(tuple(groups[slot]) for slot in slots)
         return Move(
             self._configuration(before, slots),
-            gathered,
-            tuple(slots.index(slot) for slot in opened),
+            sources,
+            tuple(slots.index(slot) for slot in new_slots),
             tuple(i for i, (pair, state) in enumerate(slots) if self._window[pair].is_final(state)),
-            gathered == tuple((i,) for i in range(len(source.slots))),
+            sources == tuple((i,) for i in range(len(source.slots))),
         )
 
     def _opened(self, source: Configuration, letter: int) -> list[Slot]:
@@ -218,9 +218,9 @@ class Configurations:
         slots = []
         for pair, state in enumerate(source.before):
             if self._before[pair].is_final(state):
-                after = self._window[pair].step(self._window[pair].initial, letter)
-                if after != DEAD:
-                    slots.append((pair, after))
+                target = self._window[pair].step(self._window[pair].initial, letter)
+                if target != DEAD:
+                    slots.append((pair, target))
         return slots
 
     def _configuration(self, before: tuple[int, ...], slots: tuple[Slot, ...]) -> Configuration:

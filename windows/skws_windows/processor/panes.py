@@ -141,16 +141,16 @@ class FoldLevels:
                 level -= 1
             parts.append(self._levels[level][start >> level])
             start += 1 << level
-        folded = parts[0]
+        result = parts[0]
         for part in parts[1:]:
-            folded = self._combine(folded, part)
-        return folded
+            result = self._combine(result, part)
+        return result
 
     def drop(self, count: int) -> None:
         """Forget the first ``count`` elements; later ones are counted from 0 again."""
-        rest = self._levels[0][count:]
+        elements = self._levels[0][count:]
         self._levels = [[]]
-        for element in rest:
+        for element in elements:
             self.append(element)
 
 
@@ -187,7 +187,7 @@ class _CutPanes:
     def feed(self, column: FieldColumn | None, size: int, position: int) -> None:
         assert column is not None  # noqa: S101 - only count has no field
         values, present = column.values.tolist(), column.present.tolist()
-        self._values = [v if there else None for v, there in zip(values, present, strict=True)]
+        self._values = [v if is_present else None for v, is_present in zip(values, present, strict=True)]
         self._position = position
         self._cut = 0
         del size
@@ -256,11 +256,11 @@ class MonoidPanes(_CutPanes):
         return len(self._positions)
 
     def _add(self, position: int, values: list[Any]) -> None:
-        lifted = self._monoid.lift(values[0])
+        result = self._monoid.lift(values[0])
         for value in values[1:]:
-            lifted = self._monoid.combine(lifted, self._monoid.lift(value))
+            result = self._monoid.combine(result, self._monoid.lift(value))
         self._positions.append(position)
-        self._forest.append(lifted)
+        self._forest.append(result)
 
     def value(self, begun: int, offset: int) -> Value:
         self._close(offset + 1)
@@ -362,19 +362,19 @@ class SumPanes:
 
     def _add_doubles(self, values: npt.NDArray[np.float64]) -> None:
         sums = np.cumsum(np.concatenate([[float(self._carried[1])], values]))
-        before, after = sums[:-1], sums[1:]
+        previous, following = sums[:-1], sums[1:]
         # Knuth's two-sum: the exact loss of each addition.
-        rounded = after - before
-        lost = (before - (after - rounded)) + (values - rounded)
+        rounded = following - previous
+        losses = (previous - (following - rounded)) + (values - rounded)
         self._sums = sums
-        self._errors = np.cumsum(np.concatenate([[self._carried[2]], lost]))
+        self._errors = np.cumsum(np.concatenate([[self._carried[2]], losses]))
 
     def _add_whole(self, values: npt.NDArray[Any]) -> None:
-        carried = int(self._carried[1])
+        initial = int(self._carried[1])
         if values.dtype != object and float(np.abs(values).max(initial=0)) * len(values) < _WHOLE:
-            self._sums = [carried + s for s in [0, *np.cumsum(values).tolist()]]
+            self._sums = [initial + s for s in [0, *np.cumsum(values).tolist()]]
         else:
-            self._sums = list(accumulate((int(v) for v in values.tolist()), initial=carried))
+            self._sums = list(accumulate((int(v) for v in values.tolist()), initial=initial))
         self._errors = [0.0] * len(self._sums)
 
     def begin(self, offset: int) -> Total:
@@ -393,12 +393,12 @@ class SumPanes:
     def total(self, begun: Total, offset: int) -> tuple[int, int | float]:
         """The number of values between two prefixes, and their sum."""
         count, total, error = self.begin(offset + 1)
-        earlier = begun[1]
-        difference = total - earlier
+        start_total = begun[1]
+        difference = total - start_total
         if error != begun[2] or difference.__class__ is float:
             rounded = difference - total
-            lost = (total - (difference - rounded)) - (earlier + rounded)
-            difference += lost + (error - begun[2])
+            loss = (total - (difference - rounded)) - (start_total + rounded)
+            difference += loss + (error - begun[2])
         return count - begun[0], difference
 
     def value(self, begun: Total, offset: int) -> Value:

@@ -114,22 +114,22 @@ class Tracker:
         """True if ``keep`` should be called: the number of codes has doubled since the last time."""
         return any(codes.crowded for codes in self._codes)
 
-    def keep(self, used: Iterable[Ints]) -> None:
+    def keep(self, codes_in_use: Iterable[Ints]) -> None:
         """Forget the codes that are not in use; their values get new codes when they occur again."""
-        none = np.empty((0, len(self.fields)), dtype=np.int64)
-        for codes, mine in zip(self._codes, np.concatenate([none, *used]).T, strict=True):
-            codes.keep(mine)
+        empty = np.empty((0, len(self.fields)), dtype=np.int64)
+        for codes, field_codes in zip(self._codes, np.concatenate([empty, *codes_in_use]).T, strict=True):
+            codes.keep(field_codes)
 
     def feed(self, source: RecordSource) -> Spans:
         """Read the next records; times in microseconds, not decreasing."""
         begin = self.position
         key = self.keys(source)
-        before = dict(self._open)
+        old_starts = dict(self._open)
         windows: list[tuple[int, int, int, tuple[int, ...]]] = []
         trails: dict[Key, OpenWindows] = {}
         for advance in self._processor.streams(source):
-            coded = self._code(advance.run.key)
-            windows += [(*span, coded) for span in self._spans(advance, trails, begin)]
+            code = self._code(advance.run.key)
+            windows += [(*span, code) for span in self._spans(advance, trails, begin)]
         windows.sort(key=lambda window: window[1])
         self.position += len(source.relation)
         first, last, began, codes = zip(*windows, strict=True) if windows else ((), (), (), ())
@@ -140,36 +140,36 @@ class Tracker:
             keys,
             np.array(began, dtype=np.int64),
         )
-        coded_trails = {self._code(name): trail for name, trail in trails.items()}
-        leaving = TupleExpiry(
-            coded_trails, before, trails, begin, source.time, self._limits, keyed=bool(self.fields)
+        trails_by_code = {self._code(name): trail for name, trail in trails.items()}
+        expiry = TupleExpiry(
+            trails_by_code, old_starts, trails, begin, source.time, self._limits, keyed=bool(self.fields)
         )
-        return Spans(closed, key, leaving)
+        return Spans(closed, key, expiry)
 
     def _spans(
         self, advance: Advance, trails: dict[Key, OpenWindows], begin: int
     ) -> list[tuple[int, int, int]]:
         """The windows of one key, by position in the whole stream; records the moves of its oldest start."""
         run = advance.run
-        places = self._places.get(run.key)
-        if places is None:
-            places = self._places[run.key] = _Places()
-        places.add(advance.arrival + begin)
+        positions = self._places.get(run.key)
+        if positions is None:
+            positions = self._places[run.key] = _Places()
+        positions.add(advance.arrival + begin)
         run.trail = []
-        windows = [(places.at(w.first), places.at(w.last), w.start) for w in advance.windows]
+        windows = [(positions.at(w.first), positions.at(w.last), w.start) for w in advance.windows]
         trail = [(begin - 1, self._open.get(run.key))]
         for position, oldest in run.trail:
-            trail.append((places.at(position), places.at(oldest) if oldest >= 0 else None))
+            trail.append((positions.at(position), positions.at(oldest) if oldest >= 0 else None))
         trails[run.key] = OpenWindows.of(trail)
         oldest = run.oldest
         if oldest >= 0:
-            self._open[run.key] = places.at(oldest)
+            self._open[run.key] = positions.at(oldest)
         else:
             self._open.pop(run.key, None)
         if run.is_initial:
             del self._places[run.key]
         else:
-            places.forget(oldest if oldest >= 0 else run.position)
+            positions.forget(oldest if oldest >= 0 else run.position)
         return windows
 
     def _code(self, key: Key) -> tuple[int, ...]:
@@ -179,12 +179,12 @@ class Tracker:
         """The codes of each record's key, one column per field."""
         relation = source.relation
         codes = np.full((len(relation), len(self.fields)), ANY, dtype=np.int64)
-        for place, name in enumerate(self.fields):
-            key_codes = self._codes[place]
+        for index, name in enumerate(self.fields):
+            key_codes = self._codes[index]
             values = source.column(self._alphabet.fields[name]).listed()
-            codes[:, place] = [NO_KEY if v is None else key_codes.of(v) for v in values]
-            lacking = np.array([column == ABSENT for column in self._alphabet.fields[name].columns])
-            codes[lacking[relation], place] = ANY
+            codes[:, index] = [NO_KEY if v is None else key_codes.of(v) for v in values]
+            is_absent = np.array([column == ABSENT for column in self._alphabet.fields[name].columns])
+            codes[is_absent[relation], index] = ANY
         return codes
 
 
@@ -220,9 +220,9 @@ class _Codes:
         """The values by their codes."""
         return {code: value for value, code in self._known.items()}
 
-    def keep(self, used: Ints) -> None:
+    def keep(self, codes_in_use: Ints) -> None:
         """Forget all other codes."""
-        codes = set(used.tolist())
+        codes = set(codes_in_use.tolist())
         self._known = {value: code for value, code in self._known.items() if code in codes}
         self._kept = max(_SOME, len(self._known))
 
@@ -230,15 +230,15 @@ class _Codes:
 class _Places:
     """The positions in the whole stream of one key's records, from some record on."""
 
-    def __init__(self, first: int = 0, places: Sequence[int] = ()) -> None:
+    def __init__(self, first: int = 0, positions: Sequence[int] = ()) -> None:
         self._first = first
-        self._places = np.array(places, dtype=np.int64)
+        self._places = np.array(positions, dtype=np.int64)
 
     def state(self) -> tuple[int, list[int]]:
         return self._first, self._places.tolist()
 
-    def add(self, places: Ints) -> None:
-        self._places = np.concatenate([self._places, places])
+    def add(self, positions: Ints) -> None:
+        self._places = np.concatenate([self._places, positions])
 
     def at(self, position: int) -> int:
         return self._places.item(position - self._first)
@@ -264,9 +264,9 @@ class OpenWindows(NamedTuple):
     @classmethod
     def of(cls, changes: list[tuple[int, int | None]]) -> OpenWindows:
         """From (position, oldest live start after it, or None)."""
-        at = np.array([position for position, _ in changes], dtype=np.int64)
+        positions = np.array([position for position, _ in changes], dtype=np.int64)
         bound = np.array([p + 1 if o is None else o for p, o in changes], dtype=np.int64)
-        return cls(at, bound, np.array([o is None for _, o in changes], dtype=bool))
+        return cls(positions, bound, np.array([o is None for _, o in changes], dtype=bool))
 
 
 class TupleExpiry:
@@ -302,31 +302,31 @@ class TupleExpiry:
         A tuple that arrives while no window is open, and begins none, expires before its arrival. ``seen``: a
         tuple is kept up to the record that shows it to be too old for a limit, which needs no look-ahead.
         """
-        left = np.full(len(position), FOREVER, dtype=np.int64)
-        complete = (key >= 0).all(axis=1)
-        any_key = ~complete
-        if any_key.any():
-            left[any_key] = _left(
-                [self.of_all], np.zeros(int(any_key.sum()), dtype=np.int64), position[any_key]
+        last = np.full(len(position), FOREVER, dtype=np.int64)
+        has_key = (key >= 0).all(axis=1)
+        is_shared = ~has_key
+        if is_shared.any():
+            last[is_shared] = _left(
+                [self.of_all], np.zeros(int(is_shared.sum()), dtype=np.int64), position[is_shared]
             )
-        if complete.any():
-            left[complete] = self._of_keys(position[complete], key[complete])
-        return np.minimum(left, self._limited(position, time, seen=seen))
+        if has_key.any():
+            last[has_key] = self._of_keys(position[has_key], key[has_key])
+        return np.minimum(last, self._limited(position, time, seen=seen))
 
     def since(self, position: Ints, key: Ints) -> Ints:
         """The start of the oldest window that was open just before each record; no later than the record.
 
         The windows are those of the record's key if the key is complete, otherwise those of all keys.
         """
-        began = np.empty(len(position), dtype=np.int64)
-        complete = (key >= 0).all(axis=1)
-        for mine, of_key in ((~complete, None), (complete, self._numbers(key[complete]))):
-            if mine.any():
-                trails = [self.of_all] if of_key is None else list(self._trails.values())
-                which = np.zeros(int(mine.sum()), dtype=np.int64) if of_key is None else of_key
-                joined = _Joined(trails)
-                began[mine] = joined.bound[joined.before(which, position[mine])]
-        return began
+        starts = np.empty(len(position), dtype=np.int64)
+        has_key = (key >= 0).all(axis=1)
+        for rows, numbers in ((~has_key, None), (has_key, self._numbers(key[has_key]))):
+            if rows.any():
+                trails = [self.of_all] if numbers is None else list(self._trails.values())
+                trail_numbers = np.zeros(int(rows.sum()), dtype=np.int64) if numbers is None else numbers
+                trail = _Joined(trails)
+                starts[rows] = trail.bound[trail.before(trail_numbers, position[rows])]
+        return starts
 
     def open_after(self) -> Iterator[tuple[Code, int | None]]:
         """The oldest live start after the batch of each key that has records in it."""
@@ -350,24 +350,24 @@ class TupleExpiry:
         return np.array(numbers_of_codes, dtype=np.int64)[inverse.reshape(-1)]
 
     def _of_keys(self, position: Ints, key: Ints) -> Ints:
-        which = self._numbers(key)
-        left = np.full(len(position), FOREVER, dtype=np.int64)
-        here = which >= 0
-        if here.any():
-            left[here] = _left(list(self._trails.values()), which[here], position[here])
-        return left
+        numbers = self._numbers(key)
+        last = np.full(len(position), FOREVER, dtype=np.int64)
+        known = numbers >= 0
+        if known.any():
+            last[known] = _left(list(self._trails.values()), numbers[known], position[known])
+        return last
 
     def _limited(self, position: Ints, time: Ints, *, seen: bool) -> Ints:
         """The last position at which each tuple may be in a window with limits."""
-        left = np.full(len(position), FOREVER, dtype=np.int64)
+        last = np.full(len(position), FOREVER, dtype=np.int64)
         if self._limits.within is not None and len(self._time):
-            past = np.searchsorted(self._time, time + self._limits.within, side="right")
-            left = np.where(past < len(self._time), self._begin + past - (not seen), left)
+            end = np.searchsorted(self._time, time + self._limits.within, side="right")
+            last = np.where(end < len(self._time), self._begin + end - (not seen), last)
         if self._limits.most is not None and not self._keyed:
-            most = position + self._limits.most - 1
+            count_end = position + self._limits.most - 1
             # A later batch determines positions after this one.
-            left = np.where(most < self._begin + len(self._time), np.minimum(left, most), left)
-        return left
+            last = np.where(count_end < self._begin + len(self._time), np.minimum(last, count_end), last)
+        return last
 
     def _merged(self) -> OpenWindows:
         """The trail of the least bound over all keys."""
@@ -405,31 +405,33 @@ class _Joined:
         self.bound = np.concatenate([trail.bound for trail in trails])
         self.closed = np.concatenate([trail.closed for trail in trails])
 
-    def before(self, which: Ints, position: Ints) -> Ints:
+    def before(self, numbers: Ints, position: Ints) -> Ints:
         """The index of the last entry of a trail before each position, which is in the batch."""
         # The first entry of a trail is just before the batch; its position may be -1.
-        indices: Ints = np.searchsorted(self._number * _WIDE + self.at + 1, which * _WIDE + position + 1) - 1
+        indices: Ints = (
+            np.searchsorted(self._number * _WIDE + self.at + 1, numbers * _WIDE + position + 1) - 1
+        )
         return indices
 
-    def until(self, which: Ints, position: Ints) -> Ints:
+    def until(self, numbers: Ints, position: Ints) -> Ints:
         """The index of the last entry of a trail at or before each position, or of another trail's end."""
-        return self.before(which, position + 1)
+        return self.before(numbers, position + 1)
 
-    def past(self, which: Ints, position: Ints) -> Ints:
+    def past(self, numbers: Ints, position: Ints) -> Ints:
         """The index of the first entry of a trail after which each position has expired."""
         indices: Ints = np.searchsorted(
-            self._number * _WIDE + self.bound, which * _WIDE + position, side="right"
+            self._number * _WIDE + self.bound, numbers * _WIDE + position, side="right"
         )
         return indices
 
 
-def _left(trails: list[OpenWindows], which: Ints, position: Ints) -> Ints:
+def _left(trails: list[OpenWindows], numbers: Ints, position: Ints) -> Ints:
     """For each position, the first record of its trail after which it has expired."""
-    joined = _Joined(trails)
-    at, ends = joined.at, joined.ends
-    last = joined.until(which, position)
-    old = last < ends[which] - joined.sizes[which]
-    idle = ~old & joined.closed[last] & (at[last] < position)
-    ends_at = joined.past(which, position)
-    left = np.where(ends_at < ends[which], at[np.minimum(ends_at, len(at) - 1)], FOREVER)
-    return np.where(idle, position - 1, left)
+    trail = _Joined(trails)
+    at, ends = trail.at, trail.ends
+    last = trail.until(numbers, position)
+    is_old = last < ends[numbers] - trail.sizes[numbers]
+    is_idle = ~is_old & trail.closed[last] & (at[last] < position)
+    ends_index = trail.past(numbers, position)
+    expiry = np.where(ends_index < ends[numbers], at[np.minimum(ends_index, len(at) - 1)], FOREVER)
+    return np.where(is_idle, position - 1, expiry)

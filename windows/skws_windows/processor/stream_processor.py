@@ -45,21 +45,25 @@ class SplitBatch:
 class Arranged:
     """Records of a source and earlier records, reordered: ``places`` indexes their concatenation."""
 
-    def __init__(self, source: RecordSource, earlier: RowSource, places: Ints) -> None:
+    def __init__(self, source: RecordSource, earlier: RowSource, indices: Ints) -> None:
         self._source = source
         self._earlier = earlier
-        self._places = places
-        self.relation: Ints = np.concatenate([source.relation, earlier.relation])[places]
-        self.time: Ints = np.concatenate([source.time, earlier.time])[places]
+        self._places = indices
+        self.relation: Ints = np.concatenate([source.relation, earlier.relation])[indices]
+        self.time: Ints = np.concatenate([source.time, earlier.time])[indices]
 
     def column(self, info: FieldInfo) -> FieldColumn:
-        own, earlier = self._source.column(info), self._earlier.column(info)
-        values = np.concatenate([own.values, earlier.values])
-        return FieldColumn(values[self._places], np.concatenate([own.present, earlier.present])[self._places])
+        new, earlier = self._source.column(info), self._earlier.column(info)
+        values = np.concatenate([new.values, earlier.values])
+        return FieldColumn(values[self._places], np.concatenate([new.present, earlier.present])[self._places])
 
-    def record(self, place: int) -> StreamRecord:
-        at, size = self._places.item(place), len(self._source.relation)
-        return self._source.record(at) if at < size else self._earlier.record(at - size)
+    def record(self, index: int) -> StreamRecord:
+        source_index, size = self._places.item(index), len(self._source.relation)
+        return (
+            self._source.record(source_index)
+            if source_index < size
+            else self._earlier.record(source_index - size)
+        )
 
 
 class KeyStreams:
@@ -107,8 +111,8 @@ class KeyStreams:
                 )
             )
             begin += tail + len(records_of_key)
-        places = np.concatenate(indices) if indices else np.zeros(0, dtype=np.int64)
-        split = SplitBatch(Arranged(source, earlier, places), np.where(places < size, places, -1), parts)
+        sources = np.concatenate(indices) if indices else np.zeros(0, dtype=np.int64)
+        split = SplitBatch(Arranged(source, earlier, sources), np.where(sources < size, sources, -1), parts)
         if self._k:
             self._remember(split)
         return split
@@ -131,7 +135,7 @@ class KeyStreams:
         """Keep the last k records of each key, some of which may be from earlier batches."""
         for part in split.parts:
             begin = max(part.end - self._k, part.begin - len(self._last.get(part.key, ())))
-            self._last[part.key] = [split.source.record(place) for place in range(begin, part.end)]
+            self._last[part.key] = [split.source.record(index) for index in range(begin, part.end)]
 
 
 class Advance(NamedTuple):
@@ -250,11 +254,11 @@ class Processor:
 
     def _run(self, key: Key) -> LiveStarts:
         if key not in self._runs:
-            own = [panes(aggregate) for aggregate in self.aggregates]
+            key_panes = [panes(aggregate) for aggregate in self.aggregates]
             expression = self.expression
             position = 0 if self._counts is None else self._counts.pop(key, 0)
             self._runs[key] = LiveStarts(
-                key, self._configurations, expression.selection, expression.limits, own, position
+                key, self._configurations, expression.selection, expression.limits, key_panes, position
             )
         return self._runs[key]
 
@@ -262,11 +266,13 @@ class Processor:
         """One stream's new records; the first ``early`` of them have no letter."""
         run = self._run(part.key)
         run.skip(part.early)
-        here = slice(part.begin + part.early, part.end)
-        for kept, column in zip(run.panes, split.fields, strict=True):
-            own = None if column is None else FieldColumn(column.values[here], column.present[here])
-            kept.feed(own, here.stop - here.start, run.position)
-        yield from run.advance(split.letters[here], split.batch.source.time[here])
+        chunk = slice(part.begin + part.early, part.end)
+        for key_panes, column in zip(run.panes, split.fields, strict=True):
+            chunk_column = (
+                None if column is None else FieldColumn(column.values[chunk], column.present[chunk])
+            )
+            key_panes.feed(chunk_column, chunk.stop - chunk.start, run.position)
+        yield from run.advance(split.letters[chunk], split.batch.source.time[chunk])
         if run.is_initial:
             del self._runs[part.key]
             if self._counts is not None:

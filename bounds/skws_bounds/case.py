@@ -64,14 +64,18 @@ class ClassColumns:
                 else:
                     first[number] = column
         classes = tuple(first)
-        at = {number: position for position, number in enumerate(classes)}
-        intervals = [(at[n], self._intervals[n]) for n in classes] if self.possible else []
+        position_of = {number: position for position, number in enumerate(classes)}
+        intervals = [(position_of[n], self._intervals[n]) for n in classes] if self.possible else []
         return ClassReader(
             classes,
             tuple(first.values()),
-            tuple(at[n] for n in classes if n in self._compared),
+            tuple(position_of[n] for n in classes if n in self._compared),
             tuple((p, interval) for p, interval in intervals if not interval.open),
-            tuple((at[a], at[b]) for a, b in self._pairs if a in at and b in at),
+            tuple(
+                (position_of[a], position_of[b])
+                for a, b in self._pairs
+                if a in position_of and b in position_of
+            ),
             tuple(same),
         )
 
@@ -79,19 +83,19 @@ class ClassColumns:
         """The reader and the values of each static relation and finite stream."""
         for stream in (*self._query.static, *self._query.finite):
             reader = self.reader(stream.alias)
-            read = (reader.read(time, row) for time, row in self._known[stream.alias])
-            yield reader, [values for values in read if values is not None]
+            keys = (reader.read(time, row) for time, row in self._known[stream.alias])
+            yield reader, [values for values in keys if values is not None]
 
     def known_beside(self, number: int) -> list[Value]:
         """The values of static relations and finite streams that a class is compared with."""
-        beside = {
+        classes = {
             number,
             *(b for a, b in self._pairs if a == number),
             *(a for a, b in self._pairs if b == number),
         }
         return [
             v
-            for n in beside
+            for n in classes
             for t in self._query.closure.members[n]
             if isinstance(t, Attr) and self._is_known(t)
             for v in self._values[t]
@@ -100,17 +104,23 @@ class ClassColumns:
     def _used_classes(self) -> frozenset[int]:
         """Classes that are projected, compared, joined, or filtered by a constant."""
         query = self._query
-        joined = {
+        join_classes = {
             n for n, nodes in enumerate(query.nodes_of_class) if len(nodes) > 1 and n not in query.timed
         }
-        filtered = {n for n, interval in enumerate(self._intervals) if not interval.open}
+        filter_classes = {n for n, interval in enumerate(self._intervals) if not interval.open}
         # Times within a node are equal anyway; those of finite streams are not.
-        several = {
+        merged_classes = {
             n
             for n, members in enumerate(query.closure.members)
             if len(members) > 1 and (n not in query.timed or any(self._is_known(t) for t in members))
         }
-        return query.output | joined | filtered | several | {n for pair in self._pairs for n in pair}
+        return (
+            query.output
+            | join_classes
+            | filter_classes
+            | merged_classes
+            | {n for pair in self._pairs for n in pair}
+        )
 
     def _is_known(self, term: object) -> bool:
         return isinstance(term, Attr) and term.stream in self._query.closure.anchors
@@ -125,19 +135,19 @@ class ClassColumns:
 
     def _interval(self, number: int) -> ValueInterval:
         closure = self._query.closure
-        fixed = [{t.value} for t in closure.members[number] if isinstance(t, Constant)]
-        fixed += [
+        value_sets = [{t.value} for t in closure.members[number] if isinstance(t, Constant)]
+        value_sets += [
             set(self._values[t]) for t in closure.members[number] if isinstance(t, Attr) and t in self._values
         ]
-        below = [n for n in range(len(closure.members)) if closure.above[n] >> number & 1]
-        above = [n for n in range(len(closure.members)) if closure.above[number] >> n & 1]
-        lows = [v for n in below for v in self._constants(n)]
-        highs = [v for n in above for v in self._constants(n)]
-        allowed = frozenset(set.intersection(*fixed)) if fixed else None
-        mixed = closure.whole(number) and any(
+        lesser_classes = [n for n in range(len(closure.members)) if closure.above[n] >> number & 1]
+        greater_classes = [n for n in range(len(closure.members)) if closure.above[number] >> n & 1]
+        lows = [v for n in lesser_classes for v in self._constants(n)]
+        highs = [v for n in greater_classes for v in self._constants(n)]
+        allowed = frozenset(set.intersection(*value_sets)) if value_sets else None
+        is_whole = closure.whole(number) and any(
             t.domain is Domain.NUMBER for t in closure.members[number] if isinstance(t, Attr)
         )
-        return ValueInterval(max(lows, default=None), min(highs, default=None), allowed, mixed)
+        return ValueInterval(max(lows, default=None), min(highs, default=None), allowed, is_whole)
 
     def _constants(self, number: int) -> Iterator[Any]:
         for term in self._query.closure.members[number]:
@@ -177,26 +187,26 @@ class Node:
         self._steps: list[BindingStep] = []
         self._probes: list[tuple[int, ...]] = []
         for reader in self._readers:
-            shared = tuple(c for c in reader.classes if c in bound)
-            rest = tuple(c for c in reader.classes if c not in bound)
-            self._probes.append(shared)
-            self._steps.append(step_for((shared, rest), bound, pairs))
+            probe_classes = tuple(c for c in reader.classes if c in bound)
+            other_classes = tuple(c for c in reader.classes if c not in bound)
+            self._probes.append(probe_classes)
+            self._steps.append(step_for((probe_classes, other_classes), bound, pairs))
         self._bound, self._pairs = bound, pairs
         self._prepare(query, number, columns, distinct=distinct, probe=probe)
 
     def _prepare(
         self, query: Modified, number: int, columns: ClassColumns, *, distinct: bool, probe: set[int]
     ) -> None:
-        needed = kept(query, number)
-        alone = query.graph.roots == (number,)
-        best = () if alone or not distinct else needed.unbounded
+        kept_classes = kept(query, number)
+        is_only_root = query.graph.roots == (number,)
+        best = () if is_only_root or not distinct else kept_classes.unbounded
         mode = Keep.FLAG if distinct else Keep.COUNT
         if best:
-            mode = Keep.LEAST if needed.least else Keep.GREATEST
+            mode = Keep.LEAST if kept_classes.least else Keep.GREATEST
         self.best = best[0] if best else -1
         # A single root keeps nothing: its values go straight to the output.
-        ranks = [] if alone else [c for c in (*needed.ranked, *best) if columns.known_beside(c)]
-        exact = [c for c in needed.classes if c not in ranks and c != self.best]
+        ranks = [] if is_only_root else [c for c in (*kept_classes.ranked, *best) if columns.known_beside(c)]
+        exact = [c for c in kept_classes.classes if c not in ranks and c != self.best]
         self.classes = (*exact, *ranks)
         self._exact, self._ranks = exact, [(c, Ranks(columns.known_beside(c))) for c in ranks]
         self.synopsis = Synopsis(self.classes, tuple(c for c in exact if c in probe), mode)
@@ -213,8 +223,8 @@ class Node:
         """Add the tuples of one time step."""
         tables: list[Table] = []
         for reader, relation, probe in zip(self._readers, self.relations, self._probes, strict=True):
-            read = (reader.read(time, row) for row in rows[relation])
-            tables.append(table_of((v for v in read if v is not None), reader.classes, probe))
+            keys = (reader.read(time, row) for row in rows[relation])
+            tables.append(table_of((v for v in keys if v is not None), reader.classes, probe))
         extend([None] * self._size, 1, self._steps, [*tables, *self._past], self._insert)
 
     def _insert(self, binding: Binding, weight: int) -> None:
@@ -230,8 +240,8 @@ class Node:
         """Inverse of ``snapshot``."""
         entries, ranks = state
         self.synopsis.restore(entries)
-        for (_, own), first in zip(self._ranks, ranks, strict=True):
-            own.restore(first)
+        for (_, class_ranks), first in zip(self._ranks, ranks, strict=True):
+            class_ranks.restore(first)
 
 
 class CaseRun:
@@ -248,9 +258,10 @@ class CaseRun:
             -1 if isinstance(t, Constant) else query.closure.class_of[t] for t in query.query.output
         ]
         self.possible = columns.possible
-        shared = [self._shared(query, n) for n in range(len(query.nodes))]
+        probe_classes = [self._shared(query, n) for n in range(len(query.nodes))]
         self.nodes = [
-            Node(query, n, columns, distinct=distinct, probe=shared[n]) for n in range(len(query.nodes))
+            Node(query, n, columns, distinct=distinct, probe=probe_classes[n])
+            for n in range(len(query.nodes))
         ]
         for node in self.nodes:
             node.link(self.nodes)
@@ -263,8 +274,8 @@ class CaseRun:
         if query.graph.parents[number]:
             (parent,) = query.graph.parents[number]
             return {c for c, nodes in enumerate(query.nodes_of_class) if parent in nodes}
-        others = [set(kept(query, r).exact) for r in query.graph.roots if r != number]
-        return set.intersection(*others) if others else set()
+        kept_sets = [set(kept(query, r).exact) for r in query.graph.roots if r != number]
+        return set.intersection(*kept_sets) if kept_sets else set()
 
     def _top(
         self, query: Modified, columns: ClassColumns, first: int
@@ -272,43 +283,41 @@ class CaseRun:
         """The steps that join new entries of a root with the other roots and the known rows."""
         bound: set[int] = set()
         pairs = tuple(comparisons(query))
-        own = self.nodes[first]
-        steps = [step_for(((), own.classes), bound, pairs, own.best)]
+        node = self.nodes[first]
+        steps = [step_for(((), node.classes), bound, pairs, node.best)]
         tables: list[Table] = []
         for root in query.graph.roots:
             if root != first:
-                other = self.nodes[root]
-                steps.append(step_for(other.synopsis.layout, bound, pairs, other.best))
-                tables.append(other.synopsis.past)
+                other_node = self.nodes[root]
+                steps.append(step_for(other_node.synopsis.layout, bound, pairs, other_node.best))
+                tables.append(other_node.synopsis.past)
         for reader, rows in columns.known_rows():
             probe = tuple(c for c in reader.classes if c in bound)
-            rest = tuple(c for c in reader.classes if c not in probe)
-            steps.append(step_for((probe, rest), bound, pairs))
+            other_classes = tuple(c for c in reader.classes if c not in probe)
+            steps.append(step_for((probe, other_classes), bound, pairs))
             tables.append(table_of(rows, reader.classes, probe))
         return steps, tables
 
-    def step(self, time: int, rows: Rows, put_out: Emit) -> None:
-        """Add all tuples of one time, which is later than any before; ``put_out`` gets keys and counts."""
+    def step(self, time: int, rows: Rows, sink: Emit) -> None:
+        """Add all tuples of one time, which is later than any before; ``sink`` gets keys and counts."""
         if not self.possible:
             return
-        touched = [node for node in self.nodes if all(r in rows and rows[r] for r in node.relations)]
-        for node in touched:
+        nodes = [node for node in self.nodes if all(r in rows and rows[r] for r in node.relations)]
+        for node in nodes:
             node.arrive(time, rows)
-        emit = partial(self._emit, put_out)
+        emit = partial(self._emit, sink)
         for root, (steps, tables) in zip(self._roots, self._tops, strict=True):
-            own = self.nodes[root].synopsis
-            if own.new:
-                extend([None] * self._size, 1, steps, [{(): own.new}, *tables], emit)
+            synopsis = self.nodes[root].synopsis
+            if synopsis.new:
+                extend([None] * self._size, 1, steps, [{(): synopsis.new}, *tables], emit)
                 # The next roots join its new tuples as past ones, so no combination occurs twice.
-                own.new.clear() if self._alone else own.pass_on()
-        for node in touched:
+                synopsis.new.clear() if self._alone else synopsis.pass_on()
+        for node in nodes:
             if node.synopsis.new:
                 node.synopsis.pass_on()
 
-    def _emit(self, put_out: Emit, binding: Binding, weight: int) -> None:
-        put_out(
-            [v if c < 0 else binding[c] for c, v in zip(self._classes, self._outputs, strict=True)], weight
-        )
+    def _emit(self, sink: Emit, binding: Binding, weight: int) -> None:
+        sink([v if c < 0 else binding[c] for c, v in zip(self._classes, self._outputs, strict=True)], weight)
 
     @property
     def entries(self) -> int:

@@ -23,10 +23,12 @@ class Closure:
     ``consistent``: False if nothing can satisfy the atoms, over the integers if all terms are discrete.
     """
 
-    def __init__(self, atoms: Iterable[Atom], also: Iterable[Term] = (), anchors: Iterable[str] = ()) -> None:
+    def __init__(
+        self, atoms: Iterable[Atom], extra_terms: Iterable[Term] = (), anchors: Iterable[str] = ()
+    ) -> None:
         self.atoms = tuple(atoms)
         self.anchors = frozenset(anchors)
-        terms = dict.fromkeys([*(t for a in self.atoms for t in (a.left, a.right)), *also])
+        terms = dict.fromkeys([*(t for a in self.atoms for t in (a.left, a.right)), *extra_terms])
         self.class_of = _classes(terms, self.atoms)
         self.members: list[list[Term]] = [[] for _ in range(max(self.class_of.values(), default=-1) + 1)]
         for term, number in self.class_of.items():
@@ -44,11 +46,11 @@ class Closure:
         """P+ with more atoms between its terms."""
         if any(atom.op is Op.EQUAL for atom in atoms):
             return Closure((*self.atoms, *atoms), self.class_of, self.anchors)
-        more = copy(self)
-        more.atoms = (*self.atoms, *atoms)
-        more.above, more.below = self.above.copy(), self.below.copy()
-        more._order(self._ordered(atoms))  # noqa: SLF001 - of the same class
-        return more
+        closure = copy(self)
+        closure.atoms = (*self.atoms, *atoms)
+        closure.above, closure.below = self.above.copy(), self.below.copy()
+        closure._order(self._ordered(atoms))  # noqa: SLF001 - of the same class
+        return closure
 
     def _ordered(self, atoms: Iterable[Atom]) -> Iterator[tuple[int, int]]:
         """The (smaller, greater) classes of each atom."""
@@ -89,28 +91,30 @@ class Closure:
 
     def _fits(self) -> bool:
         """True if there is room between constants for all integers that must differ."""
-        least: dict[int, int] = {}  # for a fraction, the integer below it
-        counted = self._discrete | _mask(self._fixed)
-        for number in sorted(bits(counted), key=lambda i: self.below[i].bit_count()):
-            below = max(
-                [least[low] + 1 for low in bits(self.below[number] & counted) if low in least],
+        floors: dict[int, int] = {}  # for a fraction, the integer below it
+        discrete = self._discrete | _mask(self._fixed)
+        for number in sorted(bits(discrete), key=lambda i: self.below[i].bit_count()):
+            lower_bound = max(
+                [floors[low] + 1 for low in bits(self.below[number] & discrete) if low in floors],
                 default=None,
             )
-            fixed = self._fixed.get(number, below)
-            if fixed is None:
+            value = self._fixed.get(number, lower_bound)
+            if value is None:
                 continue
-            if (below is not None and below > ceil(fixed)) or (self.whole(number) and fixed != floor(fixed)):
+            if (lower_bound is not None and lower_bound > ceil(value)) or (
+                self.whole(number) and value != floor(value)
+            ):
                 return False
-            least[number] = floor(fixed)
+            floors[number] = floor(value)
         return True
 
     def less(self, low: Term, high: Term) -> bool:
         """True if ``low < high`` is in P+."""
         return bool(self.above[self.class_of[low]] >> self.class_of[high] & 1)
 
-    def decided(self, one: Term, other: Term) -> bool:
+    def decided(self, left: Term, right: Term) -> bool:
         """True if P+ holds one of <, = and > between the two (Definition 6)."""
-        return self.class_of[one] == self.class_of[other] or self.less(one, other) or self.less(other, one)
+        return self.class_of[left] == self.class_of[right] or self.less(left, right) or self.less(right, left)
 
     def between(self, low: int, high: int) -> bool:
         """True if a class is strictly between two, so that ``low < high`` is redundant (Definition 8, 1)."""
@@ -147,17 +151,17 @@ class Closure:
             if atom.op is Op.EQUAL:
                 steps[ends[1]].append((ends[0], False, atom))
         strict = self.class_of[low] != self.class_of[high]
-        reached: dict[tuple[Term, bool], tuple[Atom, ...]] = {(low, False): ()}
+        derivations: dict[tuple[Term, bool], tuple[Atom, ...]] = {(low, False): ()}
         queue = [(low, False)]
         for state in queue:
             if state == (high, strict):
                 break
-            for term, sharp, atom in steps[state[0]]:
-                after = (term, state[1] or sharp)
-                if after not in reached:
-                    reached[after] = (*reached[state], atom)
-                    queue.append(after)
-        return tuple(a for a in reached.get((high, strict), ()) if not a.case)
+            for term, is_less, atom in steps[state[0]]:
+                next_state = (term, state[1] or is_less)
+                if next_state not in derivations:
+                    derivations[next_state] = (*derivations[state], atom)
+                    queue.append(next_state)
+        return tuple(a for a in derivations.get((high, strict), ()) if not a.case)
 
 
 def _classes(terms: Iterable[Term], atoms: Iterable[Atom]) -> dict[Term, int]:

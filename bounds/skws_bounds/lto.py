@@ -50,10 +50,10 @@ def forests(query: SpjQuery, budget: StepBudget) -> Iterator[Modified]:
     first_query = modified(query)
     if first_query is None:
         return
-    ordered = time_cases(first_query)
-    if not ordered:
+    orders = time_cases(first_query)
+    if not orders:
         yield first_query
-    for atoms in ordered:
+    for atoms in orders:
         yield from forests(query.adding(*atoms), budget)
 
 
@@ -64,18 +64,18 @@ def _cases(query: Modified, criterion: Criterion, budget: StepBudget) -> Iterato
     if not orders:
         yield Case(query, failures)
     for atoms in orders:
-        refined = query.refined(atoms)
-        if refined is not None:
-            yield from _cases(refined, criterion, budget)
+        case = query.refined(atoms)
+        if case is not None:
+            yield from _cases(case, criterion, budget)
 
 
 def pair_orders(query: Modified, failures: tuple[Failure, ...]) -> tuple[tuple[Atom, ...], ...]:
     """The three orders of an unordered pair; none if all pairs are ordered, or no order would help."""
     if not failures or not all(f.joins for f in failures):
         return ()
-    for one, first, other in chain(_blamed(query, failures), _local(query)):
-        if one != other and not query.closure.decided(one, other):
-            return tuple((Atom(one, op, other, case=True),) for op in (first, first.turned, Op.EQUAL))
+    for term, first, bound in chain(_blamed(query, failures), _local(query)):
+        if term != bound and not query.closure.decided(term, bound):
+            return tuple((Atom(term, op, bound, case=True),) for op in (first, first.turned, Op.EQUAL))
     return ()
 
 
@@ -101,15 +101,17 @@ def _blamed(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Te
 def _local(query: Modified) -> Iterator[tuple[Term, Op, Term]]:
     for term in compared(query):
         if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
-            yield from ((term, Op.GREATER, other) for other in _beside(query, term))
+            yield from ((term, Op.GREATER, bound) for bound in _beside(query, term))
 
 
 def _beside(query: Modified, attr: Attr) -> Iterator[Term]:
     """The terms that a total order of a node orders with ``attr``: constants, and attributes in atoms."""
     for other in query.closure.class_of:
         if other.domain.family is attr.domain.family:
-            beside = isinstance(other, Attr) and query.node_of.get(other.stream) == query.node_of[attr.stream]
-            if not isinstance(other, Attr) or (beside and other in compared(query)):
+            in_node = (
+                isinstance(other, Attr) and query.node_of.get(other.stream) == query.node_of[attr.stream]
+            )
+            if not isinstance(other, Attr) or (in_node and other in compared(query)):
                 yield other
 
 

@@ -43,8 +43,8 @@ def _comparisons(query: Modified) -> Iterator[tuple[int, int]]:
     )
     for low in bits(attribute_classes):
         for high in bits(closure.above[low] & attribute_classes):
-            both_timed = low in query.timed and high in query.timed
-            if both_timed and query.nodes_of_class[low] and query.nodes_of_class[high]:
+            are_times = low in query.timed and high in query.timed
+            if are_times and query.nodes_of_class[low] and query.nodes_of_class[high]:
                 continue
             if not closure.between(low, high):
                 yield low, high
@@ -67,10 +67,10 @@ def inequality_classes(query: Modified) -> tuple[tuple[int, int], ...]:
 def inequalities(query: Modified) -> tuple[Inequality, ...]:
     """The non-redundant inequality joins between nodes, attribute by attribute."""
     return tuple(
-        Inequality(one, other)
+        Inequality(low_attr, high_attr)
         for low, high in inequality_classes(query)
-        for one in attributes(query, low)
-        for other in attributes(query, high)
+        for low_attr in attributes(query, low)
+        for high_attr in attributes(query, high)
     )
 
 
@@ -132,7 +132,7 @@ class Failure:
 
     def explained(self, closure: Closure) -> Failure:
         """The failure with the ``atoms`` that imply ``derived``; finding them takes a while."""
-        atoms = dict.fromkeys(a for one, other in self.derived for a in closure.because(one, other))
+        atoms = dict.fromkeys(a for left, right in self.derived for a in closure.because(left, right))
         return replace(self, atoms=tuple(atoms))
 
 
@@ -158,19 +158,21 @@ class KeptClasses:
 
 def kept(query: Modified, node: int) -> KeptClasses:
     """The classes that a node of a forest keeps, or emits if it is the only root."""
-    inside = query.graph.subtrees[node]
-    classes = [n for n, nodes in enumerate(query.nodes_of_class) if nodes & inside]
-    outward = list(_outward(query, inside))
-    valued = {n for n in classes if n in query.output or _joins_out(query, n, inside)}
-    valued |= {number for number, _, _ in outward}
-    compared_with_known = {n for n in classes if n not in valued and _meets_known(query, n)}
-    exact = tuple(n for n in classes if n in valued)
+    subtree = query.graph.subtrees[node]
+    classes = [n for n, nodes in enumerate(query.nodes_of_class) if nodes & subtree]
+    later_comparisons = list(_outward(query, subtree))
+    exact_classes = {n for n in classes if n in query.output or _joins_out(query, n, subtree)}
+    exact_classes |= {number for number, _, _ in later_comparisons}
+    ranked_classes = {n for n in classes if n not in exact_classes and _meets_known(query, n)}
+    exact = tuple(n for n in classes if n in exact_classes)
     unbounded = tuple(n for n in exact if n in query.unbounded)
-    directions = {n: {up for number, _, up in outward if number == n} for n in unbounded}
-    free = [n for n in unbounded if n not in query.output and not _joins_out(query, n, inside)]
+    directions = {
+        n: {is_lesser for number, _, is_lesser in later_comparisons if number == n} for n in unbounded
+    }
+    free = [n for n in unbounded if n not in query.output and not _joins_out(query, n, subtree)]
     return KeptClasses(
         exact,
-        tuple(n for n in classes if n in compared_with_known),
+        tuple(n for n in classes if n in ranked_classes),
         unbounded,
         tuple(n for n in free if directions[n] == {True}),
         tuple(n for n in free if directions[n] == {False}),
@@ -186,12 +188,12 @@ def keepable(query: Modified, node: int, *, distinct: bool) -> bool:
     """
     if query.graph.roots == (node,):
         return not distinct or not any(not query.closure.bounded(n) for n in query.output)
-    inside = query.graph.subtrees[node]
-    if not any(query.nodes_of_class[n] & inside for n in query.unbounded):
+    subtree = query.graph.subtrees[node]
+    if not any(query.nodes_of_class[n] & subtree for n in query.unbounded):
         return True
-    needed = kept(query, node)
-    extremes = len(needed.least) + len(needed.greatest)
-    return not needed.unbounded or (distinct and len(needed.unbounded) == 1 == extremes)
+    kept_classes = kept(query, node)
+    extremes = len(kept_classes.least) + len(kept_classes.greatest)
+    return not kept_classes.unbounded or (distinct and len(kept_classes.unbounded) == 1 == extremes)
 
 
 def unkeepable(query: Modified, *, distinct: bool) -> tuple[Failure, ...]:
@@ -206,10 +208,10 @@ def _failure(query: Modified, node: int) -> Failure:
     attrs = [a for n in numbers for a in attributes(query, n)]
     pairs = [pair for pair in inequality_classes(query) if set(pair) & set(numbers)]
     joins = tuple(
-        Inequality(one, other)
+        Inequality(low_attr, high_attr)
         for low, high in pairs
-        for one in attributes(query, low)
-        for other in attributes(query, high)
+        for low_attr in attributes(query, low)
+        for high_attr in attributes(query, high)
     )
     derived = tuple((j.low, j.high) for j in joins)
     message = (
@@ -219,18 +221,18 @@ def _failure(query: Modified, node: int) -> Failure:
     return Failure("C3", message, derived, streams, tuple(attrs), joins=joins)
 
 
-def _outward(query: Modified, inside: frozenset[int]) -> Iterator[tuple[int, int, bool]]:
+def _outward(query: Modified, subtree: frozenset[int]) -> Iterator[tuple[int, int, bool]]:
     """Each (own class, other class, whether own is the lesser) compared with later tuples only."""
     for low, high in inequality_classes(query):
-        within = bool(query.nodes_of_class[low] & inside), bool(query.nodes_of_class[high] & inside)
-        if within == (True, False):
+        sides = bool(query.nodes_of_class[low] & subtree), bool(query.nodes_of_class[high] & subtree)
+        if sides == (True, False):
             yield low, high, True
-        elif within == (False, True):
+        elif sides == (False, True):
             yield high, low, False
 
 
-def _joins_out(query: Modified, number: int, inside: frozenset[int]) -> bool:
-    return number not in query.timed and bool(query.nodes_of_class[number] - inside)
+def _joins_out(query: Modified, number: int, subtree: frozenset[int]) -> bool:
+    return number not in query.timed and bool(query.nodes_of_class[number] - subtree)
 
 
 def _meets_known(query: Modified, number: int) -> bool:

@@ -35,21 +35,21 @@ def conjunctions(query: SpjQuery, budget: StepBudget) -> Iterator[SpjQuery]:
 
     Their number is exponential in the number of split atoms. Raises OverBudgetError.
     """
-    plain = tuple(_strict(a) for a in query.atoms)
-    settled = [a for a in plain if a.op not in _CASES]
-    terms = [t for a in plain for t in (a.left, a.right)]
-    open_atoms = [a for a in plain if a.op in _CASES]
+    atoms = tuple(_strict(a) for a in query.atoms)
+    simple_atoms = [a for a in atoms if a.op not in _CASES]
+    terms = [t for a in atoms for t in (a.left, a.right)]
+    open_atoms = [a for a in atoms if a.op in _CASES]
     # Depth first without recursion: there may be many atoms.
-    pending = [(Closure(settled, terms), tuple[Atom, ...]())]
+    pending = [(Closure(simple_atoms, terms), tuple[Atom, ...]())]
     while pending:
-        closure, chosen = pending.pop()
+        closure, case_atoms = pending.pop()
         budget.spend()
-        if closure.consistent and len(chosen) == len(open_atoms):
-            yield replace(query, atoms=(*chosen, *settled))
+        if closure.consistent and len(case_atoms) == len(open_atoms):
+            yield replace(query, atoms=(*case_atoms, *simple_atoms))
         elif closure.consistent:
-            atom = open_atoms[len(chosen)]
+            atom = open_atoms[len(case_atoms)]
             cases = [atom.with_op(op) for op in reversed(_CASES[atom.op])]
-            pending += [(closure.adding((case,)), (*chosen, case)) for case in cases]
+            pending += [(closure.adding((case,)), (*case_atoms, case)) for case in cases]
 
 
 def _strict(atom: Atom) -> Atom:
@@ -90,17 +90,17 @@ class Graph:
     @cached_property
     def component(self) -> tuple[int, ...]:
         """The least node of the connected component of each node."""
-        least = list(range(len(self.later)))
+        components = list(range(len(self.later)))
         for _ in self.later:
             for node, later in enumerate(self.later):
                 for other in (node, *later):
-                    least[node] = least[other] = min(least[node], least[other])
-        return tuple(least)
+                    components[node] = components[other] = min(components[node], components[other])
+        return tuple(components)
 
     @cached_property
     def _trees(self) -> frozenset[int]:
-        torn = {self.component[node] for node, parents in enumerate(self.parents) if len(parents) > 1}
-        return frozenset(self.component) - torn
+        broken = {self.component[node] for node, parents in enumerate(self.parents) if len(parents) > 1}
+        return frozenset(self.component) - broken
 
     def is_tree(self, node: int) -> bool:
         """True if the component of ``node`` is a tree (Theorem 1, C1)."""
@@ -123,7 +123,7 @@ class Graph:
     def subtrees(self) -> tuple[frozenset[int], ...]:
         """Each node of a forest with all nodes below it."""
         nodes = range(len(self.later))
-        return tuple(frozenset(n for n in nodes if n == top or top in self.later[n]) for top in nodes)
+        return tuple(frozenset(n for n in nodes if n == root or root in self.later[n]) for root in nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,23 +177,27 @@ class Modified:
 
         Such atoms change neither the order of times nor the set of finite streams.
         """
-        more = tuple(atoms)
-        closure = self.closure.adding(more)
-        return replace(self, query=self.query.adding(*more), closure=closure) if closure.consistent else None
+        new_atoms = tuple(atoms)
+        closure = self.closure.adding(new_atoms)
+        return (
+            replace(self, query=self.query.adding(*new_atoms), closure=closure)
+            if closure.consistent
+            else None
+        )
 
 
 def modified(query: SpjQuery) -> Modified | None:
     """A conjunctive query, preprocessed by steps 2 and 3; None if contradictory."""
-    also = [t for t in query.output if isinstance(t, Attr)]
-    also += [s.time for s in query.streams if s.time is not None]
+    extra_terms = [t for t in query.output if isinstance(t, Attr)]
+    extra_terms += [s.time for s in query.streams if s.time is not None]
     static = [s for s in query.streams if s.kind is Kind.STATIC]
-    first = Closure(query.atoms, also)
+    first = Closure(query.atoms, extra_terms)
     if not first.consistent:
         return None
     finite = _finite(query, first)
     anchors = [s.alias for s in (*static, *finite)]
     attributes = [t for t in first.class_of if isinstance(t, Attr) and t.stream in anchors and _ordered(t)]
-    closure = Closure((*query.atoms, *extremes(attributes)), also, anchors) if anchors else first
+    closure = Closure((*query.atoms, *extremes(attributes)), extra_terms, anchors) if anchors else first
     if not closure.consistent:
         return None
     nodes = _nodes(query, closure, anchors)
@@ -211,8 +215,8 @@ def _finite(query: SpjQuery, closure: Closure) -> list[SpjStream]:
     ends: list[Term] = [t for t in closure.class_of if isinstance(t, Constant) and t.domain is Domain.TIME]
     ends += [s.clock for s in finite]
     for stream in infinite:
-        own = closure.class_of[stream.clock]
-        if any(closure.class_of[end] == own or closure.less(stream.clock, end) for end in ends):
+        stream_class = closure.class_of[stream.clock]
+        if any(closure.class_of[end] == stream_class or closure.less(stream.clock, end) for end in ends):
             finite.append(stream)
     return finite
 
@@ -227,5 +231,5 @@ def _nodes(query: SpjQuery, closure: Closure, anchors: list[str]) -> tuple[tuple
 
 def _graph(query: SpjQuery, closure: Closure, nodes: tuple[tuple[str, ...], ...]) -> Graph:
     times = [closure.class_of[query.stream(node[0]).clock] for node in nodes]
-    above = (closure.above[time] for time in times)
-    return Graph(tuple(frozenset(n for n, t in enumerate(times) if mask >> t & 1) for mask in above))
+    masks = (closure.above[time] for time in times)
+    return Graph(tuple(frozenset(n for n, t in enumerate(times) if mask >> t & 1) for mask in masks))

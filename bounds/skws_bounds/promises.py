@@ -20,8 +20,8 @@ class UnknownNameError(Exception):
 
 def stream_of(schema: Schema, name: str, alias: str) -> SpjStream:
     """The stream of a relation. Raises UnknownNameError."""
-    there = [r.name for r in schema.relations if r.attributes]  # removed relations have no attributes
-    relation = schema.relation(_meant(name, there, "relation"))
+    names = [r.name for r in schema.relations if r.attributes]  # removed relations have no attributes
+    relation = schema.relation(_meant(name, names, "relation"))
     kind = Kind.STATIC if relation.table else Kind.FINITE if relation.finite else Kind.INFINITE
     if relation.table:
         return SpjStream(alias, relation.name, kind)

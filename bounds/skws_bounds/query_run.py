@@ -40,21 +40,21 @@ def horizon(query: Modified) -> int:
 
 
 def _by_constants(query: Modified, stream: SpjStream) -> Iterator[int]:
-    own = query.closure.class_of[stream.clock]
+    clock_class = query.closure.class_of[stream.clock]
     for number, members in enumerate(query.closure.members):
         for term in members:
             if isinstance(term, Constant) and term.domain is Domain.TIME and isinstance(term.value, int):
-                if number == own:
+                if number == clock_class:
                     yield term.value + 1
-                elif query.closure.above[own] >> number & 1:
+                elif query.closure.above[clock_class] >> number & 1:
                     yield term.value
 
 
 def _by_streams(query: Modified, stream: SpjStream, ends: dict[str, int]) -> Iterator[int]:
-    own = query.closure.class_of[stream.clock]
+    clock_class = query.closure.class_of[stream.clock]
     for other in query.finite:
         number = query.closure.class_of[other.clock]
-        if other.alias in ends and (number == own or query.closure.above[own] >> number & 1):
+        if other.alias in ends and (number == clock_class or query.closure.above[clock_class] >> number & 1):
             yield ends[other.alias]
 
 
@@ -85,17 +85,17 @@ class UnionRun:
         ``rows``: the rows of each relation, by name. ``time`` must grow from call to call. Raises
         BadRecordsError if a row breaks a bound that the schema promises, on which the synopses depend.
         """
-        for relation, arrived in rows.items():
+        for relation, relation_rows in rows.items():
             for column, attribute in self._promises.columns.get(relation, ()):
-                self._promises.check(relation, attribute, (row[column] for row in arrived))
+                self._promises.check(relation, attribute, (row[column] for row in relation_rows))
         results: Counter[Output] = Counter()
         for run in self.queries:
             run.step(time, rows, results)
         if not self.distinct:
             return list(results.items())
-        fresh = [key for key in results if key not in self._seen]
-        self._seen.update(fresh)
-        return [(key, 1) for key in fresh]
+        new_results = [key for key in results if key not in self._seen]
+        self._seen.update(new_results)
+        return [(key, 1) for key in new_results]
 
     @property
     def entries(self) -> int:
@@ -145,16 +145,16 @@ class SpjEvaluator:
         if not self.horizon:
             self._hand_over()
 
-    def step(self, time: int, rows: Rows, found: Counter[Output]) -> None:
+    def step(self, time: int, rows: Rows, results: Counter[Output]) -> None:
         if time >= self.horizon and self._bags is not None:
             self._hand_over()
         if self._bags is None:
-            self._advance(time, rows, found)
+            self._advance(time, rows, results)
             return
-        new = {s.alias: [(time, r) for r in rows.get(s.relation, ())] for s in self._streams}
-        full = {s.alias: new.get(s.alias, []) for s in self._query.streams}
-        found.update(added(self._query, self._schema, self._bags, full))
-        for alias, items in new.items():
+        arrivals = {s.alias: [(time, r) for r in rows.get(s.relation, ())] for s in self._streams}
+        new_bags = {s.alias: arrivals.get(s.alias, []) for s in self._query.streams}
+        results.update(added(self._query, self._schema, self._bags, new_bags))
+        for alias, items in arrivals.items():
             self._bags[alias].extend(items)
 
     @property
@@ -166,9 +166,9 @@ class SpjEvaluator:
     def _streams(self) -> list[SpjStream]:
         return [s for s in self._query.streams if s.kind is not Kind.STATIC]
 
-    def _advance(self, time: int, rows: Rows, found: Counter[Output]) -> None:
+    def _advance(self, time: int, rows: Rows, results: Counter[Output]) -> None:
         def put_out(values: list[Any], count: int) -> None:
-            found[tuple(values)] += count
+            results[tuple(values)] += count
 
         for run in self.runs:
             run.step(time, rows, put_out)
@@ -176,8 +176,8 @@ class SpjEvaluator:
     def _hand_over(self) -> None:
         """Make the synopses and fill them with the tuples so far, whose results have been emitted."""
         bags, self._bags = self._bags or {}, None
-        ended = {s.alias for case in self._cases for s in case.query.finite}
-        self._finite = {alias: bags.get(alias, []) for alias in ended}
+        finite_aliases = {s.alias for case in self._cases for s in case.query.finite}
+        self._finite = {alias: bags.get(alias, []) for alias in finite_aliases}
         self._begin()
         by_time: dict[int, dict[str, list[Row]]] = defaultdict(dict)
         for stream in {s.relation: s for s in self._streams}.values():
@@ -245,11 +245,11 @@ def results(query: SpjQuery, schema: Schema, bags: Bags) -> Counter[tuple[Any, .
 def added(query: SpjQuery, schema: Schema, past: Bags, new: Bags) -> Counter[tuple[Any, ...]]:
     """The results that ``new`` tuples add to those of ``past`` ones."""
     counts: Counter[tuple[Any, ...]] = Counter()
-    for at, stream in enumerate(query.streams):
+    for index, stream in enumerate(query.streams):
         if new[stream.alias]:
-            before = [past[s.alias] for s in query.streams[:at]]
-            after = [[*past[s.alias], *new[s.alias]] for s in query.streams[at + 1 :]]
-            _Join(query, schema, [*before, new[stream.alias], *after], counts).run()
+            earlier = [past[s.alias] for s in query.streams[:index]]
+            later = [[*past[s.alias], *new[s.alias]] for s in query.streams[index + 1 :]]
+            _Join(query, schema, [*earlier, new[stream.alias], *later], counts).run()
     return counts
 
 
@@ -259,11 +259,11 @@ class _Join:
         query: SpjQuery,
         schema: Schema,
         bags: list[Sequence[tuple[int, Row]]],
-        found: Counter[tuple[Any, ...]],
+        counts: Counter[tuple[Any, ...]],
     ) -> None:
         self._query = query
         self._bags = bags
-        self._found = found
+        self._found = counts
         self._at = {s.alias: (i, _columns(s, schema)) for i, s in enumerate(query.streams)}
         # An atom is checked as soon as both sides are bound.
         self._atoms: list[list[Atom]] = [[] for _ in query.streams]

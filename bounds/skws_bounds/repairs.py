@@ -43,10 +43,10 @@ class Repair:
     def _bounds(self) -> Iterator[str]:
         if not self.bounds:
             return
-        first, each = self.bounds[0], "it" if len(self.bounds) == 1 else "each"
+        first, pronoun = self.bounds[0], "it" if len(self.bounds) == 1 else "each"
         conditions = f"{first} > ... AND {first} < ..." + (" and so on" if len(self.bounds) > 1 else "")
         names = " and ".join(map(str, self.bounds))
-        yield f"bound {names}: give {each} a min and a max in the schema, or add {conditions}"
+        yield f"bound {names}: give {pronoun} a min and a max in the schema, or add {conditions}"
 
 
 def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
@@ -56,12 +56,12 @@ def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
 
 
 def _fewest(union: Union, changes: tuple[Change, ...], budget: StepBudget) -> tuple[Repair, ...]:
-    tried = 0
+    count = 0
     for size in range(1, _MOST_CHANGES + 1):
         repairs_of_size: list[Repair] = []
         for combination in combinations(changes, size):
-            tried += 1
-            if tried > MOST_TRIED or len(repairs_of_size) == MOST_OFFERED:
+            count += 1
+            if count > MOST_TRIED or len(repairs_of_size) == MOST_OFFERED:
                 break
             if _helps(_applied(union, combination), budget):
                 bounds = tuple(c.bounds for c in combination if c.bounds)
@@ -92,12 +92,12 @@ def _changes(union: Union, failures: tuple[Failure, ...]) -> Iterator[Change]:
     streams = list(dict.fromkeys(s for f in failures for s in f.streams))
     yield from map(_bound, _unequal(union, [a for a in attrs if a.domain.discrete]))
     kinds = {s.alias: s for q in union.queries for s in q.streams}
-    timed = [kinds[s] for s in streams if kinds[s].kind is Kind.INFINITE]
-    others = [s for s in kinds.values() if s.kind is Kind.INFINITE and s not in timed]
-    for one, other in combinations([*timed, *others], 2):
-        yield from (_order(one, other), _order(other, one))
-    put_out = {t for q in union.queries for t in q.output if isinstance(t, Attr)}
-    yield from (_project_away(a) for a in attrs if a in put_out)
+    infinite = [kinds[s] for s in streams if kinds[s].kind is Kind.INFINITE]
+    other_streams = [s for s in kinds.values() if s.kind is Kind.INFINITE and s not in infinite]
+    for first, second in combinations([*infinite, *other_streams], 2):
+        yield from (_order(first, second), _order(second, first))
+    outputs = {t for q in union.queries for t in q.output if isinstance(t, Attr)}
+    yield from (_project_away(a) for a in attrs if a in outputs)
     yield from (_leave_out(a) for a in {a.place: a for f in failures for a in f.atoms}.values() if a.place)
     if union.distinct:
         yield Change("keep duplicates (drop DISTINCT)", lambda u: replace(u, distinct=False))

@@ -66,34 +66,34 @@ class Reader:
         self._schema = schema
         self._streams = streams
 
-    def read(self, tree: exp.Expr, into: Conditions) -> None:
+    def read(self, tree: exp.Expr, conditions: Conditions) -> None:
         """Add the atoms of a condition. Raises SqlError."""
         if isinstance(tree, exp.Paren):
-            self.read(tree.this, into)
+            self.read(tree.this, conditions)
         elif isinstance(tree, exp.And):
-            self.read(tree.left, into)
-            self.read(tree.right, into)
+            self.read(tree.left, conditions)
+            self.read(tree.right, conditions)
         elif isinstance(tree, exp.Between):
             nothing_but(self._text, tree, "this low high")
             low, high = tree.args["low"], tree.args["high"]
-            into.atoms.append(self._atom(tree, tree.this, Op.AT_LEAST, low))
-            into.atoms.append(self._atom(tree, tree.this, Op.AT_MOST, high))
+            conditions.atoms.append(self._atom(tree, tree.this, Op.AT_LEAST, low))
+            conditions.atoms.append(self._atom(tree, tree.this, Op.AT_MOST, high))
         elif isinstance(tree, exp.In) and tree.expressions:
             choices = [self._atom(tree, tree.this, Op.EQUAL, c) for c in tree.expressions]
-            into.choices.append(list({str(a.right): a for a in choices}.values()))
+            conditions.choices.append(list({str(a.right): a for a in choices}.values()))
         elif isinstance(tree, exp.Not):
-            self._negated(tree, into)
+            self._negated(tree, conditions)
         elif isinstance(tree, exp.Binary) and type(tree) in _OPS:
-            into.atoms.append(self._atom(tree, tree.left, _OPS[type(tree)], tree.right))
+            conditions.atoms.append(self._atom(tree, tree.left, _OPS[type(tree)], tree.right))
         else:
             raise error_at(self._text, tree, _refusal(tree))
 
-    def _negated(self, tree: exp.Not, into: Conditions) -> None:
+    def _negated(self, tree: exp.Not, conditions: Conditions) -> None:
         inner = tree.this.unnest()
         if isinstance(inner, exp.In) and inner.expressions:
-            into.atoms += [self._atom(inner, inner.this, Op.DIFFERENT, c) for c in inner.expressions]
+            conditions.atoms += [self._atom(inner, inner.this, Op.DIFFERENT, c) for c in inner.expressions]
         elif isinstance(inner, exp.Binary) and type(inner) in _OPS:
-            into.atoms.append(self._atom(tree, inner.left, _NEGATED[_OPS[type(inner)]], inner.right))
+            conditions.atoms.append(self._atom(tree, inner.left, _NEGATED[_OPS[type(inner)]], inner.right))
         elif isinstance(inner, exp.Is):
             raise error_at(self._text, tree, _refusal(inner))
         else:
@@ -108,18 +108,18 @@ class Reader:
                 self._literal(side)
             raise error_at(self._text, tree, "two constants are compared; one side must be an attribute")
         attr = self.attribute(left)
-        other: Attr | Constant
+        right_term: Attr | Constant
         if isinstance(right, exp.Column):
-            other = self.attribute(right)
-            if attr.domain.family is not other.domain.family:
-                kinds = f"{attr} is {_article(attr.domain)}, {other} is {_article(other.domain)}"
+            right_term = self.attribute(right)
+            if attr.domain.family is not right_term.domain.family:
+                kinds = f"{attr} is {_article(attr.domain)}, {right_term} is {_article(right_term.domain)}"
                 raise error_at(self._text, tree, f"{kinds}; they cannot be compared")
         else:
-            other = self.constant(right, attr)
+            right_term = self.constant(right, attr)
         if attr.domain in _UNORDERED and op not in (Op.EQUAL, Op.DIFFERENT):
             raise error_at(self._text, tree, f"{attr} is {_article(attr.domain)}: expected = or <>")
         position = place_of(tree, self._text)
-        return Atom(attr, op, other, self._text[position.start : position.end], position)
+        return Atom(attr, op, right_term, self._text[position.start : position.end], position)
 
     def attribute(self, column: exp.Column) -> Attr:
         """The attribute of a column. Raises SqlError."""
@@ -244,16 +244,16 @@ def parse_sql(text: str, schema: Schema) -> Union:
 def _read(text: str, schema: Schema) -> Union:
     tree = _parsed(text)
     selects: list[exp.Select] = []
-    united = _collect(text, tree, selects)
+    is_distinct_union = _collect(text, tree, selects)
     distinct = any(select.args.get("distinct") for select in selects)
-    if distinct and not united and len(selects) > 1:
+    if distinct and not is_distinct_union and len(selects) > 1:
         raise error_at(
             text, tree, "DISTINCT within a UNION ALL is not supported: write UNION, or leave it out"
         )
     queries = [q for select in selects for q in _Select(text, schema).queries(select)]
     if len({len(q.output) for q in queries}) > 1:
         raise error_at(text, tree, "the queries of a union must have the same number of columns")
-    return Union(tuple(queries), united or distinct, text)
+    return Union(tuple(queries), is_distinct_union or distinct, text)
 
 
 def _parsed(text: str) -> exp.Expr:
@@ -288,11 +288,11 @@ def _collect(text: str, tree: exp.Expr, selects: list[exp.Select]) -> bool:
         return _collect(text, tree.this, selects)
     if isinstance(tree, exp.Union):
         nothing_but(text, tree, "this expression distinct")
-        eliminates = bool(tree.args.get("distinct"))
-        both = [_collect(text, side, selects) for side in (tree.left, tree.right)]
-        if not eliminates and any(both):
+        is_distinct = bool(tree.args.get("distinct"))
+        flags = [_collect(text, side, selects) for side in (tree.left, tree.right)]
+        if not is_distinct and any(flags):
             raise error_at(text, tree, "UNION and UNION ALL are mixed; write one of them throughout")
-        return eliminates
+        return is_distinct
     start = len(text) - len(text.lstrip())
     raise SqlError.at(text, start, len(text), f"expected SELECT, found {tree.key.upper()}")
 
@@ -329,8 +329,8 @@ class _Select:
             raise error_at(
                 self._text, select, f"the IN lists make {len(choices)} cases; expected at most {MOST_QUERIES}"
             )
-        for chosen in choices:
-            yield SpjQuery(tuple(self._streams), (*atoms, *chosen), terms, names, places)
+        for choice_atoms in choices:
+            yield SpjQuery(tuple(self._streams), (*atoms, *choice_atoms), terms, names, places)
 
     def _from(self, select: exp.Select) -> None:
         source = select.args.get("from_") or select.args.get("from")

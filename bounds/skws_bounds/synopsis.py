@@ -104,9 +104,9 @@ def step_for(
     best: int = -1,
 ) -> BindingStep:
     """The step for a table of a layout (probe classes, other classes); adds its classes to ``bound``."""
-    probe, rest = layout
-    same = tuple((i, c) for i, c in enumerate(rest) if c in bound)
-    fresh = tuple((i, c) for i, c in enumerate(rest) if c not in bound)
+    probe, other_classes = layout
+    same = tuple((i, c) for i, c in enumerate(other_classes) if c in bound)
+    fresh = tuple((i, c) for i, c in enumerate(other_classes) if c not in bound)
     new = {c for _, c in fresh} | ({best} if best >= 0 else set())
     bound |= new
     checks = tuple((a, b) for a, b in comparisons if {a, b} <= bound and {a, b} & new)
@@ -128,13 +128,13 @@ def extend(
         return
     last = depth + 1 == len(steps)
     # Loops, as any() and all() of generators took half of the time.
-    for rest, value in entries.items():
+    for other_values, value in entries.items():
         for position, c in step.same:
-            if rest[position] != binding[c]:
+            if other_values[position] != binding[c]:
                 break
         else:
             for position, c in step.fresh:
-                binding[c] = rest[position]
+                binding[c] = other_values[position]
             count = weight * value if step.best < 0 else weight
             if step.best >= 0:
                 binding[step.best] = value
@@ -150,13 +150,13 @@ def extend(
 
 def table_of(rows: Iterable[Key], classes: tuple[int, ...], probe: tuple[int, ...]) -> Table:
     """A table of rows of values of ``classes``, each with its number of occurrences."""
-    at = [classes.index(c) for c in probe]
-    others = [i for i, c in enumerate(classes) if c not in probe]
+    probe_columns = [classes.index(c) for c in probe]
+    other_columns = [i for i, c in enumerate(classes) if c not in probe]
     table: Table = {}
     for row in rows:
-        entries = table.setdefault(tuple([row[i] for i in at]), {})
-        rest = tuple([row[i] for i in others])
-        entries[rest] = entries.get(rest, 0) + 1
+        entries = table.setdefault(tuple([row[i] for i in probe_columns]), {})
+        other_values = tuple([row[i] for i in other_columns])
+        entries[other_values] = entries.get(other_values, 0) + 1
     return table
 
 
@@ -173,8 +173,8 @@ class Keep(Enum):
         return _MERGES[self]
 
 
-def _add(one: int, other: int) -> int:
-    return one + other
+def _add(left: int, right: int) -> int:
+    return left + right
 
 
 def _once(one: int, other: int) -> int:  # noqa: ARG001 - the counters of a set
@@ -213,24 +213,28 @@ class Synopsis:
         """Move new entries to the past, at the marker of the next time step."""
         for key, value in self.new.items():
             group = self.past.setdefault(tuple([key[i] for i in self._probe]), {})
-            rest = tuple([key[i] for i in self._rest])
-            if rest in group:
-                group[rest] = self._merge(group[rest], value)
+            other_values = tuple([key[i] for i in self._rest])
+            if other_values in group:
+                group[other_values] = self._merge(group[other_values], value)
             else:
-                group[rest] = value
+                group[other_values] = value
                 self.entries += 1
         self.new.clear()
 
     def snapshot(self) -> list[Any]:
         """All entries between two time steps, as JSON."""
-        return [[probe, rest, value] for probe, group in self.past.items() for rest, value in group.items()]
+        return [
+            [probe, other_values, value]
+            for probe, group in self.past.items()
+            for other_values, value in group.items()
+        ]
 
     def restore(self, entries: Iterable[Any]) -> None:
         self.new.clear()
         self.past.clear()
         self.entries = 0
-        for probe, rest, value in entries:
-            self.past.setdefault(tuple(probe), {})[tuple(rest)] = value
+        for probe, other_values, value in entries:
+            self.past.setdefault(tuple(probe), {})[tuple(other_values)] = value
             self.entries += 1
 
 

@@ -37,26 +37,26 @@ def joins_within_reach(query: Modified) -> Iterator[Failure]:
             yield _out_of_reach(*pairs[0], joins=joins)
     for number, nodes in equalities(query):
         for part in _unreached(query, nodes):
-            one, other = attributes(query, number, min(nodes))[0], attributes(query, number, part)[0]
-            yield _out_of_reach(one, other)
+            first, second = attributes(query, number, min(nodes))[0], attributes(query, number, part)[0]
+            yield _out_of_reach(first, second)
 
 
 def output_is_kept(query: Modified) -> Iterator[Failure]:
     """C3: an output attribute is at most one step from its root, and bounded unless of the only root."""
-    alone = len(query.graph.roots) == 1
+    is_only_root = len(query.graph.roots) == 1
     for attr in dict.fromkeys(t for t in query.query.output if isinstance(t, Attr)):
         node = query.node_of.get(attr.stream)
         if node is None or not query.graph.is_tree(node):
             continue
         number = query.closure.class_of[attr]
-        written = query.query.written(attr)
-        if not query.closure.bounded(number) and not (alone and query.graph.depth(node) == 0):
+        spans = query.query.written(attr)
+        if not query.closure.bounded(number) and not (is_only_root and query.graph.depth(node) == 0):
             message = f"{attr} is projected and has to be kept, but is not bounded"
-            yield Failure("C3", message, (), (attr.stream,), (attr,), columns=written)
+            yield Failure("C3", message, (), (attr.stream,), (attr,), columns=spans)
         elif query.graph.depth(node) > 1:
             steps = f"{query.graph.depth(node)} steps before the last stream of its tree"
             message = f"{attr} is projected, but {attr.stream} comes {steps}"
-            yield Failure("C3", message, (), (attr.stream,), (attr,), necessary=False, columns=written)
+            yield Failure("C3", message, (), (attr.stream,), (attr,), necessary=False, columns=spans)
 
 
 def equalities_are_bounded(query: Modified) -> Iterator[Failure]:
@@ -74,14 +74,14 @@ def inequalities_are_bounded(query: Modified) -> Iterator[Failure]:
     for node in range(len(query.nodes)):
         if not query.graph.is_tree(node) or (query.graph.roots == (node,)):
             continue
-        needed = references(query, node)
-        for join in dict.fromkeys((*needed.greatest, *needed.least)):
-            own = join.high if join in needed.greatest else join.low
+        node_references = references(query, node)
+        for join in dict.fromkeys((*node_references.greatest, *node_references.least)):
+            attr = join.high if join in node_references.greatest else join.low
             message = (
-                f"{own} is compared with {join.low if own is join.high else join.high}, but is not bounded"
+                f"{attr} is compared with {join.low if attr is join.high else join.high}, but is not bounded"
             )
             streams = (join.low.stream, join.high.stream)
-            yield Failure("C5", message, ((join.low, join.high),), streams, (own,), joins=(join,))
+            yield Failure("C5", message, ((join.low, join.high),), streams, (attr,), joins=(join,))
 
 
 CONDITIONS: tuple[Callable[[Modified], Iterator[Failure]], ...] = (
@@ -114,27 +114,27 @@ def _ends(query: Modified, pair: tuple[Attr, Attr]) -> tuple[int, int]:
     return query.node_of[pair[0].stream], query.node_of[pair[1].stream]
 
 
-def _within_reach(query: Modified, one: int, other: int) -> bool:
-    if one == other or not (query.graph.is_tree(one) and query.graph.is_tree(other)):
+def _within_reach(query: Modified, first: int, second: int) -> bool:
+    if first == second or not (query.graph.is_tree(first) and query.graph.is_tree(second)):
         return True  # a component that is no tree fails C1
-    if query.graph.component[one] != query.graph.component[other]:
-        return query.graph.depth(one) == query.graph.depth(other) == 0
+    if query.graph.component[first] != query.graph.component[second]:
+        return query.graph.depth(first) == query.graph.depth(second) == 0
     parents = query.graph.parents
-    return parents[one] == parents[other] or one in parents[other] or other in parents[one]
+    return parents[first] == parents[second] or first in parents[second] or second in parents[first]
 
 
 def _unreached(query: Modified, nodes: frozenset[int]) -> list[int]:
     """The first node of a class that no steps within reach connect to its least one."""
-    reached = {min(nodes)}
+    connected = {min(nodes)}
     for _ in nodes:
-        reached |= {n for n in nodes for r in reached if _within_reach(query, n, r)}
-    return sorted(nodes - reached)[:1]
+        connected |= {n for n in nodes for r in connected if _within_reach(query, n, r)}
+    return sorted(nodes - connected)[:1]
 
 
-def _out_of_reach(one: Attr, other: Attr, **more: object) -> Failure:
-    message = f"{one} and {other} are joined, but neither of their streams follows the other directly"
-    streams = (one.stream, other.stream)
-    return Failure("C2", message, ((one, other),), streams, (one, other), necessary=False, **more)  # type: ignore[arg-type]
+def _out_of_reach(first: Attr, second: Attr, **fields: object) -> Failure:
+    message = f"{first} and {second} are joined, but neither of their streams follows the other directly"
+    streams = (first.stream, second.stream)
+    return Failure("C2", message, ((first, second),), streams, (first, second), necessary=False, **fields)  # type: ignore[arg-type]
 
 
 def output_is_bounded(query: Modified) -> Iterator[Failure]:
@@ -142,8 +142,8 @@ def output_is_bounded(query: Modified) -> Iterator[Failure]:
     for attr in dict.fromkeys(t for t in query.query.output if isinstance(t, Attr)):
         if attr.stream in query.node_of and not query.closure.bounded(query.closure.class_of[attr]):
             message = f"{attr} is projected without duplicates, but is not bounded"
-            written = query.query.written(attr)
-            yield Failure("C1", message, (), (attr.stream,), (attr,), columns=written)
+            spans = query.query.written(attr)
+            yield Failure("C1", message, (), (attr.stream,), (attr,), columns=spans)
 
 
 def joined_attributes_are_bounded(query: Modified) -> Iterator[Failure]:
@@ -156,19 +156,19 @@ def joined_attributes_are_bounded(query: Modified) -> Iterator[Failure]:
 def one_reference(query: Modified) -> Iterator[Failure]:
     """C3: at most one least or greatest value of each stream has to be kept."""
     for node in range(len(query.nodes)):
-        needed = references(query, node)
-        greatest = {query.closure.class_of[j.high] for j in needed.greatest}
-        least = {query.closure.class_of[j.low] for j in needed.least}
+        node_references = references(query, node)
+        greatest = {query.closure.class_of[j.high] for j in node_references.greatest}
+        least = {query.closure.class_of[j.low] for j in node_references.least}
         if len(greatest) + len(least) > 1:
-            joins = tuple(dict.fromkeys((*needed.greatest, *needed.least)))
-            own = tuple(
+            joins = tuple(dict.fromkeys((*node_references.greatest, *node_references.least)))
+            attrs = tuple(
                 dict.fromkeys(a for j in joins for a in (j.low, j.high) if a.stream in query.nodes[node])
             )
             derived = tuple((j.low, j.high) for j in joins)
             ends = [f"the greatest {query.closure.members[n][0]}" for n in sorted(greatest)]
             ends += [f"the least {query.closure.members[n][0]}" for n in sorted(least)]
             message = f"{query.name(node)} would have to keep {' and '.join(ends)}"
-            yield Failure("C3", message, derived, query.nodes[node], own, joins=joins)
+            yield Failure("C3", message, derived, query.nodes[node], attrs, joins=joins)
 
 
 def theorem_2(query: Modified) -> tuple[Failure, ...]:
@@ -181,6 +181,6 @@ def time_cases(query: Modified) -> tuple[tuple[Atom, ...], ...]:
     """The orders of two streams that both follow a third; none for a forest."""
     for parents in query.graph.parents:
         if len(parents) > 1:
-            one, other = (query.query.stream(query.nodes[p][0]).clock for p in sorted(parents)[:2])
-            return tuple((Atom(one, op, other, case=True),) for op in (Op.LESS, Op.EQUAL, Op.GREATER))
+            first, second = (query.query.stream(query.nodes[p][0]).clock for p in sorted(parents)[:2])
+            return tuple((Atom(first, op, second, case=True),) for op in (Op.LESS, Op.EQUAL, Op.GREATER))
     return ()

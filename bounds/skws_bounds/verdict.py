@@ -49,10 +49,10 @@ def failing(query: Modified, criterion: Criterion, blame: Blame, budget: StepBud
         return None
     orders: Iterable[Order] = _gaps(query.closure, blame.joins)
     if not orders:
-        for guessed in filter(None, map(query.refined, _guesses(query, blame.joins))):
+        for guess in filter(None, map(query.refined, _guesses(query, blame.joins))):
             budget.spend()
-            if blame.among(criterion(guessed)):
-                return guessed
+            if blame.among(criterion(guess)):
+                return guess
         orders = pair_orders(query, failures)
     cases = filter(None, map(query.refined, orders))
     return next(filter(None, (failing(case, criterion, blame, budget) for case in cases)), None)
@@ -97,41 +97,43 @@ def _guesses(query: Modified, joins: Joins) -> Iterator[Order]:
         numbers = sorted(range(len(values)), key=values.__getitem__)
         for join in joins:
             _bring_together(closure, numbers, closure.class_of[join.low], closure.class_of[join.high])
-        rank = {number: at for at, number in enumerate(numbers)}
-        ordered = (sorted(chain, key=rank.__getitem__) for chain in chains)
+        rank = {number: position for position, number in enumerate(numbers)}
+        sorted_chains = (sorted(chain, key=rank.__getitem__) for chain in chains)
         yield tuple(
             Atom(
-                closure.members[one][0],
-                Op.LESS if values[one] != values[other] else Op.EQUAL,
-                closure.members[other][0],
+                closure.members[first][0],
+                Op.LESS if values[first] != values[second] else Op.EQUAL,
+                closure.members[second][0],
                 case=True,
             )
-            for chain in ordered
-            for one, other in pairwise(chain)
-            if not closure.above[one] >> other & 1
+            for chain in sorted_chains
+            for first, second in pairwise(chain)
+            if not closure.above[first] >> second & 1
         )
 
 
 def _values(closure: Closure, below: list[int], above: list[int], sign: int) -> list[int]:
     """Possible integer values of the classes: those of constants, else small unused ones."""
     numbers = range(len(closure.members))
-    fixed = {
+    constants = {
         n: sign * int(t.value)
         for n in numbers
         for t in closure.members[n]
         if isinstance(t, Constant) and isinstance(t.value, int | float)
     }
     room = 2 * len(numbers)
-    first, last = min(fixed.values(), default=0) - room, max(fixed.values(), default=0) + room
-    most: dict[int, int] = {}
+    first, last = min(constants.values(), default=0) - room, max(constants.values(), default=0) + room
+    upper_bounds: dict[int, int] = {}
     for number in sorted(numbers, key=lambda n: above[n].bit_count()):
-        most[number] = fixed.get(number, min((most[n] - 1 for n in bits(above[number])), default=last))
+        upper_bounds[number] = constants.get(
+            number, min((upper_bounds[n] - 1 for n in bits(above[number])), default=last)
+        )
     values: dict[int, int] = {}
-    used_values = set(fixed.values())
+    used_values = set(constants.values())
     for number in sorted(numbers, key=lambda n: below[n].bit_count()):
-        least = max((values[n] + 1 for n in bits(below[number])), default=first)
-        free = (value for value in range(least, most[number] + 1) if value not in used_values)
-        values[number] = fixed[number] if number in fixed else next(free, least)
+        lower_bound = max((values[n] + 1 for n in bits(below[number])), default=first)
+        free = (value for value in range(lower_bound, upper_bounds[number] + 1) if value not in used_values)
+        values[number] = constants[number] if number in constants else next(free, lower_bound)
         used_values.add(values[number])
     return [sign * values[n] for n in numbers]
 
@@ -139,25 +141,25 @@ def _values(closure: Closure, below: list[int], above: list[int], sign: int) -> 
 def _bring_together(closure: Closure, numbers: list[int], low: int, high: int) -> None:
     """Move the classes between two classes before or after them."""
     first, last = numbers.index(low), numbers.index(high)
-    between = numbers[first + 1 : last]
-    after = [n for n in between if closure.above[low] >> n & 1]
-    before = [n for n in between if n not in after]
-    numbers[first : last + 1] = [*before, low, high, *after]
+    middle = numbers[first + 1 : last]
+    greater = [n for n in middle if closure.above[low] >> n & 1]
+    lesser = [n for n in middle if n not in greater]
+    numbers[first : last + 1] = [*lesser, low, high, *greater]
 
 
 def _chains(query: Modified) -> Iterator[set[int]]:
     """For each node the classes in a total order of it: of its attributes and of constants."""
     class_of = query.closure.class_of
-    fixed: dict[Domain, set[int]] = defaultdict(set)
+    constants: dict[Domain, set[int]] = defaultdict(set)
     for term in class_of:
         if not isinstance(term, Attr):
-            fixed[term.domain.family].add(class_of[term])
-    own: dict[tuple[int, Domain], set[int]] = defaultdict(set)
+            constants[term.domain.family].add(class_of[term])
+    node_classes: dict[tuple[int, Domain], set[int]] = defaultdict(set)
     for term in compared(query):
         if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
-            own[query.node_of[term.stream], term.domain.family].add(class_of[term])
-    for (_, family), numbers in own.items():
-        yield numbers | fixed[family]
+            node_classes[query.node_of[term.stream], term.domain.family].add(class_of[term])
+    for (_, family), numbers in node_classes.items():
+        yield numbers | constants[family]
 
 
 MOST_LOOKED_AT = 800
@@ -187,13 +189,13 @@ class Verdict:
 def check(union: Union) -> Verdict:
     """Theorem 1 or Theorem 2 for all queries of a union (a union is bounded if all its queries are)."""
     failures: list[Failure] = []
-    complete = True
+    is_complete = True
     try:
         with StepBudget(MOST_STEPS, "checking memory") as budget:
             failures.extend(_failures(union, budget))
     except OverBudgetError:
-        complete = False
-    if not failures and not complete:
+        is_complete = False
+    if not failures and not is_complete:
         return Verdict(None, union.distinct, (_too_many(union),), certain=False)
     distinct_failures = tuple(_merged(failures))
     necessary = any(f.necessary for f in distinct_failures)
@@ -201,17 +203,17 @@ def check(union: Union) -> Verdict:
         return Verdict(True, union.distinct, ())
     if union.distinct:
         # Theorem 2 is only sufficient; but distinct results must be remembered forever.
-        remembered = any(f.condition == "C1" for f in distinct_failures) and not _repeats(union)
-        return Verdict(False if remembered else None, True, distinct_failures, certain=remembered)
+        must_remember = any(f.condition == "C1" for f in distinct_failures) and not _repeats(union)
+        return Verdict(False if must_remember else None, True, distinct_failures, certain=must_remember)
     return Verdict(False, False, distinct_failures, certain=necessary and not _repeats(union))
 
 
 def _too_many(union: Union) -> Failure:
     """The failure of a query with too many cases to check."""
-    split = max(sum(a.op in (Op.DIFFERENT, Op.AT_MOST, Op.AT_LEAST) for a in q.atoms) for q in union.queries)
+    count = max(sum(a.op in (Op.DIFFERENT, Op.AT_MOST, Op.AT_LEAST) for a in q.atoms) for q in union.queries)
     message = "there are too many orders of attributes to distinguish"
-    if split:
-        message += f": each of {split} comparisons by <>, <= or >= doubles them; compare by <, > or ="
+    if count:
+        message += f": each of {count} comparisons by <>, <= or >= doubles them; compare by <, > or ="
     return Failure("orders", message, necessary=False)
 
 
@@ -233,17 +235,17 @@ def _query_failures(query: SpjQuery, steps: StepBudget, *, distinct: bool) -> It
     budget = StepBudget(MOST_LOOKED_AT, steps.stage)
     for conjunction in conjunctions(query, steps):
         steps.spend(_LOOK)
-        plain = modified(conjunction)
-        if plain is None:
+        modified_query = modified(conjunction)
+        if modified_query is None:
             continue
         theorem = theorem_2 if distinct else theorem_1
-        yield from lasting(plain, theorem, reported, budget)
+        yield from lasting(modified_query, theorem, reported, budget)
         if distinct and not reported:
             criterion = partial(unkeepable, distinct=True)
-            of_forests = (
+            forest_failures = (
                 tuple(lasting(f, criterion, reported, budget)) for f in forests(conjunction, budget)
             )
-            yield from next(filter(None, of_forests), ())
+            yield from next(filter(None, forest_failures), ())
     steps.spend(_LOOK * budget.spent)
 
 
@@ -284,15 +286,15 @@ def _key(failure: Failure) -> object:
 
 def _merged(failures: Iterable[Failure]) -> Iterator[Failure]:
     """Each condition once for the same attributes, with all atoms at fault."""
-    merged: dict[object, Failure] = {}
+    by_key: dict[object, Failure] = {}
     for failure in failures:
         key = _key(failure)
-        if key in merged:
-            atoms = {str(a): a for a in (*merged[key].atoms, *failure.atoms)}
-            merged[key] = replace(merged[key], atoms=tuple(atoms.values()))
+        if key in by_key:
+            atoms = {str(a): a for a in (*by_key[key].atoms, *failure.atoms)}
+            by_key[key] = replace(by_key[key], atoms=tuple(atoms.values()))
         else:
-            merged[key] = failure
-    yield from sorted(merged.values(), key=lambda f: f.condition)
+            by_key[key] = failure
+    yield from sorted(by_key.values(), key=lambda f: f.condition)
 
 
 def _repeats(union: Union) -> bool:

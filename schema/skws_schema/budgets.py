@@ -31,8 +31,8 @@ class TimeLimitError(SkwsError):
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """Limit the time of the work inside, which raises TimeLimitError; an earlier outer limit still holds."""
-    end, outer = monotonic() + seconds, _ends.get()
-    token = _ends.set(end if outer is None else min(end, outer))
+    end, outer_end = monotonic() + seconds, _ends.get()
+    token = _ends.set(end if outer_end is None else min(end, outer_end))
     try:
         yield
     finally:
@@ -82,12 +82,12 @@ class MemoryBudget:
 
     def check(self, planned: int) -> None:
         """Raises MemoryBudgetError if another ``planned`` bytes would exceed the budget."""
-        needed = used() + planned
-        if needed > self.size:
+        total = used() + planned
+        if total > self.size:
             raise MemoryBudgetError(
                 f"the memory budget of {shown(self.size)} is used up{_by_whom()}.\n{HELP}"
             )
-        if not self._warned and 2 * needed > self.size:
+        if not self._warned and 2 * total > self.size:
             self._warned = True
             self._warn(f"half of the memory budget of {shown(self.size)} is in use{_by_whom()}")
 
@@ -176,8 +176,8 @@ def shown(size: int) -> str:
 
 def _by_whom() -> str:
     """A description of the holder with the most entries."""
-    most = max((holder.held() for holder in _holders), default=None)
-    return f": {most.text}" if most is not None and most.entries else ""
+    largest = max((holder.held() for holder in _holders), default=None)
+    return f": {largest.text}" if largest is not None and largest.entries else ""
 
 
 def _peak() -> int:
@@ -236,9 +236,9 @@ class StepBudget:
 
 
 @contextmanager
-def within_steps(most: int) -> Iterator[None]:
-    """Limit every analysis that begins inside, in this thread, to ``most`` steps."""
-    token = _most_steps.set(min(most, _most_steps.get()))
+def within_steps(limit: int) -> Iterator[None]:
+    """Limit every analysis that begins inside, in this thread, to ``limit`` steps."""
+    token = _most_steps.set(min(limit, _most_steps.get()))
     try:
         yield
     finally:

@@ -12,13 +12,13 @@ CHARACTER: Final = 6.7
 """The width of a character in that font, in pixels."""
 
 
-def branches(node: T, below: Callable[[T], Sequence[T]], indent: str = "") -> Iterator[tuple[str, T]]:
+def branches(node: T, children_of: Callable[[T], Sequence[T]], indent: str = "") -> Iterator[tuple[str, T]]:
     """The nodes below a node of a tree, depth first, each with the lines that are drawn before it."""
-    children = below(node)
+    children = children_of(node)
     for number, child in enumerate(children, 1):
         last = number == len(children)
         yield indent + ("└─ " if last else "├─ "), child
-        yield from branches(child, below, indent + ("   " if last else "│  "))
+        yield from branches(child, children_of, indent + ("   " if last else "│  "))
 
 
 class DotNode(NamedTuple):
@@ -52,12 +52,12 @@ def to_dot(
     name: str, members: Iterable[Member], settings: Sequence[str] = ("rankdir=LR",), *, directed: bool = True
 ) -> str:
     """A graph in DOT, its members in the order given."""
-    lines = [f"{'digraph' if directed else 'graph'} {name} {{", *(f"  {each};" for each in settings)]
+    lines = [f"{'digraph' if directed else 'graph'} {name} {{", *(f"  {item};" for item in settings)]
     clusters = 0
     for member in members:
         if isinstance(member, Cluster):
             lines += [f"  subgraph cluster_{clusters} {{", f"    label={quoted(member.label)};"]
-            lines += [f"    {_statement(each, '->' if directed else '--')}" for each in member.members]
+            lines += [f"    {_statement(item, '->' if directed else '--')}" for item in member.members]
             lines.append("  }")
             clusters += 1
         else:
@@ -72,9 +72,9 @@ def quoted(text: str) -> str:
 
 
 def _statement(member: DotNode | DotEdge, arrow: str) -> str:
-    named = member.id if isinstance(member, DotNode) else f"{member.tail} {arrow} {member.head}"
+    identifier = member.id if isinstance(member, DotNode) else f"{member.tail} {arrow} {member.head}"
     attributes = ", ".join(_attributes(member))
-    return f"{named} [{attributes}];" if attributes else f"{named};"
+    return f"{identifier} [{attributes}];" if attributes else f"{identifier};"
 
 
 def _attributes(member: DotNode | DotEdge) -> Iterator[str]:

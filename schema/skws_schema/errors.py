@@ -154,15 +154,15 @@ def not_utf8(error: UnicodeDecodeError) -> str:
 def nearest_file(path: Path) -> str:
     """``"; did you mean X?"`` for the file beside ``path`` with the closest name, else the empty string."""
     try:
-        beside = os.listdir(path.parent)
+        names = os.listdir(path.parent)
     except OSError:
         return ""
-    alike = get_close_matches(path.name, beside, n=1, cutoff=0.75)
-    return f"; did you mean {alike[0]!r}?" if alike else ""
+    matches = get_close_matches(path.name, names, n=1, cutoff=0.75)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def without_picture(message: str) -> str:
     """A message without the text and carets at its end, for displays of one line."""
     lines = message.splitlines()
-    pictured = len(lines) > 2 and set(lines[-1].strip()) == {"^"}
-    return "\n".join(lines[:-2]) if pictured else message
+    has_picture = len(lines) > 2 and set(lines[-1].strip()) == {"^"}
+    return "\n".join(lines[:-2]) if has_picture else message

@@ -88,12 +88,12 @@ def _renamed_joins(
     new_name = {old.name: new.name for old, new in zip(before.relations, relations, strict=True)}
     target_joins = {j.name: j for j in target.joins}
     used_names = {*target_joins, *(j.name for j in before.joins)}
-    renamed = []
+    new_joins = []
     for join in before.joins:
-        stays = target_joins.get(join.name) == join and {join.left, join.right} <= kept_names
-        name = _free(join.name, used_names) if join.name in target_joins and not stays else join.name
-        renamed.append(Join(name, new_name[join.left], new_name[join.right], join.on))
-    return tuple(renamed)
+        is_unchanged = target_joins.get(join.name) == join and {join.left, join.right} <= kept_names
+        name = _free(join.name, used_names) if join.name in target_joins and not is_unchanged else join.name
+        new_joins.append(Join(name, new_name[join.left], new_name[join.right], join.on))
+    return tuple(new_joins)
 
 
 def _after(
@@ -104,11 +104,11 @@ def _after(
     names = {j.name for j in joins}
     joins += tuple(j for j in target.joins if j.name not in names)
     size = (len(before.relations), len(before.joins))
-    grows = size != (len(relations), len(joins))
+    has_grown = size != (len(relations), len(joins))
     evolution = Evolution(
         _missing((r.name for r in relations), target.index),
         _missing((j.name for j in joins), {j.name for j in target.joins}),
-        (*before.evolution.grown, size) if grows else before.evolution.grown,
+        (*before.evolution.grown, size) if has_grown else before.evolution.grown,
     )
     return replace(target, relations=relations, joins=joins, evolution=evolution)
 

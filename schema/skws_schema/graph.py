@@ -52,10 +52,10 @@ def present_edges(schema: Schema) -> tuple[Edge, ...]:
 @lru_cache(maxsize=64)
 def edges_from(schema: Schema) -> tuple[tuple[Edge, ...], ...]:
     """For each relation, the edges that leave it. A self-join leaves its relation twice."""
-    leaving: list[list[Edge]] = [[] for _ in schema.relations]
+    by_source: list[list[Edge]] = [[] for _ in schema.relations]
     for edge in present_edges(schema):
-        leaving[edge.source].append(edge)
-    return tuple(map(tuple, leaving))
+        by_source[edge.source].append(edge)
+    return tuple(map(tuple, by_source))
 
 
 def _edge(schema: Schema, number: int, join: Join, forward: bool) -> Edge:

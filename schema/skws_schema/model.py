@@ -212,9 +212,9 @@ class Relation:
         names = [a.name for a in self.attributes]
         if len(set(names)) != len(names):
             raise ValueError(f"relation {self.name}: duplicate attribute")
-        for used in (*self.key, *self.search, *((self.time,) if self.time else ())):
-            if used not in names:
-                raise ValueError(f"relation {self.name}: no attribute {used!r}")
+        for name in (*self.key, *self.search, *((self.time,) if self.time else ())):
+            if name not in names:
+                raise ValueError(f"relation {self.name}: no attribute {name!r}")
 
     @cached_property
     def columns(self) -> dict[str, int]:
@@ -340,11 +340,11 @@ class Schema:
     @cached_property
     def nested(self) -> dict[str, list[int]]:
         """The positions of the relations whose rows are in arrays of another relation's rows, by its name."""
-        found: dict[str, list[int]] = {}
+        positions: dict[str, list[int]] = {}
         for position, relation in enumerate(self.relations):
             if relation.parent is not None:
-                found.setdefault(relation.parent, []).append(position)
-        return found
+                positions.setdefault(relation.parent, []).append(position)
+        return positions
 
     def relation(self, name: str) -> Relation:
         return self.relations[self.index[name]]
@@ -359,14 +359,20 @@ class Schema:
         import networkx  # noqa: PLC0415 - loaded on demand
 
         graph: networkx.MultiGraph[str] = networkx.MultiGraph(name=self.name)
-        for at, one in enumerate(self.relations):
-            if at not in self.evolution.removed_relations:
-                types = {a.name: str(a.type) for a in one.attributes}
-                graph.add_node(one.name, attributes=types, key=one.key, search=one.search, table=one.table)
-        for at, join in enumerate(self.joins):
-            if at not in self.evolution.removed_joins:
-                described = {"left": join.left, "right": join.right, "on": join.on}
-                graph.add_edge(join.left, join.right, key=join.name, **described)
+        for position, relation in enumerate(self.relations):
+            if position not in self.evolution.removed_relations:
+                types = {a.name: str(a.type) for a in relation.attributes}
+                graph.add_node(
+                    relation.name,
+                    attributes=types,
+                    key=relation.key,
+                    search=relation.search,
+                    table=relation.table,
+                )
+        for position, join in enumerate(self.joins):
+            if position not in self.evolution.removed_joins:
+                fields = {"left": join.left, "right": join.right, "on": join.on}
+                graph.add_edge(join.left, join.right, key=join.name, **fields)
         return graph
 
 
@@ -395,5 +401,5 @@ def meant(name: str, candidates: Collection[str]) -> str | None:
     """The candidate spelled like ``name``, else the only one that differs in case only."""
     if name in candidates:
         return name
-    alike = [candidate for candidate in candidates if candidate.casefold() == name.casefold()]
-    return alike[0] if len(alike) == 1 else None
+    matches = [candidate for candidate in candidates if candidate.casefold() == name.casefold()]
+    return matches[0] if len(matches) == 1 else None

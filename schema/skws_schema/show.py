@@ -48,7 +48,7 @@ def _lines(schema: Schema) -> Iterator[str]:
 
 
 def _kind(relation: Relation) -> str:
-    kinds = [word for word, on in (("table", relation.table), ("finite", relation.finite)) if on]
+    kinds = [word for word, flag in (("table", relation.table), ("finite", relation.finite)) if flag]
     return f" ({', '.join(kinds)})" if kinds else ""
 
 
@@ -120,23 +120,23 @@ def _tree(schema: Schema, root: int) -> SpanningTree:
     """The tree of a breadth-first search that follows joins in the schema's order."""
     children: dict[int, tuple[tuple[int, int], ...]] = {}
     depth = {root: 0}
-    waiting = deque([root])
-    while waiting:
-        relation = waiting.popleft()
+    queue = deque([root])
+    while queue:
+        relation = queue.popleft()
         new_children: list[tuple[int, int]] = []
         for edge in edges_from(schema)[relation]:
             if edge.target not in depth:
                 depth[edge.target] = depth[relation] + 1
                 new_children.append((edge.target, edge.join))
-                waiting.append(edge.target)
+                queue.append(edge.target)
         children[relation] = tuple(new_children)
-    joins = frozenset(join for below in children.values() for _, join in below)
+    joins = frozenset(join for pairs in children.values() for _, join in pairs)
     return SpanningTree(root, children, joins, max(depth.values()))
 
 
 def _draw(schema: Schema, tree: SpanningTree) -> Iterator[str]:
     """One line per relation, with the name of the join that leads to it."""
-    tree_branches = branches((tree.root, -1), lambda at: tree.children[at[0]])
+    tree_branches = branches((tree.root, -1), lambda node: tree.children[node[0]])
     rows = [(f"{lead}{schema.relations[relation].name}", join) for lead, (relation, join) in tree_branches]
     root = schema.relations[tree.root].name
     width = max(len(label) for label in (root, *(label for label, _ in rows)))

@@ -224,21 +224,23 @@ def profile(name: str, raw: Sequence[object], earlier: AttributeType | None = No
     ``earlier``: the type of the column in an earlier schema, which it keeps while half of its values have it.
     """
     values = [None if _is_absent(value) else _scalar(value) for value in raw]
-    judged, odd = _guessed(name, [value for value in values if value is not None], earlier)
-    if judged.type is AttributeType.NUMBER and any(isinstance(v, Decimal) and not is_double(v) for v in raw):
-        judged = _TypeGuess(AttributeType.TEXT, judged.confidence, _TOO_FINE)
+    guess, odd = _guessed(name, [value for value in values if value is not None], earlier)
+    if guess.type is AttributeType.NUMBER and any(isinstance(v, Decimal) and not is_double(v) for v in raw):
+        guess = _TypeGuess(AttributeType.TEXT, guess.confidence, _TOO_FINE)
     has_arrays = any(isinstance(v, list) for v in raw)
-    if has_arrays and judged.type is not AttributeType.TEXT:
-        judged, odd = _TypeGuess(AttributeType.TEXT, judged.confidence, "arrays"), frozenset()
-    kind = judged.type
-    canonical: Callable[[Scalar], Scalar | None] = _whole if kind is AttributeType.INTEGER else str
-    odd_rows = tuple(place for place, value in enumerate(values) if value in odd) if odd else ()
-    comparable = tuple(None if v is None or v in odd else canonical(v) for v in values)
-    distinct = frozenset(v for v in comparable if v is not None)
+    if has_arrays and guess.type is not AttributeType.TEXT:
+        guess, odd = _TypeGuess(AttributeType.TEXT, guess.confidence, "arrays"), frozenset()
+    kind = guess.type
+    convert: Callable[[Scalar], Scalar | None] = _whole if kind is AttributeType.INTEGER else str
+    odd_rows = tuple(row for row, value in enumerate(values) if value in odd) if odd else ()
+    canonical_values = tuple(None if v is None or v in odd else convert(v) for v in values)
+    distinct = frozenset(v for v in canonical_values if v is not None)
     mixed = kind is AttributeType.TEXT and any(
         isinstance(value, list | float | bool) for value in raw if not _is_absent(value)
     )
-    return ColumnProfile(name, kind, judged.confidence, judged.reason, comparable, distinct, mixed, odd_rows)
+    return ColumnProfile(
+        name, kind, guess.confidence, guess.reason, canonical_values, distinct, mixed, odd_rows
+    )
 
 
 def _is_absent(value: object) -> bool:
@@ -255,7 +257,7 @@ def _is_absent(value: object) -> bool:
 
 def _scalar(value: object) -> Scalar:
     if isinstance(value, list):
-        return ", ".join(str(_scalar(one)) for one in value if one is not None)
+        return ", ".join(str(_scalar(item)) for item in value if item is not None)
     if isinstance(value, Decimal):
         return digits(value)
     return value if isinstance(value, str | int | float | bool) else str(value)
@@ -273,31 +275,31 @@ def _guessed(
     name: str, values: Sequence[Scalar], earlier: AttributeType | None
 ) -> tuple[_TypeGuess, frozenset[Scalar]]:
     """The type of the values, and the few values that have another type."""
-    judged = _type(name, list(map(_written, values)))
+    guess = _type(name, list(map(_written, values)))
     texts = (AttributeType.TEXT, AttributeType.STRING)
-    fraction = judged.type is AttributeType.NUMBER and is_reference_name(name)
-    if earlier in texts or not (judged.type is AttributeType.TEXT or fraction):
-        return judged, frozenset()
-    most = int(len(values) * (FEW_ODD if earlier is None else HALF_ODD))
+    is_fraction = guess.type is AttributeType.NUMBER and is_reference_name(name)
+    if earlier in texts or not (guess.type is AttributeType.TEXT or is_fraction):
+        return guess, frozenset()
+    limit = int(len(values) * (FEW_ODD if earlier is None else HALF_ODD))
     for holds in _KINDS:
-        odd = _odd(values, holds, most)
+        odd = _odd(values, holds, limit)
         if not odd:
             continue
         regular = _type(name, [_written(value) for value in values if value not in odd])
         if regular.type not in texts and earlier in (None, regular.type):
             count = sum(value in odd for value in values)
             return regular._replace(reason=f"{regular.reason}, but for {counted(count, 'value')}"), odd
-    return judged, frozenset()
+    return guess, frozenset()
 
 
-def _odd(values: Sequence[Scalar], holds: Callable[[str], bool], most: int) -> frozenset[Scalar] | None:
-    """The values that do not have a type; None if there are more than ``most``."""
+def _odd(values: Sequence[Scalar], holds: Callable[[str], bool], limit: int) -> frozenset[Scalar] | None:
+    """The values that do not have a type; None if there are more than ``limit``."""
     odd: set[Scalar] = set()
     count = 0
     for value in values:
         if not holds(_written(value)):
             count += 1
-            if count > most:
+            if count > limit:
                 return None
             odd.add(value)
     return frozenset(odd)
@@ -306,35 +308,35 @@ def _odd(values: Sequence[Scalar], holds: Callable[[str], bool], most: int) -> f
 def _type(name: str, texts: Sequence[str]) -> _TypeGuess:
     if not texts:
         return _TypeGuess(AttributeType.TEXT, 0.2, "no values to judge by")
-    few = 0.2 if len(texts) < 5 else 0.0
+    penalty = 0.2 if len(texts) < 5 else 0.0
     if any({w.lower() for w in texts} <= booleans for booleans in _BOOLEANS):
-        return _TypeGuess(AttributeType.BOOLEAN, 0.95 - few, "only true and false")
+        return _TypeGuess(AttributeType.BOOLEAN, 0.95 - penalty, "only true and false")
     if all(map(_is_number, texts)):
         numbers = [w for w in texts if not NOT_FINITE_TEXT.fullmatch(w)]
         if numbers:
-            return _number(name, numbers, few)
+            return _number(name, numbers, penalty)
     if all(map(_is_moment, texts)):
-        return _TypeGuess(AttributeType.TIMESTAMP, 0.98 - few, "dates or times")
-    return _TypeGuess(AttributeType.TEXT, 0.95 - few, "neither numbers nor times")
+        return _TypeGuess(AttributeType.TIMESTAMP, 0.98 - penalty, "dates or times")
+    return _TypeGuess(AttributeType.TEXT, 0.95 - penalty, "neither numbers nor times")
 
 
-def _number(name: str, texts: Sequence[str], few: float) -> _TypeGuess:
+def _number(name: str, texts: Sequence[str], penalty: float) -> _TypeGuess:
     if any(_LEADING_ZERO.match(w) for w in texts):
-        return _TypeGuess(AttributeType.TEXT, 0.9 - few, "digits with leading zeros")
-    whole = all(_INTEGER.fullmatch(w) for w in texts)
-    if not whole and any(map(is_finer, texts)):
-        return _TypeGuess(AttributeType.TEXT, 0.8 - few, _TOO_FINE)
-    too_long = whole and any(int(w).bit_length() > _INTEGER_BITS for w in texts)
-    if too_long or (whole and _NUMERALS & set(tokens(name))):
+        return _TypeGuess(AttributeType.TEXT, 0.9 - penalty, "digits with leading zeros")
+    is_whole = all(_INTEGER.fullmatch(w) for w in texts)
+    if not is_whole and any(map(is_finer, texts)):
+        return _TypeGuess(AttributeType.TEXT, 0.8 - penalty, _TOO_FINE)
+    too_long = is_whole and any(int(w).bit_length() > _INTEGER_BITS for w in texts)
+    if too_long or (is_whole and _NUMERALS & set(tokens(name))):
         reason = "more digits than an integer can hold" if too_long else "identifiers, by the name"
-        return _TypeGuess(AttributeType.TEXT, 0.8 - few, reason)
+        return _TypeGuess(AttributeType.TEXT, 0.8 - penalty, reason)
     if is_time_name(name):
-        others = sum(_whole_part(w) not in _EPOCH_SECONDS for w in texts)
-        if others <= len(texts) * FEW_ODD:
-            return _TypeGuess(AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name")
-    if whole:
-        return _TypeGuess(AttributeType.INTEGER, 0.98 - few, "whole numbers")
-    return _TypeGuess(AttributeType.NUMBER, 0.95 - few, "numbers")
+        outliers = sum(_whole_part(w) not in _EPOCH_SECONDS for w in texts)
+        if outliers <= len(texts) * FEW_ODD:
+            return _TypeGuess(AttributeType.TIMESTAMP, 0.7 - penalty, "seconds since the epoch, by the name")
+    if is_whole:
+        return _TypeGuess(AttributeType.INTEGER, 0.98 - penalty, "whole numbers")
+    return _TypeGuess(AttributeType.NUMBER, 0.95 - penalty, "numbers")
 
 
 def _whole_part(number: str) -> int:

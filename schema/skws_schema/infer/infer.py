@@ -179,7 +179,9 @@ class Inference:
 
 def renamed(inference: Inference) -> Inference:
     """The inference with valid names in place of invalid names of tables and columns in a catalog."""
-    tables = {old: new for new, old in attribute_names([each.name for each in inference.relations]).items()}
+    tables = {
+        old: new for new, old in attribute_names([relation.name for relation in inference.relations]).items()
+    }
     names = {
         relation.name: {
             column: name
@@ -221,8 +223,8 @@ def _joined(
     join = finding.value
     on = tuple((names[join.left][a], names[join.right][b]) for a, b in join.on)
     left, right = tables[join.left], tables[join.right]
-    same = (left, right, on) == (join.left, join.right, join.on)
-    return finding if same else replace(finding, value=Join.of(left, right, on))
+    is_unchanged = (left, right, on) == (join.left, join.right, join.on)
+    return finding if is_unchanged else replace(finding, value=Join.of(left, right, on))
 
 
 def infer(
@@ -243,38 +245,40 @@ def infer(
     rows are in arrays. Raises SchemaError if no table has a usable name, ValueError if columns of one
     relation differ in length.
     """
-    named = {name: named_columns(columns) for name, columns in tables.items() if is_name(name)}
-    usable = [name for name, (origins, _) in named.items() if origins]
-    if not usable:
-        if named:
-            raise SchemaError(f"nothing to infer a schema from: no columns in {', '.join(named)}")
+    columns_by_table = {name: named_columns(columns) for name, columns in tables.items() if is_name(name)}
+    table_names = [name for name, (origins, _) in columns_by_table.items() if origins]
+    if not table_names:
+        if columns_by_table:
+            raise SchemaError(f"nothing to infer a schema from: no columns in {', '.join(columns_by_table)}")
         raise SchemaError(f"nothing to infer a schema from: {len(tables)} tables, none with a usable name")
-    sampled = [
-        _table(relation, tables[relation], named[relation][0], SAMPLE_ROWS, _types(earlier, relation))
-        for relation in usable
+    samples = [
+        _table(
+            relation, tables[relation], columns_by_table[relation][0], SAMPLE_ROWS, _types(earlier, relation)
+        )
+        for relation in table_names
     ]
-    arrays = {name: each.origin.rpartition(".")[2] for name, each in nested.items() if each.own}
-    sampled = [replace(table, called=arrays.get(table.name, "")) for table in sampled]
-    joins, keys = _references(sampled)
-    around = {name: each for name, each in nested.items() if each.own and name in usable}
-    joins, keys = _with_nested(joins, keys, around, named)
-    times = {table.name: find_time(table) for table in sampled}
+    arrays = {name: array.origin.rpartition(".")[2] for name, array in nested.items() if array.own}
+    samples = [replace(table, called=arrays.get(table.name, "")) for table in samples]
+    joins, keys = _references(samples)
+    nested_tables = {name: array for name, array in nested.items() if array.own and name in table_names}
+    joins, keys = _with_nested(joins, keys, nested_tables, columns_by_table)
+    times = {table.name: find_time(table) for table in samples}
     streams = {name for name, time in times.items() if time and time.confidence >= MIN_CONFIDENCE} | {*timed}
     relations = []
-    for table in sampled:
-        origins, left_out = named[table.name]
+    for table in samples:
+        origins, omissions = columns_by_table[table.name]
         time = times[table.name]
-        outer = table.name
-        while outer in around:
-            outer = around[outer].parent
+        ancestor = table.name
+        while ancestor in nested_tables:
+            ancestor = nested_tables[ancestor].parent
         relations.append(
             InferredRelation(
                 name=table.name,
                 attributes=tuple(_attribute(c, origins[c.name]) for c in table.columns.values()),
                 key=keys.get(table.name),
                 time=time,
-                table="" if streams & {table.name, outer} else _TIMELESS,
-                left_out=(*_beside(nested.get(table.name)), *left_out),
+                table="" if streams & {table.name, ancestor} else _TIMELESS,
+                left_out=(*_beside(nested.get(table.name)), *omissions),
                 origin=nested[table.name].origin if table.name in nested else None,
             )
         )
@@ -286,7 +290,7 @@ def infer(
         left_out=tuple(
             Omission(relation, NO_ATTRIBUTES if is_name(relation) else NO_RELATION)
             for relation in tables
-            if relation not in usable
+            if relation not in table_names
         ),
     )
     inference = keeping(inference, earlier) if earlier else inference
@@ -303,26 +307,28 @@ def _with_nested(
     joins: list[Finding[Join]],
     keys: dict[str, Finding[tuple[str, ...]]],
     nested: Mapping[str, Nested],
-    named: Mapping[str, tuple[dict[str, str], tuple[Omission, ...]]],
+    columns_by_table: Mapping[str, tuple[dict[str, str], tuple[Omission, ...]]],
 ) -> tuple[list[Finding[Join]], dict[str, Finding[tuple[str, ...]]]]:
     """Replace the joins of rows in arrays by joins with the rows around them, on their key."""
     nested_joins: list[Finding[Join]] = []
-    for name, each in nested.items():
-        own = next(new for new, column in named[name][0].items() if column == each.own)
-        key = next(new for new, column in named[each.parent][0].items() if column == each.parents)
-        nested_joins.append(
-            Finding(Join.of(name, each.parent, ((own, key),)), 1.0, "in an array of its rows")
+    for name, array in nested.items():
+        own_column = next(new for new, column in columns_by_table[name][0].items() if column == array.own)
+        key = next(
+            new for new, column in columns_by_table[array.parent][0].items() if column == array.parents
         )
-        keys = {**keys, each.parent: Finding((key,), 1.0, "rows in arrays refer to it")}
+        nested_joins.append(
+            Finding(Join.of(name, array.parent, ((own_column, key),)), 1.0, "in an array of its rows")
+        )
+        keys = {**keys, array.parent: Finding((key,), 1.0, "rows in arrays refer to it")}
     nested_columns = {(finding.value.left, a) for finding in nested_joins for a, _ in finding.value.on}
-    others = [
+    other_joins = [
         finding
         for finding in joins
         if not any(
             {(finding.value.left, a), (finding.value.right, b)} & nested_columns for a, b in finding.value.on
         )
     ]
-    return [*others, *nested_joins], keys
+    return [*other_joins, *nested_joins], keys
 
 
 KEPT_JOIN: Final = "kept from the earlier schema"
@@ -346,8 +352,8 @@ def keeping(inference: Inference, earlier: Schema) -> Inference:
         and all(None is not types.get((join.left, a)) is types.get((join.right, b)) for a, b in join.on)
     )
     kept_sides = set(map(sides, (finding.value for finding in kept_joins)))
-    others = tuple(finding for finding in inference.joins if sides(finding.value) not in kept_sides)
-    return replace(inference, joins=others + kept_joins)
+    other_joins = tuple(finding for finding in inference.joins if sides(finding.value) not in kept_sides)
+    return replace(inference, joins=other_joins + kept_joins)
 
 
 def joined_by_values(inference: Inference, values: Mapping[str, Mapping[str, Sequence[object]]]) -> Inference:
@@ -369,15 +375,15 @@ def joined_by_values(inference: Inference, values: Mapping[str, Mapping[str, Seq
         for finding in _references(tables)[0]
         if all(types[finding.value.left, a] is types[finding.value.right, b] for a, b in finding.value.on)
     )
-    joined = replace(inference, joins=joins)
-    return replace(joined, relations=tuple(_referring(each, joined) for each in joined.relations))
+    result = replace(inference, joins=joins)
+    return replace(result, relations=tuple(_referring(relation, result) for relation in result.relations))
 
 
 def attribute_names(columns: Sequence[str]) -> dict[str, str]:
     """Columns by attribute name: valid, distinct names for all of them."""
     origins: dict[str, str] = {}
-    for place, column in enumerate(columns, 1):
-        name = as_name(column) or f"column_{place}"
+    for position, column in enumerate(columns, 1):
+        name = as_name(column) or f"column_{position}"
         if name in origins or (name in columns and name != column):
             used_names = {*origins, *columns}
             name = next(new for number in count(2) if (new := f"{name}_{number}") not in used_names)
@@ -388,22 +394,23 @@ def attribute_names(columns: Sequence[str]) -> dict[str, str]:
 def named_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str, str], tuple[Omission, ...]]:
     """The column of each attribute, by attribute name; and the columns that cannot be attributes."""
     objects = _objects(columns)
-    raw = [path for path, values in columns.items() if _are_bytes(values)]
-    fit = [path for path in columns if path and path not in objects and path not in raw]
-    mixed = [path for path in objects if any(value is not None for value in columns[path])]
+    byte_paths = [path for path, values in columns.items() if _are_bytes(values)]
+    valid_paths = [path for path in columns if path and path not in objects and path not in byte_paths]
+    mixed_paths = [path for path in objects if any(value is not None for value in columns[path])]
     omissions = [
-        *(Omission(path, _BOTH) for path in mixed),
-        *(Omission(path, BYTES) for path in raw),
+        *(Omission(path, _BOTH) for path in mixed_paths),
+        *(Omission(path, BYTES) for path in byte_paths),
         *(Omission(path, NAMELESS) for path in columns if not path),
-        *(Omission(path, _TOO_MANY) for path in fit[WIDEST:]),
+        *(Omission(path, _TOO_MANY) for path in valid_paths[WIDEST:]),
     ]
-    return attribute_names(fit[:WIDEST]), tuple(omissions)
+    return attribute_names(valid_paths[:WIDEST]), tuple(omissions)
 
 
 def _are_bytes(values: Sequence[object]) -> bool:
     """True if more than a few of the values are bytes."""
     count = sum(
-        isinstance(value, bytes) or (isinstance(value, list) and any(isinstance(one, bytes) for one in value))
+        isinstance(value, bytes)
+        or (isinstance(value, list) and any(isinstance(item, bytes) for item in value))
         for value in values
     )
     return count > sum(value is not None for value in values) * FEW_ODD
@@ -414,17 +421,19 @@ def _objects(columns: Mapping[str, Sequence[object]]) -> list[str]:
 
     A row with values both at a path and below it has two fields with such names, and no object.
     """
-    inner: dict[str, list[str]] = {}
+    paths_below: dict[str, list[str]] = {}
     for path in columns:
         for position in (position for position, letter in enumerate(path) if letter == "."):
             if path[:position] in columns:
-                inner.setdefault(path[:position], []).append(path)
+                paths_below.setdefault(path[:position], []).append(path)
     return [
         path
-        for path, paths in inner.items()
+        for path, paths in paths_below.items()
         if not any(
-            value is not None and others.count(None) < len(others)
-            for value, *others in zip(columns[path], *(columns[one] for one in paths), strict=True)
+            value is not None and field_values.count(None) < len(field_values)
+            for value, *field_values in zip(
+                columns[path], *(columns[inner_path] for inner_path in paths), strict=True
+            )
         )
     ]
 
@@ -433,20 +442,20 @@ def _table(
     relation: str,
     columns: Mapping[str, Sequence[object]],
     origins: Mapping[str, str],
-    most: int = SAMPLE_ROWS,
+    limit: int = SAMPLE_ROWS,
     types: Mapping[str, AttributeType] = MappingProxyType({}),
 ) -> SampledTable:
-    """A sample of the first ``most`` rows, without rows that would be bad records."""
+    """A sample of the first ``limit`` rows, without rows that would be bad records."""
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise ValueError(f"relation {relation}: columns of different lengths")
     profiles = {
-        name: profile(name, columns[origin][:most], types.get(name)) for name, origin in origins.items()
+        name: profile(name, columns[origin][:limit], types.get(name)) for name, origin in origins.items()
     }
-    odd = {row for column in profiles.values() for row in column.odd}
-    if odd:
-        profiles = {name: column.without(odd) for name, column in profiles.items()}
-    return SampledTable(relation, profiles, cut=max(lengths) >= most)
+    odd_rows = {row for column in profiles.values() for row in column.odd}
+    if odd_rows:
+        profiles = {name: column.without(odd_rows) for name, column in profiles.items()}
+    return SampledTable(relation, profiles, cut=max(lengths) >= limit)
 
 
 def _types(earlier: Schema | None, relation: str) -> dict[str, AttributeType]:
@@ -460,22 +469,22 @@ def _references(
     tables: Sequence[SampledTable],
 ) -> tuple[list[Finding[Join]], dict[str, Finding[tuple[str, ...]]]]:
     """Joins and keys, found together: a column that others refer to is a likely key."""
-    single = find_references(tables)
-    uses = Counter((f.value.right, f.value.on[0][1]) for f in single if f.confidence >= MIN_CONFIDENCE)
+    single_joins = find_references(tables)
+    uses = Counter((f.value.right, f.value.on[0][1]) for f in single_joins if f.confidence >= MIN_CONFIDENCE)
     keys: dict[str, Finding[tuple[str, ...]]] = {}
     for table in tables:
         key = find_key(table, tables, {column: uses[table.name, column] for column in table.columns})
         if key:
             keys[table.name] = key
-    composite: list[Finding[Join]] = []
+    composite_joins: list[Finding[Join]] = []
     for _ in range(_KEY_ROUNDS):
         columns = {name: key.value for name, key in keys.items()}
-        composite = find_composite_references(tables, columns)
-        wider = widened_keys({t.name: t for t in tables}, keys, composite)
-        if wider == keys:
+        composite_joins = find_composite_references(tables, columns)
+        wider_keys = widened_keys({t.name: t for t in tables}, keys, composite_joins)
+        if wider_keys == keys:
             break
-        keys = wider
-    joins = _without_implied(_once(single + composite), tables)
+        keys = wider_keys
+    joins = _without_implied(_once(single_joins + composite_joins), tables)
     return [*joins, *find_possible(tables, joins)], keys
 
 
@@ -516,7 +525,7 @@ def _attribute(column: ColumnProfile, origin: str) -> Finding[Attribute]:
 def _referring(relation: InferredRelation, inference: Inference) -> InferredRelation:
     """The relation without search of texts that refer to another one, as every referring row would match."""
     key = relation.key.value if relation.key else ()
-    referring = {
+    targets_by_column = {
         column: join.right
         for join in (f.value for f in inference.joins if inference.accepts(f))
         for column, _ in join.on
@@ -526,9 +535,9 @@ def _referring(relation: InferredRelation, inference: Inference) -> InferredRela
         replace(
             a,
             value=replace(a.value, type=AttributeType.STRING),
-            reason=f"refers to {referring[a.value.name]}, where it is searched",
+            reason=f"refers to {targets_by_column[a.value.name]}, where it is searched",
         )
-        if a.value.type is AttributeType.TEXT and a.value.name in referring
+        if a.value.type is AttributeType.TEXT and a.value.name in targets_by_column
         else a
         for a in relation.attributes
     )

@@ -65,24 +65,24 @@ class _Candidate(NamedTuple):
 
 def find_possible(tables: Sequence[SampledTable], joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
     """At most ``MOST`` likely joins, best first, besides ``joins``, which were found by name."""
-    sure = [finding.value for finding in joins if finding.confidence >= MIN_CONFIDENCE]
-    referring = {(finding.value.left, a) for finding in joins for a, _ in finding.value.on}
-    referred = {(join.right, b) for join in sure for _, b in join.on}
-    linking = {(join.left, a) for join in sure if len(join.on) == 1 for a, _ in join.on}
+    certain_joins = [finding.value for finding in joins if finding.confidence >= MIN_CONFIDENCE]
+    referring_columns = {(finding.value.left, a) for finding in joins for a, _ in finding.value.on}
+    referred_columns = {(join.right, b) for join in certain_joins for _, b in join.on}
+    link_columns = {(join.left, a) for join in certain_joins if len(join.on) == 1 for a, _ in join.on}
     targets = [
         (table, column)
         for table in tables
         for column in table.columns.values()
         if column.unique
         and column.joinable
-        and (table.name, column.name) not in linking
+        and (table.name, column.name) not in link_columns
         and identifier_score(table, column) >= _IDENTIFIES
     ]
     candidates: list[_Candidate] = []
     for table in tables:
         for column in table.columns.values():
             position = (table.name, column.name)
-            if column.joinable and position not in referring and position not in referred:
+            if column.joinable and position not in referring_columns and position not in referred_columns:
                 candidates += _best_of(list(_candidates(table, column, targets, tables)))
     return [
         candidate.finding() for candidate in sorted(candidates, key=lambda one: one.rank, reverse=True)[:MOST]
@@ -95,21 +95,21 @@ def _candidates(
     targets: Sequence[tuple[SampledTable, ColumnProfile]],
     tables: Sequence[SampledTable],
 ) -> Iterator[_Candidate]:
-    named = relation_named(column.name, tables)
+    named_table = relation_named(column.name, tables)
     for target, identifier in targets:
         if target is source:
             continue
         share = column.contained_in(identifier)
-        strength = _strength(source, column, target, identifier, named)
-        number = column.type is AttributeType.INTEGER
-        if share < (_SHARE_OF_NUMBERS if number else _SHARE_OF_TEXTS):
+        strength = _strength(source, column, target, identifier, named_table)
+        is_integer = column.type is AttributeType.INTEGER
+        if share < (_SHARE_OF_NUMBERS if is_integer else _SHARE_OF_TEXTS):
             continue
-        if number and not strength and (column.unique or _is_dense(identifier)):
+        if is_integer and not strength and (column.unique or _is_dense(identifier)):
             continue
-        least = _FEWEST if strength else _TELLING if number or share < 1 else _TELLING_TEXTS
-        if len(column.distinct) >= least:
-            identifies = identifier_score(target, identifier)
-            yield _Candidate(strength, share, identifies, source, column, target, identifier)
+        min_count = _FEWEST if strength else _TELLING if is_integer or share < 1 else _TELLING_TEXTS
+        if len(column.distinct) >= min_count:
+            score = identifier_score(target, identifier)
+            yield _Candidate(strength, share, score, source, column, target, identifier)
 
 
 def _strength(
@@ -117,13 +117,13 @@ def _strength(
     column: ColumnProfile,
     target: SampledTable,
     identifier: ColumnProfile,
-    named: SampledTable | None,
+    named_table: SampledTable | None,
 ) -> int:
     """The evidence of the name: 3 if it names the relation, 2 a person, 1 any reference, else 0."""
     words = tokens(column.name)
-    if named is not None and named is not source:
-        counts = column.type is AttributeType.INTEGER and words[-1] not in IDENTIFIERS
-        return 3 if named is target and not counts else 0
+    if named_table is not None and named_table is not source:
+        is_count = column.type is AttributeType.INTEGER and words[-1] not in IDENTIFIERS
+        return 3 if named_table is target and not is_count else 0
     if not words or identifier_score(source, column) > 0.9:
         return 0  # its own identifier
     if words[-1] == "by" or set(words) & AGENTS:
@@ -140,9 +140,9 @@ def _is_dense(identifier: ColumnProfile) -> bool:
 
 def _best_of(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     """The best candidate; none if its integers occur in several identifiers and no name decides."""
-    ordered = sorted(candidates, key=lambda one: one.rank, reverse=True)
-    if len(ordered) > 1 and ordered[0].column.type is AttributeType.INTEGER:
-        first, second = ordered[:2]
-        dense = _is_dense(first.identifier) and first.strength == second.strength
-        return [] if dense else [first]
-    return ordered[:1]
+    ranked = sorted(candidates, key=lambda one: one.rank, reverse=True)
+    if len(ranked) > 1 and ranked[0].column.type is AttributeType.INTEGER:
+        first, second = ranked[:2]
+        is_ambiguous = _is_dense(first.identifier) and first.strength == second.strength
+        return [] if is_ambiguous else [first]
+    return ranked[:1]

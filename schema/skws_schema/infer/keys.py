@@ -68,46 +68,50 @@ class SampledTable:
 def relation_named(name: str, tables: Sequence[SampledTable]) -> SampledTable | None:
     """The relation to which an attribute's name refers: the one with the longest name that ends its stem."""
     words = stem(name)
-    fitting = [t for t in tables if t.words and words[-len(t.words) :] == t.words]
-    return max(fitting, key=lambda t: len(t.words), default=None)
+    candidates = [t for t in tables if t.words and words[-len(t.words) :] == t.words]
+    return max(candidates, key=lambda t: len(t.words), default=None)
 
 
 def identifier_score(table: SampledTable, column: ColumnProfile) -> float:
     """How likely other columns refer to a unique column, by its name and position (0 to 1)."""
     words = tokens(column.name)
-    own = table.words
-    if words == ("id",) or (words[-1:] == ("id",) and stem(column.name) == own):
+    table_words = table.words
+    if words == ("id",) or (words[-1:] == ("id",) and stem(column.name) == table_words):
         return 0.98
     if words[-1:] and words[-1] in {"code", "key", "uuid", "guid", "hash", "sha", "no", "number"}:
         return 0.85
     if words[-1:] == ("id",) or (len(words) == 1 and words[0].endswith("id")):
         return 0.85
-    if words == ("name",) or stem(column.name) == own:
+    if words == ("name",) or stem(column.name) == table_words:
         return 0.8
     return 0.7 if next(iter(table.columns)) == column.name else 0.3
 
 
 def find_key(
-    table: SampledTable, tables: Sequence[SampledTable], referenced: Mapping[str, int]
+    table: SampledTable, tables: Sequence[SampledTable], reference_counts: Mapping[str, int]
 ) -> Finding[tuple[str, ...]] | None:
-    """The likeliest key. ``referenced``: the number of joins that lead to each column of the relation."""
-    fit = [c for c in table.columns.values() if c.full and c.joinable]
-    references = [c for c in fit if _refers_elsewhere(c, table, tables)]
-    if len(references) > 1 and len(references) == len([c for c in table.columns.values() if c.joinable]):
-        key = _composite(table, references)
+    """The likeliest key. ``reference_counts``: the number of joins that lead to each column."""
+    candidates = [c for c in table.columns.values() if c.full and c.joinable]
+    reference_columns = [c for c in candidates if _refers_elsewhere(c, table, tables)]
+    if len(reference_columns) > 1 and len(reference_columns) == len(
+        [c for c in table.columns.values() if c.joinable]
+    ):
+        key = _composite(table, reference_columns)
         if key:
             return key
-    single = [c for c in fit if c.unique]
-    if single:
-        best = max(single, key=lambda c: (referenced.get(c.name, 0) > 0, identifier_score(table, c)))
+    unique_columns = [c for c in candidates if c.unique]
+    if unique_columns:
+        best = max(
+            unique_columns, key=lambda c: (reference_counts.get(c.name, 0) > 0, identifier_score(table, c))
+        )
         score = identifier_score(table, best)
-        uses = referenced.get(best.name, 0)
+        uses = reference_counts.get(best.name, 0)
         score = (
             max(score, 0.89) if uses else score
         )  # below the score that `_sure` leaves unchanged, since few rows prove no key
         reason = f"unique in {table.rows} rows" + (f", and {uses} of the joins lead to it" if uses else "")
         return Finding((best.name,), _sure(score, table.rows), reason)
-    return _composite(table, fit)
+    return _composite(table, candidates)
 
 
 def widened_keys(
@@ -119,24 +123,24 @@ def widened_keys(
 
     A city's name and province are unique in a sample, but a province is only identified with its country.
     """
-    wider = dict(keys)
+    new_keys = dict(keys)
     for join in (finding.value for finding in joins if finding.confidence >= MIN_CONFIDENCE):
-        key = wider.get(join.left)
+        key = new_keys.get(join.left)
         columns = [column for column, _ in join.on]
         table = tables[join.left]
         if not key or len(key.value) == 1 or not all(table.columns[c].full for c in columns):
             continue
-        naming = {c for c in columns if stem(c) == relation_tokens(join.right)}
-        if naming & set(key.value):
+        naming_columns = {c for c in columns if stem(c) == relation_tokens(join.right)}
+        if naming_columns & set(key.value):
             columns_of_key = (*key.value, *(c for c in columns if c not in key.value))
-            wider[join.left] = replace(key, value=columns_of_key)
-    return wider
+            new_keys[join.left] = replace(key, value=columns_of_key)
+    return new_keys
 
 
 def find_time(table: SampledTable) -> Finding[str] | None:
     """The likeliest event time among the timestamps."""
-    moments = [c for c in table.columns.values() if c.type is AttributeType.TIMESTAMP]
-    findings = [_time(table, c) for c in moments if len(c.distinct) > max(1, table.rows // 100)]
+    timestamps = [c for c in table.columns.values() if c.type is AttributeType.TIMESTAMP]
+    findings = [_time(table, c) for c in timestamps if len(c.distinct) > max(1, table.rows // 100)]
     return max(findings, key=lambda f: f.confidence, default=None)
 
 
@@ -163,7 +167,7 @@ def _sure(score: float, rows: int) -> float:
 def _time(table: SampledTable, column: ColumnProfile) -> Finding[str]:
     words = set(tokens(column.name))
     texts = [str(v) for v in column.values if v is not None]
-    ordered = sum(a <= b for a, b in pairwise(texts)) / max(1, len(texts) - 1)
+    order_share = sum(a <= b for a, b in pairwise(texts)) / max(1, len(texts) - 1)
     score, reasons = 0.3, ["a timestamp"]
     if words & EVENT and not words & LATER:
         score, reasons = score + 0.3, [*reasons, "named like the time of an event"]
@@ -173,7 +177,7 @@ def _time(table: SampledTable, column: ColumnProfile) -> Finding[str]:
         score, reasons = score + 0.1, [*reasons, "named after the relation"]
     if column.full:
         score, reasons = score + 0.1, [*reasons, "never empty"]
-    if ordered >= 0.95:
+    if order_share >= 0.95:
         score, reasons = score + 0.2, [*reasons, "rows are in its order"]
     return Finding(column.name, round(max(0.0, min(score, 0.99)), 2), ", ".join(reasons))
 
@@ -264,21 +268,23 @@ class _Targets:
                 self._sure.setdefault(table.name, []).append(number)
 
     def of(
-        self, source: SampledTable, column: ColumnProfile, named: SampledTable | None
+        self, source: SampledTable, column: ColumnProfile, named_table: SampledTable | None
     ) -> Iterator[tuple[SampledTable, ColumnProfile]]:
         """The identifiers for which ``_name_evidence`` may be above 0, in order."""
-        places = set(self._of.get(named.name, ()) if named is not None else self._sure.get(source.name, ()))
-        if named is None or named is source:
-            for table, same in self._named.get(tokens(column.name), {}).items():
-                places.update(same if table != source.name else ())
-        return map(self._every.__getitem__, sorted(places))
+        numbers = set(
+            self._of.get(named_table.name, ()) if named_table is not None else self._sure.get(source.name, ())
+        )
+        if named_table is None or named_table is source:
+            for table, identifiers in self._named.get(tokens(column.name), {}).items():
+                numbers.update(identifiers if table != source.name else ())
+        return map(self._every.__getitem__, sorted(numbers))
 
 
 def _options(
-    source: SampledTable, column: ColumnProfile, named: SampledTable | None, targets: _Targets
+    source: SampledTable, column: ColumnProfile, named_table: SampledTable | None, targets: _Targets
 ) -> Iterator[_Reference]:
-    for target, identifier in targets.of(source, column, named):
-        by_name = _name_evidence(source, column, target, identifier, named)
+    for target, identifier in targets.of(source, column, named_table):
+        by_name = _name_evidence(source, column, target, identifier, named_table)
         if identifier is column or not by_name:
             continue
         containment = column.contained_in(identifier)
@@ -290,16 +296,16 @@ def _by_name_alone(
     column: ColumnProfile, target: SampledTable, identifier: ColumnProfile, by_name: float
 ) -> bool:
     """True if the name is clear evidence, and missing values may be in rows outside the sample."""
-    telling = by_name >= _SHARED and is_reference_name(column.name) and bool(column.distinct)
-    return target.cut and telling and column.type is identifier.type
+    is_telling = by_name >= _SHARED and is_reference_name(column.name) and bool(column.distinct)
+    return target.cut and is_telling and column.type is identifier.type
 
 
 def _is_target(table: SampledTable, column: ColumnProfile, tables: Sequence[SampledTable]) -> bool:
     """True if the column is unique, and not itself a reference to another relation."""
     if not (column.unique and column.joinable):
         return False
-    named = relation_named(column.name, tables)
-    return named is None or named.name == table.name
+    named_table = relation_named(column.name, tables)
+    return named_table is None or named_table.name == table.name
 
 
 def _name_evidence(
@@ -307,31 +313,31 @@ def _name_evidence(
     column: ColumnProfile,
     target: SampledTable,
     identifier: ColumnProfile,
-    named: SampledTable | None,
+    named_table: SampledTable | None,
 ) -> float:
     """How clearly the column's name refers to the target (0: not at all).
 
-    ``named``: the relation it names.
+    ``named_table``: the relation it names.
     """
-    if named is target:
+    if named_table is target:
         return _names_relation(source, column, target)
-    if named is not None and named is not source:
+    if named_table is not None and named_table is not source:
         return 0.0
     words = tokens(column.name)
     if source is not target:
-        generic = len(words) == 1 and words[0] in GENERIC
-        return _SHARED if words == tokens(identifier.name) and not generic else 0.0
+        is_generic = len(words) == 1 and words[0] in GENERIC
+        return _SHARED if words == tokens(identifier.name) and not is_generic else 0.0
     return _names_role(column, identifier) if identifier_score(target, identifier) > _SURE_IDENTIFIER else 0.0
 
 
 def _names_relation(source: SampledTable, column: ColumnProfile, target: SampledTable) -> float:
-    exact = stem(column.name) == target.words
+    is_exact = stem(column.name) == target.words
     if source is target and column.unique:
         return 0.0  # its own identifier, or its own name
     if column.type is AttributeType.INTEGER and not is_reference_name(column.name):
         # `votes` and `up_votes` count; `vote` may refer.
-        return 0.85 if exact and tokens(column.name) == target.words else 0.0
-    return 0.95 if exact else 0.85
+        return 0.85 if is_exact and tokens(column.name) == target.words else 0.0
+    return 0.95 if is_exact else 0.85
 
 
 def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
@@ -341,18 +347,20 @@ def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
     words = set(tokens(column.name))
     if words & ROLES:
         return 0.75
-    counts = column.unique or len(column.distinct) < _MANY or not is_reference_name(column.name)
-    return 0.0 if counts or words & GENERIC - IDENTIFIERS else 0.5
+    is_unlikely = column.unique or len(column.distinct) < _MANY or not is_reference_name(column.name)
+    return 0.0 if is_unlikely or words & GENERIC - IDENTIFIERS else 0.5
 
 
 def _named(reference: _Reference) -> Finding[Join]:
-    shared = reference.by_name == _SHARED and reference.column.type is not AttributeType.INTEGER
-    complete = shared and reference.containment == 1
-    few_values = len(reference.column.distinct) < _FEW and reference.by_name < _TELLING and not complete
+    has_shared_name = reference.by_name == _SHARED and reference.column.type is not AttributeType.INTEGER
+    is_complete = has_shared_name and reference.containment == 1
+    has_few_values = (
+        len(reference.column.distinct) < _FEW and reference.by_name < _TELLING and not is_complete
+    )
     share = f"{reference.containment:.0%} of {len(reference.column.distinct)} values found there"
-    identifies = is_reference_name(reference.column.name)
-    doubt = _FEW_DOUBT_OF_IDENTIFIERS if identifies else _FEW_DOUBT
-    confidence = reference.by_name * reference.containment - (doubt if few_values else 0)
+    is_identifier = is_reference_name(reference.column.name)
+    doubt = _FEW_DOUBT_OF_IDENTIFIERS if is_identifier else _FEW_DOUBT
+    confidence = reference.by_name * reference.containment - (doubt if has_few_values else 0)
     if reference.containment < MIN_CONTAINMENT:
         if _by_name_alone(reference.column, reference.target, reference.identifier, reference.by_name):
             note = f"only the first {reference.target.rows:,} rows of {reference.target.name} were looked at"
@@ -364,11 +372,11 @@ def _named(reference: _Reference) -> Finding[Join]:
 
 def _unnamed(
     tables: Sequence[SampledTable],
-    named: Sequence[_Reference],
+    references: Sequence[_Reference],
     hubs: Counter[tuple[str, str]],
 ) -> Iterator[_Reference]:
     """References of text columns whose names say nothing, but whose values occur in a referenced column."""
-    used_columns = {(r.source.name, r.column.name) for r in named} | set(hubs)
+    used_columns = {(r.source.name, r.column.name) for r in references} | set(hubs)
     targets = [(t, t.columns[c]) for t in tables for c in t.columns if hubs[t.name, c] > 1]
     for source in tables:
         for column in source.columns.values():
@@ -376,23 +384,27 @@ def _unnamed(
                 continue
             if len(column.distinct) < _MANY:
                 continue
-            fits = [(column.contained_in(identifier), t, identifier) for t, identifier in targets]
-            fits = [fit for fit in fits if fit[0] >= max(MIN_CONTAINMENT, 0.99) and fit[2] is not column]
-            if fits:
-                containment, target, identifier = max(fits, key=lambda fit: fit[0])
+            candidates = [(column.contained_in(identifier), t, identifier) for t, identifier in targets]
+            candidates = [
+                candidate
+                for candidate in candidates
+                if candidate[0] >= max(MIN_CONTAINMENT, 0.99) and candidate[2] is not column
+            ]
+            if candidates:
+                containment, target, identifier = max(candidates, key=lambda fit: fit[0])
                 yield _Reference(source, column, target, identifier, containment, 0.0)
 
 
 def _by_values(reference: _Reference) -> Finding[Join]:
-    many = min(1.0, len(reference.column.distinct) / 20)
+    weight = min(1.0, len(reference.column.distinct) / 20)
     reason = f"all {len(reference.column.distinct)} values found there, though the name does not say so"
-    return reference.finding(0.5 + 0.2 * many, reason)
+    return reference.finding(0.5 + 0.2 * weight, reason)
 
 
 def _is_link(table: SampledTable, key: Sequence[str], tables: Sequence[SampledTable]) -> bool:
     """True if every column of the key refers to another relation."""
-    named = [relation_named(name, tables) for name in key]
-    return all(target is not None and target is not table for target in named)
+    targets = [relation_named(name, tables) for name in key]
+    return all(target is not None and target is not table for target in targets)
 
 
 def _composite_reference(
@@ -415,16 +427,16 @@ def _composite_reference(
 
 def _parts(source: SampledTable, target: SampledTable, key_column: ColumnProfile) -> list[ColumnProfile]:
     """The columns of the source most likely to refer to one column of the key, by name, then by values."""
-    fits = [(c, c.contained_in(key_column)) for c in source.columns.values()]
-    fits = [(c, share) for c, share in fits if share >= MIN_CONTAINMENT - 0.05]
-    fits.sort(key=lambda fit: (not _part_named(fit[0], target, key_column.name), -fit[1]))
-    return [c for c, _ in fits[:_OPTIONS]]
+    candidates = [(c, c.contained_in(key_column)) for c in source.columns.values()]
+    candidates = [(c, share) for c, share in candidates if share >= MIN_CONTAINMENT - 0.05]
+    candidates.sort(key=lambda fit: (not _part_named(fit[0], target, key_column.name), -fit[1]))
+    return [c for c, _ in candidates[:_OPTIONS]]
 
 
 def _part_named(column: ColumnProfile, target: SampledTable, key_column: str) -> bool:
     """True if the column is named like the key's column, or like the relation for a column such as ``id``."""
-    generic = len(tokens(key_column)) == 1 and tokens(key_column)[0] in GENERIC
-    if generic:
+    is_generic = len(tokens(key_column)) == 1 and tokens(key_column)[0] in GENERIC
+    if is_generic:
         return stem(column.name) == target.words
     return stem(column.name) == stem(key_column)
 
@@ -459,9 +471,9 @@ def _reaches(join: Join, others: Sequence[Join], tables: Mapping[str, SampledTab
     """True if a wider join, followed by any others, connects the same columns."""
     near, far = (tuple(column) for column in zip(*join.on, strict=True))
     frontier = [
-        (wide.right, _carried(wide, near))
-        for wide in others
-        if wide.left == join.left and len(wide.on) > len(join.on) and _carries(wide, near, tables)
+        (wider.right, _carried(wider, near))
+        for wider in others
+        if wider.left == join.left and len(wider.on) > len(join.on) and _carries(wider, near, tables)
     ]
     visited: set[tuple[str, Columns]] = set()
     while frontier:

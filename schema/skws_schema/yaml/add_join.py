@@ -51,13 +51,15 @@ def with_join(text: str, join: Join) -> str:
 
     Raises UsageError if it has the join already, or if its list of joins is not written line by line.
     """
-    joins = [sides(each) for each in parse_schema(text).joins]
+    joins = [sides(existing) for existing in parse_schema(text).joins]
     if sides(join) in joins:
         raise UsageError(f"the schema has the join {join.name}")
-    changed = _with_line(text.splitlines(), join)
-    if changed is None or Counter(map(sides, parse_schema(changed).joins)) != Counter([*joins, sides(join)]):
+    new_text = _with_line(text.splitlines(), join)
+    if new_text is None or Counter(map(sides, parse_schema(new_text).joins)) != Counter(
+        [*joins, sides(join)]
+    ):
         raise UsageError(f"add this line under joins: with an editor: {' '.join(join_lines(join)).strip()}")
-    return changed
+    return new_text
 
 
 def _with_line(lines: list[str], join: Join) -> str | None:

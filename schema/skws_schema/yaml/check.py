@@ -207,22 +207,22 @@ def _check_bounds(located: Located, draft: RelationDraft) -> None:
 
 def _check_bounds_of(located: Located, path: Path, kind: AttributeType, entry: Mapping[str, Data]) -> None:
     values: dict[str, int | float] = {}
-    whose = f"{path[1]}.{path[3]}"
+    subject = f"{path[1]}.{path[3]}"
     for end in ("min", "max"):
         value = entry.get(end)
         if value is None or isinstance(value, bool | list | dict):
             continue
         if kind not in BOUNDABLE:
             expected = ", ".join(BOUNDABLE)
-            message = f"{whose}: {end} needs one of the types {expected}; this is {kind}"
+            message = f"{subject}: {end} needs one of the types {expected}; this is {kind}"
             located.report(located.key_place((*path, end)), message)
             continue
         try:
             values[end] = bound_value(kind, value)
         except ValueError as error:
-            located.report(located.value_place((*path, end)), f"{whose}.{end}: {error}")
+            located.report(located.value_place((*path, end)), f"{subject}.{end}: {error}")
     if len(values) == 2 and values["min"] > values["max"]:
-        message = f"{whose}: min {entry['min']} exceeds max {entry['max']}"
+        message = f"{subject}: min {entry['min']} exceeds max {entry['max']}"
         located.report(located.value_place((*path, "min")), message)
 
 

@@ -202,9 +202,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a schema's YAML, as plain data."""
-    described: dict[str, Any] = Document.model_json_schema()
-    _close(described)
-    return {"$schema": DIALECT, **described, "title": "skws stream schema"}
+    schema_json: dict[str, Any] = Document.model_json_schema()
+    _close(schema_json)
+    return {"$schema": DIALECT, **schema_json, "title": "skws stream schema"}
 
 
 def _close(node: object) -> None:
@@ -324,7 +324,7 @@ def _path(data: Data, loc: tuple[str | int, ...]) -> Path:
 
 def _pattern(path: Path) -> tuple[str, ...]:
     """``path`` with ``*`` in place of the names and numbers that the user chose."""
-    return tuple("*" if place in {1, 3} else str(step) for place, step in enumerate(path))
+    return tuple("*" if depth in {1, 3} else str(step) for depth, step in enumerate(path))
 
 
 def _whose(path: Path) -> str:
@@ -347,7 +347,7 @@ def _unknown_key(path: Path) -> str:
 def _keys(path: Path) -> list[str]:
     """The keys of the mapping at ``path``, as they are written."""
     model, _ = _LEVELS[_pattern(path)]
-    return [described.alias or name for name, described in model.model_fields.items()]
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 _CHOICES: dict[str | int, tuple[type[StrEnum], str]] = {
@@ -358,12 +358,12 @@ _CHOICES: dict[str | int, tuple[type[StrEnum], str]] = {
 
 
 def _unknown_choice(path: Path, value: str) -> str:
-    kind, what = _CHOICES.get(path[-1], (AttributeType, "type"))
-    choices = [each.value for each in kind]
+    kind, noun = _CHOICES.get(path[-1], (AttributeType, "type"))
+    choices = [choice.value for choice in kind]
     hint = nearest(value.lower(), choices)
     if kind is AttributeType and value.lower() in {"version", "semver"}:
         hint = "; versions are texts with an order: {type: string, order: semantic}, or debian"
-    return f"unknown {what} {value!r}; expected one of {', '.join(choices)}{hint}"
+    return f"unknown {noun} {value!r}; expected one of {', '.join(choices)}{hint}"
 
 
 def _misspelt(siblings: Data, path: Path) -> bool:
@@ -401,8 +401,8 @@ def to_yaml(schema: Schema) -> str:
 
 def scalar(value: str | int | float) -> str:
     """One value, quoted where necessary, for flow and block style."""
-    plain = not isinstance(value, str) or value.isprintable()
-    return _flow(value, None if plain else '"')
+    is_printable = not isinstance(value, str) or value.isprintable()
+    return _flow(value, None if is_printable else '"')
 
 
 def head(name: str, window: str) -> list[str]:
@@ -476,7 +476,7 @@ def bound_text(attribute: Attribute, value: int | float) -> str:
 
 
 def _flow(value: str | int | float, style: str | None) -> str:
-    dumped: str = yaml.dump(
+    text: str = yaml.dump(
         [value],
         Dumper=_Dumper,
         default_flow_style=True,
@@ -484,4 +484,4 @@ def _flow(value: str | int | float, style: str | None) -> str:
         allow_unicode=True,
         width=1 << 30,
     )
-    return dumped.strip()[1:-1].strip()
+    return text.strip()[1:-1].strip()

@@ -62,7 +62,7 @@ def load_schema(
         default_name=path.stem,
         folder=path.absolute().parent,
     )
-    possible = tuple(one._replace(file=str(path)) for one in schema.possible)
+    possible = tuple(join._replace(file=str(path)) for join in schema.possible)
     return _with_sources_beside(path, replace(schema, possible=possible))
 
 
@@ -118,11 +118,11 @@ def parse_schema(
 
 def warnings(schema: Schema) -> list[str]:
     """Warnings about valid but probably unintended parts, one sentence each."""
-    joined = {name for join in schema.joins for name in (join.left, join.right)}
+    joined_names = {name for join in schema.joins for name in (join.left, join.right)}
     isolated = [
         f"relation {r.name!r} has no join: its tuples are results only on their own"
         for r in schema.relations
-        if r.name not in joined and len(schema.relations) > 1
+        if r.name not in joined_names and len(schema.relations) > 1
     ]
     symmetric = [
         f"join {j.name!r} is the same from both sides: each pair of tuples joins twice"
@@ -172,9 +172,9 @@ def _decode(raw: bytes, source: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = raw[: error.start].decode()
+        prefix = raw[: error.start].decode()
         message = f"{not_utf8(error)}; save the file as UTF-8"
-        raise SchemaError([Problem(source, *place_of(before, len(before)), message)]) from None
+        raise SchemaError([Problem(source, *place_of(prefix, len(prefix)), message)]) from None
 
 
 def _sibling(path: Path) -> str:
@@ -231,20 +231,20 @@ def _lines(located: Located, path: Path) -> list[str]:
     return []
 
 
-def _group(located: Located, position: tuple[int, int], where: str, line: str) -> tuple[str, ...]:
+def _group(located: Located, position: tuple[int, int], prefix: str, line: str) -> tuple[str, ...]:
     """The words and phrases of a line, separated by commas; empty, with a report, if it has a fault."""
     words = [" ".join(word.split()) for word in line.split(",")]
-    odd = next((word for word in words if not any(map(str.isalnum, word))), None)
+    bad_word = next((word for word in words if not any(map(str.isalnum, word))), None)
     group = tuple(dict.fromkeys(words))
     if not all(words):
         fault = "expected a word between commas, found nothing"
-    elif odd is not None:
-        fault = f"expected a word, found {odd!r}"
+    elif bad_word is not None:
+        fault = f"expected a word, found {bad_word!r}"
     elif len(group) < 2:
         fault = f"expected at least two words that mean the same, found {group[0]!r} alone"
     else:
         return group
-    located.report(position, f"synonyms: {where}{fault}")
+    located.report(position, f"synonyms: {prefix}{fault}")
     return ()
 
 
@@ -323,7 +323,7 @@ def _condition(
         located.report(located.value_place(path), str(error))
         return None
     sides = [_check_side(located, path, text, side, relations) for side in condition]
-    if not all(known for known, _ in sides):
+    if not all(exists for exists, _ in sides):
         return None
     left, right = (kind for _, kind in sides)
     if left and right and left.family is not right.family:
@@ -353,15 +353,15 @@ def _check_side(
     return True, draft.types[side.attribute]
 
 
-def _oriented(located: Located, path: Place, before: list[Condition], condition: Condition) -> bool:
+def _oriented(located: Located, path: Place, conditions: list[Condition], condition: Condition) -> bool:
     """True if the condition is between the relations of the first, in either direction, and new."""
-    first = _relations(before[0])
+    first = _relations(conditions[0])
     if _relations(condition) not in (first, first[::-1]):
         expected = " and ".join(map(repr, first))
         message = f"all conditions of a join are between the same two relations; expected {expected}"
         located.report(located.value_place(path), message)
         return False
-    pairs = [_pair(c, first) for c in before]
+    pairs = [_pair(c, first) for c in conditions]
     if _pair(condition, first) in pairs:
         located.report(located.value_place(path), f"condition {_shown(condition)} is written twice")
         return False
@@ -395,9 +395,9 @@ def _join(located: Located, path: Place, conditions: list[Condition]) -> Join:
 def _check_names(located: Located, joins: Mapping[Place, Join]) -> None:
     first: dict[str, Place] = {}
     for path, join in joins.items():
-        before = first.setdefault(join.name, path)
-        if before != path and _meaning(join) != _meaning(joins[before]):
-            line = located.value_place(before)[0]
+        first_path = first.setdefault(join.name, path)
+        if first_path != path and _meaning(join) != _meaning(joins[first_path]):
+            line = located.value_place(first_path)[0]
             position = located.value_place((*path, "name"))
             located.report(position, f"join name {join.name!r} is taken by the join in line {line}")
 
@@ -405,9 +405,9 @@ def _check_names(located: Located, joins: Mapping[Place, Join]) -> None:
 def _check_twice(located: Located, joins: Mapping[Place, Join]) -> None:
     first: dict[object, Place] = {}
     for path, join in joins.items():
-        before = first.setdefault(_meaning(join), path)
-        if before != path:
-            line = located.value_place(before)[0]
+        first_path = first.setdefault(_meaning(join), path)
+        if first_path != path:
+            line = located.value_place(first_path)[0]
             located.report(located.value_place(path), f"the same join as in line {line}: {join.name}")
 
 

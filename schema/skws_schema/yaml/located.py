@@ -156,22 +156,24 @@ class _NodeReader:
             message = f"anchors and aliases expand to more than {MAX_NODES} values"
             raise SchemaError([Problem(self._document.source, *_start(node), message)]) from None
 
-    def _value(self, node: yaml.Node, path: Path, around: tuple[int, ...]) -> Data:
+    def _value(self, node: yaml.Node, path: Path, ancestors: tuple[int, ...]) -> Data:
         self._count += 1
         if self._count > MAX_NODES:
             raise _TooLargeError
         self._document.values[path] = _start(node)
-        if id(node) in around:
+        if id(node) in ancestors:
             self._document.report(_start(node), "an alias that contains itself")
             return None
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path, (*around, id(node)))
+            return self._mapping(node, path, (*ancestors, id(node)))
         if isinstance(node, yaml.SequenceNode):
             self._expect_tag(node, "seq")
-            return [self._value(item, (*path, i), (*around, id(node))) for i, item in enumerate(node.value)]
+            return [
+                self._value(item, (*path, i), (*ancestors, id(node))) for i, item in enumerate(node.value)
+            ]
         return self._scalar(node)
 
-    def _mapping(self, node: yaml.MappingNode, path: Path, around: tuple[int, ...]) -> dict[str, Data]:
+    def _mapping(self, node: yaml.MappingNode, path: Path, ancestors: tuple[int, ...]) -> dict[str, Data]:
         self._expect_tag(node, "map")
         data: dict[str, Data] = {}
         for key_node, value_node in node.value:
@@ -186,7 +188,7 @@ class _NodeReader:
                 self._document.report(position, f"key {key!r} is written twice; first in line {first}")
                 continue
             self._document.keys[value_path] = position
-            data[key] = self._value(value_node, value_path, around)
+            data[key] = self._value(value_node, value_path, ancestors)
         return data
 
     def _scalar(self, node: yaml.Node) -> Data:

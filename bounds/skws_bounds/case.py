@@ -217,7 +217,7 @@ class Node:
             self._steps.append(
                 step_for(nodes[child].synopsis.layout, self._bound, self._pairs, nodes[child].best)
             )
-        self._past = [nodes[child].synopsis.past for child in self.children]
+        self._child_tables = [nodes[child].synopsis.past for child in self.children]
 
     def arrive(self, time: int, rows: Rows) -> None:
         """Add the tuples of one time step."""
@@ -225,7 +225,7 @@ class Node:
         for reader, relation, probe in zip(self._readers, self.relations, self._probes, strict=True):
             keys = (reader.read(time, row) for row in rows[relation])
             tables.append(table_of((v for v in keys if v is not None), reader.classes, probe))
-        extend([None] * self._size, 1, self._steps, [*tables, *self._past], self._insert)
+        extend([None] * self._size, 1, self._steps, [*tables, *self._child_tables], self._insert)
 
     def _insert(self, binding: Binding, weight: int) -> None:
         key = [binding[c] for c in self._exact]
@@ -258,7 +258,7 @@ class CaseRun:
             -1 if isinstance(t, Constant) else query.closure.class_of[t] for t in query.query.output
         ]
         self.possible = columns.possible
-        probe_classes = [self._shared(query, n) for n in range(len(query.nodes))]
+        probe_classes = [self._probe_classes(query, n) for n in range(len(query.nodes))]
         self.nodes = [
             Node(query, n, columns, distinct=distinct, probe=probe_classes[n])
             for n in range(len(query.nodes))
@@ -266,10 +266,10 @@ class CaseRun:
         for node in self.nodes:
             node.link(self.nodes)
         self._roots = query.graph.roots
-        self._alone = len(query.graph.roots) == 1
+        self._has_one_root = len(query.graph.roots) == 1
         self._tops = [self._top(query, columns, root) for root in self._roots]
 
-    def _shared(self, query: Modified, number: int) -> set[int]:
+    def _probe_classes(self, query: Modified, number: int) -> set[int]:
         """The classes by which a node is looked up: its parent's, or those that all other roots keep."""
         if query.graph.parents[number]:
             (parent,) = query.graph.parents[number]
@@ -311,7 +311,7 @@ class CaseRun:
             if synopsis.new:
                 extend([None] * self._size, 1, steps, [{(): synopsis.new}, *tables], emit)
                 # The next roots join its new tuples as past ones, so no combination occurs twice.
-                synopsis.new.clear() if self._alone else synopsis.pass_on()
+                synopsis.new.clear() if self._has_one_root else synopsis.pass_on()
         for node in nodes:
             if node.synopsis.new:
                 node.synopsis.pass_on()

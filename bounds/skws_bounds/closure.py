@@ -33,11 +33,11 @@ class Closure:
         self.members: list[list[Term]] = [[] for _ in range(max(self.class_of.values(), default=-1) + 1)]
         for term, number in self.class_of.items():
             self.members[number].append(term)
-        self._anchored = _mask(i for i, m in enumerate(self.members) if any(map(self._anchor, m)))
+        self._anchored = _mask(i for i, m in enumerate(self.members) if any(map(self._is_anchor, m)))
         # A term that equals an integer is an integer, whatever its type.
         self._discrete = _mask(i for i, m in enumerate(self.members) if any(t.domain.discrete for t in m))
         constants = [t for t in terms if isinstance(t, Constant)]
-        self._fixed = {self.class_of[t]: t.value for t in constants if isinstance(t.value, int | float)}
+        self._constants = {self.class_of[t]: t.value for t in constants if isinstance(t.value, int | float)}
         self.above = [0] * len(self.members)
         self.below = [0] * len(self.members)
         self._order(self._steps())
@@ -49,10 +49,10 @@ class Closure:
         closure = copy(self)
         closure.atoms = (*self.atoms, *atoms)
         closure.above, closure.below = self.above.copy(), self.below.copy()
-        closure._order(self._ordered(atoms))  # noqa: SLF001 - of the same class
+        closure._order(self._ordered_classes(atoms))  # noqa: SLF001 - of the same class
         return closure
 
-    def _ordered(self, atoms: Iterable[Atom]) -> Iterator[tuple[int, int]]:
+    def _ordered_classes(self, atoms: Iterable[Atom]) -> Iterator[tuple[int, int]]:
         """The (smaller, greater) classes of each atom."""
         for atom in atoms:
             left, right = self.class_of[atom.left], self.class_of[atom.right]
@@ -63,7 +63,7 @@ class Closure:
 
     def _steps(self) -> Iterator[tuple[int, int]]:
         """The (smaller, greater) classes of atoms, constants and extremes."""
-        yield from self._ordered(self.atoms)
+        yield from self._ordered_classes(self.atoms)
         families: dict[object, list[Constant]] = defaultdict(list)
         for term in self.class_of:
             if isinstance(term, Constant):
@@ -87,18 +87,18 @@ class Closure:
                 above[number] |= highs
             for number in bits(highs):
                 below[number] |= lows
-        self.consistent = not any(mask >> i & 1 for i, mask in enumerate(above)) and self._fits()
+        self.consistent = not any(mask >> i & 1 for i, mask in enumerate(above)) and self._has_room()
 
-    def _fits(self) -> bool:
+    def _has_room(self) -> bool:
         """True if there is room between constants for all integers that must differ."""
         floors: dict[int, int] = {}  # for a fraction, the integer below it
-        discrete = self._discrete | _mask(self._fixed)
+        discrete = self._discrete | _mask(self._constants)
         for number in sorted(bits(discrete), key=lambda i: self.below[i].bit_count()):
             lower_bound = max(
                 [floors[low] + 1 for low in bits(self.below[number] & discrete) if low in floors],
                 default=None,
             )
-            value = self._fixed.get(number, lower_bound)
+            value = self._constants.get(number, lower_bound)
             if value is None:
                 continue
             if (lower_bound is not None and lower_bound > ceil(value)) or (
@@ -124,7 +124,7 @@ class Closure:
         """True if a class equals a constant or an attribute with a finite number of values."""
         return bool(self._anchored >> number & 1)
 
-    def _anchor(self, term: Term) -> bool:
+    def _is_anchor(self, term: Term) -> bool:
         return not isinstance(term, Attr) or term.stream in self.anchors
 
     def whole(self, number: int) -> bool:

@@ -73,13 +73,13 @@ def pair_orders(query: Modified, failures: tuple[Failure, ...]) -> tuple[tuple[A
     """The three orders of an unordered pair; none if all pairs are ordered, or no order would help."""
     if not failures or not all(f.joins for f in failures):
         return ()
-    for term, first, bound in chain(_blamed(query, failures), _local(query)):
+    for term, first, bound in chain(_pairs_at_fault(query, failures), _local_pairs(query)):
         if term != bound and not query.closure.decided(term, bound):
             return tuple((Atom(term, op, bound, case=True),) for op in (first, first.turned, Op.EQUAL))
     return ()
 
 
-def _blamed(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Term, Op, Term]]:
+def _pairs_at_fault(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Term, Op, Term]]:
     """Pairs with an end of a join at fault, and the order of the first case to try.
 
     Pairs after which the join may be redundant come first: past a bound of the other side, a comparison
@@ -88,23 +88,23 @@ def _blamed(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Te
     """
     joins = dict.fromkeys(j for f in failures for j in f.joins)
     for join in joins:
-        for bound in _beside(query, join.high):
+        for bound in _comparable_terms(query, join.high):
             if query.closure.less(join.low, bound):
                 yield join.high, Op.LESS, bound
-        for bound in _beside(query, join.low):
+        for bound in _comparable_terms(query, join.low):
             if query.closure.less(bound, join.high):
                 yield join.low, Op.GREATER, bound
     for end in dict.fromkeys(e for j in joins for e in (j.low, j.high)):
-        yield from ((end, Op.GREATER, other) for other in _beside(query, end))
+        yield from ((end, Op.GREATER, other) for other in _comparable_terms(query, end))
 
 
-def _local(query: Modified) -> Iterator[tuple[Term, Op, Term]]:
+def _local_pairs(query: Modified) -> Iterator[tuple[Term, Op, Term]]:
     for term in compared(query):
         if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
-            yield from ((term, Op.GREATER, bound) for bound in _beside(query, term))
+            yield from ((term, Op.GREATER, bound) for bound in _comparable_terms(query, term))
 
 
-def _beside(query: Modified, attr: Attr) -> Iterator[Term]:
+def _comparable_terms(query: Modified, attr: Attr) -> Iterator[Term]:
     """The terms that a total order of a node orders with ``attr``: constants, and attributes in atoms."""
     for other in query.closure.class_of:
         if other.domain.family is attr.domain.family:

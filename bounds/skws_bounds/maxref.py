@@ -160,10 +160,10 @@ def kept(query: Modified, node: int) -> KeptClasses:
     """The classes that a node of a forest keeps, or emits if it is the only root."""
     subtree = query.graph.subtrees[node]
     classes = [n for n, nodes in enumerate(query.nodes_of_class) if nodes & subtree]
-    later_comparisons = list(_outward(query, subtree))
+    later_comparisons = list(_outer_comparisons(query, subtree))
     exact_classes = {n for n in classes if n in query.output or _joins_out(query, n, subtree)}
     exact_classes |= {number for number, _, _ in later_comparisons}
-    ranked_classes = {n for n in classes if n not in exact_classes and _meets_known(query, n)}
+    ranked_classes = {n for n in classes if n not in exact_classes and _is_compared_with_known(query, n)}
     exact = tuple(n for n in classes if n in exact_classes)
     unbounded = tuple(n for n in exact if n in query.unbounded)
     directions = {
@@ -221,7 +221,7 @@ def _failure(query: Modified, node: int) -> Failure:
     return Failure("C3", message, derived, streams, tuple(attrs), joins=joins)
 
 
-def _outward(query: Modified, subtree: frozenset[int]) -> Iterator[tuple[int, int, bool]]:
+def _outer_comparisons(query: Modified, subtree: frozenset[int]) -> Iterator[tuple[int, int, bool]]:
     """Each (own class, other class, whether own is the lesser) compared with later tuples only."""
     for low, high in inequality_classes(query):
         sides = bool(query.nodes_of_class[low] & subtree), bool(query.nodes_of_class[high] & subtree)
@@ -235,7 +235,7 @@ def _joins_out(query: Modified, number: int, subtree: frozenset[int]) -> bool:
     return number not in query.timed and bool(query.nodes_of_class[number] - subtree)
 
 
-def _meets_known(query: Modified, number: int) -> bool:
+def _is_compared_with_known(query: Modified, number: int) -> bool:
     """True if a class is compared with an attribute of a static relation or a finite stream."""
     if _has_known(query, number):
         return True

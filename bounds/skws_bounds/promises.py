@@ -21,7 +21,7 @@ class UnknownNameError(Exception):
 def stream_of(schema: Schema, name: str, alias: str) -> SpjStream:
     """The stream of a relation. Raises UnknownNameError."""
     names = [r.name for r in schema.relations if r.attributes]  # removed relations have no attributes
-    relation = schema.relation(_meant(name, names, "relation"))
+    relation = schema.relation(_match_name(name, names, "relation"))
     kind = Kind.STATIC if relation.table else Kind.FINITE if relation.finite else Kind.INFINITE
     if relation.table:
         return SpjStream(alias, relation.name, kind)
@@ -34,7 +34,7 @@ def attribute_of(schema: Schema, stream: SpjStream, name: str) -> Attr:
     names = [a.name for a in relation.attributes]
     if stream.time is not None and stream.time.name not in names:
         names.append(stream.time.name)
-    name_in_schema = _meant(name, names, "attribute", f" in {stream.relation}")
+    name_in_schema = _match_name(name, names, "attribute", f" in {stream.relation}")
     if stream.time is not None and name_in_schema == stream.time.name:
         return stream.time
     return Attr(stream.alias, name_in_schema, Domain.of(_attribute(relation, name_in_schema).type))
@@ -43,7 +43,7 @@ def attribute_of(schema: Schema, stream: SpjStream, name: str) -> Attr:
 def resolve(schema: Schema, streams: list[SpjStream], qualifier: str, name: str) -> Attr:
     """``qualifier.name``, or the only attribute called ``name``. Raises UnknownNameError."""
     if qualifier:
-        alias = _meant(qualifier, [s.alias for s in streams], "stream of this query")
+        alias = _match_name(qualifier, [s.alias for s in streams], "stream of this query")
         return attribute_of(schema, next(s for s in streams if s.alias == alias), name)
     attributes = []
     for stream in streams:
@@ -66,24 +66,24 @@ def promises(schema: Schema, streams: list[SpjStream]) -> tuple[Atom, ...]:
         for stream in streams
         if stream.kind is not Kind.STATIC
         for attribute in schema.relation(stream.relation).attributes
-        for atom in _promised(attribute_of(schema, stream, attribute.name), attribute)
+        for atom in _bound_atoms(attribute_of(schema, stream, attribute.name), attribute)
     )
 
 
-def _promised(attr: Attr, attribute: Attribute) -> list[Atom]:
+def _bound_atoms(attr: Attr, attribute: Attribute) -> list[Atom]:
     low, high = attribute.min, attribute.max
     if attr.domain is Domain.BOOLEAN:
         low, high = 0, 1
     text = f"{attr.stream}: {attribute.name} in the schema"
     ends = ((Op.AT_LEAST, low, "min"), (Op.AT_MOST, high, "max"))
     return [
-        Atom(attr, *_implied(attr.domain, op, value), f"{text} ({end} {value})", assumed=True)
+        Atom(attr, *_bound(attr.domain, op, value), f"{text} ({end} {value})", assumed=True)
         for op, value, end in ends
         if value is not None
     ]
 
 
-def _implied(domain: Domain, op: Op, value: float) -> tuple[Op, Constant]:
+def _bound(domain: Domain, op: Op, value: float) -> tuple[Op, Constant]:
     """A bound as an operator and a constant.
 
     The bound of a fraction is moved to the next integer past it: it is then strict, so that it does not split
@@ -96,7 +96,7 @@ def _implied(domain: Domain, op: Op, value: float) -> tuple[Op, Constant]:
     return Op.GREATER, Constant(ceil(value) - 1, domain)
 
 
-def _meant(name: str, names: list[str], what: str, where: str = "") -> str:
+def _match_name(name: str, names: list[str], what: str, where: str = "") -> str:
     """The name as spelled, or the only one that differs by case alone."""
     name_of = meant(name, names)
     if name_of is not None:

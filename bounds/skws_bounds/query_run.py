@@ -75,7 +75,7 @@ class UnionRun:
         tables: Mapping[str, Sequence[Row]],
     ) -> None:
         self.distinct = union.distinct
-        self._seen: set[Output] = set()
+        self._emitted: set[Output] = set()
         self.queries = [SpjEvaluator(q, schema, tables, distinct=union.distinct) for q in union.queries]
         self._promises = Promises(schema)
 
@@ -93,23 +93,23 @@ class UnionRun:
             run.step(time, rows, results)
         if not self.distinct:
             return list(results.items())
-        new_results = [key for key in results if key not in self._seen]
-        self._seen.update(new_results)
+        new_results = [key for key in results if key not in self._emitted]
+        self._emitted.update(new_results)
         return [(key, 1) for key in new_results]
 
     @property
     def entries(self) -> int:
         """The number of objects in memory: synopsis entries, tuples of finite streams, distinct results."""
-        return len(self._seen) + sum(run.entries for run in self.queries)
+        return len(self._emitted) + sum(run.entries for run in self.queries)
 
     def snapshot(self) -> Any:
         """The state between two steps, as JSON, without static relations."""
-        return [list(self._seen), [run.snapshot() for run in self.queries]]
+        return [list(self._emitted), [run.snapshot() for run in self.queries]]
 
     def restore(self, state: Any) -> None:
         """Restore the state from ``snapshot()`` of the same union with the same tables."""
         distinct, queries = state
-        self._seen = set(map(tuple, distinct))
+        self._emitted = set(map(tuple, distinct))
         for run, query_state in zip(self.queries, queries, strict=True):
             run.restore(query_state)
 
@@ -137,7 +137,7 @@ class SpjEvaluator:
             for s in query.streams
             if s.kind is Kind.STATIC
         }
-        self._cases = list(_kept_cases(query, distinct=distinct))
+        self._cases = list(_bounded_cases(query, distinct=distinct))
         self.horizon = max((horizon(c.query) for c in self._cases), default=0)
         self._bags: dict[str, list[tuple[int, Row]]] | None = defaultdict(list, self._static)
         self._finite: dict[str, list[tuple[int, Row]]] = {}
@@ -218,7 +218,7 @@ def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:
     return {alias: [(time, tuple(row)) for time, row in items] for alias, items in bags.items()}
 
 
-def _kept_cases(query: SpjQuery, *, distinct: bool) -> Iterator[Case]:
+def _bounded_cases(query: SpjQuery, *, distinct: bool) -> Iterator[Case]:
     """The disjoint cases in which a query runs. Raises UsageError if the synopses of one are not bounded."""
     criterion = partial(unkeepable, distinct=distinct)
     try:
@@ -263,26 +263,28 @@ class _Join:
     ) -> None:
         self._query = query
         self._bags = bags
-        self._found = counts
-        self._at = {s.alias: (i, _columns(s, schema)) for i, s in enumerate(query.streams)}
+        self._counts = counts
+        self._positions = {s.alias: (i, _columns(s, schema)) for i, s in enumerate(query.streams)}
         # An atom is checked as soon as both sides are bound.
         self._atoms: list[list[Atom]] = [[] for _ in query.streams]
         for atom in query.atoms:
             if not atom.assumed:
-                last = max(self._at[t.stream][0] for t in (atom.left, atom.right) if isinstance(t, Attr))
+                last = max(
+                    self._positions[t.stream][0] for t in (atom.left, atom.right) if isinstance(t, Attr)
+                )
                 self._atoms[last].append(atom)
-        self._chosen: list[tuple[int, Row]] = []
+        self._binding: list[tuple[int, Row]] = []
 
     def run(self) -> None:
-        depth = len(self._chosen)
+        depth = len(self._binding)
         if depth == len(self._bags):
-            self._found[tuple(self._value(t) for t in self._query.output)] += 1
+            self._counts[tuple(self._value(t) for t in self._query.output)] += 1
             return
         for item in self._bags[depth]:
-            self._chosen.append(item)
+            self._binding.append(item)
             if all(self._holds(atom) for atom in self._atoms[depth]):
                 self.run()
-            self._chosen.pop()
+            self._binding.pop()
 
     def _holds(self, atom: Atom) -> bool:
         left, right = self._value(atom.left), self._value(atom.right)
@@ -293,8 +295,8 @@ class _Join:
             return term.value
         if not isinstance(term, Attr):
             raise TypeError(f"{term} has no value in a tuple")
-        number, columns = self._at[term.stream]
-        time, row = self._chosen[number]
+        number, columns = self._positions[term.stream]
+        time, row = self._binding[number]
         column = columns[term.name]
         return time if column < 0 else row[column]
 

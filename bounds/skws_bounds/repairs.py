@@ -52,10 +52,10 @@ class Repair:
 def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
     """The repairs with the fewest changes, at most ``MOST_OFFERED``; none if more changes are needed."""
     with StepBudget(MOST_STEPS, "looking for repairs") as budget:
-        return _fewest(union, tuple(_changes(union, verdict.failures)), budget)
+        return _smallest_repairs(union, tuple(_changes(union, verdict.failures)), budget)
 
 
-def _fewest(union: Union, changes: tuple[Change, ...], budget: StepBudget) -> tuple[Repair, ...]:
+def _smallest_repairs(union: Union, changes: tuple[Change, ...], budget: StepBudget) -> tuple[Repair, ...]:
     count = 0
     for size in range(1, _MOST_CHANGES + 1):
         repairs_of_size: list[Repair] = []
@@ -63,7 +63,7 @@ def _fewest(union: Union, changes: tuple[Change, ...], budget: StepBudget) -> tu
             count += 1
             if count > MOST_TRIED or len(repairs_of_size) == MOST_OFFERED:
                 break
-            if _helps(_applied(union, combination), budget):
+            if _helps(_apply_all(union, combination), budget):
                 bounds = tuple(c.bounds for c in combination if c.bounds)
                 repairs_of_size.append(Repair(bounds, tuple(c.text for c in combination if not c.bounds)))
         if repairs_of_size:
@@ -80,7 +80,7 @@ def _helps(union: Union, budget: StepBudget) -> bool:
     return possible and is_bounded(union, budget)
 
 
-def _applied(union: Union, changes: Iterable[Change]) -> Union:
+def _apply_all(union: Union, changes: Iterable[Change]) -> Union:
     for change in changes:
         union = change.apply(union)
     return union
@@ -88,9 +88,9 @@ def _applied(union: Union, changes: Iterable[Change]) -> Union:
 
 def _changes(union: Union, failures: tuple[Failure, ...]) -> Iterator[Change]:
     """Changes to the parts of the query at fault, the mildest first."""
-    attrs = list(dict.fromkeys(a for f in failures for a in (*f.attributes, *_compared(f))))
+    attrs = list(dict.fromkeys(a for f in failures for a in (*f.attributes, *_join_attributes(f))))
     streams = list(dict.fromkeys(s for f in failures for s in f.streams))
-    yield from map(_bound, _unequal(union, [a for a in attrs if a.domain.discrete]))
+    yield from map(_bound_change, _unequal(union, [a for a in attrs if a.domain.discrete]))
     kinds = {s.alias: s for q in union.queries for s in q.streams}
     infinite = [kinds[s] for s in streams if kinds[s].kind is Kind.INFINITE]
     other_streams = [s for s in kinds.values() if s.kind is Kind.INFINITE and s not in infinite]
@@ -103,7 +103,7 @@ def _changes(union: Union, failures: tuple[Failure, ...]) -> Iterator[Change]:
         yield Change("keep duplicates (drop DISTINCT)", lambda u: replace(u, distinct=False))
 
 
-def _compared(failure: Failure) -> Iterator[Attr]:
+def _join_attributes(failure: Failure) -> Iterator[Attr]:
     for join in failure.joins:
         yield from (join.low, join.high)
 
@@ -123,12 +123,14 @@ def _unequal(union: Union, attrs: Iterable[Attr]) -> list[Attr]:
     return representatives
 
 
-def _bound(attr: Attr) -> Change:
+def _bound_change(attr: Attr) -> Change:
     atoms = tuple(
         Atom(attr, op, Extreme(attr, low), assumed=True) for op, low in ((Op.GREATER, True), (Op.LESS, False))
     )
     return Change(
-        f"bound {attr}", lambda union: _each(union, attr.stream, lambda query: query.adding(*atoms)), attr
+        f"bound {attr}",
+        lambda union: _map_queries(union, attr.stream, lambda query: query.adding(*atoms)),
+        attr,
     )
 
 
@@ -139,7 +141,7 @@ def _order(later: SpjStream, earlier: SpjStream) -> Change:
         aliases = {s.alias for s in query.streams}
         return query.adding(atom) if {later.alias, earlier.alias} <= aliases else query
 
-    return Change(f"add a time order: {atom}", lambda union: _each(union, later.alias, apply))
+    return Change(f"add a time order: {atom}", lambda union: _map_queries(union, later.alias, apply))
 
 
 def _project_away(attr: Attr) -> Change:
@@ -152,7 +154,7 @@ def _project_away(attr: Attr) -> Change:
             places=tuple(query.places[i] for i in columns if query.places),
         )
 
-    return Change(f"project {attr} away", lambda union: _each(union, attr.stream, apply))
+    return Change(f"project {attr} away", lambda union: _map_queries(union, attr.stream, apply))
 
 
 def _leave_out(atom: Atom) -> Change:
@@ -166,6 +168,6 @@ def _leave_out(atom: Atom) -> Change:
     return Change(f"leave out the condition {atom}", apply)
 
 
-def _each(union: Union, alias: str, apply: Callable[[SpjQuery], SpjQuery]) -> Union:
+def _map_queries(union: Union, alias: str, apply: Callable[[SpjQuery], SpjQuery]) -> Union:
     queries = (apply(q) if alias in {s.alias for s in q.streams} else q for q in union.queries)
     return replace(union, queries=tuple(queries))

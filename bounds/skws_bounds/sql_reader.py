@@ -82,13 +82,13 @@ class Reader:
             choices = [self._atom(tree, tree.this, Op.EQUAL, c) for c in tree.expressions]
             conditions.choices.append(list({str(a.right): a for a in choices}.values()))
         elif isinstance(tree, exp.Not):
-            self._negated(tree, conditions)
+            self._read_negation(tree, conditions)
         elif isinstance(tree, exp.Binary) and type(tree) in _OPS:
             conditions.atoms.append(self._atom(tree, tree.left, _OPS[type(tree)], tree.right))
         else:
             raise error_at(self._text, tree, _refusal(tree))
 
-    def _negated(self, tree: exp.Not, conditions: Conditions) -> None:
+    def _read_negation(self, tree: exp.Not, conditions: Conditions) -> None:
         inner = tree.this.unnest()
         if isinstance(inner, exp.In) and inner.expressions:
             conditions.atoms += [self._atom(inner, inner.this, Op.DIFFERENT, c) for c in inner.expressions]
@@ -242,7 +242,7 @@ def parse_sql(text: str, schema: Schema) -> Union:
 
 
 def _read(text: str, schema: Schema) -> Union:
-    tree = _parsed(text)
+    tree = _parse(text)
     selects: list[exp.Select] = []
     is_distinct_union = _collect(text, tree, selects)
     distinct = any(select.args.get("distinct") for select in selects)
@@ -256,7 +256,7 @@ def _read(text: str, schema: Schema) -> Union:
     return Union(tuple(queries), is_distinct_union or distinct, text)
 
 
-def _parsed(text: str) -> exp.Expr:
+def _parse(text: str) -> exp.Expr:
     try:
         statements = [tree for tree in sqlglot.parse(text) if tree is not None]
     except ParseError as error:
@@ -304,7 +304,7 @@ class _Select:
         self._text = text
         self._schema = schema
         self._streams: list[SpjStream] = []
-        self._on: list[exp.Expr] = []
+        self._join_conditions: list[exp.Expr] = []
 
     def queries(self, select: exp.Select) -> Iterator[SpjQuery]:
         nothing_but(self._text, select, "expressions from from_ joins where distinct")
@@ -314,7 +314,7 @@ class _Select:
         reader = Reader(self._text, self._schema, self._streams)
         conditions = Conditions()
         where = select.args.get("where")
-        for tree in (*self._on, *((where.this,) if where else ())):
+        for tree in (*self._join_conditions, *((where.this,) if where else ())):
             reader.read(tree, conditions)
         if len(conditions.atoms) > MOST_CONDITIONS:
             message = f"there are {len(conditions.atoms)} comparisons; expected at most {MOST_CONDITIONS}"
@@ -323,7 +323,7 @@ class _Select:
         atoms = (*conditions.atoms, *promises(self._schema, self._streams))
         terms = tuple(term for _, term in output)
         places = tuple(place_of(tree, self._text) for tree in select.expressions)
-        names = _unambiguous([name for name, _ in output], terms)
+        names = _unique_names([name for name, _ in output], terms)
         choices = list(product(*conditions.choices))
         if len(choices) > MOST_QUERIES:
             raise error_at(
@@ -344,7 +344,7 @@ class _Select:
                 raise error_at(self._text, join, message)
             self._stream(join.this)
             if join.args.get("on"):
-                self._on.append(join.args["on"])
+                self._join_conditions.append(join.args["on"])
 
     def _stream(self, table: exp.Expr) -> None:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
@@ -376,7 +376,7 @@ class _Select:
         return tree.alias_or_name or str(constant), constant
 
 
-def _unambiguous(names: list[str], terms: tuple[Attr | Constant, ...]) -> tuple[str, ...]:
+def _unique_names(names: list[str], terms: tuple[Attr | Constant, ...]) -> tuple[str, ...]:
     """Names of columns; duplicates are prefixed by their stream, and numbered if still equal."""
     unique = [str(t) if names.count(n) > 1 else n for n, t in zip(names, terms, strict=True)]
     return tuple(f"{n}_{unique[:i].count(n) + 1}" if n in unique[:i] else n for i, n in enumerate(unique))

@@ -201,7 +201,7 @@ class Synopsis:
         self.new: dict[Key, Any] = {}
         self.past: Table = {}
         self._probe = [classes.index(c) for c in probe]
-        self._rest = [classes.index(c) for c in self.layout[1]]
+        self._other_positions = [classes.index(c) for c in self.layout[1]]
         self._merge = keep.merge
         self.entries = 0
 
@@ -213,7 +213,7 @@ class Synopsis:
         """Move new entries to the past, at the marker of the next time step."""
         for key, value in self.new.items():
             group = self.past.setdefault(tuple([key[i] for i in self._probe]), {})
-            other_values = tuple([key[i] for i in self._rest])
+            other_values = tuple([key[i] for i in self._other_positions])
             if other_values in group:
                 group[other_values] = self._merge(group[other_values], value)
             else:

@@ -36,7 +36,7 @@ def joins_within_reach(query: Modified) -> Iterator[Failure]:
             joins = tuple(j for j in inequalities(query) if (j.low, j.high) in pairs)
             yield _out_of_reach(*pairs[0], joins=joins)
     for number, nodes in equalities(query):
-        for part in _unreached(query, nodes):
+        for part in _unconnected(query, nodes):
             first, second = attributes(query, number, min(nodes))[0], attributes(query, number, part)[0]
             yield _out_of_reach(first, second)
 
@@ -123,7 +123,7 @@ def _within_reach(query: Modified, first: int, second: int) -> bool:
     return parents[first] == parents[second] or first in parents[second] or second in parents[first]
 
 
-def _unreached(query: Modified, nodes: frozenset[int]) -> list[int]:
+def _unconnected(query: Modified, nodes: frozenset[int]) -> list[int]:
     """The first node of a class that no steps within reach connect to its least one."""
     connected = {min(nodes)}
     for _ in nodes:

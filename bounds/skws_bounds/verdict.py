@@ -65,7 +65,7 @@ def _gaps(closure: Closure, joins: Joins) -> list[Order]:
         constants = [t for t in constants if t.domain.family is low.domain.family]
         ends = [_above(low, t) for t in constants if closure.less(t, high) and not closure.less(t, low)]
         ends += [_below(high, t) for t in constants if closure.less(low, t) and not closure.less(high, t)]
-        free = [t for t in constants if isinstance(t, Constant) and not _reached(closure, t, low, high)]
+        free = [t for t in constants if isinstance(t, Constant) and not _is_decided(closure, t, low, high)]
         if ends or free:
             free.sort(key=lambda t: t.value)  # type: ignore[arg-type, return-value]
             floors = [(), *((_above(low, t),) for t in free)]
@@ -74,7 +74,7 @@ def _gaps(closure: Closure, joins: Joins) -> list[Order]:
     return []
 
 
-def _reached(closure: Closure, constant: Constant, low: Term, high: Term) -> bool:
+def _is_decided(closure: Closure, constant: Constant, low: Term, high: Term) -> bool:
     return closure.decided(low, constant) or closure.decided(high, constant)
 
 
@@ -197,7 +197,7 @@ def check(union: Union) -> Verdict:
         is_complete = False
     if not failures and not is_complete:
         return Verdict(None, union.distinct, (_too_many(union),), certain=False)
-    distinct_failures = tuple(_merged(failures))
+    distinct_failures = tuple(_merge(failures))
     necessary = any(f.necessary for f in distinct_failures)
     if not distinct_failures:
         return Verdict(True, union.distinct, ())
@@ -257,17 +257,17 @@ def lasting(
     Failures in ``reported``, of other queries of the union, are skipped.
     """
     case_failures = sorted(criterion(query), key=lambda f: not f.necessary)
-    yield from _explained((f for f in case_failures if not f.joins), query, reported)
+    yield from _explain((f for f in case_failures if not f.joins), query, reported)
     for failure in case_failures:
         for blame in _blames(query, failure):
             case = _key(failure) not in reported and failing(query, criterion, blame, budget)
             if case:
                 remaining = (f for f in criterion(case) if f.joins and _key(f) not in reported)
-                yield from _explained(remaining, case, reported)
+                yield from _explain(remaining, case, reported)
                 return
 
 
-def _explained(failures: Iterable[Failure], query: Modified, reported: set[object]) -> Iterator[Failure]:
+def _explain(failures: Iterable[Failure], query: Modified, reported: set[object]) -> Iterator[Failure]:
     for failure in failures:
         reported.add(_key(failure))
         yield failure.explained(query.closure)
@@ -284,7 +284,7 @@ def _key(failure: Failure) -> object:
     return failure.condition, failure.streams, failure.attributes
 
 
-def _merged(failures: Iterable[Failure]) -> Iterator[Failure]:
+def _merge(failures: Iterable[Failure]) -> Iterator[Failure]:
     """Each condition once for the same attributes, with all atoms at fault."""
     by_key: dict[object, Failure] = {}
     for failure in failures:

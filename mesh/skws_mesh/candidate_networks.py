@@ -87,9 +87,9 @@ class Wording:
         labels = list(map(self._node, network.relations, network.keywords))
         branches: list[list[str]] = [[] for _ in labels]  # by node; the last branch comes first
         for node in range(network.size - 1, 0, -1):
-            text = f"{self._connectors[network.edges[node]]} {_branching(labels[node], branches[node])}"
+            text = f"{self._connectors[network.edges[node]]} {_branch_text(labels[node], branches[node])}"
             branches[network.parents[node]].append(text)
-        return _branching(labels[0], branches[0])
+        return _branch_text(labels[0], branches[0])
 
 
 def _step_text(
@@ -114,7 +114,7 @@ def _chain(size: int) -> tuple[int, ...]:
     return tuple(range(-1, size - 1))
 
 
-def _branching(label: str, branches: list[str]) -> str:
+def _branch_text(label: str, branches: list[str]) -> str:
     """A node with its branches, all but the last one in brackets; ``branches`` begins with the last."""
     if not branches:
         return label

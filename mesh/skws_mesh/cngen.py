@@ -76,14 +76,14 @@ class KeywordDistances:
     def __init__(self, edges: Sequence[Sequence[Edge]], searchable: Sequence[int]) -> None:
         self._edges = edges
         self._searchable = searchable
-        self._known: dict[tuple[int, int], int] = {}
+        self._cache: dict[tuple[int, int], int] = {}
 
     def distance(self, relation: int, keywords: int) -> int:
         """The fewest nodes to add below a node of ``relation`` until one can carry any of ``keywords``."""
         key = (relation, keywords)
-        if key not in self._known:
-            self._known[key] = self._search(relation, keywords)
-        return self._known[key]
+        if key not in self._cache:
+            self._cache[key] = self._search(relation, keywords)
+        return self._cache[key]
 
     def _search(self, relation: int, keywords: int) -> int:
         visited: set[int] = set()
@@ -155,7 +155,7 @@ class CNGen:
                 )
                 for relation_edges in self.edges_from
             )
-        self._reach = KeywordDistances(self.edges_from, self.searchable)
+        self._distances = KeywordDistances(self.edges_from, self.searchable)
         self._kinds: dict[int, tuple[int, ...]] = {}
         self._choices: dict[tuple[object, ...], list[Choice]] = {}
         # Each pair exists once, since lists of choices refer to millions of them.
@@ -285,7 +285,7 @@ class CNGen:
             if not remaining:
                 if root_valid:
                     choices.append(self._pairs[keywords][True])
-            elif self._needed(target, remaining, bool(keywords & missing), root_valid) <= budget:
+            elif self._min_nodes(target, remaining, bool(keywords & missing), root_valid) <= budget:
                 choices.append(self._pairs[keywords][False])
         return choices
 
@@ -293,15 +293,15 @@ class CNGen:
         """The properties of a relation on which the keyword choices for a new node depend."""
         kind = self._kinds.get(relation)
         if kind is None:
-            distances = (self._reach.distance(relation, 1 << slot) for slot in range(self.slots))
+            distances = (self._distances.distance(relation, 1 << slot) for slot in range(self.slots))
             kind = self._kinds[relation] = (self.searchable[relation], *distances)
         return kind
 
-    def _needed(self, target: int, missing: int, leaf_valid: bool, root_valid: bool) -> int:
+    def _min_nodes(self, target: int, missing: int, leaf_valid: bool, root_valid: bool) -> int:
         """The fewest nodes still needed: an unfinished leaf or root needs one more, with a new keyword."""
         nodes = 0
         if not leaf_valid:
-            nodes += self._reach.distance(target, missing)
+            nodes += self._distances.distance(target, missing)
         if not root_valid:
             nodes += 1
         if not leaf_valid and not root_valid and missing.bit_count() < 2:
@@ -382,7 +382,7 @@ class _Count:
         self._slots = generator.slots
         self._most = generator.max_size
         self._edges = [edge for edges in generator.edges_from for edge in edges]
-        self._leaving = generator.edges_from
+        self._edges_from = generator.edges_from
         weights = [_weights(generator, keywords) for keywords in generator.searchable]
         self._kinds = sorted({bitmap for relation_weights in weights for bitmap in relation_weights})
         units = {bitmap: (self._most + 1) ** (2 * n) for n, bitmap in enumerate(self._kinds)}
@@ -396,9 +396,9 @@ class _Count:
         self._subtrees: dict[int, list[Terms]] = {edge.id: [{}] for edge in self._edges}
 
     def sizes(self) -> tuple[int, ...]:
-        roots = [_Below(leaving) for leaving in self._leaving]
-        below = {edge.id: self._below(edge, roots[edge.target]) for edge in self._edges}
-        counts = [self._rooted(roots, 1)]
+        roots = [_Subforests(edges) for edges in self._edges_from]
+        below = {edge.id: self._subforests(edge, roots[edge.target]) for edge in self._edges}
+        counts = [self._network_count(roots, 1)]
         for size in range(1, self._most):
             for edge in self._edges:
                 tree = below[edge.id].forests[size - 1]
@@ -406,7 +406,7 @@ class _Count:
                 self._subtrees[edge.id].append(self.times(top[edge.target], tree))
             for sets in {id(one): one for one in (*roots, *below.values())}.values():
                 sets.extend(self, self._subtrees, size)
-            counts.append(self._rooted(roots, size + 1))
+            counts.append(self._network_count(roots, size + 1))
         return tuple(counts)
 
     def times(self, left: Terms, right: Terms) -> Terms:
@@ -418,20 +418,22 @@ class _Count:
                 terms[key + other_key] = terms.get(key + other_key, Fraction(0)) + weight * other_weight
         return terms
 
-    def _below(self, edge: Edge, root: _Below) -> _Below:
+    def _subforests(self, edge: Edge, root: _Subforests) -> _Subforests:
         """The sets of subtrees below a node that an edge leads to."""
-        edges = self._leaving[edge.target]
+        edges = self._edges_from[edge.target]
         reverse = next(other for other in edges if other.id == edge.id ^ 1)
-        return _Below([other for other in edges if other is not reverse]) if reverse.at_most_one else root
+        return (
+            _Subforests([other for other in edges if other is not reverse]) if reverse.at_most_one else root
+        )
 
-    def _rooted(self, roots: Sequence[_Below], size: int) -> int:
+    def _network_count(self, roots: Sequence[_Subforests], size: int) -> int:
         """The number of networks of a size; the sum over all roots counts each network once per node."""
         total = Fraction(0)
         for relation, root in enumerate(roots):
             if size == 1:
                 trees = dict(self._leaf[relation])
             else:
-                single = _sum([self._subtrees[edge.id][size - 1] for edge in self._leaving[relation]])
+                single = _sum([self._subtrees[edge.id][size - 1] for edge in self._edges_from[relation]])
                 several = _sum([root.forests[size - 1], {key: -weight for key, weight in single.items()}])
                 trees = _sum(
                     [self.times(self._leaf[relation], single), self.times(self._inner[relation], several)]
@@ -460,15 +462,15 @@ class _Count:
         return digits[::2], digits[1::2]
 
 
-class _Below:
-    """Sets of subtrees below a node, by ``leaving`` edges; those in ``forests[n]`` have n nodes in total."""
+class _Subforests:
+    """Sets of subtrees below a node, by ``edges``; those in ``forests[n]`` have n nodes in total."""
 
     def __init__(self, edges: Sequence[Edge]) -> None:
-        self._many = [edge.id for edge in edges if not edge.at_most_one]
-        self._single = [edge.id for edge in edges if edge.at_most_one]
+        self._multiple_edges = [edge.id for edge in edges if not edge.at_most_one]
+        self._single_edges = [edge.id for edge in edges if edge.at_most_one]
         self._sums: list[Terms] = [{}]
         # The first element has the edges that allow several children; each next one adds a single-child edge.
-        self._chain: list[list[Terms]] = [[{0: Fraction(1)}] for _ in range(1 + len(self._single))]
+        self._chain: list[list[Terms]] = [[{0: Fraction(1)}] for _ in range(1 + len(self._single_edges))]
 
     @property
     def forests(self) -> list[Terms]:
@@ -476,13 +478,13 @@ class _Below:
 
     def extend(self, count: _Count, subtrees: dict[int, list[Terms]], size: int) -> None:
         """Add the sets of size ``size``, given all subtrees of at most this size."""
-        self._sums.append(_sum([subtrees[edge][size] for edge in self._many]))
+        self._sums.append(_sum([subtrees[edge][size] for edge in self._multiple_edges]))
         exponential = self._chain[0]  # the exponential of the sums, computed by its derivative
         parts = [(n, count.times(self._sums[n], exponential[size - n])) for n in range(1, size + 1)]
         exponential.append(
             _sum([{key: weight * n / size for key, weight in part.items()} for n, part in parts])
         )
-        for previous, forests, edge in zip(self._chain, self._chain[1:], self._single, strict=False):
+        for previous, forests, edge in zip(self._chain, self._chain[1:], self._single_edges, strict=False):
             products = (count.times(subtrees[edge][n], previous[size - n]) for n in range(1, size + 1))
             forests.append(_sum([previous[size], *products]))
 

@@ -63,16 +63,14 @@ class Numbers:
         """The numbers of ``count`` keys, given by column; NONE for those with a NULL."""
         if not columns:
             return np.zeros(count, dtype=np.int64)
-        codes = _packed(columns)
+        codes = _pack(columns)
         if codes is None:
-            return self._looked_up([column.values for column in columns], count)
+            return self._look_up([column.values for column in columns], count)
         first, inverse = _distinct(*codes)
         indices = first.tolist()
-        return self._looked_up([[c.values[index] for index in indices] for c in columns], len(indices))[
-            inverse
-        ]
+        return self._look_up([[c.values[index] for index in indices] for c in columns], len(indices))[inverse]
 
-    def _looked_up(self, columns: Sequence[list[Value]], count: int) -> Ints:
+    def _look_up(self, columns: Sequence[list[Value]], count: int) -> Ints:
         keys: Iterable[Key] = columns[0] if len(columns) == 1 else zip(*columns, strict=True)
         key_numbers: Iterator[int] = map(self._of.setdefault, keys, counted_from(self._next))
         numbers = np.fromiter(key_numbers, dtype=np.int64, count=count)
@@ -94,7 +92,7 @@ def order_of(numbers: Ints) -> Ints:
     return np.argsort((numbers + 1).astype(np.uint16) if is_short else numbers, kind="stable")
 
 
-def _packed(columns: Sequence[ValueColumn]) -> tuple[Ints, int] | None:
+def _pack(columns: Sequence[ValueColumn]) -> tuple[Ints, int] | None:
     """Columns of integers combined into one, and the number of its possible values.
 
     None if there are other values, or if the combinations do not fit 64 bits.
@@ -322,10 +320,12 @@ class RunBatch:
         indices = np.searchsorted(self._alive.tick, self._low)
         self._first = self._alive.position[indices]
         self._states: dict[State, _State] = {}
-        self._of_relation = {r: np.flatnonzero(tuples.relation == r) for r in memory.plan.pcea.relations}
+        self._indices_by_relation = {
+            r: np.flatnonzero(tuples.relation == r) for r in memory.plan.pcea.relations
+        }
         self._numbers: dict[tuple[int, Columns], Ints] = {}
         self._columns: dict[tuple[int, int], ValueColumn] = {}
-        self._of_all: dict[tuple[Slot, int, Columns], tuple[Ints, Ints]] = {}
+        self._relation_matches: dict[tuple[Slot, int, Columns], tuple[Ints, Ints]] = {}
 
     def valuations(self) -> Valuations:
         memory, labels = self._memory, len(self._memory.column)
@@ -336,7 +336,7 @@ class RunBatch:
                 results += [runs for runs, _ in new_runs]
             slots = [slot for slot in memory.slots if slot[0] == state]
             if slots:
-                self._states[state] = self._grown(state, slots, new_runs)
+                self._states[state] = self._next_state(state, slots, new_runs)
         memory.states = self._states
         self._forget()
         memory.live = self._alive.from_tick(int(self._low[-1]))
@@ -346,12 +346,12 @@ class RunBatch:
 
     def _step(self, transition: Transition) -> tuple[Runs, Ints]:
         """The runs that a transition makes, and their last tuples, by number in the batch."""
-        indices = self._reading(transition)
+        indices = self._candidates(transition)
         matches: list[Near] = []
         # The longest key first: tuples without a match are not looked up by the others.
         for source in sorted(transition.sources, key=lambda source: -len(source.equality.right)):
             table = self._states[source.state].tables[source.state, source.equality.left]
-            begin, count = self._near(source, transition.unary.relation, indices)
+            begin, count = self._matches(source, transition.unary.relation, indices)
             matches.append((source.state, table, begin, count))
             hits = np.flatnonzero(count)
             if len(hits) < len(indices):
@@ -359,22 +359,22 @@ class RunBatch:
                 matches = [(state, table, begin[hits], count[hits]) for state, table, begin, count in matches]
         return self._products(transition, indices, matches)
 
-    def _near(self, source: RunSource, relation: int, indices: Ints) -> tuple[Ints, Ints]:
+    def _matches(self, source: RunSource, relation: int, indices: Ints) -> tuple[Ints, Ints]:
         """The indices in a source's table of the runs that some tuples may gather, and their numbers."""
         slot, columns = (source.state, source.equality.left), source.equality.right
         lookup = slot, relation, columns
-        is_all = len(indices) == len(self._of_relation[relation])
-        matches = self._of_all.get(lookup) if is_all else None
+        is_all = len(indices) == len(self._indices_by_relation[relation])
+        matches = self._relation_matches.get(lookup) if is_all else None
         if matches is None:
-            number = self._numbered(relation, columns)[indices]
+            number = self._key_numbers(relation, columns)[indices]
             table = self._states[source.state].tables[slot]
             matches = table.near(number, self._first[indices], self._tuples.position[indices])
             if is_all:
-                self._of_all[lookup] = matches
+                self._relation_matches[lookup] = matches
         return matches
 
-    def _reading(self, transition: Transition) -> Ints:
-        indices = self._of_relation[transition.unary.relation]
+    def _candidates(self, transition: Transition) -> Ints:
+        indices = self._indices_by_relation[transition.unary.relation]
         holds = holds_function(transition.unary)
         if holds is None:
             return indices
@@ -387,7 +387,7 @@ class RunBatch:
         """Every choice of a run from each source, among those that are alive when the tuple arrives."""
         position = self._tuples.position
         if not matches:
-            label_positions = self._marked(transition, indices)
+            label_positions = self._label_positions(transition, indices)
             return Runs(self._tuples.tick[indices], position[indices], label_positions), indices
         ways = np.ones(len(indices), dtype=np.float64)
         for _, _, _, count in matches:
@@ -409,14 +409,14 @@ class RunBatch:
         if not alive.all():
             last, start = last[alive], start[alive]
             choices = [(state, runs, numbers[alive]) for state, runs, numbers in choices]
-        label_positions = self._marked(transition, last)
+        label_positions = self._label_positions(transition, last)
         for state, runs, numbers in choices:
             for column in self._memory.plan.marked[state]:
                 # A run may lack a label that others of its state have; no other source has it.
                 label_positions[column] = runs.marked[column][numbers]
         return Runs(start, self._tuples.position[last], label_positions), last
 
-    def _marked(self, transition: Transition, last: Ints) -> Ints:
+    def _label_positions(self, transition: Transition, last: Ints) -> Ints:
         """The positions of labels, with only the last tuples marked."""
         label_positions = np.full((len(self._memory.column), len(last)), NONE, dtype=np.int64)
         position = self._tuples.position[last]
@@ -430,7 +430,7 @@ class RunBatch:
         if ways > limit:
             raise TooManyRunsError
 
-    def _grown(self, state: State, slots: list[Slot], new_runs: list[tuple[Runs, Ints]]) -> _State:
+    def _next_state(self, state: State, slots: list[Slot], new_runs: list[tuple[Runs, Ints]]) -> _State:
         """A state with its new runs, and without those that have left the window."""
         labels, lasts = len(self._memory.column), [last for _, last in new_runs]
         old_state = self._memory.states.get(state) or _State(Runs.none(labels))
@@ -443,24 +443,24 @@ class RunBatch:
                 old_state.numbers[slot][alive] if slot in old_state.numbers else np.empty(0, dtype=np.int64)
             )
             new_state.numbers[slot] = number = np.concatenate(
-                [numbers, self._under(slot, np.concatenate(lasts))]
+                [numbers, self._slot_numbers(slot, np.concatenate(lasts))]
             )
             new_state.tables[slot] = SortedRuns.of(number, runs, base, end)
         return new_state
 
-    def _under(self, slot: Slot, last: Ints) -> Ints:
+    def _slot_numbers(self, slot: Slot, last: Ints) -> Ints:
         """The numbers of the keys by which runs are looked up, from their last tuples."""
         number = np.full(len(last), NONE, dtype=np.int64)
         for relation, columns in slot[1]:
-            if relation in self._of_relation:
-                number = np.maximum(number, self._numbered(relation, columns)[last])
+            if relation in self._indices_by_relation:
+                number = np.maximum(number, self._key_numbers(relation, columns)[last])
         return number
 
-    def _numbered(self, relation: int, columns: Columns) -> Ints:
+    def _key_numbers(self, relation: int, columns: Columns) -> Ints:
         """The numbers of a key of the tuples of a relation, NONE for the others."""
         numbers = self._numbers.get((relation, columns))
         if numbers is None:
-            indices = self._of_relation[relation]
+            indices = self._indices_by_relation[relation]
             value_columns = [self._column(relation, column) for column in columns]
             numbers = self._numbers[relation, columns] = np.full(len(self._tuples), NONE, dtype=np.int64)
             numbers[indices] = self._memory.numbers.of(value_columns, len(indices))
@@ -469,7 +469,7 @@ class RunBatch:
     def _column(self, relation: int, column: int) -> ValueColumn:
         column_values = self._columns.get((relation, column))
         if column_values is None:
-            rows = map(self._tuples.rows.__getitem__, self._of_relation[relation].tolist())
+            rows = map(self._tuples.rows.__getitem__, self._indices_by_relation[relation].tolist())
             column_values = self._columns[relation, column] = ValueColumn.of(map(itemgetter(column), rows))
         return column_values
 

@@ -131,8 +131,8 @@ class _HcqConstruction:
         self._tree = compact(qtree(query))
         self._lasts = [_Last(atoms, unary) for atoms, unary in self_joins(query)]
         self._place = {variable: place for place, variable in enumerate(query.variables)}
-        self._known_columns: dict[tuple[frozenset[int] | str, ...], Columns] = {}
-        self._known: dict[frozenset[int], frozenset[str]] = {}
+        self._columns_cache: dict[tuple[frozenset[int] | str, ...], Columns] = {}
+        self._variables_cache: dict[frozenset[int], frozenset[str]] = {}
         self._variants = {node.variable: self._variants_of(node) for node in self._tree.inner_nodes()}
 
     def pcea(self) -> PCEA:
@@ -191,7 +191,7 @@ class _HcqConstruction:
     def _encodings(self, node: Inner, last: _Last) -> Iterator[tuple[RunSource, ...]]:
         """The ways to have read all atoms below a node except the last tuple's atoms: C of the paper."""
         ways: list[list[RunSource]] = []
-        for child in self._incomplete(node, last):
+        for child in self._remaining_subtrees(node, last):
             if isinstance(child, int):
                 atom_last = _Last(frozenset({child}), Unary(self._query.atoms[child].relation))
                 ways.append([RunSource(AtomState(child), self._equality([atom_last], last))])
@@ -204,14 +204,14 @@ class _HcqConstruction:
                 )
         return product(*ways)
 
-    def _incomplete(self, node: Inner, last: _Last) -> Iterator[Inner | int]:
+    def _remaining_subtrees(self, node: Inner, last: _Last) -> Iterator[Inner | int]:
         """The subtrees that hang from the paths between a node and the last tuple's atoms."""
         for child in node.children:
             if isinstance(child, int):
                 if child not in last.atoms:
                     yield child
             elif child.atoms() & last.atoms:
-                yield from self._incomplete(child, last)
+                yield from self._remaining_subtrees(child, last)
             else:
                 yield child
 
@@ -225,18 +225,18 @@ class _HcqConstruction:
         return Equality(left, self._columns(later, order))
 
     def _variables(self, last: _Last) -> frozenset[str]:
-        variables = self._known.get(last.atoms)
+        variables = self._variables_cache.get(last.atoms)
         if variables is None:
             variables_of_atoms = (self._query.atoms[i].variables for i in last.atoms)
-            variables = self._known[last.atoms] = frozenset[str]().union(*variables_of_atoms)
+            variables = self._variables_cache[last.atoms] = frozenset[str]().union(*variables_of_atoms)
         return variables
 
     def _columns(self, last: _Last, order: list[str]) -> Columns:
-        columns = self._known_columns.get((last.atoms, *order))
+        columns = self._columns_cache.get((last.atoms, *order))
         if columns is None:
             atoms = [self._query.atoms[i] for i in sorted(last.atoms)]
             columns = tuple(next(a.column(v) for a in atoms if v in a.variables) for v in order)
-            self._known_columns[last.atoms, *order] = columns
+            self._columns_cache[last.atoms, *order] = columns
         return columns
 
     def _labels(self, last: _Last) -> frozenset[str]:

@@ -99,13 +99,14 @@ class Unary:
         """True only if no tuple can satisfy both: two relations, or an attribute equal to two constants."""
         if self.relation != other.relation:
             return True
-        constants = _fixed(self)
+        constants = _equal_constants(self)
         return any(
-            column in constants and constants[column] != value for column, value in _fixed(other).items()
+            column in constants and constants[column] != value
+            for column, value in _equal_constants(other).items()
         )
 
 
-def _fixed(unary: Unary) -> dict[int, Value]:
+def _equal_constants(unary: Unary) -> dict[int, Value]:
     return {
         test.column: test.value
         for test in unary.tests
@@ -137,7 +138,7 @@ def key(columns: Columns, row: Row) -> Key | None:
     return None if None in values else values
 
 
-_WANTED: Final = {
+_EXPECTED: Final = {
     AttributeType.TEXT: "a quoted text",
     AttributeType.NUMBER: "a number",
     AttributeType.BOOLEAN: "true or false",
@@ -157,7 +158,7 @@ def typed(value: Value, attribute: Attribute) -> Value:
     if family is AttributeType.TIMESTAMP and isinstance(value, str):
         return _microseconds(value, attribute)
     raise ValueError(
-        f"{attribute.name} is of type {attribute.type}: expected {_WANTED[family]}, not {value!r}"
+        f"{attribute.name} is of type {attribute.type}: expected {_EXPECTED[family]}, not {value!r}"
     )
 
 
@@ -166,7 +167,7 @@ def _microseconds(text: str, attribute: Attribute) -> int:
         return instant(text)
     except ValueError:
         raise ValueError(
-            f"{attribute.name} is a time stamp: expected {_WANTED[attribute.type.family]}, not {text!r}"
+            f"{attribute.name} is a time stamp: expected {_EXPECTED[attribute.type.family]}, not {text!r}"
         ) from None
 
 

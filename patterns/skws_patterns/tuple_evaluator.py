@@ -53,11 +53,11 @@ def insert(heap: Node, node: Node, low: int) -> Node:
         tail = tail[2]
     union = (start, tail, None, 1, mark, products) if tail is not None and tail[0] >= low else node
     for parent in reversed(path):
-        union = _joined(parent, union, low)
+        union = _with_right(parent, union, low)
     return union
 
 
-def _joined(parent: Node, child: Node, low: int) -> Node:
+def _with_right(parent: Node, child: Node, low: int) -> Node:
     """A copy of ``parent`` with ``child`` in place of its right side; the shorter side goes to the right."""
     start, left, _, _, mark, products = parent
     if left is None or left[0] < low:
@@ -70,7 +70,7 @@ def _joined(parent: Node, child: Node, low: int) -> Node:
 Valuation: TypeAlias = tuple[Mark, ...]
 
 # Lists that share their tails: the marks of the runs chosen so far, and the remaining choices.
-_Chosen: TypeAlias = "tuple[Mark, _Chosen | None]"
+_Marks: TypeAlias = "tuple[Mark, _Marks | None]"
 _Choices: TypeAlias = "tuple[Heaps, _Choices | None]"
 
 
@@ -81,13 +81,13 @@ def valuations(node: Node, low: int) -> Iterator[Valuation]:
     stack, without recursion, as a run may be as long as the window. Each entry of the stack has nodes to try,
     so every entry leads to a valuation at once.
     """
-    choices = _together(node[5], None)
+    choices = _push_choices(node[5], None)
     if choices is None:
         yield (node[4],)
         return
     # Nodes to try for one choice, the marks chosen before it, and the choices after it.
-    stack: list[tuple[list[Node], _Chosen, _Choices | None]] = []
-    marks: _Chosen = (node[4], None)
+    stack: list[tuple[list[Node], _Marks, _Choices | None]] = []
+    marks: _Marks = (node[4], None)
     while True:
         heaps, remaining = choices
         stack.append(([heap for heap in heaps if heap[0] >= low], marks, remaining))
@@ -96,7 +96,7 @@ def valuations(node: Node, low: int) -> Iterator[Valuation]:
             if not stack:
                 return
             nodes, marks, remaining = stack.pop()
-            valuation = None if remaining else _listed(marks)
+            valuation = None if remaining else _to_tuple(marks)
             while nodes:
                 _, left, right, _, mark, products = nodes.pop()
                 if left is not None and left[0] >= low:
@@ -107,20 +107,20 @@ def valuations(node: Node, low: int) -> Iterator[Valuation]:
                     if nodes:
                         stack.append((nodes, marks, remaining))
                     marks = (mark, marks)
-                    choices = _together(products, remaining)
+                    choices = _push_choices(products, remaining)
                     break
                 yield (mark, *valuation)
 
 
-def _together(products: list[Heaps] | None, remaining: _Choices | None) -> _Choices | None:
+def _push_choices(products: list[Heaps] | None, remaining: _Choices | None) -> _Choices | None:
     for heaps in products or ():
         remaining = (heaps, remaining)
     return remaining
 
 
-def _listed(chain: _Chosen) -> Valuation:
+def _to_tuple(chain: _Marks) -> Valuation:
     marks = []
-    cell: _Chosen | None = chain
+    cell: _Marks | None = chain
     while cell is not None:
         mark, cell = cell
         marks.append(mark)
@@ -183,9 +183,9 @@ class PceaProgram:
         sources = {(s.state, s.equality.left): None for t in pcea.transitions for s in t.sources}
         self._tables: dict[tuple[State, Any], Table] = {slot: [{}, {}] for slot in sources}
         self.tables = tuple(self._tables.values())
-        self.relations = tuple(self._of_relation(pcea, number) for number in range(relations))
+        self.relations = tuple(self._relation_program(pcea, number) for number in range(relations))
 
-    def _of_relation(self, pcea: PCEA, relation: int) -> RelationProgram | None:
+    def _relation_program(self, pcea: PCEA, relation: int) -> RelationProgram | None:
         transitions = [t for t in pcea.transitions if t.unary.relation == relation]
         keys: dict[Columns, int] = {}
         by_unary: dict[Unary, list[Step]] = {}
@@ -198,17 +198,17 @@ class PceaProgram:
         return RelationProgram(tuple(map(key_getter, keys)), steps)
 
     def _step(self, transition: Transition, keys: dict[Columns, int], final: bool) -> Step:
-        def numbered(columns: Columns) -> int:
+        def key_number(columns: Columns) -> int:
             return keys.setdefault(columns, len(keys))
 
         sources = [
-            (self._tables[s.state, s.equality.left], numbered(s.equality.right)) for s in transition.sources
+            (self._tables[s.state, s.equality.left], key_number(s.equality.right)) for s in transition.sources
         ]
         targets = []
         for (state, left), table in self._tables.items():
             columns = dict(left).get(transition.unary.relation) if state == transition.target else None
             if columns is not None:
-                targets.append((table, numbered(columns)))
+                targets.append((table, key_number(columns)))
         return tuple(sources), transition.labels, tuple(targets), final
 
 
@@ -238,9 +238,9 @@ class TupleEvaluator:
         # The greatest distance of a result's first tuple from the next tuple, in ticks; it never grows.
         self._reach = reach_of(window)
         self._by_count = by_position(window)
-        self._turned = _ALWAYS  # when the younger generation began
+        self._generation_start = _ALWAYS  # when the younger generation began
         self._tick = self._low = _ALWAYS
-        self._fired: list[Node] = []
+        self._final_nodes: list[Node] = []
         self._products: list[list[list[Heaps]]] = [[], []]
         # The position of the last tuple. A caller may skip tuples that no transition reads by setting it.
         self.position = -1
@@ -256,12 +256,12 @@ class TupleEvaluator:
 
     def results(self) -> Iterator[Valuation]:
         """The results of the last update, with output-linear delay."""
-        for node in self._fired:
+        for node in self._final_nodes:
             yield from valuations(node, self._low)
 
     def count(self) -> int:
         """The number of results of the last update, counted without forming them."""
-        return sum(count(node, self._low) for node in self._fired)
+        return sum(count(node, self._low) for node in self._final_nodes)
 
     def entries(self) -> int:
         """The number of entries in the tables, at most the tuples of two windows."""
@@ -276,12 +276,12 @@ class TupleEvaluator:
         if low < self._low:
             raise ValueError(f"the tuple at position {position} has an earlier time than the one before")
         self._low = low
-        if low > self._turned:
+        if low > self._generation_start:
             self._turn_over(tick)
         self._tick = tick
         program = self._program.relations[relation]
         if program is None:
-            self._fired = []
+            self._final_nodes = []
             return False
         return self._fire(program, row, position, tick, low)
 
@@ -306,8 +306,8 @@ class TupleEvaluator:
                 if places:
                     new_runs.append((places, node))
         for places, node in new_runs:
-            _enter(places, node, keys, low)
-        self._fired = final_nodes
+            _add_run(places, node, keys, low)
+        self._final_nodes = final_nodes
         return bool(final_nodes)
 
     def _gather(self, step: Step, keys: list, mark: Mark, start: int, low: int) -> Node | None:  # type: ignore[type-arg]
@@ -353,10 +353,10 @@ class TupleEvaluator:
         self._products = [[], self._products[0]]
         for table in self._program.tables:
             table[1], table[0] = table[0], {}
-        self._turned = tick
+        self._generation_start = tick
 
 
-def _enter(places: tuple[Place, ...], node: Node, keys: list, low: int) -> None:  # type: ignore[type-arg]
+def _add_run(places: tuple[Place, ...], node: Node, keys: list, low: int) -> None:  # type: ignore[type-arg]
     """Add a run to the tables of its state (union of the paper), except where its key is undefined."""
     start = node[0]
     for (young, _), number in places:

@@ -107,8 +107,8 @@ class IdentityTimeline:
     live: deque[StreamTuple] = field(default_factory=deque)
     ended: deque[tuple[int, int, int]] = field(default_factory=deque)
     unmatched: int = 0
-    _applied: int = 0  # marks
-    _late: bool = False
+    _applied_count: int = 0  # marks
+    _has_late: bool = False
     _twins: tuple[int, int] = (ALWAYS, 0)  # the latest tick, and its insertions
 
     def add(self, mark: LifeEvent) -> None:
@@ -118,7 +118,7 @@ class IdentityTimeline:
             self.marks.append(mark)
         else:
             self.marks.insert(bisect_right(self.marks, _WHEN(mark), key=_WHEN), mark)
-            self._late = True
+            self._has_late = True
         if mark.inserted is not None and mark.tick >= self._twins[0]:
             tick, count = self._twins
             self._twins = mark.tick, count + 1 if mark.tick == tick else 1
@@ -131,12 +131,14 @@ class IdentityTimeline:
 
     def lives_at(self, tick: int) -> bool:
         """True if a tuple is alive at a tick."""
-        return any(member.start <= tick < member.end for member in chain(self.before, _inserted(self.marks)))
+        return any(
+            member.start <= tick < member.end for member in chain(self.before, _inserted_tuples(self.marks))
+        )
 
     @property
     def is_over(self) -> bool:
         """True if no tuple is alive after the last mark."""
-        return not self.live and self._applied == len(self.marks)
+        return not self.live and self._applied_count == len(self.marks)
 
     def insertions(self, tick: int) -> int:
         """The number of insertions at a tick."""
@@ -154,12 +156,12 @@ class IdentityTimeline:
         """
         ends: dict[StreamTuple, int] = {}
         unmatched = self.unmatched
-        if self._late:
-            self.live, self.unmatched, self._applied, self._late = deque(self.before), 0, 0, False
+        if self._has_late:
+            self.live, self.unmatched, self._applied_count, self._has_late = deque(self.before), 0, 0, False
             ends.update((member, self.window.end(member.start)) for member in self.before)
-        for mark in self.marks[self._applied :]:
+        for mark in self.marks[self._applied_count :]:
             self._apply(mark, ends)
-        self._applied = len(self.marks)
+        self._applied_count = len(self.marks)
         changes.unmatched += max(0, self.unmatched - unmatched)
         for member, end in ends.items():
             if member in new_tuples:
@@ -179,9 +181,9 @@ class IdentityTimeline:
         index = bisect_left(self.marks, horizon, key=_TICK)
         dead_tuples: list[StreamTuple] = []
         for mark in self.marks[:index]:
-            self.unmatched -= self._passes(self.before, mark, {}, dead_tuples)
+            self.unmatched -= self._apply_mark(self.before, mark, {}, dead_tuples)
         del self.marks[:index]
-        self._applied = max(0, self._applied - index)
+        self._applied_count = max(0, self._applied_count - index)
         while self.live and self.window.end(self.live[0].start) < horizon:
             self.live.popleft()
         while self.before and self.window.end(self.before[0].start) < horizon:
@@ -196,19 +198,19 @@ class IdentityTimeline:
 
     def oldest(self, tick: int) -> tuple[int, int] | None:
         """Start and occurrence of the oldest row alive just before a tick after ``queued``; or None."""
-        live_rows = ((t.start, t.occurrence, t.end) for t in chain(self.before, _inserted(self.marks)))
+        live_rows = ((t.start, t.occurrence, t.end) for t in chain(self.before, _inserted_tuples(self.marks)))
         rows = chain(self.ended, live_rows)
         return next(((start, number) for start, number, end in rows if start < tick <= end), None)
 
     def _apply(self, mark: LifeEvent, ends: dict[StreamTuple, int]) -> None:
-        unmatched = self._passes(self.live, mark, ends, [])
+        unmatched = self._apply_mark(self.live, mark, ends, [])
         self.unmatched += unmatched
         is_deletion = mark.inserted is None and not mark.truncates
         is_queue = is_deletion and not (self.keyed or unmatched) and bool(self.live)
         if is_queue and not isinstance(self.window, Unbounded | ExpressionWindow):
             self.queued = mark.tick if self.queued is None else min(mark.tick, self.queued)
 
-    def _passes(
+    def _apply_mark(
         self,
         live: deque[StreamTuple],
         mark: LifeEvent,
@@ -239,7 +241,7 @@ class IdentityTimeline:
         return inserted is None and not is_match
 
 
-def _inserted(marks: Iterable[LifeEvent]) -> Iterator[StreamTuple]:
+def _inserted_tuples(marks: Iterable[LifeEvent]) -> Iterator[StreamTuple]:
     return (mark.inserted for mark in marks if mark.inserted is not None)
 
 
@@ -381,24 +383,26 @@ class Lifespans:
         self._keeper = keeper
         self._lateness = lateness
         self._schema = schema
-        self._known: dict[GroupKey, StreamTuple | IdentityTimeline] = {}
-        self._horizon = self._reached = ALWAYS
+        self._entries: dict[GroupKey, StreamTuple | IdentityTimeline] = {}
+        self._horizon = self._latest = ALWAYS
         self._truncations: dict[int, _Truncations] = {}  # of the relations that have had one
-        self._marked: ExpiryQueue[GroupKey] = ExpiryQueue()  # by their latest mark
-        self._ending: ExpiryQueue[GroupKey] = ExpiryQueue()  # by the end of their window; some were dropped
-        self._most_ending = _LEAST
+        self._mark_queue: ExpiryQueue[GroupKey] = ExpiryQueue()  # by their latest mark
+        self._expiry_queue: ExpiryQueue[GroupKey] = (
+            ExpiryQueue()
+        )  # by the end of their window; some were dropped
+        self._expiry_limit = _LEAST
         self._arrival = count()
         self._queues: set[GroupKey] = set()  # in which a deletion met several rows
-        self._emptied: dict[GroupKey, None] = {}  # queues without live rows
+        self._empty_queues: dict[GroupKey, None] = {}  # queues without live rows
         self._fronts: dict[GroupKey, Front] = {}
         self._fronts_end = ALWAYS  # the latest of their ticks
 
     def __len__(self) -> int:
         """The number of remembered identities."""
-        return len(self._known)
+        return len(self._entries)
 
     def __contains__(self, key: GroupKey) -> bool:
-        return key in self._known
+        return key in self._entries
 
     def await_late(self) -> None:
         """Accept records in any order, as far back as the horizon."""
@@ -439,10 +443,10 @@ class Lifespans:
                 truncations.touch(key)
                 if new is not None and (truncation := truncations.after(tick)) is not None:
                     timeline.end_all(*truncation)
-        self._reached = max(self._reached, tick)
+        self._latest = max(self._latest, tick)
         for key, timeline in timelines.items():
             timeline.settle(new_tuples, changes)
-            self._marked.push(timeline.marks[-1].tick, key)
+            self._mark_queue.push(timeline.marks[-1].tick, key)
             if timeline.queued is not None:
                 self._queues.add(key)
         changes.inserted += simple_tuples.values()
@@ -455,7 +459,7 @@ class Lifespans:
 
         This is the usual case, which needs no timeline.
         """
-        entry = self._known.get(key)
+        entry = self._entries.get(key)
         if key in self._fronts:
             return False
         if new is not None and key[0] in self._truncations and self._truncations[key[0]].after(tick):
@@ -466,7 +470,7 @@ class Lifespans:
         return in_order and (new is None or key[2])
 
     def _apply(self, key: GroupKey, tick: int, new: StreamTuple | None, changes: Changes) -> None:
-        entry = self._known.pop(key, None)
+        entry = self._entries.pop(key, None)
         assert not isinstance(entry, IdentityTimeline)  # noqa: S101 - it is simple
         if entry is not None and self._window.end(entry.start) > tick:
             changes.ended.append((entry, tick))
@@ -474,11 +478,11 @@ class Lifespans:
             changes.unmatched += 1
         truncations = self._truncations.get(key[0])
         if new is not None:
-            self._known[key] = new
+            self._entries[key] = new
             if truncations is not None:
                 truncations.touch(key)
             if self._keeper is not None:
-                self._marked.push(tick, key)
+                self._mark_queue.push(tick, key)
             return
         if truncations is not None:
             truncations.drop(key)
@@ -497,12 +501,12 @@ class Lifespans:
         """End all tuples of a relation; the other arguments are the intermediate state of a step."""
         truncations = self._truncations.get(relation)
         if truncations is None:
-            keys = (key for key in self._known if key[0] == relation)
+            keys = (key for key in self._entries if key[0] == relation)
             truncations = self._truncations[relation] = _Truncations(dict.fromkeys(keys))
         arrival = next(self._arrival)
-        is_late = tick < self._reached
+        is_late = tick < self._latest
         for key in list(chain(truncations.since, truncations.before) if is_late else truncations.since):
-            entry = self._known[key]
+            entry = self._entries[key]
             if key in simple_tuples:
                 new_tuples.add(simple_tuples.pop(key))
             elif isinstance(entry, StreamTuple):
@@ -536,27 +540,27 @@ class Lifespans:
         A later tuple of the identity may be here already, if records earlier than both may still arrive.
         """
         key = identity(self._schema, live_tuple.relation, live_tuple.row)
-        if key in self._known:
+        if key in self._entries:
             timeline = self._timeline(key)
             timeline.add(LifeEvent(live_tuple.start, -1, live_tuple))
             timeline.settle({live_tuple}, Changes())
         else:
-            self._known[key] = live_tuple
+            self._entries[key] = live_tuple
         if live_tuple.relation in self._truncations:
             self._truncations[live_tuple.relation].touch(key)
-        self._marked.push(live_tuple.start, key)
+        self._mark_queue.push(live_tuple.start, key)
         self._expire_later(live_tuple)
 
     def remember(self, live_tuple: StreamTuple) -> None:
         """Add a live tuple that is not remembered. Equal ones are added in the order of their start."""
         key = identity(self._schema, live_tuple.relation, live_tuple.row)
-        self._reached = max(self._reached, live_tuple.start)
+        self._latest = max(self._latest, live_tuple.start)
         timeline = self._timeline(key)
         timeline.add(LifeEvent(live_tuple.start, next(self._arrival), live_tuple))
         if live_tuple.relation in self._truncations:
             self._truncations[live_tuple.relation].touch(key)
         timeline.settle({live_tuple}, Changes())
-        self._marked.push(live_tuple.start, key)
+        self._mark_queue.push(live_tuple.start, key)
         self._expire_later(live_tuple)
 
     def fronts(self, horizon: int) -> list[Front]:
@@ -566,7 +570,7 @@ class Lifespans:
 
     def timelines(self) -> list[tuple[GroupKey, IdentityTimeline]]:
         """The timelines of identities with several live tuples, or that late records may correct."""
-        return [(key, entry) for key, entry in self._known.items() if isinstance(entry, IdentityTimeline)]
+        return [(key, entry) for key, entry in self._entries.items() if isinstance(entry, IdentityTimeline)]
 
     def expect(self, fronts: Iterable[Front]) -> None:
         """Set the fronts for a replay, as ``fronts`` returned them for this horizon or an earlier one.
@@ -582,8 +586,8 @@ class Lifespans:
         """Use a changed schema, in which relations keep their positions; removed ones are forgotten."""
         removed = schema.evolution.removed_relations
         self._schema = schema
-        self._known = {key: entry for key, entry in self._known.items() if key[0] not in removed}
-        self._queues &= self._known.keys()
+        self._entries = {key: entry for key, entry in self._entries.items() if key[0] not in removed}
+        self._queues &= self._entries.keys()
         self._truncations = {
             relation: truncations
             for relation, truncations in self._truncations.items()
@@ -593,9 +597,9 @@ class Lifespans:
     def forget(self, horizon: int) -> None:
         """Drop everything that no record at or after ``horizon`` can change."""
         self._horizon = max(self._horizon, horizon)
-        for _, key in list(self._marked.expired(horizon - 1)):
+        for _, key in list(self._mark_queue.expired(horizon - 1)):
             self._trim(key, horizon)
-        for _, key in list(self._ending.expired(horizon - 1)):
+        for _, key in list(self._expiry_queue.expired(horizon - 1)):
             self._trim(key, horizon)
         for truncations in self._truncations.values():
             truncations.forget(horizon)
@@ -603,17 +607,17 @@ class Lifespans:
             self._fronts.clear()
 
     def _trim(self, key: GroupKey, horizon: int) -> None:
-        entry = self._known.get(key)
+        entry = self._entries.get(key)
         if isinstance(entry, IdentityTimeline):
             if entry.trim(horizon):
                 self._drop(key)
             elif entry.ended and not (entry.before or entry.marks):
-                self._marked.push(self._window.end(entry.ended[-1][-1]), key)
-                self._emptied[key] = None
-                if len(self._emptied) > _MOST_EMPTIED:
-                    self._drop(next(iter(self._emptied)))
+                self._mark_queue.push(self._window.end(entry.ended[-1][-1]), key)
+                self._empty_queues[key] = None
+                if len(self._empty_queues) > _MOST_EMPTIED:
+                    self._drop(next(iter(self._empty_queues)))
             elif not entry.marks and len(entry.before) == 1 and entry.queued is None:
-                self._known[key] = entry.before[0]
+                self._entries[key] = entry.before[0]
                 self._hand_over(key, entry.before[0])
         elif entry is not None and entry.end < horizon:
             self._drop(key)
@@ -627,9 +631,9 @@ class Lifespans:
             self._keeper.keep(live_tuple)
 
     def _drop(self, key: GroupKey) -> None:
-        if self._known.pop(key, None) is not None and self._keeper is not None:
+        if self._entries.pop(key, None) is not None and self._keeper is not None:
             self._keeper.gone(key)
-        self._emptied.pop(key, None)
+        self._empty_queues.pop(key, None)
         self._queues.discard(key)
         if key[0] in self._truncations:
             self._truncations[key[0]].drop(key)
@@ -642,22 +646,22 @@ class Lifespans:
         key = identity(self._schema, live_tuple.relation, live_tuple.row)
         if self._keeper is not None and key[2]:
             return  # the keeper stores it once no record can correct it
-        self._ending.push(end, key)
-        if len(self._ending) > self._most_ending:
+        self._expiry_queue.push(end, key)
+        if len(self._expiry_queue) > self._expiry_limit:
             queue: ExpiryQueue[GroupKey] = ExpiryQueue()
             live_tuples = (
-                (each, key) for key, live_tuple in self._known.items() for each in _living(live_tuple)
+                (each, key) for key, live_tuple in self._entries.items() for each in _live_tuples(live_tuple)
             )
             for end, key in sorted(((self._window.end(t.start), key) for t, key in live_tuples), key=_TICK):
                 queue.push(end, key)
-            self._ending = queue
-            self._most_ending = 2 * len(queue) + _LEAST
+            self._expiry_queue = queue
+            self._expiry_limit = 2 * len(queue) + _LEAST
 
     def _with_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterable[RowChange]:
         """The records, changed so that they lead to the expected fronts."""
-        return self._leading_to_fronts(tick, records) if tick < self._fronts_end else records
+        return self._replay_to_fronts(tick, records) if tick < self._fronts_end else records
 
-    def _leading_to_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterator[RowChange]:
+    def _replay_to_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterator[RowChange]:
         for record in records:
             relation, row, delete, time, place = record
             if not row:
@@ -683,15 +687,15 @@ class Lifespans:
 
     def _timeline(self, key: GroupKey) -> IdentityTimeline:
         """The timeline of an identity, up to date; a single tuple begins it."""
-        entry = self._known.get(key)
+        entry = self._entries.get(key)
         if isinstance(entry, IdentityTimeline):
             if entry.marks and entry.marks[0].tick < self._horizon:
                 entry.trim(self._horizon)
-            self._emptied.pop(key, None)
+            self._empty_queues.pop(key, None)
             return entry
         front = self._fronts.get(key)
         queue_start = None if front is None else front.start
-        timeline = self._known[key] = IdentityTimeline(self._window, key[2], queue_start)
+        timeline = self._entries[key] = IdentityTimeline(self._window, key[2], queue_start)
         if entry is not None and entry.start < self._horizon:
             timeline.before.append(entry)
             timeline.live.append(entry)
@@ -705,5 +709,5 @@ class Lifespans:
         return timeline
 
 
-def _living(entry: StreamTuple | IdentityTimeline) -> Iterable[StreamTuple]:
+def _live_tuples(entry: StreamTuple | IdentityTimeline) -> Iterable[StreamTuple]:
     return entry.live if isinstance(entry, IdentityTimeline) else (entry,)

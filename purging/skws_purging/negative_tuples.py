@@ -18,17 +18,17 @@ class NegativeTuples(Generic[Op]):
 
     def __init__(self, dries_up: Callable[[Op], None]) -> None:
         self._dries_up = dries_up
-        self._ended: set[MeshTuple] = set()
+        self._dead_tuples: set[MeshTuple] = set()
 
     def end(self, live_tuple: MeshTuple, tick: int) -> None:
         """End a live tuple early."""
         live_tuple.end = tick
-        self._ended.add(live_tuple)
+        self._dead_tuples.add(live_tuple)
 
     def leave(self, dead_tuple: MeshTuple, source: Op) -> None:
         """Expunge the composites of a tuple that has left its source, if it ended early."""
-        if dead_tuple in self._ended:
-            self._ended.discard(dead_tuple)
+        if dead_tuple in self._dead_tuples:
+            self._dead_tuples.discard(dead_tuple)
             purge_upwards(
                 source.consumers(),
                 lambda operator: self.expunge(dead_tuple, operator),

@@ -208,13 +208,13 @@ class Sweep:
     """Decides when the next sweep is worthwhile; the owner of the tables performs it."""
 
     def __init__(self) -> None:
-        self._left = self._read = 0
-        self._more = LEAST
+        self._remaining = self._read = 0
+        self._growth = LEAST
         self._horizon: int | None = None
 
     def due(self, horizon: int, entries: int) -> bool:
         """True if a sweep up to ``horizon`` is worth reading ``entries`` entries."""
-        if horizon == self._horizon or entries <= self._left + self._more:
+        if horizon == self._horizon or entries <= self._remaining + self._growth:
             return False
         self._read = entries
         return True
@@ -222,6 +222,6 @@ class Sweep:
     def done(self, horizon: int, remaining: int) -> None:
         """Record a sweep that left some entries; the next one waits for as many new ones."""
         is_futile = 8 * (self._read - remaining) < self._read
-        self._more = LEAST + (remaining if is_futile else max(remaining // 4, min(remaining, _MANY)))
-        self._left = remaining
+        self._growth = LEAST + (remaining if is_futile else max(remaining // 4, min(remaining, _MANY)))
+        self._remaining = remaining
         self._horizon = horizon

@@ -46,7 +46,7 @@ class PatternError(UsageError):
     @classmethod
     def at(cls, text: str, start: int, end: int, message: str) -> PatternError:
         """A fault at ``text[start:end]``: the message, the line, and carets below the fault."""
-        return cls(f"{message}\n{_marked(text, start, end)}")
+        return cls(f"{message}\n{_with_carets(text, start, end)}")
 
 
 class SqlError(UsageError):
@@ -57,10 +57,10 @@ class SqlError(UsageError):
         """A fault at ``text[start:end]``: line and column from 1, the message, the line with carets below."""
         line = text.count("\n", 0, start) + 1
         column = start - text.rfind("\n", 0, start)
-        return cls(f"line {line}, column {column}: {message}\n{_marked(text, start, end)}")
+        return cls(f"line {line}, column {column}: {message}\n{_with_carets(text, start, end)}")
 
 
-def _marked(text: str, start: int, end: int) -> str:
+def _with_carets(text: str, start: int, end: int) -> str:
     """The line of ``text`` that contains ``start``, and carets below ``text[start:end]``."""
     line_start = text.rfind("\n", 0, start) + 1
     line = text[line_start:].split("\n", 1)[0]

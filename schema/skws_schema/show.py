@@ -94,7 +94,7 @@ def spanning_trees(schema: Schema) -> list[SpanningTree]:
     trees: list[SpanningTree] = []
     for relation in range(len(schema.relations)):
         if not any(relation in tree.children for tree in trees):
-            trees.append(_centred(schema, relation))
+            trees.append(_centre_tree(schema, relation))
     return trees
 
 
@@ -110,7 +110,7 @@ def draw(schema: Schema) -> list[str]:
     return lines
 
 
-def _centred(schema: Schema, relation: int) -> SpanningTree:
+def _centre_tree(schema: Schema, relation: int) -> SpanningTree:
     """The shallowest tree of a relation's component; of several, one whose root has the most joins."""
     trees = [_tree(schema, root) for root in _tree(schema, relation).children]
     return min(trees, key=lambda tree: (tree.height, -len(edges_from(schema)[tree.root]), tree.root))

@@ -83,13 +83,13 @@ def components(guards: Sequence[g.Guard], alphabet: Alphabet) -> list[Component]
         merged = names.union(*(group for group in groups if group & names))
         groups = [group for group in groups if not group & names] + [merged]
     return [
-        _component(tuple(sorted(group)), _about(group, compared_atoms, alphabet), alphabet)
+        _component(tuple(sorted(group)), _atoms_of(group, compared_atoms, alphabet), alphabet)
         for group in groups
         if group
     ]
 
 
-def _about(group: set[str], atoms: Iterable[g.Atom], alphabet: Alphabet) -> list[g.Atom]:
+def _atoms_of(group: set[str], atoms: Iterable[g.Atom], alphabet: Alphabet) -> list[g.Atom]:
     return [atom for atom in atoms if {alphabet.fields[f.name].variable for f in g.fields(atom)} & group]
 
 
@@ -189,7 +189,7 @@ def type_graphs(guards: Sequence[g.Guard], theory: Satisfiability) -> Iterator[T
     The first is cheap, and a bound found in it holds. Raises TooManyCellsError.
     """
     parts = components(guards, theory.alphabet)
-    remembered = _remembered(parts, guards, theory.alphabet)
+    remembered = _type_guards(parts, guards, theory.alphabet)
     exact = all(component.fragment is not RealizableFragment.NONE for component in parts)
     yield _graph(guards, (), theory, exact=exact and not remembered)
     if remembered:
@@ -226,18 +226,20 @@ def _graph(
     )
 
 
-def _remembered(
+def _type_guards(
     parts: Sequence[Component], guards: Sequence[g.Guard], alphabet: Alphabet
 ) -> tuple[g.Guard, ...]:
     """The guards that a type stores about the last records: enough to decide all later guards."""
     remembered: dict[g.Guard, None] = {}
     for component in parts:
-        remembered.update(dict.fromkeys(_of_component(component, guards, alphabet)))
-    remembered.update(dict.fromkeys(_of_relations(guards, alphabet)))
+        remembered.update(dict.fromkeys(_component_guards(component, guards, alphabet)))
+    remembered.update(dict.fromkeys(_relation_guards(guards, alphabet)))
     return tuple(remembered)
 
 
-def _of_component(component: Component, guards: Sequence[g.Guard], alphabet: Alphabet) -> Iterable[g.Guard]:
+def _component_guards(
+    component: Component, guards: Sequence[g.Guard], alphabet: Alphabet
+) -> Iterable[g.Guard]:
     terms = component.remembered
     yield from (g.IsNull(field) for field in terms if field.name != TIME)
     sort = alphabet.fields[component.variables[0]].sort
@@ -263,7 +265,7 @@ def _of_component(component: Component, guards: Sequence[g.Guard], alphabet: Alp
     yield from (g.Contains(field, keyword) for field in terms for keyword in keywords)
 
 
-def _of_relations(guards: Sequence[g.Guard], alphabet: Alphabet) -> Iterable[g.Guard]:
+def _relation_guards(guards: Sequence[g.Guard], alphabet: Alphabet) -> Iterable[g.Guard]:
     """The relations of the last records, if guards look back at all."""
     depth = max((g.back(atom) for guard in guards for atom in g.atoms(guard)), default=0)
     streams = [r.name for r in alphabet.schema.relations if not r.table]
@@ -308,7 +310,7 @@ class _Search:
         self._before = before
         self._window = window
         self._budget = budget
-        self._everywhere = [(node, before.initial) for node in range(len(graph.edges))]
+        self._start_nodes = [(node, before.initial) for node in range(len(graph.edges))]
         self._live = self._live_nodes()
 
     def pattern(self) -> OverlapPattern | None:
@@ -326,7 +328,7 @@ class _Search:
         import networkx as nx  # noqa: PLC0415 - loading takes longer than checking most windows
 
         pairs: nx.DiGraph[Pair] = nx.DiGraph()
-        for node, state in _reached(self._everywhere, self._before_steps):
+        for node, state in _reachable(self._start_nodes, self._before_steps):
             for open_state in range(len(self._window.table)):
                 source = (node, state, open_state)
                 if (node, open_state) in self._live:
@@ -342,14 +344,14 @@ class _Search:
         def steps(quad: _Quad) -> Iterator[tuple[TypeEdge, _Quad]]:
             for edge, target in self._pair_steps(quad.pair):
                 if target in nodes:
-                    for started, state in self._beside(quad, edge.letter):
+                    for started, state in self._second_steps(quad, edge.letter):
                         self._budget.spend()
                         yield edge, _Quad(target, started, state)
 
         first, last = _Quad(source, False, source[1]), _Quad(source, True, source[2])
         return _walk_to([first], steps, lambda quad: quad == last)
 
-    def _beside(self, quad: _Quad, letter: int) -> Iterator[tuple[bool, int]]:
+    def _second_steps(self, quad: _Quad, letter: int) -> Iterator[tuple[bool, int]]:
         """The steps of the second run: to a start and beyond."""
         moves = (self._window if quad.started else self._before).table[quad.state][letter]
         yield from ((quad.started, state) for state in moves)
@@ -358,9 +360,9 @@ class _Search:
 
     def _prefix(self, target: tuple[int, int]) -> Walk:
         """A walk to the loop; empty if the loop may begin immediately."""
-        if target in self._everywhere:
+        if target in self._start_nodes:
             return ()
-        return _walk_to(self._everywhere, self._before_steps, lambda pair: pair == target) or ()
+        return _walk_to(self._start_nodes, self._before_steps, lambda pair: pair == target) or ()
 
     def _suffix(self, start: tuple[int, int]) -> Walk:
         """A walk of at least one record to the end of a window."""
@@ -410,7 +412,9 @@ class _Search:
         return self._graph.edges[node]
 
 
-def _reached(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[TypeEdge, Node]]]) -> list[Node]:
+def _reachable(
+    sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[TypeEdge, Node]]]
+) -> list[Node]:
     """All reachable nodes, nearest first."""
     visited = dict.fromkeys(sources)
     nodes = list(visited)

@@ -75,15 +75,15 @@ def realised(
         records = _records(pair_expression, graph, pattern, repetitions, theory)
         if records is None:
             return None
-        witnesses.append(_watched(pair_expression, records, pattern, repetitions, theory.alphabet))
+        witnesses.append(_witness(pair_expression, records, pattern, repetitions, theory.alphabet))
     short, longer = witnesses
     if longer.open_starts < short.open_starts + _MORE:
         return None
-    witness = _watched(expression, short.records, pattern, REPETITIONS, theory.alphabet)
+    witness = _witness(expression, short.records, pattern, REPETITIONS, theory.alphabet)
     return replace(witness, output_grows=longer.ending >= short.ending + _MORE)
 
 
-def _watched(
+def _witness(
     expression: WindowExpression,
     records: tuple[StreamRecord, ...],
     pattern: OverlapPattern,
@@ -142,22 +142,22 @@ def records_of(
         distance = len(walk) - 1 - index
         signs = graph.letters[edge.letter]
         conditions += [
-            _signed(guard, sign, distance) for guard, sign in zip(graph.guards, signs, strict=True)
+            _with_sign(guard, sign, distance) for guard, sign in zip(graph.guards, signs, strict=True)
         ]
         types = graph.types[edge.target]
         conditions += [
-            _signed(guard, sign, distance) for guard, sign in zip(graph.remembered, types, strict=True)
+            _with_sign(guard, sign, distance) for guard, sign in zip(graph.remembered, types, strict=True)
         ]
     sample = theory.sample(conditions, size)
-    return None if sample is None else _finished(sample, conditions, theory.alphabet, at_once=at_once)
+    return None if sample is None else _fill_in(sample, conditions, theory.alphabet, at_once=at_once)
 
 
-def _signed(guard: g.Guard, sign: bool, distance: int) -> g.Guard:
+def _with_sign(guard: g.Guard, sign: bool, distance: int) -> g.Guard:
     shifted_guard = g.shifted(guard, distance)
     return shifted_guard if sign else g.negation(shifted_guard)
 
 
-def _finished(
+def _fill_in(
     sample: tuple[StreamRecord, ...],
     guards: list[g.Guard],
     alphabet: Alphabet,
@@ -234,7 +234,7 @@ def check(
             Bound.BOUNDED, Bound.BOUNDED, "only the earliest of the starts with the same future is kept"
         )
     theory = Satisfiability(alphabet, promises(expression.guards, alphabet))
-    verdict = _searched(compact_expression, theory)
+    verdict = _search_pairs(compact_expression, theory)
     if expression.selection is Selection.LONGEST:
         return OverlapVerdict(verdict.open_starts, Bound.BOUNDED, verdict.reason, verdict.witness)
     return verdict
@@ -266,15 +266,15 @@ def _within(name: str, low: float | None, high: float | None) -> g.Guard:
     return g.disjunction([g.IsNull(field), g.conjunction(parts)])
 
 
-def _searched(expression: WindowExpression, theory: Satisfiability) -> OverlapVerdict:
+def _search_pairs(expression: WindowExpression, theory: Satisfiability) -> OverlapVerdict:
     """Checks pair by pair; the worst verdict counts."""
-    verdicts = [_of_pair(expression, pair, theory) for pair in expression.pairs]
+    verdicts = [_pair_verdict(expression, pair, theory) for pair in expression.pairs]
     worst = max(verdicts, key=lambda v: (_GRAVITY[v.open_starts], _GRAVITY[v.windows_per_position]))
     output = max((v.windows_per_position for v in verdicts), key=_GRAVITY.__getitem__)
     return OverlapVerdict(worst.open_starts, output, worst.reason, worst.witness)
 
 
-def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -> OverlapVerdict:
+def _pair_verdict(expression: WindowExpression, pair: Pair, theory: Satisfiability) -> OverlapVerdict:
     guards = list(dict.fromkeys((*pair.before.guards, *pair.window.guards)))
     verdict = _unknown(f"its {len(guards)} conditions combine in too many ways to check")
     try:
@@ -283,7 +283,7 @@ def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -
             automata = (pair.before, pair.window, _all_final(pair.window))
             before, window, prefixes = (_searchable(a, graph) for a in automata)
             patterns = [find_pattern(graph, before, e) for e in (prefixes, window)]
-            verdict = _judged(*(_evidence(expression, pair, graph, p, theory) for p in patterns))
+            verdict = _verdict(*(_evidence(expression, pair, graph, p, theory) for p in patterns))
             if verdict.open_starts is not Bound.UNKNOWN:
                 break
     except TooManyCellsError:
@@ -324,7 +324,7 @@ def _evidence(
     return _Evidence(Bound.UNKNOWN) if witness is None else _Evidence(Bound.UNBOUNDED, witness)
 
 
-def _judged(opening: _Evidence, ending: _Evidence) -> OverlapVerdict:
+def _verdict(opening: _Evidence, ending: _Evidence) -> OverlapVerdict:
     if ending.witness is not None and not ending.witness.output_grows:
         ending = _Evidence(Bound.UNKNOWN)
     witness = ending.witness or opening.witness

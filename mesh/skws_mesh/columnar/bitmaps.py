@@ -54,13 +54,15 @@ class LiveBitmaps:
 
     def __init__(self) -> None:
         self._table = Table((NOTHING, NOTHING))  # slot and query in one integer, sorted; and the bitmap
-        self._some: Flags = np.empty(0, dtype=bool)  # by slot, with space for more: True if it has a bitmap
+        self._has_bitmap: Flags = np.empty(
+            0, dtype=bool
+        )  # by slot, with space for more: True if it has a bitmap
 
     def __len__(self) -> int:
         return self._table.size
 
     @property
-    def _places(self) -> Ints:
+    def _codes(self) -> Ints:
         return self._table.columns()[0]
 
     @property
@@ -69,61 +71,61 @@ class LiveBitmaps:
 
     def append(self, new: KeywordBitmaps, slots: int) -> None:
         """Add bitmaps of new tuples; ``slots`` is the number of slots in use."""
-        self._table.append((_place(new.tuple, new.query), new.bitmap))
-        self._some = flags_for(slots, self._some)
-        self._some[new.tuple] = True
+        self._table.append((_code(new.tuple, new.query), new.bitmap))
+        self._has_bitmap = flags_for(slots, self._has_bitmap)
+        self._has_bitmap[new.tuple] = True
 
     def insert(self, new: KeywordBitmaps, slots: int) -> None:
         """Add bitmaps of any tuples for new queries."""
-        codes = _place(new.tuple, new.query)
-        positions = np.searchsorted(self._places, codes)
+        codes = _code(new.tuple, new.query)
+        positions = np.searchsorted(self._codes, codes)
         self._set(
-            np.insert(self._places, positions, codes), np.insert(self._bitmaps, positions, new.bitmap), slots
+            np.insert(self._codes, positions, codes), np.insert(self._bitmaps, positions, new.bitmap), slots
         )
 
     def of(self, query: Ints, slots: Ints) -> Ints:
         bitmaps = np.zeros(len(slots), dtype=np.int64)
         # Free tuples that arrived later may have no flags yet.
-        self._some = flags_for(int(slots.max(initial=-1)) + 1, self._some)
-        indices = np.flatnonzero(self._some.take(slots))
+        self._has_bitmap = flags_for(int(slots.max(initial=-1)) + 1, self._has_bitmap)
+        indices = np.flatnonzero(self._has_bitmap.take(slots))
         if len(indices):
-            codes = _place(slots[indices], query[indices])
-            positions = np.minimum(np.searchsorted(self._places, codes), len(self._places) - 1)
-            matches = self._places[positions] == codes
+            codes = _code(slots[indices], query[indices])
+            positions = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
+            matches = self._codes[positions] == codes
             bitmaps[indices[matches]] = self._bitmaps[positions[matches]]
         return bitmaps
 
     def carried(self, slots: Ints) -> tuple[Ints, KeywordBitmaps]:
         """All bitmaps of each tuple, with the tuple's position in ``slots``."""
-        first = np.searchsorted(self._places, _place(slots, 0))
-        counts = np.searchsorted(self._places, _place(slots + 1, 0)) - first
+        first = np.searchsorted(self._codes, _code(slots, 0))
+        counts = np.searchsorted(self._codes, _code(slots + 1, 0)) - first
         indices = ranges(first, counts)
         position = np.repeat(np.arange(len(slots), dtype=np.int64), counts)
         return position, KeywordBitmaps(
-            slots[position], self._places[indices] & _QUERY, self._bitmaps[indices]
+            slots[position], self._codes[indices] & _QUERY, self._bitmaps[indices]
         )
 
     def all(self) -> KeywordBitmaps:
-        return KeywordBitmaps(self._places >> QUERY_BITS, self._places & _QUERY, self._bitmaps)
+        return KeywordBitmaps(self._codes >> QUERY_BITS, self._codes & _QUERY, self._bitmaps)
 
     def forget(self, query: int) -> int:
         """Drop the bitmaps for a query; returns their number."""
-        count, remaining = len(self), self._places & _QUERY != query
-        self._set(self._places[remaining], self._bitmaps[remaining], len(self._some))
+        count, remaining = len(self), self._codes & _QUERY != query
+        self._set(self._codes[remaining], self._bitmaps[remaining], len(self._has_bitmap))
         return count - len(self)
 
     def remap(self, slots: Ints) -> None:
         """Renumber tuples. The new slots keep their order; tuples with negative numbers are dropped."""
-        new_slots = slots[self._places >> QUERY_BITS]
+        new_slots = slots[self._codes >> QUERY_BITS]
         alive: Flags = new_slots >= 0
-        query = self._places[alive] & _QUERY
+        query = self._codes[alive] & _QUERY
         slot_count = int(slots.max(initial=-1)) + 1
         self._set(new_slots[alive] << QUERY_BITS | query, self._bitmaps[alive], slot_count)
 
     def _set(self, codes: Ints, bitmaps: Ints, slots: int) -> None:
         self._table.open((codes, bitmaps), len(codes))
-        self._some = np.zeros(slots, dtype=bool)
-        self._some[codes >> QUERY_BITS] = True
+        self._has_bitmap = np.zeros(slots, dtype=bool)
+        self._has_bitmap[codes >> QUERY_BITS] = True
 
 
 def flags_for(slots: int, flags: Flags) -> Flags:
@@ -135,11 +137,11 @@ def flags_for(slots: int, flags: Flags) -> Flags:
 
 def distinct_pairs(slots: Ints, query: Ints) -> tuple[Ints, Ints]:
     """Each (slot, query) pair once."""
-    codes = distinct(_place(slots, query))
+    codes = distinct(_code(slots, query))
     return codes >> QUERY_BITS, codes & _QUERY
 
 
-def _place(slots: Ints, query: Ints | int) -> Ints:
+def _code(slots: Ints, query: Ints | int) -> Ints:
     return slots << QUERY_BITS | query
 
 
@@ -153,9 +155,9 @@ class WakeStates:
     """
 
     def __init__(self, all_keywords: int, excluded: int) -> None:
-        self._everything = all_keywords
+        self._all_keywords = all_keywords
         self._excluded = excluded
-        self._carried: Ints = np.zeros(1, dtype=np.int64)
+        self._keywords: Ints = np.zeros(1, dtype=np.int64)
         self._awake: Flags = np.zeros(1, dtype=bool)
 
     def enrol(self, query: int) -> None:
@@ -163,14 +165,14 @@ class WakeStates:
         if query >= len(self._awake):
             growth = query + 1
             self._awake = np.concatenate([self._awake, np.zeros(growth, dtype=bool)])
-            self._carried = np.concatenate([self._carried, np.zeros(growth, dtype=np.int64)])
+            self._keywords = np.concatenate([self._keywords, np.zeros(growth, dtype=np.int64)])
 
     def forget(self, query: int) -> None:
-        self._awake[query], self._carried[query] = False, 0
+        self._awake[query], self._keywords[query] = False, 0
 
     def carried(self, query: int) -> int:
         """The keywords of a query that live tuples carry; dead tuples may count until they are purged."""
-        return int(self._carried[query])
+        return int(self._keywords[query])
 
     def awake(self, queries: Ints) -> Flags:
         """True for each query that is awake."""
@@ -178,19 +180,19 @@ class WakeStates:
 
     def woken(self, bitmaps: KeywordBitmaps) -> Flags:
         """By query: True if tuples with these bitmaps wake it."""
-        self._carry(bitmaps)
-        newly_awake: Flags = (self._carried == self._everything) & ~self._awake
+        self._add_keywords(bitmaps)
+        newly_awake: Flags = (self._keywords == self._all_keywords) & ~self._awake
         self._awake |= newly_awake
         return newly_awake
 
     def settle(self, bitmaps: KeywordBitmaps) -> bool:
         """Set the bitmaps of all live tuples; True if a query falls asleep."""
-        self._carried[:] = 0
-        self._carry(bitmaps)
-        sleepers = self._awake & (self._carried != self._everything)
+        self._keywords[:] = 0
+        self._add_keywords(bitmaps)
+        sleepers = self._awake & (self._keywords != self._all_keywords)
         self._awake &= ~sleepers
         return bool(sleepers.any())
 
-    def _carry(self, bitmaps: KeywordBitmaps) -> None:
+    def _add_keywords(self, bitmaps: KeywordBitmaps) -> None:
         included = bitmaps.bitmap != self._excluded
-        np.bitwise_or.at(self._carried, bitmaps.query[included], bitmaps.bitmap[included])
+        np.bitwise_or.at(self._keywords, bitmaps.query[included], bitmaps.bitmap[included])

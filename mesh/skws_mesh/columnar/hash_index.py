@@ -31,14 +31,14 @@ class HashFilter:
 
     def __init__(self, expected: int = 0) -> None:
         bits = max(_LEAST_BITS, (expected * _SPARSE).bit_length())
-        self._added = 0
+        self._count = 0
         self._set(np.zeros(1 << (bits - _BYTE), dtype=np.uint8))
 
     @classmethod
     def over(cls, bits: npt.NDArray[np.uint8], added: int) -> HashFilter:
         """The filter with the bitmap ``bits``, to which ``added`` hashes were added."""
         new_filter = cls()
-        new_filter._added = added
+        new_filter._count = added
         new_filter._set(bits)
         return new_filter
 
@@ -48,12 +48,12 @@ class HashFilter:
 
     def has_room(self, count: int) -> bool:
         """True if the filter stays sparse enough with ``count`` hashes added."""
-        return (self._added + count) * _SPARSE <= len(self._bits) << _BYTE
+        return (self._count + count) * _SPARSE <= len(self._bits) << _BYTE
 
     def add(self, hashes: Hashes) -> None:
-        self._added += len(hashes)
+        self._count += len(hashes)
         for first in range(0, len(hashes), PAIRS):  # each part takes a few times the memory of its hashes
-            positions = self._places(hashes[first : first + PAIRS])
+            positions = self._positions(hashes[first : first + PAIRS])
             np.bitwise_or.at(self._bits, positions >> _BYTE, _bit(positions))
 
     def grow(self) -> None:
@@ -62,12 +62,12 @@ class HashFilter:
 
     def passing(self, hashes: Hashes) -> Ints:
         """The positions of the hashes that may be present."""
-        positions = self._places(hashes)
+        positions = self._positions(hashes)
         hits = self._bits.take(positions >> _BYTE)
         hits &= _bit(positions)
         return np.flatnonzero(hits)
 
-    def _places(self, hashes: Hashes) -> Ints:
+    def _positions(self, hashes: Hashes) -> Ints:
         # NumPy takes twice as long to index by unsigned numbers
         return (hashes >> self._shift).view(np.int64)
 
@@ -207,7 +207,7 @@ class HashIndex:
         first = self._begins.take(bucket)
         counts = self._begins.take(bucket + 1) - first
         positions = np.tile(np.arange(len(candidates)), len(self.runs))
-        for begins, lengths, numbers in _parts(first, counts, positions):
+        for begins, lengths, numbers in _split(first, counts, positions):
             origin = np.repeat(numbers, lengths)
             differences = self._entries.take(ranges(begins, lengths))
             differences ^= prefixes.take(origin)  # the payload, if the hashes agree
@@ -341,7 +341,7 @@ def in_fewer_parts(parts: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, I
         yield concat_pairs(pending)
 
 
-def _parts(first: Places, counts: Places, numbers: Ints) -> Iterator[tuple[Integers, Integers, Ints]]:
+def _split(first: Places, counts: Places, numbers: Ints) -> Iterator[tuple[Integers, Integers, Ints]]:
     """Ranges of positions, in parts of PAIRS positions in total; long ranges are cut."""
     total = int(counts.sum())
     if total <= PAIRS:

@@ -83,10 +83,10 @@ class Pairs:
 
     def truly_joined(self, results: Partials) -> Partials:
         """Drop results whose joins agree only in the leading bits of hashes, and duplicates."""
-        valid = np.concatenate([np.empty(0, dtype=bool), *map(self._agree, results.parts(PAIRS))])
+        valid = np.concatenate([np.empty(0, dtype=bool), *map(self._joins_match, results.parts(PAIRS))])
         return _distinct(results if valid.all() else results.take(valid))
 
-    def _agree(self, results: Partials) -> Flags:
+    def _joins_match(self, results: Partials) -> Flags:
         """True for each result whose joins all agree."""
         valid = np.ones(len(results), dtype=bool)
         for node in range(1, self._width):
@@ -145,11 +145,11 @@ class ColumnarMesh:
         )
         self._carriers = HashIndex()  # live tuples with keywords: (join value, query) -> slot
         self._bridges = SemiJoinFilter(live, self._bitmaps, generator)
-        self._forgotten: dict[
+        self._removed: dict[
             int, int
         ] = {}  # removed queries, with the number of their bitmaps still in the indexes
         self._waiting = Waiting(self._width, self._operators)
-        self._found: list[Partials] = []  # while partials grow
+        self._results: list[Partials] = []  # while partials grow
         self._new = NewPartials()
 
     @property
@@ -160,7 +160,7 @@ class ColumnarMesh:
     @property
     def found(self) -> list[Partials]:
         """Results found so far for the tuples of the running call."""
-        return self._found
+        return self._results
 
     def held(self) -> Iterator[Partials]:
         """The partials that wait, and the new ones that are about to; columns are as narrow as stored."""
@@ -198,44 +198,44 @@ class ColumnarMesh:
         slots, hashes = self._entries(bitmaps)
         self._carriers.add(hashes, slots)
         bridge_entries = self._bridges.insert(new_tuples, bitmaps)
-        roots = self._rooted(bitmaps.take(self._sleep.awake(bitmaps.query)))
+        roots = self._roots_of(bitmaps.take(self._sleep.awake(bitmaps.query)))
         front = chain(
-            self._continued(self._waiting.in_open_groups(new_tuples.hashes), new_tuples.slots),
-            self._continued(self._waiting.in_closed_groups(hashes), slots),
-            self._bridged(new_tuples, bridge_entries),
-            (roots, self._woken(bitmaps)),
+            self._join_matches(self._waiting.in_open_groups(new_tuples.hashes), new_tuples.slots),
+            self._join_matches(self._waiting.in_closed_groups(hashes), slots),
+            self._join_bridges(new_tuples, bridge_entries),
+            (roots, self._wake(bitmaps)),
         )
         return self._grow(front, horizon)
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
         """Add queries, given the live tuples with their keywords; returns the results that are alive now."""
         numbers = set(queries)
-        if not numbers.isdisjoint(self._forgotten):
+        if not numbers.isdisjoint(self._removed):
             self._purge()
         for query in numbers:
             self._sleep.enrol(query)
-        return self._grow(iter([self._labelled(bitmaps)]))
+        return self._grow(iter([self._add_labels(bitmaps)]))
 
     def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
-        roots = self._labelled(bitmaps)
+        roots = self._add_labels(bitmaps)
         for part in roots.parts(PAIRS):
             yield self._grow(iter([part]))
 
-    def _labelled(self, bitmaps: KeywordBitmaps) -> Partials:
+    def _add_labels(self, bitmaps: KeywordBitmaps) -> Partials:
         """The partials of size 1 of the queries that sleep, once live tuples have these bitmaps."""
         self._bitmaps.insert(bitmaps, len(self._live))
         slots, hashes = self._entries(bitmaps)
         self._carriers.add(hashes, slots)
         self._bridges.add(bitmaps)
-        return self._woken(bitmaps)
+        return self._wake(bitmaps)
 
     def remove(self, query: int) -> None:
-        self._forgotten[query] = self._bitmaps.forget(query)
+        self._removed[query] = self._bitmaps.forget(query)
         self._sleep.forget(query)
         remaining = self._waiting.partials.query != query
         if not remaining.all():
             self._waiting.keep(remaining)
-        if sum(self._forgotten.values()) > len(self._bitmaps):
+        if sum(self._removed.values()) > len(self._bitmaps):
             self._purge()
 
     def carried(self, query: int) -> int:
@@ -290,19 +290,19 @@ class ColumnarMesh:
 
     def _purge(self) -> None:
         """Drop the entries of removed queries."""
-        self._forgotten = {}
+        self._removed = {}
         self._carriers = HashIndex()
         slots, hashes = self._entries(self._bitmaps.all())
         self._carriers.add(hashes, slots)
         self._bridges.forget()
 
-    def _woken(self, bitmaps: KeywordBitmaps) -> Partials:
+    def _wake(self, bitmaps: KeywordBitmaps) -> Partials:
         """The partials of size 1 of the queries that the new bitmaps wake."""
         newly_awake = self._sleep.woken(bitmaps)
         if not newly_awake.any():
             return Partials.none(self._width)
         labels = self._bitmaps.all()
-        return self._rooted(labels.take(newly_awake[labels.query]))
+        return self._roots_of(labels.take(newly_awake[labels.query]))
 
     def _drop_partials_of_sleepers(self) -> None:
         self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
@@ -314,10 +314,10 @@ class ColumnarMesh:
         position, hashes = self._live.entries(slots)
         return slots[position], mixed(hashes, query[position])
 
-    def _bridged(self, new_tuples: InsertedTuples, bridge_entries: BridgeEntries) -> Iterator[Partials]:
+    def _join_bridges(self, new_tuples: InsertedTuples, bridge_entries: BridgeEntries) -> Iterator[Partials]:
         """Partials joined with new bridges, and partials that new tuples complete across older bridges."""
         matches = self._waiting.in_closed_groups(bridge_entries.hashes)
-        for partials in self._continued(matches, bridge_entries.slots):
+        for partials in self._join_matches(matches, bridge_entries.slots):
             is_new = partials.members[:, self._width - 2] >= new_tuples.first
             yield partials.take(is_new)
             old_partials = partials.take(~is_new)
@@ -327,7 +327,7 @@ class ColumnarMesh:
                 positions, slots = positions[is_closing], slots[is_closing]  # noqa: PLW2901 - fewer of them
                 yield self._pairs.joined(old_partials, groups[positions], partial[positions], slots)
 
-    def _rooted(self, bitmaps: KeywordBitmaps) -> Partials:
+    def _roots_of(self, bitmaps: KeywordBitmaps) -> Partials:
         """The partials of size 1: tuples that belong to a root."""
         tuples = self._live.tuples
         operators = self._operators.roots(tuples.relation[bitmaps.tuple], bitmaps.bitmap)
@@ -350,7 +350,7 @@ class ColumnarMesh:
         wait. The order is depth first: partials that grow from one part are joined before the next part is
         made, so that not all pairs are in memory at once.
         """
-        self._found, self._new = [Partials.none(self._width)], NewPartials()
+        self._results, self._new = [Partials.none(self._width)], NewPartials()
         levels = [_in_fewer_parts(front)]
         while levels:
             batch = next(levels[-1], None)
@@ -360,19 +360,19 @@ class ColumnarMesh:
             check()
             complete = self._operators.complete(batch.operator)
             if complete.any():
-                self._found.append(batch.take(complete))
+                self._results.append(batch.take(complete))
                 batch = batch.take(~complete)
             if len(batch):
-                levels.append(self._grown(batch, horizon))
+                levels.append(self._extend(batch, horizon))
         if len(self._new):
             check(self._new.nbytes)
             self._waiting.add(*self._new.all())
         self._new = NewPartials()
-        check(2 * sum(part.nbytes for part in self._found))
-        results, self._found = self._found, []
+        check(2 * sum(part.nbytes for part in self._results))
+        results, self._results = self._results, []
         return self._pairs.truly_joined(Partials.concat(results))
 
-    def _grown(self, front: Partials, horizon: int) -> Iterator[Partials]:
+    def _extend(self, front: Partials, horizon: int) -> Iterator[Partials]:
         """New partials joined with the live tuples, in parts; those that will wait are collected."""
         for portion in self._portions(front):
             partial, groups, hashes = self._spread(portion)
@@ -434,7 +434,7 @@ class ColumnarMesh:
             partial, groups = partial[present], groups[present]
         return partial, groups, hashes
 
-    def _continued(self, matches: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
+    def _join_matches(self, matches: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
         """Waiting partials, each joined with a tuple; ``matches`` has the index of its slot in ``slots``."""
         for position, rows, groups in matches:
             yield self._pairs.joined(self._waiting.partials, groups, rows, slots[position])

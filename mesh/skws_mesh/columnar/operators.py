@@ -292,15 +292,15 @@ class Waiting:
 
         They come in parts; no partial may be added between two parts.
         """
-        return self._found(self._open, hashes)
+        return self._matches(self._open, hashes)
 
     def in_closed_groups(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Like ``in_open_groups``, for closed groups and hashes of join value and query."""
-        return self._found(self._closed, hashes)
+        return self._matches(self._closed, hashes)
 
     def looking(self) -> tuple[Ints, Ints]:
         """The look-ups of open groups, as (edges, members)."""
-        rows, groups = self._at(np.flatnonzero(self._operators.open(self.groups)))
+        rows, groups = self._rows_and_groups(np.flatnonzero(self._operators.open(self.groups)))
         members = cells(self._store.partials.members, rows, self._operators.node(groups))
         return self._operators.edge(groups), members.astype(np.int64)
 
@@ -314,23 +314,23 @@ class Waiting:
 
     def compact(self, horizon: int, slots: Ints) -> None:
         """Drop partials that ended at or before ``horizon``; members get the new slots of their tuples."""
-        self._follow(self._store.compact(horizon, slots))
+        self._renumber(self._store.compact(horizon, slots))
 
     def keep(self, flags: Flags) -> None:
         """Drop all partials that are not flagged in ``flags``."""
-        self._follow(self._store.keep(flags))
+        self._renumber(self._store.keep(flags))
 
-    def _follow(self, new_rows: Ints) -> None:
+    def _renumber(self, new_rows: Ints) -> None:
         """Give partials their new rows; those with negative ones are dropped."""
         entries = self._entries.follow(new_rows)
         self._open.remap(entries)
         self._closed.remap(entries)
 
-    def _found(self, index: HashIndex, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
+    def _matches(self, index: HashIndex, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
         for position, entries in index.probed(hashes):
-            yield position, *self._at(entries)
+            yield position, *self._rows_and_groups(entries)
 
-    def _at(self, entries: Ints) -> tuple[Ints, Ints]:
+    def _rows_and_groups(self, entries: Ints) -> tuple[Ints, Ints]:
         """The rows of the partials and the groups of some entries."""
         rows, groups = (column.take(entries).astype(np.int64) for column in self._entries.columns())
         return rows, groups

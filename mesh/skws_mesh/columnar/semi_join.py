@@ -43,8 +43,8 @@ class SemiJoinFilter:
         self._live = live
         self._bitmaps = bitmaps
         # A leaf that has only the root's keyword is redundant.
-        self._closing = generator.all & ~(1 << generator.order.root_keyword)
-        self._used = generator.max_size >= operators.LEAST_BRIDGED and self._closing != 0
+        self._closing_keywords = generator.all & ~(1 << generator.order.root_keyword)
+        self._enabled = generator.max_size >= operators.LEAST_BRIDGED and self._closing_keywords != 0
         self._leaving = LeavingEdges(generator.edges_from)
         self._closers = Table((NOTHING, NOTHING))  # slot, edge of tuples that may close a network
         self._index = HashIndex()  # join value -> row among the closers
@@ -55,31 +55,31 @@ class SemiJoinFilter:
 
     def insert(self, new_tuples: InsertedTuples, bitmaps: KeywordBitmaps) -> BridgeEntries:
         """Insert new live tuples, after ``renew``; returns the new bridges, and old ones to new tuples."""
-        if not self._used:
-            return _NO_ENTRANCES
-        hashes = self._new_closers(bitmaps)
-        pairs = self._bridged(self._next_to_closers(new_tuples))
+        if not self._enabled:
+            return _NO_ENTRIES
+        hashes = self._add_closers(bitmaps)
+        pairs = self._with_queries(self._next_to_closers(new_tuples))
         if len(hashes):
-            pairs = chain(pairs, self._look_around(bitmaps))
-        bridge_entries = self._entrances(list(pairs))
-        self._enter(hashes)
+            pairs = chain(pairs, self._neighbours(bitmaps))
+        bridge_entries = self._add_bridges(list(pairs))
+        self._index_closers(hashes)
         return bridge_entries
 
     def add(self, bitmaps: KeywordBitmaps) -> None:
         """Add live tuples with keywords of new queries."""
-        if not self._used:
+        if not self._enabled:
             return
         self.renew()
-        self._enter(self._new_closers(bitmaps))
-        self._entrances(list(self._look_around(bitmaps)))
+        self._index_closers(self._add_closers(bitmaps))
+        self._add_bridges(list(self._neighbours(bitmaps)))
 
     def forget(self) -> None:
         """Drop the bridges of removed queries, before the next tuples or queries."""
-        self._is_due = self._used
+        self._is_due = self._enabled
 
     def compact(self, slots: Ints) -> None:
         """Give tuples their new slots; those with negative ones are dropped."""
-        if self._used:
+        if self._enabled:
             self._closers.follow(slots)
             self._is_due = True
 
@@ -102,16 +102,16 @@ class SemiJoinFilter:
         self._is_bridge = flags_for(len(self._live), self._is_bridge)
         return self._is_bridge.take(slots)
 
-    def _new_closers(self, bitmaps: KeywordBitmaps) -> Hashes:
+    def _add_closers(self, bitmaps: KeywordBitmaps) -> Hashes:
         """Append the tuples that may close a network to the closers; returns their hashes."""
-        is_closing = bitmaps.bitmap & self._closing != 0
+        is_closing = bitmaps.bitmap & self._closing_keywords != 0
         if not is_closing.any():
-            return _NO_ENTRANCES.hashes
+            return _NO_ENTRIES.hashes
         self._is_closer = flags_for(len(self._live), self._is_closer)
         slots = distinct(bitmaps.tuple[is_closing])
         slots = slots[~self._is_closer[slots]]
         if not len(slots):
-            return _NO_ENTRANCES.hashes
+            return _NO_ENTRIES.hashes
         self._is_closer[slots] = True
         position, edge = self._leaving.of(self._live.tuples.relation[slots])
         source = slots.take(position)
@@ -119,7 +119,7 @@ class SemiJoinFilter:
         self._closers.append((source[present], edge[present]))
         return hashes
 
-    def _enter(self, hashes: Hashes) -> None:
+    def _index_closers(self, hashes: Hashes) -> None:
         """Index the last closers by their hashes."""
         self._index.add(hashes, np.arange(self._closers.size - len(hashes), self._closers.size))
 
@@ -128,12 +128,12 @@ class SemiJoinFilter:
         for position, row in self._index.probed(new_tuples.hashes):
             yield self._closers.columns()[0][row], new_tuples.slots[position]
 
-    def _look_around(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Ints, Ints]]:
+    def _neighbours(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Ints, Ints]]:
         """The live tuples next to some closers, each with the query of the closer, in parts.
 
         Each join value is looked up once per query, however many closers have it.
         """
-        indices = np.flatnonzero(bitmaps.bitmap & self._closing != 0)
+        indices = np.flatnonzero(bitmaps.bitmap & self._closing_keywords != 0)
         position, edge = self._leaving.of(self._live.tuples.relation.take(bitmaps.tuple.take(indices)))
         rows = indices.take(position)
         self._live.gather(edge, bitmaps.tuple.take(rows))
@@ -147,10 +147,10 @@ class SemiJoinFilter:
         for position, bridge in self._live.probed(hashes):
             yield source[position], bridge
 
-    def _entrances(self, pairs: list[tuple[Ints, Ints]]) -> BridgeEntries:
+    def _add_bridges(self, pairs: list[tuple[Ints, Ints]]) -> BridgeEntries:
         """Add tuples as bridges, each for a query with a closer next to the tuple."""
         if not pairs:
-            return _NO_ENTRANCES
+            return _NO_ENTRIES
         slots, query = pairs[0] if len(pairs) == 1 else distinct_pairs(*concat_pairs(pairs))
         is_free = self._bitmaps.of(query, slots) == 0
         slots, query = slots[is_free], query[is_free]
@@ -163,11 +163,11 @@ class SemiJoinFilter:
         self._filter.add(hashes)
         return BridgeEntries(slots[position], hashes)
 
-    def _bridged(self, pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+    def _with_queries(self, pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
         """The neighbours of closers, each with the queries of its closer; distinct in each part."""
         for closer, bridge in in_fewer_parts(pairs):
             position, bitmaps = self._bitmaps.carried(closer)
-            is_closing = bitmaps.bitmap & self._closing != 0
+            is_closing = bitmaps.bitmap & self._closing_keywords != 0
             yield distinct_pairs(bridge[position[is_closing]], bitmaps.query[is_closing])
 
     def renew(self) -> None:
@@ -181,8 +181,8 @@ class SemiJoinFilter:
         self._closers, self._index, self._filter = Table((NOTHING, NOTHING)), HashIndex(), HashFilter()
         self._is_closer, self._is_bridge = np.zeros((2, len(self._live)), dtype=bool)
         bitmaps = self._bitmaps.all()
-        self._enter(self._new_closers(bitmaps))
-        self._entrances(list(self._look_around(bitmaps)))
+        self._index_closers(self._add_closers(bitmaps))
+        self._add_bridges(list(self._neighbours(bitmaps)))
 
 
 def _distinct(hashes: Hashes, query: Ints) -> tuple[Hashes, Ints]:
@@ -194,4 +194,4 @@ def _distinct(hashes: Hashes, query: Ints) -> tuple[Hashes, Ints]:
     return hashes[is_first], query[is_first]
 
 
-_NO_ENTRANCES = BridgeEntries(NOTHING, NOTHING.view(np.uint64))
+_NO_ENTRIES = BridgeEntries(NOTHING, NOTHING.view(np.uint64))

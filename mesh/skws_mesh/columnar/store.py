@@ -128,7 +128,7 @@ class Table:
             new_rows = np.full(len(flags), -1, dtype=np.int64)
             new_rows[rows] = np.arange(count)
         for number, column in enumerate(self._columns):  # one by one, as above
-            self._columns[number] = self._moved(column, rows)
+            self._columns[number] = self._compact_column(column, rows)
         return new_rows
 
     def follow(self, mapping: Ints) -> Ints:
@@ -142,7 +142,7 @@ class Table:
         self.columns()[0][:] = references.take(np.flatnonzero(remaining))
         return new_rows
 
-    def _moved(self, column: Ints, selection: Ints | slice) -> Ints:
+    def _compact_column(self, column: Ints, selection: Ints | slice) -> Ints:
         """Some rows of a column, moved to its beginning; space that is far too large is freed."""
         rows = column[selection] if isinstance(selection, slice) else column.take(selection, axis=0)
         target = column if len(column) <= _SPARE * max(_LEAST, self.size) else np.empty_like(rows)
@@ -186,7 +186,7 @@ class PartialStore(Table):
         narrow = (column.astype(np.int32) for column in (query, operator, members))
         super().__init__((*narrow, start, end))  # type: ignore[arg-type]  # widened when read
         self._by_member = HashIndex()  # of the first rows
-        self._indexed = 0
+        self._indexed_count = 0
 
     @property
     def partials(self) -> Partials:
@@ -206,8 +206,8 @@ class PartialStore(Table):
 
         Returns the new index of each row, -1 if it was dropped.
         """
-        if self._indexed:  # by the former slots
-            self._by_member, self._indexed = HashIndex(), 0
+        if self._indexed_count:  # by the former slots
+            self._by_member, self._indexed_count = HashIndex(), 0
         # Living partials have only live members. NO_MEMBER is -1, so it selects the appended last number.
         new_rows = self.keep(self._columns[4][: self.size] > horizon)
         members = self.columns()[2]
@@ -232,11 +232,13 @@ class PartialStore(Table):
 
     def rows_with(self, slots: Ints) -> Ints:
         """The indices of the rows that contain one of some tuples, in order."""
-        if self.size - self._indexed > _SCANNED:
+        if self.size - self._indexed_count > _SCANNED:
             self._index_some()
         members = self._columns[2][: self.size]
-        rows = np.flatnonzero(np.isin(members[self._indexed :], slots).any(axis=1)) + self._indexed
-        if self._indexed:
+        rows = (
+            np.flatnonzero(np.isin(members[self._indexed_count :], slots).any(axis=1)) + self._indexed_count
+        )
+        if self._indexed_count:
             _, indexed_rows = self._by_member.probe(_hashes(slots))
             indexed_rows = distinct(indexed_rows)
             valid = np.isin(members.take(indexed_rows, axis=0), slots).any(axis=1)
@@ -251,19 +253,19 @@ class PartialStore(Table):
 
     def keep(self, flags: Flags) -> Ints:
         new_rows = super().keep(flags)
-        if self._indexed:
-            self._by_member.remap(new_rows[: self._indexed])
-            self._indexed = int(np.count_nonzero(flags[: self._indexed]))
+        if self._indexed_count:
+            self._by_member.remap(new_rows[: self._indexed_count])
+            self._indexed_count = int(np.count_nonzero(flags[: self._indexed_count]))
         return new_rows
 
     def _index_some(self) -> None:
         """Index the next rows that are not indexed yet; if there are very many, an eighth of them."""
-        end = self._indexed + max(_INDEXED, (self.size - self._indexed) // 8)
-        members = self._columns[2][self._indexed : min(end, self.size)]
+        end = self._indexed_count + max(_INDEXED, (self.size - self._indexed_count) // 8)
+        members = self._columns[2][self._indexed_count : min(end, self.size)]
         indices = np.flatnonzero(members.ravel() != NO_MEMBER)
         slots = members.ravel().take(indices).astype(np.int64)
-        self._by_member.add(_hashes(slots), indices // members.shape[1] + self._indexed)
-        self._indexed += len(members)
+        self._by_member.add(_hashes(slots), indices // members.shape[1] + self._indexed_count)
+        self._indexed_count += len(members)
 
 
 def _hashes(slots: Ints) -> Hashes:

@@ -81,12 +81,12 @@ class DeltaJoins:
         self._branching = TreeNetworks(schema)
         self._width = 1  # nodes of the largest network
         self._by_query = _SizeTable()
-        self._excluding: tuple[Ints, Ints] = NOTHING, NOTHING  # word, sorted, and query
+        self._exclusions: tuple[Ints, Ints] = NOTHING, NOTHING  # word, sorted, and query
         self.found: list[Partials] = []
         """Results found so far for the tuples of the running call."""
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._words = CarriedWords()
         self._pairs, self._sets = WordPairs(), WordSets()
         self._partners = Partners(self._words, self._pairs, self._sets.pairs)
@@ -98,7 +98,7 @@ class DeltaJoins:
         return len(self._queries)
 
     @property
-    def _joining(self) -> bool:
+    def _has_pairs(self) -> bool:
         """True if there are queries for several words."""
         return len(self._pairs) > 0 or len(self._sets) > 0
 
@@ -138,12 +138,12 @@ class DeltaJoins:
 
     def insert(self, new_tuples: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:  # noqa: ARG002 - nothing waits
         self._append(bitmaps)
-        return self._ending(new_tuples.first, len(self._live))
+        return self._results_between(new_tuples.first, len(self._live))
 
     def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
         self._append(bitmaps)
         for begin in range(0, len(self._live), PAIRS):
-            yield self._ending(begin, min(begin + PAIRS, len(self._live)))
+            yield self._results_between(begin, min(begin + PAIRS, len(self._live)))
 
     def _append(self, bitmaps: KeywordBitmaps) -> None:
         """Record the words of new tuples."""
@@ -151,9 +151,9 @@ class DeltaJoins:
         self._words.append(bitmaps.tuple, bitmaps.query, live)
         self._partners.extend(live)
 
-    def _ending(self, first: int, end: int) -> Partials:
+    def _results_between(self, first: int, end: int) -> Partials:
         """The results whose last tuple is in one of the slots from ``first`` to before ``end``."""
-        return self._results(self._around(np.arange(first, end, dtype=np.int64)))
+        return self._results(self._results_around(np.arange(first, end, dtype=np.int64)))
 
     def ask(self, queries: Mapping[int, WordSearch]) -> None:
         """Register the words of the queries that are added next."""
@@ -171,17 +171,17 @@ class DeltaJoins:
         if word_sets:
             self._sets.add(word_sets, self._words.often)
         if any(query.excluded for query in new.values()):
-            self._renew_excluding()
+            self._renew_exclusions()
         self._width = max(self._width, *(query.max_size for query in new.values()))
         self._partners.extend(live)
-        if self._joining:
+        if self._has_pairs:
             self._walks.extend(live)
             self._walks.renew(distinct(slots))
         words = np.array([word for query in new.values() for word in query.words], dtype=np.int64)
         carriers = self._words.carriers(distinct(words))
         self._partners.renew(distinct(carriers[0]))
         numbers = np.array(list(new), dtype=np.int64)
-        results = self._results(self._standing(numbers, pairs, carriers))
+        results = self._results(self._live_results(numbers, pairs, carriers))
         is_new = self._by_query.among(results.query, numbers)
         return results if is_new.all() else results.take(is_new)
 
@@ -193,9 +193,9 @@ class DeltaJoins:
         else:
             self._pairs.remove(query, *search.pair)
         if search.excluded:
-            self._renew_excluding()
+            self._renew_exclusions()
         if not self._queries:  # without queries, new tuples are not recorded
-            self._begin()
+            self._reset()
 
     def forget(self, words: Sequence[int]) -> None:
         """Forget words that no query asks for any more."""
@@ -213,7 +213,7 @@ class DeltaJoins:
     def exclusions(self, bitmaps: KeywordBitmaps) -> int:
         """The number of pairs of a tuple and a query that excludes it."""
         slots, words = bitmaps.tuple, bitmaps.query
-        excluded_words, queries = self._excluding
+        excluded_words, queries = self._exclusions
         first = np.searchsorted(excluded_words, words)
         counts = np.searchsorted(excluded_words, words, side="right") - first
         return len(distinct(np.repeat(slots, counts) << 32 | queries.take(ranges(first, counts))))
@@ -232,29 +232,29 @@ class DeltaJoins:
         self._walks.remap(slots)
         self._sets.order(self._words.often)
 
-    def _renew_excluding(self) -> None:
+    def _renew_exclusions(self) -> None:
         pairs = [(word, n) for n, query in self._queries.items() for word in query.excluded]
         columns = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-        self._excluding = columns[:, 0].copy(), columns[:, 1].copy()
+        self._exclusions = columns[:, 0].copy(), columns[:, 1].copy()
 
-    def _around(self, owners: Ints) -> Iterator[Partials]:
+    def _results_around(self, owners: Ints) -> Iterator[Partials]:
         """The results whose last tuple is one of the owners."""
-        yield from self._alone(owners)
-        if not self._joining:
+        yield from self._single_results(owners)
+        if not self._has_pairs:
             return
         for levels in self._walks.levels(owners, self._width, earlier=True):
             leaves = self._walks.leaves(levels)
             if len(self._pairs):
-                yield from map(self._of_path, self._paths.completed(leaves))
+                yield from map(self._path_results, self._paths.completed(leaves))
             if len(self._sets):
                 joins = self._trees
-                yield from map(self._of_trees, joins.around(leaves, joins.candidates(levels)))
+                yield from map(self._tree_results, joins.around(leaves, joins.candidates(levels)))
 
     @property
     def _trees(self) -> TreeJoins:
         return TreeJoins(self._live, self._words, self._sets, self._width)
 
-    def _standing(self, numbers: Ints, pairs: Ints, carriers: tuple[Ints, Ints]) -> Iterator[Partials]:
+    def _live_results(self, numbers: Ints, pairs: Ints, carriers: tuple[Ints, Ints]) -> Iterator[Partials]:
         """The live results of new queries and perhaps others, from the tuples with their words or from all.
 
         ``pairs``: see ``_pairs_of``. ``carriers``: the live tuples with their words, and these words.
@@ -262,18 +262,18 @@ class DeltaJoins:
         live = np.arange(len(self._live), dtype=np.int64)
         _, first, second = pairs
         rarest = distinct(self._sets.rarest(self._sets.among(self._by_query.flagged(numbers))))
-        slots = _carrying(carriers, np.concatenate([first[second >= 0], rarest]))
+        slots = _carrier_slots(carriers, np.concatenate([first[second >= 0], rarest]))
         if 2 * len(slots) > len(live) or len(numbers) > len(live):
-            yield from self._around(live)
+            yield from self._results_around(live)
             return
-        yield from self._alone(_carrying(carriers, first))
+        yield from self._single_results(_carrier_slots(carriers, first))
         if len(self._pairs):
-            ends = _carrying(carriers, first[second >= 0]), _carrying(carriers, second[second >= 0])
-            yield from self._standing_paths(numbers, *ends)
+            ends = _carrier_slots(carriers, first[second >= 0]), _carrier_slots(carriers, second[second >= 0])
+            yield from self._live_paths(numbers, *ends)
         if len(rarest):
-            yield from self._standing_trees(numbers, _carrying(carriers, rarest))
+            yield from self._live_trees(numbers, _carrier_slots(carriers, rarest))
 
-    def _standing_paths(self, numbers: Ints, slots: Ints, targets: Ints) -> Iterator[Partials]:
+    def _live_paths(self, numbers: Ints, slots: Ints, targets: Ints) -> Iterator[Partials]:
         """The live results of new queries for two words, from tuples with the first word to the others."""
         # Walks to tuples that are not flagged complete only older queries.
         is_target = np.zeros(len(self._live), dtype=bool)
@@ -290,9 +290,9 @@ class DeltaJoins:
                     is_new = self._by_query.among(self._pairs.query(paths.entry), numbers)
                     # A turned path is also found from its other end.
                     indices = np.flatnonzero(is_new & ~self._pairs.turned(paths.entry))
-                    yield self._of_path(paths.take(indices))
+                    yield self._path_results(paths.take(indices))
 
-    def _standing_trees(self, numbers: Ints, slots: Ints) -> Iterator[Partials]:
+    def _live_trees(self, numbers: Ints, slots: Ints) -> Iterator[Partials]:
         """The live results of new queries for more words, from the tuples with their rarest word."""
         joins = self._trees
         for levels in self._walks.levels(slots, self._width, earlier=False):
@@ -308,9 +308,9 @@ class DeltaJoins:
                 is_repeat = np.zeros(len(trees), dtype=bool)
                 for member in trees.members[1:]:
                     is_repeat |= (member > trees.members[0]) & self._words.contain(member, rarest_of)
-                yield self._of_trees(trees.take(np.flatnonzero(~is_repeat)))
+                yield self._tree_results(trees.take(np.flatnonzero(~is_repeat)))
 
-    def _alone(self, owners: Ints) -> Iterator[Partials]:
+    def _single_results(self, owners: Ints) -> Iterator[Partials]:
         """The results of one tuple each."""
         tuples = self._live.tuples
         owners = owners[tuples.start.take(owners) < tuples.end.take(owners)]
@@ -318,20 +318,20 @@ class DeltaJoins:
         position, query = self._pairs.singles(words)
         slots = owners.take(owner.take(position))
         numbers = self._networks.single(tuples.relation.take(slots))
-        allowed = self._allowed(query, [slots])
+        allowed = self._is_allowed(query, [slots])
         slots = slots[allowed]
-        yield self._rows(
+        yield self._partials(
             query[allowed], numbers[allowed], slots[None], tuples.start[slots], tuples.end[slots]
         )
         position, entry = self._paths.entries(owners, owners)
         is_forward = ~self._pairs.turned(entry)
         slots, query = owners.take(position[is_forward]), self._pairs.query(entry[is_forward])
-        allowed = self._allowed(query, [slots])
+        allowed = self._is_allowed(query, [slots])
         slots = slots[allowed]
         numbers = tuples.relation.take(slots)
-        yield self._rows(query[allowed], numbers, slots[None], tuples.start[slots], tuples.end[slots])
+        yield self._partials(query[allowed], numbers, slots[None], tuples.start[slots], tuples.end[slots])
 
-    def _of_path(self, paths: Paths) -> Partials:
+    def _path_results(self, paths: Paths) -> Partials:
         """The results of paths that are minimal and contain no excluded tuple."""
         near, far = self._pairs.words(paths.entry)
         query = self._pairs.query(paths.entry)
@@ -340,19 +340,19 @@ class DeltaJoins:
         valid &= ~(self._words.contain(first, far) | self._words.contain(last, near))
         for slots in inner:
             valid &= ~(self._words.contain(slots, near) | self._words.contain(slots, far))
-        valid &= self._allowed(query, paths.members, paths.edges)
+        valid &= self._is_allowed(query, paths.members, paths.edges)
         indices = np.flatnonzero(valid)
         entry, members, edges, start, end = paths.take(indices)
         backward = np.flatnonzero(self._pairs.turned(entry))
         members[:, backward], edges[:, backward] = members[::-1, backward], edges[::-1, backward] ^ 1
         numbers = self._networks.numbers(self._live.tuples.relation.take(members[0]), edges)
-        return self._rows(query.take(indices), numbers, members, start, end)
+        return self._partials(query.take(indices), numbers, members, start, end)
 
-    def _of_trees(self, trees: Trees) -> Partials:
+    def _tree_results(self, trees: Trees) -> Partials:
         """The results of trees that contain no excluded tuple."""
         query, members = self._sets.query(trees.place), trees.members
         valid = self._by_query.sizes(query) >= trees.size
-        valid &= self._allowed(query, np.where(members == NO_MEMBER, members[0], members), trees.edges)
+        valid &= self._is_allowed(query, np.where(members == NO_MEMBER, members[0], members), trees.edges)
         trees = trees.take(np.flatnonzero(valid))
         relations = np.where(
             trees.members == NO_MEMBER, NO_NODE, self._live.tuples.relation.take(trees.members)
@@ -363,13 +363,13 @@ class DeltaJoins:
             query[valid], numbers + _BRANCHING, np.ascontiguousarray(members.T), trees.start, trees.end
         )
 
-    def _allowed(self, query: Ints, members: Iterable[Ints], edges: Iterable[Ints] = ()) -> Flags:
+    def _is_allowed(self, query: Ints, members: Iterable[Ints], edges: Iterable[Ints] = ()) -> Flags:
         """True for each result whose tuples and joins are all allowed by its query."""
         allowed = np.ones(len(query), dtype=bool)
         rows = np.flatnonzero(~self._by_query.plain(query))
         if not len(rows):
             return allowed
-        excluded_words, queries = self._excluding
+        excluded_words, queries = self._exclusions
         relation = self._live.tuples.relation
         codes = excluded_words << 32 | queries
         for column in members:
@@ -393,7 +393,7 @@ class DeltaJoins:
                     allowed[row] = False
         return allowed
 
-    def _rows(self, query: Ints, numbers: Ints, members: Ints, start: Ints, end: Ints) -> Partials:
+    def _partials(self, query: Ints, numbers: Ints, members: Ints, start: Ints, end: Ints) -> Partials:
         """Results with the given member slots, one row for each node."""
         wide = np.full((len(query), self._width), NO_MEMBER, dtype=np.int64)
         wide[:, : len(members)] = members.T
@@ -415,7 +415,7 @@ def _pairs_of(queries: Mapping[int, WordSearch]) -> Ints:
     return np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
 
 
-def _carrying(carriers: tuple[Ints, Ints], words: Ints) -> Ints:
+def _carrier_slots(carriers: tuple[Ints, Ints], words: Ints) -> Ints:
     """The tuples that contain one of ``words``; ``carriers`` are pairs of a tuple and one of its words."""
     slots, slot_words = carriers
     return distinct(slots[np.isin(slot_words, words)])

@@ -41,7 +41,7 @@ class Neighbours:
         self._live = live
         self._leaving = LeavingEdges(edges_from(schema))
         self._most, self._least = most, least
-        self._crowded = False
+        self._is_crowded = False
         self._lists = Table((NOTHING,) * 3)  # by slot: the start of its list, its length, and its space
         self._codes: Ints = NOTHING  # edges and slots
         self._used = 0
@@ -54,14 +54,14 @@ class Neighbours:
             new = np.arange(begin, min(live, begin + AT_ONCE), dtype=np.int64)
             zeros = np.zeros(len(new), dtype=np.int64)
             self._lists.append((zeros, zeros, zeros))
-            position, edge, slots = self._looked_up(new)
+            position, edge, slots = self._look_up(new)
             owners = new.take(position)
             tuples = self._live.tuples
             start = np.maximum(tuples.start.take(owners), tuples.start.take(slots))
             end = np.minimum(tuples.end.take(owners), tuples.end.take(slots))
             indices = np.flatnonzero((slots < owners) & (start < end))
             owners, edge, slots = owners.take(indices), edge.take(indices), slots.take(indices)
-            if not self._crowded:
+            if not self._is_crowded:
                 self._add(
                     np.concatenate([owners, slots]),
                     np.concatenate([edge, edge ^ 1]),
@@ -75,8 +75,8 @@ class Neighbours:
         They include at least the tuples alive at the same time that are in lower slots, or were added before
         the last tuple.
         """
-        if self._crowded:
-            position, edge, partners = self._looked_up(slots)
+        if self._is_crowded:
+            position, edge, partners = self._look_up(slots)
             order = _order(position)
             return position.take(order), edge.take(order), partners.take(order)
         first, counts, _ = self._lists.columns()
@@ -104,7 +104,7 @@ class Neighbours:
         self._lists = Table((NOTHING,) * 3)
         self._lists.append((np.cumsum(lengths) - lengths, lengths, lengths))
 
-    def _looked_up(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
+    def _look_up(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Like ``of``, by join value and in any order: all live tuples."""
         row, edge = self._leaving.of(self._live.tuples.relation.take(slots))
         present, hashes = self._live.wanted(edge, slots.take(row))
@@ -122,7 +122,7 @@ class Neighbours:
         """Add pairs of joined tuples."""
         self.pairs += len(slots)
         if self.pairs > self._most * max(self._least, self._lists.size):
-            self._crowded, self._codes, self.pairs = True, NOTHING, 0
+            self._is_crowded, self._codes, self.pairs = True, NOTHING, 0
             self._lists.columns()[1][:] = 0
             return
         order = _order(slots)
@@ -176,7 +176,7 @@ class Partners:
         self._pairs = pairs
         self._bits = _LEAST_BITS
         self._size = 0
-        self._set = 0  # bits set in all rows, approximately
+        self._bit_count = 0  # bits set in all rows, approximately
         self._matrix = self._rows(0)
         self._signatures: Ints = NOTHING  # the rows, folded to 64 bits each
 
@@ -197,9 +197,12 @@ class Partners:
             chunk = slots[begin : begin + at_once]
             position, words = self._words.of(chunk)
             entries_of_pairs = [(pairs, *pairs.from_words(words)) for pairs in self._pairs if len(pairs)]
-            self._set += sum(len(entries) for _, _, entries in entries_of_pairs)
-            if self._set << _SPARSE > max(self._size, _LEAST_ROWS) << self._bits and self._bits < _MOST_BITS:
-                self._bits, self._set = self._bits + 1, 0
+            self._bit_count += sum(len(entries) for _, _, entries in entries_of_pairs)
+            if (
+                self._bit_count << _SPARSE > max(self._size, _LEAST_ROWS) << self._bits
+                and self._bits < _MOST_BITS
+            ):
+                self._bits, self._bit_count = self._bits + 1, 0
                 self._matrix = self._rows(len(self._matrix))
                 self.renew(np.arange(self._size, dtype=np.int64))
                 return
@@ -237,7 +240,7 @@ class Partners:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         remaining = np.flatnonzero(slots >= 0)
         count = len(remaining)
-        self._set = self._set * count // max(1, self._size)
+        self._bit_count = self._bit_count * count // max(1, self._size)
         # Usually the oldest are dropped, and the others move as one block.
         rows = slice(len(slots) - count, None) if count and remaining[0] == len(slots) - count else remaining
         self._matrix[:count] = self._matrix[: self._size][rows]

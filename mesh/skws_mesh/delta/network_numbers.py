@@ -51,7 +51,7 @@ class PathNetworks:
         """The candidate network with a number."""
         tree = self._trees.get(number)
         if tree is None:
-            tree = self._trees[number] = self._made(number)
+            tree = self._trees[number] = self._build(number)
         return tree
 
     def _add(self, codes: Ints) -> None:
@@ -64,7 +64,7 @@ class PathNetworks:
             self._next = larger
         self._next[previous, edge] = np.arange(first, len(self._steps))
 
-    def _made(self, number: int) -> Tree:
+    def _build(self, number: int) -> Tree:
         edge_ids: list[int] = []
         while (step := self._steps[number])[1] != _NONE:
             edge_ids.append(step[1])

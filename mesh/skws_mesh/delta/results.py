@@ -64,10 +64,10 @@ class PathJoins:
             for length in range(max(1, shorter), len(levels) - shorter):
                 right = levels[length]
                 skipped = hubs if shorter else np.zeros_like(hubs)
-                for left_rows, right_rows in _parted(left, right, skipped, same=length == shorter):
+                for left_rows, right_rows in _row_pairs(left, right, skipped, same=length == shorter):
                     yield from self.matched(left, left_rows, right, right_rows)
         for owner in np.flatnonzero(hubs).tolist():
-            yield from self._about_hub(levels, owner)
+            yield from self._hub_paths(levels, owner)
 
     def _hubs(self, levels: list[Walks]) -> Flags:
         """By owner: True if it has too many pairs of walks to try them one by one."""
@@ -87,7 +87,7 @@ class PathJoins:
                 left.ends.take(left_rows[chunk]), right.ends.take(right_rows[chunk])
             )
             if len(position):
-                yield _joined(
+                yield _join(
                     left, left_rows[chunk].take(position), right, right_rows[chunk].take(position), entry
                 )
 
@@ -113,7 +113,7 @@ class PathJoins:
             entries.append(part_entries)
         return np.concatenate(positions), np.concatenate(entries)
 
-    def _about_hub(self, levels: list[Walks], owner: int) -> Iterator[Paths]:
+    def _hub_paths(self, levels: list[Walks], owner: int) -> Iterator[Paths]:
         """Like ``matched``, for one tuple with many neighbours: the words around it are joined first."""
         hub_walks = [
             walks.take(np.arange(*np.searchsorted(walks.owner, (owner, owner + 1)), dtype=np.int64))
@@ -135,10 +135,10 @@ class PathJoins:
                 if i + j + 3 > len(levels):
                     continue
                 for entry, left_rows, right_rows in _products(entries, near, by_word[i], far, by_word[j]):
-                    yield _joined(left, left_rows, right, right_rows, entry)
+                    yield _join(left, left_rows, right, right_rows, entry)
 
 
-def _joined(left: Walks, left_rows: Ints, right: Walks, right_rows: Ints, entry: Ints) -> Paths:
+def _join(left: Walks, left_rows: Ints, right: Walks, right_rows: Ints, entry: Ints) -> Paths:
     """Paths from the ends of some walks to those of others from the same tuple.
 
     Paths are left out if they pass a tuple twice or are never alive as a whole.
@@ -156,12 +156,12 @@ def _joined(left: Walks, left_rows: Ints, right: Walks, right_rows: Ints, entry:
     return paths if alive.all() else paths.take(np.flatnonzero(alive))
 
 
-def _parted(left: Walks, right: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
+def _row_pairs(left: Walks, right: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
     """Pairs of rows: walks from one tuple by different joins, except at hubs; each once if ``same``."""
     left_rows = np.flatnonzero(~hubs.take(left.owner))
-    begin, end = _within(right.owner, left.owner.take(left_rows))
+    begin, end = _bounds(right.owner, left.owner.take(left_rows))
     lower, upper = (
-        np.maximum(bounds, begin) for bounds in _within(right.branch, left.branch.take(left_rows))
+        np.maximum(bounds, begin) for bounds in _bounds(right.branch, left.branch.take(left_rows))
     )
     first, counts = upper, end - upper
     if not same:
@@ -171,7 +171,7 @@ def _parted(left: Walks, right: Walks, hubs: Flags, *, same: bool) -> Iterator[t
         yield np.repeat(left_rows[part], counts[part]), ranges(first[part], counts[part])
 
 
-def _within(sorted_numbers: Ints, numbers: Ints) -> tuple[Ints, Ints]:
+def _bounds(sorted_numbers: Ints, numbers: Ints) -> tuple[Ints, Ints]:
     """The start and end of each number in a sorted column; all numbers are small, and at least -1."""
     bounds = np.zeros(
         max(int(sorted_numbers.max(initial=-1)), int(numbers.max(initial=-1))) + 3, dtype=np.int64
@@ -299,12 +299,12 @@ class TreeJoins:
         owner, place = [NOTHING], [NOTHING]
         for begin in range(0, int(owners.max(initial=-1)) + 1, _TABLE):
             first, end = np.searchsorted(owners, (begin, begin + _TABLE))
-            candidates = self._among(near[first:end], begin)
+            candidates = self._table_candidates(near[first:end], begin)
             owner.append(candidates.owner)
             place.append(candidates.place)
         return Candidates(np.concatenate(owner), np.concatenate(place))
 
-    def _among(self, near: Ints, begin: int) -> Candidates:
+    def _table_candidates(self, near: Ints, begin: int) -> Candidates:
         """The candidates of the tuples from ``begin`` on, given all words around each, sorted."""
         owners, words = near >> 32, near & _WORD
         flags = np.zeros((_TABLE, _COLUMNS), dtype=bool)  # words share columns; most words are absent
@@ -338,11 +338,11 @@ class TreeJoins:
             for number in range(self._sets.most):
                 total |= (self._sets.word(batch.place, number) != NO_WORD).astype(np.int64) << number
             branches = self._branches(longer, sorted_ends, batch)
-            trees = list(self._grown(self._begun(starts, batch), branches, total))
+            trees = list(self._grow(self._single_nodes(starts, batch), branches, total))
             if trees:
-                yield _once(_minimal(_together(trees)))
+                yield _unique(_minimal(_concat(trees)))
 
-    def _begun(self, starts: Walks, candidates: Candidates) -> Trees:
+    def _single_nodes(self, starts: Walks, candidates: Candidates) -> Trees:
         """The trees that consist only of the tuple of a candidate."""
         row = np.searchsorted(starts.owner, candidates.owner)
         slots, count = starts.ends.take(row), len(row)
@@ -399,7 +399,7 @@ class TreeJoins:
         order = np.argsort(branches.of, kind="stable")
         return _Branches(*(column.take(order, axis=-1) for column in branches))
 
-    def _grown(self, trees: Trees, branches: _Branches, total: Ints) -> Iterator[Trees]:
+    def _grow(self, trees: Trees, branches: _Branches, total: Ints) -> Iterator[Trees]:
         """The total trees, each at least once: ``trees`` with walks to the first word that they lack."""
         missing = total.take(trees.of) & ~trees.covered
         yield trees.take(np.flatnonzero(missing == 0))
@@ -412,9 +412,9 @@ class TreeJoins:
             rows = np.repeat(np.arange(len(trees), dtype=np.int64)[part], counts[part])
             branch_rows = ranges(first[part], counts[part])
             indices = np.flatnonzero(branch_keywords.take(branch_rows) & first_missing.take(rows))
-            larger = _attached(trees.take(rows.take(indices)), branches, branch_rows.take(indices))
+            larger = _attach(trees.take(rows.take(indices)), branches, branch_rows.take(indices))
             if len(larger):
-                yield from self._grown(larger, branches, total)
+                yield from self._grow(larger, branches, total)
 
 
 def _words_at(walks: Walks, words: CarriedWords) -> tuple[Ints, Ints]:
@@ -423,7 +423,7 @@ def _words_at(walks: Walks, words: CarriedWords) -> tuple[Ints, Ints]:
     return walks.owner.take(row) << 32 | end_words, row
 
 
-def _attached(trees: Trees, branches: _Branches, branch_rows: Ints) -> Trees:
+def _attach(trees: Trees, branches: _Branches, branch_rows: Ints) -> Trees:
     """Trees with one more walk each, if the union is a tree of live tuples that is not too large."""
     start = np.maximum(trees.start, branches.start.take(branch_rows))
     end = np.minimum(trees.end, branches.end.take(branch_rows))
@@ -468,7 +468,7 @@ def _minimal(trees: Trees) -> Trees:
     return trees.take(np.flatnonzero(is_minimal))
 
 
-def _once(trees: Trees) -> Trees:
+def _unique(trees: Trees) -> Trees:
     """Each tree once, however it has grown; it is identified by its joins, sorted by their ends."""
     parent_slots = np.take_along_axis(trees.members, np.maximum(trees.parents, 0), axis=0)
     order = np.argsort(-trees.members[1:], axis=0, kind="stable")
@@ -480,6 +480,6 @@ def _once(trees: Trees) -> Trees:
     return trees.take(np.sort(first))
 
 
-def _together(parts: Sequence[Trees]) -> Trees:
+def _concat(parts: Sequence[Trees]) -> Trees:
     fields = Trees.__slots__
     return Trees(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in fields))

@@ -137,16 +137,16 @@ class NeighbouringWords:
         self._signatures = written(self._signatures, self._size, np.zeros(live - self._size, dtype=np.int64))
         self._size = live
         for near, far in self._neighbours.extend(live):
-            self._met(near, far)
+            self._add_pairs(near, far)
 
     def renew(self, slots: Ints) -> None:
         """Update the neighbours of tuples that have new words."""
         for begin in range(0, len(slots), AT_ONCE):
             chunk = slots[begin : begin + AT_ONCE]
             position, _, far = self._neighbours.of(chunk)
-            self._met(chunk.take(position), far)
+            self._add_pairs(chunk.take(position), far)
 
-    def _met(self, near: Ints, far: Ints) -> None:
+    def _add_pairs(self, near: Ints, far: Ints) -> None:
         """Add the words of neighbours, given as pairs, to each other."""
         np.bitwise_or.at(self._signatures, far, self._words.signatures(near))
         np.bitwise_or.at(self._signatures, near, self._words.signatures(far))
@@ -171,19 +171,19 @@ class AskedWalks:
         self.walker = Walker(live, self.neighbours)
         self._words = words
         self._partners = partners
-        self._behind = NeighbouringWords(words, self.neighbours)
+        self._neighbour_words = NeighbouringWords(words, self.neighbours)
 
     def extend(self, live: int) -> None:
         """Add new tuples, up to slot ``live``."""
-        self._behind.extend(live)
+        self._neighbour_words.extend(live)
 
     def renew(self, slots: Ints) -> None:
         """Update the neighbours of tuples that have new words."""
-        self._behind.renew(slots)
+        self._neighbour_words.renew(slots)
 
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
-        self._behind.remap(slots)
+        self._neighbour_words.remap(slots)
 
     def levels(self, owners: Ints, width: int, *, earlier: bool) -> Iterator[list[Walks]]:
         """The levels of walks from ``owners``, some of them at a time, for networks of up to ``width`` nodes.
@@ -213,7 +213,7 @@ class AskedWalks:
             signatures.append(partners.copy())
         leaves = levels[:1]
         for walks, targets in zip(levels[1:], reversed(signatures[:-1]), strict=True):
-            valid = self._ending(targets)(walks.owner, walks.ends)
+            valid = self._end_filter(targets)(walks.owner, walks.ends)
             leaves.append(walks if valid.all() else walks.take(np.flatnonzero(valid)))
         return leaves
 
@@ -231,20 +231,20 @@ class AskedWalks:
             if joins == last:
                 if joins > 1:
                     walks = walks.take(
-                        np.flatnonzero(self._behind.of(walks.ends) & partners.take(walks.owner))
+                        np.flatnonzero(self._neighbour_words.of(walks.ends) & partners.take(walks.owner))
                     )
-                accepts = self._ending(partners)
+                accepts = self._end_filter(partners)
             elif joins == last - 1 and joins > 1:
                 signatures = partners.copy()
                 np.bitwise_or.at(signatures, levels[1].owner, self._partners.signatures(levels[1].ends))
-                accepts = self._ending(signatures, partners)
+                accepts = self._end_filter(signatures, partners)
             levels.append(self.walker.further(walks, earlier=earlier, to=accepts))
             rows += len(levels[-1])
             if rows > _ROWS and len(owners) > 1:
                 return None
         return levels
 
-    def _ending(
+    def _end_filter(
         self, end_signatures: Ints, next_signatures: Ints | None = None
     ) -> Callable[[Ints, Ints], Flags]:
         """A filter of walks by the words of their ends, or of tuples next to them, as signatures by owner."""
@@ -252,7 +252,7 @@ class AskedWalks:
         def kept(owner: Ints, ends: Ints) -> Flags:
             common = self._words.signatures(ends) & end_signatures.take(owner)
             if next_signatures is not None:
-                common |= self._behind.of(ends) & next_signatures.take(owner)
+                common |= self._neighbour_words.of(ends) & next_signatures.take(owner)
             flags: Flags = common != 0
             return flags
 

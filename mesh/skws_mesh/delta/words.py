@@ -208,7 +208,7 @@ def _signature(words: Ints) -> Ints:
     return 1 << (words & (_BITS - 1))
 
 
-_GONE: Final = -1
+_REMOVED: Final = -1
 
 
 class WordPairs:
@@ -274,10 +274,10 @@ class WordPairs:
         _, entries = self.between(np.array([first]), np.array([second]))
         numbers, words = self._rows.columns()
         dead_rows = entries[numbers.take(entries >> 1) == query][:1] >> 1
-        words[dead_rows] = _GONE  # so that it is not found again
+        words[dead_rows] = _REMOVED  # so that it is not found again
         self._removed += len(dead_rows)
         if 2 * self._removed > self._rows.size:
-            live_rows = np.flatnonzero(words[:, 0] != _GONE)
+            live_rows = np.flatnonzero(words[:, 0] != _REMOVED)
             self._clear()
             self._add(numbers.take(live_rows), words.take(live_rows, axis=0))
 

@@ -46,10 +46,10 @@ class PaperMesh:
         self._policy = policy
         policy.dries_up = self._output_dries_up
         self._expiry: ExpiryQueue[MeshTuple] = ExpiryQueue()
-        self._present: set[MeshTuple] = set()
+        self._live: set[MeshTuple] = set()
         self._negative = NegativeTuples(self._output_dries_up)
         self._networks: dict[Tree, Tree] = {}
-        self._found: list[Found] = []
+        self._results: list[Found] = []
         self._arrivals = 0
         self._horizon = self._now = ALWAYS
         self.generator = generator
@@ -62,7 +62,7 @@ class PaperMesh:
 
     @property
     def live_tuples(self) -> int:
-        return len(self._present)
+        return len(self._live)
 
     @property
     def partials(self) -> int:
@@ -77,11 +77,11 @@ class PaperMesh:
 
     def insert(self, new: MeshTuple) -> list[Found]:
         """Add a live tuple; returns the results that it completes."""
-        self._found = []
+        self._results = []
         self._arrivals += 1
         self._now = max(self._now, new.start)
         self._expiry.push(new.end, new)
-        self._present.add(new)
+        self._live.add(new)
         source = self._source(new.relation, new.keywords)
         if not source.out.entries:
             # Before the tuple is inserted: an operator that wakes catches up first, then sees the tuple as an
@@ -89,7 +89,7 @@ class PaperMesh:
             self._source_fills(source)
         source.out.add((new,), self._arrivals, FOREVER)
         self._route(source, (new,))
-        return self._found
+        return self._results
 
     def end(self, live_tuple: MeshTuple, tick: int) -> None:
         """End a live tuple at ``tick``, by a negative tuple.
@@ -109,14 +109,14 @@ class PaperMesh:
         sources: dict[TupleSource, None] = {}
         for end, dead_tuple in self._expiry.expired(horizon):
             # A tuple that ended early is in the queue twice.
-            if dead_tuple.end == end and dead_tuple in self._present:
+            if dead_tuple.end == end and dead_tuple in self._live:
                 sources[self._remove(dead_tuple)] = None
         self._policy.sources_expired(sources, horizon)
         for source in sources:
             if not source.out.entries:
                 self._source_empties(source)
         self._policy.time_passes(horizon, self._due())
-        if not self._present:
+        if not self._live:
             self._policy.nothing_lives()
 
     # Methods in which the meshes differ
@@ -155,13 +155,13 @@ class PaperMesh:
                 if self._compatible(left, members[0]):
                     self._produce(join, left + members, self._arrivals)
         if source.complete:
-            self._found.append((self._network(source), members))
+            self._results.append((self._network(source), members))
         self._pass_up(source, members, self._arrivals)
 
     def _produce(self, join: JoinOperator, members: Members, arrival: int) -> None:
         """Return a result, or pass a composite tuple to the joins above."""
         if join.complete:
-            self._found.append((self._network(join), members))
+            self._results.append((self._network(join), members))
             return
         if not join.out.entries:
             self._output_begins(join)
@@ -202,7 +202,7 @@ class PaperMesh:
         """Remove a tuple from its source and, if it ended early, from all operators above it."""
         source = self._source(dead_tuple.relation, dead_tuple.keywords)
         source.out.discard((dead_tuple,))
-        self._present.discard(dead_tuple)
+        self._live.discard(dead_tuple)
         self._negative.leave(dead_tuple, source)
         return source
 

@@ -71,7 +71,7 @@ class Buffer:
         if (node, key_set) not in self._indexes:
             index = self._indexes[node, key_set] = Index()
             for members, arrival in self.entries.items():
-                _enter(index, members[node].values[key_set], members, arrival)
+                _add_entry(index, members[node].values[key_set], members, arrival)
         return self._indexes[node, key_set]
 
     def add(self, members: Members, arrival: int, end: int) -> None:
@@ -80,7 +80,7 @@ class Buffer:
         if end < FOREVER:
             heappush(self._ends, (end, next(_order), members))
         for (node, key_set), index in self._indexes.items():
-            _enter(index, members[node].values[key_set], members, arrival)
+            _add_entry(index, members[node].values[key_set], members, arrival)
 
     def discard(self, members: Members) -> None:
         if self.entries.pop(members, None) is None:
@@ -125,7 +125,7 @@ class Buffer:
             index.clear()
 
 
-def _enter(index: Index, value: int, members: Members, arrival: int) -> None:
+def _add_entry(index: Index, value: int, members: Members, arrival: int) -> None:
     if value != _NULL:
         index.setdefault(value, {})[members] = arrival
 
@@ -196,7 +196,7 @@ class TupleSource(Producer):
 class JoinOperator(Producer):
     """Joins the output of ``left`` with tuples of ``right``. ``stopped``: the last arrival before sleep."""
 
-    __slots__ = ("_key_sets", "_sides", "demand", "edge", "left", "right", "slot", "stopped")
+    __slots__ = ("_key_sets", "_side_indexes", "demand", "edge", "left", "right", "slot", "stopped")
 
     def __init__(
         self,
@@ -216,15 +216,15 @@ class JoinOperator(Producer):
         self.stopped = 0
         near, far = int(key_sets.source[edge.id]), int(key_sets.target[edge.id])
         self._key_sets = near, far
-        self._sides = left.out.index(slot.node, near), right.out.index(0, far)
+        self._side_indexes = left.out.index(slot.node, near), right.out.index(0, far)
 
     def matches_of_left(self, members: Members) -> dict[Members, int]:
         """The right tuples that join a composite tuple of the left input, with their arrivals."""
-        return self._sides[1].get(members[self.slot.node].values[self._key_sets[0]], _NONE)
+        return self._side_indexes[1].get(members[self.slot.node].values[self._key_sets[0]], _NONE)
 
     def matches_of_right(self, members: Members) -> dict[Members, int]:
         """The composite tuples of the left input that join a right tuple, with their arrivals."""
-        return self._sides[0].get(members[0].values[self._key_sets[1]], _NONE)
+        return self._side_indexes[0].get(members[0].values[self._key_sets[1]], _NONE)
 
     def link(self) -> None:
         """Register this join with the operators below it."""

@@ -54,7 +54,7 @@ class SlotMesh:
         self._tuples: list[MeshTuple | None] = []  # by slot; None for tuples that take no part
         self._trees: list[Tree] = []
         self._numbers: dict[Tree, int] = {}
-        self._found: list[Partials] = []
+        self._results: list[Partials] = []
         self.excluded = 1 << generator.slots
 
     @property
@@ -68,7 +68,7 @@ class SlotMesh:
 
     @property
     def found(self) -> list[Partials]:
-        return self._found
+        return self._results
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
         """Add the query, which is the only one."""
@@ -103,7 +103,7 @@ class SlotMesh:
             map(tuple, tuples.keys.take(slots, axis=0).tolist()),
             strict=True,
         )
-        self._found, new_results, now = [Partials.none(self._width)], list[Found](), ALWAYS
+        self._results, new_results, now = [Partials.none(self._width)], list[Found](), ALWAYS
         for relation, start, end, place, keywords, slot, values in rows:
             if keywords == self.excluded or start >= end:
                 continue
@@ -115,11 +115,11 @@ class SlotMesh:
             self._tuples[slot] = mesh_tuple
             new_results += mesh.insert(mesh_tuple)
             if len(new_results) >= _AT_ONCE:
-                self._found.append(self._columns(new_results))
+                self._results.append(self._columns(new_results))
                 new_results = []
         if new_results:
-            self._found.append(self._columns(new_results))
-        results, self._found = self._found, []
+            self._results.append(self._columns(new_results))
+        results, self._results = self._results, []
         return Partials.concat(results)
 
     def _columns(self, network_results: list[Found]) -> Partials:
@@ -209,12 +209,12 @@ class SlotMesh:
         """All operators with their trees, lower ones first."""
         for source in self._mesh.sources.values():
             if source.parents or source.complete:
-                yield from self._from(source, Tree.single(source.relation, source.keywords))
+                yield from self._with_parents(source, Tree.single(source.relation, source.keywords))
 
-    def _from(self, operator: Producer, tree: Tree) -> Iterator[tuple[Producer, Tree]]:
+    def _with_parents(self, operator: Producer, tree: Tree) -> Iterator[tuple[Producer, Tree]]:
         yield operator, tree
         for join in operator.parents.values():
-            yield from self._from(join, grown(tree, join, self._mesh.generator))
+            yield from self._with_parents(join, grown(tree, join, self._mesh.generator))
 
 
 def _sleep(join: JoinOperator) -> Sleep:

@@ -27,7 +27,7 @@ class LetterNumbers:
         self._bit = {letter: 1 << number for number, letter in enumerate(self._order)}
         self._letters: dict[Expression, int] = {}
         self._classes: dict[Expression, int] = {}
-        self._alike = _alike(self._order, readings)
+        self._overlaps = _overlaps(self._order, readings)
         self._coincide: dict[tuple[int, int], bool] = {}
 
     def letters(self, expression: Expression) -> int:
@@ -45,14 +45,14 @@ class LetterNumbers:
         """True if one tuple could be read as a letter of each of two sets."""
         pair = first, second
         if pair not in self._coincide:
-            self._coincide[pair] = any(self._alike[number] & second for number in _bits(first))
+            self._coincide[pair] = any(self._overlaps[number] & second for number in _bits(first))
         return self._coincide[pair]
 
     def variables(self, mask: int) -> list[str]:
         return sorted({self._order[number].variable for number in _bits(mask)})
 
 
-def _alike(order: Iterable[TupleLetter], readings: Mapping[TupleLetter, LetterTest]) -> list[int]:
+def _overlaps(order: Iterable[TupleLetter], readings: Mapping[TupleLetter, LetterTest]) -> list[int]:
     """For each letter, the letters that could read the same tuple."""
     by_relation: defaultdict[int, list[tuple[int, TupleLetter]]] = defaultdict(list)
     for number, letter in enumerate(order):
@@ -144,7 +144,7 @@ class StateLayout:
         self.derivatives = Derivatives(self.budget)
         self._variants = _variants(resolved.readings)
         self._steps: dict[LetterStep, None] = {}
-        self._behind: defaultdict[RunState, dict[int, Behind]] = defaultdict(dict)
+        self._incoming: defaultdict[RunState, dict[int, Behind]] = defaultdict(dict)
         self._alphabet = LetterNumbers(resolved.readings)
 
     def reading(self, letter: TupleLetter) -> LetterTest:
@@ -217,7 +217,7 @@ class StateLayout:
         """A source for each set of columns of the letter's tuple that is compared with the last tuples."""
         later = self.reading(letter)
         lefts: defaultdict[Columns, list[tuple[int, Columns]]] = defaultdict(list)
-        for relation, runs in sorted(self._behind[source].items()):
+        for relation, runs in sorted(self._incoming[source].items()):
             earlier = self.reading(runs.last)
             common_classes = sorted(earlier.classes & later.classes)
             left = relation, tuple(earlier.columns[c] for c in common_classes)
@@ -229,32 +229,34 @@ class StateLayout:
         letter = OneTuple(step.letter)
         classes, letters = self._alphabet.classes(letter), self._alphabet.letters(letter)
         for source in step.sources:
-            for runs in self._behind[source].values():
+            for runs in self._incoming[source].values():
                 classes |= runs.classes
                 letters |= runs.letters
-        target_runs = self._behind[step.target].setdefault(step.letter.relation, Behind(step.letter))
+        target_runs = self._incoming[step.target].setdefault(step.letter.relation, Behind(step.letter))
         return target_runs.add(classes, letters)
 
     def _check(self, step: LetterStep) -> None:
         alphabet, letter = self._alphabet, step.letter
         letter_classes = alphabet.classes(OneTuple(letter))
-        source_runs = [list(self._behind[source].values()) for source in step.sources]
+        source_runs = [list(self._incoming[source].values()) for source in step.sources]
         for runs in (b for each in source_runs for b in each):
             lost_classes = runs.classes & letter_classes & ~alphabet.classes(OneTuple(runs.last))
             if lost_classes:
-                raise self._lost(lost_classes, runs.last, letter)
+                raise self._lost_error(lost_classes, runs.last, letter)
         for first, second in combinations(source_runs, 2):
             for left, right in product(first, second):
                 unshared = left.classes & right.classes & ~letter_classes
                 if unshared:
-                    raise self._lost(unshared, letter, None)
+                    raise self._lost_error(unshared, letter, None)
                 if alphabet.may_coincide(left.letters, right.letters):
                     names = [", ".join(alphabet.variables(b.letters)) for b in (left, right)]
                     raise NotExpressibleError(
                         f"nothing distinguishes the tuples of {names[0]} from those of {names[1]}"
                     )
 
-    def _lost(self, classes: int, letter: TupleLetter, later: TupleLetter | None) -> NotExpressibleError:
+    def _lost_error(
+        self, classes: int, letter: TupleLetter, later: TupleLetter | None
+    ) -> NotExpressibleError:
         text = self.resolved.class_texts[first_bit(classes)]
         occasion = f" when {later.variable} arrives" if later else " while others wait for it"
         return NotExpressibleError(

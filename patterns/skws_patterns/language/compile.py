@@ -103,32 +103,32 @@ class Parallel:
 
     def __init__(self, layout: StateLayout) -> None:
         self._layout = layout
-        self._known: dict[Expression, Fragment] = {}
+        self._fragments: dict[Expression, Fragment] = {}
 
     def fragment(self, expression: Expression) -> Fragment:
         """The layout of an expression. Raises NotExpressibleError with all reasons if there is none."""
-        fragment = self._known.get(expression)
+        fragment = self._fragments.get(expression)
         if fragment is None:
-            fragment = self._known[expression] = self._laid_out(expression)
+            fragment = self._fragments[expression] = self._lay_out(expression)
         return fragment
 
-    def _laid_out(self, expression: Expression) -> Fragment:
+    def _lay_out(self, expression: Expression) -> Fragment:
         if not _has_conjunction(expression):
-            return self._in_turn(expression)
+            return self._lay_out_in_turn(expression)
         try:
-            return self._in_parallel(expression)
+            return self._lay_out_in_parallel(expression)
         except NotExpressibleError as first:
             try:
-                return self._in_turn(expression)
+                return self._lay_out_in_turn(expression)
             except NotExpressibleError as second:
                 if str(second) in str(first):
                     raise first from None
                 raise NotExpressibleError(f"{first}; read one after the other, {second}") from None
 
-    def _in_turn(self, expression: Expression) -> Fragment:
+    def _lay_out_in_turn(self, expression: Expression) -> Fragment:
         return chain(self._layout, expression, ("in turn", expression), lambda _: [()])
 
-    def _in_parallel(self, expression: Expression) -> Fragment:
+    def _lay_out_in_parallel(self, expression: Expression) -> Fragment:
         match expression:
             case AllOf(parts):
                 return self._conjunction(expression, parts)
@@ -198,13 +198,13 @@ class Parallel:
         groups: list[list[Expression]] = []
         for part in parts:
             overlapping = [
-                group for group in groups if any(self._bound(part, other, letter) for other in group)
+                group for group in groups if any(self._share_group(part, other, letter) for other in group)
             ]
             groups = [group for group in groups if group not in overlapping]
             groups.append([*(member for group in overlapping for member in group), part])
         return groups
 
-    def _bound(self, first: Expression, second: Expression, letter: TupleLetter) -> bool:
+    def _share_group(self, first: Expression, second: Expression, letter: TupleLetter) -> bool:
         return not self._layout.shared(first, second, letter) or self._layout.may_coincide(first, second)
 
 
@@ -233,7 +233,7 @@ def root_of_pattern(expression: Expression, resolved: Resolved) -> RootKey | Non
     )
 
 
-_NAMED: Final = 6
+_MOST_NAMES: Final = 6
 
 
 def too_large(pattern: Pattern, layout: StateLayout) -> str:
@@ -260,11 +260,11 @@ def _reason(expression: Expression, layout: StateLayout) -> str:
     ]
     if len(confusable) < 3:
         return (
-            f"an AND of {len(parts)} parts ({_named(parts)}) is read in every order; "
+            f"an AND of {len(parts)} parts ({_names(parts)}) is read in every order; "
             "fix the order by ';', or repeat less than all of it"
         )
     return (
-        f"one tuple could be any of {_named(confusable)}, so all sets of these {len(confusable)} parts of "
+        f"one tuple could be any of {_names(confusable)}, so all sets of these {len(confusable)} parts of "
         "an AND are distinguished; fix their order by ';', ask for a different constant in each "
         "(a.x = 1 and b.x = 2), or ask for fewer"
     )
@@ -283,9 +283,9 @@ def _conjunctions(expression: Expression) -> Iterator[AllOf]:
                 yield from _conjunctions(part)
 
 
-def _named(parts: tuple[Expression, ...] | list[Expression]) -> str:
+def _names(parts: tuple[Expression, ...] | list[Expression]) -> str:
     names = list(dict.fromkeys(letter.variable for part in parts for letter in sorted(letters(part))))
-    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Star(_Hashed):
 
 Expression: TypeAlias = OneTuple | Sequence | AllOf | Alternation | Star
 
-_REMEMBERED: Final = 1 << 14
+_CACHE_SIZE: Final = 1 << 14
 EMPTY: Final = Sequence(())
 NOTHING: Final = Alternation(frozenset())
 
@@ -140,7 +140,7 @@ def size(expression: Expression) -> int:
             return sum(map(size, expression.parts))
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def canonical(expression: Expression) -> str:
     """A text by which to order expressions, the same in every process."""
     match expression:
@@ -154,7 +154,7 @@ def canonical(expression: Expression) -> str:
             return f"{type(expression).__name__}({' '.join(map(canonical, parts))})"
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def letters(expression: Expression) -> frozenset[TupleLetter]:
     match expression:
         case OneTuple(letter):
@@ -165,7 +165,7 @@ def letters(expression: Expression) -> frozenset[TupleLetter]:
             return frozenset().union(*map(letters, expression.parts))
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def nullable(expression: Expression) -> bool:
     """True if the empty word satisfies it."""
     match expression:
@@ -184,17 +184,17 @@ class Derivatives:
 
     def __init__(self, budget: StepBudget) -> None:
         self._budget = budget
-        self._known: dict[Expression, dict[TupleLetter, Expression]] = {}
+        self._cache: dict[Expression, dict[TupleLetter, Expression]] = {}
 
     def of(self, expression: Expression) -> dict[TupleLetter, Expression]:
         """The possible first letters, in order, each with the rest of the expression after it."""
-        derivatives = self._known.get(expression)
+        derivatives = self._cache.get(expression)
         if derivatives is None:
             ways_by_letter: defaultdict[TupleLetter, list[Expression]] = defaultdict(list)
             for letter, remainder in self._ways(expression):
                 ways_by_letter[letter].append(remainder)
             sorted_ways = sorted(ways_by_letter.items(), key=itemgetter(0))
-            derivatives = self._known[expression] = {
+            derivatives = self._cache[expression] = {
                 letter: alternation(*ways) for letter, ways in sorted_ways
             }
         return derivatives

@@ -199,11 +199,11 @@ class _PatternReader:
             case "conjunction":
                 return conjunction(*parts)
             case "repetition":
-                return self._repeated(tree, parts[0])
+                return self._repetition(tree, parts[0])
             case _:
                 return sequence(*parts)
 
-    def _repeated(self, tree: Tree[Token], body: Expression) -> Expression:
+    def _repetition(self, tree: Tree[Token], body: Expression) -> Expression:
         expression = repeated(body)
         if size(expression) > MOST_READ:
             raise PatternError.at(
@@ -221,11 +221,11 @@ class _PatternReader:
                 str(variables[0]) if variables else unquoted(name), None, unquoted(name), span(name)
             )
             self.keywords.append(keyword)
-            return self._any(name, keyword.variable, searched=True)
+            return self._any_stream(name, keyword.variable, searched=True)
         if name.type == "STAR":
             if not variables:
                 raise self._fault(name, "a tuple of any relation needs a variable, as in '* t'")
-            return self._any(name, variable)
+            return self._any_stream(name, variable)
         relation = self._schema.index.get(name)
         if relation is None:
             raise self._fault(name, f"there is no relation {str(name)!r}{nearest(name, self._schema.index)}")
@@ -233,7 +233,7 @@ class _PatternReader:
             raise self._fault(name, f"{name} is a static table: a pattern matches tuples of streams")
         return OneTuple(TupleLetter(relation, variable))
 
-    def _any(self, token: Token, variable: str, *, searched: bool = False) -> Expression:
+    def _any_stream(self, token: Token, variable: str, *, searched: bool = False) -> Expression:
         """A tuple of any stream that has the attributes in the conditions."""
         references = [r for c in self._conditions for r in _references(c) if r.variable == variable]
         searched |= any(

@@ -87,11 +87,11 @@ class _Resolver:
                 tests.append(Same(tuple(class_columns)))
         for condition in self._pattern.conditions:
             if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
-                tests.append(self._compared(letter, condition))
+                tests.append(self._constant_test(letter, condition))
             elif (
                 isinstance(condition, ComparisonChain) and condition.references[0].variable == letter.variable
             ):
-                tests += self._related(letter, condition)
+                tests += self._related_tests(letter, condition)
             elif isinstance(condition, Keyword) and condition.variable == letter.variable:
                 tests.append(self._contains(letter, condition))
         return LetterTest(Unary(letter.relation, tuple(dict.fromkeys(tests))), columns)
@@ -128,7 +128,7 @@ class _Resolver:
             )
         return relation.columns[attribute]
 
-    def _compared(self, letter: TupleLetter, condition: Filter) -> ConstantTest:
+    def _constant_test(self, letter: TupleLetter, condition: Filter) -> ConstantTest:
         column = self._column(letter, condition.reference.attribute, condition.span)
         attribute = self._schema.relations[letter.relation].attributes[column]
         self._refuse_versions(attribute, condition.operator, condition.span)
@@ -137,7 +137,7 @@ class _Resolver:
         except ValueError as error:
             raise self._fault(condition.span, str(error)) from None
 
-    def _related(self, letter: TupleLetter, condition: ComparisonChain) -> Iterator[Related]:
+    def _related_tests(self, letter: TupleLetter, condition: ComparisonChain) -> Iterator[Related]:
         relation = self._schema.relations[letter.relation]
         columns = [
             self._column(letter, reference.attribute, reference.span) for reference in condition.references

@@ -224,7 +224,7 @@ def profile(name: str, raw: Sequence[object], earlier: AttributeType | None = No
     ``earlier``: the type of the column in an earlier schema, which it keeps while half of its values have it.
     """
     values = [None if _is_absent(value) else _scalar(value) for value in raw]
-    guess, odd = _guessed(name, [value for value in values if value is not None], earlier)
+    guess, odd = _guess(name, [value for value in values if value is not None], earlier)
     if guess.type is AttributeType.NUMBER and any(isinstance(v, Decimal) and not is_double(v) for v in raw):
         guess = _TypeGuess(AttributeType.TEXT, guess.confidence, _TOO_FINE)
     has_arrays = any(isinstance(v, list) for v in raw)
@@ -267,37 +267,39 @@ def _whole(value: Scalar) -> int | None:
     return None if isinstance(value, str) and NOT_FINITE_TEXT.fullmatch(value) else int(value)
 
 
-def _written(value: Scalar) -> str:
+def _text_of(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _guessed(
+def _guess(
     name: str, values: Sequence[Scalar], earlier: AttributeType | None
 ) -> tuple[_TypeGuess, frozenset[Scalar]]:
     """The type of the values, and the few values that have another type."""
-    guess = _type(name, list(map(_written, values)))
+    guess = _type(name, list(map(_text_of, values)))
     texts = (AttributeType.TEXT, AttributeType.STRING)
     is_fraction = guess.type is AttributeType.NUMBER and is_reference_name(name)
     if earlier in texts or not (guess.type is AttributeType.TEXT or is_fraction):
         return guess, frozenset()
     limit = int(len(values) * (FEW_ODD if earlier is None else HALF_ODD))
     for holds in _KINDS:
-        odd = _odd(values, holds, limit)
+        odd = _odd_values(values, holds, limit)
         if not odd:
             continue
-        regular = _type(name, [_written(value) for value in values if value not in odd])
+        regular = _type(name, [_text_of(value) for value in values if value not in odd])
         if regular.type not in texts and earlier in (None, regular.type):
             count = sum(value in odd for value in values)
             return regular._replace(reason=f"{regular.reason}, but for {counted(count, 'value')}"), odd
     return guess, frozenset()
 
 
-def _odd(values: Sequence[Scalar], holds: Callable[[str], bool], limit: int) -> frozenset[Scalar] | None:
+def _odd_values(
+    values: Sequence[Scalar], holds: Callable[[str], bool], limit: int
+) -> frozenset[Scalar] | None:
     """The values that do not have a type; None if there are more than ``limit``."""
     odd: set[Scalar] = set()
     count = 0
     for value in values:
-        if not holds(_written(value)):
+        if not holds(_text_of(value)):
             count += 1
             if count > limit:
                 return None

@@ -158,7 +158,7 @@ class Inference:
             yield f"{line.ljust(_COMMENT_COLUMN)}  # {_ARRAY}" if nested else line
         yield "    attributes:"
         for attribute in relation.attributes:
-            yield _noted(
+            yield _with_note(
                 f"      {scalar(attribute.value.name)}: {attribute_text(attribute.value)}", attribute
             )
         for omission in relation.left_out:
@@ -174,7 +174,7 @@ class Inference:
         if not self.accepts(finding):
             indent = len(line) - len(line.lstrip())
             line = f"{line[:indent]}# {line[indent:]}"
-        return _noted(line, finding)
+        return _with_note(line, finding)
 
 
 def renamed(inference: Inference) -> Inference:
@@ -195,7 +195,7 @@ def renamed(inference: Inference) -> Inference:
             _with_names(relation, tables[relation.name], names[relation.name])
             for relation in inference.relations
         ),
-        joins=tuple(_joined(finding, tables, names) for finding in inference.joins),
+        joins=tuple(_rename_join(finding, tables, names) for finding in inference.joins),
     )
 
 
@@ -217,7 +217,7 @@ def _with_names(relation: InferredRelation, name: str, names: Mapping[str, str])
     )
 
 
-def _joined(
+def _rename_join(
     finding: Finding[Join], tables: Mapping[str, str], names: Mapping[str, Mapping[str, str]]
 ) -> Finding[Join]:
     join = finding.value
@@ -278,7 +278,7 @@ def infer(
                 key=keys.get(table.name),
                 time=time,
                 table="" if streams & {table.name, ancestor} else _TIMELESS,
-                left_out=(*_beside(nested.get(table.name)), *omissions),
+                left_out=(*_sibling_omissions(nested.get(table.name)), *omissions),
                 origin=nested[table.name].origin if table.name in nested else None,
             )
         )
@@ -297,7 +297,7 @@ def infer(
     return replace(inference, relations=tuple(_referring(r, inference) for r in inference.relations))
 
 
-def _beside(nested: Nested | None) -> Iterator[Omission]:
+def _sibling_omissions(nested: Nested | None) -> Iterator[Omission]:
     if nested is not None:
         rows = nested.origin.partition(".")[2]
         yield from (Omission(name, f"the rows are in {rows}") for name in nested.beside)
@@ -484,11 +484,11 @@ def _references(
         if wider_keys == keys:
             break
         keys = wider_keys
-    joins = _without_implied(_once(single_joins + composite_joins), tables)
+    joins = _without_implied(_unique_joins(single_joins + composite_joins), tables)
     return [*joins, *find_possible(tables, joins)], keys
 
 
-def _once(joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
+def _unique_joins(joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
     """The joins without duplicates: of two between the same columns, the one with more confidence."""
     best: dict[frozenset[frozenset[tuple[str, str]]], Finding[Join]] = {}
     for finding in joins:
@@ -544,5 +544,5 @@ def _referring(relation: InferredRelation, inference: Inference) -> InferredRela
     return replace(relation, attributes=attributes)
 
 
-def _noted(line: str, finding: Finding[object]) -> str:
+def _with_note(line: str, finding: Finding[object]) -> str:
     return f"{line.ljust(_COMMENT_COLUMN)}  # {finding.confidence:.2f} {finding.reason}"

@@ -108,9 +108,9 @@ def find_key(
         uses = reference_counts.get(best.name, 0)
         score = (
             max(score, 0.89) if uses else score
-        )  # below the score that `_sure` leaves unchanged, since few rows prove no key
+        )  # below the score that `_lower_if_few` leaves unchanged, since few rows prove no key
         reason = f"unique in {table.rows} rows" + (f", and {uses} of the joins lead to it" if uses else "")
-        return Finding((best.name,), _sure(score, table.rows), reason)
+        return Finding((best.name,), _lower_if_few(score, table.rows), reason)
     return _composite(table, candidates)
 
 
@@ -155,11 +155,13 @@ def _composite(table: SampledTable, fit: Sequence[ColumnProfile]) -> Finding[tup
         for columns in combinations(fit[:_COLUMNS_TRIED], width):
             if len(set(zip(*(c.values for c in columns), strict=True))) == table.rows:
                 reason = f"together unique in {table.rows} rows"
-                return Finding(tuple(c.name for c in columns), _sure(0.8 - 0.05 * width, table.rows), reason)
+                return Finding(
+                    tuple(c.name for c in columns), _lower_if_few(0.8 - 0.05 * width, table.rows), reason
+                )
     return None
 
 
-def _sure(score: float, rows: int) -> float:
+def _lower_if_few(score: float, rows: int) -> float:
     """A score, lowered if there are few rows."""
     return round(score * rows / (rows + 1), 2) if score < 0.9 else score
 
@@ -233,7 +235,7 @@ def find_references(tables: Sequence[SampledTable]) -> list[Finding[Join]]:
     ]
     hubs = Counter((r.target.name, r.identifier.name) for r in references)
     findings = [_named(r) for r in references]
-    return findings + [_by_values(r) for r in _unnamed(tables, references, hubs)]
+    return findings + [_by_values(r) for r in _references_by_values(tables, references, hubs)]
 
 
 def find_composite_references(
@@ -257,27 +259,29 @@ class _Targets:
     """
 
     def __init__(self, identifiers: Sequence[tuple[SampledTable, ColumnProfile]]) -> None:
-        self._every = identifiers
+        self._identifiers = identifiers
         self._of: dict[str, list[int]] = {}
         self._named: dict[tuple[str, ...], dict[str, list[int]]] = {}
-        self._sure: dict[str, list[int]] = {}
+        self._lower_if_few: dict[str, list[int]] = {}
         for number, (table, column) in enumerate(identifiers):
             self._of.setdefault(table.name, []).append(number)
             self._named.setdefault(tokens(column.name), {}).setdefault(table.name, []).append(number)
             if identifier_score(table, column) > _SURE_IDENTIFIER:
-                self._sure.setdefault(table.name, []).append(number)
+                self._lower_if_few.setdefault(table.name, []).append(number)
 
     def of(
         self, source: SampledTable, column: ColumnProfile, named_table: SampledTable | None
     ) -> Iterator[tuple[SampledTable, ColumnProfile]]:
         """The identifiers for which ``_name_evidence`` may be above 0, in order."""
         numbers = set(
-            self._of.get(named_table.name, ()) if named_table is not None else self._sure.get(source.name, ())
+            self._of.get(named_table.name, ())
+            if named_table is not None
+            else self._lower_if_few.get(source.name, ())
         )
         if named_table is None or named_table is source:
             for table, identifiers in self._named.get(tokens(column.name), {}).items():
                 numbers.update(identifiers if table != source.name else ())
-        return map(self._every.__getitem__, sorted(numbers))
+        return map(self._identifiers.__getitem__, sorted(numbers))
 
 
 def _options(
@@ -370,7 +374,7 @@ def _named(reference: _Reference) -> Finding[Join]:
     return reference.finding(confidence, f"by name, and {share}")
 
 
-def _unnamed(
+def _references_by_values(
     tables: Sequence[SampledTable],
     references: Sequence[_Reference],
     hubs: Counter[tuple[str, str]],
@@ -471,9 +475,9 @@ def _reaches(join: Join, others: Sequence[Join], tables: Mapping[str, SampledTab
     """True if a wider join, followed by any others, connects the same columns."""
     near, far = (tuple(column) for column in zip(*join.on, strict=True))
     frontier = [
-        (wider.right, _carried(wider, near))
+        (wider.right, _partner_columns(wider, near))
         for wider in others
-        if wider.left == join.left and len(wider.on) > len(join.on) and _carries(wider, near, tables)
+        if wider.left == join.left and len(wider.on) > len(join.on) and _determines(wider, near, tables)
     ]
     visited: set[tuple[str, Columns]] = set()
     while frontier:
@@ -482,17 +486,17 @@ def _reaches(join: Join, others: Sequence[Join], tables: Mapping[str, SampledTab
             return True
         if node not in visited:
             visited.add(node)
-            steps = (j for j in others if j.left == node[0] and _carries(j, node[1], tables))
-            frontier += [(step.right, _carried(step, node[1])) for step in steps]
+            steps = (j for j in others if j.left == node[0] and _determines(j, node[1], tables))
+            frontier += [(step.right, _partner_columns(step, node[1])) for step in steps]
     return False
 
 
-def _carries(join: Join, columns: Columns, tables: Mapping[str, SampledTable]) -> bool:
+def _determines(join: Join, columns: Columns, tables: Mapping[str, SampledTable]) -> bool:
     """True if every tuple of the left side has a partner with equal values in ``columns``."""
     sources = [source for source, _ in join.on]
     return set(columns) <= set(sources) and all(tables[join.left].columns[s].full for s in sources)
 
 
-def _carried(join: Join, columns: Columns) -> Columns:
+def _partner_columns(join: Join, columns: Columns) -> Columns:
     targets = dict(join.on)
     return tuple(targets[column] for column in columns)

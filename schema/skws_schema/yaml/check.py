@@ -60,11 +60,11 @@ def _check_origin(located: Located, draft: RelationDraft, relations: Mapping[str
         located.report(position, f"{draft.name}.from: no relation {parent!r}{nearest(parent, relations)}")
     elif draft.entry.get("source") is not None:
         located.report(position, f"{draft.name}.from: a table with a source takes its rows only from there")
-    elif parent != draft.name and draft.name in _around(parent, relations):
+    elif parent != draft.name and draft.name in _enclosing_relations(parent, relations):
         located.report(position, f"{draft.name}.from: {parent} takes its rows from {draft.name}")
 
 
-def _around(name: str, relations: Mapping[str, RelationDraft]) -> list[str]:
+def _enclosing_relations(name: str, relations: Mapping[str, RelationDraft]) -> list[str]:
     """``name`` and the relations whose rows enclose its rows, from the inside out."""
     names: list[str] = []
     while name in relations and name not in names:

@@ -56,7 +56,7 @@ def as_name(text: str) -> str:
     return text if is_name(text) else re.sub(r"[^\w-]+", "_", text).strip("_-")
 
 
-def _checked_name(text: str) -> str:
+def _check_name(text: str) -> str:
     if not is_name(text):
         raise ValueError(f"{text!r} cannot be a name: {NAME_RULE}")
     return text
@@ -69,7 +69,7 @@ def _short_or_long(value: object) -> str | None:
     return "(long)" if isinstance(value, dict | BaseModel) else None
 
 
-def _checked_bound(value: object) -> object:
+def _check_bound(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("expected a number or a timestamp")  # noqa: TRY004 - pydantic takes ValueError
     return value
@@ -85,11 +85,11 @@ def _one_or_several(value: object) -> str | None:
 _NAME_PATTERN = r"^[^\s!-/:-@\[-^`{-~][^\s!-,./:-@\[-^`{-~]*$"
 
 Name: TypeAlias = Annotated[
-    str, Strict(), AfterValidator(_checked_name), Field(json_schema_extra={"pattern": _NAME_PATTERN})
+    str, Strict(), AfterValidator(_check_name), Field(json_schema_extra={"pattern": _NAME_PATTERN})
 ]
 Text: TypeAlias = Annotated[str, Strict(), Field(min_length=1)]
 Flag: TypeAlias = Annotated[bool, Strict()]
-Bound: TypeAlias = Annotated[int | float | str, BeforeValidator(_checked_bound)]
+Bound: TypeAlias = Annotated[int | float | str, BeforeValidator(_check_bound)]
 Conditions: TypeAlias = Annotated[
     Annotated[Text, Tag("(one)")] | Annotated[list[Text], Field(min_length=1), Tag("(several)")],
     Discriminator(_one_or_several),
@@ -291,8 +291,8 @@ def _report(located: Located, fault: Mapping[str, Any]) -> None:
         case "extra_forbidden":
             located.report(located.key_place(path), _unknown_key(path))
         case "missing":
-            if not _misspelt(located.at(path[:-1]), path):
-                located.report(located.key_place(path[:-1]), f"{_whose(path[:-1])}{path[-1]!r} is missing")
+            if not _is_misspelt(located.at(path[:-1]), path):
+                located.report(located.key_place(path[:-1]), f"{_subject(path[:-1])}{path[-1]!r} is missing")
         case "value_error" if fault["loc"][-1] == "[key]":
             located.report(located.key_place(path), str(fault["ctx"]["error"]))
         case "enum" if isinstance(fault["input"], str):
@@ -300,11 +300,11 @@ def _report(located: Located, fault: Mapping[str, Any]) -> None:
         case "too_short":
             located.report(
                 located.key_place(path),
-                f"{_whose(path)}expected at least one {_ITEMS[str(path[-1])]}, found none",
+                f"{_subject(path)}expected at least one {_ITEMS[str(path[-1])]}, found none",
             )
         case _:
             expected = _EXPECTED.get(_pattern(path), "something else")
-            message = f"{_whose(path)}expected {expected}, found {found(fault['input'])}"
+            message = f"{_subject(path)}expected {expected}, found {found(fault['input'])}"
             located.report(located.value_place(path), message)
 
 
@@ -327,7 +327,7 @@ def _pattern(path: Path) -> tuple[str, ...]:
     return tuple("*" if depth in {1, 3} else str(step) for depth, step in enumerate(path))
 
 
-def _whose(path: Path) -> str:
+def _subject(path: Path) -> str:
     """The subject of a message, as a prefix."""
     names = [str(step) for step in path if isinstance(step, str)]
     if names[:1] == ["relations"] and len(names) > 1:
@@ -341,7 +341,7 @@ def _unknown_key(path: Path) -> str:
     keys = _keys(path[:-1])
     key = str(path[-1])
     hint = nearest(key, keys) or f"; expected one of {', '.join(keys)}"
-    return f"{_whose(path[:-1])}unknown key {key!r}{hint}"
+    return f"{_subject(path[:-1])}unknown key {key!r}{hint}"
 
 
 def _keys(path: Path) -> list[str]:
@@ -366,7 +366,7 @@ def _unknown_choice(path: Path, value: str) -> str:
     return f"unknown {noun} {value!r}; expected one of {', '.join(choices)}{hint}"
 
 
-def _misspelt(siblings: Data, path: Path) -> bool:
+def _is_misspelt(siblings: Data, path: Path) -> bool:
     """True if an unknown key looks like the missing one; the message about that key is enough."""
     keys = _keys(path[:-1])
     extra = [key for key in siblings if key not in keys] if isinstance(siblings, dict) else []

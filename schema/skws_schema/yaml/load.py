@@ -71,12 +71,12 @@ def _with_sources_beside(path: Path, schema: Schema) -> Schema:
     if not any(relation.source for relation in schema.relations):
         return schema
     relations = tuple(
-        replace(r, source=r.source and _beside(path.absolute().parent, r.source)) for r in schema.relations
+        replace(r, source=r.source and _source_in(path.absolute().parent, r.source)) for r in schema.relations
     )
     return replace(schema, relations=relations)
 
 
-def _beside(folder: Path, source: str) -> str:
+def _source_in(folder: Path, source: str) -> str:
     scheme, colon, name = source.partition(":")
     if colon and scheme == "sqlite":
         return f"sqlite:{folder / name.removeprefix('//')}"
@@ -309,7 +309,7 @@ def _conditions(located: Located, path: Place, relations: Mapping[str, RelationD
         condition = (
             _condition(located, text_path, text, relations) if isinstance(text, str) and text else None
         )
-        if condition and (not conditions or _oriented(located, text_path, conditions, condition)):
+        if condition and (not conditions or _is_oriented(located, text_path, conditions, condition)):
             conditions.append(condition)
     return conditions if len(conditions) == len(texts) else []
 
@@ -353,7 +353,7 @@ def _check_side(
     return True, draft.types[side.attribute]
 
 
-def _oriented(located: Located, path: Place, conditions: list[Condition], condition: Condition) -> bool:
+def _is_oriented(located: Located, path: Place, conditions: list[Condition], condition: Condition) -> bool:
     """True if the condition is between the relations of the first, in either direction, and new."""
     first = _relations(conditions[0])
     if _relations(condition) not in (first, first[::-1]):
@@ -363,7 +363,7 @@ def _oriented(located: Located, path: Place, conditions: list[Condition], condit
         return False
     pairs = [_pair(c, first) for c in conditions]
     if _pair(condition, first) in pairs:
-        located.report(located.value_place(path), f"condition {_shown(condition)} is written twice")
+        located.report(located.value_place(path), f"condition {_condition_text(condition)} is written twice")
         return False
     return True
 
@@ -372,7 +372,7 @@ def _relations(condition: Condition) -> tuple[str, str]:
     return condition[0].relation, condition[1].relation
 
 
-def _shown(condition: Condition) -> str:
+def _condition_text(condition: Condition) -> str:
     return " = ".join(map(str, condition))
 
 
@@ -385,7 +385,7 @@ def _join(located: Located, path: Place, conditions: list[Condition]) -> Join:
     name = mapping(located.at(path)).get("name")
     left, right = _relations(conditions[0])
     return Join(
-        name=name if isinstance(name, str) and name else " and ".join(map(_shown, conditions)),
+        name=name if isinstance(name, str) and name else " and ".join(map(_condition_text, conditions)),
         left=left,
         right=right,
         on=tuple(_pair(condition, (left, right)) for condition in conditions),

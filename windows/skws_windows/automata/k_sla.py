@@ -156,7 +156,7 @@ def complement(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAut
 
 def product(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
     """Intersection (Lemma 3): pairs of states, guards conjoined."""
-    _same(left, right)
+    _check_lookback(left, right)
     size = right.states
     transitions = [
         (p * size + r, g.conjunction([first, second]), q * size + s)
@@ -170,9 +170,9 @@ def product(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutoma
 
 def union(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
     """Union: both automata side by side, with a new initial state that has the transitions of both."""
-    _same(left, right)
+    _check_lookback(left, right)
     shift, initial = left.states, left.states + right.states
-    both = _beside(left, right)
+    both = _side_by_side(left, right)
     initial_transitions = [(initial, guard, q) for guard, q in left.outgoing.get(left.initial, ())]
     initial_transitions += [(initial, guard, q + shift) for guard, q in right.outgoing.get(right.initial, ())]
     final = {*left.final, *(f + shift for f in right.final)}
@@ -181,12 +181,12 @@ def union(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomato
     return trimmed(automaton(left.k, initial + 1, initial, final, [*both, *initial_transitions]))
 
 
-def _beside(left: LookbackAutomaton, right: LookbackAutomaton) -> list[Transition]:
+def _side_by_side(left: LookbackAutomaton, right: LookbackAutomaton) -> list[Transition]:
     right_transitions = [(p + left.states, guard, q + left.states) for p, guard, q in right.transitions]
     return [*left.transitions, *right_transitions]
 
 
-def _same(left: LookbackAutomaton, right: LookbackAutomaton) -> None:
+def _check_lookback(left: LookbackAutomaton, right: LookbackAutomaton) -> None:
     if left.k != right.k:
         raise ValueError(f"automata with lookback {left.k} and {right.k} cannot be combined")
 

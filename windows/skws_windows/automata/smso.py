@@ -88,20 +88,20 @@ def implies(left: Formula, right: Formula) -> Formula:
 
 def all_of(formulas: Iterable[Formula]) -> Formula:
     """The conjunction of one or more formulas."""
-    return _joined(list(formulas), Conjunction)
+    return _fold(list(formulas), Conjunction)
 
 
 def any_of(formulas: Iterable[Formula]) -> Formula:
     """The disjunction of one or more formulas."""
-    return _joined(list(formulas), either)
+    return _fold(list(formulas), either)
 
 
-def _joined(formulas: list[Formula], combine: Callable[[Formula, Formula], Formula]) -> Formula:
+def _fold(formulas: list[Formula], combine: Callable[[Formula, Formula], Formula]) -> Formula:
     """All formulas, joined in halves so that a long list does not nest deeply."""
     if len(formulas) == 1:
         return formulas[0]
     middle = len(formulas) // 2
-    return combine(_joined(formulas[:middle], combine), _joined(formulas[middle:], combine))
+    return combine(_fold(formulas[:middle], combine), _fold(formulas[middle:], combine))
 
 
 def every_position(variable: str, formula: Formula) -> Formula:
@@ -136,7 +136,7 @@ MOST_LETTERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Tracked:
+class _TrackedAutomaton:
     """An automaton over letters with bits: letter * 2^n + bits, with the bit of the first variable lowest."""
 
     variables: tuple[str, ...]
@@ -151,7 +151,7 @@ class _FormulaConstruction:
         self._signs = list(signs)
         self._budget = budget
 
-    def of(self, formula: Formula) -> _Tracked:  # noqa: PLR0911 - one case each
+    def of(self, formula: Formula) -> _TrackedAutomaton:  # noqa: PLR0911 - one case each
         """The words with bits that satisfy a formula, if every position variable has exactly one bit."""
         match formula:
             case Satisfies(guard, x):
@@ -160,27 +160,27 @@ class _FormulaConstruction:
             case Member(positions, x):
                 return self._automaton((positions, x), lambda seen, _, bits: seen or (bits[0] and bits[1]))
             case Precedes(x, y):
-                return self._before(x, y)
+                return self._precedes(x, y)
             case Negation(inner):
                 tracked = self.of(inner)
-                return _Tracked(tracked.variables, tracked.automaton.complement())
+                return _TrackedAutomaton(tracked.variables, tracked.automaton.complement())
             case Conjunction(left, right):
                 return self.both(self.of(left), self.of(right))
             case SomePosition(x, inner):
-                return self._projected(self.both(self.of(inner), self.once(x)), x)
+                return self._project(self.both(self.of(inner), self.once(x)), x)
             case SomeSet(positions, inner):
-                return self._projected(self.of(inner), positions)
+                return self._project(self.of(inner), positions)
 
-    def once(self, variable: str) -> _Tracked:
+    def once(self, variable: str) -> _TrackedAutomaton:
         """The words in which a variable's bit is set exactly once."""
-        return self._counted((variable,), lambda count, bits: min(count + bits[0], 2), {1})
+        return self._counter((variable,), lambda count, bits: min(count + bits[0], 2), {1})
 
-    def both(self, left: _Tracked, right: _Tracked) -> _Tracked:
+    def both(self, left: _TrackedAutomaton, right: _TrackedAutomaton) -> _TrackedAutomaton:
         variables = tuple(sorted({*left.variables, *right.variables}))
         a, b = self.widened(left, variables), self.widened(right, variables)
-        return _Tracked(variables, a.automaton.product(b.automaton, and_, self._budget))
+        return _TrackedAutomaton(variables, a.automaton.product(b.automaton, and_, self._budget))
 
-    def widened(self, source: _Tracked, variables: tuple[str, ...]) -> _Tracked:
+    def widened(self, source: _TrackedAutomaton, variables: tuple[str, ...]) -> _TrackedAutomaton:
         """The same language with bits for more variables, whose values are arbitrary."""
         positions = [variables.index(name) for name in source.variables]
         size, source_size = len(variables), len(source.variables)
@@ -192,9 +192,9 @@ class _FormulaConstruction:
         self._budget.spend(len(source.automaton.table) * len(self._signs) << size)
         narrowed_letters = [narrowed(letter) for letter in range(len(self._signs) << size)]
         table = tuple(tuple(row[letter] for letter in narrowed_letters) for row in source.automaton.table)
-        return _Tracked(variables, Finite(source.automaton.initial, table, source.automaton.final))
+        return _TrackedAutomaton(variables, Finite(source.automaton.initial, table, source.automaton.final))
 
-    def _projected(self, source: _Tracked, variable: str) -> _Tracked:
+    def _project(self, source: _TrackedAutomaton, variable: str) -> _TrackedAutomaton:
         """The words that are accepted with some bits for a variable (by the subset construction)."""
         if variable not in source.variables:
             return source
@@ -212,11 +212,11 @@ class _FormulaConstruction:
         projected = explored(
             start, step, lambda s: bool(s & final), len(self._signs) << len(other_variables), self._budget
         )
-        return _Tracked(other_variables, projected.minimised(self._budget))
+        return _TrackedAutomaton(other_variables, projected.minimised(self._budget))
 
     def _automaton(
         self, variables: tuple[str, ...], update: Callable[[bool, tuple[bool, ...], Bits], bool]
-    ) -> _Tracked:
+    ) -> _TrackedAutomaton:
         """A language that is decided with one bit of memory."""
         size = len(variables)
         sorted_variables = tuple(sorted(variables))
@@ -226,21 +226,23 @@ class _FormulaConstruction:
             bits = tuple(bool(letter >> index & 1) for index in positions)
             return int(update(bool(state), self._signs[letter >> size], bits))
 
-        return _Tracked(sorted_variables, explored(0, step, bool, len(self._signs) << size, self._budget))
+        return _TrackedAutomaton(
+            sorted_variables, explored(0, step, bool, len(self._signs) << size, self._budget)
+        )
 
-    def _counted(
+    def _counter(
         self, variables: tuple[str, ...], update: Callable[[int, Bits], int], final: set[int]
-    ) -> _Tracked:
+    ) -> _TrackedAutomaton:
         size = len(variables)
 
         def step(state: int, letter: int) -> int:
             return update(state, tuple(bool(letter >> i & 1) for i in range(size)))
 
-        return _Tracked(
+        return _TrackedAutomaton(
             variables, explored(0, step, lambda s: s in final, len(self._signs) << size, self._budget)
         )
 
-    def _before(self, x: str, y: str) -> _Tracked:
+    def _precedes(self, x: str, y: str) -> _TrackedAutomaton:
         """The words in which x comes before y."""
         sorted_variables = tuple(sorted((x, y)))
         first = sorted_variables.index(x)
@@ -251,8 +253,8 @@ class _FormulaConstruction:
             return 2 if state == 1 and bits[1 - first] else state
 
         if x == y:
-            return self._counted((x,), lambda state, _: state, set())
-        return self._counted(sorted_variables, count, {2})
+            return self._counter((x,), lambda state, _: state, set())
+        return self._counter(sorted_variables, count, {2})
 
 
 def window_expression(formula: Formula, k: int, theory: Satisfiability) -> WindowExpression:
@@ -287,22 +289,24 @@ class _Letters:
         self._guards = guards
         self._signs = signs
         self._all = (1 << len(signs)) - 1
-        self._holding = [sum(1 << n for n, sign in enumerate(signs) if sign[i]) for i in range(len(guards))]
-        self._known: dict[int, g.Guard] = {}
+        self._letters_of_guard = [
+            sum(1 << n for n, sign in enumerate(signs) if sign[i]) for i in range(len(guards))
+        ]
+        self._guard_cache: dict[int, g.Guard] = {}
 
     def __len__(self) -> int:
         return len(self._signs)
 
     def guard(self, target: int) -> g.Guard:
         """A guard that holds exactly for a set of letters, with few atoms."""
-        if target not in self._known:
+        if target not in self._guard_cache:
             parts, remaining = [], target
             while remaining:
                 implicant, implied = self._implicant((remaining & -remaining).bit_length() - 1, target)
                 parts.append(implicant)
                 remaining &= ~implied
-            self._known[target] = g.disjunction(parts)
-        return self._known[target]
+            self._guard_cache[target] = g.disjunction(parts)
+        return self._guard_cache[target]
 
     def _implicant(self, letter: int, target: int) -> tuple[g.Guard, int]:
         """A letter's minterm without unneeded guards, and the letters for which the rest holds."""
@@ -310,16 +314,16 @@ class _Letters:
         literals = list(range(len(signs)))
         for index in range(len(signs)):
             shorter = [other for other in literals if other != index]
-            if not self._having(shorter, signs) & ~target:
+            if not self._letters_with(shorter, signs) & ~target:
                 literals = shorter
         implicant = minterm([self._guards[i] for i in literals], [signs[i] for i in literals])
-        return implicant, self._having(literals, signs)
+        return implicant, self._letters_with(literals, signs)
 
-    def _having(self, indices: Sequence[int], signs: Bits) -> int:
+    def _letters_with(self, indices: Sequence[int], signs: Bits) -> int:
         """The letters in which the guards at some places have the truth values ``signs``."""
         matching = self._all
         for i in indices:
-            matching &= self._holding[i] if signs[i] else ~self._holding[i]
+            matching &= self._letters_of_guard[i] if signs[i] else ~self._letters_of_guard[i]
         return matching
 
 
@@ -327,7 +331,7 @@ class _Splits:
     """The pairs of a formula's automaton over letters with bits for b, the lowest, and e."""
 
     def __init__(self, whole: Finite, letters: _Letters, k: int, budget: StepBudget) -> None:
-        self._whole = whole
+        self._formula_automaton = whole
         self._letters = letters
         self._k = k
         self._budget = budget
@@ -335,30 +339,34 @@ class _Splits:
         # Shared by all pairs: letters without b or e, and a new final state to which e leads.
         self._last = len(whole.table)
         self._steps = self._arcs(self._none)
-        self._ends = self._ending(self._end)
+        self._ends = self._final_transitions(self._end)
 
     def pairs(self) -> list[Pair]:
         """A pair for each state before b from which a window can begin; if there is none, an empty pair."""
         # Only states that letters without b or e lead to can precede a window.
         edges = ((p, q) for p, state_pairs in enumerate(self._none) for q in state_pairs)
-        state_pairs = (self._pair(state) for state in sorted(closed([self._whole.initial], edges)))
+        state_pairs = (
+            self._pair(state) for state in sorted(closed([self._formula_automaton.initial], edges))
+        )
         pairs_with_windows = [pair for pair in state_pairs if pair.before.final and pair.window.final]
-        return pairs_with_windows or [self._pair(self._whole.initial)]
+        return pairs_with_windows or [self._pair(self._formula_automaton.initial)]
 
     def _pair(self, state: int) -> Pair:
         """The words without b or e that lead to a state, and the words from there, from b to e."""
         size, first = self._last, self._last + 1
         self._budget.spend(_PER_TRANSITION * (len(self._steps) + len(self._ends)))
-        before = automaton(self._k, size, self._whole.initial, [state], self._steps)
+        before = automaton(self._k, size, self._formula_automaton.initial, [state], self._steps)
         transitions = [*self._steps, *self._ends]
         transitions += [(first, self._letters.guard(mask), q) for q, mask in self._begin[state].items()]
-        transitions += [(first, guard, q) for p, guard, q in self._ending(self._both) if p == state]
+        transitions += [
+            (first, guard, q) for p, guard, q in self._final_transitions(self._both) if p == state
+        ]
         return Pair(trimmed(before), trimmed(automaton(self._k, size + 2, first, [self._last], transitions)))
 
     def _masks(self, bits: int) -> list[dict[int, int]]:
         """For each state, the states to which letters with some bits lead, and these letters."""
         masks_of_states = []
-        for row in self._whole.table:
+        for row in self._formula_automaton.table:
             masks: dict[int, int] = {}
             for letter in range(len(self._letters)):
                 target = row[letter * 4 + bits]
@@ -373,8 +381,8 @@ class _Splits:
             for q, m in state_masks.items()
         ]
 
-    def _ending(self, masks: list[dict[int, int]]) -> list[Transition]:
+    def _final_transitions(self, masks: list[dict[int, int]]) -> list[Transition]:
         """Transitions to the new final state by the letters that lead to a final state."""
-        final = self._whole.final
+        final = self._formula_automaton.final
         final_masks = [sum(mask for q, mask in state_masks.items() if q in final) for state_masks in masks]
         return [(p, self._letters.guard(mask), self._last) for p, mask in enumerate(final_masks)]

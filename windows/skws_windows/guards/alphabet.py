@@ -77,12 +77,12 @@ class Alphabet:
         """Every field by name, including qualified names."""
         by_name: dict[str, FieldInfo] = {}
         for name in dict.fromkeys(a.name for r in self.schema.relations for a in r.attributes):
-            common = _shared(name, self.schema.relations)
+            common = _common_field(name, self.schema.relations)
             if common is not None:
                 by_name[name] = common
             for relation in self.schema.relations:
                 if name in relation.columns:
-                    own_field = _own(relation, name, self.schema.relations, common)
+                    own_field = _qualified_field(relation, name, self.schema.relations, common)
                     by_name[own_field.name] = own_field
         if TIME not in by_name and not any(TIME in r.columns for r in self.schema.relations):
             count = len(self.schema.relations)
@@ -136,7 +136,7 @@ def _analyzer(relation: Relation, name: str) -> Analyzer:
     return relation.attributes[relation.columns[name]].analyzer
 
 
-def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
+def _common_field(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
     """The unqualified field; None if relations differ in its sort or its analyzer."""
     owners = [r for r in relations if name in r.columns]
     kinds = {(_sort(r, name), _analyzer(r, name)) for r in owners}
@@ -147,7 +147,9 @@ def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
     return FieldInfo(name, sort, columns, name, analyzer)
 
 
-def _own(relation: Relation, name: str, relations: Sequence[Relation], common: FieldInfo | None) -> FieldInfo:
+def _qualified_field(
+    relation: Relation, name: str, relations: Sequence[Relation], common: FieldInfo | None
+) -> FieldInfo:
     columns = tuple(r.columns[name] if r is relation else ABSENT for r in relations)
     qualified = f"{relation.name}.{name}"
     variable = qualified if common is None else name

@@ -148,12 +148,12 @@ BOTTOM: Final = Truth(False)  # noqa: FBT003, RUF100
 
 def conjunction(guards: Iterable[Guard]) -> Guard:
     """All of ``guards``, flat and without duplicates; top if there are none."""
-    return _joined(guards, And, BOTTOM, TOP)
+    return _flatten(guards, And, BOTTOM, TOP)
 
 
 def disjunction(guards: Iterable[Guard]) -> Guard:
     """Any of ``guards``, flat and without duplicates; bottom if there are none."""
-    return _joined(guards, Or, TOP, BOTTOM)
+    return _flatten(guards, Or, TOP, BOTTOM)
 
 
 def negation(guard: Guard) -> Guard:
@@ -165,7 +165,7 @@ def negation(guard: Guard) -> Guard:
     return Not(guard)
 
 
-def _joined(guards: Iterable[Guard], kind: type[And | Or], absorbing: Truth, neutral: Truth) -> Guard:
+def _flatten(guards: Iterable[Guard], kind: type[And | Or], absorbing: Truth, neutral: Truth) -> Guard:
     parts: dict[Guard, None] = {}
     for guard in guards:
         if guard == absorbing:
@@ -220,7 +220,7 @@ def back(atom: Atom) -> int:
 
 def shifted(guard: Guard, distance: int) -> Guard:
     """The same guard, as seen from ``distance`` records later: every field is that much further back."""
-    return mapped(guard, lambda atom: _shifted_atom(atom, distance))
+    return mapped(guard, lambda atom: _shift_atom(atom, distance))
 
 
 def mapped(guard: Guard, change: Callable[[Atom], Guard]) -> Guard:
@@ -236,10 +236,10 @@ def mapped(guard: Guard, change: Callable[[Atom], Guard]) -> Guard:
     return change(guard)
 
 
-def _shifted_atom(atom: Atom, distance: int) -> Atom:
+def _shift_atom(atom: Atom, distance: int) -> Atom:
     match atom:
         case Compare(operator, left, right):
-            return Compare(operator, _shifted_term(left, distance), _shifted_term(right, distance))
+            return Compare(operator, _shift_term(left, distance), _shift_term(right, distance))
         case Contains(field, keyword):
             return Contains(Field(field.name, field.back + distance), keyword)
         case OfRelation(relation, records):
@@ -248,7 +248,7 @@ def _shifted_atom(atom: Atom, distance: int) -> Atom:
             return IsNull(Field(field.name, field.back + distance))
 
 
-def _shifted_term(term: Term, distance: int) -> Term:
+def _shift_term(term: Term, distance: int) -> Term:
     match term:
         case Field(name, records):
             return Field(name, records + distance)

@@ -87,12 +87,12 @@ class RowSource:
     def column(self, info: FieldInfo) -> FieldColumn:
         if TIME_COLUMN in info.columns:
             return time_column(self.time)
-        return typed(self._listed(info), info.sort)
+        return typed(self._values(info), info.sort)
 
     def record(self, index: int) -> StreamRecord:
         return StreamRecord(self.relation.item(index), self.time.item(index), self.rows[index])
 
-    def _listed(self, info: FieldInfo) -> list[Any]:
+    def _values(self, info: FieldInfo) -> list[Any]:
         columns = np.array(info.columns, dtype=np.int64)[self.relation]
         if len(columns) and columns[0] != ABSENT and (columns == columns[0]).all():
             index = int(columns[0])
@@ -163,10 +163,10 @@ class RecordColumns:
     def holds(self, guard: g.Guard) -> Flags:
         """True for each record that satisfies a guard; meaningless if the records before it are missing."""
         if guard not in self._atoms:
-            self._atoms[guard] = self._evaluated(guard)
+            self._atoms[guard] = self._evaluate(guard)
         return self._atoms[guard]
 
-    def _evaluated(self, guard: g.Guard) -> Flags:  # noqa: PLR0911 - one case each
+    def _evaluate(self, guard: g.Guard) -> Flags:  # noqa: PLR0911 - one case each
         match guard:
             case g.Truth(value):
                 return np.full(len(self), value, dtype=bool)
@@ -187,18 +187,18 @@ class RecordColumns:
                 return ~self.column(field.name, field.back).present
             case g.Contains(field, keyword):
                 analyzer = self._alphabet.fields[field.name].analyzer
-                return self._containing(self.column(field.name, field.back), keyword, analyzer)
+                return self._contains(self.column(field.name, field.back), keyword, analyzer)
             case g.Compare():
-                return self._compared(guard)
+                return self._compare(guard)
 
-    def _containing(self, column: FieldColumn, keyword: str, analyzer: Analyzer) -> Flags:
+    def _contains(self, column: FieldColumn, keyword: str, analyzer: Analyzer) -> Flags:
         contains = self._alphabet.contains
         pairs = zip(column.values.tolist(), column.present.tolist(), strict=True)
         return np.array(
             [is_present and contains(keyword, str(text), analyzer) for text, is_present in pairs], dtype=bool
         )
 
-    def _compared(self, atom: g.Compare) -> Flags:
+    def _compare(self, atom: g.Compare) -> Flags:
         left, right = self._term(atom.left), self._term(atom.right)
         # An absent value is replaced by one of its sort.
         truth = np.asarray(COMPARED[atom.operator](left, right)).astype(bool)
@@ -226,7 +226,7 @@ class RecordColumns:
         return total + constant
 
 
-_TABULATED: Final = 12
+_MOST_TABULATED: Final = 12
 """With at most this many guards, a table of all combinations is small."""
 _BITS: Final = 62
 
@@ -241,8 +241,8 @@ class Letters:
     def __init__(self, guards: Sequence[g.Guard]) -> None:
         self.guards = tuple(guards)
         self.signs: list[tuple[bool, ...]] = []
-        self._known: dict[bytes | int, int] = {}
-        size = 1 << len(guards) if len(guards) <= _TABULATED else 0
+        self._numbers: dict[bytes | int, int] = {}
+        size = 1 << len(guards) if len(guards) <= _MOST_TABULATED else 0
         self._table = np.full(size, -1, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -256,9 +256,9 @@ class Letters:
         codes = np.zeros(len(columns), dtype=np.int64)
         for bit, flags in enumerate(truths):
             codes |= flags.astype(np.int64) << bit
-        return self._tabulated(codes) if len(self._table) else self._looked_up(codes)
+        return self._look_up_in_table(codes) if len(self._table) else self._look_up(codes)
 
-    def _tabulated(self, codes: Ints) -> Ints:
+    def _look_up_in_table(self, codes: Ints) -> Ints:
         numbers = self._table[codes]
         if (numbers < 0).any():
             for code in np.unique(codes[numbers < 0]).tolist():
@@ -266,7 +266,7 @@ class Letters:
             numbers = self._table[codes]
         return numbers
 
-    def _looked_up(self, codes: Ints) -> Ints:
+    def _look_up(self, codes: Ints) -> Ints:
         distinct, inverse = np.unique(codes, return_inverse=True)
         numbers = [self._number(code, self._signs(code)) for code in distinct.tolist()]
         return np.array(numbers, dtype=np.int64)[inverse]
@@ -285,7 +285,7 @@ class Letters:
         return tuple(bool(code >> bit & 1) for bit in range(len(self.guards)))
 
     def _number(self, code: bytes | int, signs: tuple[bool, ...]) -> int:
-        if code not in self._known:
-            self._known[code] = len(self.signs)
+        if code not in self._numbers:
+            self._numbers[code] = len(self.signs)
             self.signs.append(signs)
-        return self._known[code]
+        return self._numbers[code]

@@ -52,19 +52,19 @@ class Satisfiability:
     def __init__(self, alphabet: Alphabet, promises: Sequence[g.Guard] = ()) -> None:
         self.alphabet = alphabet
         self._promises = tuple(promises)
-        self._known: dict[g.Guard, bool] = {}
+        self._cache: dict[g.Guard, bool] = {}
         self._budget = StepBudget(MOST_IN_ALL, "checking conditions")
 
     def possible(self, guard: g.Guard) -> bool:
         """True if some block of records satisfies the guard, or if it takes too much work to decide."""
         if isinstance(guard, g.Truth):
             return guard.value
-        if guard not in self._known:
+        if guard not in self._cache:
             try:
-                self._known[guard] = any(True for _ in self.cells([g.TOP], guard))
+                self._cache[guard] = any(True for _ in self.cells([g.TOP], guard))
             except OverBudgetError:
                 return True
-        return self._known[guard]
+        return self._cache[guard]
 
     def cells(self, guards: Sequence[g.Guard], given: g.Guard = g.TOP) -> Iterator[Cell]:
         """The cells of ``guards`` in which ``given`` holds: their minterms without the impossible ones.
@@ -143,7 +143,7 @@ class _Encoding:
             self._solver.add(name == self._guard(guard))
         while (answer := self._check()) != z3.unsat:
             if answer == z3.unknown:
-                yield from self._unresolved(names)
+                yield from self._undecided_cells(names)
                 return
             model = self._solver.model()
             signs = tuple(bool(model.eval(name, model_completion=True)) for name in names)
@@ -151,7 +151,7 @@ class _Encoding:
             yield Cell(signs, sample if self._fits(sample, guards, signs, given) else None)
             self._solver.add(self._any([n != s for n, s in zip(names, signs, strict=True)]))
 
-    def _unresolved(self, names: Sequence[Any]) -> Iterator[Cell]:
+    def _undecided_cells(self, names: Sequence[Any]) -> Iterator[Cell]:
         """All cells not yet refuted, one sign after another; an undecided cell counts as possible."""
         z3 = self._z3
         pending: list[tuple[bool, ...]] = [()]
@@ -245,7 +245,7 @@ class _Encoding:
                 self._value(info, back + 1)
         return self._values[key]
 
-    def _there(self, field: g.Field) -> Any:
+    def _is_present(self, field: g.Field) -> Any:
         info = self._alphabet.fields[field.name]
         self._value(info, field.back)
         if info.columns[0] == TIME_COLUMN:
@@ -269,13 +269,13 @@ class _Encoding:
             case g.OfRelation(relation, back):
                 return self._relation(back) == self._alphabet.relations.index(relation)
             case g.IsNull(field):
-                return self._z3.Not(self._there(field))
+                return self._z3.Not(self._is_present(field))
             case g.Contains(field, keyword):
                 info = self._alphabet.fields[field.name]
                 code = self._value(info, field.back)
-                return self._all([self._there(field), self._contains(keyword, info.analyzer)(code)])
+                return self._all([self._is_present(field), self._contains(keyword, info.analyzer)(code)])
             case g.Compare(operator, left, right):
-                presence = [self._there(field) for field in g.fields(guard)]
+                presence = [self._is_present(field) for field in g.fields(guard)]
                 return self._all([*presence, COMPARED[operator](self._term(left), self._term(right))])
 
     def _term(self, term: g.Term) -> Any:
@@ -303,12 +303,12 @@ class _Encoding:
         relation = model.eval(self._relation(back), model_completion=True).as_long()
         name, schema_relation = self._alphabet.relations[relation], self._alphabet.schema.relations[relation]
         infos = [self._alphabet.fields[f"{name}.{a.name}"] for a in schema_relation.attributes]
-        row = tuple(self._sampled(model, info, back) for info in infos)
+        row = tuple(self._sample_value(model, info, back) for info in infos)
         time = self._values.get(("time", back))
         event_time = 0 if time is None else model.eval(time, model_completion=True).as_long()
         return StreamRecord(relation, event_time, row)
 
-    def _sampled(self, model: Any, info: FieldInfo, back: int) -> Value:
+    def _sample_value(self, model: Any, info: FieldInfo, back: int) -> Value:
         value = self._values.get((info.variable, back))
         if value is None or not model.eval(self._present(info.variable, back), model_completion=True):
             return None

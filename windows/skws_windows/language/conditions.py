@@ -102,10 +102,10 @@ class ConditionReader:
             case "formerly_contains_anywhere":
                 return self._contains_anywhere(parts[0])
             case "among":
-                equalities = [self._compared("=", parts[0], other, node) for other in parts[1:]]
+                equalities = [self._compare_operands("=", parts[0], other, node) for other in parts[1:]]
                 return g.disjunction(equalities)
             case "field":
-                return self._named(node)
+                return self._field_or_relation(node)
         return self._value(kind, node)
 
     def _value(self, kind: str, node: Node) -> Operand:  # noqa: PLR0911 - one case each
@@ -121,7 +121,7 @@ class ConditionReader:
                 return Operand(g.GuardConstant(self.duration(tree(node))), AttributeType.TIMESTAMP)
             case "negative":
                 operand = self._operand(parts[0])
-                return self._scaled(operand, -1, node)
+                return self._scale(operand, -1, node)
             case "add" | "subtract":
                 return self._sum(kind, node)
         return self._product(kind, node)
@@ -134,7 +134,7 @@ class ConditionReader:
             raise self._fault("expected a value, found a condition", node)
         return meaning
 
-    def _named(self, node: Node) -> Meaning:
+    def _field_or_relation(self, node: Node) -> Meaning:
         """A field; or a relation, which is the condition that a record belongs to it."""
         name_node, *offsets = taken(node)[1]
         name, back = self.name(tree(name_node)), int(str(offsets[0])) if offsets else 0
@@ -149,11 +149,11 @@ class ConditionReader:
 
     def _comparison(self, node: Node) -> g.Guard:
         left, operator, right = taken(node)[1]
-        return self._compared(_SAME.get(str(operator), str(operator)), left, right, node)
+        return self._compare_operands(_SAME.get(str(operator), str(operator)), left, right, node)
 
-    def _compared(self, operator: str, left: Node, right: Node, node: Node) -> g.Guard:
+    def _compare_operands(self, operator: str, left: Node, right: Node, node: Node) -> g.Guard:
         a, b = self._operand(left), self._operand(right)
-        a, b = self._dated(a, b, left), self._dated(b, a, right)
+        a, b = self._to_time(a, b, left), self._to_time(b, a, right)
         if not self._comparable(a, b):
             raise self._fault(f"a value {a.what} cannot be compared with one {b.what}", right)
         if operator not in ("=", "!=") and not a.sort.numeric:
@@ -167,7 +167,7 @@ class ConditionReader:
             return a.sort is b.sort
         return a.sort is b.sort or (a.sort.numeric and b.sort.numeric)
 
-    def _dated(self, operand: Operand, other: Operand, node: Node) -> Operand:
+    def _to_time(self, operand: Operand, other: Operand, node: Node) -> Operand:
         """The operand; if it is a text in ISO 8601 that is compared with a time, that time."""
         if other.sort is not AttributeType.TIMESTAMP or not isinstance(operand.term, g.GuardConstant):
             return operand
@@ -231,15 +231,15 @@ class ConditionReader:
                 or b.sort is AttributeType.TIMESTAMP
             ):
                 raise self._fault("expected a divisor other than 0", right)
-            return self._scaled(a, 1 / float(b.term.value), node)
+            return self._scale(a, 1 / float(b.term.value), node)
         if not isinstance(a.term, g.GuardConstant):
             a, b = b, a
         is_time = a.sort is AttributeType.TIMESTAMP
         if is_time or not isinstance(a.term, g.GuardConstant) or isinstance(a.term.value, str):
             raise self._fault("expected a product with a number (conditions are linear)", node)
-        return self._scaled(b, a.term.value, node)
+        return self._scale(b, a.term.value, node)
 
-    def _scaled(self, operand: Operand, factor: g.Number, node: Node) -> Operand:
+    def _scale(self, operand: Operand, factor: g.Number, node: Node) -> Operand:
         if not operand.sort.numeric:
             raise self._fault(f"expected a number, found a value {operand.what}", node)
         product = g.summed(g.Sum(()), _linear(operand.term), factor)

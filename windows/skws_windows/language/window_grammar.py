@@ -175,15 +175,15 @@ def parse(text: str, start: str) -> Tree[Token]:
         position = len(text.rstrip()) if at_end else (error.token.start_pos or 0)
         found_token = "the end" if at_end else repr(str(error.token))
         hint = "" if at_end else _nearest_word(str(error.token), error.accepts or error.expected)
-        message = f"expected {_listed(error.accepts or error.expected)}, not {found_token}{hint}"
+        message = f"expected {_token_list(error.accepts or error.expected)}, not {found_token}{hint}"
         raise fault(message, text, position) from None
     except UnexpectedCharacters as error:
         position = error.pos_in_stream or 0
-        message = f"expected {_listed(error.allowed or set())}, not {text[position]!r}"
+        message = f"expected {_token_list(error.allowed or set())}, not {text[position]!r}"
         raise fault(message, text, position) from None
     except UnexpectedEOF as error:
         raise fault(
-            f"expected {_listed(set(error.expected))}, not the end", text, len(text.rstrip())
+            f"expected {_token_list(set(error.expected))}, not the end", text, len(text.rstrip())
         ) from None
 
 
@@ -215,7 +215,7 @@ def _parser(start: str) -> Lark:
     return Lark(GRAMMAR, parser="lalr", start=start, propagate_positions=True, maybe_placeholders=False)
 
 
-def _listed(expected: set[str]) -> str:
+def _token_list(expected: set[str]) -> str:
     """The tokens that a message lists as expected: the likeliest few."""
     names = sorted({_EXPECTED.get(name, f"'{name.lower()}'") for name in expected})
     if len(names) > 8:

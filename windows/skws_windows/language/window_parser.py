@@ -102,7 +102,7 @@ class _WindowReader:
     def regular(self, tree: Tree[Token]) -> r.Regular:  # noqa: PLR0911 - one case each
         match str(tree.data):
             case "either":
-                return _folded([self.regular(as_tree(part)) for part in tree.children])
+                return _union([self.regular(as_tree(part)) for part in tree.children])
             case "sequence":
                 return r.sequence([self.regular(as_tree(part)) for part in tree.children])
             case "letter":
@@ -114,16 +114,16 @@ class _WindowReader:
             case "star":
                 return r.star(self.regular(as_tree(tree.children[0])))
             case "plus":
-                return self._repeated(tree, 1, None)
+                return self._repetition(tree, 1, None)
             case "optional":
-                return self._repeated(tree, 0, 1)
+                return self._repetition(tree, 0, 1)
             case "times":
                 count = int(str(tree.children[1]))
-                return self._repeated(tree, count, count)
+                return self._repetition(tree, count, count)
         least, *most = (int(str(token)) for token in tree.children[1:])
-        return self._repeated(tree, least, most[0] if most else None)
+        return self._repetition(tree, least, most[0] if most else None)
 
-    def _repeated(self, tree: Tree[Token], least: int, most: int | None) -> r.Regular:
+    def _repetition(self, tree: Tree[Token], least: int, most: int | None) -> r.Regular:
         if max(least, most or 0) > MAX_REPEATS:
             raise self._fault(
                 f"more than {MAX_REPEATS} repetitions; use a limit such as 'at most N records'", tree
@@ -188,11 +188,11 @@ def _until(last: g.Guard) -> r.Regular:
     return r.then(r.star(r.LetterBlock(g.negation(last))), r.LetterBlock(last))
 
 
-def _folded(parts: list[r.Regular]) -> r.Regular:
+def _union(parts: list[r.Regular]) -> r.Regular:
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2
-    return r.either(_folded(parts[:middle]), _folded(parts[middle:]))
+    return r.either(_union(parts[:middle]), _union(parts[middle:]))
 
 
 _BOUNDS: Final = frozenset({m.BEGIN, m.END})
@@ -258,10 +258,10 @@ class _FormulaReader:
             case "member":
                 return m.Member(self._set(parts[0], scope), self._position(parts[1], scope))
             case "ordered":
-                return self._ordered(tree(node), scope)
-        return self._quantified(tree(node), scope)
+                return self._order(tree(node), scope)
+        return self._quantification(tree(node), scope)
 
-    def _quantified(self, node: Tree[Token], scope: frozenset[str]) -> m.Formula:
+    def _quantification(self, node: Tree[Token], scope: frozenset[str]) -> m.Formula:
         quantifier, *names, body = node.children
         for name in names:
             if str(name) in _BOUNDS:
@@ -275,24 +275,24 @@ class _FormulaReader:
         bound_formula = reduce(bound, map(str, reversed(names)), m.Negation(inner) if every else inner)
         return m.Negation(bound_formula) if every else bound_formula
 
-    def _ordered(self, node: Tree[Token], scope: frozenset[str]) -> m.Formula:
+    def _order(self, node: Tree[Token], scope: frozenset[str]) -> m.Formula:
         """``b <= x < e``: each name compared with the next."""
         names = [self._position(name, scope) for name in node.children[::2]]
         operators = map(str, node.children[1::2])
-        return m.all_of(map(_compared, operators, names, names[1:]))
+        return m.all_of(map(_comparison, operators, names, names[1:]))
 
     def _position(self, token: Node, scope: frozenset[str]) -> str:
         if _is_set(str(token)):
             raise self._fault(f"expected a record, found the set {token}", token)
-        return self._known(token, scope)
+        return self._bound_name(token, scope)
 
     def _set(self, token: Node, scope: frozenset[str]) -> str:
         if not _is_set(str(token)):
             message = f"expected a set, found the record {token}; names of sets begin with a capital letter"
             raise self._fault(message, token)
-        return self._known(token, scope)
+        return self._bound_name(token, scope)
 
-    def _known(self, token: Node, scope: frozenset[str]) -> str:
+    def _bound_name(self, token: Node, scope: frozenset[str]) -> str:
         name = str(token)
         if name not in scope:
             candidates = [other for other in scope - _BOUNDS if _is_set(other) == _is_set(name)]
@@ -308,7 +308,7 @@ def _is_set(name: str) -> bool:
     return name[0].isupper()
 
 
-def _compared(operator: str, x: str, y: str) -> m.Formula:
+def _comparison(operator: str, x: str, y: str) -> m.Formula:
     """Two records by their order in the stream."""
     match operator:
         case "<":

@@ -79,9 +79,9 @@ class LiveStarts:
         self._limits = limits
         self._first = selection is Selection.FIRST
         self._longest = selection is Selection.LONGEST
-        self._one = one_is_enough(selection, limits)
+        self._single_start = one_is_enough(selection, limits)
         self._sweep_at = _SWEPT
-        self._kept = _SWEPT
+        self._sweep_size = _SWEPT
         # (position, oldest start still open after it or NONE_OPEN) at each change and end, if recorded.
         self.trail: list[tuple[int, int]] | None = None
         self._oldest = NONE_OPEN
@@ -183,7 +183,7 @@ class LiveStarts:
             start = self._start(walk, offset)
             for slot in move.opened:
                 self._add(self._groups[slot], start, walk.times.item(offset))
-        return self._ended(move, walk, offset) if move.ended else ()
+        return self._ended_windows(move, walk, offset) if move.ended else ()
 
     def _apply(self, move: Move) -> None:
         """Move all groups, and merge those that meet."""
@@ -192,16 +192,16 @@ class LiveStarts:
             self._groups = [
                 groups[sources[0]]
                 if len(sources) == 1
-                else self._merged([groups[i] for i in sources])
+                else self._merge([groups[i] for i in sources])
                 if sources
                 else []
                 for sources in move.gathered
             ]
         self._configuration = move.target
 
-    def _merged(self, groups: list[Group]) -> Group:
+    def _merge(self, groups: list[Group]) -> Group:
         """Append the smaller groups to the largest, so that a start moves a logarithmic number of times."""
-        if self._one:
+        if self._single_start:
             return [min(start for group in groups for start in group)]
         largest = max(groups, key=len)
         for group in groups:
@@ -222,14 +222,14 @@ class LiveStarts:
             group[:] = [s for s in group if self._in_time(s, start.position, now)]
             self._sweep_at = max(_SWEPT, 2 * len(group))
 
-    def _ended(self, move: Move, walk: _Walk, offset: int) -> Sequence[Window]:
+    def _ended_windows(self, move: Move, walk: _Walk, offset: int) -> Sequence[Window]:
         last, now = self.position + offset, walk.times.item(offset)
         if self._longest and self._limits.bounding:
             starts = [s for slot in move.ended for s in self._first_in_time(self._groups[slot], last, now)]
         else:
             starts = [start for slot in move.ended for start in self._groups[slot]]
         if self._limits.any:
-            starts = [start for start in starts if self._admitted(start, last, now)]
+            starts = [start for start in starts if self._is_admitted(start, last, now)]
         if not starts:
             return ()
         if self._longest:
@@ -255,7 +255,7 @@ class LiveStarts:
         if move.opened:
             start = self._start(walk, offset)
             self._groups = [[start] if i in move.opened else [] for i in range(len(move.target.slots))]
-        windows = self._ended(move, walk, offset)
+        windows = self._ended_windows(move, walk, offset)
         if windows:
             self._close()
         return windows[:1]
@@ -291,7 +291,7 @@ class LiveStarts:
             limits.within is None or now - start.time <= limits.within
         )
 
-    def _admitted(self, start: WindowStart, last: int, now: int) -> bool:
+    def _is_admitted(self, start: WindowStart, last: int, now: int) -> bool:
         return last - start.position + 1 >= self._limits.least and self._in_time(start, last, now)
 
     def _aggregates(self, start: WindowStart, offset: int) -> tuple[Value, ...]:
@@ -302,11 +302,11 @@ class LiveStarts:
     def _sweep_panes(self) -> None:
         """Drop panes before the oldest live start when their number has doubled since the last time."""
         number = sum(map(len, self.panes))
-        if number > 2 * self._kept:
+        if number > 2 * self._sweep_size:
             oldest = min((s.position for group in self._groups for s in group), default=self.position)
             for panes in self.panes:
                 panes.forget(oldest)
-            self._kept = max(_SWEPT, sum(map(len, self.panes)))
+            self._sweep_size = max(_SWEPT, sum(map(len, self.panes)))
 
 
 class _Walk:

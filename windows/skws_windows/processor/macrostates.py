@@ -32,11 +32,11 @@ class Macrostates:
     def __init__(self, automaton: LookbackAutomaton, letters: Letters, remembered: int) -> None:
         index = {guard: i for i, guard in enumerate(letters.guards)}
         self._letters = letters
-        self._remembered = remembered
+        self._cache_size = remembered
         self._outgoing = {
             p: [(index[guard], 1 << q) for guard, q in arcs] for p, arcs in automaton.outgoing.items()
         }
-        self._leading_on = sum(1 << p for p in self._outgoing)
+        self._continuing_states = sum(1 << p for p in self._outgoing)
         self._final = sum(1 << f for f in automaton.final)
         self._steps: dict[tuple[int, int], int] = {}
         self.initial = 1 << automaton.initial
@@ -45,7 +45,7 @@ class Macrostates:
         """The macrostate to which ``letter`` leads."""
         target = self._steps.get((state, letter))
         if target is None:
-            if len(self._steps) >= self._remembered:
+            if len(self._steps) >= self._cache_size:
                 self._steps.clear()
             target = self._steps[state, letter] = self._target(state, self._letters.signs[letter])
         return target
@@ -62,19 +62,19 @@ class Macrostates:
 
     def is_exhausted(self, state: int) -> bool:
         """True if no letter leads on, so that no window can end later."""
-        return not state & self._leading_on
+        return not state & self._continuing_states
 
     def _target(self, mask: int, signs: tuple[bool, ...]) -> int:
         target = 0
-        for guard, bit in self._leading(mask):
+        for guard, bit in self._transitions(mask):
             if signs[guard]:
                 target |= bit
         return target
 
     def _arcs(self, mask: int) -> set[tuple[int, int]]:
-        return set(self._leading(mask))
+        return set(self._transitions(mask))
 
-    def _leading(self, mask: int) -> Iterator[tuple[int, int]]:
+    def _transitions(self, mask: int) -> Iterator[tuple[int, int]]:
         """Guard and target of each transition from the states of a set."""
         while mask:
             lowest = mask & -mask
@@ -130,11 +130,11 @@ class Configurations:
         self, pairs: Sequence[Pair], letters: Letters, *, one: bool = False, remembered: int = REMEMBERED
     ) -> None:
         self._letters = letters
-        self._remembered = remembered
-        self._one = one
+        self._cache_size = remembered
+        self._single_start = one
         self._before = [Macrostates(pair.before, letters, remembered) for pair in pairs]
         self._window = [Macrostates(pair.window, letters, remembered) for pair in pairs]
-        self._known: dict[tuple[tuple[int, ...], tuple[Slot, ...]], Configuration] = {}
+        self._cache: dict[tuple[tuple[int, ...], tuple[Slot, ...]], Configuration] = {}
         self._size = 0
         self.initial = self._configuration(tuple(m.initial for m in self._before), ())
 
@@ -173,7 +173,7 @@ class Configurations:
         if letter not in moves:
             moves[letter] = self._move(source, letter, opening=opening)
             if letter < len(source.loud[opening]):
-                source.loud[opening][letter] = _does_something(moves[letter], source)
+                source.loud[opening][letter] = _has_effect(moves[letter], source)
         return moves[letter]
 
     def loud(self, source: Configuration, *, opening: bool) -> Flags:
@@ -188,7 +188,7 @@ class Configurations:
         moves = source.moves[opening]
         for letter in new_letters:
             if letter in moves:
-                flags[letter] = _does_something(moves[letter], source)
+                flags[letter] = _has_effect(moves[letter], source)
         return flags
 
     def _move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
@@ -197,8 +197,8 @@ class Configurations:
             target = self._window[pair].step(state, letter)
             if target != DEAD:
                 groups.setdefault((pair, target), []).append(index)
-        new_slots = self._opened(source, letter) if opening else []
-        if self._one:
+        new_slots = self._new_slots(source, letter) if opening else []
+        if self._single_start:
             new_slots = [slot for slot in new_slots if slot not in groups]
         for slot in new_slots:
             groups.setdefault(slot, [])
@@ -213,7 +213,7 @@ class Configurations:
             sources == tuple((i,) for i in range(len(source.slots))),
         )
 
-    def _opened(self, source: Configuration, letter: int) -> list[Slot]:
+    def _new_slots(self, source: Configuration, letter: int) -> list[Slot]:
         """The groups that the start of a window at this record joins."""
         slots = []
         for pair, state in enumerate(source.before):
@@ -225,22 +225,22 @@ class Configurations:
 
     def _configuration(self, before: tuple[int, ...], slots: tuple[Slot, ...]) -> Configuration:
         key = (before, slots)
-        if key not in self._known:
+        if key not in self._cache:
             self._size += 1 + len(slots)
-            if self._size > self._remembered:
+            if self._size > self._cache_size:
                 self._forget()
-            self._known[key] = Configuration(before, slots)
-        return self._known[key]
+            self._cache[key] = Configuration(before, slots)
+        return self._cache[key]
 
     def _forget(self) -> None:
         """Clear the moves as well, since configurations in use would keep all others alive."""
-        for configuration in self._known.values():
+        for configuration in self._cache.values():
             configuration.moves[0].clear()
             configuration.moves[1].clear()
             configuration.loud[:] = [np.ones(0, dtype=bool)] * 2
-        self._known.clear()
+        self._cache.clear()
         self._size = 0
 
 
-def _does_something(move: Move, source: Configuration) -> bool:
+def _has_effect(move: Move, source: Configuration) -> bool:
     return not (move.kept and move.target is source) or bool(move.opened or move.ended)

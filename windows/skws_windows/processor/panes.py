@@ -336,12 +336,12 @@ class SumPanes:
     """The sum of a field's values; None if there are none."""
 
     def __init__(self) -> None:
-        self._carried: Total = (0, 0, 0.0)
+        self._totals: Total = (0, 0, 0.0)
         # Arrays or lists; in either, element i belongs to the prefix before record i.
         self._counts: Any = [0]
         self._sums: Any = [0]
         self._errors: Any = [0.0]
-        self._listed = True
+        self._is_list = True
 
     def __len__(self) -> int:
         return 0
@@ -350,10 +350,10 @@ class SumPanes:
         assert column is not None  # noqa: S101 - only count has no field
         del size, position
         counts = np.empty(len(column.present) + 1, dtype=np.int64)
-        counts[0] = self._carried[0]
+        counts[0] = self._totals[0]
         np.cumsum(column.present, out=counts[1:])
-        counts[1:] += self._carried[0]
-        self._counts, self._listed = counts, False
+        counts[1:] += self._totals[0]
+        self._counts, self._is_list = counts, False
         values = np.where(column.present, column.values, 0)
         if values.dtype == np.float64:
             self._add_doubles(values)
@@ -361,16 +361,16 @@ class SumPanes:
             self._add_whole(values)
 
     def _add_doubles(self, values: npt.NDArray[np.float64]) -> None:
-        sums = np.cumsum(np.concatenate([[float(self._carried[1])], values]))
+        sums = np.cumsum(np.concatenate([[float(self._totals[1])], values]))
         previous, following = sums[:-1], sums[1:]
         # Knuth's two-sum: the exact loss of each addition.
         rounded = following - previous
         losses = (previous - (following - rounded)) + (values - rounded)
         self._sums = sums
-        self._errors = np.cumsum(np.concatenate([[self._carried[2]], losses]))
+        self._errors = np.cumsum(np.concatenate([[self._totals[2]], losses]))
 
     def _add_whole(self, values: npt.NDArray[Any]) -> None:
-        initial = int(self._carried[1])
+        initial = int(self._totals[1])
         if values.dtype != object and float(np.abs(values).max(initial=0)) * len(values) < _WHOLE:
             self._sums = [initial + s for s in [0, *np.cumsum(values).tolist()]]
         else:
@@ -378,7 +378,7 @@ class SumPanes:
         self._errors = [0.0] * len(self._sums)
 
     def begin(self, offset: int) -> Total:
-        if not self._listed:
+        if not self._is_list:
             self._to_lists()
         return self._counts[offset], self._sums[offset], self._errors[offset]
 
@@ -388,7 +388,7 @@ class SumPanes:
             part if isinstance(part, list) else part.tolist()
             for part in (self._counts, self._sums, self._errors)
         )
-        self._listed = True
+        self._is_list = True
 
     def total(self, begun: Total, offset: int) -> tuple[int, int | float]:
         """The number of values between two prefixes, and their sum."""
@@ -410,9 +410,9 @@ class SumPanes:
 
     def finish(self) -> None:
         last = len(self._counts) - 1
-        self._carried = (int(self._counts[last]), _plain(self._sums[last]), float(self._errors[last]))
-        self._counts, self._sums, self._errors = [self._carried[0]], [self._carried[1]], [self._carried[2]]
-        self._listed = True
+        self._totals = (int(self._counts[last]), _plain(self._sums[last]), float(self._errors[last]))
+        self._counts, self._sums, self._errors = [self._totals[0]], [self._totals[1]], [self._totals[2]]
+        self._is_list = True
 
 
 class MeanPanes(SumPanes):

@@ -64,7 +64,7 @@ class Tracker:
         self._alphabet = alphabet
         self._processor = Processor(expression, alphabet, counting=False)
         self._codes = [_Codes() for _ in expression.per]
-        self._places: dict[Key, _Places] = {}
+        self._positions: dict[Key, _Positions] = {}
         self._open: dict[Key, int] = {}  # the oldest live start of each key that has any
 
     @property
@@ -87,14 +87,14 @@ class Tracker:
         return {
             "position": self.position,
             "processor": self._processor.state(),
-            "places": [(key, places.state()) for key, places in self._places.items()],
+            "places": [(key, places.state()) for key, places in self._positions.items()],
             "open": list(self._open.items()),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.position = state["position"]
         self._processor.restore(state["processor"])
-        self._places = {tuple(key): _Places(first, places) for key, (first, places) in state["places"]}
+        self._positions = {tuple(key): _Positions(first, places) for key, (first, places) in state["places"]}
         self._open = {tuple(key): start for key, start in state["open"]}
 
     def values(self, key: Ints) -> list[list[Value]]:
@@ -151,9 +151,9 @@ class Tracker:
     ) -> list[tuple[int, int, int]]:
         """The windows of one key, by position in the whole stream; records the moves of its oldest start."""
         run = advance.run
-        positions = self._places.get(run.key)
+        positions = self._positions.get(run.key)
         if positions is None:
-            positions = self._places[run.key] = _Places()
+            positions = self._positions[run.key] = _Positions()
         positions.add(advance.arrival + begin)
         run.trail = []
         windows = [(positions.at(w.first), positions.at(w.last), w.start) for w in advance.windows]
@@ -167,7 +167,7 @@ class Tracker:
         else:
             self._open.pop(run.key, None)
         if run.is_initial:
-            del self._places[run.key]
+            del self._positions[run.key]
         else:
             positions.forget(oldest if oldest >= 0 else run.position)
         return windows
@@ -202,50 +202,50 @@ class _Codes:
     """The codes of the values of a key's field, each used once."""
 
     def __init__(self) -> None:
-        self._known: dict[Value, int] = {}
+        self._code_by_value: dict[Value, int] = {}
         self._next = 0
-        self._kept = _SOME
+        self._last_size = _SOME
 
     @property
     def crowded(self) -> bool:
-        return len(self._known) > 2 * self._kept
+        return len(self._code_by_value) > 2 * self._last_size
 
     def of(self, value: Value) -> int:
-        code = self._known.setdefault(value, self._next)
+        code = self._code_by_value.setdefault(value, self._next)
         if code == self._next:
             self._next += 1
         return code
 
     def values(self) -> dict[int, Value]:
         """The values by their codes."""
-        return {code: value for value, code in self._known.items()}
+        return {code: value for value, code in self._code_by_value.items()}
 
     def keep(self, codes_in_use: Ints) -> None:
         """Forget all other codes."""
         codes = set(codes_in_use.tolist())
-        self._known = {value: code for value, code in self._known.items() if code in codes}
-        self._kept = max(_SOME, len(self._known))
+        self._code_by_value = {value: code for value, code in self._code_by_value.items() if code in codes}
+        self._last_size = max(_SOME, len(self._code_by_value))
 
 
-class _Places:
+class _Positions:
     """The positions in the whole stream of one key's records, from some record on."""
 
     def __init__(self, first: int = 0, positions: Sequence[int] = ()) -> None:
         self._first = first
-        self._places = np.array(positions, dtype=np.int64)
+        self._positions = np.array(positions, dtype=np.int64)
 
     def state(self) -> tuple[int, list[int]]:
-        return self._first, self._places.tolist()
+        return self._first, self._positions.tolist()
 
     def add(self, positions: Ints) -> None:
-        self._places = np.concatenate([self._places, positions])
+        self._positions = np.concatenate([self._positions, positions])
 
     def at(self, position: int) -> int:
-        return self._places.item(position - self._first)
+        return self._positions.item(position - self._first)
 
     def forget(self, position: int) -> None:
         """Drop the records before ``position``."""
-        self._places = self._places[position - self._first :]
+        self._positions = self._positions[position - self._first :]
         self._first = position
 
 
@@ -310,8 +310,8 @@ class TupleExpiry:
                 [self.of_all], np.zeros(int(is_shared.sum()), dtype=np.int64), position[is_shared]
             )
         if has_key.any():
-            last[has_key] = self._of_keys(position[has_key], key[has_key])
-        return np.minimum(last, self._limited(position, time, seen=seen))
+            last[has_key] = self._key_expiry(position[has_key], key[has_key])
+        return np.minimum(last, self._limit_expiry(position, time, seen=seen))
 
     def since(self, position: Ints, key: Ints) -> Ints:
         """The start of the oldest window that was open just before each record; no later than the record.
@@ -320,11 +320,11 @@ class TupleExpiry:
         """
         starts = np.empty(len(position), dtype=np.int64)
         has_key = (key >= 0).all(axis=1)
-        for rows, numbers in ((~has_key, None), (has_key, self._numbers(key[has_key]))):
+        for rows, numbers in ((~has_key, None), (has_key, self._trail_numbers(key[has_key]))):
             if rows.any():
                 trails = [self.of_all] if numbers is None else list(self._trails.values())
                 trail_numbers = np.zeros(int(rows.sum()), dtype=np.int64) if numbers is None else numbers
-                trail = _Joined(trails)
+                trail = _JoinedTrails(trails)
                 starts[rows] = trail.bound[trail.before(trail_numbers, position[rows])]
         return starts
 
@@ -337,10 +337,10 @@ class TupleExpiry:
     def of_all(self) -> OpenWindows:
         """The trail of the oldest live start over all keys."""
         if self._all is None:
-            self._all = self._merged()
+            self._all = self._merge()
         return self._all
 
-    def _numbers(self, key: Ints) -> Ints:
+    def _trail_numbers(self, key: Ints) -> Ints:
         """The number of each key's trail; -1 for one without records in the batch."""
         if not self._keyed:
             return np.zeros(len(key), dtype=np.int64)
@@ -349,15 +349,15 @@ class TupleExpiry:
         numbers_of_codes = [numbers.get(tuple(code), -1) for code in distinct.tolist()]
         return np.array(numbers_of_codes, dtype=np.int64)[inverse.reshape(-1)]
 
-    def _of_keys(self, position: Ints, key: Ints) -> Ints:
-        numbers = self._numbers(key)
+    def _key_expiry(self, position: Ints, key: Ints) -> Ints:
+        numbers = self._trail_numbers(key)
         last = np.full(len(position), FOREVER, dtype=np.int64)
         known = numbers >= 0
         if known.any():
             last[known] = _left(list(self._trails.values()), numbers[known], position[known])
         return last
 
-    def _limited(self, position: Ints, time: Ints, *, seen: bool) -> Ints:
+    def _limit_expiry(self, position: Ints, time: Ints, *, seen: bool) -> Ints:
         """The last position at which each tuple may be in a window with limits."""
         last = np.full(len(position), FOREVER, dtype=np.int64)
         if self._limits.within is not None and len(self._time):
@@ -369,7 +369,7 @@ class TupleExpiry:
             last = np.where(count_end < self._begin + len(self._time), np.minimum(last, count_end), last)
         return last
 
-    def _merged(self) -> OpenWindows:
+    def _merge(self) -> OpenWindows:
         """The trail of the least bound over all keys."""
         numbers = {key: number for number, key in enumerate({**self._before, **self._named})}
         live = {numbers[key]: start for key, start in self._before.items()}
@@ -394,7 +394,7 @@ class TupleExpiry:
         return OpenWindows.of(changes)
 
 
-class _Joined:
+class _JoinedTrails:
     """Several trails, concatenated."""
 
     def __init__(self, trails: list[OpenWindows]) -> None:
@@ -427,7 +427,7 @@ class _Joined:
 
 def _left(trails: list[OpenWindows], numbers: Ints, position: Ints) -> Ints:
     """For each position, the first record of its trail after which it has expired."""
-    trail = _Joined(trails)
+    trail = _JoinedTrails(trails)
     at, ends = trail.at, trail.ends
     last = trail.until(numbers, position)
     is_old = last < ends[numbers] - trail.sizes[numbers]

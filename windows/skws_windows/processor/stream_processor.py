@@ -48,17 +48,19 @@ class Arranged:
     def __init__(self, source: RecordSource, earlier: RowSource, indices: Ints) -> None:
         self._source = source
         self._earlier = earlier
-        self._places = indices
+        self._indices = indices
         self.relation: Ints = np.concatenate([source.relation, earlier.relation])[indices]
         self.time: Ints = np.concatenate([source.time, earlier.time])[indices]
 
     def column(self, info: FieldInfo) -> FieldColumn:
         new, earlier = self._source.column(info), self._earlier.column(info)
         values = np.concatenate([new.values, earlier.values])
-        return FieldColumn(values[self._places], np.concatenate([new.present, earlier.present])[self._places])
+        return FieldColumn(
+            values[self._indices], np.concatenate([new.present, earlier.present])[self._indices]
+        )
 
     def record(self, index: int) -> StreamRecord:
-        source_index, size = self._places.item(index), len(self._source.relation)
+        source_index, size = self._indices.item(index), len(self._source.relation)
         return (
             self._source.record(source_index)
             if source_index < size

@@ -52,7 +52,7 @@ class OperatorState(NamedTuple):
     probes: int = 0
     sleep: Sleep | None = None
 
-    def beside(self, other: OperatorState) -> OperatorState:
+    def plus(self, other: OperatorState) -> OperatorState:
         """The sum of both states; asleep if both are."""
         sleep = self.sleep if other.sleep is not None else None
         return OperatorState(self.waiting + other.waiting, self.probes + other.probes, sleep)
@@ -69,7 +69,7 @@ def merge_states(states: Iterable[tuple[Prefix, OperatorState]]) -> dict[Prefix,
     """The states keyed by operator prefix; states with equal prefixes are added."""
     merged: dict[Prefix, OperatorState] = {}
     for prefix, state in states:
-        merged[prefix] = merged[prefix].beside(state) if prefix in merged else state
+        merged[prefix] = merged[prefix].plus(state) if prefix in merged else state
     return merged
 
 
@@ -93,7 +93,7 @@ class Mesh(Protocol):
         """The number of partial results that a sweep would read, dead ones included."""
 
     @property
-    def found(self) -> list[Partials]:
+    def results(self) -> list[Partials]:
         """Results found so far for the tuples of the running call."""
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
@@ -127,18 +127,18 @@ class Mesh(Protocol):
         ``slots``: each slot's new number, -1 if its tuple was dropped.
         """
 
-    def carried(self, query: int) -> int:
+    def live_keywords(self, query: int) -> int:
         """The keywords of a query that live tuples carry; dead tuples may count until they are purged."""
 
     def network(self, operator: int) -> Tree:
         """The candidate network of a complete operator."""
 
-    def used(self) -> list[OperatorUse]:
+    def operator_uses(self) -> list[OperatorUse]:
         """The operators that have been used."""
 
     @property
-    def waiting(self) -> tuple[int, int]:
+    def waiting_counts(self) -> tuple[int, int]:
         """The number of operators that have been used, and of the partial results that wait at them."""
 
-    def held(self) -> Iterator[Partials]:
+    def partial_results(self) -> Iterator[Partials]:
         """The partial results that wait, and the new ones that are about to."""

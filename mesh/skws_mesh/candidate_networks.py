@@ -124,11 +124,11 @@ def _branch_text(label: str, branches: list[str]) -> str:
 
 def node_text(schema: Schema, relation: int, bitmap: int, keywords: Sequence[str]) -> str:
     """A node of the expanded schema, such as ``movie{pulp, fiction}``."""
-    return f"{schema.relations[relation].name}{{{', '.join(carried(bitmap, tuple(keywords)))}}}"
+    return f"{schema.relations[relation].name}{{{', '.join(keywords_in(bitmap, tuple(keywords)))}}}"
 
 
 @lru_cache(maxsize=4096)
-def carried(bitmap: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
+def keywords_in(bitmap: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for slot, word in enumerate(keywords) if bitmap >> slot & 1)
 
 

@@ -112,7 +112,7 @@ class IdentityTimeline:
     _twins: tuple[int, int] = (ALWAYS, 0)  # the latest tick, and its insertions
 
     def add(self, mark: LifeEvent) -> None:
-        """Add a mark, for ``settle`` to apply."""
+        """Add a mark, for ``apply_marks`` to apply."""
         last = self.marks[-1] if self.marks else mark
         if mark.tick > last.tick or (mark.tick == last.tick and mark.arrival >= last.arrival):
             self.marks.append(mark)
@@ -148,7 +148,7 @@ class IdentityTimeline:
         first, end = (at(self.marks, tick, key=_TICK) for at in (bisect_left, bisect_right))
         return sum(mark.inserted is not None for mark in self.marks[first:end])
 
-    def settle(self, new_tuples: set[StreamTuple], changes: Changes) -> None:
+    def apply_marks(self, new_tuples: set[StreamTuple], changes: Changes) -> None:
         """Apply new marks. ``new_tuples``: the tuples inserted in this step.
 
         Marks in order take constant time each; after a late one all lifespans since the horizon are
@@ -271,7 +271,7 @@ class ExpiryQueue(Generic[T]):
         else:
             heappush(self._heap, (end, next(self._order), item))
 
-    def expired(self, horizon: int) -> Iterator[tuple[int, T]]:
+    def pop_expired(self, horizon: int) -> Iterator[tuple[int, T]]:
         """Remove and return (end as queued, item) up to ``horizon``."""
         queue, heap = self._in_order, self._heap
         while queue and queue[0][0] <= horizon:
@@ -365,7 +365,7 @@ class Keeper(Protocol):
     def keep(self, live_tuple: StreamTuple) -> None:
         """Store a tuple; its window may have ended it already."""
 
-    def gone(self, key: GroupKey) -> None:
+    def forget_identity(self, key: GroupKey) -> None:
         """Called when ``Lifespans`` has forgotten an identity."""
 
 
@@ -445,7 +445,7 @@ class Lifespans:
                     timeline.end_all(*truncation)
         self._latest = max(self._latest, tick)
         for key, timeline in timelines.items():
-            timeline.settle(new_tuples, changes)
+            timeline.apply_marks(new_tuples, changes)
             self._mark_queue.push(timeline.marks[-1].tick, key)
             if timeline.queued is not None:
                 self._queues.add(key)
@@ -487,7 +487,7 @@ class Lifespans:
         if truncations is not None:
             truncations.drop(key)
         if self._keeper is not None:
-            self._keeper.gone(key)
+            self._keeper.forget_identity(key)
 
     def _truncate(
         self,
@@ -543,7 +543,7 @@ class Lifespans:
         if key in self._entries:
             timeline = self._timeline(key)
             timeline.add(LifeEvent(live_tuple.start, -1, live_tuple))
-            timeline.settle({live_tuple}, Changes())
+            timeline.apply_marks({live_tuple}, Changes())
         else:
             self._entries[key] = live_tuple
         if live_tuple.relation in self._truncations:
@@ -559,7 +559,7 @@ class Lifespans:
         timeline.add(LifeEvent(live_tuple.start, next(self._arrival), live_tuple))
         if live_tuple.relation in self._truncations:
             self._truncations[live_tuple.relation].touch(key)
-        timeline.settle({live_tuple}, Changes())
+        timeline.apply_marks({live_tuple}, Changes())
         self._mark_queue.push(live_tuple.start, key)
         self._expire_later(live_tuple)
 
@@ -597,9 +597,9 @@ class Lifespans:
     def forget(self, horizon: int) -> None:
         """Drop everything that no record at or after ``horizon`` can change."""
         self._horizon = max(self._horizon, horizon)
-        for _, key in list(self._mark_queue.expired(horizon - 1)):
+        for _, key in list(self._mark_queue.pop_expired(horizon - 1)):
             self._trim(key, horizon)
-        for _, key in list(self._expiry_queue.expired(horizon - 1)):
+        for _, key in list(self._expiry_queue.pop_expired(horizon - 1)):
             self._trim(key, horizon)
         for truncations in self._truncations.values():
             truncations.forget(horizon)
@@ -632,7 +632,7 @@ class Lifespans:
 
     def _drop(self, key: GroupKey) -> None:
         if self._entries.pop(key, None) is not None and self._keeper is not None:
-            self._keeper.gone(key)
+            self._keeper.forget_identity(key)
         self._empty_queues.pop(key, None)
         self._queues.discard(key)
         if key[0] in self._truncations:

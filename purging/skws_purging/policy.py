@@ -140,7 +140,7 @@ class SleepQueue(Generic[Sleeper]):
         """Remove an operator that wakes up or leaves the mesh."""
         self._queue.pop(operator, None)
 
-    def due(self, horizon: int) -> Iterator[Sleeper]:
+    def pop_due(self, horizon: int) -> Iterator[Sleeper]:
         """Remove and return the operators that are due."""
         while self._queue and next(iter(self._queue.values())) <= horizon:
             yield self._queue.popitem(last=False)[0]
@@ -187,7 +187,7 @@ class LazyPurging(PurgePolicy[Op]):
         self.queue.discard(operator)
 
     def time_passes(self, horizon: int, due: int) -> None:
-        for operator in tuple(self.queue.due(horizon)):
+        for operator in tuple(self.queue.pop_due(horizon)):
             self.drop_dead(operator, horizon)
             # Static tuples joined with each other stay; a running operator may have new output.
             if operator.linked and operator.out.entries:
@@ -212,14 +212,14 @@ class Sweep:
         self._growth = LEAST
         self._horizon: int | None = None
 
-    def due(self, horizon: int, entries: int) -> bool:
+    def is_due(self, horizon: int, entries: int) -> bool:
         """True if a sweep up to ``horizon`` is worth reading ``entries`` entries."""
         if horizon == self._horizon or entries <= self._remaining + self._growth:
             return False
         self._read = entries
         return True
 
-    def done(self, horizon: int, remaining: int) -> None:
+    def record(self, horizon: int, remaining: int) -> None:
         """Record a sweep that left some entries; the next one waits for as many new ones."""
         is_futile = 8 * (self._read - remaining) < self._read
         self._growth = LEAST + (remaining if is_futile else max(remaining // 4, min(remaining, _MANY)))

@@ -27,16 +27,16 @@ class Retention:
 
     windows: Collection[Window]
 
-    def over(self, part: LogPart, settled: int, position: int) -> bool:
-        """True if a part is no longer needed at ``position`` of a stream that is final up to ``settled``."""
-        if part.latest is not None and part.latest > settled:
+    def is_obsolete(self, part: LogPart, final: int, position: int) -> bool:
+        """True if a part is no longer needed at ``position`` of a stream that is final up to ``final``."""
+        if part.latest is not None and part.latest > final:
             return False  # some of its records wait for late ones
-        return all(self._passed(window, part, settled, position) for window in self.windows)
+        return all(self._is_past(window, part, final, position) for window in self.windows)
 
-    def _passed(self, window: Window, part: LogPart, settled: int, position: int) -> bool:
+    def _is_past(self, window: Window, part: LogPart, final: int, position: int) -> bool:
         match window:
             case TimeWindow(length):
-                return part.latest is None or part.latest < settled - 2 * length
+                return part.latest is None or part.latest < final - 2 * length
             case CountWindow(size):
                 return part.after < position - 2 * (size + 1)
         return False

@@ -74,7 +74,9 @@ class StoredTuples:
     @property
     def by_join_value(self) -> HashIndex:
         entries, begins, filter_bits = map(self._column, ("entries", "begins", "filter"))
-        return HashIndex.over(StoredEntries(entries, begins, filter_bits, self._runs, self._payload_bits))
+        return HashIndex.from_stored(
+            StoredEntries(entries, begins, filter_bits, self._runs, self._payload_bits)
+        )
 
     @property
     def rows(self) -> StoredRows:
@@ -201,7 +203,7 @@ def _save_entries(folder: Path, tables: Sequence[TableIndex], key_sets: KeySets,
         for group in groups:
             run = HashIndex(max_slots)
             run.add(*map(np.concatenate, zip(*(part.hashed() for part in group), strict=True)))
-            stored = run.stored()
+            stored = run.stored_entries()
             entries(stored.entries)
             begins(stored.begins + entries_written)
             hash_filter.add(stored.entries)

@@ -18,7 +18,7 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.data.blocks import Block, integers_of
 from skws.data.texts import Texts
-from skws_mesh.columnar.columns import NULL, Flags, Hashes, Ints, mixed
+from skws_mesh.columnar.columns import NULL, Flags, Hashes, Ints, mix
 from skws_mesh.columnar.live import KeySets
 from skws_schema.graph import Edge, edges
 from skws_schema.model import AttributeType, Relation, Schema, Value
@@ -152,14 +152,14 @@ def _of_numbers(numbers: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> I
         return numbers.astype(np.int64)
     floats = numbers.astype(np.float64)
     is_whole = (np.floor(floats) == floats) & (np.abs(floats) < _WHOLE)
-    hashes = mixed(floats.view(np.uint64) * _SPREAD, np.zeros(len(floats), dtype=np.int64)).view(np.int64)
+    hashes = mix(floats.view(np.uint64) * _SPREAD, np.zeros(len(floats), dtype=np.int64)).view(np.int64)
     return np.where(is_whole, np.where(is_whole, floats, 0).astype(np.int64), hashes)
 
 
 def _combined(parts: Sequence[Ints]) -> Ints:
     hashes = np.zeros(len(parts[0]), dtype=np.uint64)
     for number, part in enumerate(parts, 1):
-        hashes = mixed((hashes + part.view(np.uint64)) * _SPREAD, np.full(len(part), number, dtype=np.int64))
+        hashes = mix((hashes + part.view(np.uint64)) * _SPREAD, np.full(len(part), number, dtype=np.int64))
     return np.where(hashes.view(np.int64) == NULL, _ABSENT, hashes.view(np.int64))
 
 

@@ -700,7 +700,7 @@ class LocalWatch:
     def _is_over(self, part: LogPart) -> bool:
         """True if nothing alive depends on a part of the log."""
         live = self.worker.live
-        return Retention(live.keeps).over(part, live.settled, live.position)
+        return Retention(live.keeps).is_obsolete(part, live.settled, live.position)
 
     def _journal_synced(self) -> bool:
         try:

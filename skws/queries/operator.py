@@ -117,7 +117,9 @@ class StreamState:
         if isinstance(window, TimeWindow):  # a window of tuples cannot use their positions
             first, end = recent[0], recent[-1]
             settled_time = (end.now if end.final is None else end.final) - self.stream.lateness
-            if not Retention((window,)).over(LogPart(first.now, first.position), settled_time, end.position):
+            if not Retention((window,)).is_obsolete(
+                LogPart(first.now, first.position), settled_time, end.position
+            ):
                 live_tuples = records_without(logged.batch, recent)
                 self.past_lives = LogPart(logged.batch.latest, end.position)
                 position = first.position - live_tuples.insertions

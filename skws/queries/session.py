@@ -472,7 +472,7 @@ class Session:
 
     def _is_over(self, part: LogPart) -> bool:
         """True if operators that are rebuilt from the original log no longer need a part of it."""
-        return Retention(self.keeps_recent).over(part, self.settled, self.position)
+        return Retention(self.keeps_recent).is_obsolete(part, self.settled, self.position)
 
     @property
     def _readers(self) -> list[Operator]:

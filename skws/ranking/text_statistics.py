@@ -327,7 +327,7 @@ def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
     Partners are looked up in the index that joins use, once for each distinct value.
     """
     counts = np.zeros(len(edge), dtype=np.int64)
-    has_value, hashes = live.wanted(edge, member)
+    has_value, hashes = live.probe_hashes(edge, member)
     walks = np.flatnonzero(has_value)
     if live.reserve is not None:
         values = live.tuples.keys[member[walks], live.key_sets.source[edge[walks]]]
@@ -377,7 +377,7 @@ def reached(live: LiveTuples, edge: Ints, member: Ints) -> tuple[Ints, Ints]:
 
     They may have ended. Members with NULL have no partners.
     """
-    _, values = live.leaving(edge, member)
+    _, values = live.join_values(edge, member)
     return concat_pairs(list(live.partners(edge, values)))
 
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from skws.keywords.plan import Plan
 from skws.results.names import Lanes, Named, id_of, ids, lanes, shown_ids
 from skws.results.result import Joins, Made, Op, Result, ResultTuple
-from skws_mesh.candidate_networks import CandidateNetwork, Wording, carried
-from skws_mesh.columnar.columns import NOTHING, Ints, distinct, kinds_of, written
+from skws_mesh.candidate_networks import CandidateNetwork, Wording, keywords_in
+from skws_mesh.columnar.columns import NOTHING, Ints, distinct, kinds_of, write
 from skws_mesh.columnar.store import Table
 from skws_mesh.tree import Tree
 from skws_schema.model import Schema
@@ -104,7 +104,11 @@ class Assembler:
             *seconds(start, end),
             template.text.format(*keywords),
             tuple(
-                map(ResultTuple, ordered_members, (carried(bitmap, keywords) for bitmap in template.bitmaps))
+                map(
+                    ResultTuple,
+                    ordered_members,
+                    (keywords_in(bitmap, keywords) for bitmap in template.bitmaps),
+                )
             ),
             template.joins,
             snapshot,
@@ -190,7 +194,7 @@ class ResultLabels:
         """The indices of queries here. ``describe`` looks up new queries."""
         if int(queries.max(initial=-1)) >= len(self._indices):
             places = np.full(int(queries.max()) + 1, _NO_INDEX, dtype=np.int64)
-            self._indices = written(places, 0, self._indices)
+            self._indices = write(places, 0, self._indices)
         indices = self._indices.take(queries)
         new_queries = distinct(queries[indices == _NO_INDEX])
         if len(new_queries):
@@ -224,9 +228,9 @@ class ResultLabels:
         first = len(self._plans)
         self._indices[queries] = np.arange(first, first + len(plans))
         self._plans += plans
-        self._names = written(self._names, first, _objects(list(map(_query_name, plans))))
-        self._texts = written(self._texts, first, _objects(list(map(_query_text, plans))))
-        self._meshes = written(self._meshes, first, np.array(numbers, dtype=np.int64))
+        self._names = write(self._names, first, _objects(list(map(_query_name, plans))))
+        self._texts = write(self._texts, first, _objects(list(map(_query_text, plans))))
+        self._meshes = write(self._meshes, first, np.array(numbers, dtype=np.int64))
 
 
 class ResultColumns(NamedTuple):
@@ -344,7 +348,7 @@ class _Parts:
         codes = result_queries.take(keyword_rows) * most + bitmaps
         first, kinds = kinds_of(codes)
         sets: dict[tuple[str, ...], int] = {(): 0}
-        tuple_sets = (carried(code % most, keywords[code // most]) for code in codes.take(first).tolist())
+        tuple_sets = (keywords_in(code % most, keywords[code // most]) for code in codes.take(first).tolist())
         set_numbers = np.array([sets.setdefault(each, len(sets)) for each in tuple_sets], dtype=np.int64)
         tuple_set_numbers = np.zeros(len(numbers), dtype=np.int64)
         tuple_set_numbers[keyword_rows] = set_numbers.take(kinds)

@@ -14,7 +14,7 @@ from skws.data.batch import RecordBatch, Rows
 from skws.data.blocks import Block, BlockFile, MappedBlock, RowBlock
 from skws.data.packing import decode, encode
 from skws.results.names import Named, TupleNames
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints, repeated, written
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, repeated, write
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Table
 from skws_purging.lifespans import ALWAYS, StreamTuple
@@ -84,7 +84,7 @@ class FollowedTuples:
             number = len(self._tuples)
             self._tuples.append(member)
         self._numbers[member] = number
-        self._slots = written(self._slots, number, np.array([slot], dtype=np.int64))
+        self._slots = write(self._slots, number, np.array([slot], dtype=np.int64))
         if slot >= len(self._number_by_slot):
             space = np.full(slot + 1 + slot // 4 - len(self._number_by_slot), _NONE, dtype=np.int64)
             self._number_by_slot = np.concatenate([self._number_by_slot, space])

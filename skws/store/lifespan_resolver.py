@@ -87,7 +87,7 @@ class LifespanResolver:
         if member in self._store.directory.slots:
             self._released_tuples.append(member)
 
-    def gone(self, key: GroupKey) -> None:
+    def forget_identity(self, key: GroupKey) -> None:
         """Forget an identity (``skws_purging.lifespans.Keeper``)."""
         self._object_hashes.pop(key, None)
 

@@ -198,7 +198,7 @@ class _MatchedFile:
     def all_bitmaps(self) -> FileBitmaps:
         """The bitmaps of all rows."""
         rows_before = np.cumsum([0, *map(len, self._row_numbers)]).tolist()
-        parts = [each.behind(first) for each, first in zip(self._bitmaps, rows_before, strict=False)]
+        parts = [each.offset_by(first) for each, first in zip(self._bitmaps, rows_before, strict=False)]
         bitmaps = KnownBitmaps(self.keys, KeywordBitmaps.concat(parts))
         return FileBitmaps.of(bitmaps, np.concatenate(self._row_numbers))
 

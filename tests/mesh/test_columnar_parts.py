@@ -63,8 +63,8 @@ def check_runs(seed: int, payload: int) -> None:
             payload = len(kept)
         assert len(index) == len(held)
         if random.random() < 0.3:  # it is stored in a file and mapped from there
-            stored = index.stored()
-            index = HashIndex.over(stored._replace(filter=stored.filter.copy()))
+            stored = index.stored_entries()
+            index = HashIndex.from_stored(stored._replace(filter=stored.filter.copy()))
             assert len(index) == len(held)
         if step < 11 and random.random() < 0.4:
             continue  # entries are added, and renumbered again, without a probe in between
@@ -85,8 +85,8 @@ def test_runs_stay_few_and_their_filter_sparse() -> None:
             index.remap(np.where(np.arange(5000) < 100, np.arange(5000), -1))
         assert len(index.runs) <= 12
         # At most one slot in eight is used.
-        assert len(index.filter.passing(absent)) < len(absent) / 6
-    assert len(index.filter.passing(absent)) < len(absent) / 20, "what is gone is in the filter no longer"
+        assert len(index.filter.candidates(absent)) < len(absent) / 6
+    assert len(index.filter.candidates(absent)) < len(absent) / 20, "what is gone is in the filter no longer"
 
 
 def test_a_large_run_stands_in_order_of_more_bits_than_one_digit() -> None:
@@ -143,8 +143,8 @@ def test_a_filter_that_grows_passes_all_that_it_holds(seed: int, times: int) -> 
     held.add(hashes)
     for _ in range(times):
         held.grow()
-        assert len(held.passing(hashes)) == len(hashes)
-    assert len(held.passing(hashes_of(random, 2000, 1 << 40))) < 200
+        assert len(held.candidates(hashes)) == len(hashes)
+    assert len(held.candidates(hashes_of(random, 2000, 1 << 40))) < 200
 
 
 def bitmaps(*entries: tuple[int, int, int]) -> KeywordBitmaps:
@@ -157,14 +157,14 @@ def test_a_query_wakes_with_its_last_keyword_and_sleeps_without_one() -> None:
     for query in (0, 3):
         sleep.enrol(query)
     both: Ints = np.array([0, 3])
-    assert not sleep.woken(bitmaps((0, 0, 1), (1, 3, 1), (2, 3, excluded))).any()
-    assert np.flatnonzero(sleep.woken(bitmaps((3, 3, 2)))).tolist() == [3]
-    assert sleep.awake(both).tolist() == [False, True]
-    assert not sleep.woken(bitmaps((4, 3, 3))).any()  # it is awake
-    assert not sleep.settle(bitmaps((4, 3, 3)))
-    assert sleep.settle(bitmaps((1, 3, 1), (2, 3, excluded)))
-    assert not sleep.awake(both).any()
-    assert (sleep.carried(0), sleep.carried(3)) == (0, 1)
+    assert not sleep.wake(bitmaps((0, 0, 1), (1, 3, 1), (2, 3, excluded))).any()
+    assert np.flatnonzero(sleep.wake(bitmaps((3, 3, 2)))).tolist() == [3]
+    assert sleep.is_awake(both).tolist() == [False, True]
+    assert not sleep.wake(bitmaps((4, 3, 3))).any()  # it is awake
+    assert not sleep.reset(bitmaps((4, 3, 3)))
+    assert sleep.reset(bitmaps((1, 3, 1), (2, 3, excluded)))
+    assert not sleep.is_awake(both).any()
+    assert (sleep.keywords(0), sleep.keywords(3)) == (0, 1)
 
 
 def test_labels_know_of_free_tuples_that_came_after_them() -> None:

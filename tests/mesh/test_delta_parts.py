@@ -37,7 +37,7 @@ def check(words: CarriedWords, expected: set[tuple[int, int]], live: int) -> Non
     slots = np.arange(live, dtype=np.int64)
     position, found = words.of(slots)
     assert sorted(zip(position.tolist(), found.tolist(), strict=True)) == sorted(expected)
-    assert words.any.tolist() == [any(slot == at for slot, _ in expected) for at in range(live)]
+    assert words.has_words.tolist() == [any(slot == at for slot, _ in expected) for at in range(live)]
     every = [(slot, word) for slot in range(live) for word in range(71)]
     contained = words.contain(column([slot for slot, _ in every]), column([word for _, word in every]))
     assert [pair for pair, here in zip(every, contained.tolist(), strict=True) if here] == sorted(expected)
@@ -83,7 +83,7 @@ def test_the_index_of_queries(asked: list[tuple[int, int]], removed: set[int]) -
     found = sorted(
         (every[at], query, turned)
         for at, query, turned in zip(
-            position.tolist(), pairs.query(entry).tolist(), pairs.turned(entry).tolist(), strict=True
+            position.tolist(), pairs.query(entry).tolist(), pairs.is_reversed(entry).tolist(), strict=True
         )
     )
     two = {number: query for number, query in standing.items() if query[1] >= 0}
@@ -113,7 +113,7 @@ def test_partners_are_never_missed(
     )
     partners.extend(LIVE)
     slots, others = np.divmod(np.arange(LIVE * LIVE, dtype=np.int64), LIVE)
-    position, found = partners.among(slots, others)
+    position, found = partners.candidates(slots, others)
     passed = set(zip(slots[position].tolist(), others[position].tolist(), found.tolist(), strict=True))
     either = {*asked, *((other, one) for one, other in asked)}
     for slot, word in carried:

@@ -24,27 +24,27 @@ def test_sleepers_come_out_in_the_order_in_which_they_fell_asleep() -> None:
         queue.append(operator, due)
     queue.discard("j2")
     queue.discard("j9")
-    assert (list(queue.due(9)), list(queue.due(12)), "j1" in queue) == ([], ["j3"], True)
+    assert (list(queue.pop_due(9)), list(queue.pop_due(12)), "j1" in queue) == ([], ["j3"], True)
     assert (list(queue.drain()), len(queue)) == (["j1"], 0)
 
 
 def test_a_sweep_waits_for_as_many_entries_as_the_last_one_left() -> None:
     sweep = Sweep()
-    assert not sweep.due(1, LEAST)
-    assert sweep.due(1, LEAST + 1)
-    sweep.done(1, 500)
-    assert not sweep.due(1, 10 * LEAST)  # nothing has expired since
-    assert not sweep.due(2, 1000 + LEAST)
-    assert sweep.due(2, 1000 + LEAST + 1)
+    assert not sweep.is_due(1, LEAST)
+    assert sweep.is_due(1, LEAST + 1)
+    sweep.record(1, 500)
+    assert not sweep.is_due(1, 10 * LEAST)  # nothing has expired since
+    assert not sweep.is_due(2, 1000 + LEAST)
+    assert sweep.is_due(2, 1000 + LEAST + 1)
 
 
 def test_a_quarter_of_very_many_entries_may_be_dead() -> None:
     """But after a sweep without effect, as many new entries as there are may be added first."""
     sweep, many = Sweep(), 1 << 22
-    assert sweep.due(1, 2 * many)
-    sweep.done(1, many)
-    assert not sweep.due(2, many + many // 4 + LEAST)
-    assert sweep.due(2, many + many // 4 + LEAST + 1)
-    sweep.done(2, many + many // 4)
-    assert not sweep.due(3, 2 * many)
-    assert sweep.due(3, 2 * (many + many // 4) + LEAST + 1)
+    assert sweep.is_due(1, 2 * many)
+    sweep.record(1, many)
+    assert not sweep.is_due(2, many + many // 4 + LEAST)
+    assert sweep.is_due(2, many + many // 4 + LEAST + 1)
+    sweep.record(2, many + many // 4)
+    assert not sweep.is_due(3, 2 * many)
+    assert sweep.is_due(3, 2 * (many + many // 4) + LEAST + 1)

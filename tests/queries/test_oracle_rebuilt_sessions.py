@@ -120,7 +120,9 @@ class Recovered:
         found = self.live.take(batch)
         self._keep(LogPart(int(batch.time.max()), self.live.position), LoggedBatch(*before, batch))
         retention = Retention(self.live.keeps)
-        while (part := self.log[0][0]) is None or retention.over(part, self.live.settled, self.live.position):
+        while (part := self.log[0][0]) is None or retention.is_obsolete(
+            part, self.live.settled, self.live.position
+        ):
             _, entry, _ = self.log.pop(0)
             self.read -= 1
             if isinstance(entry, str):

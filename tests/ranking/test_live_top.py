@@ -88,7 +88,7 @@ def restarted(
         each, _ = logged
         after = each.position + int((~each.batch.deletes()).sum())
         part = LogPart(int(each.batch.time.max()), after)
-        return Retention({stream.window}).over(part, live.settled, live.position)
+        return Retention({stream.window}).is_obsolete(part, live.settled, live.position)
 
     kept = list(dropwhile(over, log))
     again = Session(stream, share, keywords=False)

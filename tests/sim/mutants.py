@@ -188,8 +188,8 @@ _mutant(
 _mutant(
     "retention-of-one-window",
     "the journal keeps one window instead of two",
-    ("skws_purging.retention:Retention._passed", "- 2 * length", "- length // 2"),
-    ("skws_purging.retention:Retention._passed", "- 2 * (size + 1)", "- size // 2"),
+    ("skws_purging.retention:Retention._is_past", "- 2 * length", "- length // 2"),
+    ("skws_purging.retention:Retention._is_past", "- 2 * (size + 1)", "- size // 2"),
 )
 _mutant(
     "retention-for-ever",

@@ -34,7 +34,7 @@ class KeywordBitmaps:
     def take(self, rows: Flags | Ints) -> KeywordBitmaps:
         return KeywordBitmaps(self.tuple[rows], self.query[rows], self.bitmap[rows])
 
-    def behind(self, first: int) -> KeywordBitmaps:
+    def offset_by(self, first: int) -> KeywordBitmaps:
         """The bitmaps of the same tuples, numbered from ``first`` on."""
         return KeywordBitmaps(self.tuple + first, self.query, self.bitmap)
 
@@ -95,7 +95,7 @@ class LiveBitmaps:
             bitmaps[indices[matches]] = self._bitmaps[positions[matches]]
         return bitmaps
 
-    def carried(self, slots: Ints) -> tuple[Ints, KeywordBitmaps]:
+    def bitmaps_of(self, slots: Ints) -> tuple[Ints, KeywordBitmaps]:
         """All bitmaps of each tuple, with the tuple's position in ``slots``."""
         first = np.searchsorted(self._codes, _code(slots, 0))
         counts = np.searchsorted(self._codes, _code(slots + 1, 0)) - first
@@ -170,22 +170,22 @@ class WakeStates:
     def forget(self, query: int) -> None:
         self._awake[query], self._keywords[query] = False, 0
 
-    def carried(self, query: int) -> int:
+    def keywords(self, query: int) -> int:
         """The keywords of a query that live tuples carry; dead tuples may count until they are purged."""
         return int(self._keywords[query])
 
-    def awake(self, queries: Ints) -> Flags:
+    def is_awake(self, queries: Ints) -> Flags:
         """True for each query that is awake."""
         return self._awake[queries]
 
-    def woken(self, bitmaps: KeywordBitmaps) -> Flags:
+    def wake(self, bitmaps: KeywordBitmaps) -> Flags:
         """By query: True if tuples with these bitmaps wake it."""
         self._add_keywords(bitmaps)
         newly_awake: Flags = (self._keywords == self._all_keywords) & ~self._awake
         self._awake |= newly_awake
         return newly_awake
 
-    def settle(self, bitmaps: KeywordBitmaps) -> bool:
+    def reset(self, bitmaps: KeywordBitmaps) -> bool:
         """Set the bitmaps of all live tuples; True if a query falls asleep."""
         self._keywords[:] = 0
         self._add_keywords(bitmaps)

@@ -54,10 +54,10 @@ class TupleColumns:
 
 def index_hashes(index: Ints, values: Ints) -> Hashes:
     """Hashes of values in many indexes, comparable in one sorted array: index and value mixed to 64 bits."""
-    return mixed(values.view(np.uint64) * _MIX, index)
+    return mix(values.view(np.uint64) * _MIX, index)
 
 
-def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
+def mix(hashes: Hashes, numbers: Ints) -> Hashes:
     """The hashes, each mixed with a number."""
     codes: Hashes = numbers.view(np.uint64) + _ONE
     codes *= _SPREAD
@@ -123,7 +123,7 @@ def slices(counts: Ints, most: int) -> Iterator[slice]:
             yield slice(begin, end)
 
 
-def written(
+def write(
     array: npt.NDArray[Scalar], position: int, values: npt.NDArray[Scalar], *, least: int = 0
 ) -> npt.NDArray[Scalar]:
     """Write ``values`` from a position on; returns the array, or a larger copy if they do not fit.

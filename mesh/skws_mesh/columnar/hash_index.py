@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws_mesh.columnar.columns import NOTHING, Hashes, Integers, Ints, ranges, with_space, written
+from skws_mesh.columnar.columns import NOTHING, Hashes, Integers, Ints, ranges, with_space, write
 
 _LEAST_BITS = 17  # 16 kB, which fits the processor's caches
 _SPARSE = 8  # bits per hash, so that one in eight absent hashes passes
@@ -35,7 +35,7 @@ class HashFilter:
         self._set(np.zeros(1 << (bits - _BYTE), dtype=np.uint8))
 
     @classmethod
-    def over(cls, bits: npt.NDArray[np.uint8], added: int) -> HashFilter:
+    def from_bits(cls, bits: npt.NDArray[np.uint8], added: int) -> HashFilter:
         """The filter with the bitmap ``bits``, to which ``added`` hashes were added."""
         new_filter = cls()
         new_filter._count = added
@@ -60,7 +60,7 @@ class HashFilter:
         """Double the bitmap; every hash that passed still passes."""
         self._set(np.packbits(np.repeat(np.unpackbits(self._bits, bitorder="little"), 2), bitorder="little"))
 
-    def passing(self, hashes: Hashes) -> Ints:
+    def candidates(self, hashes: Hashes) -> Ints:
         """The positions of the hashes that may be present."""
         positions = self._positions(hashes)
         hits = self._bits.take(positions >> _BYTE)
@@ -140,17 +140,17 @@ class HashIndex:
         self.filter = HashFilter()
 
     @classmethod
-    def over(cls, stored: StoredEntries) -> HashIndex:
+    def from_stored(cls, stored: StoredEntries) -> HashIndex:
         """The index from which ``stored`` was made; the arrays are not copied."""
         index = cls()
         index._size = sum(run.size for run in stored.runs)
         index._entries, index._begins = stored.entries, stored.begins
         index._set_runs(stored.runs)
         index._set_payload_bits(stored.payload_bits)
-        index.filter = HashFilter.over(stored.filter, index._size)
+        index.filter = HashFilter.from_bits(stored.filter, index._size)
         return index
 
-    def stored(self) -> StoredEntries:
+    def stored_entries(self) -> StoredEntries:
         directories = sum(run.directory for run in self.runs)
         return StoredEntries(
             self._entries[: self._size],
@@ -195,11 +195,11 @@ class HashIndex:
 
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """All pairs of equal hashes, as (position in ``hashes``, payload)."""
-        return concat_pairs(list(self.probed(hashes)))
+        return concat_pairs(list(self.probe_in_parts(hashes)))
 
-    def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
+    def probe_in_parts(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
         """Like ``probe``, in parts of about PAIRS pairs at most; entries must not change meanwhile."""
-        candidates = self.filter.passing(hashes)
+        candidates = self.filter.candidates(hashes)
         if not len(candidates):
             return
         prefixes = hashes.take(candidates) & self._hash_part
@@ -265,8 +265,8 @@ class HashIndex:
         self._size = first + size
         if first or len(self._entries) >= self._size:
             directories = sum(other.directory for other in self.runs)
-            self._entries = written(self._entries, first, entries)
-            self._begins = written(self._begins, directories, begins + np.int32(first))
+            self._entries = write(self._entries, first, entries)
+            self._begins = write(self._begins, directories, begins + np.int32(first))
         else:
             self._entries, self._begins = entries, begins
         self._set_runs([*self.runs, run])

@@ -119,7 +119,7 @@ class LiveTuples:
 
     def tuple_in(self, slot: int) -> tuple[int, int, int]:
         """Relation, start and end of the tuple in a slot."""
-        return self._store.three(slot)
+        return self._store.tuple_in(slot)
 
     def open(self, tuples: TupleColumns, size: int, index: HashIndex) -> None:
         """Begin with ``size`` stored tuples and their index by join value (``index_hashes``).
@@ -175,15 +175,15 @@ class LiveTuples:
         """The tuples with given hashes, as (position in ``hashes``, slot)."""
         return self._index.probe(hashes)
 
-    def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
+    def probe_in_parts(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
         """Like ``probe``, in parts; tuples of the reserve may be inserted between two parts."""
         if self.reserve is None:
-            return self._index.probed(hashes)
+            return self._index.probe_in_parts(hashes)
         return in_parts(self._index.probe(hashes))
 
-    def wanted(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
+    def probe_hashes(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
         """True for the members that have a join value for their edge, and the hashes to probe for those."""
-        present, values = self.leaving(edge, members)
+        present, values = self.join_values(edge, members)
         if len(values) < len(edge):
             edge = edge[present]
         return present, index_hashes(self.key_sets.edge_index.take(edge), values)
@@ -194,7 +194,7 @@ class LiveTuples:
         They agree on all 64 bits of their values.
         """
         sets, relations = self.key_sets.target.take(edge), self.key_sets.target_relation.take(edge)
-        for position, slot in self.probed(index_hashes(self.key_sets.edge_index.take(edge), values)):
+        for position, slot in self.probe_in_parts(index_hashes(self.key_sets.edge_index.take(edge), values)):
             matches = self._values(slot, sets.take(position)) == values.take(position)
             matches &= self.tuples.relation.take(slot) == relations.take(position)
             if not matches.all():
@@ -204,20 +204,20 @@ class LiveTuples:
     def gather(self, edge: Ints, members: Ints) -> None:
         """Insert the members' partners that are still in the reserve; call this before a look-up."""
         if self.reserve is not None and len(edge):
-            self.reserve.demand(*self.joining(edge, members))
+            self.reserve.demand(*self.edge_values(edge, members))
 
-    def joining(self, edge: Ints, members: Ints) -> tuple[Ints, Ints]:
+    def edge_values(self, edge: Ints, members: Ints) -> tuple[Ints, Ints]:
         """The edges whose member has a join value, and the join values of the partners."""
-        present, values = self.leaving(edge, members)
+        present, values = self.join_values(edge, members)
         return edge[present], values
 
-    def leaving(self, edge: Ints, members: Ints) -> tuple[Flags, Ints]:
+    def join_values(self, edge: Ints, members: Ints) -> tuple[Flags, Ints]:
         """True for the members that have a join value for their edge, and those values."""
         values = self._values(members, self.key_sets.source.take(edge))
         present: Flags = values != NULL
         return present, values if present.all() else values[present]
 
-    def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
+    def are_joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
         """True for each pair that an edge joins: relation and all 64 bits of the values agree."""
         near = self._values(source, self.key_sets.source.take(edge))
         equal: Flags = near == self._values(target, self.key_sets.target.take(edge))

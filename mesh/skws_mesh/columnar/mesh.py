@@ -15,7 +15,7 @@ import numpy as np
 
 from skws_mesh.backend import OperatorUse
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, WakeStates
-from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed, ranges
+from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, mix, ranges
 from skws_mesh.columnar.hash_index import PAIRS, HashIndex, in_fewer_parts
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.operators import NONE, NewPartials, OperatorTable, Waiting
@@ -42,7 +42,7 @@ class Pairs:
         self._width = width
         self._in_order = in_order
 
-    def joined(self, partials: Partials, groups: Ints, rows: Ints, partners: Ints) -> Partials:
+    def join(self, partials: Partials, groups: Ints, rows: Ints, partners: Ints) -> Partials:
         """Each partial joined with its tuple, if an operator accepts the pair and all are alive together.
 
         ``groups``, ``rows`` and ``partners`` give, for each pair, the group, the
@@ -81,7 +81,7 @@ class Pairs:
         in_order: Flags = (is_unordered | (is_later == (rank > ranks))).all(axis=1)
         return in_order
 
-    def truly_joined(self, results: Partials) -> Partials:
+    def verify(self, results: Partials) -> Partials:
         """Drop results whose joins agree only in the leading bits of hashes, and duplicates."""
         valid = np.concatenate([np.empty(0, dtype=bool), *map(self._joins_match, results.parts(PAIRS))])
         return _distinct(results if valid.all() else results.take(valid))
@@ -93,15 +93,15 @@ class Pairs:
             parents, edges = self._operators.joins(results.operator, node)
             rows = np.flatnonzero(edges != NONE)
             source = results.members[rows, parents[rows]]
-            valid[rows] &= self._live.joined(edges[rows], source, results.members[rows, node])
+            valid[rows] &= self._live.are_joined(edges[rows], source, results.members[rows, node])
         return valid
 
 
 def _distinct(results: Partials) -> Partials:
     """Each result once: an index returns a tuple twice if hashes of two of its join values begin alike."""
-    codes = mixed(results.operator.view(np.uint64), results.query)
+    codes = mix(results.operator.view(np.uint64), results.query)
     for slots in results.members.T:
-        codes = mixed(codes, np.ascontiguousarray(slots))
+        codes = mix(codes, np.ascontiguousarray(slots))
     codes.sort()
     if not (codes[1:] == codes[:-1]).any():
         return results
@@ -158,11 +158,11 @@ class ColumnarMesh:
         return len(self._waiting)
 
     @property
-    def found(self) -> list[Partials]:
+    def results(self) -> list[Partials]:
         """Results found so far for the tuples of the running call."""
         return self._results
 
-    def held(self) -> Iterator[Partials]:
+    def partial_results(self) -> Iterator[Partials]:
         """The partials that wait, and the new ones that are about to; columns are as narrow as stored."""
         yield self._waiting.partials
         yield from self._new.partials
@@ -174,7 +174,7 @@ class ColumnarMesh:
 
     def bitmaps_of(self, slots: Ints) -> KeywordBitmaps:
         """The bitmaps of some tuples, by their place in ``slots``."""
-        positions, bitmaps = self._bitmaps.carried(slots)
+        positions, bitmaps = self._bitmaps.bitmaps_of(slots)
         return KeywordBitmaps(positions, bitmaps.query, bitmaps.bitmap)
 
     @property
@@ -198,7 +198,7 @@ class ColumnarMesh:
         slots, hashes = self._entries(bitmaps)
         self._carriers.add(hashes, slots)
         bridge_entries = self._bridges.insert(new_tuples, bitmaps)
-        roots = self._roots_of(bitmaps.take(self._sleep.awake(bitmaps.query)))
+        roots = self._roots_of(bitmaps.take(self._sleep.is_awake(bitmaps.query)))
         front = chain(
             self._join_matches(self._waiting.in_open_groups(new_tuples.hashes), new_tuples.slots),
             self._join_matches(self._waiting.in_closed_groups(hashes), slots),
@@ -238,16 +238,16 @@ class ColumnarMesh:
         if sum(self._removed.values()) > len(self._bitmaps):
             self._purge()
 
-    def carried(self, query: int) -> int:
+    def live_keywords(self, query: int) -> int:
         """The keywords of a query that live tuples carry; dead tuples may count until they are purged."""
-        return self._sleep.carried(query)
+        return self._sleep.keywords(query)
 
-    def used(self) -> list[OperatorUse]:
+    def operator_uses(self) -> list[OperatorUse]:
         """The operators that have had partials."""
-        return self._operators.used(self._waiting.groups)
+        return self._operators.uses(self._waiting.groups)
 
     @property
-    def waiting(self) -> tuple[int, int]:
+    def waiting_counts(self) -> tuple[int, int]:
         return self._operators.expanded, len(self._waiting.groups)
 
     def network(self, operator: int) -> Tree:
@@ -274,10 +274,10 @@ class ColumnarMesh:
         labels = self._bitmaps.all()
         flags[labels.tuple[~np.isin(labels.query, list(leaving))] if leaving else labels.tuple] = True
 
-    def asking(self) -> Iterator[tuple[Ints, Ints]]:
+    def lookups(self) -> Iterator[tuple[Ints, Ints]]:
         """The look-ups that new tuples may answer, as (edges, members)."""
-        yield self._waiting.looking()
-        yield self._bridges.asking()
+        yield self._waiting.lookups()
+        yield self._bridges.lookups()
 
     def compact(self, horizon: int, slots: Ints) -> None:
         """Drop partials that ended at or before ``horizon``, and give tuples their new slots."""
@@ -285,7 +285,7 @@ class ColumnarMesh:
         self._carriers.remap(slots)
         self._bridges.compact(slots)
         self._waiting.compact(horizon, slots)
-        if self._sleep.settle(self._bitmaps.all()):
+        if self._sleep.reset(self._bitmaps.all()):
             self._drop_partials_of_sleepers()
 
     def _purge(self) -> None:
@@ -298,21 +298,21 @@ class ColumnarMesh:
 
     def _wake(self, bitmaps: KeywordBitmaps) -> Partials:
         """The partials of size 1 of the queries that the new bitmaps wake."""
-        newly_awake = self._sleep.woken(bitmaps)
+        newly_awake = self._sleep.wake(bitmaps)
         if not newly_awake.any():
             return Partials.none(self._width)
         labels = self._bitmaps.all()
         return self._roots_of(labels.take(newly_awake[labels.query]))
 
     def _drop_partials_of_sleepers(self) -> None:
-        self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
+        self._waiting.keep(self._sleep.is_awake(self._waiting.partials.query))
 
     def _entries(self, bitmaps: KeywordBitmaps) -> tuple[Ints, Hashes]:
         """Entries for the index of tuples with keywords: slots, and hashes of join value and query."""
         included = bitmaps.bitmap != self.excluded
         slots, query = bitmaps.tuple[included], bitmaps.query[included]
         position, hashes = self._live.entries(slots)
-        return slots[position], mixed(hashes, query[position])
+        return slots[position], mix(hashes, query[position])
 
     def _join_bridges(self, new_tuples: InsertedTuples, bridge_entries: BridgeEntries) -> Iterator[Partials]:
         """Partials joined with new bridges, and partials that new tuples complete across older bridges."""
@@ -322,10 +322,10 @@ class ColumnarMesh:
             yield partials.take(is_new)
             old_partials = partials.take(~is_new)
             partial, groups, hashes = self._spread(old_partials)
-            for positions, slots in self._carriers.probed(mixed(hashes, old_partials.query[partial])):
+            for positions, slots in self._carriers.probe_in_parts(mix(hashes, old_partials.query[partial])):
                 is_closing = slots >= new_tuples.first
                 positions, slots = positions[is_closing], slots[is_closing]  # noqa: PLW2901 - fewer of them
-                yield self._pairs.joined(old_partials, groups[positions], partial[positions], slots)
+                yield self._pairs.join(old_partials, groups[positions], partial[positions], slots)
 
     def _roots_of(self, bitmaps: KeywordBitmaps) -> Partials:
         """The partials of size 1: tuples that belong to a root."""
@@ -370,7 +370,7 @@ class ColumnarMesh:
         self._new = NewPartials()
         check(2 * sum(part.nbytes for part in self._results))
         results, self._results = self._results, []
-        return self._pairs.truly_joined(Partials.concat(results))
+        return self._pairs.verify(Partials.concat(results))
 
     def _extend(self, front: Partials, horizon: int) -> Iterator[Partials]:
         """New partials joined with the live tuples, in parts; those that will wait are collected."""
@@ -380,7 +380,7 @@ class ColumnarMesh:
             if len(waiters):
                 self._new.add(portion, partial.take(waiters), groups.take(waiters), hashes.take(waiters))
             for positions, slots in in_fewer_parts(self._partners(portion, partial, groups, hashes)):
-                yield self._pairs.joined(portion, groups.take(positions), partial.take(positions), slots)
+                yield self._pairs.join(portion, groups.take(positions), partial.take(positions), slots)
 
     def _portions(self, front: Partials) -> Iterator[Partials]:
         """The partials in parts with about PAIRS groups."""
@@ -397,17 +397,17 @@ class ColumnarMesh:
     ) -> Iterator[tuple[Ints, Ints]]:
         """Live tuples for groups, as (index in ``groups``, slot); ``partial``: the partial of each group."""
         query = front.query.take(partial)
-        is_open, query_hashes = self._operators.open(groups), mixed(hashes, query)
+        is_open, query_hashes = self._operators.open(groups), mix(hashes, query)
         self._gather(front, partial, groups, is_open)
-        yield from _probe_some(self._live.probed, hashes, np.flatnonzero(is_open))
-        yield from _probe_some(self._carriers.probed, query_hashes, np.flatnonzero(~is_open))
+        yield from _probe_some(self._live.probe_in_parts, hashes, np.flatnonzero(is_open))
+        yield from _probe_some(self._carriers.probe_in_parts, query_hashes, np.flatnonzero(~is_open))
         bridge_groups = np.flatnonzero(self._operators.bridged(groups))
-        bridge_groups = bridge_groups.take(self._bridges.reached(query_hashes.take(bridge_groups)))
+        bridge_groups = bridge_groups.take(self._bridges.candidates(query_hashes.take(bridge_groups)))
         if not len(bridge_groups):
             return
         self._gather(front, partial, groups, bridge_groups)
-        for positions, slots in _probe_some(self._live.probed, hashes, bridge_groups):
-            indices = np.flatnonzero(self._bridges.among(slots))
+        for positions, slots in _probe_some(self._live.probe_in_parts, hashes, bridge_groups):
+            indices = np.flatnonzero(self._bridges.is_bridge(slots))
             positions, slots = positions[indices], slots[indices]  # noqa: PLW2901 - fewer of them
             is_free = self._bitmaps.of(query[positions], slots) == 0
             yield positions[is_free], slots[is_free]
@@ -427,9 +427,9 @@ class ColumnarMesh:
         first, counts = self._operators.groups(new.operator)
         partial = np.repeat(np.arange(len(new), dtype=np.int64), counts)
         groups = ranges(first, counts)
-        self._operators.probed(new.operator, counts)
+        self._operators.count_probes(new.operator, counts)
         members = cells(new.members, partial, self._operators.node(groups))
-        present, hashes = self._live.wanted(self._operators.edge(groups), members)
+        present, hashes = self._live.probe_hashes(self._operators.edge(groups), members)
         if not present.all():
             partial, groups = partial[present], groups[present]
         return partial, groups, hashes
@@ -437,15 +437,15 @@ class ColumnarMesh:
     def _join_matches(self, matches: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
         """Waiting partials, each joined with a tuple; ``matches`` has the index of its slot in ``slots``."""
         for position, rows, groups in matches:
-            yield self._pairs.joined(self._waiting.partials, groups, rows, slots[position])
+            yield self._pairs.join(self._waiting.partials, groups, rows, slots[position])
 
 
 def _probe_some(
-    probed: Callable[[Hashes], Iterator[tuple[Ints, Ints]]], hashes: Hashes, indices: Ints
+    probe: Callable[[Hashes], Iterator[tuple[Ints, Ints]]], hashes: Hashes, indices: Ints
 ) -> Iterator[tuple[Ints, Ints]]:
     """Probe with the hashes at ``indices``; returned positions refer to all hashes."""
     if len(indices):
-        for positions, slots in probed(hashes.take(indices)):
+        for positions, slots in probe(hashes.take(indices)):
             yield indices.take(positions), slots
 
 

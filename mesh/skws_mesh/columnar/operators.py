@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from skws_mesh.backend import OperatorUse
 from skws_mesh.cngen import CNGen, GrowthPoint
-from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, distinct, mixed
+from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, distinct, mix
 from skws_mesh.columnar.hash_index import HashIndex
 from skws_mesh.columnar.store import Partials, PartialStore, Table
 from skws_mesh.sequence import FREE
@@ -124,7 +124,7 @@ class OperatorTable:
             operators = cells(self._next, groups, keywords)
         return operators.astype(np.int64)
 
-    def used(self, groups: Ints) -> list[OperatorUse]:
+    def uses(self, groups: Ints) -> list[OperatorUse]:
         """Each operator that has been expanded; ``groups`` has one element for each waiting partial."""
         operators = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
         waiting_counts = np.bincount(self._owner[groups], minlength=len(self.trees))
@@ -138,7 +138,7 @@ class OperatorTable:
         """The number of operators that have had output."""
         return int(np.count_nonzero(self._first_group[: len(self.trees)] != NONE))
 
-    def probed(self, operators: Ints, times: Ints) -> None:
+    def count_probes(self, operators: Ints, times: Ints) -> None:
         """Add to the number of probes of the operators' output."""
         np.add.at(self._probes, operators, times)  # 7 ns each
 
@@ -284,7 +284,7 @@ class Waiting:
         open_indices, closed_indices = np.flatnonzero(is_open), np.flatnonzero(~is_open)
         self._open.add(hashes[open_indices], first_entry + open_indices)
         self._closed.add(
-            mixed(hashes[closed_indices], new.query[rows[closed_indices]]), first_entry + closed_indices
+            mix(hashes[closed_indices], new.query[rows[closed_indices]]), first_entry + closed_indices
         )
 
     def in_open_groups(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
@@ -298,7 +298,7 @@ class Waiting:
         """Like ``in_open_groups``, for closed groups and hashes of join value and query."""
         return self._matches(self._closed, hashes)
 
-    def looking(self) -> tuple[Ints, Ints]:
+    def lookups(self) -> tuple[Ints, Ints]:
         """The look-ups of open groups, as (edges, members)."""
         rows, groups = self._rows_and_groups(np.flatnonzero(self._operators.open(self.groups)))
         members = cells(self._store.partials.members, rows, self._operators.node(groups))
@@ -322,12 +322,12 @@ class Waiting:
 
     def _renumber(self, new_rows: Ints) -> None:
         """Give partials their new rows; those with negative ones are dropped."""
-        entries = self._entries.follow(new_rows)
+        entries = self._entries.renumber(new_rows)
         self._open.remap(entries)
         self._closed.remap(entries)
 
     def _matches(self, index: HashIndex, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
-        for position, entries in index.probed(hashes):
+        for position, entries in index.probe_in_parts(hashes):
             yield position, *self._rows_and_groups(entries)
 
     def _rows_and_groups(self, entries: Ints) -> tuple[Ints, Ints]:

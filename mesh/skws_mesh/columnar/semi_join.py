@@ -19,7 +19,7 @@ import numpy as np
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar import operators
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, distinct_pairs, flags_for
-from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mix
 from skws_mesh.columnar.hash_index import HashFilter, HashIndex, concat_pairs, in_fewer_parts
 from skws_mesh.columnar.live import InsertedTuples, LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import Table
@@ -80,7 +80,7 @@ class SemiJoinFilter:
     def compact(self, slots: Ints) -> None:
         """Give tuples their new slots; those with negative ones are dropped."""
         if self._enabled:
-            self._closers.follow(slots)
+            self._closers.renumber(slots)
             self._is_due = True
 
     def mark(self, flags: Flags) -> None:
@@ -88,16 +88,16 @@ class SemiJoinFilter:
         for _, bridges in self._next_to(*self._closers.columns()):
             flags[bridges] = True
 
-    def asking(self) -> tuple[Ints, Ints]:
+    def lookups(self) -> tuple[Ints, Ints]:
         """The look-ups of bridges, as (edges, tuples)."""
         source, edge = self._closers.columns()
         return edge, source
 
-    def reached(self, hashes: Hashes) -> Ints:
+    def candidates(self, hashes: Hashes) -> Ints:
         """The positions of the hashes, of join value and query, by which a bridge may be reached."""
-        return self._filter.passing(hashes)
+        return self._filter.candidates(hashes)
 
-    def among(self, slots: Ints) -> Flags:
+    def is_bridge(self, slots: Ints) -> Flags:
         """True for each tuple that is a bridge of any query."""
         self._is_bridge = flags_for(len(self._live), self._is_bridge)
         return self._is_bridge.take(slots)
@@ -115,7 +115,7 @@ class SemiJoinFilter:
         self._is_closer[slots] = True
         position, edge = self._leaving.of(self._live.tuples.relation[slots])
         source = slots.take(position)
-        present, hashes = self._live.wanted(edge, source)
+        present, hashes = self._live.probe_hashes(edge, source)
         self._closers.append((source[present], edge[present]))
         return hashes
 
@@ -125,7 +125,7 @@ class SemiJoinFilter:
 
     def _next_to_closers(self, new_tuples: InsertedTuples) -> Iterator[tuple[Ints, Ints]]:
         """Pairs of an older closer and a new tuple next to it, in parts."""
-        for position, row in self._index.probed(new_tuples.hashes):
+        for position, row in self._index.probe_in_parts(new_tuples.hashes):
             yield self._closers.columns()[0][row], new_tuples.slots[position]
 
     def _neighbours(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Ints, Ints]]:
@@ -137,14 +137,14 @@ class SemiJoinFilter:
         position, edge = self._leaving.of(self._live.tuples.relation.take(bitmaps.tuple.take(indices)))
         rows = indices.take(position)
         self._live.gather(edge, bitmaps.tuple.take(rows))
-        present, hashes = self._live.wanted(edge, bitmaps.tuple.take(rows))
+        present, hashes = self._live.probe_hashes(edge, bitmaps.tuple.take(rows))
         hashes, query = _distinct(hashes, bitmaps.query.take(rows[present]))
-        for part_position, bridge in self._live.probed(hashes):
+        for part_position, bridge in self._live.probe_in_parts(hashes):
             yield distinct_pairs(bridge, query.take(part_position))
 
     def _next_to(self, source: Ints, edge: Ints) -> Iterator[tuple[Ints, Ints]]:
-        _, hashes = self._live.wanted(edge, source)
-        for position, bridge in self._live.probed(hashes):
+        _, hashes = self._live.probe_hashes(edge, source)
+        for position, bridge in self._live.probe_in_parts(hashes):
             yield source[position], bridge
 
     def _add_bridges(self, pairs: list[tuple[Ints, Ints]]) -> BridgeEntries:
@@ -157,7 +157,7 @@ class SemiJoinFilter:
         self._is_bridge = flags_for(len(self._live), self._is_bridge)
         self._is_bridge[slots] = True
         position, hashes = self._live.entries(slots)
-        hashes = mixed(hashes, query[position])
+        hashes = mix(hashes, query[position])
         while not self._filter.has_room(len(hashes)):
             self._filter.grow()
         self._filter.add(hashes)
@@ -166,7 +166,7 @@ class SemiJoinFilter:
     def _with_queries(self, pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
         """The neighbours of closers, each with the queries of its closer; distinct in each part."""
         for closer, bridge in in_fewer_parts(pairs):
-            position, bitmaps = self._bitmaps.carried(closer)
+            position, bitmaps = self._bitmaps.bitmaps_of(closer)
             is_closing = bitmaps.bitmap & self._closing_keywords != 0
             yield distinct_pairs(bridge[position[is_closing]], bitmaps.query[is_closing])
 

@@ -15,7 +15,7 @@ from skws_mesh.columnar.columns import (
     distinct,
     index_hashes,
     with_space,
-    written,
+    write,
 )
 from skws_mesh.columnar.hash_index import HashIndex
 
@@ -107,7 +107,7 @@ class Table:
         first, self.size = self.size, self.size + len(rows[0])
         # One by one, so that at most one column is in memory twice.
         for number, (column, new) in enumerate(zip(self._columns, rows, strict=True)):
-            self._columns[number] = written(column, first, new, least=_LEAST)
+            self._columns[number] = write(column, first, new, least=_LEAST)
         return first
 
     def columns(self) -> tuple[Ints, ...]:
@@ -131,7 +131,7 @@ class Table:
             self._columns[number] = self._compact_column(column, rows)
         return new_rows
 
-    def follow(self, mapping: Ints) -> Ints:
+    def renumber(self, mapping: Ints) -> Ints:
         """Renumber the first column, which has row numbers of another table; drop rows with negative ones.
 
         Returns the new index of each row, as ``keep`` does.
@@ -157,7 +157,7 @@ class TupleStore(Table):
         empty = np.empty(0, dtype=np.int64)
         super().__init__((empty, empty, empty, np.empty((0, width), dtype=np.int64), empty))
 
-    def three(self, slot: int) -> tuple[int, int, int]:
+    def tuple_in(self, slot: int) -> tuple[int, int, int]:
         """The relation, start and end of one tuple."""
         relation, start, end, *_ = self._columns
         return relation.item(slot), start.item(slot), end.item(slot)

@@ -82,7 +82,7 @@ class DeltaJoins:
         self._width = 1  # nodes of the largest network
         self._by_query = _SizeTable()
         self._exclusions: tuple[Ints, Ints] = NOTHING, NOTHING  # word, sorted, and query
-        self.found: list[Partials] = []
+        self.results: list[Partials] = []
         """Results found so far for the tuples of the running call."""
         self._reset()
 
@@ -124,15 +124,15 @@ class DeltaJoins:
         return len(self._networks) + len(self._branching)
 
     @property
-    def waiting(self) -> tuple[int, int]:
+    def waiting_counts(self) -> tuple[int, int]:
         """Always zeros: there are no operators and no partial results."""
         return 0, 0
 
-    def used(self) -> list[OperatorUse]:
+    def operator_uses(self) -> list[OperatorUse]:
         """Always empty: there are no operators."""
         return []
 
-    def held(self) -> Iterator[Partials]:
+    def partial_results(self) -> Iterator[Partials]:
         """Always empty: there are no partial results."""
         return iter(())
 
@@ -169,7 +169,7 @@ class DeltaJoins:
         self._pairs.add(*pairs)
         word_sets = {n: query.words for n, query in new.items() if query.branching}
         if word_sets:
-            self._sets.add(word_sets, self._words.often)
+            self._sets.add(word_sets, self._words.frequencies)
         if any(query.excluded for query in new.values()):
             self._renew_exclusions()
         self._width = max(self._width, *(query.max_size for query in new.values()))
@@ -182,7 +182,7 @@ class DeltaJoins:
         self._partners.renew(distinct(carriers[0]))
         numbers = np.array(list(new), dtype=np.int64)
         results = self._results(self._live_results(numbers, pairs, carriers))
-        is_new = self._by_query.among(results.query, numbers)
+        is_new = self._by_query.is_in(results.query, numbers)
         return results if is_new.all() else results.take(is_new)
 
     def remove(self, query: int) -> None:
@@ -202,7 +202,7 @@ class DeltaJoins:
         if words:
             self._words.forget(np.array(words, dtype=np.int64))
 
-    def carried(self, query: int) -> int:
+    def live_keywords(self, query: int) -> int:
         """The keywords of a query that live tuples contain."""
         return sum(
             1 << bit
@@ -230,7 +230,7 @@ class DeltaJoins:
         self._words.remap(slots)
         self._partners.remap(slots)
         self._walks.remap(slots)
-        self._sets.order(self._words.often)
+        self._sets.order(self._words.frequencies)
 
     def _renew_exclusions(self) -> None:
         pairs = [(word, n) for n, query in self._queries.items() for word in query.excluded]
@@ -245,10 +245,10 @@ class DeltaJoins:
         for levels in self._walks.levels(owners, self._width, earlier=True):
             leaves = self._walks.leaves(levels)
             if len(self._pairs):
-                yield from map(self._path_results, self._paths.completed(leaves))
+                yield from map(self._path_results, self._paths.find(leaves))
             if len(self._sets):
                 joins = self._trees
-                yield from map(self._tree_results, joins.around(leaves, joins.candidates(levels)))
+                yield from map(self._tree_results, joins.trees(leaves, joins.candidates(levels)))
 
     @property
     def _trees(self) -> TreeJoins:
@@ -261,7 +261,7 @@ class DeltaJoins:
         """
         live = np.arange(len(self._live), dtype=np.int64)
         _, first, second = pairs
-        rarest = distinct(self._sets.rarest(self._sets.among(self._by_query.flagged(numbers))))
+        rarest = distinct(self._sets.rarest(self._sets.places_of(self._by_query.flags_of(numbers))))
         slots = _carrier_slots(carriers, np.concatenate([first[second >= 0], rarest]))
         if 2 * len(slots) > len(live) or len(numbers) > len(live):
             yield from self._results_around(live)
@@ -279,17 +279,17 @@ class DeltaJoins:
         is_target = np.zeros(len(self._live), dtype=bool)
         is_target[targets] = True
         for begin in range(0, len(slots), 512):
-            walks = self._walks.walker.begun(slots[begin : begin + 512])
+            walks = self._walks.walker.start(slots[begin : begin + 512])
             owners = walks
             for joins in range(1, self._width):
                 accepts = (lambda _, ends: is_target.take(ends)) if joins == self._width - 1 else None
-                walks = self._walks.walker.further(walks, earlier=False, to=accepts)
+                walks = self._walks.walker.extend(walks, earlier=False, to=accepts)
                 hits = np.flatnonzero(is_target.take(walks.ends))
                 owner_rows = np.searchsorted(owners.owner, walks.owner.take(hits))
-                for paths in self._paths.matched(owners, owner_rows, walks, hits):
-                    is_new = self._by_query.among(self._pairs.query(paths.entry), numbers)
+                for paths in self._paths.match(owners, owner_rows, walks, hits):
+                    is_new = self._by_query.is_in(self._pairs.query(paths.entry), numbers)
                     # A turned path is also found from its other end.
-                    indices = np.flatnonzero(is_new & ~self._pairs.turned(paths.entry))
+                    indices = np.flatnonzero(is_new & ~self._pairs.is_reversed(paths.entry))
                     yield self._path_results(paths.take(indices))
 
     def _live_trees(self, numbers: Ints, slots: Ints) -> Iterator[Partials]:
@@ -298,11 +298,11 @@ class DeltaJoins:
         for levels in self._walks.levels(slots, self._width, earlier=False):
             row, words = self._words.of(levels[0].ends)
             position, place = self._sets.by_rarest(words)
-            indices = np.flatnonzero(self._by_query.among(self._sets.query(place), numbers))
+            indices = np.flatnonzero(self._by_query.is_in(self._sets.query(place), numbers))
             candidates = Candidates(
                 levels[0].owner.take(row.take(position.take(indices))), place.take(indices)
             )
-            for trees in joins.around(self._walks.leaves(levels), candidates):
+            for trees in joins.trees(self._walks.leaves(levels), candidates):
                 # A tree is found from each of its tuples with the word, and returned from one of them.
                 rarest_of = self._sets.rarest(trees.place)
                 is_repeat = np.zeros(len(trees), dtype=bool)
@@ -324,7 +324,7 @@ class DeltaJoins:
             query[allowed], numbers[allowed], slots[None], tuples.start[slots], tuples.end[slots]
         )
         position, entry = self._paths.entries(owners, owners)
-        is_forward = ~self._pairs.turned(entry)
+        is_forward = ~self._pairs.is_reversed(entry)
         slots, query = owners.take(position[is_forward]), self._pairs.query(entry[is_forward])
         allowed = self._is_allowed(query, [slots])
         slots = slots[allowed]
@@ -343,7 +343,7 @@ class DeltaJoins:
         valid &= self._is_allowed(query, paths.members, paths.edges)
         indices = np.flatnonzero(valid)
         entry, members, edges, start, end = paths.take(indices)
-        backward = np.flatnonzero(self._pairs.turned(entry))
+        backward = np.flatnonzero(self._pairs.is_reversed(entry))
         members[:, backward], edges[:, backward] = members[::-1, backward], edges[::-1, backward] ^ 1
         numbers = self._networks.numbers(self._live.tuples.relation.take(members[0]), edges)
         return self._partials(query.take(indices), numbers, members, start, end)
@@ -400,12 +400,12 @@ class DeltaJoins:
         return Partials(query, numbers, wide, start, end)
 
     def _results(self, parts: Iterator[Partials]) -> Partials:
-        self.found = [Partials.none(self._width)]
+        self.results = [Partials.none(self._width)]
         for part in parts:
             check()
             if len(part):
-                self.found.append(part)
-        results, self.found = self.found, []
+                self.results.append(part)
+        results, self.results = self.results, []
         return Partials.concat(results)
 
 
@@ -446,11 +446,11 @@ class _SizeTable:
         """True for each query in which all tuples may take part."""
         return self._plain.take(query)
 
-    def among(self, query: Ints, numbers: Ints) -> Flags:
+    def is_in(self, query: Ints, numbers: Ints) -> Flags:
         """True for each query that is in ``numbers``."""
-        return self.flagged(numbers).take(query)
+        return self.flags_of(numbers).take(query)
 
-    def flagged(self, numbers: Ints) -> Flags:
+    def flags_of(self, numbers: Ints) -> Flags:
         """By query: True if it is in ``numbers``."""
         flags = np.zeros(len(self._sizes), dtype=bool)
         flags[numbers] = True

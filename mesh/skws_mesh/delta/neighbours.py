@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws_mesh.columnar.columns import NOTHING, Ints, ranges, written
+from skws_mesh.columnar.columns import NOTHING, Ints, ranges, write
 from skws_mesh.columnar.live import LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import Table
 from skws_mesh.delta.words import FOUR, CarriedWords, WordPairs
@@ -107,13 +107,13 @@ class Neighbours:
     def _look_up(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Like ``of``, by join value and in any order: all live tuples."""
         row, edge = self._leaving.of(self._live.tuples.relation.take(slots))
-        present, hashes = self._live.wanted(edge, slots.take(row))
+        present, hashes = self._live.probe_hashes(edge, slots.take(row))
         if not present.all():
             row, edge = row[present], edge[present]
         position, partners = self._live.probe(hashes)
         check()
         row, edge = row.take(position), edge.take(position)
-        is_joined = self._live.joined(edge, slots.take(row), partners)
+        is_joined = self._live.are_joined(edge, slots.take(row), partners)
         if is_joined.all():  # nearly always
             return row, edge, partners
         return row[is_joined], edge[is_joined], partners[is_joined]
@@ -144,7 +144,7 @@ class Neighbours:
         begins = self._used + np.cumsum(spaces) - spaces
         codes = self._codes.take(ranges(first.take(lists), lengths))
         padding = np.zeros(int(spaces.sum()), dtype=np.int64)
-        self._codes = written(self._codes, self._used, padding)
+        self._codes = write(self._codes, self._used, padding)
         self._used += len(padding)
         self._codes[ranges(begins, lengths)] = codes
         first[lists], space[lists] = begins, spaces
@@ -212,7 +212,7 @@ class Partners:
             self._matrix[chunk] = packed = np.packbits(flags, axis=1, bitorder="little")
             self._signatures[chunk] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
 
-    def among(self, slots: Ints, others: Ints) -> tuple[Ints, Ints]:
+    def candidates(self, slots: Ints, others: Ints) -> tuple[Ints, Ints]:
         """The words of ``others`` that may be partners of the tuples in ``slots``, as (position, word).
 
         Most pairs of tuples are rejected here.
@@ -228,7 +228,7 @@ class Partners:
             positions.append(pairs.take(hits // FOUR))
             numbers.append(hits % FOUR + FOUR * fours)
         position = np.concatenate(positions)
-        word = self._words.numbered(others.take(position), np.concatenate(numbers))
+        word = self._words.word_at(others.take(position), np.concatenate(numbers))
         valid = np.flatnonzero(word >= 0)
         return position.take(valid), word.take(valid)
 

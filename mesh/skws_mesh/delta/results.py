@@ -57,7 +57,7 @@ class PathJoins:
         self._pairs = pairs
         self._partners = partners
 
-    def completed(self, levels: list[Walks]) -> Iterator[Paths]:
+    def find(self, levels: list[Walks]) -> Iterator[Paths]:
         """The paths that walks complete, through the tuples at which walks begin, or beginning there."""
         hubs = self._hubs(levels)
         for shorter, left in enumerate(levels):
@@ -65,7 +65,7 @@ class PathJoins:
                 right = levels[length]
                 skipped = hubs if shorter else np.zeros_like(hubs)
                 for left_rows, right_rows in _row_pairs(left, right, skipped, same=length == shorter):
-                    yield from self.matched(left, left_rows, right, right_rows)
+                    yield from self.match(left, left_rows, right, right_rows)
         for owner in np.flatnonzero(hubs).tolist():
             yield from self._hub_paths(levels, owner)
 
@@ -79,7 +79,7 @@ class PathJoins:
                 pairs += counts[i] * counts[j]
         return pairs > HUB
 
-    def matched(self, left: Walks, left_rows: Ints, right: Walks, right_rows: Ints) -> Iterator[Paths]:
+    def match(self, left: Walks, left_rows: Ints, right: Walks, right_rows: Ints) -> Iterator[Paths]:
         """The paths formed by rows of walks, each with the row of other walks at the same position."""
         for begin in range(0, len(left_rows), _AT_ONCE):
             chunk = slice(begin, begin + _AT_ONCE)
@@ -96,9 +96,9 @@ class PathJoins:
 
         Tuples may have thousands of words, so the words of each side are compared with the other tuple once.
         """
-        pair_positions, far = self._partners.among(left, right)
+        pair_positions, far = self._partners.candidates(left, right)
         pairs = distinct(pair_positions)
-        pair_numbers, near = self._partners.among(right.take(pairs), left.take(pairs))
+        pair_numbers, near = self._partners.candidates(right.take(pairs), left.take(pairs))
         near = near.take(np.argsort(pair_numbers, kind="stable"))
         counts = np.bincount(pair_numbers, minlength=len(pairs))
         indices = np.searchsorted(pairs, pair_positions)
@@ -323,7 +323,7 @@ class TreeJoins:
                 owner, place = owner.take(remaining), place.take(remaining)
         return Candidates(owner, place)
 
-    def around(self, levels: Sequence[Walks], candidates: Candidates) -> Iterator[Trees]:
+    def trees(self, levels: Sequence[Walks], candidates: Candidates) -> Iterator[Trees]:
         """The minimal total trees around candidates, each once."""
         starts, *longer = levels
         ends = [_words_at(walks, self._words) for walks in longer]

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints, written
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, write
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.neighbours import AT_ONCE, Neighbours, Partners
 from skws_mesh.delta.words import CarriedWords
@@ -69,7 +69,7 @@ class Walker:
         self._live = live
         self._neighbours = neighbours
 
-    def begun(self, slots: Ints) -> Walks:
+    def start(self, slots: Ints) -> Walks:
         """The walks without a join, from those tuples that are ever alive."""
         tuples = self._live.tuples
         start, end = tuples.start.take(slots), tuples.end.take(slots)
@@ -77,7 +77,7 @@ class Walker:
         blank = np.full(len(alive), _NONE, dtype=np.int64)
         return Walks(alive, blank, slots.take(alive), start.take(alive), end.take(alive), blank, blank, None)
 
-    def further(
+    def extend(
         self, walks: Walks, *, earlier: bool, to: Callable[[Ints, Ints], Flags] | None = None
     ) -> Walks:
         """The walks with one more join.
@@ -134,7 +134,7 @@ class NeighbouringWords:
         """Add new tuples, up to slot ``live``."""
         if live <= self._size:
             return
-        self._signatures = written(self._signatures, self._size, np.zeros(live - self._size, dtype=np.int64))
+        self._signatures = write(self._signatures, self._size, np.zeros(live - self._size, dtype=np.int64))
         self._size = live
         for near, far in self._neighbours.extend(live):
             self._add_pairs(near, far)
@@ -188,7 +188,7 @@ class AskedWalks:
     def levels(self, owners: Ints, width: int, *, earlier: bool) -> Iterator[list[Walks]]:
         """The levels of walks from ``owners``, some of them at a time, for networks of up to ``width`` nodes.
 
-        They include all walks to a tuple of a result. ``earlier``: as in ``Walker.further``; if False, all
+        They include all walks to a tuple of a result. ``earlier``: as in ``Walker.extend``; if False, all
         tuples must have been added.
         """
         at_once, first = 512, 0
@@ -222,7 +222,7 @@ class AskedWalks:
 
         Most walks of the two greatest lengths are left out; they would be most of all walks.
         """
-        starts = self.walker.begun(owners)
+        starts = self.walker.start(owners)
         levels, rows, last = [starts], len(owners), width - 1
         partners = np.zeros(len(owners), dtype=np.int64)
         partners[starts.owner] = self._partners.signatures(starts.ends)
@@ -238,7 +238,7 @@ class AskedWalks:
                 signatures = partners.copy()
                 np.bitwise_or.at(signatures, levels[1].owner, self._partners.signatures(levels[1].ends))
                 accepts = self._end_filter(signatures, partners)
-            levels.append(self.walker.further(walks, earlier=earlier, to=accepts))
+            levels.append(self.walker.extend(walks, earlier=earlier, to=accepts))
             rows += len(levels[-1])
             if rows > _ROWS and len(owners) > 1:
                 return None

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed, ranges
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mix, ranges
 from skws_mesh.columnar.hash_index import HashIndex
 from skws_mesh.columnar.store import Table
 
@@ -61,7 +61,7 @@ class CarriedWords:
         return self._codes & _WORD
 
     @property
-    def often(self) -> Ints:
+    def frequencies(self) -> Ints:
         """By word: the number of tuples that contain it; words beyond the end are in none."""
         return np.bincount(self.words)
 
@@ -105,7 +105,7 @@ class CarriedWords:
         self._tuples.append((np.cumsum(counts), np.cumsum(four_counts), bits, high_bits))
 
     @property
-    def any(self) -> Flags:
+    def has_words(self) -> Flags:
         """By slot: True if the tuple has words."""
         carrying: Flags = self._tuples.columns()[2] != 0
         return carrying
@@ -136,7 +136,7 @@ class CarriedWords:
             first += 1
             positions = np.flatnonzero(first < ends)
 
-    def numbered(self, slots: Ints, numbers: Ints) -> Ints:
+    def word_at(self, slots: Ints, numbers: Ints) -> Ints:
         """For each tuple its word with a number, in the order of its fours; negative if there is none."""
         first, ends = self._span(slots, 0)
         indices = first + numbers
@@ -241,7 +241,7 @@ class WordPairs:
         """The query of each entry."""
         return self._rows.columns()[0].take(entries >> 1)
 
-    def turned(self, entries: Ints) -> Flags:
+    def is_reversed(self, entries: Ints) -> Flags:
         """True for each entry that is found by the second word of its query."""
         flags: Flags = (entries & 1).astype(bool)
         return flags
@@ -310,7 +310,7 @@ class WordPairs:
 
 
 def _hashes(codes: Ints) -> Hashes:
-    return mixed(codes.view(np.uint64), codes)
+    return mix(codes.view(np.uint64), codes)
 
 
 NO_WORD = -1
@@ -396,6 +396,6 @@ class WordSets:
         """One word of the query at each place, by its number in the query; NO_WORD if there are fewer."""
         return self._words[:, number].take(places)
 
-    def among(self, queries: Flags) -> Ints:
+    def places_of(self, queries: Flags) -> Ints:
         """The places of the flagged queries."""
         return np.flatnonzero(queries.take(self._queries))

@@ -28,7 +28,7 @@ from skws_purging.policy import PurgePolicy
 from skws_schema.graph import edges
 from skws_windows.window import FOREVER, Window
 
-Found: TypeAlias = tuple[Tree, Members]
+NetworkResult: TypeAlias = tuple[Tree, Members]
 """A result: its candidate network, and its tuples in the order of the network's nodes."""
 
 
@@ -49,7 +49,7 @@ class PaperMesh:
         self._live: set[MeshTuple] = set()
         self._negative = NegativeTuples(self._output_dries_up)
         self._networks: dict[Tree, Tree] = {}
-        self._results: list[Found] = []
+        self._results: list[NetworkResult] = []
         self._arrivals = 0
         self._horizon = self._now = ALWAYS
         self.generator = generator
@@ -75,7 +75,7 @@ class PaperMesh:
         roots = [source for source in self.sources.values() if source.parents or source.complete]
         return sum(1 + sum(1 for _ in root.above()) for root in roots)
 
-    def insert(self, new: MeshTuple) -> list[Found]:
+    def insert(self, new: MeshTuple) -> list[NetworkResult]:
         """Add a live tuple; returns the results that it completes."""
         self._results = []
         self._arrivals += 1
@@ -107,7 +107,7 @@ class PaperMesh:
         self._horizon = max(self._horizon, horizon)
         self._now = max(self._now, horizon)
         sources: dict[TupleSource, None] = {}
-        for end, dead_tuple in self._expiry.expired(horizon):
+        for end, dead_tuple in self._expiry.pop_expired(horizon):
             # A tuple that ended early is in the queue twice.
             if dead_tuple.end == end and dead_tuple in self._live:
                 sources[self._remove(dead_tuple)] = None
@@ -148,7 +148,7 @@ class PaperMesh:
 
     def _route(self, source: TupleSource, members: Members) -> None:
         """Pass a source tuple to all running joins that read it."""
-        for join in tuple(source.probing):
+        for join in tuple(source.probing_joins):
             if join.left.out.entries:
                 self._policy.probed(join.left, self._horizon)
             for left in join.matches_of_right(members) if join.running else ():
@@ -180,16 +180,16 @@ class PaperMesh:
         if not join.left.out.entries:
             return
         self._policy.probed(join.left, self._horizon)
-        last_arrival = join.stopped
+        last_arrival = join.last_arrival
         pairs = [
             (max(left_arrival, right_arrival), left + right)
-            for left, left_arrival in join.left.out.since(last_arrival)
+            for left, left_arrival in join.left.out.entries_since(last_arrival)
             for right, right_arrival in join.matches_of_left(left).items()
             if self._compatible(left, right[0])
         ]
         pairs += [
             (right_arrival, left + right)
-            for right, right_arrival in (join.right.out.latest(last_arrival) if last_arrival else ())
+            for right, right_arrival in (join.right.out.latest_entries(last_arrival) if last_arrival else ())
             for left, left_arrival in join.matches_of_right(right).items()
             if left_arrival <= last_arrival and self._compatible(left, right[0])
         ]

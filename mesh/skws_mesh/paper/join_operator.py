@@ -110,11 +110,11 @@ class Buffer:
             self.discard(members)
         return bool(dead_entries)
 
-    def since(self, arrival: int) -> list[tuple[Members, int]]:
+    def entries_since(self, arrival: int) -> list[tuple[Members, int]]:
         """The entries made by arrivals later than ``arrival``."""
         return [entry for entry in self.entries.items() if entry[1] > arrival]
 
-    def latest(self, arrival: int) -> list[tuple[Members, int]]:
+    def latest_entries(self, arrival: int) -> list[tuple[Members, int]]:
         """Like ``since``, for entries in order of arrival, as in sources; reads no other entries."""
         return list(takewhile(lambda entry: entry[1] > arrival, reversed(self.entries.items())))
 
@@ -177,26 +177,26 @@ class Producer:
 class TupleSource(Producer):
     """The live tuples of one node of the expanded schema.
 
-    ``fed``: the joins that have it as right input; ``probing``: the running ones among them.
+    ``fed_joins``: the joins that have it as right input; ``probing_joins``: the running ones among them.
     """
 
-    __slots__ = ("fed", "keywords", "probing", "relation")
+    __slots__ = ("fed_joins", "keywords", "probing_joins", "relation")
 
     def __init__(self, relation: int, keywords: int, complete: bool) -> None:
         super().__init__(complete)
         self.relation = relation
         self.keywords = keywords
-        self.fed: dict[JoinOperator, None] = {}
-        self.probing: dict[JoinOperator, None] = {}
+        self.fed_joins: dict[JoinOperator, None] = {}
+        self.probing_joins: dict[JoinOperator, None] = {}
 
     def consumers(self) -> tuple[JoinOperator, ...]:
-        return (*self.parents.values(), *self.fed)
+        return (*self.parents.values(), *self.fed_joins)
 
 
 class JoinOperator(Producer):
-    """Joins the output of ``left`` with tuples of ``right``. ``stopped``: the last arrival before sleep."""
+    """Joins the output of ``left`` with tuples of ``right``. ``last_arrival``: the last before sleep."""
 
-    __slots__ = ("_key_sets", "_side_indexes", "demand", "edge", "left", "right", "slot", "stopped")
+    __slots__ = ("_key_sets", "_side_indexes", "demand", "edge", "last_arrival", "left", "right", "slot")
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class JoinOperator(Producer):
         self.slot = slot
         self.edge = edge
         self.demand = Demand(wanted=complete)
-        self.stopped = 0
+        self.last_arrival = 0
         near, far = int(key_sets.source[edge.id]), int(key_sets.target[edge.id])
         self._key_sets = near, far
         self._side_indexes = left.out.index(slot.node, near), right.out.index(0, far)
@@ -229,29 +229,29 @@ class JoinOperator(Producer):
     def link(self) -> None:
         """Register this join with the operators below it."""
         self.left.parents[self.slot] = self
-        self.right.fed[self] = None
+        self.right.fed_joins[self] = None
 
     def unlink(self) -> None:
         self.left.parents.pop(self.slot, None)
-        self.right.fed.pop(self, None)
-        self.rest()
+        self.right.fed_joins.pop(self, None)
+        self.stop()
 
     def run(self) -> None:
         """Start processing arrivals."""
         self.left.awake[self.slot] = self
-        self.right.probing[self] = None
+        self.right.probing_joins[self] = None
 
-    def rest(self) -> None:
+    def stop(self) -> None:
         self.left.awake.pop(self.slot, None)
-        self.right.probing.pop(self, None)
+        self.right.probing_joins.pop(self, None)
 
     @property
     def running(self) -> bool:
-        return self in self.right.probing
+        return self in self.right.probing_joins
 
     @property
     def linked(self) -> bool:
-        return self in self.right.fed
+        return self in self.right.fed_joins
 
 
 def tree_gen(operator: Producer, generator: CNGen) -> Tree:
@@ -262,10 +262,10 @@ def tree_gen(operator: Producer, generator: CNGen) -> Tree:
     if isinstance(operator, TupleSource):
         return Tree.single(operator.relation, operator.keywords)
     assert isinstance(operator, JoinOperator)  # noqa: S101 - there are no other operators
-    return grown(tree_gen(operator.left, generator), operator, generator)
+    return tree_of(tree_gen(operator.left, generator), operator, generator)
 
 
-def grown(tree: Tree, join: JoinOperator, generator: CNGen) -> Tree:
+def tree_of(tree: Tree, join: JoinOperator, generator: CNGen) -> Tree:
     """The tree of a join, given that of the operator on its left."""
     edge, keywords = join.edge, join.slot.keywords
     depth = tree.path.index(join.slot.node)

@@ -36,11 +36,11 @@ class DemandDrivenMesh(FullMesh):
     """The full mesh with joins that sleep while they cannot contribute to a result (Section 4.1)."""
 
     def _source_fills(self, source: TupleSource) -> None:
-        for join in tuple(source.fed):
+        for join in tuple(source.fed_joins):
             self._signal(join, DemandEvent.FILLED)
 
     def _source_empties(self, source: TupleSource) -> None:
-        for join in tuple(source.fed):
+        for join in tuple(source.fed_joins):
             self._signal(join, DemandEvent.EMPTIED)
 
     def _activate(self, join: JoinOperator) -> None:
@@ -59,8 +59,8 @@ class DemandDrivenMesh(FullMesh):
             self._wake(join)
 
     def _halt(self, join: JoinOperator) -> None:
-        join.rest()
-        join.stopped = self._arrivals
+        join.stop()
+        join.last_arrival = self._arrivals
         self._policy.falls_asleep(join, self._due())
         self._tell_left(join, DemandEvent.PSTOP)
 

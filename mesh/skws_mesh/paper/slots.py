@@ -16,8 +16,8 @@ from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.mesh_kinds import MeshChoice
 from skws_mesh.paper import make_mesh
-from skws_mesh.paper.execution import Found
-from skws_mesh.paper.join_operator import JoinOperator, Producer, grown
+from skws_mesh.paper.execution import NetworkResult
+from skws_mesh.paper.join_operator import JoinOperator, Producer, tree_of
 from skws_mesh.paper.paper_meshes import DemandDrivenMesh
 from skws_mesh.tree import Tree
 from skws_purging.composites import MeshTuple
@@ -67,7 +67,7 @@ class SlotMesh:
         return 0
 
     @property
-    def found(self) -> list[Partials]:
+    def results(self) -> list[Partials]:
         return self._results
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
@@ -103,7 +103,7 @@ class SlotMesh:
             map(tuple, tuples.keys.take(slots, axis=0).tolist()),
             strict=True,
         )
-        self._results, new_results, now = [Partials.none(self._width)], list[Found](), ALWAYS
+        self._results, new_results, now = [Partials.none(self._width)], list[NetworkResult](), ALWAYS
         for relation, start, end, place, keywords, slot, values in rows:
             if keywords == self.excluded or start >= end:
                 continue
@@ -122,7 +122,7 @@ class SlotMesh:
         results, self._results = self._results, []
         return Partials.concat(results)
 
-    def _columns(self, network_results: list[Found]) -> Partials:
+    def _columns(self, network_results: list[NetworkResult]) -> Partials:
         members = np.full((len(network_results), self._width), NO_MEMBER, dtype=np.int64)
         for row, (_, tuples) in enumerate(network_results):
             members[row, : len(tuples)] = [member.slot for member in tuples]
@@ -162,7 +162,7 @@ class SlotMesh:
                     tuples[slot] = mesh_tuple
         self._tuples = tuples
 
-    def carried(self, query: int) -> int:  # noqa: ARG002 - there is one
+    def live_keywords(self, query: int) -> int:  # noqa: ARG002 - there is one
         bitmap = 0
         for (_, keywords), source in self._mesh.sources.items():
             if source.out.entries:
@@ -172,7 +172,7 @@ class SlotMesh:
     def network(self, operator: int) -> Tree:
         return self._trees[operator]
 
-    def used(self) -> list[OperatorUse]:
+    def operator_uses(self) -> list[OperatorUse]:
         """All operators that have output or sleep; those of a forest with the same tree are merged."""
         counts: Counter[Tree] = Counter()
         sleep: dict[Tree, Sleep] = {}
@@ -187,7 +187,7 @@ class SlotMesh:
         return [OperatorUse(tree, count, sleep=sleep.get(tree)) for tree, count in counts.items()]
 
     @property
-    def waiting(self) -> tuple[int, int]:
+    def waiting_counts(self) -> tuple[int, int]:
         sizes = [
             len(operator.out.entries)
             for source in self._mesh.sources.values()
@@ -196,7 +196,7 @@ class SlotMesh:
         ]
         return len(sizes), sum(sizes)
 
-    def held(self) -> Iterator[Partials]:
+    def partial_results(self) -> Iterator[Partials]:
         for operator, tree in self._operators():
             if isinstance(operator, JoinOperator) and (entries := len(operator.out.entries)):
                 yield Partials(
@@ -214,7 +214,7 @@ class SlotMesh:
     def _with_parents(self, operator: Producer, tree: Tree) -> Iterator[tuple[Producer, Tree]]:
         yield operator, tree
         for join in operator.parents.values():
-            yield from self._with_parents(join, grown(tree, join, self._mesh.generator))
+            yield from self._with_parents(join, tree_of(tree, join, self._mesh.generator))
 
 
 def _sleep(join: JoinOperator) -> Sleep:

@@ -461,7 +461,7 @@ class KeywordEngine(MeshEngine):
     def idle(self) -> bool:
         """True if no tuple or result of the stream is remembered."""
         self._operator.compact(self._horizon)
-        has_partials = any(len(each) for mesh in self._operator.meshes for each in mesh.held())
+        has_partials = any(len(each) for mesh in self._operator.meshes for each in mesh.partial_results())
         return not (
             has_partials
             or self._operator.entries

@@ -269,7 +269,9 @@ class IndexedRows:
     def end(self, query: int) -> None:
         """Called when a query is removed: insert the rows held back for it that partial results need."""
         former_rows = self._keyword_rows.remove(query)
-        join_values = [self._live.joining(*each) for mesh in self._meshes.columnar for each in mesh.asking()]
+        join_values = [
+            self._live.edge_values(*each) for mesh in self._meshes.columnar for each in mesh.lookups()
+        ]
         self._results_of(
             self.reserve.absent_rows(*(self.reserve.missed_rows(former_rows, *each) for each in join_values))
         )

@@ -255,7 +255,7 @@ class KeywordOperator:
         ((query, plan),) = plans.items()
         self._indexed_rows.begin(query, plan, bitmaps)
         inserted = matching.of(self._directory.some_rows(np.arange(first, len(self._live))))
-        return KeywordBitmaps.concat([bitmaps, inserted.behind(first)])
+        return KeywordBitmaps.concat([bitmaps, inserted.offset_by(first)])
 
     def search_at(self, now: int) -> LiveSearch:
         """The search over all tuples that are alive at ``now`` and all rows of tables that have a source."""
@@ -316,7 +316,7 @@ class KeywordOperator:
     def carried(self, query: int) -> int:
         """The keywords of a query that live tuples, or rows of tables, contain."""
         row_keywords = 0 if self._indexed_rows is None else self._indexed_rows.carried(query)
-        return row_keywords | self._tenant(query).mesh.carried(query)
+        return row_keywords | self._tenant(query).mesh.live_keywords(query)
 
     def insert(self, batch: TupleBatch, horizon: int = ALWAYS) -> list[Partials]:
         """Add tuples; returns the results that they complete.
@@ -333,7 +333,7 @@ class KeywordOperator:
         self, batch: TupleBatch, keys: Ints, bitmaps: KeywordBitmaps, horizon: int = ALWAYS
     ) -> list[Partials]:
         first, inserted = self.store.enter(batch, keys)
-        bitmaps = bitmaps.behind(first)
+        bitmaps = bitmaps.offset_by(first)
         self._scoring.add_arrivals(first, batch.rows, self._uncounted_labels(bitmaps))
         bitmaps = self._in_mesh_codes(bitmaps)
         partials = [
@@ -355,10 +355,10 @@ class KeywordOperator:
         labels, word_labels = [KeywordBitmaps.none()], [KeywordBitmaps.none()]
         for batch in batches:
             first = self.store.append(batch, self.store.values.of(batch.rows))
-            labels.append(matching.of(batch.rows).behind(first))
+            labels.append(matching.of(batch.rows).offset_by(first))
             self._scoring.add_arrivals(first, batch.rows, labels[-1])
             if len(self._word_searches):
-                word_labels.append(self._word_searches.labels(batch.rows).behind(first))
+                word_labels.append(self._word_searches.labels(batch.rows).offset_by(first))
         matching.keep()
         self._live.index()
         bitmaps = self._in_mesh_codes(KeywordBitmaps.concat(labels))
@@ -426,9 +426,9 @@ class KeywordOperator:
             mesh.expire(horizon)
         entries = self.entries
         is_crowded = self._indexed_rows is not None and self._indexed_rows.reserve.crowded
-        is_due = bool(entries) and self._sweep.due(horizon, entries)
+        is_due = bool(entries) and self._sweep.is_due(horizon, entries)
         if is_due and not is_crowded and not (self._live.tuples.end <= horizon).any():
-            self._sweep.done(horizon, entries)  # nothing has ended, as in the replay of a log
+            self._sweep.record(horizon, entries)  # nothing has ended, as in the replay of a log
         elif is_crowded or is_due:
             self.compact(horizon)
 
@@ -445,7 +445,7 @@ class KeywordOperator:
         if self._table_search is not None:
             self._table_search.compact(slots)
         self._on_compact(horizon, slots)
-        self._sweep.done(horizon, self.entries)
+        self._sweep.record(horizon, self.entries)
 
     def _evicted_slots(self, horizon: int) -> Ints:
         """The slots of table rows to evict, if there are many; they may be inserted again."""
@@ -469,8 +469,8 @@ class KeywordOperator:
 
         ``plans``: by number; ``emitted_results``: live results.
         """
-        results = [*emitted_results, *(part for mesh in self.meshes for part in mesh.found)]
-        partials = [part for mesh in self.meshes for part in mesh.held()]
+        results = [*emitted_results, *(part for mesh in self.meshes for part in mesh.results)]
+        partials = [part for mesh in self.meshes for part in mesh.partial_results()]
         counts = (
             (sum(map(len, results)), "result"),
             (sum(map(len, partials)), "partial result"),
@@ -572,13 +572,13 @@ class MeshEngine(ABC):
     def used(self, name: str | None = None) -> list[OperatorUse]:
         """The mesh operators that have been used: of one query's mesh, or of all."""
         meshes = self._operator.meshes if name is None else [self._operator.mesh_of(self._queries.of(name))]
-        return [use for mesh in meshes for use in mesh.used()]
+        return [use for mesh in meshes for use in mesh.operator_uses()]
 
     def load(self) -> Load:
         """The load, for metrics."""
         operators, total_partials = 0, 0
         for mesh in self._operator.meshes:
-            mesh_operators, mesh_partials = mesh.waiting
+            mesh_operators, mesh_partials = mesh.waiting_counts
             operators += mesh_operators
             total_partials += mesh_partials
         return Load(self.live_tuples, operators, total_partials)

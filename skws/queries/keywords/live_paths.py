@@ -23,7 +23,7 @@ from skws.queries.keywords.result_source import ResultSource
 from skws.ranking.rankings import Floats, log_of_fans
 from skws.ranking.upper_bounds import UpperBounds
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import NOTHING, NULL, Flags, Hashes, Ints, distinct, index_hashes, mixed
+from skws_mesh.columnar.columns import NOTHING, NULL, Flags, Hashes, Ints, distinct, index_hashes, mix
 from skws_mesh.columnar.live import LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.network_numbers import PathNetworks
@@ -163,7 +163,7 @@ class JoinedTuples:
     def links(self, slots: Ints) -> Links:
         """The links of some tuples, in the order of their slots."""
         position, edge = self._leaving.of(self._live.tuples.relation.take(slots))
-        has_value, values = self._live.leaving(edge, slots.take(position))
+        has_value, values = self._live.join_values(edge, slots.take(position))
         if len(values) < len(edge):
             position, edge = position[has_value], edge[has_value]
         return Links(position, edge, values)
@@ -172,7 +172,7 @@ class JoinedTuples:
         """The tuples joined with some, and perhaps others with equal hashes; each once, in order."""
         links = self.links(slots)
         hashes = distinct(index_hashes(self._live.key_sets.edge_index.take(links.edge), links.value))
-        partners = [distinct(slot) for _, slot in self._live.probed(hashes)]
+        partners = [distinct(slot) for _, slot in self._live.probe_in_parts(hashes)]
         return distinct(np.concatenate([NOTHING, *partners]))
 
     def across(self, ways: Ways, slots: Ints) -> Floats:
@@ -212,7 +212,7 @@ class JoinedTuples:
             return keys[slots, columns[edge]], keys[slots, columns[other_edge]]
 
         def codes(values: tuple[Ints, Ints]) -> Hashes:
-            return mixed(index_hashes(np.zeros(len(values[0]), dtype=np.int64), values[0]), values[1])
+            return mix(index_hashes(np.zeros(len(values[0]), dtype=np.int64), values[0]), values[1])
 
         positions = np.flatnonzero(self._joins(edge, slots) & self._joins(other_edge, slots))
         join_values = values(slots.take(positions), sets.source)
@@ -233,7 +233,7 @@ class JoinedTuples:
     def _joins(self, edge: int, slots: Ints) -> Flags:
         """Which tuples have a join value for an edge."""
         joins: Flags = self._live.tuples.relation.take(slots) == self._live.key_sets.target_relation[edge ^ 1]
-        joins[joins], _ = self._live.leaving(np.full(int(joins.sum()), edge), slots[joins])
+        joins[joins], _ = self._live.join_values(np.full(int(joins.sum()), edge), slots[joins])
         return joins
 
     def _loops_of(self, slots: Ints) -> Floats:
@@ -242,7 +242,9 @@ class JoinedTuples:
         for edge in self._loops.tolist():
             positions = np.flatnonzero(self._joins(edge, slots))
             joining_slots = slots.take(positions)
-            loops[positions] += self._live.joined(np.full(len(positions), edge), joining_slots, joining_slots)
+            loops[positions] += self._live.are_joined(
+                np.full(len(positions), edge), joining_slots, joining_slots
+            )
         return loops
 
 

@@ -138,7 +138,7 @@ class WordSearches:
 
         Also returns the number of pairs of a tuple and a query that excludes it.
         """
-        labels = self.labels(rows).behind(inserted.first)
+        labels = self.labels(rows).offset_by(inserted.first)
         return self._without_excluded(self.joins.insert(inserted, labels)), self.joins.exclusions(labels)
 
     def labels(self, rows: Rows) -> KeywordBitmaps:

@@ -464,12 +464,12 @@ class Shard:
 
     def _is_over(self, chunk: Chunk) -> bool:
         live = self._live
-        return Retention(live.keeps).over(_part(chunk), live.settled, live.position)
+        return Retention(live.keeps).is_obsolete(_part(chunk), live.settled, live.position)
 
     def _is_over_recent(self, chunk: Chunk) -> bool:
         """True if no query needs a replaced chunk as it came."""
         live, keeps = self._live, self._live.keeps_recent
-        return not keeps or Retention(keeps).over(_part(chunk), live.settled, live.position)
+        return not keeps or Retention(keeps).is_obsolete(_part(chunk), live.settled, live.position)
 
     def live_state(self) -> tuple[list[Result], list[Result]]:
         """The live tuples that this shard reports, each as a result of one tuple, and the live results."""

@@ -80,7 +80,7 @@ class Numbers:
                 numbers[[i for i, value in enumerate(column) if value is None]] = NONE
         return numbers
 
-    def forget_but(self, numbers: Ints) -> None:
+    def keep(self, numbers: Ints) -> None:
         """Drop all keys except those with the numbers ``numbers``."""
         number_set = set(numbers.tolist())
         self._of = {key: number for key, number in self._of.items() if number in number_set}
@@ -173,7 +173,7 @@ class SortedRuns:
         order = by_last[order_of(number[by_last])]
         return cls(number[order] * width + (runs.last[order] - base), order, runs, base, width)
 
-    def near(self, number: Ints, first: Ints, stop: Ints) -> tuple[Ints, Ints]:
+    def matches(self, number: Ints, first: Ints, stop: Ints) -> tuple[Ints, Ints]:
         """By key, the index of the first run that ends from ``first`` on, and how many end before ``stop``.
 
         Keys are looked up in sorted order, which is fast because of the cache.
@@ -196,7 +196,7 @@ class ColumnPlan:
     pcea: PCEA
     labels: tuple[str, ...]
     marked: dict[State, tuple[int, ...]]
-    into: tuple[tuple[State, tuple[Transition, ...]], ...]
+    incoming: tuple[tuple[State, tuple[Transition, ...]], ...]
 
 
 def column_plan(pcea: PCEA) -> ColumnPlan | None:
@@ -232,7 +232,7 @@ _FEW: Final = 1_000
 # A state, and the key columns of its last tuple, by relation: H of the paper.
 Slot: TypeAlias = tuple[State, tuple[tuple[int, Columns], ...]]
 # For a source: its state, its table, the index in it of the first run of each tuple, and their number.
-Near: TypeAlias = tuple[State, SortedRuns, Ints, Ints]
+RunMatches: TypeAlias = tuple[State, SortedRuns, Ints, Ints]
 
 
 class TooManyRunsError(Exception):
@@ -330,7 +330,7 @@ class RunBatch:
     def valuations(self) -> Valuations:
         memory, labels = self._memory, len(self._memory.column)
         results = []
-        for state, transitions in memory.plan.into:
+        for state, transitions in memory.plan.incoming:
             new_runs = [self._step(transition) for transition in transitions]
             if state in memory.plan.pcea.final:
                 results += [runs for runs, _ in new_runs]
@@ -347,7 +347,7 @@ class RunBatch:
     def _step(self, transition: Transition) -> tuple[Runs, Ints]:
         """The runs that a transition makes, and their last tuples, by number in the batch."""
         indices = self._candidates(transition)
-        matches: list[Near] = []
+        matches: list[RunMatches] = []
         # The longest key first: tuples without a match are not looked up by the others.
         for source in sorted(transition.sources, key=lambda source: -len(source.equality.right)):
             table = self._states[source.state].tables[source.state, source.equality.left]
@@ -368,7 +368,7 @@ class RunBatch:
         if matches is None:
             number = self._key_numbers(relation, columns)[indices]
             table = self._states[source.state].tables[slot]
-            matches = table.near(number, self._first[indices], self._tuples.position[indices])
+            matches = table.matches(number, self._first[indices], self._tuples.position[indices])
             if is_all:
                 self._relation_matches[lookup] = matches
         return matches
@@ -383,7 +383,9 @@ class RunBatch:
         passing_indices: Ints = indices[hits]
         return passing_indices
 
-    def _products(self, transition: Transition, indices: Ints, matches: list[Near]) -> tuple[Runs, Ints]:
+    def _products(
+        self, transition: Transition, indices: Ints, matches: list[RunMatches]
+    ) -> tuple[Runs, Ints]:
         """Every choice of a run from each source, among those that are alive when the tuple arrives."""
         position = self._tuples.position
         if not matches:
@@ -477,7 +479,7 @@ class RunBatch:
         """Drop the keys that no run has, once they are the majority."""
         used_numbers = [numbers for state in self._states.values() for numbers in state.numbers.values()]
         if len(self._memory.numbers) > 2 * sum(map(len, used_numbers)) + _FEW:
-            self._memory.numbers.forget_but(np.concatenate([*used_numbers, np.empty(0, dtype=np.int64)]))
+            self._memory.numbers.keep(np.concatenate([*used_numbers, np.empty(0, dtype=np.int64)]))
 
 
 class ColumnarEvaluator:

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 from lark import Token, Tree
 
 from skws_patterns.pattern_grammar import constant_value, parse, span
-from skws_patterns.pcea import RootKey, root_key, typed
+from skws_patterns.pcea import RootKey, coerce, root_key
 from skws_schema.errors import PatternError, nearest
 from skws_schema.model import Attribute, Relation, Schema, Value
 
@@ -206,7 +206,7 @@ def _term(text: str, token: Token, relation: Relation, column: int) -> Term:
     if token.type == "NAME":
         return None if str(token) == "_" else Variable(str(token))
     try:
-        return ConstantTerm(typed(constant_value(token), relation.attributes[column]))
+        return ConstantTerm(coerce(constant_value(token), relation.attributes[column]))
     except ValueError as error:
         raise PatternError.at(text, *span(token), str(error)) from None
 

@@ -4,7 +4,7 @@ A transition reads one tuple, marks it with labels, and gathers one finished
 run from each of its source states; until then these runs advance in parallel.
 
 An equality predicate is a pair of partial key functions: two tuples satisfy it if both keys are defined and
-equal. A key that contains a NULL is undefined, so a NULL joins nothing. ``typed`` checks the types of
+equal. A key that contains a NULL is undefined, so a NULL joins nothing. ``coerce`` checks the types of
 constants before predicates are built.
 
 The root of a pattern or query is a value that all tuples of a result share: the value of a variable in every
@@ -146,7 +146,7 @@ _EXPECTED: Final = {
 }
 
 
-def typed(value: Value, attribute: Attribute) -> Value:
+def coerce(value: Value, attribute: Attribute) -> Value:
     """A constant as rows store it: time stamps in microseconds. Raises ValueError for another type."""
     family = attribute.type.family
     if family is AttributeType.TEXT and isinstance(value, str):

@@ -101,7 +101,7 @@ class RunState:
     """
 
     part: Hashable
-    left: Expression
+    remainder: Expression
     variant: int
 
 
@@ -120,7 +120,7 @@ class LetterStep(NamedTuple):
 
 
 @dataclass(slots=True)
-class Behind:
+class IncomingRuns:
     """Runs into a state, with last tuples of one relation: a last letter; classes and letters, as bits."""
 
     last: TupleLetter
@@ -144,7 +144,7 @@ class StateLayout:
         self.derivatives = Derivatives(self.budget)
         self._variants = _variants(resolved.readings)
         self._steps: dict[LetterStep, None] = {}
-        self._incoming: defaultdict[RunState, dict[int, Behind]] = defaultdict(dict)
+        self._incoming: defaultdict[RunState, dict[int, IncomingRuns]] = defaultdict(dict)
         self._alphabet = LetterNumbers(resolved.readings)
 
     def reading(self, letter: TupleLetter) -> LetterTest:
@@ -161,13 +161,13 @@ class StateLayout:
             raise TooManyTransitionsError
         return step
 
-    def counted(self, ways: Iterable[Way]) -> Iterator[Way]:
+    def charge(self, ways: Iterable[Way]) -> Iterator[Way]:
         """The same ways; each takes a step of the budget."""
         for way in ways:
             self.budget.spend()
             yield way
 
-    def settle(self, steps: Sequence[LetterStep]) -> None:
+    def check_steps(self, steps: Sequence[LetterStep]) -> None:
         """Check all steps of a part, once it is laid out. Raises NotExpressibleError."""
         steps_from: defaultdict[RunState, list[LetterStep]] = defaultdict(list)
         for step in steps:
@@ -200,7 +200,7 @@ class StateLayout:
         """True if one tuple could be read as a letter of each."""
         return self._alphabet.may_coincide(self._alphabet.letters(first), self._alphabet.letters(second))
 
-    def shared(self, first: Expression, second: Expression, letter: TupleLetter) -> bool:
+    def carries_common(self, first: Expression, second: Expression, letter: TupleLetter) -> bool:
         """True if ``letter`` carries all classes that two expressions have in common."""
         classes = self._alphabet.classes
         return not classes(first) & classes(second) & ~classes(OneTuple(letter))
@@ -232,7 +232,7 @@ class StateLayout:
             for runs in self._incoming[source].values():
                 classes |= runs.classes
                 letters |= runs.letters
-        target_runs = self._incoming[step.target].setdefault(step.letter.relation, Behind(step.letter))
+        target_runs = self._incoming[step.target].setdefault(step.letter.relation, IncomingRuns(step.letter))
         return target_runs.add(classes, letters)
 
     def _check(self, step: LetterStep) -> None:

@@ -54,7 +54,7 @@ from skws_schema.errors import PatternError
 from skws_schema.model import Schema
 
 # The ways in which a first letter may gather the complete parts before it.
-Before: TypeAlias = Callable[[TupleLetter], Iterable[Sources]]
+SourcesBefore: TypeAlias = Callable[[TupleLetter], Iterable[Sources]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class Fragment:
     ends: tuple[End, ...]
 
 
-def chain(layout: StateLayout, expression: Expression, part: Hashable, sources_before: Before) -> Fragment:
+def chain(
+    layout: StateLayout, expression: Expression, part: Hashable, sources_before: SourcesBefore
+) -> Fragment:
     """Lay out an expression so that each tuple follows the one before. Raises NotExpressibleError."""
     complete: dict[RunState, None] = {}
     ends: dict[End, None] = {}
@@ -89,9 +91,9 @@ def chain(layout: StateLayout, expression: Expression, part: Hashable, sources_b
             read(sources, letter, remainder)
     while stack:
         state = stack.pop()
-        for letter, remainder in layout.derivatives.of(state.left).items():
+        for letter, remainder in layout.derivatives.of(state.remainder).items():
             read((state,), letter, remainder)
-    layout.settle(steps)
+    layout.check_steps(steps)
     return Fragment(tuple(complete), tuple(ends))
 
 
@@ -149,7 +151,7 @@ class Parallel:
                 for group_sources in self._gather(other_parts, letter):
                     ends[sources + group_sources, letter] = None
         steps = [self._layout.step(sources, letter, expression, EMPTY) for sources, letter in ends]
-        self._layout.settle(steps)
+        self._layout.check_steps(steps)
         return Fragment(tuple(dict.fromkeys(step.target for step in steps)), tuple(ends))
 
     def _sequence(self, expression: Expression, first: Expression, remainder: Expression) -> Fragment:
@@ -161,7 +163,7 @@ class Parallel:
         return chain(self._layout, remainder, expression, lambda letter: self._ways(first, letter))
 
     def _alternation(self, options: list[Expression]) -> Fragment:
-        if any(self._layout.derivatives.in_common(*pair) for pair in combinations(options, 2)):
+        if any(self._layout.derivatives.overlap(*pair) for pair in combinations(options, 2)):
             raise NotExpressibleError("alternatives have results in common")
         fragments = [self.fragment(option) for option in options]
         return Fragment(
@@ -190,7 +192,7 @@ class Parallel:
                 choices.append([(state,) for state in self.fragment(conjunction(*group)).complete])
         return [
             tuple(state for sources in combination for state in sources)
-            for combination in self._layout.counted(product(*choices))
+            for combination in self._layout.charge(product(*choices))
         ]
 
     def _groups(self, parts: tuple[Expression, ...], letter: TupleLetter) -> list[list[Expression]]:
@@ -205,7 +207,9 @@ class Parallel:
         return groups
 
     def _share_group(self, first: Expression, second: Expression, letter: TupleLetter) -> bool:
-        return not self._layout.shared(first, second, letter) or self._layout.may_coincide(first, second)
+        return not self._layout.carries_common(first, second, letter) or self._layout.may_coincide(
+            first, second
+        )
 
 
 def _has_conjunction(expression: Expression) -> bool:

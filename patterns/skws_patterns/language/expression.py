@@ -122,7 +122,7 @@ def star(body: Expression) -> Expression:
     return body if isinstance(body, Star) else Star(body)
 
 
-def repeated(body: Expression) -> Expression:
+def repetition(body: Expression) -> Expression:
     """One or more repetitions of the body, which then occurs twice; a repeated body is returned unchanged."""
     if isinstance(body, Sequence) and body.parts and body.parts[-1] == star(sequence(*body.parts[:-1])):
         return body
@@ -199,7 +199,7 @@ class Derivatives:
             }
         return derivatives
 
-    def in_common(self, first: Expression, second: Expression) -> bool:
+    def overlap(self, first: Expression, second: Expression) -> bool:
         """True if some word satisfies both."""
         pairs, visited = [(first, second)], {(first, second)}
         for left, right in pairs:

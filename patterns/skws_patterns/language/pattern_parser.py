@@ -18,7 +18,7 @@ from skws_patterns.language.expression import (
     alternation,
     conjunction,
     letters,
-    repeated,
+    repetition,
     sequence,
     size,
 )
@@ -204,7 +204,7 @@ class _PatternReader:
                 return sequence(*parts)
 
     def _repetition(self, tree: Tree[Token], body: Expression) -> Expression:
-        expression = repeated(body)
+        expression = repetition(body)
         if size(expression) > MOST_READ:
             raise PatternError.at(
                 self._text,

@@ -20,7 +20,7 @@ from skws_patterns.language.pattern_parser import (
     Reference,
     Span,
 )
-from skws_patterns.pcea import ConstantTest, Related, Same, Test, TextTest, Unary, typed
+from skws_patterns.pcea import ConstantTest, Related, Same, Test, TextTest, Unary, coerce
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Attribute, AttributeType, Op, Row, Schema
 
@@ -133,7 +133,7 @@ class _Resolver:
         attribute = self._schema.relations[letter.relation].attributes[column]
         self._refuse_versions(attribute, condition.operator, condition.span)
         try:
-            return ConstantTest(column, condition.operator, typed(condition.value, attribute))
+            return ConstantTest(column, condition.operator, coerce(condition.value, attribute))
         except ValueError as error:
             raise self._fault(condition.span, str(error)) from None
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
-from skws_windows.automata.k_sla import LookbackAutomaton, automaton, trimmed
+from skws_windows.automata.k_sla import LookbackAutomaton, automaton, trim
 from skws_windows.automata.regular import Limits, Selection, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
@@ -46,7 +46,7 @@ def numeric(k: int) -> st.SearchStrategy[g.Term]:
     field = fields(("x", "y", "m.x", "n.x", "time"), k)
     number = st.one_of(st.integers(-1, 3), st.sampled_from((0.5, 1.5, 2.0)))
     linear = st.builds(
-        lambda a, f, b, h, c: g.summed(g.Sum(((a, f),)), g.Sum(((b, h),), c)),
+        lambda a, f, b, h, c: g.add_scaled(g.Sum(((a, f),)), g.Sum(((b, h),), c)),
         st.sampled_from((1, 2, -1, 0.5)),
         field,
         st.sampled_from((1, -1)),
@@ -293,7 +293,7 @@ def _reaches(
     for pair in expression.pairs:
         if accepted(pair.before, word[:first], alphabet):
             # Every state of a trimmed automaton except the initial one leads to the end.
-            window = trimmed(pair.window)
+            window = trim(pair.window)
             live = automaton(expression.k, window.states, window.initial, wanted(window), window.transitions)
             if accepted(live, word[first - expression.k :], alphabet):
                 return True

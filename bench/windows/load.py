@@ -14,7 +14,7 @@ from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.letters import RowSource
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.window_parser import parse_expression
-from skws_windows.overlap_verdict import compiled
+from skws_windows.overlap_verdict import compile_expression
 from skws_windows.processor.panes import Aggregate
 from skws_windows.processor.stream_processor import Processor
 
@@ -71,7 +71,7 @@ def skws(text: str, rows: list[Row], times: list[int]) -> Found:
 
 def processor_of(text: str, aggregates: Sequence[Aggregate] = MEAN) -> Processor:
     """A processor with a mean of each window, unless other aggregates are given."""
-    expression = compiled(parse_expression(text, ALPHABET), Satisfiability(ALPHABET))
+    expression = compile_expression(parse_expression(text, ALPHABET), Satisfiability(ALPHABET))
     return Processor(expression, ALPHABET, aggregates)
 
 

@@ -155,7 +155,7 @@ class _HcqConstruction:
             raise self._too_large(f"{budget.limit:,} sources of transitions") from None
         root = self._tree.variable
         final = {VariableState(root, variant) for variant in range(len(self._variants[root]))}
-        return PCEA(tuple(transitions), frozenset(final)).trimmed()
+        return PCEA(tuple(transitions), frozenset(final)).trim()
 
     def _too_large(self, size: str) -> PatternError:
         if len(self._lasts) == len(self._query.atoms):

@@ -10,7 +10,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from skws_schema.errors import PatternError
-from skws_windows.language.window_grammar import unquoted
+from skws_windows.language.window_grammar import unquote
 
 _GRAMMAR: Final = r"""
     pattern: ["pattern"i ":"] _expression [_WHERE condition (_AND condition)*] [_WITHIN window]
@@ -124,7 +124,7 @@ def _fault(text: str, error: UnexpectedInput) -> PatternError:
 def constant_value(token: Token) -> str | int | float | bool:
     match token.type:
         case "STRING":
-            return unquoted(token)
+            return unquote(token)
         case "TRUE" | "FALSE":
             return token.type == "TRUE"
         case _:

@@ -277,7 +277,7 @@ class PCEA:
         """States, and for each transition its sources and labels: |P| of the paper."""
         return len(self.states) + sum(len(t.sources) + len(t.labels) for t in self.transitions)
 
-    def trimmed(self) -> PCEA:
+    def trim(self) -> PCEA:
         """The automaton without transitions and final states that are in no accepting run; in linear time."""
         reachable, flags = _reachable(self.transitions)
         final = self.final & reachable

@@ -172,24 +172,24 @@ def in_accepting_runs(pcea: PCEA) -> set[Transition]:
 @examples(150)
 @given(automata())
 def test_what_is_left_is_what_accepting_runs_are_made_of(pcea: PCEA) -> None:
-    trimmed = pcea.trimmed()
+    trimmed = pcea.trim()
     assert set(trimmed.transitions) == in_accepting_runs(pcea)
     assert trimmed.transitions == tuple(t for t in pcea.transitions if t in trimmed.transitions)
     assert trimmed.final == {t.target for t in trimmed.transitions} & pcea.final
-    assert trimmed.trimmed() == trimmed
+    assert trimmed.trim() == trimmed
 
 
 @examples(150)
 @given(automata(), streams(max_tuples=4))
 def test_accepting_runs_stay(pcea: PCEA, stream: list[tuple[int, Row]]) -> None:
-    trimmed = pcea.trimmed()
+    trimmed = pcea.trim()
     for position in range(len(stream)):
         assert accepting_runs(trimmed, stream, position) == accepting_runs(pcea, stream, position)
 
 
 def test_a_final_state_in_no_run_leaves_an_empty_language() -> None:
     waits = Transition((RunSource("p", SAME),), Unary(0), frozenset("x"), "p")
-    empty = PCEA((waits,), frozenset("p")).trimmed()
+    empty = PCEA((waits,), frozenset("p")).trim()
     assert (empty.transitions, empty.final, empty.states) == ((), frozenset(), frozenset())
     assert list(TupleEvaluator(empty, 3, CountWindow(5)).feed(0, (1, 1))) == []
     assert AutomatonDrawing(empty, SCHEMA).text() == "0 states, 0 transitions, final: "
@@ -220,5 +220,5 @@ def test_trimming_takes_linear_time() -> None:
     first = Transition((), Unary(0), frozenset("x"), states[0])
     chain = PCEA((*reversed(links), first), frozenset(states[-1:]))
     Counted.compared = 0
-    assert len(chain.trimmed().transitions) == length + 1
+    assert len(chain.trim().transitions) == length + 1
     assert Counted.compared < 10 * length

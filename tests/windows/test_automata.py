@@ -11,9 +11,9 @@ from skws_windows.automata import regular as r
 from skws_windows.automata.k_sla import (
     clean,
     complement,
-    determinised,
+    determinise,
     product,
-    trimmed,
+    trim,
     union,
 )
 from skws_windows.automata.regular import to_automaton
@@ -66,11 +66,11 @@ def test_closure_under_boolean_operations(case: Case) -> None:
 def test_deterministic_automata_have_one_run_on_every_word(case: Case) -> None:
     k, left, _, some = case
     given_automaton = to_automaton(left, k)
-    automaton = determinised(given_automaton, THEORY)
+    automaton = determinise(given_automaton, THEORY)
     for arcs in automaton.outgoing.values():
         for i, (guard, _) in enumerate(arcs):
-            assert not any(THEORY.possible(g.conjunction([guard, other])) for other, _ in arcs[i + 1 :])
-        assert not THEORY.possible(g.negation(g.disjunction(guard for guard, _ in arcs)))
+            assert not any(THEORY.is_possible(g.conjunction([guard, other])) for other, _ in arcs[i + 1 :])
+        assert not THEORY.is_possible(g.negation(g.disjunction(guard for guard, _ in arcs)))
     for word in some:
         assert accepted(automaton, word) == accepted(given_automaton, word)
 
@@ -81,9 +81,9 @@ def test_cleaning_and_trimming_change_no_language(case: Case) -> None:
     k, left, _, some = case
     automaton = to_automaton(left, k)
     cleaned = clean(automaton, THEORY)
-    assert all(THEORY.possible(guard) for guard in cleaned.guards)
+    assert all(THEORY.is_possible(guard) for guard in cleaned.guards)
     for word in some:
-        assert accepted(trimmed(cleaned), word) == accepted(automaton, word)
+        assert accepted(trim(cleaned), word) == accepted(automaton, word)
 
 
 def test_repetitions() -> None:
@@ -91,7 +91,7 @@ def test_repetitions() -> None:
     word = [StreamRecord(0, 0, (1, None, None))] * 6
     lengths = [
         [n for n in range(7) if matches(regular, word[:n], 0)]
-        for regular in (r.repeated(letter, 2, 4), r.repeated(letter, 3, None), r.repeated(letter, 0, 1))
+        for regular in (r.repeat(letter, 2, 4), r.repeat(letter, 3, None), r.repeat(letter, 0, 1))
     ]
     assert lengths == [[2, 3, 4], [3, 4, 5, 6], [0, 1]]
 
@@ -104,13 +104,13 @@ def test_unsatisfiable_guards_are_cleaned_away() -> None:
         r.Then(r.ANY, r.Either(r.LetterBlock(never), r.LetterBlock(g.OfRelation("n")))), 0
     )
     assert len(clean(automaton, THEORY).transitions) == len(automaton.transitions) - 1
-    assert trimmed(clean(to_automaton(r.LetterBlock(never), 0), THEORY)).transitions == ()
+    assert trim(clean(to_automaton(r.LetterBlock(never), 0), THEORY)).transitions == ()
 
 
 def test_too_many_macrostates_are_given_up() -> None:
     high = r.LetterBlock(g.Compare("<", g.GuardConstant(1), g.Field("x")))
-    few, many = (r.Then(r.Then(r.EVERYTHING, high), r.repeated(r.ANY, n, n)) for n in (3, 12))
+    few, many = (r.Then(r.Then(r.EVERYTHING, high), r.repeat(r.ANY, n, n)) for n in (3, 12))
     with within_steps(200):
-        assert determinised(to_automaton(few, 0), THEORY).states < 50
+        assert determinise(to_automaton(few, 0), THEORY).states < 50
         with pytest.raises(OverBudgetError):
             complement(to_automaton(many, 0), THEORY)

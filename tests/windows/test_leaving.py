@@ -105,7 +105,9 @@ def test_tuples_of_every_key_leave_with_the_oldest_window_of_all(trails: list[Ch
 def test_where_the_oldest_window_before_a_record_began(trails: list[Changes]) -> None:
     places = [(position, key) for key in range(len(trails)) for position in range(BEGIN, END)]
     position, _, key = asked(places)
-    for (record, number), began in zip(places, leaving(trails).since(position, key).tolist(), strict=True):
+    for (record, number), began in zip(
+        places, leaving(trails).window_starts(position, key).tolist(), strict=True
+    ):
         start = after(trails[number], record - 1)
         closed = [at for at, _ in trails[number] if at < record][-1]
         assert began == (closed + 1 if start is None else start)

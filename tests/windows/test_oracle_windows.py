@@ -98,7 +98,7 @@ def test_what_is_passed_over_or_forgotten_of_macrostates_changes_nothing(
     given_expression, _, word = case
     long = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
     expected = found(Processor(given_expression, ALPHABET), long, [])
-    forgetful = Processor(given_expression, ALPHABET, remembered=remembered)
+    forgetful = Processor(given_expression, ALPHABET, cache_size=remembered)
     assert found(forgetful, long, range(0, len(long), 9)) == expected
 
 
@@ -150,7 +150,7 @@ def random_records(count: int) -> list[StreamRecord]:
 def test_macrostates_are_not_kept_for_ever() -> None:
     """Each of seventy records may be the one that counts: 2^70 macrostates, a new one with every record."""
     seventy = expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST)
-    processor = Processor(seventy, ALPHABET, remembered=50)
+    processor = Processor(seventy, ALPHABET, cache_size=50)
     sizes = []
     for record in random_records(300):
         list(processor.process([record]))

@@ -90,7 +90,7 @@ def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
         )
         for i in range(300)
     ]
-    window = r.repeated(r.ANY, 2, 9)
+    window = r.repeat(r.ANY, 2, 9)
     if sparse:
         window = r.then(r.LetterBlock(g.Compare("=", g.Field("x"), g.GuardConstant(7))), window)
     processor = Processor(expression([(r.EVERYTHING, window)]), ALPHABET, AGGREGATES)
@@ -112,7 +112,7 @@ def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
 @given(st.lists(st.sampled_from((1e16, -1e16, 1.0, 0.1, 3e-5, 1e300, -1e300)), min_size=1, max_size=20))
 def test_sums_lose_nothing_to_large_neighbours(values: list[float]) -> None:
     word = [StreamRecord(0, i, (None, value, None)) for i, value in enumerate(values)]
-    given_expression = expression([(r.EVERYTHING, r.repeated(r.ANY, 1, None))])
+    given_expression = expression([(r.EVERYTHING, r.repeat(r.ANY, 1, None))])
     processor = Processor(given_expression, ALPHABET, [Aggregate("sum", "y")])
     for found in processor.process(word):
         exact = sum(Fraction(value) for value in values[found.first : found.last + 1])
@@ -123,7 +123,7 @@ def test_sums_lose_nothing_to_large_neighbours(values: list[float]) -> None:
 def test_whole_numbers_are_summed_exactly() -> None:
     word = [StreamRecord(0, i, (2**62 + i, None, None)) for i in range(6)]
     processor = Processor(
-        expression([(r.EVERYTHING, r.repeated(r.ANY, 3, 3))]), ALPHABET, [Aggregate("sum", "x")]
+        expression([(r.EVERYTHING, r.repeat(r.ANY, 3, 3))]), ALPHABET, [Aggregate("sum", "x")]
     )
     sums = [w.aggregates[0] for batch in (word[:2], word[2:]) for w in processor.process(batch)]
     assert sums == [3 * 2**62 + 3 * i + 3 for i in range(4)]
@@ -143,7 +143,7 @@ def test_forest_folds_every_suffix_in_order(elements: list[str], data: st.DataOb
 def test_panes_and_starts_stay_as_few_as_the_windows_that_are_open() -> None:
     # Of rising values, each is the minimum of those from it on.
     aggregates = [*(Aggregate(name, "x") for name in names()), Aggregate("min", "y")]
-    processor = Processor(expression([(r.EVERYTHING, r.repeated(r.ANY, 5, 5))]), ALPHABET, aggregates)
+    processor = Processor(expression([(r.EVERYTHING, r.repeat(r.ANY, 5, 5))]), ALPHABET, aggregates)
     for i in range(200):
         batch = [StreamRecord(0, i, (i * j % 17, float(50 * i + j), None)) for j in range(50)]
         assert sum(1 for _ in processor.process(batch)) == 50 - (4 if i == 0 else 0)
@@ -155,7 +155,7 @@ def test_monoids_are_registered_once() -> None:
     longest = register(Monoid("longest_text", str, lambda a, b: max(a, b, key=len), lambda v: v))
     try:
         processor = Processor(
-            expression([(r.EVERYTHING, r.repeated(r.ANY, 2, 2))]), ALPHABET, [Aggregate("longest_text", "s")]
+            expression([(r.EVERYTHING, r.repeat(r.ANY, 2, 2))]), ALPHABET, [Aggregate("longest_text", "s")]
         )
         word = [StreamRecord(0, 0, (None, None, text)) for text in ("red", "green", None, "")]
         assert [w.aggregates for w in processor.process(word)] == [("green",), ("green",), ("",)]

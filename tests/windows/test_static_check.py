@@ -19,7 +19,7 @@ from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.window_parser import parse_expression, parse_pairs
-from skws_windows.overlap_verdict import Bound, OverlapVerdict, check, compiled
+from skws_windows.overlap_verdict import Bound, OverlapVerdict, check, compile_expression
 from skws_windows.processor.stream_processor import Processor
 from tests.places import ROOT
 from tests.strategies import examples
@@ -81,7 +81,7 @@ def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Re
     given_expression = expression([(before, window)])
     verdict = check(given_expression, ALPHABET)
     cells = [cell.signs for cell in THEORY.cells(given_expression.guards)]
-    pair = compiled(given_expression, THEORY).pairs[0]
+    pair = compile_expression(given_expression, THEORY).pairs[0]
     budget = StepBudget(100_000, "counting")
     d, e = (finite(a, given_expression.guards, cells, budget) for a in (pair.before, pair.window))
     if len(d.table) * len(e.table) > 12:
@@ -115,7 +115,7 @@ def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
     k, before, window = case
     given_expression = expression([(before, window)], k)
     verdict = check(given_expression, ALPHABET)
-    kept = compiled(given_expression, THEORY)
+    kept = compile_expression(given_expression, THEORY)
     if verdict.witness is not None:
         replayed(verdict, kept, ALPHABET)
     if verdict.open_starts is Bound.BOUNDED:
@@ -142,12 +142,12 @@ def test_witnesses_replayed_give_just_what_they_claim(given_expression: WindowEx
     """For all pairs, with the selection and the limits."""
     verdict = check(given_expression, ALPHABET)
     if verdict.witness is not None:
-        replayed(verdict, compiled(given_expression, THEORY), ALPHABET)
+        replayed(verdict, compile_expression(given_expression, THEORY), ALPHABET)
 
 
 def test_a_start_of_several_pairs_is_open_once() -> None:
     pairs = [(".*", ". .*"), (".*", ".* [b]"), (".*", ".* [not b]")]
-    processor = Processor(compiled(parse_pairs(pairs, ALPHABET), THEORY), ALPHABET)
+    processor = Processor(compile_expression(parse_pairs(pairs, ALPHABET), THEORY), ALPHABET)
     for count in (1, 2, 3):
         list(processor.process([StreamRecord(1, count, (0, True))]))
         assert processor.open_starts == count
@@ -203,7 +203,7 @@ def test_verdicts(text: str, bounds: tuple[Bound, Bound]) -> None:
         said = {B: "no repeated part", U: "every repetition", M: "it is not known"}[bounds[0]]
         assert said in verdict.reason
     if U in bounds and given_expression.selection == "every":
-        replayed(verdict, compiled(given_expression, THEORY), ALPHABET)
+        replayed(verdict, compile_expression(given_expression, THEORY), ALPHABET)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -212,7 +212,7 @@ def test_the_worst_pair_counts(order: int) -> None:
     several = parse_pairs(pairs, ALPHABET)
     verdict = check(several, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (U, U)
-    replayed(verdict, compiled(several, THEORY), ALPHABET)
+    replayed(verdict, compile_expression(several, THEORY), ALPHABET)
     assert verdict.witness is not None
     assert [r.time for r in verdict.witness.records] == [
         1_000_000 * i for i in range(len(verdict.witness.records))
@@ -285,7 +285,7 @@ def test_a_window_whose_deterministic_automaton_is_exponential_has_a_verdict() -
     many = parse_expression(f"match [y > 3]* [x > 3] {tail * 30}", ALPHABET)
     verdict = check(many, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (U, U)
-    replayed(verdict, compiled(many, THEORY), ALPHABET)
+    replayed(verdict, compile_expression(many, THEORY), ALPHABET)
     few = parse_expression(f"match [x > 3] {tail * 30} after .* [x > 3] {tail * 30}", ALPHABET)
     assert check(few, ALPHABET).open_starts is B
 

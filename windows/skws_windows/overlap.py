@@ -199,7 +199,7 @@ def type_graphs(guards: Sequence[g.Guard], theory: Satisfiability) -> Iterator[T
 def _graph(
     guards: Sequence[g.Guard], remembered: tuple[g.Guard, ...], theory: Satisfiability, *, exact: bool
 ) -> TypeGraph:
-    previous = [g.shifted(guard, 1) for guard in remembered]
+    previous = [g.shift(guard, 1) for guard in remembered]
     cells = theory.cells_up_to(MAX_CELLS, [*previous, *guards, *remembered])
     size = len(remembered)
     letters: dict[tuple[bool, ...], int] = {}

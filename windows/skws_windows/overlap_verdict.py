@@ -15,7 +15,7 @@ from typing import Final
 
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.model import AttributeType, Value
-from skws_windows.automata.k_sla import Branching, LookbackAutomaton, branching, clean, finite, trimmed
+from skws_windows.automata.k_sla import Branching, LookbackAutomaton, branching, clean, finite, trim
 from skws_windows.automata.regular import Limits, Pair, Selection, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
@@ -55,7 +55,7 @@ class Witness:
     output_grows: bool = False
 
 
-def realised(
+def realise(
     expression: WindowExpression,
     pair: Pair,
     graph: TypeGraph,
@@ -153,7 +153,7 @@ def records_of(
 
 
 def _with_sign(guard: g.Guard, sign: bool, distance: int) -> g.Guard:
-    shifted_guard = g.shifted(guard, distance)
+    shifted_guard = g.shift(guard, distance)
     return shifted_guard if sign else g.negation(shifted_guard)
 
 
@@ -209,17 +209,17 @@ class OverlapVerdict:
     never: bool = False
 
 
-def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpression:
+def compile_expression(expression: WindowExpression, theory: Satisfiability) -> WindowExpression:
     """The expression with clean and trimmed automata, so that windows that cannot end are dropped at once."""
-    pairs = [Pair(clean(p.before, theory), trimmed(clean(p.window, theory))) for p in expression.pairs]
+    pairs = [Pair(clean(p.before, theory), trim(clean(p.window, theory))) for p in expression.pairs]
     return WindowExpression(tuple(pairs), expression.selection, expression.limits, expression.per)
 
 
 def check(
     expression: WindowExpression, alphabet: Alphabet, compact_expression: WindowExpression | None = None
 ) -> OverlapVerdict:
-    """Decides whether windows can pile up. ``compact_expression``: the ``compiled`` one, if known."""
-    compact_expression = compact_expression or compiled(expression, Satisfiability(alphabet))
+    """Decides whether windows can pile up. ``compact_expression``: compiled, if known."""
+    compact_expression = compact_expression or compile_expression(expression, Satisfiability(alphabet))
     if not any(_has_windows(pair) for pair in compact_expression.pairs):
         reason = "no stream has such a window, whatever its records"
         return OverlapVerdict(Bound.BOUNDED, Bound.BOUNDED, reason, never=True)
@@ -242,7 +242,7 @@ def check(
 
 def _has_windows(pair: Pair) -> bool:
     """False if no path of a cleaned pair leads to a window of at least one record. Exact without lookback."""
-    return bool(trimmed(pair.before).final) and bool(pair.window.transitions)
+    return bool(trim(pair.before).final) and bool(pair.window.transitions)
 
 
 def promises(guards: Iterable[g.Guard], alphabet: Alphabet) -> list[g.Guard]:
@@ -320,7 +320,7 @@ def _evidence(
 ) -> _Evidence:
     if pattern is None:
         return _Evidence(Bound.BOUNDED)
-    witness = realised(expression, pair, graph, pattern, theory) if graph.exact else None
+    witness = realise(expression, pair, graph, pattern, theory) if graph.exact else None
     return _Evidence(Bound.UNKNOWN) if witness is None else _Evidence(Bound.UNBOUNDED, witness)
 
 

@@ -194,7 +194,7 @@ class StateLayout:
             transitions.update(dict.fromkeys(self._transitions(step)))
             if len(transitions) > MOST_TRANSITIONS:
                 raise TooManyTransitionsError
-        return PCEA(tuple(transitions), frozenset(final)).trimmed()
+        return PCEA(tuple(transitions), frozenset(final)).trim()
 
     def may_coincide(self, first: Expression, second: Expression) -> bool:
         """True if one tuple could be read as a letter of each."""

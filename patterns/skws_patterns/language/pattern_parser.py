@@ -25,7 +25,7 @@ from skws_patterns.language.expression import (
 from skws_patterns.pattern_grammar import constant_value, parse, span
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Op, Relation, Schema, Value
-from skws_windows.language.window_grammar import unquoted
+from skws_windows.language.window_grammar import unquote
 from skws_windows.window import Window, parse_window
 
 Span: TypeAlias = tuple[int, int]
@@ -119,7 +119,7 @@ def read_window(text: str, tree: Tree[Token]) -> Window:
 
 def _contains(tree: Tree[Token]) -> Keyword:
     subject, keyword = tree.children
-    text = unquoted(str(keyword)) if cast("Token", keyword).type == "STRING" else str(keyword)
+    text = unquote(str(keyword)) if cast("Token", keyword).type == "STRING" else str(keyword)
     if isinstance(subject, Token):
         return Keyword(str(subject), None, text, span(tree))
     reference = _reference(subject)
@@ -218,7 +218,7 @@ class _PatternReader:
         variable = str(variables[0]) if variables else str(name)
         if name.type == "STRING":
             keyword = Keyword(
-                str(variables[0]) if variables else unquoted(name), None, unquoted(name), span(name)
+                str(variables[0]) if variables else unquote(name), None, unquote(name), span(name)
             )
             self.keywords.append(keyword)
             return self._any_stream(name, keyword.variable, searched=True)

@@ -195,7 +195,7 @@ class Members:
     def _last_ticks(self, insertions: RecordBatch, begin: int, spans: Spans, *, seen: bool = False) -> Ints:
         """The last ticks at which windows may hold the tuples of a batch."""
         position = np.arange(begin, begin + len(insertions))
-        last_ticks = spans.leaving(position, insertions.time, spans.key, seen=seen)
+        last_ticks = spans.expiry(position, insertions.time, spans.key, seen=seen)
         last_ticks[keyless(spans.key)] = -1
         return last_ticks
 
@@ -203,7 +203,7 @@ class Members:
         """The slots of known tuples that leave in a batch, with the last ticks at which windows hold them."""
         tuples, times = self._operator.store.live.tuples, self._operator.store.directory.times
         slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS))
-        last_ticks = spans.leaving(tuples.start[slots], times[slots], self._keys[slots], seen=seen)
+        last_ticks = spans.expiry(tuples.start[slots], times[slots], self._keys[slots], seen=seen)
         has_left = last_ticks < FOREVER
         return dict(zip(slots[has_left].tolist(), last_ticks[has_left].tolist(), strict=True))
 
@@ -392,7 +392,7 @@ class ClosedWindows:
         closed = ClosedSpans(
             np.array(first, dtype=np.int64),
             np.array(last, dtype=np.int64),
-            self._tracker.coded(keys),
+            self._tracker.codes_of(keys),
             np.array(began, dtype=np.int64),
         )
         self._spans = [closed] if len(closed.last) else []

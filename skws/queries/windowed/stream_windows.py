@@ -20,7 +20,7 @@ from skws.queries.windowed.window_plan import WindowPlan
 from skws.sinks.text import value_text, visible
 from skws_schema.model import AttributeType, Schema, Value
 from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, FieldInfo, StreamRecord
-from skws_windows.guards.letters import FieldColumn, exact, time_column, typed
+from skws_windows.guards.letters import FieldColumn, exact, field_column, time_column
 from skws_windows.processor.spans import Spans, Tracker
 from skws_windows.processor.stream_processor import Processor, Window
 from skws_windows.window import ExpressionWindow
@@ -160,7 +160,7 @@ class BatchSource:
 
 def _block_column(block: Block, column: int, sort: AttributeType) -> FieldColumn:
     numbers = block.numbers(column)
-    return typed(block.values(column), sort) if numbers is None else FieldColumn(*numbers)
+    return field_column(block.values(column), sort) if numbers is None else FieldColumn(*numbers)
 
 
 class FedBatch(NamedTuple):

@@ -26,7 +26,7 @@ from skws_windows.language.window_parser import (
     parse_expression,
     parse_pairs,
 )
-from skws_windows.overlap_verdict import Bound, OverlapVerdict, check, compiled
+from skws_windows.overlap_verdict import Bound, OverlapVerdict, check, compile_expression
 from skws_windows.processor.panes import PREFIXED, Aggregate, monoid
 from skws_windows.processor.panes import names as monoid_names
 from skws_windows.processor.stream_processor import Processor
@@ -87,7 +87,7 @@ class WindowPlan:
 # Admission, checks and searches of a window would ask z3 the same questions, each for milliseconds.
 @lru_cache(maxsize=64)
 def _compiled(expression: WindowExpression, alphabet: Alphabet) -> WindowExpression:
-    return compiled(expression, Satisfiability(alphabet))
+    return compile_expression(expression, Satisfiability(alphabet))
 
 
 @lru_cache(maxsize=64)

@@ -216,7 +216,7 @@ class WindowedEngine(MeshEngine):
         self._closed.add(spans.closed)
         self._operator.purge(self.tracker.position)
         self._members.forget()
-        if self.tracker.crowded:
+        if self.tracker.is_crowded:
             self.tracker.keep([self._members.keys, *self._closed.keys()])
         return events
 

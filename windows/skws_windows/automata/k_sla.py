@@ -82,18 +82,18 @@ MOST_TRANSITIONS: Final = 20_000
 
 def clean(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
     """The same automaton without transitions whose guard no records can satisfy."""
-    transitions = [t for t in source.transitions if theory.possible(t[1])]
+    transitions = [t for t in source.transitions if theory.is_possible(t[1])]
     return automaton(source.k, source.states, source.initial, source.final, transitions)
 
 
-def trimmed(source: LookbackAutomaton) -> LookbackAutomaton:
+def trim(source: LookbackAutomaton) -> LookbackAutomaton:
     """The automaton with only the initial state and the states on a path from there to a final state.
 
     Exact for a clean automaton with k = 0. Otherwise a state may remain to which no word leads.
     """
-    reachable = closed([source.initial], ((p, q) for p, _, q in source.transitions))
-    coreachable = closed(source.final, ((q, p) for p, _, q in source.transitions))
-    useful_states = sorted((reachable & coreachable) | {source.initial})
+    accessible = reachable([source.initial], ((p, q) for p, _, q in source.transitions))
+    coaccessible = reachable(source.final, ((q, p) for p, _, q in source.transitions))
+    useful_states = sorted((accessible & coaccessible) | {source.initial})
     number = {state: i for i, state in enumerate(useful_states)}
     transitions = [
         (number[p], guard, number[q]) for p, guard, q in source.transitions if {p, q} <= number.keys()
@@ -107,7 +107,7 @@ def trimmed(source: LookbackAutomaton) -> LookbackAutomaton:
     )
 
 
-def determinised(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+def determinise(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
     """An equivalent deterministic automaton (Lemma 1), complete: every state has a guard for every block.
 
     Raises OverBudgetError: macrostates may be exponentially many.
@@ -147,7 +147,7 @@ def minterm(guards: Iterable[g.Guard], signs: Iterable[bool]) -> g.Guard:
 
 def complement(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
     """The words of length at least k that are not accepted (Lemma 2). Raises OverBudgetError."""
-    deterministic = determinised(source, theory)
+    deterministic = determinise(source, theory)
     final = set(range(deterministic.states)) - deterministic.final
     return automaton(
         deterministic.k, deterministic.states, deterministic.initial, final, deterministic.transitions
@@ -165,7 +165,7 @@ def product(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutoma
     ]
     final = [f * size + h for f in left.final for h in right.final]
     initial = left.initial * size + right.initial
-    return trimmed(automaton(left.k, left.states * size, initial, final, transitions))
+    return trim(automaton(left.k, left.states * size, initial, final, transitions))
 
 
 def union(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
@@ -178,7 +178,7 @@ def union(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomato
     final = {*left.final, *(f + shift for f in right.final)}
     if left.accepts_identity or right.accepts_identity:
         final.add(initial)
-    return trimmed(automaton(left.k, initial + 1, initial, final, [*both, *initial_transitions]))
+    return trim(automaton(left.k, initial + 1, initial, final, [*both, *initial_transitions]))
 
 
 def _side_by_side(left: LookbackAutomaton, right: LookbackAutomaton) -> list[Transition]:
@@ -191,19 +191,19 @@ def _check_lookback(left: LookbackAutomaton, right: LookbackAutomaton) -> None:
         raise ValueError(f"automata with lookback {left.k} and {right.k} cannot be combined")
 
 
-def closed(start: Iterable[int], edges: Iterable[tuple[int, int]]) -> set[int]:
+def reachable(start: Iterable[int], edges: Iterable[tuple[int, int]]) -> set[int]:
     """The nodes that can be reached from ``start``."""
     successors: dict[int, list[int]] = {}
     for p, q in edges:
         successors.setdefault(p, []).append(q)
-    reachable = set(start)
-    pending = list(reachable)
+    visited = set(start)
+    pending = list(visited)
     while pending:
         for state in successors.get(pending.pop(), ()):
-            if state not in reachable:
-                reachable.add(state)
+            if state not in visited:
+                visited.add(state)
                 pending.append(state)
-    return reachable
+    return visited
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +230,9 @@ class Finite:
         def final(pair: tuple[int, int]) -> bool:
             return combine(pair[0] in self.final, pair[1] in other.final)
 
-        return explored((self.initial, other.initial), step, final, self.letters, budget).minimised(budget)
+        return explore((self.initial, other.initial), step, final, self.letters, budget).minimise(budget)
 
-    def minimised(self, budget: StepBudget) -> Finite:
+    def minimise(self, budget: StepBudget) -> Finite:
         """The minimal automaton of the language (Moore), with states in breadth-first order.
 
         Raises OverBudgetError.
@@ -255,7 +255,7 @@ class Finite:
             return classes[self.table[representative[cls]][letter]]
 
         initial = classes[self.initial]
-        return explored(initial, step, lambda c: representative[c] in self.final, self.letters, budget)
+        return explore(initial, step, lambda c: representative[c] in self.final, self.letters, budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class Branching:
 State = TypeVar("State", bound=Hashable)
 
 
-def explored(
+def explore(
     initial: State,
     step: Callable[[State, int], State],
     final: Callable[[State], bool],
@@ -314,8 +314,8 @@ def finite(
         return frozenset(q for p in subset for q in table[p][letter])
 
     start = frozenset([source.initial])
-    deterministic = explored(start, step, lambda s: bool(s & source.final), len(letters), budget)
-    return deterministic.minimised(budget)
+    deterministic = explore(start, step, lambda s: bool(s & source.final), len(letters), budget)
+    return deterministic.minimise(budget)
 
 
 def branching(

@@ -121,7 +121,7 @@ def sequence(parts: Iterable[Regular]) -> Regular:
     return then(sequence(parts[:middle]), sequence(parts[middle:]))
 
 
-def repeated(inner: Regular, least: int, most: int | None) -> Regular:
+def repeat(inner: Regular, least: int, most: int | None) -> Regular:
     """``least`` to ``most`` repetitions; any number from ``least`` on if ``most`` is None."""
     head = sequence([inner] * least)
     if most is None:

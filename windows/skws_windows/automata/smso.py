@@ -19,7 +19,7 @@ from operator import and_
 from typing import Final, TypeAlias
 
 from skws_schema.budgets import StepBudget
-from skws_windows.automata.k_sla import Finite, Transition, automaton, closed, explored, minterm, trimmed
+from skws_windows.automata.k_sla import Finite, Transition, automaton, explore, minterm, reachable, trim
 from skws_windows.automata.regular import Pair, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.satisfiability import Satisfiability
@@ -177,10 +177,10 @@ class _FormulaConstruction:
 
     def both(self, left: _TrackedAutomaton, right: _TrackedAutomaton) -> _TrackedAutomaton:
         variables = tuple(sorted({*left.variables, *right.variables}))
-        a, b = self.widened(left, variables), self.widened(right, variables)
+        a, b = self.widen(left, variables), self.widen(right, variables)
         return _TrackedAutomaton(variables, a.automaton.product(b.automaton, and_, self._budget))
 
-    def widened(self, source: _TrackedAutomaton, variables: tuple[str, ...]) -> _TrackedAutomaton:
+    def widen(self, source: _TrackedAutomaton, variables: tuple[str, ...]) -> _TrackedAutomaton:
         """The same language with bits for more variables, whose values are arbitrary."""
         positions = [variables.index(name) for name in source.variables]
         size, source_size = len(variables), len(source.variables)
@@ -209,10 +209,10 @@ class _FormulaConstruction:
 
         start = frozenset([source.automaton.initial])
         final = source.automaton.final
-        projected = explored(
+        projected = explore(
             start, step, lambda s: bool(s & final), len(self._signs) << len(other_variables), self._budget
         )
-        return _TrackedAutomaton(other_variables, projected.minimised(self._budget))
+        return _TrackedAutomaton(other_variables, projected.minimise(self._budget))
 
     def _automaton(
         self, variables: tuple[str, ...], update: Callable[[bool, tuple[bool, ...], Bits], bool]
@@ -227,7 +227,7 @@ class _FormulaConstruction:
             return int(update(bool(state), self._signs[letter >> size], bits))
 
         return _TrackedAutomaton(
-            sorted_variables, explored(0, step, bool, len(self._signs) << size, self._budget)
+            sorted_variables, explore(0, step, bool, len(self._signs) << size, self._budget)
         )
 
     def _counter(
@@ -239,7 +239,7 @@ class _FormulaConstruction:
             return update(state, tuple(bool(letter >> i & 1) for i in range(size)))
 
         return _TrackedAutomaton(
-            variables, explored(0, step, lambda s: s in final, len(self._signs) << size, self._budget)
+            variables, explore(0, step, lambda s: s in final, len(self._signs) << size, self._budget)
         )
 
     def _precedes(self, x: str, y: str) -> _TrackedAutomaton:
@@ -346,7 +346,7 @@ class _Splits:
         # Only states that letters without b or e lead to can precede a window.
         edges = ((p, q) for p, state_pairs in enumerate(self._none) for q in state_pairs)
         state_pairs = (
-            self._pair(state) for state in sorted(closed([self._formula_automaton.initial], edges))
+            self._pair(state) for state in sorted(reachable([self._formula_automaton.initial], edges))
         )
         pairs_with_windows = [pair for pair in state_pairs if pair.before.final and pair.window.final]
         return pairs_with_windows or [self._pair(self._formula_automaton.initial)]
@@ -361,7 +361,7 @@ class _Splits:
         transitions += [
             (first, guard, q) for p, guard, q in self._final_transitions(self._both) if p == state
         ]
-        return Pair(trimmed(before), trimmed(automaton(self._k, size + 2, first, [self._last], transitions)))
+        return Pair(trim(before), trim(automaton(self._k, size + 2, first, [self._last], transitions)))
 
     def _masks(self, bits: int) -> list[dict[int, int]]:
         """For each state, the states to which letters with some bits lead, and these letters."""

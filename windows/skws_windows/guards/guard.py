@@ -218,19 +218,19 @@ def back(atom: Atom) -> int:
     return max((field.back for field in fields(atom)), default=0)
 
 
-def shifted(guard: Guard, distance: int) -> Guard:
+def shift(guard: Guard, distance: int) -> Guard:
     """The same guard, as seen from ``distance`` records later: every field is that much further back."""
-    return mapped(guard, lambda atom: _shift_atom(atom, distance))
+    return map_atoms(guard, lambda atom: _shift_atom(atom, distance))
 
 
-def mapped(guard: Guard, change: Callable[[Atom], Guard]) -> Guard:
+def map_atoms(guard: Guard, change: Callable[[Atom], Guard]) -> Guard:
     match guard:
         case Not(inner):
-            return negation(mapped(inner, change))
+            return negation(map_atoms(inner, change))
         case And(parts):
-            return conjunction(mapped(part, change) for part in parts)
+            return conjunction(map_atoms(part, change) for part in parts)
         case Or(parts):
-            return disjunction(mapped(part, change) for part in parts)
+            return disjunction(map_atoms(part, change) for part in parts)
         case Truth():
             return guard
     return change(guard)
@@ -257,12 +257,12 @@ def _shift_term(term: Term, distance: int) -> Term:
     return term
 
 
-def summed(left: Sum, right: Sum, factor: Number = 1) -> Sum:
+def add_scaled(left: Sum, right: Sum, factor: Number = 1) -> Sum:
     """``left + factor * right``, with like terms combined."""
     terms = [(factor * c, f) for c, f in right.terms]
 
-    def added(sums: dict[Field, Number], term: tuple[Number, Field]) -> dict[Field, Number]:
+    def add(sums: dict[Field, Number], term: tuple[Number, Field]) -> dict[Field, Number]:
         return sums | {term[1]: sums.get(term[1], 0) + term[0]}
 
-    coefficients = reduce(added, [*left.terms, *terms], dict[Field, Number]())
+    coefficients = reduce(add, [*left.terms, *terms], dict[Field, Number]())
     return Sum(tuple((c, f) for f, c in coefficients.items() if c), left.constant + factor * right.constant)

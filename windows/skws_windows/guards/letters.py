@@ -37,7 +37,7 @@ class FieldColumn:
     values: Values
     present: Flags
 
-    def before(self, records: int) -> FieldColumn:
+    def shift(self, records: int) -> FieldColumn:
         """The same column, as seen from ``records`` records later."""
         if not records:
             return self
@@ -47,7 +47,7 @@ class FieldColumn:
         values = np.concatenate([self.values[:records], self.values[:-records]])
         return FieldColumn(values[: len(present)], present)
 
-    def listed(self) -> list[Any]:
+    def to_list(self) -> list[Any]:
         """The values, None for absent ones."""
         values: list[Any] = self.values.tolist()
         if self.present.all():
@@ -87,7 +87,7 @@ class RowSource:
     def column(self, info: FieldInfo) -> FieldColumn:
         if TIME_COLUMN in info.columns:
             return time_column(self.time)
-        return typed(self._values(info), info.sort)
+        return field_column(self._values(info), info.sort)
 
     def record(self, index: int) -> StreamRecord:
         return StreamRecord(self.relation.item(index), self.time.item(index), self.rows[index])
@@ -106,7 +106,7 @@ def time_column(time: Ints) -> FieldColumn:
     return FieldColumn(time, np.ones(len(time), dtype=bool))
 
 
-def typed(values: Sequence[Any], sort: AttributeType) -> FieldColumn:
+def field_column(values: Sequence[Any], sort: AttributeType) -> FieldColumn:
     """Values of one sort, None for NULL."""
     if sort is AttributeType.NUMBER:
         numbers = np.array(values, dtype=np.float64)  # None becomes not-a-number, which marks a missing value
@@ -156,7 +156,7 @@ class RecordColumns:
         key = (name, back)
         if key not in self._columns:
             self._columns[key] = (
-                self.column(name).before(back) if back else self._source.column(self._alphabet.fields[name])
+                self.column(name).shift(back) if back else self._source.column(self._alphabet.fields[name])
             )
         return self._columns[key]
 
@@ -180,7 +180,7 @@ class RecordColumns:
                 code = self._alphabet.relations.index(relation)
                 return (
                     FieldColumn(self._source.relation == code, np.ones(len(self), dtype=bool))
-                    .before(back)
+                    .shift(back)
                     .values
                 )
             case g.IsNull(field):

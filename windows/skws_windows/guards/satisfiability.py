@@ -55,7 +55,7 @@ class Satisfiability:
         self._cache: dict[g.Guard, bool] = {}
         self._budget = StepBudget(MOST_IN_ALL, "checking conditions")
 
-    def possible(self, guard: g.Guard) -> bool:
+    def is_possible(self, guard: g.Guard) -> bool:
         """True if some block of records satisfies the guard, or if it takes too much work to decide."""
         if isinstance(guard, g.Truth):
             return guard.value
@@ -130,7 +130,7 @@ class _Encoding:
         for position in range(self._depth + 1):
             self._solver.add(self._relation_among(position, self._streams))
             for promise in promises:
-                self._solver.add(self._guard(g.shifted(promise, position)))
+                self._solver.add(self._guard(g.shift(promise, position)))
         for guard in guards:
             self._guard(guard)
         self._relate()

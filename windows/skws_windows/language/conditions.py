@@ -10,7 +10,7 @@ from skws_schema.errors import UsageError, nearest
 from skws_schema.model import COMPARED, AttributeType, instant
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, FieldInfo
-from skws_windows.language.window_grammar import fault, position, taken, tree, unquoted
+from skws_windows.language.window_grammar import fault, kind_and_parts, position, tree, unquote
 from skws_windows.window import parse_duration
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ConditionReader:
             raise self._fault(str(error), tree) from None
 
     def _truth(self, node: Node) -> g.Guard:
-        kind, parts = taken(node)
+        kind, parts = kind_and_parts(node)
         if kind == "text":
             return self._contains_anywhere(parts[0])
         meaning = self._meaning(node)
@@ -82,7 +82,7 @@ class ConditionReader:
         )
 
     def _meaning(self, node: Node) -> Meaning:  # noqa: PLR0911 - one case each
-        kind, parts = taken(node)
+        kind, parts = kind_and_parts(node)
         match kind:
             case "any_of":
                 return g.disjunction([self._truth(part) for part in parts])
@@ -109,14 +109,14 @@ class ConditionReader:
         return self._value(kind, node)
 
     def _value(self, kind: str, node: Node) -> Operand:  # noqa: PLR0911 - one case each
-        _, parts = taken(node)
+        _, parts = kind_and_parts(node)
         match kind:
             case "integer":
                 return Operand(g.GuardConstant(self._integer(parts[0])), AttributeType.INTEGER)
             case "decimal":
                 return Operand(g.GuardConstant(self._decimal(parts[0])), AttributeType.NUMBER)
             case "text":
-                return Operand(g.GuardConstant(unquoted(str(parts[0]))), AttributeType.TEXT)
+                return Operand(g.GuardConstant(unquote(str(parts[0]))), AttributeType.TEXT)
             case "duration":
                 return Operand(g.GuardConstant(self.duration(tree(node))), AttributeType.TIMESTAMP)
             case "negative":
@@ -136,7 +136,7 @@ class ConditionReader:
 
     def _field_or_relation(self, node: Node) -> Meaning:
         """A field; or a relation, which is the condition that a record belongs to it."""
-        name_node, *offsets = taken(node)[1]
+        name_node, *offsets = kind_and_parts(node)[1]
         name, back = self.name(tree(name_node)), int(str(offsets[0])) if offsets else 0
         if back > MAX_BACK:
             raise self._fault(f"{name}[-{back}]: a condition can look back at most {MAX_BACK} records", node)
@@ -148,7 +148,7 @@ class ConditionReader:
         raise self._unknown(name, node)
 
     def _comparison(self, node: Node) -> g.Guard:
-        left, operator, right = taken(node)[1]
+        left, operator, right = kind_and_parts(node)[1]
         return self._compare_operands(_SAME.get(str(operator), str(operator)), left, right, node)
 
     def _compare_operands(self, operator: str, left: Node, right: Node, node: Node) -> g.Guard:
@@ -191,7 +191,7 @@ class ConditionReader:
 
     def _keyword(self, node: Node) -> str:
         raw = str(node)
-        keyword = unquoted(raw) if raw[0] in "'\"" else raw
+        keyword = unquote(raw) if raw[0] in "'\"" else raw
         if not re.search(r"\w", keyword):
             raise self._fault("expected a keyword with at least one letter or digit", node)
         return keyword
@@ -210,7 +210,7 @@ class ConditionReader:
         return operand.term
 
     def _sum(self, kind: str, node: Node) -> Operand:
-        left, right = taken(node)[1]
+        left, right = kind_and_parts(node)[1]
         a, b = self._number(left), self._number(right)
         is_time = [operand.sort is AttributeType.TIMESTAMP for operand in (a, b)]
         if any(is_time) and not all(is_time):
@@ -218,11 +218,11 @@ class ConditionReader:
             raise self._fault(
                 "a time and a number cannot be added; write a duration such as 30 minutes", number_operand
             )
-        total = g.summed(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
+        total = g.add_scaled(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
         return Operand(_simple(total), _wider(a.sort, b.sort))
 
     def _product(self, kind: str, node: Node) -> Operand:
-        left, right = taken(node)[1]
+        left, right = kind_and_parts(node)[1]
         a, b = self._number(left), self._number(right)
         if kind == "divide":
             if (
@@ -242,7 +242,7 @@ class ConditionReader:
     def _scale(self, operand: Operand, factor: g.Number, node: Node) -> Operand:
         if not operand.sort.numeric:
             raise self._fault(f"expected a number, found a value {operand.what}", node)
-        product = g.summed(g.Sum(()), _linear(operand.term), factor)
+        product = g.add_scaled(g.Sum(()), _linear(operand.term), factor)
         is_fraction = isinstance(factor, float) and operand.sort is AttributeType.INTEGER
         return Operand(_simple(product), AttributeType.NUMBER if is_fraction else operand.sort)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Node: TypeAlias = Tree[Token] | Token
 
 
-def taken(node: Node) -> tuple[str, list[Node]]:
+def kind_and_parts(node: Node) -> tuple[str, list[Node]]:
     """The kind of a node, and its parts."""
     node_tree = tree(node)
     return str(node_tree.data), node_tree.children
@@ -36,7 +36,7 @@ def position(node: Node) -> int:
     return offset or 0
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     """The value of a quoted text, without its quotes and backslashes."""
     return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.S)
 

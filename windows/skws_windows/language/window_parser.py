@@ -136,7 +136,7 @@ class _WindowReader:
             least + 1 if most is None else max(most, 1)
         )  # under a star, one repetition more stands for any number
         self._count((self._letters - letters_before) * (copies - 1), tree)
-        return r.repeated(inner, least, most)
+        return r.repeat(inner, least, most)
 
     def _letter(self, guard: g.Guard, tree: Tree[Token]) -> r.Regular:
         self._count(1, tree)

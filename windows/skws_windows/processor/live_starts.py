@@ -32,7 +32,7 @@ class WindowStart(NamedTuple):
 
     position: int
     time: int
-    begun: tuple[Any, ...]
+    marks: tuple[Any, ...]
 
 
 _position_of, _time_of = itemgetter(0), itemgetter(1)
@@ -53,7 +53,7 @@ Group: TypeAlias = list[WindowStart]
 Key: TypeAlias = tuple[Value, ...]
 
 
-def one_is_enough(selection: Selection, limits: Limits) -> bool:
+def needs_one_start(selection: Selection, limits: Limits) -> bool:
     """True if a group needs only its earliest start, which has the longest window without limits."""
     return selection is Selection.LONGEST and not limits.bounding
 
@@ -79,7 +79,7 @@ class LiveStarts:
         self._limits = limits
         self._first = selection is Selection.FIRST
         self._longest = selection is Selection.LONGEST
-        self._single_start = one_is_enough(selection, limits)
+        self._single_start = needs_one_start(selection, limits)
         self._sweep_at = _SWEPT
         self._sweep_size = _SWEPT
         # (position, oldest start still open after it or NONE_OPEN) at each change and end, if recorded.
@@ -115,7 +115,7 @@ class LiveStarts:
 
     def state(self) -> dict[str, Any]:
         """The state of a run without aggregates, in plain values."""
-        before, slots = self._shared.described(self._configuration)
+        before, slots = self._shared.to_plain(self._configuration)
         groups = [[(start.position, start.time) for start in group] for group in self._groups]
         return {
             "position": self.position,
@@ -128,7 +128,7 @@ class LiveStarts:
 
     def restore(self, state: dict[str, Any]) -> None:
         slots = [(pair, mask) for pair, mask in state["slots"]]
-        self._configuration, order = self._shared.read(state["before"], slots)
+        self._configuration, order = self._shared.from_plain(state["before"], slots)
         groups = [[WindowStart(position, time, ()) for position, time in group] for group in state["groups"]]
         self._groups = [groups[i] for i in order]
         self.position = state["position"]
@@ -171,7 +171,7 @@ class LiveStarts:
     def _next(self, walk: _Walk, offset: int) -> int:
         """The next record that may change anything."""
         opening = not (self._first and self._groups)
-        offset_of_change = walk.loud(self._configuration, offset, opening=opening)
+        offset_of_change = walk.next_active(self._configuration, offset, opening=opening)
         if self._first and self._groups and self._limits.bounding:
             return min(offset_of_change, max(offset, self._expiry(walk)))
         return offset_of_change
@@ -262,7 +262,7 @@ class LiveStarts:
 
     def _close(self) -> None:
         """Drop the open window."""
-        self._configuration = self._shared.bare(self._configuration)
+        self._configuration = self._shared.without_groups(self._configuration)
         self._groups = []
 
     def _expiry(self, walk: _Walk) -> int:
@@ -317,16 +317,16 @@ class _Walk:
         self.size = len(letters)
         self.times = times
         self._shared = shared
-        self._loud: dict[tuple[Configuration, bool], list[int]] = {}
+        self._active_offsets: dict[tuple[Configuration, bool], list[int]] = {}
 
-    def loud(self, configuration: Configuration, offset: int, *, opening: bool) -> int:
+    def next_active(self, configuration: Configuration, offset: int, *, opening: bool) -> int:
         """The next record from ``offset`` that changes something; the segment's length if there is none."""
         if self.size <= _SHORT:
             return offset
         key = (configuration, opening)
-        if key not in self._loud:
-            flags = self._shared.loud(configuration, opening=opening)
-            self._loud[key] = np.flatnonzero(flags[self.letters]).tolist()
-        offsets = self._loud[key]
+        if key not in self._active_offsets:
+            flags = self._shared.active_letters(configuration, opening=opening)
+            self._active_offsets[key] = np.flatnonzero(flags[self.letters]).tolist()
+        offsets = self._active_offsets[key]
         index = bisect_left(offsets, offset)
         return offsets[index] if index < len(offsets) else self.size

@@ -22,17 +22,17 @@ from skws_windows.guards.letters import Flags, Letters
 
 DEAD: Final = 0
 """The empty set, which leads to itself."""
-REMEMBERED: Final = 100_000
+CACHE_SIZE: Final = 100_000
 """The most cached steps, and groups in configurations; beyond that, the cache is cleared."""
 
 
 class Macrostates:
-    """The macrostates of an automaton, and a cache of ``remembered`` steps between them."""
+    """The macrostates of an automaton, and a cache of ``cache_size`` steps between them."""
 
-    def __init__(self, automaton: LookbackAutomaton, letters: Letters, remembered: int) -> None:
+    def __init__(self, automaton: LookbackAutomaton, letters: Letters, cache_size: int) -> None:
         index = {guard: i for i, guard in enumerate(letters.guards)}
         self._letters = letters
-        self._cache_size = remembered
+        self._cache_size = cache_size
         self._outgoing = {
             p: [(index[guard], 1 << q) for guard, q in arcs] for p, arcs in automaton.outgoing.items()
         }
@@ -109,31 +109,36 @@ _FEW: Final = 64
 class Configuration:
     """The macrostate of every pair's first automaton, and the groups of starts of its second.
 
-    ``loud[opening]`` flags the letters, by number, that change anything, and unknown letters. ``fresh``:
-    whether it is equivalent to the first configuration; None until that is computed.
+    ``active_letters[opening]`` flags the letters, by number, that change anything, and unknown letters.
+    ``fresh``: whether it is equivalent to the first configuration; None until that is computed.
     """
 
     before: tuple[int, ...]
     slots: tuple[Slot, ...]
     moves: tuple[dict[int, Move], dict[int, Move]] = field(default_factory=lambda: ({}, {}))
-    loud: list[Flags] = field(default_factory=lambda: [np.ones(0, dtype=bool)] * 2)
+    active_letters: list[Flags] = field(default_factory=lambda: [np.ones(0, dtype=bool)] * 2)
     fresh: bool | None = None
 
 
 class Configurations:
-    """The configurations of some pairs, interned. ``one``: a group needs only one start.
+    """The configurations of some pairs, interned. ``single_start``: a group needs only one start.
 
-    ``remembered``: about the most that are cached.
+    ``cache_size``: about the most that are cached.
     """
 
     def __init__(
-        self, pairs: Sequence[Pair], letters: Letters, *, one: bool = False, remembered: int = REMEMBERED
+        self,
+        pairs: Sequence[Pair],
+        letters: Letters,
+        *,
+        single_start: bool = False,
+        cache_size: int = CACHE_SIZE,
     ) -> None:
         self._letters = letters
-        self._cache_size = remembered
-        self._single_start = one
-        self._before = [Macrostates(pair.before, letters, remembered) for pair in pairs]
-        self._window = [Macrostates(pair.window, letters, remembered) for pair in pairs]
+        self._cache_size = cache_size
+        self._single_start = single_start
+        self._before = [Macrostates(pair.before, letters, cache_size) for pair in pairs]
+        self._window = [Macrostates(pair.window, letters, cache_size) for pair in pairs]
         self._cache: dict[tuple[tuple[int, ...], tuple[Slot, ...]], Configuration] = {}
         self._size = 0
         self.initial = self._configuration(tuple(m.initial for m in self._before), ())
@@ -142,12 +147,12 @@ class Configurations:
         """For each group, whether its windows can continue."""
         return [not self._window[pair].is_exhausted(state) for pair, state in source.slots]
 
-    def described(self, source: Configuration) -> tuple[list[str], list[tuple[int, str]]]:
+    def to_plain(self, source: Configuration) -> tuple[list[str], list[tuple[int, str]]]:
         """A configuration in plain values: macrostates, which have many bits, as hexadecimal digits."""
         slots = [(pair, f"{state:x}") for pair, state in source.slots]
         return [f"{state:x}" for state in source.before], slots
 
-    def read(
+    def from_plain(
         self, before: Sequence[str], groups: Sequence[tuple[int, str]]
     ) -> tuple[Configuration, list[int]]:
         """Inverse of ``described``; also, for each group of the configuration, its index in ``groups``."""
@@ -163,7 +168,7 @@ class Configurations:
             source.fresh = not source.slots and all(m.is_initial(state) for m, state in before)
         return source.fresh
 
-    def bare(self, source: Configuration) -> Configuration:
+    def without_groups(self, source: Configuration) -> Configuration:
         """The configuration without its groups."""
         return self._configuration(source.before, ()) if source.slots else source
 
@@ -172,16 +177,18 @@ class Configurations:
         moves = source.moves[opening]
         if letter not in moves:
             moves[letter] = self._move(source, letter, opening=opening)
-            if letter < len(source.loud[opening]):
-                source.loud[opening][letter] = _has_effect(moves[letter], source)
+            if letter < len(source.active_letters[opening]):
+                source.active_letters[opening][letter] = _has_effect(moves[letter], source)
         return moves[letter]
 
-    def loud(self, source: Configuration, *, opening: bool) -> Flags:
+    def active_letters(self, source: Configuration, *, opening: bool) -> Flags:
         """For each letter, whether it changes a configuration; True if unknown."""
-        flags = source.loud[opening]
+        flags = source.active_letters[opening]
         new_letters = range(len(flags), len(self._letters))
         if new_letters:
-            flags = source.loud[opening] = np.concatenate([flags, np.ones(len(new_letters), dtype=bool)])
+            flags = source.active_letters[opening] = np.concatenate(
+                [flags, np.ones(len(new_letters), dtype=bool)]
+            )
             if len(self._letters) <= _FEW:
                 for letter in new_letters:
                     self.move(source, letter, opening=opening)
@@ -237,7 +244,7 @@ class Configurations:
         for configuration in self._cache.values():
             configuration.moves[0].clear()
             configuration.moves[1].clear()
-            configuration.loud[:] = [np.ones(0, dtype=bool)] * 2
+            configuration.active_letters[:] = [np.ones(0, dtype=bool)] * 2
         self._cache.clear()
         self._size = 0
 

@@ -163,8 +163,8 @@ class Panes(Protocol):
     def begin(self, offset: int) -> Any:
         """Cut before a record of the segment; returns the mark of a window that begins there."""
 
-    def value(self, begun: Any, offset: int) -> Value:
-        """The aggregate from the cut of ``begun`` to a record of the segment, inclusive."""
+    def value(self, mark: Any, offset: int) -> Value:
+        """The aggregate from the cut of ``mark`` to a record of the segment, inclusive."""
 
     def forget(self, position: int) -> None:
         """Drop panes before ``position``, in which no open window began."""
@@ -177,7 +177,7 @@ class Panes(Protocol):
 
 
 class _CutPanes:
-    """Panes cut at starts and at ends of windows; ``begun`` is a position."""
+    """Panes cut at starts and at ends of windows; ``mark`` is a position."""
 
     def __init__(self) -> None:
         self._values: list[Any] = []
@@ -232,9 +232,9 @@ class ExtremePanes(_CutPanes):
         self._positions.append(position)
         self._bests.append(value)
 
-    def value(self, begun: int, offset: int) -> Value:
+    def value(self, mark: int, offset: int) -> Value:
         self._close(offset + 1)
-        index = bisect_left(self._positions, begun)
+        index = bisect_left(self._positions, mark)
         best: Value = self._bests[index] if index < len(self._bests) else None
         return best
 
@@ -262,9 +262,9 @@ class MonoidPanes(_CutPanes):
         self._positions.append(position)
         self._forest.append(result)
 
-    def value(self, begun: int, offset: int) -> Value:
+    def value(self, mark: int, offset: int) -> Value:
         self._close(offset + 1)
-        index = bisect_left(self._positions, begun)
+        index = bisect_left(self._positions, mark)
         if index == len(self._positions):
             return None
         return self._monoid.lower(self._forest.fold(index))
@@ -316,10 +316,10 @@ class CountPanes:
     def begin(self, offset: int) -> int:
         return self._position + offset if self._column is None else self._prefix[offset]
 
-    def value(self, begun: int, offset: int) -> Value:
+    def value(self, mark: int, offset: int) -> Value:
         if self._column is None:
-            return self._position + offset + 1 - begun
-        return self._prefix[offset + 1] - begun
+            return self._position + offset + 1 - mark
+        return self._prefix[offset + 1] - mark
 
     def forget(self, position: int) -> None:
         """Only the totals are kept."""
@@ -390,19 +390,19 @@ class SumPanes:
         )
         self._is_list = True
 
-    def total(self, begun: Total, offset: int) -> tuple[int, int | float]:
+    def total(self, mark: Total, offset: int) -> tuple[int, int | float]:
         """The number of values between two prefixes, and their sum."""
         count, total, error = self.begin(offset + 1)
-        start_total = begun[1]
+        start_total = mark[1]
         difference = total - start_total
-        if error != begun[2] or difference.__class__ is float:
+        if error != mark[2] or difference.__class__ is float:
             rounded = difference - total
             loss = (total - (difference - rounded)) - (start_total + rounded)
-            difference += loss + (error - begun[2])
-        return count - begun[0], difference
+            difference += loss + (error - mark[2])
+        return count - mark[0], difference
 
-    def value(self, begun: Total, offset: int) -> Value:
-        count, total = self.total(begun, offset)
+    def value(self, mark: Total, offset: int) -> Value:
+        count, total = self.total(mark, offset)
         return total if count else None
 
     def forget(self, position: int) -> None:
@@ -418,8 +418,8 @@ class SumPanes:
 class MeanPanes(SumPanes):
     """The mean of a field's values; None if there are none."""
 
-    def value(self, begun: Total, offset: int) -> Value:
-        count, total = self.total(begun, offset)
+    def value(self, mark: Total, offset: int) -> Value:
+        count, total = self.total(mark, offset)
         return total / count if count else None
 
 

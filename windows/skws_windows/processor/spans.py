@@ -49,7 +49,7 @@ class Spans(NamedTuple):
 
     closed: ClosedSpans
     key: Ints
-    leaving: TupleExpiry
+    expiry: TupleExpiry
 
 
 class Tracker:
@@ -104,15 +104,15 @@ class Tracker:
             [values[code] for values, code in zip(values_of_codes, row, strict=True)] for row in key.tolist()
         ]
 
-    def coded(self, keys: Sequence[Sequence[Value]]) -> Ints:
+    def codes_of(self, keys: Sequence[Sequence[Value]]) -> Ints:
         """Inverse of ``values``."""
         codes = [self._code(tuple(key)) for key in keys]
         return np.array(codes, dtype=np.int64).reshape(len(keys), len(self.fields))
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """True if ``keep`` should be called: the number of codes has doubled since the last time."""
-        return any(codes.crowded for codes in self._codes)
+        return any(codes.is_crowded for codes in self._codes)
 
     def keep(self, codes_in_use: Iterable[Ints]) -> None:
         """Forget the codes that are not in use; their values get new codes when they occur again."""
@@ -181,7 +181,7 @@ class Tracker:
         codes = np.full((len(relation), len(self.fields)), ANY, dtype=np.int64)
         for index, name in enumerate(self.fields):
             key_codes = self._codes[index]
-            values = source.column(self._alphabet.fields[name]).listed()
+            values = source.column(self._alphabet.fields[name]).to_list()
             codes[:, index] = [NO_KEY if v is None else key_codes.of(v) for v in values]
             is_absent = np.array([column == ABSENT for column in self._alphabet.fields[name].columns])
             codes[is_absent[relation], index] = ANY
@@ -207,7 +207,7 @@ class _Codes:
         self._last_size = _SOME
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         return len(self._code_by_value) > 2 * self._last_size
 
     def of(self, value: Value) -> int:
@@ -313,7 +313,7 @@ class TupleExpiry:
             last[has_key] = self._key_expiry(position[has_key], key[has_key])
         return np.minimum(last, self._limit_expiry(position, time, seen=seen))
 
-    def since(self, position: Ints, key: Ints) -> Ints:
+    def window_starts(self, position: Ints, key: Ints) -> Ints:
         """The start of the oldest window that was open just before each record; no later than the record.
 
         The windows are those of the record's key if the key is complete, otherwise those of all keys.
@@ -325,7 +325,7 @@ class TupleExpiry:
                 trails = [self.of_all] if numbers is None else list(self._trails.values())
                 trail_numbers = np.zeros(int(rows.sum()), dtype=np.int64) if numbers is None else numbers
                 trail = _JoinedTrails(trails)
-                starts[rows] = trail.bound[trail.before(trail_numbers, position[rows])]
+                starts[rows] = trail.bound[trail.index_before(trail_numbers, position[rows])]
         return starts
 
     def open_after(self) -> Iterator[tuple[Code, int | None]]:
@@ -405,7 +405,7 @@ class _JoinedTrails:
         self.bound = np.concatenate([trail.bound for trail in trails])
         self.closed = np.concatenate([trail.closed for trail in trails])
 
-    def before(self, numbers: Ints, position: Ints) -> Ints:
+    def index_before(self, numbers: Ints, position: Ints) -> Ints:
         """The index of the last entry of a trail before each position, which is in the batch."""
         # The first entry of a trail is just before the batch; its position may be -1.
         indices: Ints = (
@@ -413,11 +413,11 @@ class _JoinedTrails:
         )
         return indices
 
-    def until(self, numbers: Ints, position: Ints) -> Ints:
+    def index_until(self, numbers: Ints, position: Ints) -> Ints:
         """The index of the last entry of a trail at or before each position, or of another trail's end."""
-        return self.before(numbers, position + 1)
+        return self.index_before(numbers, position + 1)
 
-    def past(self, numbers: Ints, position: Ints) -> Ints:
+    def expiry_index(self, numbers: Ints, position: Ints) -> Ints:
         """The index of the first entry of a trail after which each position has expired."""
         indices: Ints = np.searchsorted(
             self._number * _WIDE + self.bound, numbers * _WIDE + position, side="right"
@@ -429,9 +429,9 @@ def _left(trails: list[OpenWindows], numbers: Ints, position: Ints) -> Ints:
     """For each position, the first record of its trail after which it has expired."""
     trail = _JoinedTrails(trails)
     at, ends = trail.at, trail.ends
-    last = trail.until(numbers, position)
+    last = trail.index_until(numbers, position)
     is_old = last < ends[numbers] - trail.sizes[numbers]
     is_idle = ~is_old & trail.closed[last] & (at[last] < position)
-    ends_index = trail.past(numbers, position)
+    ends_index = trail.expiry_index(numbers, position)
     expiry = np.where(ends_index < ends[numbers], at[np.minimum(ends_index, len(at) - 1)], FOREVER)
     return np.where(is_idle, position - 1, expiry)

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skws_schema.model import Value
-from skws_windows.automata.k_sla import trimmed
+from skws_windows.automata.k_sla import trim
 from skws_windows.automata.regular import Pair, WindowExpression
 from skws_windows.guards.alphabet import Alphabet, FieldInfo, StreamRecord
 from skws_windows.guards.letters import FieldColumn, Ints, Letters, RecordColumns, RecordSource, RowSource
-from skws_windows.processor.live_starts import Key, LiveStarts, Window, one_is_enough
-from skws_windows.processor.macrostates import REMEMBERED, Configurations
+from skws_windows.processor.live_starts import Key, LiveStarts, Window, needs_one_start
+from skws_windows.processor.macrostates import CACHE_SIZE, Configurations
 from skws_windows.processor.panes import Aggregate, panes
 
 
@@ -121,7 +121,7 @@ class KeyStreams:
 
     def _keys(self, source: RecordSource) -> tuple[list[tuple[Value, ...]], Ints]:
         """The keys of a batch in order of occurrence, and the number of each record's key, -1 with a NULL."""
-        columns = [source.column(info).listed() for info in self._infos]
+        columns = [source.column(info).to_list() for info in self._infos]
         # One value is hashed faster than a tuple of one.
         values: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         numbers: dict[Any, int] = {}
@@ -161,7 +161,7 @@ class Processor:
 
     ``counting``: positions count a key's records from its first one, so the number of its records is kept
     forever. Otherwise positions start at 0 again whenever no window is open and the state is that before the
-    key's first record. ``remembered``: the most macrostates, moves and groups of starts to cache.
+    key's first record. ``cache_size``: the most macrostates, moves and groups of starts to cache.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Processor:
         expression: WindowExpression,
         alphabet: Alphabet,
         aggregates: Sequence[Aggregate] = (),
-        remembered: int = REMEMBERED,
+        cache_size: int = CACHE_SIZE,
         *,
         counting: bool = True,
     ) -> None:
@@ -178,9 +178,11 @@ class Processor:
         self.aggregates = tuple(aggregates)
         self.records = 0
         self._letters = Letters(expression.guards)
-        pairs = [Pair(pair.before, trimmed(pair.window)) for pair in expression.pairs]
-        one = one_is_enough(expression.selection, expression.limits)
-        self._configurations = Configurations(pairs, self._letters, one=one, remembered=remembered)
+        pairs = [Pair(pair.before, trim(pair.window)) for pair in expression.pairs]
+        single_start = needs_one_start(expression.selection, expression.limits)
+        self._configurations = Configurations(
+            pairs, self._letters, single_start=single_start, cache_size=cache_size
+        )
         self._streams = KeyStreams(expression.k, expression.per, alphabet)
         self._runs: dict[Key, LiveStarts] = {}  # those that differ from new ones
         self._counts: dict[Key, int] | None = {} if counting else None  # records of the other keys

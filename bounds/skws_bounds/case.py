@@ -7,7 +7,7 @@ from functools import partial
 from math import inf, nextafter
 from typing import Any
 
-from skws_bounds.maxref import comparisons, kept
+from skws_bounds.maxref import classes_to_keep, comparisons
 from skws_bounds.modified import Modified
 from skws_bounds.normal_form import Attr, Constant, Domain, Extreme
 from skws_bounds.synopsis import (
@@ -86,7 +86,7 @@ class ClassColumns:
             keys = (reader.read(time, row) for time, row in self._known[stream.alias])
             yield reader, [values for values in keys if values is not None]
 
-    def known_beside(self, number: int) -> list[Value]:
+    def compared_values(self, number: int) -> list[Value]:
         """The values of static relations and finite streams that a class is compared with."""
         classes = {
             number,
@@ -105,14 +105,16 @@ class ClassColumns:
         """Classes that are projected, compared, joined, or filtered by a constant."""
         query = self._query
         join_classes = {
-            n for n, nodes in enumerate(query.nodes_of_class) if len(nodes) > 1 and n not in query.timed
+            n
+            for n, nodes in enumerate(query.nodes_of_class)
+            if len(nodes) > 1 and n not in query.time_classes
         }
         filter_classes = {n for n, interval in enumerate(self._intervals) if not interval.open}
         # Times within a node are equal anyway; those of finite streams are not.
         merged_classes = {
             n
             for n, members in enumerate(query.closure.members)
-            if len(members) > 1 and (n not in query.timed or any(self._is_known(t) for t in members))
+            if len(members) > 1 and (n not in query.time_classes or any(self._is_known(t) for t in members))
         }
         return (
             query.output
@@ -144,7 +146,7 @@ class ClassColumns:
         lows = [v for n in lesser_classes for v in self._constants(n)]
         highs = [v for n in greater_classes for v in self._constants(n)]
         allowed = frozenset(set.intersection(*value_sets)) if value_sets else None
-        is_whole = closure.whole(number) and any(
+        is_whole = closure.is_discrete(number) and any(
             t.domain is Domain.NUMBER for t in closure.members[number] if isinstance(t, Attr)
         )
         return ValueInterval(max(lows, default=None), min(highs, default=None), allowed, is_whole)
@@ -197,7 +199,7 @@ class Node:
     def _prepare(
         self, query: Modified, number: int, columns: ClassColumns, *, distinct: bool, probe: set[int]
     ) -> None:
-        kept_classes = kept(query, number)
+        kept_classes = classes_to_keep(query, number)
         is_only_root = query.graph.roots == (number,)
         best = () if is_only_root or not distinct else kept_classes.unbounded
         mode = Keep.FLAG if distinct else Keep.COUNT
@@ -205,10 +207,12 @@ class Node:
             mode = Keep.LEAST if kept_classes.least else Keep.GREATEST
         self.best = best[0] if best else -1
         # A single root keeps nothing: its values go straight to the output.
-        ranks = [] if is_only_root else [c for c in (*kept_classes.ranked, *best) if columns.known_beside(c)]
+        ranks = (
+            [] if is_only_root else [c for c in (*kept_classes.ranked, *best) if columns.compared_values(c)]
+        )
         exact = [c for c in kept_classes.classes if c not in ranks and c != self.best]
         self.classes = (*exact, *ranks)
-        self._exact, self._ranks = exact, [(c, Ranks(columns.known_beside(c))) for c in ranks]
+        self._exact, self._ranks = exact, [(c, Ranks(columns.compared_values(c))) for c in ranks]
         self.synopsis = Synopsis(self.classes, tuple(c for c in exact if c in probe), mode)
 
     def link(self, nodes: Sequence[Node]) -> None:
@@ -274,7 +278,7 @@ class CaseRun:
         if query.graph.parents[number]:
             (parent,) = query.graph.parents[number]
             return {c for c, nodes in enumerate(query.nodes_of_class) if parent in nodes}
-        kept_sets = [set(kept(query, r).exact) for r in query.graph.roots if r != number]
+        kept_sets = [set(classes_to_keep(query, r).exact) for r in query.graph.roots if r != number]
         return set.intersection(*kept_sets) if kept_sets else set()
 
     def _top(

@@ -42,7 +42,7 @@ class Closure:
         self.below = [0] * len(self.members)
         self._order(self._steps())
 
-    def adding(self, atoms: tuple[Atom, ...]) -> Closure:
+    def with_atoms(self, atoms: tuple[Atom, ...]) -> Closure:
         """P+ with more atoms between its terms."""
         if any(atom.op is Op.EQUAL for atom in atoms):
             return Closure((*self.atoms, *atoms), self.class_of, self.anchors)
@@ -102,7 +102,7 @@ class Closure:
             if value is None:
                 continue
             if (lower_bound is not None and lower_bound > ceil(value)) or (
-                self.whole(number) and value != floor(value)
+                self.is_discrete(number) and value != floor(value)
             ):
                 return False
             floors[number] = floor(value)
@@ -112,37 +112,37 @@ class Closure:
         """True if ``low < high`` is in P+."""
         return bool(self.above[self.class_of[low]] >> self.class_of[high] & 1)
 
-    def decided(self, left: Term, right: Term) -> bool:
+    def is_ordered(self, left: Term, right: Term) -> bool:
         """True if P+ holds one of <, = and > between the two (Definition 6)."""
         return self.class_of[left] == self.class_of[right] or self.less(left, right) or self.less(right, left)
 
-    def between(self, low: int, high: int) -> bool:
+    def has_between(self, low: int, high: int) -> bool:
         """True if a class is strictly between two, so that ``low < high`` is redundant (Definition 8, 1)."""
         return bool(self.above[low] & self.below[high])
 
-    def anchored(self, number: int) -> bool:
+    def is_anchored(self, number: int) -> bool:
         """True if a class equals a constant or an attribute with a finite number of values."""
         return bool(self._anchored >> number & 1)
 
     def _is_anchor(self, term: Term) -> bool:
         return not isinstance(term, Attr) or term.stream in self.anchors
 
-    def whole(self, number: int) -> bool:
+    def is_discrete(self, number: int) -> bool:
         """True if the values of a class are discrete: at least one of its terms is an integer or a time."""
         return bool(self._discrete >> number & 1)
 
-    def bounded(self, number: int) -> bool:
+    def is_bounded(self, number: int) -> bool:
         """True if the number of values of a class is finite (Definition 5).
 
         Between two bounds the number of integers is finite, but not that of fractions or texts, which must
         equal something bounded.
         """
-        if self.anchored(number):
+        if self.is_anchored(number):
             return True
         below, above = self.below[number] & self._anchored, self.above[number] & self._anchored
-        return bool(self.whole(number) and below and above)
+        return bool(self.is_discrete(number) and below and above)
 
-    def because(self, low: Term, high: Term) -> tuple[Atom, ...]:
+    def derivation(self, low: Term, high: Term) -> tuple[Atom, ...]:
         """The atoms of a shortest derivation of ``low < high`` or ``low = high``, without added cases."""
         steps: dict[Term, list[tuple[Term, bool, Atom]]] = defaultdict(list)
         for atom in self.atoms:

@@ -54,7 +54,7 @@ def forests(query: SpjQuery, budget: StepBudget) -> Iterator[Modified]:
     if not orders:
         yield first_query
     for atoms in orders:
-        yield from forests(query.adding(*atoms), budget)
+        yield from forests(query.with_atoms(*atoms), budget)
 
 
 def _cases(query: Modified, criterion: Criterion, budget: StepBudget) -> Iterator[Case]:
@@ -64,7 +64,7 @@ def _cases(query: Modified, criterion: Criterion, budget: StepBudget) -> Iterato
     if not orders:
         yield Case(query, failures)
     for atoms in orders:
-        case = query.refined(atoms)
+        case = query.refine(atoms)
         if case is not None:
             yield from _cases(case, criterion, budget)
 
@@ -74,8 +74,8 @@ def pair_orders(query: Modified, failures: tuple[Failure, ...]) -> tuple[tuple[A
     if not failures or not all(f.joins for f in failures):
         return ()
     for term, first, bound in chain(_pairs_at_fault(query, failures), _local_pairs(query)):
-        if term != bound and not query.closure.decided(term, bound):
-            return tuple((Atom(term, op, bound, case=True),) for op in (first, first.turned, Op.EQUAL))
+        if term != bound and not query.closure.is_ordered(term, bound):
+            return tuple((Atom(term, op, bound, case=True),) for op in (first, first.converse, Op.EQUAL))
     return ()
 
 
@@ -99,7 +99,7 @@ def _pairs_at_fault(query: Modified, failures: tuple[Failure, ...]) -> Iterator[
 
 
 def _local_pairs(query: Modified) -> Iterator[tuple[Term, Op, Term]]:
-    for term in compared(query):
+    for term in compared_terms(query):
         if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
             yield from ((term, Op.GREATER, bound) for bound in _comparable_terms(query, term))
 
@@ -111,11 +111,11 @@ def _comparable_terms(query: Modified, attr: Attr) -> Iterator[Term]:
             in_node = (
                 isinstance(other, Attr) and query.node_of.get(other.stream) == query.node_of[attr.stream]
             )
-            if not isinstance(other, Attr) or (in_node and other in compared(query)):
+            if not isinstance(other, Attr) or (in_node and other in compared_terms(query)):
                 yield other
 
 
 @lru_cache(maxsize=16)
-def compared(query: Modified) -> dict[Term, None]:
+def compared_terms(query: Modified) -> dict[Term, None]:
     """The terms of atoms."""
     return dict.fromkeys(t for a in query.query.atoms for t in (a.left, a.right))

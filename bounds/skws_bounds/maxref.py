@@ -43,10 +43,10 @@ def _comparisons(query: Modified) -> Iterator[tuple[int, int]]:
     )
     for low in bits(attribute_classes):
         for high in bits(closure.above[low] & attribute_classes):
-            are_times = low in query.timed and high in query.timed
+            are_times = low in query.time_classes and high in query.time_classes
             if are_times and query.nodes_of_class[low] and query.nodes_of_class[high]:
                 continue
-            if not closure.between(low, high):
+            if not closure.has_between(low, high):
                 yield low, high
 
 
@@ -59,7 +59,7 @@ def inequality_classes(query: Modified) -> tuple[tuple[int, int], ...]:
         if query.nodes_of_class[low]
         and query.nodes_of_class[high]
         and not query.nodes_of_class[low] & query.nodes_of_class[high]
-        and not (query.closure.anchored(low) or query.closure.anchored(high))
+        and not (query.closure.is_anchored(low) or query.closure.is_anchored(high))
     )
 
 
@@ -81,7 +81,7 @@ def equalities(query: Modified) -> Iterator[tuple[int, frozenset[int]]]:
     """
     for number, nodes in enumerate(query.nodes_of_class):
         attributes_only = all(isinstance(t, Attr) for t in query.closure.members[number])
-        if len(nodes) > 1 and number not in query.timed and attributes_only:
+        if len(nodes) > 1 and number not in query.time_classes and attributes_only:
             yield number, nodes
 
 
@@ -103,11 +103,11 @@ def references(query: Modified, node: int) -> References:
     """MaxRef (``greatest``) and MinRef (``least``) of a node (Definition 9), as the joins that make them."""
     joins = inequalities(query)
 
-    def own(attr: Attr) -> bool:
-        bounded = query.closure.bounded(query.closure.class_of[attr])
+    def is_own(attr: Attr) -> bool:
+        bounded = query.closure.is_bounded(query.closure.class_of[attr])
         return query.node_of[attr.stream] == node and not bounded
 
-    return References(tuple(j for j in joins if own(j.high)), tuple(j for j in joins if own(j.low)))
+    return References(tuple(j for j in joins if is_own(j.high)), tuple(j for j in joins if is_own(j.low)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,9 @@ class Failure:
     columns: tuple[TextSpan, ...] = ()
     atoms: tuple[Atom, ...] = ()
 
-    def explained(self, closure: Closure) -> Failure:
+    def explain(self, closure: Closure) -> Failure:
         """The failure with the ``atoms`` that imply ``derived``; finding them takes a while."""
-        atoms = dict.fromkeys(a for left, right in self.derived for a in closure.because(left, right))
+        atoms = dict.fromkeys(a for left, right in self.derived for a in closure.derivation(left, right))
         return replace(self, atoms=tuple(atoms))
 
 
@@ -156,7 +156,7 @@ class KeptClasses:
         return (*self.exact, *self.ranked)
 
 
-def kept(query: Modified, node: int) -> KeptClasses:
+def classes_to_keep(query: Modified, node: int) -> KeptClasses:
     """The classes that a node of a forest keeps, or emits if it is the only root."""
     subtree = query.graph.subtrees[node]
     classes = [n for n, nodes in enumerate(query.nodes_of_class) if nodes & subtree]
@@ -179,7 +179,7 @@ def kept(query: Modified, node: int) -> KeptClasses:
     )
 
 
-def keepable(query: Modified, node: int, *, distinct: bool) -> bool:
+def is_keepable(query: Modified, node: int, *, distinct: bool) -> bool:
     """True if the synopsis of a node is bounded.
 
     The least or the greatest value of one unbounded class may be kept if duplicates do not count. For two
@@ -187,24 +187,24 @@ def keepable(query: Modified, node: int, *, distinct: bool) -> bool:
     kept.
     """
     if query.graph.roots == (node,):
-        return not distinct or not any(not query.closure.bounded(n) for n in query.output)
+        return not distinct or not any(not query.closure.is_bounded(n) for n in query.output)
     subtree = query.graph.subtrees[node]
     if not any(query.nodes_of_class[n] & subtree for n in query.unbounded):
         return True
-    kept_classes = kept(query, node)
+    kept_classes = classes_to_keep(query, node)
     extremes = len(kept_classes.least) + len(kept_classes.greatest)
     return not kept_classes.unbounded or (distinct and len(kept_classes.unbounded) == 1 == extremes)
 
 
-def unkeepable(query: Modified, *, distinct: bool) -> tuple[Failure, ...]:
+def keep_failures(query: Modified, *, distinct: bool) -> tuple[Failure, ...]:
     """The reasons why the synopses of a forest are not bounded: a failure for each node at fault."""
     return tuple(
-        _failure(query, n) for n in range(len(query.nodes)) if not keepable(query, n, distinct=distinct)
+        _failure(query, n) for n in range(len(query.nodes)) if not is_keepable(query, n, distinct=distinct)
     )
 
 
 def _failure(query: Modified, node: int) -> Failure:
-    numbers = kept(query, node).unbounded or tuple(sorted(query.output))
+    numbers = classes_to_keep(query, node).unbounded or tuple(sorted(query.output))
     attrs = [a for n in numbers for a in attributes(query, n)]
     pairs = [pair for pair in inequality_classes(query) if set(pair) & set(numbers)]
     joins = tuple(
@@ -232,7 +232,7 @@ def _outer_comparisons(query: Modified, subtree: frozenset[int]) -> Iterator[tup
 
 
 def _joins_out(query: Modified, number: int, subtree: frozenset[int]) -> bool:
-    return number not in query.timed and bool(query.nodes_of_class[number] - subtree)
+    return number not in query.time_classes and bool(query.nodes_of_class[number] - subtree)
 
 
 def _is_compared_with_known(query: Modified, number: int) -> bool:

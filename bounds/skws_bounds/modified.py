@@ -49,13 +49,13 @@ def conjunctions(query: SpjQuery, budget: StepBudget) -> Iterator[SpjQuery]:
         elif closure.consistent:
             atom = open_atoms[len(case_atoms)]
             cases = [atom.with_op(op) for op in reversed(_CASES[atom.op])]
-            pending += [(closure.adding((case,)), (*case_atoms, case)) for case in cases]
+            pending += [(closure.with_atoms((case,)), (*case_atoms, case)) for case in cases]
 
 
 def _strict(atom: Atom) -> Atom:
     """``A <= 5`` is ``A < 6`` where A is an integer; a constant comes last."""
     if not isinstance(atom.left, Attr):
-        atom = Atom(atom.right, atom.op.turned, atom.left, atom.text, atom.place, atom.assumed)
+        atom = Atom(atom.right, atom.op.converse, atom.left, atom.text, atom.place, atom.assumed)
     shift = {Op.AT_MOST: 1, Op.AT_LEAST: -1}.get(atom.op)
     value = atom.right.value if isinstance(atom.right, Constant) else None
     if shift is None or not isinstance(value, int) or not atom.left.domain.discrete:
@@ -76,23 +76,24 @@ def extremes(attrs: Iterator[Attr] | list[Attr]) -> tuple[Atom, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The dependency graph. ``later``: for each node the nodes that are later by P+."""
+    """The dependency graph. ``successors``: for each node the nodes that are later by P+."""
 
-    later: tuple[frozenset[int], ...]
+    successors: tuple[frozenset[int], ...]
 
     @cached_property
     def parents(self) -> tuple[frozenset[int], ...]:
         """For each node the next later nodes; the graph is a forest if each has at most one."""
         return tuple(
-            frozenset(p for p in later if not any(p in self.later[q] for q in later)) for later in self.later
+            frozenset(p for p in later if not any(p in self.successors[q] for q in later))
+            for later in self.successors
         )
 
     @cached_property
     def component(self) -> tuple[int, ...]:
         """The least node of the connected component of each node."""
-        components = list(range(len(self.later)))
-        for _ in self.later:
-            for node, later in enumerate(self.later):
+        components = list(range(len(self.successors)))
+        for _ in self.successors:
+            for node, later in enumerate(self.successors):
                 for other in (node, *later):
                     components[node] = components[other] = min(components[node], components[other])
         return tuple(components)
@@ -122,8 +123,8 @@ class Graph:
     @cached_property
     def subtrees(self) -> tuple[frozenset[int], ...]:
         """Each node of a forest with all nodes below it."""
-        nodes = range(len(self.later))
-        return tuple(frozenset(n for n in nodes if n == root or root in self.later[n]) for root in nodes)
+        nodes = range(len(self.successors))
+        return tuple(frozenset(n for n in nodes if n == root or root in self.successors[n]) for root in nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +153,7 @@ class Modified:
         )
 
     @cached_property
-    def timed(self) -> frozenset[int]:
+    def time_classes(self) -> frozenset[int]:
         """The classes of application times."""
         times = {t: n for t, n in self.closure.class_of.items() if t.domain is Domain.TIME}
         return frozenset(times.values())
@@ -161,7 +162,7 @@ class Modified:
     def unbounded(self) -> frozenset[int]:
         """The classes with attributes of nodes whose number of values is infinite."""
         return frozenset(
-            n for n, nodes in enumerate(self.nodes_of_class) if nodes and not self.closure.bounded(n)
+            n for n, nodes in enumerate(self.nodes_of_class) if nodes and not self.closure.is_bounded(n)
         )
 
     @cached_property
@@ -172,15 +173,15 @@ class Modified:
     def name(self, node: int) -> str:
         return "+".join(self.nodes[node])
 
-    def refined(self, atoms: Iterable[Atom]) -> Modified | None:
+    def refine(self, atoms: Iterable[Atom]) -> Modified | None:
         """The query with more atoms between attributes of one node and constants; None if contradictory.
 
         Such atoms change neither the order of times nor the set of finite streams.
         """
         new_atoms = tuple(atoms)
-        closure = self.closure.adding(new_atoms)
+        closure = self.closure.with_atoms(new_atoms)
         return (
-            replace(self, query=self.query.adding(*new_atoms), closure=closure)
+            replace(self, query=self.query.with_atoms(*new_atoms), closure=closure)
             if closure.consistent
             else None
         )

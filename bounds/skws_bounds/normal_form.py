@@ -166,14 +166,14 @@ class SpjQuery:
     names: tuple[str, ...]
     places: tuple[TextSpan | None, ...] = ()
 
-    def written(self, attr: Attr) -> tuple[TextSpan, ...]:
+    def spans_of(self, attr: Attr) -> tuple[TextSpan, ...]:
         """The positions in the text at which an attribute is projected."""
         return tuple(p for t, p in zip(self.output, self.places, strict=False) if t == attr and p)
 
     def stream(self, alias: str) -> SpjStream:
         return next(s for s in self.streams if s.alias == alias)
 
-    def adding(self, *atoms: Atom) -> SpjQuery:
+    def with_atoms(self, *atoms: Atom) -> SpjQuery:
         return replace(self, atoms=(*self.atoms, *atoms))
 
 

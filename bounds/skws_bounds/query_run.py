@@ -9,7 +9,7 @@ from typing import Any
 
 from skws_bounds.case import CaseRun, Rows
 from skws_bounds.lto import MOST_CASES, Case, cases
-from skws_bounds.maxref import unkeepable
+from skws_bounds.maxref import keep_failures
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, SpjQuery, SpjStream, Union
 from skws_bounds.promises import Promises
@@ -153,7 +153,7 @@ class SpjEvaluator:
             return
         arrivals = {s.alias: [(time, r) for r in rows.get(s.relation, ())] for s in self._streams}
         new_bags = {s.alias: arrivals.get(s.alias, []) for s in self._query.streams}
-        results.update(added(self._query, self._schema, self._bags, new_bags))
+        results.update(new_results(self._query, self._schema, self._bags, new_bags))
         for alias, items in arrivals.items():
             self._bags[alias].extend(items)
 
@@ -167,11 +167,11 @@ class SpjEvaluator:
         return [s for s in self._query.streams if s.kind is not Kind.STATIC]
 
     def _advance(self, time: int, rows: Rows, results: Counter[Output]) -> None:
-        def put_out(values: list[Any], count: int) -> None:
+        def emit(values: list[Any], count: int) -> None:
             results[tuple(values)] += count
 
         for run in self.runs:
-            run.step(time, rows, put_out)
+            run.step(time, rows, emit)
 
     def _hand_over(self) -> None:
         """Make the synopses and fill them with the tuples so far, whose results have been emitted."""
@@ -220,7 +220,7 @@ def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:
 
 def _bounded_cases(query: SpjQuery, *, distinct: bool) -> Iterator[Case]:
     """The disjoint cases in which a query runs. Raises UsageError if the synopses of one are not bounded."""
-    criterion = partial(unkeepable, distinct=distinct)
+    criterion = partial(keep_failures, distinct=distinct)
     try:
         with StepBudget(MOST_STEPS, "splitting the query") as budget:
             for conjunction in conjunctions(query, budget):
@@ -242,7 +242,7 @@ def results(query: SpjQuery, schema: Schema, bags: Bags) -> Counter[tuple[Any, .
     return counts
 
 
-def added(query: SpjQuery, schema: Schema, past: Bags, new: Bags) -> Counter[tuple[Any, ...]]:
+def new_results(query: SpjQuery, schema: Schema, past: Bags, new: Bags) -> Counter[tuple[Any, ...]]:
     """The results that ``new`` tuples add to those of ``past`` ones."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for index, stream in enumerate(query.streams):

@@ -129,7 +129,7 @@ def _bound_change(attr: Attr) -> Change:
     )
     return Change(
         f"bound {attr}",
-        lambda union: _map_queries(union, attr.stream, lambda query: query.adding(*atoms)),
+        lambda union: _map_queries(union, attr.stream, lambda query: query.with_atoms(*atoms)),
         attr,
     )
 
@@ -139,7 +139,7 @@ def _order(later: SpjStream, earlier: SpjStream) -> Change:
 
     def apply(query: SpjQuery) -> SpjQuery:
         aliases = {s.alias for s in query.streams}
-        return query.adding(atom) if {later.alias, earlier.alias} <= aliases else query
+        return query.with_atoms(atom) if {later.alias, earlier.alias} <= aliases else query
 
     return Change(f"add a time order: {atom}", lambda union: _map_queries(union, later.alias, apply))
 

@@ -74,7 +74,7 @@ class Reader:
             self.read(tree.left, conditions)
             self.read(tree.right, conditions)
         elif isinstance(tree, exp.Between):
-            nothing_but(self._text, tree, "this low high")
+            refuse_other_parts(self._text, tree, "this low high")
             low, high = tree.args["low"], tree.args["high"]
             conditions.atoms.append(self._atom(tree, tree.this, Op.AT_LEAST, low))
             conditions.atoms.append(self._atom(tree, tree.this, Op.AT_MOST, high))
@@ -102,7 +102,7 @@ class Reader:
     def _atom(self, tree: exp.Expr, left: exp.Expr, op: Op, right: exp.Expr) -> Atom:
         left, right = left.unnest(), right.unnest()
         if not isinstance(left, exp.Column):
-            left, op, right = right, op.turned, left
+            left, op, right = right, op.converse, left
         if not isinstance(left, exp.Column):
             for side in (left, right):
                 self._literal(side)
@@ -118,12 +118,12 @@ class Reader:
             right_term = self.constant(right, attr)
         if attr.domain in _UNORDERED and op not in (Op.EQUAL, Op.DIFFERENT):
             raise error_at(self._text, tree, f"{attr} is {_article(attr.domain)}: expected = or <>")
-        position = place_of(tree, self._text)
+        position = span_of(tree, self._text)
         return Atom(attr, op, right_term, self._text[position.start : position.end], position)
 
     def attribute(self, column: exp.Column) -> Attr:
         """The attribute of a column. Raises SqlError."""
-        nothing_but(self._text, column, "this table", "expected an attribute, or stream.attribute")
+        refuse_other_parts(self._text, column, "this table", "expected an attribute, or stream.attribute")
         try:
             return resolve(self._schema, self._streams, column.table, column.name)
         except UnknownNameError as error:
@@ -164,7 +164,7 @@ class Reader:
         return -value if negative else value
 
 
-def place_of(tree: exp.Expr, text: str) -> TextSpan:
+def span_of(tree: exp.Expr, text: str) -> TextSpan:
     """The position of an expression in the text, from its first name or literal to its last.
 
     NULL and TRUE have no position; they get that of the expression around them.
@@ -178,7 +178,7 @@ def place_of(tree: exp.Expr, text: str) -> TextSpan:
     return TextSpan(0, len(text))
 
 
-def nothing_but(
+def refuse_other_parts(
     text: str, tree: exp.Expr, allowed: str, message: str = "{} is not select-project-join"
 ) -> None:
     """Raises SqlError for any part of an expression that is not in ``allowed``, so that none is ignored."""
@@ -191,7 +191,7 @@ def nothing_but(
 
 def error_at(text: str, tree: exp.Expr, message: str) -> SqlError:
     """The error for a fault in an expression, with its position."""
-    position = place_of(tree, text)
+    position = span_of(tree, text)
     return SqlError.at(text, position.start, position.end, message)
 
 
@@ -284,10 +284,10 @@ def _collect(text: str, tree: exp.Expr, selects: list[exp.Select]) -> bool:
         selects.append(tree)
         return False
     if isinstance(tree, exp.Subquery):
-        nothing_but(text, tree, "this")
+        refuse_other_parts(text, tree, "this")
         return _collect(text, tree.this, selects)
     if isinstance(tree, exp.Union):
-        nothing_but(text, tree, "this expression distinct")
+        refuse_other_parts(text, tree, "this expression distinct")
         is_distinct = bool(tree.args.get("distinct"))
         flags = [_collect(text, side, selects) for side in (tree.left, tree.right)]
         if not is_distinct and any(flags):
@@ -307,9 +307,11 @@ class _Select:
         self._join_conditions: list[exp.Expr] = []
 
     def queries(self, select: exp.Select) -> Iterator[SpjQuery]:
-        nothing_but(self._text, select, "expressions from from_ joins where distinct")
+        refuse_other_parts(self._text, select, "expressions from from_ joins where distinct")
         if select.args.get("distinct"):
-            nothing_but(self._text, select.args["distinct"], "", "DISTINCT {} is not select-project-join")
+            refuse_other_parts(
+                self._text, select.args["distinct"], "", "DISTINCT {} is not select-project-join"
+            )
         self._from(select)
         reader = Reader(self._text, self._schema, self._streams)
         conditions = Conditions()
@@ -322,7 +324,7 @@ class _Select:
         output = [self._column(reader, tree) for tree in select.expressions]
         atoms = (*conditions.atoms, *promises(self._schema, self._streams))
         terms = tuple(term for _, term in output)
-        places = tuple(place_of(tree, self._text) for tree in select.expressions)
+        places = tuple(span_of(tree, self._text) for tree in select.expressions)
         names = _unique_names([name for name, _ in output], terms)
         choices = list(product(*conditions.choices))
         if len(choices) > MOST_QUERIES:
@@ -339,7 +341,7 @@ class _Select:
         self._stream(source.this)
         for join in select.args.get("joins") or []:
             message = "only inner joins with ON are select-project-join"
-            nothing_but(self._text, join, "this on kind", message)
+            refuse_other_parts(self._text, join, "this on kind", message)
             if join.kind not in ("", "INNER", "CROSS"):
                 raise error_at(self._text, join, message)
             self._stream(join.this)
@@ -350,9 +352,9 @@ class _Select:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise error_at(self._text, table, "expected the name of a relation")
         message = "expected the name of a relation, and of a stream with AS"
-        nothing_but(self._text, table, "this alias", message)
+        refuse_other_parts(self._text, table, "this alias", message)
         if table.args.get("alias"):
-            nothing_but(self._text, table.args["alias"], "this", message)
+            refuse_other_parts(self._text, table.args["alias"], "this", message)
         alias = table.alias or table.name
         if alias in {s.alias for s in self._streams}:
             raise error_at(self._text, table, f"{alias!r} occurs twice; rename one with AS")

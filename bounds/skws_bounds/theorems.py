@@ -3,8 +3,8 @@
 C3 of Theorem 2 counts the references of each stream separately. With application time that is not enough: if
 one of two streams must come after the other and each keeps an unbounded attribute, then pairs of values must
 be kept, and there may be arbitrarily many, none of which is better than another. So a query that passes here
-must also pass ``skws_bounds.maxref.unkeepable``, which checks C3 for each stream together with the values it
-keeps of earlier ones.
+must also pass ``skws_bounds.maxref.keep_failures``, which checks C3 for each stream together with the values
+it keeps of earlier ones.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def output_is_kept(query: Modified) -> Iterator[Failure]:
         if node is None or not query.graph.is_tree(node):
             continue
         number = query.closure.class_of[attr]
-        spans = query.query.written(attr)
-        if not query.closure.bounded(number) and not (is_only_root and query.graph.depth(node) == 0):
+        spans = query.query.spans_of(attr)
+        if not query.closure.is_bounded(number) and not (is_only_root and query.graph.depth(node) == 0):
             message = f"{attr} is projected and has to be kept, but is not bounded"
             yield Failure("C3", message, (), (attr.stream,), (attr,), columns=spans)
         elif query.graph.depth(node) > 1:
@@ -65,7 +65,7 @@ def equalities_are_bounded(query: Modified) -> Iterator[Failure]:
     The paper's exception, a root alone, follows: P+ makes both sides bounded if one is.
     """
     for number, nodes in equalities(query):
-        if not query.closure.bounded(number) and all(query.graph.is_tree(n) for n in nodes):
+        if not query.closure.is_bounded(number) and all(query.graph.is_tree(n) for n in nodes):
             yield unbounded_equality("C4", query, number)
 
 
@@ -140,16 +140,16 @@ def _out_of_reach(first: Attr, second: Attr, **fields: object) -> Failure:
 def output_is_bounded(query: Modified) -> Iterator[Failure]:
     """C1: every output attribute is bounded. Necessary: emitted results have to be remembered."""
     for attr in dict.fromkeys(t for t in query.query.output if isinstance(t, Attr)):
-        if attr.stream in query.node_of and not query.closure.bounded(query.closure.class_of[attr]):
+        if attr.stream in query.node_of and not query.closure.is_bounded(query.closure.class_of[attr]):
             message = f"{attr} is projected without duplicates, but is not bounded"
-            spans = query.query.written(attr)
+            spans = query.query.spans_of(attr)
             yield Failure("C1", message, (), (attr.stream,), (attr,), columns=spans)
 
 
 def joined_attributes_are_bounded(query: Modified) -> Iterator[Failure]:
     """C2: attributes joined by equality are bounded."""
     for number, _ in equalities(query):
-        if not query.closure.bounded(number):
+        if not query.closure.is_bounded(number):
             yield unbounded_equality("C2", query, number)
 
 

@@ -15,8 +15,8 @@ from functools import partial
 from itertools import combinations, pairwise
 
 from skws_bounds.closure import Closure, bits
-from skws_bounds.lto import Criterion, compared, forests, pair_orders
-from skws_bounds.maxref import Failure, Inequality, unkeepable
+from skws_bounds.lto import Criterion, compared_terms, forests, pair_orders
+from skws_bounds.maxref import Failure, Inequality, keep_failures
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions, modified
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, SpjQuery, Term, Union
 from skws_bounds.theorems import theorem_1, theorem_2
@@ -34,28 +34,28 @@ class Blame:
     condition: str
     joins: Joins
 
-    def among(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
+    def matching(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
         return tuple(f for f in failures if f.condition == self.condition and set(self.joins) <= set(f.joins))
 
 
-def failing(query: Modified, criterion: Criterion, blame: Blame, budget: StepBudget) -> Modified | None:
+def failing_case(query: Modified, criterion: Criterion, blame: Blame, budget: StepBudget) -> Modified | None:
     """A case that fails for the blamed joins however it is split; None if there is none.
 
     Raises OverBudgetError.
     """
     budget.spend()
-    failures = blame.among(criterion(query))
+    failures = blame.matching(criterion(query))
     if not failures:
         return None
     orders: Iterable[Order] = _gaps(query.closure, blame.joins)
     if not orders:
-        for guess in filter(None, map(query.refined, _guesses(query, blame.joins))):
+        for guess in filter(None, map(query.refine, _guesses(query, blame.joins))):
             budget.spend()
-            if blame.among(criterion(guess)):
+            if blame.matching(criterion(guess)):
                 return guess
         orders = pair_orders(query, failures)
-    cases = filter(None, map(query.refined, orders))
-    return next(filter(None, (failing(case, criterion, blame, budget) for case in cases)), None)
+    cases = filter(None, map(query.refine, orders))
+    return next(filter(None, (failing_case(case, criterion, blame, budget) for case in cases)), None)
 
 
 def _gaps(closure: Closure, joins: Joins) -> list[Order]:
@@ -75,7 +75,7 @@ def _gaps(closure: Closure, joins: Joins) -> list[Order]:
 
 
 def _is_decided(closure: Closure, constant: Constant, low: Term, high: Term) -> bool:
-    return closure.decided(low, constant) or closure.decided(high, constant)
+    return closure.is_ordered(low, constant) or closure.is_ordered(high, constant)
 
 
 def _above(term: Term, bound: Term) -> Atom:
@@ -155,7 +155,7 @@ def _chains(query: Modified) -> Iterator[set[int]]:
         if not isinstance(term, Attr):
             constants[term.domain.family].add(class_of[term])
     node_classes: dict[tuple[int, Domain], set[int]] = defaultdict(set)
-    for term in compared(query):
+    for term in compared_terms(query):
         if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
             node_classes[query.node_of[term.stream], term.domain.family].add(class_of[term])
     for (_, family), numbers in node_classes.items():
@@ -239,17 +239,18 @@ def _query_failures(query: SpjQuery, steps: StepBudget, *, distinct: bool) -> It
         if modified_query is None:
             continue
         theorem = theorem_2 if distinct else theorem_1
-        yield from lasting(modified_query, theorem, reported, budget)
+        yield from persistent_failures(modified_query, theorem, reported, budget)
         if distinct and not reported:
-            criterion = partial(unkeepable, distinct=True)
+            criterion = partial(keep_failures, distinct=True)
             forest_failures = (
-                tuple(lasting(f, criterion, reported, budget)) for f in forests(conjunction, budget)
+                tuple(persistent_failures(f, criterion, reported, budget))
+                for f in forests(conjunction, budget)
             )
             yield from next(filter(None, forest_failures), ())
     steps.spend(_LOOK * budget.spent)
 
 
-def lasting(
+def persistent_failures(
     query: Modified, criterion: Criterion, reported: set[object], budget: StepBudget
 ) -> Iterator[Failure]:
     """The failures without joins, and those of the first case that fails however it is split.
@@ -260,7 +261,7 @@ def lasting(
     yield from _explain((f for f in case_failures if not f.joins), query, reported)
     for failure in case_failures:
         for blame in _blames(query, failure):
-            case = _key(failure) not in reported and failing(query, criterion, blame, budget)
+            case = _key(failure) not in reported and failing_case(query, criterion, blame, budget)
             if case:
                 remaining = (f for f in criterion(case) if f.joins and _key(f) not in reported)
                 yield from _explain(remaining, case, reported)
@@ -270,7 +271,7 @@ def lasting(
 def _explain(failures: Iterable[Failure], query: Modified, reported: set[object]) -> Iterator[Failure]:
     for failure in failures:
         reported.add(_key(failure))
-        yield failure.explained(query.closure)
+        yield failure.explain(query.closure)
 
 
 def _blames(query: Modified, failure: Failure) -> Iterator[Blame]:

@@ -30,12 +30,12 @@ class Op(StrEnum):
     DIFFERENT = "!="
 
     @property
-    def turned(self) -> Op:
+    def converse(self) -> Op:
         """The operator of the same comparison with its sides exchanged."""
-        return _TURNED.get(self, self)
+        return _CONVERSES.get(self, self)
 
 
-_TURNED: Final = {
+_CONVERSES: Final = {
     Op.LESS: Op.GREATER,
     Op.GREATER: Op.LESS,
     Op.AT_MOST: Op.AT_LEAST,
@@ -390,11 +390,11 @@ def key_getter(columns: tuple[int, ...]) -> Callable[[Row], Key]:
     if len(columns) == 1:
         return values_of
 
-    def several(row: Row) -> Key:
+    def values_or_none(row: Row) -> Key:
         values: tuple[Value, ...] = values_of(row)
         return None if None in values else values
 
-    return several
+    return values_or_none
 
 
 def meant(name: str, candidates: Collection[str]) -> str | None:

@@ -21,7 +21,7 @@ from skws.sources.feed import redacted
 from skws.sources.kafka.topic_address import KAFKA
 from skws_schema.errors import SourceError, StateError, UsageError, counted
 from skws_schema.infer.column_profile import is_value
-from skws_schema.infer.infer import Inference, infer, keeping
+from skws_schema.infer.infer import Inference, infer, keep_joins
 from skws_schema.model import Schema, sides
 from skws_schema.paths import from_here
 from skws_schema.yaml.load import load_schema, parse_schema
@@ -172,7 +172,7 @@ def inferred(
         if len(addresses) > 1:
             raise UsageError("a schema can be inferred from one database or from files, not from both")
         inference = inference_of(addresses[0], name, window, followed=followed)
-        return keeping(inference, earlier) if earlier else inference
+        return keep_joins(inference, earlier) if earlier else inference
     samples = sample([Path(address) for address in addresses])
     if samples.unreadable:
         tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")

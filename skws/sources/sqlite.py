@@ -29,8 +29,8 @@ from skws_schema.infer.infer import (
     Inference,
     InferredRelation,
     Omission,
-    joined_by_values,
-    renamed,
+    with_joins_by_values,
+    with_valid_names,
 )
 from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
@@ -148,7 +148,9 @@ class SqliteDatabase:
         )
         left_out = tuple(Omission(name, self._fault(name)) for name in self._tables if name not in usable)
         inference = Inference(self._path.stem, relations, joins, "none", left_out)
-        return renamed(inference if joins else joined_by_values(inference, self._first_rows(usable)))
+        return with_valid_names(
+            inference if joins else with_joins_by_values(inference, self._first_rows(usable))
+        )
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
         return typed_rows(self.name, reader, self.values(reader.relation))

@@ -142,7 +142,7 @@ def test_a_time_below_only_stays_infinite() -> None:
 def test_the_dependency_graph_leaves_out_what_follows() -> None:
     query = _only("SELECT 1 FROM s, t, u WHERE s.i > t.j AND t.j > u.k")
     assert [sorted(p) for p in query.graph.parents] == [[], [0], [1]]
-    assert [sorted(p) for p in query.graph.later] == [[], [0], [0, 1]]
+    assert [sorted(p) for p in query.graph.successors] == [[], [0], [0, 1]]
 
 
 @pytest.mark.parametrize(

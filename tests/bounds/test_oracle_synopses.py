@@ -11,13 +11,13 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from skws_bounds.lto import Criterion, compared, forests
-from skws_bounds.maxref import Failure, unkeepable
+from skws_bounds.lto import Criterion, compared_terms, forests
+from skws_bounds.maxref import Failure, keep_failures
 from skws_bounds.modified import Modified, conjunctions
 from skws_bounds.normal_form import Atom, Attr, Domain, Term
 from skws_bounds.query_run import UnionRun
 from skws_bounds.theorems import theorem_1, theorem_2
-from skws_bounds.verdict import check, lasting
+from skws_bounds.verdict import check, persistent_failures
 from skws_schema.budgets import StepBudget
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Op, Relation, Row, Schema
@@ -77,9 +77,9 @@ MOST_ORDERS = 100
 def total_orders(query: Modified) -> Iterator[Modified]:
     """Every locally totally ordered query (Definition 6) into which a query is split."""
     for one, other in _local_pairs(query):
-        if not query.closure.decided(one, other):
+        if not query.closure.is_ordered(one, other):
             for op in (Op.LESS, Op.EQUAL, Op.GREATER):
-                refined = query.refined([Atom(one, op, other, case=True)])
+                refined = query.refine([Atom(one, op, other, case=True)])
                 if refined is not None:
                     yield from total_orders(refined)
             return
@@ -88,7 +88,7 @@ def total_orders(query: Modified) -> Iterator[Modified]:
 
 def _local_pairs(query: Modified) -> Iterator[tuple[Term, Term]]:
     own: dict[int, list[Term]] = defaultdict(list)
-    for term in compared(query):
+    for term in compared_terms(query):
         if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
             own[query.node_of[term.stream]].append(term)
     fixed = [t for t in query.closure.class_of if not isinstance(t, Attr) and t.domain is Domain.INTEGER]
@@ -98,7 +98,7 @@ def _local_pairs(query: Modified) -> Iterator[tuple[Term, Term]]:
 
 def _synopses(query: Modified) -> tuple[Failure, ...]:
     """Built only for queries that pass Theorem 2; others fail here at once."""
-    return theorem_2(query) or unkeepable(query, distinct=True)
+    return theorem_2(query) or keep_failures(query, distinct=True)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,10 @@ def test_a_failing_order_is_found_if_there_is_one(criterion: Criterion, text: st
             if len(orders) < MOST_ORDERS and not any(not f.joins for f in criterion(query)):
                 expected = any(map(criterion, orders))
                 event(f"fails: {expected}, at first: {bool(criterion(query))}")
-                assert bool(list(lasting(query, criterion, set(), StepBudget(5000, "orders")))) == expected
+                assert (
+                    bool(list(persistent_failures(query, criterion, set(), StepBudget(5000, "orders"))))
+                    == expected
+                )
 
 
 def _typed(name: str, *, table: bool = False) -> Relation:

@@ -146,7 +146,7 @@ def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter | Comparison
     constant = next(o for o in operands if isinstance(o, Token))
     comparison = operators[0]
     if isinstance(operands[0], Token):
-        comparison = comparison.turned
+        comparison = comparison.converse
     return Filter(references[0], comparison, constant_value(constant), span(tree))
 
 

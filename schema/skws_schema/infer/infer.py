@@ -177,7 +177,7 @@ class Inference:
         return _with_note(line, finding)
 
 
-def renamed(inference: Inference) -> Inference:
+def with_valid_names(inference: Inference) -> Inference:
     """The inference with valid names in place of invalid names of tables and columns in a catalog."""
     tables = {
         old: new for new, old in attribute_names([relation.name for relation in inference.relations]).items()
@@ -200,7 +200,7 @@ def renamed(inference: Inference) -> Inference:
 
 
 def _with_names(relation: InferredRelation, name: str, names: Mapping[str, str]) -> InferredRelation:
-    def called(finding: Finding[Attribute]) -> Finding[Attribute]:
+    def rename(finding: Finding[Attribute]) -> Finding[Attribute]:
         column = finding.value.name
         if names[column] == column:
             return finding
@@ -211,7 +211,7 @@ def _with_names(relation: InferredRelation, name: str, names: Mapping[str, str])
         relation,
         name=name,
         origin=relation.origin if name == relation.name else relation.name,
-        attributes=tuple(map(called, relation.attributes)),
+        attributes=tuple(map(rename, relation.attributes)),
         key=key and replace(key, value=tuple(names[column] for column in key.value)),
         time=time and replace(time, value=names[time.value]),
     )
@@ -245,7 +245,7 @@ def infer(
     rows are in arrays. Raises SchemaError if no table has a usable name, ValueError if columns of one
     relation differ in length.
     """
-    columns_by_table = {name: named_columns(columns) for name, columns in tables.items() if is_name(name)}
+    columns_by_table = {name: attribute_columns(columns) for name, columns in tables.items() if is_name(name)}
     table_names = [name for name, (origins, _) in columns_by_table.items() if origins]
     if not table_names:
         if columns_by_table:
@@ -293,7 +293,7 @@ def infer(
             if relation not in table_names
         ),
     )
-    inference = keeping(inference, earlier) if earlier else inference
+    inference = keep_joins(inference, earlier) if earlier else inference
     return replace(inference, relations=tuple(_referring(r, inference) for r in inference.relations))
 
 
@@ -334,7 +334,7 @@ def _with_nested(
 KEPT_JOIN: Final = "kept from the earlier schema"
 
 
-def keeping(inference: Inference, earlier: Schema) -> Inference:
+def keep_joins(inference: Inference, earlier: Schema) -> Inference:
     """The inference with the joins of an earlier schema that the data no longer shows.
 
     A join is dropped only if its attributes no longer exist, or have types that cannot be equal.
@@ -356,7 +356,9 @@ def keeping(inference: Inference, earlier: Schema) -> Inference:
     return replace(inference, joins=other_joins + kept_joins)
 
 
-def joined_by_values(inference: Inference, values: Mapping[str, Mapping[str, Sequence[object]]]) -> Inference:
+def with_joins_by_values(
+    inference: Inference, values: Mapping[str, Mapping[str, Sequence[object]]]
+) -> Inference:
     """The inference with joins by names and values, for a catalog that declares none.
 
     ``values[relation][attribute]``: the values of the first rows of some relations, as for ``infer``.
@@ -391,7 +393,7 @@ def attribute_names(columns: Sequence[str]) -> dict[str, str]:
     return origins
 
 
-def named_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str, str], tuple[Omission, ...]]:
+def attribute_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str, str], tuple[Omission, ...]]:
     """The column of each attribute, by attribute name; and the columns that cannot be attributes."""
     objects = _objects(columns)
     byte_paths = [path for path, values in columns.items() if _are_bytes(values)]

@@ -42,8 +42,8 @@ from skws_schema.infer.infer import (
     Inference,
     InferredRelation,
     Omission,
-    joined_by_values,
-    renamed,
+    with_joins_by_values,
+    with_valid_names,
 )
 from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
@@ -636,9 +636,9 @@ class PostgresDatabase:
             exact, integers = set(_exact_columns(conn, catalog_tables)), _integers(catalog_tables)
             inference = _inference(catalog_tables, conn.info.dbname, exact)
             if not inference.joins:
-                inference = joined_by_values(inference, _first_rows(conn, inference, catalog_tables))
+                inference = with_joins_by_values(inference, _first_rows(conn, inference, catalog_tables))
             heading = f"# Inferred from {self.name}. Uncertain parts are commented out."
-            return replace(renamed(with_texts(inference, exact - integers)), heading=heading)
+            return replace(with_valid_names(with_texts(inference, exact - integers)), heading=heading)
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
         return typed_rows(self.name, reader, self.values(reader.relation))

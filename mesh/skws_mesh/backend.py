@@ -58,10 +58,10 @@ class OperatorState(NamedTuple):
         return OperatorState(self.waiting + other.waiting, self.probes + other.probes, sleep)
 
 
-def states_of(used: Iterable[OperatorUse]) -> dict[Prefix, OperatorState]:
+def states_of(uses: Iterable[OperatorUse]) -> dict[Prefix, OperatorState]:
     """The states of operators, keyed by operator prefix."""
     return merge_states(
-        (prefix_of(use.tree), OperatorState(use.waiting, use.probes, use.sleep)) for use in used
+        (prefix_of(use.tree), OperatorState(use.waiting, use.probes, use.sleep)) for use in uses
     )
 
 
@@ -112,7 +112,7 @@ class Mesh(Protocol):
     def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
         """Insert all live tuples, none of which was inserted before; yields their results in parts.
 
-        The mesh must not be used otherwise before the last part.
+        The mesh must not be uses otherwise before the last part.
         """
 
     def end(self, slots: Ints) -> None:

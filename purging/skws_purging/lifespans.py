@@ -323,40 +323,40 @@ def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[Strea
 class _Truncations:
     """The truncations of one relation that late records may precede, and the relation's identities.
 
-    ``known``: tick and arrival of each, at most one per tick, in order. ``since``: the identities with a
-    record since the latest truncation; ``before``: the others, which have no live tuple, so that the next
+    ``marks``: tick and arrival of each, at most one per tick, in order. ``active``: the identities with a
+    record since the latest truncation; ``idle``: the others, which have no live tuple, so that the next
     truncation does not affect them.
     """
 
-    since: dict[GroupKey, None]
-    before: dict[GroupKey, None] = field(default_factory=dict)
-    known: list[tuple[int, int]] = field(default_factory=list)
+    active: dict[GroupKey, None]
+    idle: dict[GroupKey, None] = field(default_factory=dict)
+    marks: list[tuple[int, int]] = field(default_factory=list)
 
     def touch(self, key: GroupKey) -> None:
-        self.since[key] = None
-        self.before.pop(key, None)
+        self.active[key] = None
+        self.idle.pop(key, None)
 
     def drop(self, key: GroupKey) -> None:
-        self.since.pop(key, None)
-        self.before.pop(key, None)
+        self.active.pop(key, None)
+        self.idle.pop(key, None)
 
     def add(self, tick: int, arrival: int) -> None:
-        index = bisect_left(self.known, tick, key=_TICK)
-        exists = index < len(self.known) and self.known[index][0] == tick
-        self.known[index : index + exists] = [(tick, arrival)]
+        index = bisect_left(self.marks, tick, key=_TICK)
+        exists = index < len(self.marks) and self.marks[index][0] == tick
+        self.marks[index : index + exists] = [(tick, arrival)]
 
-    def after(self, tick: int) -> tuple[int, int] | None:
+    def first_after(self, tick: int) -> tuple[int, int] | None:
         """The first truncation after a tick."""
-        index = bisect_right(self.known, tick, key=_TICK)
-        return self.known[index] if index < len(self.known) else None
+        index = bisect_right(self.marks, tick, key=_TICK)
+        return self.marks[index] if index < len(self.marks) else None
 
-    def at(self, tick: int) -> tuple[int, int] | None:
+    def at_tick(self, tick: int) -> tuple[int, int] | None:
         """The truncation at a tick."""
-        index = bisect_left(self.known, tick, key=_TICK)
-        return self.known[index] if index < len(self.known) and self.known[index][0] == tick else None
+        index = bisect_left(self.marks, tick, key=_TICK)
+        return self.marks[index] if index < len(self.marks) and self.marks[index][0] == tick else None
 
     def forget(self, horizon: int) -> None:
-        del self.known[: bisect_left(self.known, horizon, key=_TICK)]
+        del self.marks[: bisect_left(self.marks, horizon, key=_TICK)]
 
 
 class Keeper(Protocol):
@@ -441,7 +441,7 @@ class Lifespans:
             if relation in self._truncations:
                 truncations = self._truncations[relation]
                 truncations.touch(key)
-                if new is not None and (truncation := truncations.after(tick)) is not None:
+                if new is not None and (truncation := truncations.first_after(tick)) is not None:
                     timeline.end_all(*truncation)
         self._latest = max(self._latest, tick)
         for key, timeline in timelines.items():
@@ -462,7 +462,7 @@ class Lifespans:
         entry = self._entries.get(key)
         if key in self._fronts:
             return False
-        if new is not None and key[0] in self._truncations and self._truncations[key[0]].after(tick):
+        if new is not None and key[0] in self._truncations and self._truncations[key[0]].first_after(tick):
             return False
         if entry is None:
             return new is not None or not self._lateness
@@ -505,7 +505,7 @@ class Lifespans:
             truncations = self._truncations[relation] = _Truncations(dict.fromkeys(keys))
         arrival = next(self._arrival)
         is_late = tick < self._latest
-        for key in list(chain(truncations.since, truncations.before) if is_late else truncations.since):
+        for key in list(chain(truncations.active, truncations.idle) if is_late else truncations.active):
             entry = self._entries[key]
             if key in simple_tuples:
                 new_tuples.add(simple_tuples.pop(key))
@@ -521,8 +521,8 @@ class Lifespans:
                 timelines[key] = timeline
                 timeline.add(LifeEvent(tick, arrival, None, truncates=True))
         if not is_late:
-            truncations.before |= truncations.since
-            truncations.since = {}
+            truncations.idle |= truncations.active
+            truncations.active = {}
         truncations.forget(self._horizon)
         truncations.add(tick, arrival)
 
@@ -531,7 +531,7 @@ class Lifespans:
         return [
             (relation, *mark)
             for relation, truncations in self._truncations.items()
-            for mark in truncations.known
+            for mark in truncations.marks
         ]
 
     def take_over(self, live_tuple: StreamTuple) -> None:
@@ -702,7 +702,7 @@ class Lifespans:
         elif entry is not None:
             arrival = -1
             truncations = self._truncations.get(key[0])
-            if truncations is not None and (truncation := truncations.at(entry.start)) is not None:
+            if truncations is not None and (truncation := truncations.at_tick(entry.start)) is not None:
                 timeline.end_all(*truncation)  # the tuple is alive, so it came later
                 _, arrival = truncation
             timeline.add(LifeEvent(entry.start, arrival, entry))

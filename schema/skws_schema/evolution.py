@@ -26,11 +26,13 @@ class SchemaChange:
         A relation that is only read from another table or column keeps its tuples.
         """
         kept_names = {r.name for r in target.relations if before.index.get(r.name) is not None}
-        kept_names = {name for name in kept_names if _alike(before.relation(name), target.relation(name))}
+        kept_names = {
+            name for name in kept_names if _has_same_tuples(before.relation(name), target.relation(name))
+        }
         relations = _renamed_relations(before, target, kept_names)
         joins = _renamed_joins(before, target, kept_names, relations)
         relations = tuple(target.relation(r.name) if r.name in kept_names else r for r in relations)
-        return cls(before, _after(before, target, relations, joins))
+        return cls(before, _merged_schema(before, target, relations, joins))
 
     @property
     def removed_relations(self) -> frozenset[int]:
@@ -40,17 +42,17 @@ class SchemaChange:
     @property
     def removed(self) -> tuple[frozenset[int], frozenset[int]]:
         """Positions of the removed relations and joins."""
-        before, after = _present(self.before), _present(self.after)
+        before, after = _present_positions(self.before), _present_positions(self.after)
         return before[0] - after[0], before[1] - after[1]
 
     @property
     def added(self) -> tuple[frozenset[int], frozenset[int]]:
         """Positions of the new relations and joins, including those that were removed before."""
-        before, after = _present(self.before), _present(self.after)
+        before, after = _present_positions(self.before), _present_positions(self.after)
         return after[0] - before[0], after[1] - before[1]
 
 
-def _alike(before: Relation, after: Relation) -> bool:
+def _has_same_tuples(before: Relation, after: Relation) -> bool:
     """True if both relations have the same tuples, wherever their values are read from."""
     return _without_origins(before) == _without_origins(after)
 
@@ -63,7 +65,7 @@ def _without_origins(relation: Relation) -> Relation:
     )
 
 
-def _present(schema: Schema) -> tuple[frozenset[int], frozenset[int]]:
+def _present_positions(schema: Schema) -> tuple[frozenset[int], frozenset[int]]:
     evolution = schema.evolution
     return (
         frozenset(range(len(schema.relations))) - evolution.removed_relations,
@@ -96,7 +98,7 @@ def _renamed_joins(
     return tuple(new_joins)
 
 
-def _after(
+def _merged_schema(
     before: Schema, target: Schema, relations: tuple[Relation, ...], joins: tuple[Join, ...]
 ) -> Schema:
     names = {r.name for r in relations}

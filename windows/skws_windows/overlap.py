@@ -68,7 +68,7 @@ class Component:
     """Fields (by variable) that atoms compare; the terms that a type stores; the constants in atoms."""
 
     variables: tuple[str, ...]
-    remembered: tuple[g.Field, ...]
+    terms: tuple[g.Field, ...]
     constants: tuple[g.GuardConstant, ...]
     fragment: RealizableFragment
 
@@ -172,13 +172,13 @@ class TypeEdge(NamedTuple):
 class TypeGraph:
     """``edges[node]``: the next letters.
 
-    ``letters``: truth values of ``guards``; ``types``: of ``remembered``.
+    ``letters``: truth values of ``guards``; ``types``: of ``type_guards``.
     """
 
     guards: tuple[g.Guard, ...]
     letters: tuple[tuple[bool, ...], ...]
     edges: tuple[tuple[TypeEdge, ...], ...]
-    remembered: tuple[g.Guard, ...]
+    type_guards: tuple[g.Guard, ...]
     types: tuple[tuple[bool, ...], ...]
     exact: bool
 
@@ -189,19 +189,19 @@ def type_graphs(guards: Sequence[g.Guard], theory: Satisfiability) -> Iterator[T
     The first is cheap, and a bound found in it holds. Raises TooManyCellsError.
     """
     parts = components(guards, theory.alphabet)
-    remembered = _type_guards(parts, guards, theory.alphabet)
+    type_guards = _type_guards(parts, guards, theory.alphabet)
     exact = all(component.fragment is not RealizableFragment.NONE for component in parts)
-    yield _graph(guards, (), theory, exact=exact and not remembered)
-    if remembered:
-        yield _graph(guards, remembered, theory, exact=exact)
+    yield _graph(guards, (), theory, exact=exact and not type_guards)
+    if type_guards:
+        yield _graph(guards, type_guards, theory, exact=exact)
 
 
 def _graph(
-    guards: Sequence[g.Guard], remembered: tuple[g.Guard, ...], theory: Satisfiability, *, exact: bool
+    guards: Sequence[g.Guard], type_guards: tuple[g.Guard, ...], theory: Satisfiability, *, exact: bool
 ) -> TypeGraph:
-    previous = [g.shift(guard, 1) for guard in remembered]
-    cells = theory.cells_up_to(MAX_CELLS, [*previous, *guards, *remembered])
-    size = len(remembered)
+    previous = [g.shift(guard, 1) for guard in type_guards]
+    cells = theory.cells_up_to(MAX_CELLS, [*previous, *guards, *type_guards])
+    size = len(type_guards)
     letters: dict[tuple[bool, ...], int] = {}
     types: dict[tuple[bool, ...], int] = {}
     edges: list[tuple[int, TypeEdge]] = []
@@ -220,7 +220,7 @@ def _graph(
         tuple(guards),
         tuple(letters),
         tuple(map(tuple, successors)),
-        remembered,
+        type_guards,
         tuple(types),
         exact and all(cell.sample is not None for cell in cells),
     )
@@ -230,17 +230,17 @@ def _type_guards(
     parts: Sequence[Component], guards: Sequence[g.Guard], alphabet: Alphabet
 ) -> tuple[g.Guard, ...]:
     """The guards that a type stores about the last records: enough to decide all later guards."""
-    remembered: dict[g.Guard, None] = {}
+    type_guards: dict[g.Guard, None] = {}
     for component in parts:
-        remembered.update(dict.fromkeys(_component_guards(component, guards, alphabet)))
-    remembered.update(dict.fromkeys(_relation_guards(guards, alphabet)))
-    return tuple(remembered)
+        type_guards.update(dict.fromkeys(_component_guards(component, guards, alphabet)))
+    type_guards.update(dict.fromkeys(_relation_guards(guards, alphabet)))
+    return tuple(type_guards)
 
 
 def _component_guards(
     component: Component, guards: Sequence[g.Guard], alphabet: Alphabet
 ) -> Iterable[g.Guard]:
-    terms = component.remembered
+    terms = component.terms
     yield from (g.IsNull(field) for field in terms if field.name != TIME)
     sort = alphabet.fields[component.variables[0]].sort
     if component.fragment is RealizableFragment.TRANSLATION:

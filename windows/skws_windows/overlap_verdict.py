@@ -146,7 +146,7 @@ def records_of(
         ]
         types = graph.types[edge.target]
         conditions += [
-            _with_sign(guard, sign, distance) for guard, sign in zip(graph.remembered, types, strict=True)
+            _with_sign(guard, sign, distance) for guard, sign in zip(graph.type_guards, types, strict=True)
         ]
     sample = theory.sample(conditions, size)
     return None if sample is None else _fill_in(sample, conditions, theory.alphabet, at_once=at_once)

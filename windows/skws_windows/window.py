@@ -152,7 +152,7 @@ def window_text(window: Window) -> str:
     if isinstance(window, ExpressionWindow):
         return window.text
     if isinstance(window, CountWindow | ArrivalWindow):
-        return _counted(window.size, "tuple")
+        return _count_text(window.size, "tuple")
     return duration_text(window.length) if isinstance(window, TimeWindow) else "none"
 
 
@@ -160,7 +160,7 @@ def duration_text(length: int) -> str:
     """Microseconds in the form that ``parse_duration`` reads, in the largest unit that is exact."""
     for unit in ("day", "hour", "minute"):
         if length and length % _UNITS[unit] == 0:
-            return _counted(length // _UNITS[unit], unit)
+            return _count_text(length // _UNITS[unit], unit)
     return f"{length / MICROSECOND:.6f}".rstrip("0").rstrip(".") + " s"
 
 
@@ -171,7 +171,7 @@ def rounded_up(length: int) -> int:
     return -(-max(length, 1) // unit) * unit
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

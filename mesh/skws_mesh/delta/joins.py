@@ -283,7 +283,7 @@ class DeltaJoins:
             owners = walks
             for joins in range(1, self._width):
                 accepts = (lambda _, ends: is_target.take(ends)) if joins == self._width - 1 else None
-                walks = self._walks.walker.extend(walks, earlier=False, to=accepts)
+                walks = self._walks.walker.extend(walks, earlier=False, accepts=accepts)
                 hits = np.flatnonzero(is_target.take(walks.ends))
                 owner_rows = np.searchsorted(owners.owner, walks.owner.take(hits))
                 for paths in self._paths.match(owners, owner_rows, walks, hits):

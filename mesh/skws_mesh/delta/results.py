@@ -238,7 +238,7 @@ class Trees:
     the largest tree; shorter columns are padded with NO_MEMBER and NO_NODE.
     """
 
-    of: Ints
+    candidate: Ints
     place: Ints
     size: Ints
     bitmaps: Ints
@@ -249,7 +249,7 @@ class Trees:
     end: Ints
 
     def __len__(self) -> int:
-        return len(self.of)
+        return len(self.candidate)
 
     @property
     def covered(self) -> Ints:
@@ -262,7 +262,15 @@ class Trees:
             *(
                 column.take(indices, axis=-1)
                 for column in (
-                    *(self.of, self.place, self.size, self.bitmaps, self.members, self.parents, self.edges),
+                    *(
+                        self.candidate,
+                        self.place,
+                        self.size,
+                        self.bitmaps,
+                        self.members,
+                        self.parents,
+                        self.edges,
+                    ),
                     *(self.start, self.end),
                 )
             )
@@ -275,7 +283,7 @@ class _Branches(NamedTuple):
     ``bitmaps``, ``members`` and ``edges`` have a row for each step, NO_MEMBER after the end of a walk.
     """
 
-    of: Ints
+    candidate: Ints
     bitmaps: Ints
     members: Ints
     edges: Ints
@@ -396,18 +404,18 @@ class TreeJoins:
                 bitmaps[step] = self._bitmaps(slot, candidates.place.take(numbers))
             parts.append((numbers, bitmaps, members, edges, walks.start.take(row), walks.end.take(row)))
         branches = _Branches(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
-        order = np.argsort(branches.of, kind="stable")
+        order = np.argsort(branches.candidate, kind="stable")
         return _Branches(*(column.take(order, axis=-1) for column in branches))
 
     def _grow(self, trees: Trees, branches: _Branches, total: Ints) -> Iterator[Trees]:
         """The total trees, each at least once: ``trees`` with walks to the first word that they lack."""
-        missing = total.take(trees.of) & ~trees.covered
+        missing = total.take(trees.candidate) & ~trees.covered
         yield trees.take(np.flatnonzero(missing == 0))
         incomplete = np.flatnonzero(missing)
         trees, first_missing = trees.take(incomplete), (missing & -missing).take(incomplete)
         branch_keywords = np.bitwise_or.reduce(branches.bitmaps, axis=0)
-        first = np.searchsorted(branches.of, trees.of)
-        counts = np.searchsorted(branches.of, trees.of, side="right") - first
+        first = np.searchsorted(branches.candidate, trees.candidate)
+        counts = np.searchsorted(branches.candidate, trees.candidate, side="right") - first
         for part in slices(counts, PAIRS):
             rows = np.repeat(np.arange(len(trees), dtype=np.int64)[part], counts[part])
             branch_rows = ranges(first[part], counts[part])
@@ -449,7 +457,17 @@ def _attach(trees: Trees, branches: _Branches, branch_rows: Ints) -> Trees:
         size[new] += 1
         nodes = np.where(continues, next_node, nodes)
     larger = Trees(
-        *(trees.of, trees.place, size, trees.bitmaps, trees.members, trees.parents, trees.edges, start, end)
+        *(
+            trees.candidate,
+            trees.place,
+            size,
+            trees.bitmaps,
+            trees.members,
+            trees.parents,
+            trees.edges,
+            start,
+            end,
+        )
     )
     return larger.take(np.flatnonzero(fits))
 
@@ -475,7 +493,7 @@ def _unique(trees: Trees) -> Trees:
     sorted_columns = [
         np.take_along_axis(column[1:], order, axis=0) for column in (trees.members, parent_slots, trees.edges)
     ]
-    keys = np.vstack([trees.of, *sorted_columns])
+    keys = np.vstack([trees.candidate, *sorted_columns])
     _, first = np.unique(keys, axis=1, return_index=True)
     return trees.take(np.sort(first))
 

@@ -32,7 +32,7 @@ class Walks:
 
     ``owner`` is the position of that tuple among the requested ones, ``branch`` the number of the first join.
     ``ends`` are the slots of the last tuples; all tuples are alive from ``start`` to ``end``. Each walk
-    extends a ``row`` of the walks ``before``, which have one join fewer, by an ``edge``.
+    extends a ``row`` of the walks ``prefixes``, which have one join fewer, by an ``edge``.
     """
 
     owner: Ints
@@ -42,7 +42,7 @@ class Walks:
     end: Ints
     row: Ints
     edge: Ints
-    before: Walks | None
+    prefixes: Walks | None
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -50,14 +50,14 @@ class Walks:
     def take(self, rows: Ints) -> Walks:
         columns = (self.owner, self.branch, self.ends, self.start, self.end, self.row, self.edge)
         owner, branch, ends, start, end, row, edge = (column.take(rows) for column in columns)
-        return Walks(owner, branch, ends, start, end, row, edge, self.before)
+        return Walks(owner, branch, ends, start, end, row, edge, self.prefixes)
 
     def paths(self, rows: Ints) -> tuple[list[Ints], list[Ints]]:
         """The slots of the tuples on some walks, from the first one, and the edges between, as columns."""
         members, edges, walks = [self.ends.take(rows)], list[Ints](), self
-        while walks.before is not None:
+        while walks.prefixes is not None:
             edges.append(walks.edge.take(rows))
-            rows, walks = walks.row.take(rows), walks.before
+            rows, walks = walks.row.take(rows), walks.prefixes
             members.append(walks.ends.take(rows))
         return members[::-1], edges[::-1]
 
@@ -78,33 +78,33 @@ class Walker:
         return Walks(alive, blank, slots.take(alive), start.take(alive), end.take(alive), blank, blank, None)
 
     def extend(
-        self, walks: Walks, *, earlier: bool, to: Callable[[Ints, Ints], Flags] | None = None
+        self, walks: Walks, *, earlier: bool, accepts: Callable[[Ints, Ints], Flags] | None = None
     ) -> Walks:
         """The walks with one more join.
 
         ``earlier``: only over tuples in lower slots than the first one, so that a path is found
-        only from the last of its tuples. ``to`` flags the walks to keep, by their owners and ends.
+        only from the last of its tuples. ``accepts`` flags the walks to keep, by their owners and ends.
         """
         tuples = self._live.tuples
         row, edge, slots = self._neighbours.of(walks.ends)
         check()
-        if to is not None:
-            indices = np.flatnonzero(to(walks.owner.take(row), slots))
+        if accepts is not None:
+            indices = np.flatnonzero(accepts(walks.owner.take(row), slots))
             row, edge, slots = row.take(indices), edge.take(indices), slots.take(indices)
         start = np.maximum(walks.start.take(row), tuples.start.take(slots))
         end = np.minimum(walks.end.take(row), tuples.end.take(slots))
         alive = start < end
         rows, prefix = row, walks
-        while prefix.before is not None:
+        while prefix.prefixes is not None:
             alive &= prefix.ends.take(rows) != slots
-            rows, prefix = prefix.row.take(rows), prefix.before
+            rows, prefix = prefix.row.take(rows), prefix.prefixes
         first = prefix.ends.take(rows)
         alive &= slots < first if earlier else slots != first
         indices = np.flatnonzero(alive)
         row = row.take(indices)
         return Walks(
             walks.owner.take(row),
-            walks.branch.take(row) if walks.before is not None else np.arange(len(row), dtype=np.int64),
+            walks.branch.take(row) if walks.prefixes is not None else np.arange(len(row), dtype=np.int64),
             slots.take(indices),
             start.take(indices),
             end.take(indices),
@@ -238,7 +238,7 @@ class AskedWalks:
                 signatures = partners.copy()
                 np.bitwise_or.at(signatures, levels[1].owner, self._partners.signatures(levels[1].ends))
                 accepts = self._end_filter(signatures, partners)
-            levels.append(self.walker.extend(walks, earlier=earlier, to=accepts))
+            levels.append(self.walker.extend(walks, earlier=earlier, accepts=accepts))
             rows += len(levels[-1])
             if rows > _ROWS and len(owners) > 1:
                 return None
@@ -249,11 +249,11 @@ class AskedWalks:
     ) -> Callable[[Ints, Ints], Flags]:
         """A filter of walks by the words of their ends, or of tuples next to them, as signatures by owner."""
 
-        def kept(owner: Ints, ends: Ints) -> Flags:
+        def is_kept(owner: Ints, ends: Ints) -> Flags:
             common = self._words.signatures(ends) & end_signatures.take(owner)
             if next_signatures is not None:
                 common |= self._neighbour_words.of(ends) & next_signatures.take(owner)
             flags: Flags = common != 0
             return flags
 
-        return kept
+        return is_kept

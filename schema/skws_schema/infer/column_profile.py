@@ -231,7 +231,7 @@ def profile(name: str, raw: Sequence[object], earlier: AttributeType | None = No
     if has_arrays and guess.type is not AttributeType.TEXT:
         guess, odd = _TypeGuess(AttributeType.TEXT, guess.confidence, "arrays"), frozenset()
     kind = guess.type
-    convert: Callable[[Scalar], Scalar | None] = _whole if kind is AttributeType.INTEGER else str
+    convert: Callable[[Scalar], Scalar | None] = _to_int if kind is AttributeType.INTEGER else str
     odd_rows = tuple(row for row, value in enumerate(values) if value in odd) if odd else ()
     canonical_values = tuple(None if v is None or v in odd else convert(v) for v in values)
     distinct = frozenset(v for v in canonical_values if v is not None)
@@ -263,7 +263,7 @@ def _scalar(value: object) -> Scalar:
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 
-def _whole(value: Scalar) -> int | None:
+def _to_int(value: Scalar) -> int | None:
     return None if isinstance(value, str) and NOT_FINITE_TEXT.fullmatch(value) else int(value)
 
 

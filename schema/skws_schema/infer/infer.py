@@ -294,7 +294,9 @@ def infer(
         ),
     )
     inference = keep_joins(inference, earlier) if earlier else inference
-    return replace(inference, relations=tuple(_referring(r, inference) for r in inference.relations))
+    return replace(
+        inference, relations=tuple(_without_reference_search(r, inference) for r in inference.relations)
+    )
 
 
 def _sibling_omissions(nested: Nested | None) -> Iterator[Omission]:
@@ -378,7 +380,9 @@ def with_joins_by_values(
         if all(types[finding.value.left, a] is types[finding.value.right, b] for a, b in finding.value.on)
     )
     result = replace(inference, joins=joins)
-    return replace(result, relations=tuple(_referring(relation, result) for relation in result.relations))
+    return replace(
+        result, relations=tuple(_without_reference_search(relation, result) for relation in result.relations)
+    )
 
 
 def attribute_names(columns: Sequence[str]) -> dict[str, str]:
@@ -524,7 +528,7 @@ def _attribute(column: ColumnProfile, origin: str) -> Finding[Attribute]:
     return Finding(attribute, round(column.confidence, 2), column.reason)
 
 
-def _referring(relation: InferredRelation, inference: Inference) -> InferredRelation:
+def _without_reference_search(relation: InferredRelation, inference: Inference) -> InferredRelation:
     """The relation without search of texts that refer to another one, as every referring row would match."""
     key = relation.key.value if relation.key else ()
     targets_by_column = {

@@ -234,7 +234,7 @@ def find_references(tables: Sequence[SampledTable]) -> list[Finding[Join]]:
         if (options := list(_options(table, column, relation_named(column.name, tables), targets)))
     ]
     hubs = Counter((r.target.name, r.identifier.name) for r in references)
-    findings = [_named(r) for r in references]
+    findings = [_finding_by_name(r) for r in references]
     return findings + [_by_values(r) for r in _references_by_values(tables, references, hubs)]
 
 
@@ -261,11 +261,11 @@ class _Targets:
     def __init__(self, identifiers: Sequence[tuple[SampledTable, ColumnProfile]]) -> None:
         self._identifiers = identifiers
         self._of: dict[str, list[int]] = {}
-        self._named: dict[tuple[str, ...], dict[str, list[int]]] = {}
+        self._by_name: dict[tuple[str, ...], dict[str, list[int]]] = {}
         self._lower_if_few: dict[str, list[int]] = {}
         for number, (table, column) in enumerate(identifiers):
             self._of.setdefault(table.name, []).append(number)
-            self._named.setdefault(tokens(column.name), {}).setdefault(table.name, []).append(number)
+            self._by_name.setdefault(tokens(column.name), {}).setdefault(table.name, []).append(number)
             if identifier_score(table, column) > _SURE_IDENTIFIER:
                 self._lower_if_few.setdefault(table.name, []).append(number)
 
@@ -279,7 +279,7 @@ class _Targets:
             else self._lower_if_few.get(source.name, ())
         )
         if named_table is None or named_table is source:
-            for table, identifiers in self._named.get(tokens(column.name), {}).items():
+            for table, identifiers in self._by_name.get(tokens(column.name), {}).items():
                 numbers.update(identifiers if table != source.name else ())
         return map(self._identifiers.__getitem__, sorted(numbers))
 
@@ -355,7 +355,7 @@ def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
     return 0.0 if is_unlikely or words & GENERIC - IDENTIFIERS else 0.5
 
 
-def _named(reference: _Reference) -> Finding[Join]:
+def _finding_by_name(reference: _Reference) -> Finding[Join]:
     has_shared_name = reference.by_name == _SHARED and reference.column.type is not AttributeType.INTEGER
     is_complete = has_shared_name and reference.containment == 1
     has_few_values = (

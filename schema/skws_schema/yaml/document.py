@@ -272,7 +272,7 @@ def read_shape(located: Located) -> Document | None:
         return None
 
 
-def found(value: Data) -> str:
+def value_text(value: Data) -> str:
     """A value of the document, for messages."""
     if value is None:
         return "nothing"
@@ -304,7 +304,7 @@ def _report(located: Located, fault: Mapping[str, Any]) -> None:
             )
         case _:
             expected = _EXPECTED.get(_pattern(path), "something else")
-            message = f"{_subject(path)}expected {expected}, found {found(fault['input'])}"
+            message = f"{_subject(path)}expected {expected}, found {value_text(fault['input'])}"
             located.report(located.value_place(path), message)
 
 

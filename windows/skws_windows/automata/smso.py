@@ -165,9 +165,9 @@ class _FormulaConstruction:
                 tracked = self.of(inner)
                 return _TrackedAutomaton(tracked.variables, tracked.automaton.complement())
             case Conjunction(left, right):
-                return self.both(self.of(left), self.of(right))
+                return self.intersection(self.of(left), self.of(right))
             case SomePosition(x, inner):
-                return self._project(self.both(self.of(inner), self.once(x)), x)
+                return self._project(self.intersection(self.of(inner), self.once(x)), x)
             case SomeSet(positions, inner):
                 return self._project(self.of(inner), positions)
 
@@ -175,7 +175,7 @@ class _FormulaConstruction:
         """The words in which a variable's bit is set exactly once."""
         return self._counter((variable,), lambda count, bits: min(count + bits[0], 2), {1})
 
-    def both(self, left: _TrackedAutomaton, right: _TrackedAutomaton) -> _TrackedAutomaton:
+    def intersection(self, left: _TrackedAutomaton, right: _TrackedAutomaton) -> _TrackedAutomaton:
         variables = tuple(sorted({*left.variables, *right.variables}))
         a, b = self.widen(left, variables), self.widen(right, variables)
         return _TrackedAutomaton(variables, a.automaton.product(b.automaton, and_, self._budget))
@@ -277,7 +277,7 @@ def window_expression(formula: Formula, k: int, theory: Satisfiability) -> Windo
         if not set(tracked.variables) <= {BEGIN, END}:
             raise ValueError(f"free variables {', '.join(tracked.variables)}; expected {BEGIN} and {END}")
         for variable in (BEGIN, END):
-            tracked = construction.both(tracked, construction.once(variable))
+            tracked = construction.intersection(tracked, construction.once(variable))
         pairs = _Splits(tracked.automaton, _Letters(guards, signs), k, budget).pairs()
     return WindowExpression(tuple(pairs))
 

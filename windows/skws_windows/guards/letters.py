@@ -112,7 +112,7 @@ def field_column(values: Sequence[Any], sort: AttributeType) -> FieldColumn:
         numbers = np.array(values, dtype=np.float64)  # None becomes not-a-number, which marks a missing value
         return FieldColumn(numbers, ~np.isnan(numbers))
     if sort in (AttributeType.INTEGER, AttributeType.TIMESTAMP):
-        return _whole(values)
+        return _integer_column(values)
     present = np.array([value is not None for value in values], dtype=bool)
     if sort is AttributeType.BOOLEAN:
         return FieldColumn(np.array([value is True for value in values], dtype=bool), present)
@@ -121,7 +121,7 @@ def field_column(values: Sequence[Any], sort: AttributeType) -> FieldColumn:
     return FieldColumn(texts, present)
 
 
-def _whole(values: Sequence[Any]) -> FieldColumn:
+def _integer_column(values: Sequence[Any]) -> FieldColumn:
     try:
         numbers = np.array(values, dtype=np.int64)
         present = np.ones(len(values), dtype=bool)

@@ -179,15 +179,15 @@ class LiveStarts:
     def _step(self, walk: _Walk, offset: int) -> Sequence[Window]:
         move = self._shared.move(self._configuration, walk.letters.item(offset), opening=True)
         self._apply(move)
-        if move.opened:
+        if move.new_slots:
             start = self._start(walk, offset)
-            for slot in move.opened:
+            for slot in move.new_slots:
                 self._add(self._groups[slot], start, walk.times.item(offset))
-        return self._ended_windows(move, walk, offset) if move.ended else ()
+        return self._ended_windows(move, walk, offset) if move.final_slots else ()
 
     def _apply(self, move: Move) -> None:
         """Move all groups, and merge those that meet."""
-        if not move.kept:
+        if not move.is_unchanged:
             groups = self._groups
             self._groups = [
                 groups[sources[0]]
@@ -195,7 +195,7 @@ class LiveStarts:
                 else self._merge([groups[i] for i in sources])
                 if sources
                 else []
-                for sources in move.gathered
+                for sources in move.sources
             ]
         self._configuration = move.target
 
@@ -225,16 +225,18 @@ class LiveStarts:
     def _ended_windows(self, move: Move, walk: _Walk, offset: int) -> Sequence[Window]:
         last, now = self.position + offset, walk.times.item(offset)
         if self._longest and self._limits.bounding:
-            starts = [s for slot in move.ended for s in self._first_in_time(self._groups[slot], last, now)]
+            starts = [
+                s for slot in move.final_slots for s in self._first_in_time(self._groups[slot], last, now)
+            ]
         else:
-            starts = [start for slot in move.ended for start in self._groups[slot]]
+            starts = [start for slot in move.final_slots for start in self._groups[slot]]
         if self._limits.any:
             starts = [start for start in starts if self._is_admitted(start, last, now)]
         if not starts:
             return ()
         if self._longest:
             starts = [min(starts)]
-        elif len(move.ended) > 1:
+        elif len(move.final_slots) > 1:
             # Several pairs may give the same window.
             starts = list({start.position: start for start in starts}.values())
         if len(starts) > 1:
@@ -252,9 +254,9 @@ class LiveStarts:
             self._close()
             move = self._shared.move(self._configuration, walk.letters.item(offset), opening=True)
         self._apply(move)
-        if move.opened:
+        if move.new_slots:
             start = self._start(walk, offset)
-            self._groups = [[start] if i in move.opened else [] for i in range(len(move.target.slots))]
+            self._groups = [[start] if i in move.new_slots else [] for i in range(len(move.target.slots))]
         windows = self._ended_windows(move, walk, offset)
         if windows:
             self._close()

@@ -89,16 +89,16 @@ Slot: TypeAlias = tuple[int, int]
 class Move(NamedTuple):
     """The effect of one letter.
 
-    ``gathered``: for each group of ``target``, the groups of the source that it unites. ``opened``: the
-    groups that a new start joins. ``ended``: the groups whose starts all have a window that ends here.
-    ``kept``: the groups do not change.
+    ``sources``: for each group of ``target``, the groups of the source that it unites. ``new_slots``: the
+    groups that a new start joins. ``final_slots``: the groups whose starts all have a window that ends here.
+    ``is_unchanged``: the groups do not change.
     """
 
     target: Configuration
-    gathered: tuple[tuple[int, ...], ...]
-    opened: tuple[int, ...]
-    ended: tuple[int, ...]
-    kept: bool
+    sources: tuple[tuple[int, ...], ...]
+    new_slots: tuple[int, ...]
+    final_slots: tuple[int, ...]
+    is_unchanged: bool
 
 
 _FEW: Final = 64
@@ -110,14 +110,14 @@ class Configuration:
     """The macrostate of every pair's first automaton, and the groups of starts of its second.
 
     ``active_letters[opening]`` flags the letters, by number, that change anything, and unknown letters.
-    ``fresh``: whether it is equivalent to the first configuration; None until that is computed.
+    ``is_fresh``: whether it is equivalent to the first configuration; None until that is computed.
     """
 
     before: tuple[int, ...]
     slots: tuple[Slot, ...]
     moves: tuple[dict[int, Move], dict[int, Move]] = field(default_factory=lambda: ({}, {}))
     active_letters: list[Flags] = field(default_factory=lambda: [np.ones(0, dtype=bool)] * 2)
-    fresh: bool | None = None
+    is_fresh: bool | None = None
 
 
 class Configurations:
@@ -163,10 +163,10 @@ class Configurations:
 
     def is_initial(self, source: Configuration) -> bool:
         """True if there is no start, and later windows are those of a new stream."""
-        if source.fresh is None:
+        if source.is_fresh is None:
             before = zip(self._before, source.before, strict=True)
-            source.fresh = not source.slots and all(m.is_initial(state) for m, state in before)
-        return source.fresh
+            source.is_fresh = not source.slots and all(m.is_initial(state) for m, state in before)
+        return source.is_fresh
 
     def without_groups(self, source: Configuration) -> Configuration:
         """The configuration without its groups."""
@@ -250,4 +250,4 @@ class Configurations:
 
 
 def _has_effect(move: Move, source: Configuration) -> bool:
-    return not (move.kept and move.target is source) or bool(move.opened or move.ended)
+    return not (move.is_unchanged and move.target is source) or bool(move.new_slots or move.final_slots)

@@ -272,16 +272,16 @@ class OpenWindows(NamedTuple):
 class TupleExpiry:
     """Decides when tuples expire.
 
-    ``trails``: the open windows by codes of keys, ``named``: the same by key. ``before``: the oldest live
-    starts before the batch. ``begin``: the position of the batch's first record. ``time``: the times of all
-    records.
+    ``trails``: the open windows by codes of keys, ``trails_by_key``: the same by key. ``before``: the oldest
+    live starts before the batch. ``begin``: the position of the batch's first record. ``time``: the times of
+    all records.
     """
 
     def __init__(
         self,
         trails: Mapping[Code, OpenWindows],
         before: Mapping[Key, int],
-        named: Mapping[Key, OpenWindows],
+        trails_by_key: Mapping[Key, OpenWindows],
         begin: int,
         time: Ints,
         limits: Limits,
@@ -292,7 +292,7 @@ class TupleExpiry:
         self._begin = begin
         self._time = time
         self._limits = limits
-        self._before, self._named = before, named
+        self._before, self._trails_by_key = before, trails_by_key
         self._trails = trails
         self._all: OpenWindows | None = None
 
@@ -306,7 +306,7 @@ class TupleExpiry:
         has_key = (key >= 0).all(axis=1)
         is_shared = ~has_key
         if is_shared.any():
-            last[is_shared] = _left(
+            last[is_shared] = _expiry_of(
                 [self.of_all], np.zeros(int(is_shared.sum()), dtype=np.int64), position[is_shared]
             )
         if has_key.any():
@@ -354,7 +354,7 @@ class TupleExpiry:
         last = np.full(len(position), FOREVER, dtype=np.int64)
         known = numbers >= 0
         if known.any():
-            last[known] = _left(list(self._trails.values()), numbers[known], position[known])
+            last[known] = _expiry_of(list(self._trails.values()), numbers[known], position[known])
         return last
 
     def _limit_expiry(self, position: Ints, time: Ints, *, seen: bool) -> Ints:
@@ -371,13 +371,13 @@ class TupleExpiry:
 
     def _merge(self) -> OpenWindows:
         """The trail of the least bound over all keys."""
-        numbers = {key: number for number, key in enumerate({**self._before, **self._named})}
+        numbers = {key: number for number, key in enumerate({**self._before, **self._trails_by_key})}
         live = {numbers[key]: start for key, start in self._before.items()}
         queue = [(start, number) for number, start in live.items()]
         heapify(queue)
         events = sorted(
             (at, numbers[key], bound, closed)
-            for key, trail in self._named.items()
+            for key, trail in self._trails_by_key.items()
             for at, bound, closed in zip(*(column.tolist() for column in trail), strict=True)
             if at >= self._begin
         )
@@ -425,7 +425,7 @@ class _JoinedTrails:
         return indices
 
 
-def _left(trails: list[OpenWindows], numbers: Ints, position: Ints) -> Ints:
+def _expiry_of(trails: list[OpenWindows], numbers: Ints, position: Ints) -> Ints:
     """For each position, the first record of its trail after which it has expired."""
     trail = _JoinedTrails(trails)
     at, ends = trail.at, trail.ends

@@ -162,9 +162,9 @@ def _chains(query: Modified) -> Iterator[set[int]]:
         yield numbers | constants[family]
 
 
-MOST_LOOKED_AT = 800
+MOST_CASES_CHECKED = 800
 """The most cases of one query checked for a verdict: about half a second."""
-_LOOK = 10
+_CASE_STEPS = 10
 """The steps charged for each conjunction, and for each case of it."""
 
 
@@ -232,9 +232,9 @@ def _failures(union: Union, budget: StepBudget) -> Iterator[Failure]:
 
 def _query_failures(query: SpjQuery, steps: StepBudget, *, distinct: bool) -> Iterator[Failure]:
     reported: set[object] = set()
-    budget = StepBudget(MOST_LOOKED_AT, steps.stage)
+    budget = StepBudget(MOST_CASES_CHECKED, steps.stage)
     for conjunction in conjunctions(query, steps):
-        steps.spend(_LOOK)
+        steps.spend(_CASE_STEPS)
         modified_query = modified(conjunction)
         if modified_query is None:
             continue
@@ -247,7 +247,7 @@ def _query_failures(query: SpjQuery, steps: StepBudget, *, distinct: bool) -> It
                 for f in forests(conjunction, budget)
             )
             yield from next(filter(None, forest_failures), ())
-    steps.spend(_LOOK * budget.spent)
+    steps.spend(_CASE_STEPS * budget.spent)
 
 
 def persistent_failures(

@@ -207,7 +207,7 @@ def _branch_code(
     return size, tree.relations[node], tree.keywords[node], edge, tuple(branches)
 
 
-_CONSIDERED: Final = 2_000
+_MOST_CONSIDERED: Final = 2_000
 
 Prefix: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -240,7 +240,7 @@ def drawn_networks(generator: CNGen, relation: int, keywords: int, limit: int) -
     if not limit:
         return []
     networks = generator.cluster(Tree.single(relation, keywords))
-    return sorted(islice(networks, max(limit, _CONSIDERED)), key=_by_size)[:limit]
+    return sorted(islice(networks, max(limit, _MOST_CONSIDERED)), key=_by_size)[:limit]
 
 
 def prefix_tree(networks: Iterable[Tree]) -> OperatorPrefix | None:

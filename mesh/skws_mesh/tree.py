@@ -121,7 +121,7 @@ def neighbours(tree: Tree) -> list[list[tuple[int, int]]]:
 # Far above the ranks by keywords, and far below one level of depth in a tree's code.
 _GENERATION = 1 << 36
 _MOST_GENERATIONS = 8  # later ones share the last: the order of new nodes among each other does not matter
-_NEVER_SEEN = 1e-9
+_LEAST_FREQUENCY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class NodeOrder:
         there are no frequencies.
         """
         rarest = min(range(slots), key=lambda s: frequencies[s]) if frequencies else 0
-        rarity = [-log(max(f, _NEVER_SEEN)) for f in frequencies] if frequencies else [0.0] * slots
+        rarity = [-log(max(f, _LEAST_FREQUENCY)) for f in frequencies] if frequencies else [0.0] * slots
         weight = [sum(rarity[s] for s in range(slots) if k >> s & 1) for k in range(1 << slots)]
         by_rank = sorted(range(1 << slots), key=lambda k: (k.bit_count(), weight[k], -k))
         ranks = [0] * (1 << slots)

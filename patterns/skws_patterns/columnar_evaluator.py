@@ -25,10 +25,10 @@ from skws_windows.guards.letters import Flags, Ints
 from skws_windows.window import FOREVER, Window
 
 NONE: Final = -1  # the number of a key that is undefined
-_ROOM: Final = 1 << 62
+_MOST_CODES: Final = 1 << 62
 # With at most this many possible keys for each key of a batch, a table replaces sorting.
-_SPARSE: Final = 4
-_SHORT: Final = 1 << 16  # smaller numbers are sorted by radix
+_MOST_SPARSITY: Final = 4
+_RADIX_LIMIT: Final = 1 << 16  # smaller numbers are sorted by radix
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Numbers:
 
 def order_of(numbers: Ints) -> Ints:
     """The stable order that sorts numbers, NONE first."""
-    is_short = len(numbers) and int(numbers.max()) + 1 < _SHORT
+    is_short = len(numbers) and int(numbers.max()) + 1 < _RADIX_LIMIT
     return np.argsort((numbers + 1).astype(np.uint16) if is_short else numbers, kind="stable")
 
 
@@ -105,7 +105,7 @@ def _pack(columns: Sequence[ValueColumn]) -> tuple[Ints, int] | None:
         minimum = int(values.min())
         span = int(values.max()) - minimum + 1
         value_count *= span
-        if value_count > _ROOM:
+        if value_count > _MOST_CODES:
             return None
         codes = codes * span + (values - minimum)
     return codes, value_count
@@ -113,7 +113,7 @@ def _pack(columns: Sequence[ValueColumn]) -> tuple[Ints, int] | None:
 
 def _distinct(codes: Ints, value_count: int) -> tuple[Ints, Ints]:
     """The index of one occurrence of each distinct value, and for each element the number of its value."""
-    if value_count > _SPARSE * len(codes):
+    if value_count > _MOST_SPARSITY * len(codes):
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         return first, inverse
     first_index = np.full(value_count, NONE, dtype=np.int64)
@@ -227,7 +227,7 @@ def column_plan(pcea: PCEA) -> ColumnPlan | None:
 # The most results of one batch, and the most partial runs for each of its tuples.
 MOST_RESULTS: Final = 500_000
 MOST_PARTIAL: Final = 8
-_FEW: Final = 1_000
+_LEAST_PARTIAL: Final = 1_000
 
 # A state, and the key columns of its last tuple, by relation: H of the paper.
 Slot: TypeAlias = tuple[State, tuple[tuple[int, Columns], ...]]
@@ -428,7 +428,7 @@ class RunBatch:
 
     def _check(self, transition: Transition, ways: float) -> None:
         final = transition.target in self._memory.plan.pcea.final
-        limit = self._memory.most_results if final else MOST_PARTIAL * len(self._tuples) + _FEW
+        limit = self._memory.most_results if final else MOST_PARTIAL * len(self._tuples) + _LEAST_PARTIAL
         if ways > limit:
             raise TooManyRunsError
 
@@ -478,7 +478,7 @@ class RunBatch:
     def _forget(self) -> None:
         """Drop the keys that no run has, once they are the majority."""
         used_numbers = [numbers for state in self._states.values() for numbers in state.numbers.values()]
-        if len(self._memory.numbers) > 2 * sum(map(len, used_numbers)) + _FEW:
+        if len(self._memory.numbers) > 2 * sum(map(len, used_numbers)) + _LEAST_PARTIAL:
             self._memory.numbers.keep(np.concatenate([*used_numbers, np.empty(0, dtype=np.int64)]))
 
 

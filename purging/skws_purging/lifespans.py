@@ -33,7 +33,7 @@ from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window
 
 ALWAYS = -FOREVER  # the start of static tuples
 
-_LEAST: Final = 1024  # dead entries that a queue may have
+_LEAST_QUEUED: Final = 1024  # dead entries that a queue may have
 # More than these are forgotten, which may change the scores of earlier results after a restart.
 _MOST_ENDED: Final = 256  # rows of one queue
 _MOST_EMPTIED: Final = 4096  # queues
@@ -76,7 +76,7 @@ class LifeEvent(NamedTuple):
 
 
 _TICK = itemgetter(0)
-_WHEN = itemgetter(0, 1)
+_TICK_AND_ARRIVAL = itemgetter(0, 1)
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class IdentityTimeline:
         if mark.tick > last.tick or (mark.tick == last.tick and mark.arrival >= last.arrival):
             self.marks.append(mark)
         else:
-            self.marks.insert(bisect_right(self.marks, _WHEN(mark), key=_WHEN), mark)
+            self.marks.insert(bisect_right(self.marks, _TICK_AND_ARRIVAL(mark), key=_TICK_AND_ARRIVAL), mark)
             self._has_late = True
         if mark.inserted is not None and mark.tick >= self._twins[0]:
             tick, count = self._twins
@@ -390,7 +390,7 @@ class Lifespans:
         self._expiry_queue: ExpiryQueue[GroupKey] = (
             ExpiryQueue()
         )  # by the end of their window; some were dropped
-        self._expiry_limit = _LEAST
+        self._expiry_limit = _LEAST_QUEUED
         self._arrival = count()
         self._queues: set[GroupKey] = set()  # in which a deletion met several rows
         self._empty_queues: dict[GroupKey, None] = {}  # queues without live rows
@@ -655,7 +655,7 @@ class Lifespans:
             for end, key in sorted(((self._window.end(t.start), key) for t, key in live_tuples), key=_TICK):
                 queue.push(end, key)
             self._expiry_queue = queue
-            self._expiry_limit = 2 * len(queue) + _LEAST
+            self._expiry_limit = 2 * len(queue) + _LEAST_QUEUED
 
     def _with_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterable[RowChange]:
         """The records, changed so that they lead to the expected fronts."""

@@ -201,7 +201,7 @@ class LazyPurging(PurgePolicy[Op]):
 
 
 LEAST = 1024
-_MANY = 1 << 18  # dead entries that are worth a sweep, unless they are few compared with the live ones
+_MANY_DEAD = 1 << 18  # dead entries that are worth a sweep, unless they are few compared with the live ones
 
 
 class Sweep:
@@ -222,6 +222,6 @@ class Sweep:
     def record(self, horizon: int, remaining: int) -> None:
         """Record a sweep that left some entries; the next one waits for as many new ones."""
         is_futile = 8 * (self._read - remaining) < self._read
-        self._growth = LEAST + (remaining if is_futile else max(remaining // 4, min(remaining, _MANY)))
+        self._growth = LEAST + (remaining if is_futile else max(remaining // 4, min(remaining, _MANY_DEAD)))
         self._remaining = remaining
         self._horizon = horizon

@@ -52,7 +52,7 @@ HELP: Final = (
 )
 T = TypeVar("T")
 
-_EVERY: Final = 1_024  # items
+_CHECK_INTERVAL: Final = 1_024  # items
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _RESERVE: Final = 32 << 20  # released to report the error; never written to, so it takes no page
 
@@ -153,7 +153,7 @@ def memory_checked(items: Iterable[T]) -> Iterator[T]:
     for item in remaining:
         check()
         yield item
-        yield from islice(remaining, _EVERY - 1)  # takes a third of the time of counting
+        yield from islice(remaining, _CHECK_INTERVAL - 1)  # takes a third of the time of counting
 
 
 def used() -> int:
@@ -190,7 +190,7 @@ def _peak() -> int:
 # Called from time to time with a budget while it is spent, and with None when its analysis ends.
 Watch: TypeAlias = "Callable[[StepBudget | None], None]"
 
-_STEPS: Final = 1_024
+_REPORT_INTERVAL: Final = 1_024
 """Steps between two reports."""
 _watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
 _most_steps: ContextVar[int] = ContextVar("most_steps", default=sys.maxsize)
@@ -218,7 +218,7 @@ class StepBudget:
         self.spent += steps
         if self.spent > self.limit:
             raise OverBudgetError
-        if self._watch is not None and self.spent - self._reported >= _STEPS:
+        if self._watch is not None and self.spent - self._reported >= _REPORT_INTERVAL:
             self._reported = self.spent
             self._watch(self)
 

@@ -69,15 +69,15 @@ def _with_carets(text: str, start: int, end: int) -> str:
     return f"  {line}\n  {' ' * column}{carets}"
 
 
-_SHOWN = 72
+_TEXT_WIDTH = 72
 """Characters of a text in a message."""
 
 
 def pointed(message: str, text: str, position: int) -> str:
     """A message about a position in a text of one line: the text around it, and a caret below."""
-    start = max(0, position - _SHOWN // 2)
+    start = max(0, position - _TEXT_WIDTH // 2)
     # Unprintable characters would move the caret, or the cursor.
-    return f"{message}\n  {printable(text[start : start + _SHOWN])}\n  {' ' * (position - start)}^"
+    return f"{message}\n  {printable(text[start : start + _TEXT_WIDTH])}\n  {' ' * (position - start)}^"
 
 
 def printable(text: str) -> str:

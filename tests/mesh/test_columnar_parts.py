@@ -181,8 +181,8 @@ def test_labels_know_of_free_tuples_that_came_after_them() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some rows are indexed and some not yet, while rows are added, end, are dropped, and get other slots."""
-    monkeypatch.setattr(store, "_SCANNED", 3)
-    monkeypatch.setattr(store, "_INDEXED", 4)
+    monkeypatch.setattr(store, "_MOST_SCANNED", 3)
+    monkeypatch.setattr(store, "_LEAST_INDEXED", 4)
     rng = Random(seed)
     kept, expected = PartialStore(3), list[tuple[int, ...]]()  # the members of each row, and its end
     ends = np.full(12, 100, dtype=np.int64)  # by slot

@@ -123,7 +123,7 @@ class World:
                 stack.enter_context(patch.object(module, "parse_schema", _parse_schema))
             stack.enter_context(patch.object(checkpoint, "to_yaml", _to_yaml))
             stack.enter_context(patch.object(hash_index, "_LEAST_BITS", _FILTER_BITS))
-            stack.enter_context(patch.object(store, "_SCANNED", 1))
+            stack.enter_context(patch.object(store, "_MOST_SCANNED", 1))
             stack.enter_context(patch.object(policy, "LEAST", _LEAST_SWEPT))
             stack.enter_context(patch.object(row_files, "LEAST", _LEAST_FILED))
             stack.enter_context(patch.object(row_files, "MOST", _MOST_FILES))

@@ -55,7 +55,7 @@ def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_files, "MOST", 3)
     monkeypatch.setattr(row_files, "BATCH", 5)
     monkeypatch.setattr(engine, "LOAD_SIZE", 4)
-    monkeypatch.setattr(live, "_AT_ONCE", 7)
+    monkeypatch.setattr(live, "_CHUNK_TUPLES", 7)
     monkeypatch.setattr(live, "MERGED", 16)
     monkeypatch.setattr(mesh, "PAIRS", 3)
     monkeypatch.setattr(joins, "PAIRS", 5)

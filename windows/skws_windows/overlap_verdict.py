@@ -24,8 +24,8 @@ from skws_windows.overlap import OverlapPattern, TypeEdge, TypeGraph, find_patte
 from skws_windows.processor.stream_processor import Processor
 
 REPETITIONS: Final = 3
-_MORE: Final = 2
-_LONGEST: Final = 400
+_EXTRA_REPETITIONS: Final = 2
+_MOST_RECORDS: Final = 400
 _DEFAULTS: Final[dict[AttributeType, Value]] = {
     AttributeType.TEXT: "",
     AttributeType.STRING: "",
@@ -71,16 +71,16 @@ def realise(
         (pair,), limits=Limits(within=expression.limits.within), per=expression.per
     )
     witnesses = []
-    for repetitions in (REPETITIONS, REPETITIONS + _MORE):
+    for repetitions in (REPETITIONS, REPETITIONS + _EXTRA_REPETITIONS):
         records = _records(pair_expression, graph, pattern, repetitions, theory)
         if records is None:
             return None
         witnesses.append(_witness(pair_expression, records, pattern, repetitions, theory.alphabet))
     short, longer = witnesses
-    if longer.open_starts < short.open_starts + _MORE:
+    if longer.open_starts < short.open_starts + _EXTRA_REPETITIONS:
         return None
     witness = _witness(expression, short.records, pattern, REPETITIONS, theory.alphabet)
-    return replace(witness, output_grows=longer.ending >= short.ending + _MORE)
+    return replace(witness, output_grows=longer.ending >= short.ending + _EXTRA_REPETITIONS)
 
 
 def _witness(
@@ -135,7 +135,7 @@ def records_of(
     are no such records, or the walk is too long.
     """
     size = k + len(walk)
-    if size > _LONGEST:
+    if size > _MOST_RECORDS:
         return None
     conditions = list(extra_guards)
     for index, edge in enumerate(walk):
@@ -192,7 +192,7 @@ class Bound(StrEnum):
 
 MOST_ENTRIES: Final = 100_000
 """The most table entries for making an automaton deterministic."""
-_GRAVITY: Final = {Bound.BOUNDED: 0, Bound.UNKNOWN: 1, Bound.UNBOUNDED: 2}
+_SEVERITY: Final = {Bound.BOUNDED: 0, Bound.UNKNOWN: 1, Bound.UNBOUNDED: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +269,8 @@ def _within(name: str, low: float | None, high: float | None) -> g.Guard:
 def _search_pairs(expression: WindowExpression, theory: Satisfiability) -> OverlapVerdict:
     """Checks pair by pair; the worst verdict counts."""
     verdicts = [_pair_verdict(expression, pair, theory) for pair in expression.pairs]
-    worst = max(verdicts, key=lambda v: (_GRAVITY[v.open_starts], _GRAVITY[v.windows_per_position]))
-    output = max((v.windows_per_position for v in verdicts), key=_GRAVITY.__getitem__)
+    worst = max(verdicts, key=lambda v: (_SEVERITY[v.open_starts], _SEVERITY[v.windows_per_position]))
+    output = max((v.windows_per_position for v in verdicts), key=_SEVERITY.__getitem__)
     return OverlapVerdict(worst.open_starts, output, worst.reason, worst.witness)
 
 

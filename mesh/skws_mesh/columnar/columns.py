@@ -26,7 +26,8 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SPREAD = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(29)
 _ONE = np.uint64(1)
-_DENSE = 16  # codes below this many times their count are looked up in tables, which is faster than sorting
+# Codes below this many times their count are looked up in tables, which is faster than sorting.
+_MOST_SPARSITY = 16
 
 Number = TypeVar("Number", bound=np.integer[Any])
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -89,7 +90,7 @@ def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _dense(codes: Ints) -> bool:
-    return int(codes.max(initial=-1)) < _DENSE * len(codes)
+    return int(codes.max(initial=-1)) < _MOST_SPARSITY * len(codes)
 
 
 def repeated(codes: Ints) -> Flags:

@@ -22,17 +22,17 @@ import numpy.typing as npt
 from skws_mesh.columnar.columns import NOTHING, Hashes, Integers, Ints, ranges, with_space, write
 
 _LEAST_BITS = 17  # 16 kB, which fits the processor's caches
-_SPARSE = 8  # bits per hash, so that one in eight absent hashes passes
-_BYTE = 3  # 8 bits
+_BITS_PER_HASH = 8  # bits per hash, so that one in eight absent hashes passes
+_BYTE_SHIFT = 3  # 8 bits
 
 
 class HashFilter:
     """A bitmap for an expected number of hashes. With more hashes, more absent ones pass."""
 
     def __init__(self, expected: int = 0) -> None:
-        bits = max(_LEAST_BITS, (expected * _SPARSE).bit_length())
+        bits = max(_LEAST_BITS, (expected * _BITS_PER_HASH).bit_length())
         self._count = 0
-        self._set(np.zeros(1 << (bits - _BYTE), dtype=np.uint8))
+        self._set(np.zeros(1 << (bits - _BYTE_SHIFT), dtype=np.uint8))
 
     @classmethod
     def from_bits(cls, bits: npt.NDArray[np.uint8], added: int) -> HashFilter:
@@ -48,13 +48,13 @@ class HashFilter:
 
     def has_room(self, count: int) -> bool:
         """True if the filter stays sparse enough with ``count`` hashes added."""
-        return (self._count + count) * _SPARSE <= len(self._bits) << _BYTE
+        return (self._count + count) * _BITS_PER_HASH <= len(self._bits) << _BYTE_SHIFT
 
     def add(self, hashes: Hashes) -> None:
         self._count += len(hashes)
         for first in range(0, len(hashes), PAIRS):  # each part takes a few times the memory of its hashes
             positions = self._positions(hashes[first : first + PAIRS])
-            np.bitwise_or.at(self._bits, positions >> _BYTE, _bit(positions))
+            np.bitwise_or.at(self._bits, positions >> _BYTE_SHIFT, _bit(positions))
 
     def grow(self) -> None:
         """Double the bitmap; every hash that passed still passes."""
@@ -63,7 +63,7 @@ class HashFilter:
     def candidates(self, hashes: Hashes) -> Ints:
         """The positions of the hashes that may be present."""
         positions = self._positions(hashes)
-        hits = self._bits.take(positions >> _BYTE)
+        hits = self._bits.take(positions >> _BYTE_SHIFT)
         hits &= _bit(positions)
         return np.flatnonzero(hits)
 
@@ -73,7 +73,7 @@ class HashFilter:
 
     def _set(self, bits: npt.NDArray[np.uint8]) -> None:
         self._bits = bits
-        self._shift = np.uint64(64 - (len(bits).bit_length() - 1 + _BYTE))
+        self._shift = np.uint64(64 - (len(bits).bit_length() - 1 + _BYTE_SHIFT))
 
 
 def _bit(positions: Ints) -> npt.NDArray[np.uint8]:

@@ -110,7 +110,8 @@ def _distinct(results: Partials) -> Partials:
     return results.take(np.sort(first))
 
 
-_FEW = PAIRS >> 6  # with fewer partials there are fewer groups than PAIRS, so counting them does not pay
+# With fewer partials there are fewer groups than PAIRS, so counting them does not pay.
+_LEAST_PARTIALS = PAIRS >> 6
 
 
 class ColumnarMesh:
@@ -384,7 +385,7 @@ class ColumnarMesh:
 
     def _portions(self, front: Partials) -> Iterator[Partials]:
         """The partials in parts with about PAIRS groups."""
-        if len(front) <= _FEW:
+        if len(front) <= _LEAST_PARTIALS:
             yield front
             return
         ends = np.cumsum(self._operators.groups(front.operator)[1])

@@ -26,7 +26,7 @@ from skws_schema.budgets import check
 
 NONE = -1
 LEAST_BRIDGED = 4  # nodes of the largest network; with fewer nodes, few partials wait
-_AT_ONCE = 1024  # operators made between two checks of the memory budget
+_CHECK_INTERVAL = 1024  # operators made between two checks of the memory budget
 # Codes of operators that do not exist yet: of trees that lack a keyword, and of complete trees.
 _UNKNOWN, _UNKNOWN_COMPLETE = -2, -3
 
@@ -76,7 +76,7 @@ class OperatorTable:
         """The first group and the number of groups of each operator; missing groups are made."""
         new = operators.take(np.flatnonzero(self._first_group.take(operators) == NONE))
         for number, operator in enumerate(distinct(new).tolist()):
-            if number % _AT_ONCE == 0:
+            if number % _CHECK_INTERVAL == 0:
                 check()
             self._expand(operator)
         return self._first_group.take(operators), self._group_count.take(operators)
@@ -118,9 +118,9 @@ class OperatorTable:
         unknown = np.flatnonzero(operators < NONE)
         if len(unknown):
             codes = distinct(groups[unknown] * self._next.shape[1] + keywords[unknown])
-            for first in range(0, len(codes), _AT_ONCE):
+            for first in range(0, len(codes), _CHECK_INTERVAL):
                 check()
-                self._make(codes[first : first + _AT_ONCE])
+                self._make(codes[first : first + _CHECK_INTERVAL])
             operators = cells(self._next, groups, keywords)
         return operators.astype(np.int64)
 

@@ -82,8 +82,8 @@ class Partials:
         return cls(*map(np.concatenate, zip(*(part.columns() for part in parts), strict=True)))
 
 
-_LEAST = 1024  # the fewest rows to reserve space for
-_SPARE = 4  # the most space, as a multiple of the rows
+_LEAST_ROWS = 1024  # the fewest rows to reserve space for
+_MOST_SPACE = 4  # the most space, as a multiple of the rows
 
 
 class Table:
@@ -107,7 +107,7 @@ class Table:
         first, self.size = self.size, self.size + len(rows[0])
         # One by one, so that at most one column is in memory twice.
         for number, (column, new) in enumerate(zip(self._columns, rows, strict=True)):
-            self._columns[number] = write(column, first, new, least=_LEAST)
+            self._columns[number] = write(column, first, new, least=_LEAST_ROWS)
         return first
 
     def columns(self) -> tuple[Ints, ...]:
@@ -145,7 +145,7 @@ class Table:
     def _compact_column(self, column: Ints, selection: Ints | slice) -> Ints:
         """Some rows of a column, moved to its beginning; space that is far too large is freed."""
         rows = column[selection] if isinstance(selection, slice) else column.take(selection, axis=0)
-        target = column if len(column) <= _SPARE * max(_LEAST, self.size) else np.empty_like(rows)
+        target = column if len(column) <= _MOST_SPACE * max(_LEAST_ROWS, self.size) else np.empty_like(rows)
         target[: self.size] = rows
         return target
 
@@ -167,9 +167,9 @@ class TupleStore(Table):
         return TupleColumns(*self.columns())
 
 
-_SCANNED = 4096
+_MOST_SCANNED = 4096
 """The most rows without an index by member: comparing them takes the time of one or two look-ups."""
-_INDEXED = 1 << 16
+_LEAST_INDEXED = 1 << 16
 """The fewest rows to index at once; the others are compared until they are indexed."""
 
 
@@ -232,7 +232,7 @@ class PartialStore(Table):
 
     def rows_with(self, slots: Ints) -> Ints:
         """The indices of the rows that contain one of some tuples, in order."""
-        if self.size - self._indexed_count > _SCANNED:
+        if self.size - self._indexed_count > _MOST_SCANNED:
             self._index_some()
         members = self._columns[2][: self.size]
         rows = (
@@ -260,7 +260,7 @@ class PartialStore(Table):
 
     def _index_some(self) -> None:
         """Index the next rows that are not indexed yet; if there are very many, an eighth of them."""
-        end = self._indexed_count + max(_INDEXED, (self.size - self._indexed_count) // 8)
+        end = self._indexed_count + max(_LEAST_INDEXED, (self.size - self._indexed_count) // 8)
         members = self._columns[2][self._indexed_count : min(end, self.size)]
         indices = np.flatnonzero(members.ravel() != NO_MEMBER)
         slots = members.ravel().take(indices).astype(np.int64)

@@ -33,7 +33,7 @@ from skws_schema.model import Schema
 
 _BRANCHING: Final = 1 << 30  # numbers of networks that branch begin here
 _NO_WORD: Final = -1
-_PAIR: Final = 2
+_PAIR_SIZE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class WordSearch:
     @property
     def branching(self) -> bool:
         """True if its results may have branches."""
-        return len(self.words) > _PAIR
+        return len(self.words) > _PAIR_SIZE
 
 
 class DeltaJoins:

@@ -18,14 +18,14 @@ import numpy.typing as npt
 from skws_mesh.columnar.columns import NOTHING, Ints, ranges, write
 from skws_mesh.columnar.live import LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import Table
-from skws_mesh.delta.words import FOUR, CarriedWords, WordPairs
+from skws_mesh.delta.words import WORDS_PER_FOUR, CarriedWords, WordPairs
 from skws_schema.budgets import check
 from skws_schema.graph import edges_from
 from skws_schema.model import Schema
 
-_MOST: Final = 32  # pairs per tuple; a pair takes 16 bytes or a few times as much
-_LEAST: Final = 1024
-AT_ONCE: Final = 1024
+_MOST_PAIRS: Final = 32  # pairs per tuple; a pair takes 16 bytes or a few times as much
+_LEAST_TUPLES: Final = 1024
+CHUNK_TUPLES: Final = 1024
 """Tuples whose neighbours are looked up together; few, as each may have very many."""
 _SLOT: Final = (1 << 32) - 1
 
@@ -37,7 +37,9 @@ class Neighbours:
     over at least this many tuples.
     """
 
-    def __init__(self, live: LiveTuples, schema: Schema, most: int = _MOST, least: int = _LEAST) -> None:
+    def __init__(
+        self, live: LiveTuples, schema: Schema, most: int = _MOST_PAIRS, least: int = _LEAST_TUPLES
+    ) -> None:
         self._live = live
         self._leaving = LeavingEdges(edges_from(schema))
         self._most, self._least = most, least
@@ -50,8 +52,8 @@ class Neighbours:
 
     def extend(self, live: int) -> Iterator[tuple[Ints, Ints]]:
         """Add the tuples up to slot ``live``; returns their pairs with earlier ones, as columns in parts."""
-        for begin in range(self._lists.size, live, AT_ONCE):
-            new = np.arange(begin, min(live, begin + AT_ONCE), dtype=np.int64)
+        for begin in range(self._lists.size, live, CHUNK_TUPLES):
+            new = np.arange(begin, min(live, begin + CHUNK_TUPLES), dtype=np.int64)
             zeros = np.zeros(len(new), dtype=np.int64)
             self._lists.append((zeros, zeros, zeros))
             position, edge, slots = self._look_up(new)
@@ -157,9 +159,9 @@ def _order(numbers: Ints) -> Ints:
 
 _MOST_BITS: Final = 14
 _LEAST_BITS: Final = 10
-_SPARSE: Final = 4  # at most about one bit of 16 is set
+_SPARSITY_SHIFT: Final = 4  # at most about one bit of 16 is set
 _LEAST_ROWS: Final = 1024  # the fewest rows to reserve space for
-_CELLS: Final = 1 << 20  # bits that are made with a byte each: few enough for the processor's caches
+_CHUNK_BITS: Final = 1 << 20  # bits that are made with a byte each: few enough for the processor's caches
 
 _Matrix: TypeAlias = npt.NDArray[np.uint8]
 
@@ -192,14 +194,14 @@ class Partners:
 
     def renew(self, slots: Ints) -> None:
         """Rebuild the rows of some tuples; if rows are crowded on average, rebuild all at twice the width."""
-        at_once = _CELLS >> self._bits
+        at_once = _CHUNK_BITS >> self._bits
         for begin in range(0, len(slots), at_once):
             chunk = slots[begin : begin + at_once]
             position, words = self._words.of(chunk)
             entries_of_pairs = [(pairs, *pairs.from_words(words)) for pairs in self._pairs if len(pairs)]
             self._bit_count += sum(len(entries) for _, _, entries in entries_of_pairs)
             if (
-                self._bit_count << _SPARSE > max(self._size, _LEAST_ROWS) << self._bits
+                self._bit_count << _SPARSITY_SHIFT > max(self._size, _LEAST_ROWS) << self._bits
                 and self._bits < _MOST_BITS
             ):
                 self._bits, self._bit_count = self._bits + 1, 0
@@ -220,13 +222,13 @@ class Partners:
         rows, mask = self._matrix.shape[1] * slots, np.uint16((1 << self._bits) - 1)
         positions, numbers = [NOTHING], [NOTHING]
         for fours, (pairs, digits) in enumerate(self._words.fours(others)):
-            index = np.repeat(rows.take(pairs), FOUR)
+            index = np.repeat(rows.take(pairs), WORDS_PER_FOUR)
             index += (digits & mask) >> 3
             octets = self._matrix.ravel().take(index)
             octets &= np.left_shift(1, (digits & 7).astype(np.uint8), dtype=np.uint8)
             hits = np.flatnonzero(octets != 0)
-            positions.append(pairs.take(hits // FOUR))
-            numbers.append(hits % FOUR + FOUR * fours)
+            positions.append(pairs.take(hits // WORDS_PER_FOUR))
+            numbers.append(hits % WORDS_PER_FOUR + WORDS_PER_FOUR * fours)
         position = np.concatenate(positions)
         word = self._words.word_at(others.take(position), np.concatenate(numbers))
         valid = np.flatnonzero(word >= 0)

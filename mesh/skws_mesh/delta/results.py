@@ -26,7 +26,7 @@ from skws_schema.budgets import check
 
 HUB: Final = 1 << 14
 """The number of pairs of walks from one tuple beyond which their words are joined first."""
-_AT_ONCE: Final = 1 << 16  # pairs of tuples whose words are compared together
+_CHUNK_PAIRS: Final = 1 << 16  # pairs of tuples whose words are compared together
 
 
 class Paths(NamedTuple):
@@ -81,8 +81,8 @@ class PathJoins:
 
     def match(self, left: Walks, left_rows: Ints, right: Walks, right_rows: Ints) -> Iterator[Paths]:
         """The paths formed by rows of walks, each with the row of other walks at the same position."""
-        for begin in range(0, len(left_rows), _AT_ONCE):
-            chunk = slice(begin, begin + _AT_ONCE)
+        for begin in range(0, len(left_rows), _CHUNK_PAIRS):
+            chunk = slice(begin, begin + _CHUNK_PAIRS)
             position, entry = self.entries(
                 left.ends.take(left_rows[chunk]), right.ends.take(right_rows[chunk])
             )
@@ -167,7 +167,7 @@ def _row_pairs(left: Walks, right: Walks, hubs: Flags, *, same: bool) -> Iterato
     if not same:
         left_rows = np.concatenate([left_rows, left_rows])
         first, counts = np.concatenate([begin, first]), np.concatenate([lower - begin, counts])
-    for part in slices(counts, _AT_ONCE):
+    for part in slices(counts, _CHUNK_PAIRS):
         yield np.repeat(left_rows[part], counts[part]), ranges(first[part], counts[part])
 
 
@@ -214,9 +214,10 @@ def _products(
 
 NO_NODE: Final = -1
 _WORD: Final = (1 << 32) - 1
-_TABLE: Final = 256  # tuples whose words are flagged in one table, which then fits the processor's caches
-_COLUMNS: Final = 1 << 13
-_TREES_AT_ONCE: Final = 1 << 14  # candidates
+_TABLE_ROWS: Final = 256
+"""Tuples whose words are flagged in one table, which then fits the processor's caches."""
+_TABLE_COLUMNS: Final = 1 << 13
+_CHUNK_CANDIDATES: Final = 1 << 14  # candidates
 
 
 class Candidates(NamedTuple):
@@ -305,8 +306,8 @@ class TreeJoins:
         near = distinct(np.concatenate([_words_at(walks, self._words)[0] for walks in levels]))
         owners = near >> 32
         owner, place = [NOTHING], [NOTHING]
-        for begin in range(0, int(owners.max(initial=-1)) + 1, _TABLE):
-            first, end = np.searchsorted(owners, (begin, begin + _TABLE))
+        for begin in range(0, int(owners.max(initial=-1)) + 1, _TABLE_ROWS):
+            first, end = np.searchsorted(owners, (begin, begin + _TABLE_ROWS))
             candidates = self._table_candidates(near[first:end], begin)
             owner.append(candidates.owner)
             place.append(candidates.place)
@@ -315,8 +316,9 @@ class TreeJoins:
     def _table_candidates(self, near: Ints, begin: int) -> Candidates:
         """The candidates of the tuples from ``begin`` on, given all words around each, sorted."""
         owners, words = near >> 32, near & _WORD
-        flags = np.zeros((_TABLE, _COLUMNS), dtype=bool)  # words share columns; most words are absent
-        flags[owners - begin, words % _COLUMNS] = True
+        # Words share columns; most words are absent.
+        flags = np.zeros((_TABLE_ROWS, _TABLE_COLUMNS), dtype=bool)
+        flags[owners - begin, words % _TABLE_COLUMNS] = True
         position, place = self._sets.by_rarest(words)
         owner = owners.take(position)
         for exact in (False, True):
@@ -326,7 +328,7 @@ class TreeJoins:
                     codes = owner << 32 | word
                     hits = near.take(np.searchsorted(near, codes), mode="clip") == codes
                 else:
-                    hits = flags.ravel().take((owner - begin) * _COLUMNS + word % _COLUMNS)
+                    hits = flags.ravel().take((owner - begin) * _TABLE_COLUMNS + word % _TABLE_COLUMNS)
                 remaining = np.flatnonzero(hits | (word == NO_WORD))
                 owner, place = owner.take(remaining), place.take(remaining)
         return Candidates(owner, place)
@@ -338,9 +340,9 @@ class TreeJoins:
         sorted_ends = [
             (codes.take(order), row.take(order)) for codes, row in ends for order in [np.argsort(codes)]
         ]
-        for begin in range(0, len(candidates.owner), _TREES_AT_ONCE):
+        for begin in range(0, len(candidates.owner), _CHUNK_CANDIDATES):
             check()
-            chunk = slice(begin, begin + _TREES_AT_ONCE)
+            chunk = slice(begin, begin + _CHUNK_CANDIDATES)
             batch = Candidates(candidates.owner[chunk], candidates.place[chunk])
             total = np.zeros(len(batch.place), dtype=np.int64)
             for number in range(self._sets.most):

@@ -18,7 +18,7 @@ import numpy as np
 
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, write
 from skws_mesh.columnar.live import LiveTuples
-from skws_mesh.delta.neighbours import AT_ONCE, Neighbours, Partners
+from skws_mesh.delta.neighbours import CHUNK_TUPLES, Neighbours, Partners
 from skws_mesh.delta.words import CarriedWords
 from skws_schema.budgets import check
 from skws_schema.model import Schema
@@ -114,7 +114,7 @@ class Walker:
         )
 
 
-_ROWS: Final = 1 << 19  # walks that are made together
+_MOST_ROWS: Final = 1 << 19  # walks that are made together
 
 
 class NeighbouringWords:
@@ -141,8 +141,8 @@ class NeighbouringWords:
 
     def renew(self, slots: Ints) -> None:
         """Update the neighbours of tuples that have new words."""
-        for begin in range(0, len(slots), AT_ONCE):
-            chunk = slots[begin : begin + AT_ONCE]
+        for begin in range(0, len(slots), CHUNK_TUPLES):
+            chunk = slots[begin : begin + CHUNK_TUPLES]
             position, _, far = self._neighbours.of(chunk)
             self._add_pairs(chunk.take(position), far)
 
@@ -201,7 +201,7 @@ class AskedWalks:
                 continue
             first += len(chunk)
             rows = sum(map(len, levels))
-            at_once = min(4 * at_once, 4096, max(1, _ROWS // 2 * len(chunk) // max(1, rows)))
+            at_once = min(4 * at_once, 4096, max(1, _MOST_ROWS // 2 * len(chunk) // max(1, rows)))
             yield levels
 
     def leaves(self, levels: list[Walks]) -> list[Walks]:
@@ -240,7 +240,7 @@ class AskedWalks:
                 accepts = self._end_filter(signatures, partners)
             levels.append(self.walker.extend(walks, earlier=earlier, accepts=accepts))
             rows += len(levels[-1])
-            if rows > _ROWS and len(owners) > 1:
+            if rows > _MOST_ROWS and len(owners) > 1:
                 return None
         return levels
 

@@ -18,10 +18,10 @@ from skws_mesh.columnar.hash_index import HashIndex
 from skws_mesh.columnar.store import Table
 
 _WORD: Final = (1 << 32) - 1
-_FEW: Final = 8
-_BITS: Final = 64  # in a signature
-_MORE: Final = 6  # binary digits of a word that choose its bit in a signature
-FOUR: Final = 4
+_FEW_WORDS: Final = 8
+_SIGNATURE_BITS: Final = 64  # in a signature
+_SECOND_SHIFT: Final = 6  # binary digits of a word that choose its bit in a signature
+WORDS_PER_FOUR: Final = 4
 
 
 Digits: TypeAlias = npt.NDArray[np.uint16]
@@ -149,7 +149,7 @@ class CarriedWords:
             return hits
         _, _, bits, high_bits = self._tuples.columns()
         candidates = np.flatnonzero(bits.take(slots) & _signature(words))
-        matches = high_bits.take(slots.take(candidates)) & _signature(words.take(candidates) >> _MORE)
+        matches = high_bits.take(slots.take(candidates)) & _signature(words.take(candidates) >> _SECOND_SHIFT)
         candidates = candidates.take(np.flatnonzero(matches))
         codes = slots.take(candidates) << 32 | words.take(candidates)
         positions = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
@@ -159,7 +159,7 @@ class CarriedWords:
     def carriers(self, words: Ints) -> tuple[Ints, Ints]:
         """All live tuples with some words, as (slot, word), in order of slots."""
         all_words = self.words
-        flags: Flags = np.isin(all_words, words) if len(words) > _FEW else _any_of(all_words, words)
+        flags: Flags = np.isin(all_words, words) if len(words) > _FEW_WORDS else _any_of(all_words, words)
         positions = np.flatnonzero(flags)
         return self._codes.take(positions) >> 32, all_words.take(positions)
 
@@ -180,10 +180,10 @@ class CarriedWords:
         tuple_numbers = (codes >> 32) - first_slot
         counts = np.bincount(tuple_numbers, minlength=live - first_slot)
         ends = np.cumsum(counts)
-        fours = (counts + (FOUR - 1)) // FOUR
+        fours = (counts + (WORDS_PER_FOUR - 1)) // WORDS_PER_FOUR
         four_ends = np.cumsum(fours)
-        padding = FOUR * (four_ends - fours) - (ends - counts)
-        digits = np.zeros(FOUR * int(fours.sum()), dtype=np.uint16)
+        padding = WORDS_PER_FOUR * (four_ends - fours) - (ends - counts)
+        digits = np.zeros(WORDS_PER_FOUR * int(fours.sum()), dtype=np.uint16)
         digits[np.arange(len(codes)) + padding.take(tuple_numbers)] = codes.astype(np.uint16)
         self._fours.append((digits.view(np.int64),))
         bits, high_bits = np.zeros((2, live - first_slot), dtype=np.int64)
@@ -191,7 +191,7 @@ class CarriedWords:
         if len(carrying):
             begins = (ends - counts).take(carrying)
             bits[carrying] = np.bitwise_or.reduceat(_signature(codes), begins)
-            high_bits[carrying] = np.bitwise_or.reduceat(_signature(codes >> _MORE), begins)
+            high_bits[carrying] = np.bitwise_or.reduceat(_signature(codes >> _SECOND_SHIFT), begins)
         self._tuples.append((ends + pair_count, four_ends + four_count, bits, high_bits))
 
 
@@ -205,7 +205,7 @@ def _any_of(values: Ints, words: Ints) -> Flags:
 
 def _signature(words: Ints) -> Ints:
     """The bit of each word in a signature, chosen by the last digits of the word."""
-    return 1 << (words & (_BITS - 1))
+    return 1 << (words & (_SIGNATURE_BITS - 1))
 
 
 _REMOVED: Final = -1

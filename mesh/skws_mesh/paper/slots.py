@@ -25,7 +25,7 @@ from skws_purging.lifespans import ALWAYS
 from skws_schema.budgets import check
 from skws_windows.window import Window
 
-_AT_ONCE: Final = 1 << 14
+_CHUNK_RESULTS: Final = 1 << 14
 """The most results that are kept as tuples before they are turned into columns."""
 
 
@@ -114,7 +114,7 @@ class SlotMesh:
             mesh_tuple = MeshTuple(relation, values, start, end, keywords, place, slot)
             self._tuples[slot] = mesh_tuple
             new_results += mesh.insert(mesh_tuple)
-            if len(new_results) >= _AT_ONCE:
+            if len(new_results) >= _CHUNK_RESULTS:
                 self._results.append(self._columns(new_results))
                 new_results = []
         if new_results:

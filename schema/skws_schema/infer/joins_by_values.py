@@ -26,15 +26,15 @@ MOST: Final = 5
 """The most suggestions for a schema."""
 _SHARE_OF_TEXTS: Final = 0.9
 _SHARE_OF_NUMBERS: Final = 0.95
-_TELLING: Final = 5
+_LEAST_VALUES: Final = 5
 """The least number of values without a telling name: fewer may match by chance."""
-_TELLING_TEXTS: Final = 3
-"""Like ``_TELLING``, for texts that all occur in the identifier."""
-_FEWEST: Final = 2
-_IDENTIFIES: Final = 0.7
-_DENSE: Final = 0.5
+_LEAST_TEXTS: Final = 3
+"""Like ``_LEAST_VALUES``, for texts that all occur in the identifier."""
+_LEAST_NAMED_VALUES: Final = 2
+_LEAST_IDENTIFIER_SCORE: Final = 0.7
+_DENSITY: Final = 0.5
 """The share of used numbers between the least and the greatest identifier."""
-_SURE: Final = 0.55
+_MOST_CONFIDENCE: Final = 0.55
 """The highest confidence of a suggestion, below that of a join."""
 _PEOPLE: Final = frozenset(
     {"user", "person", "people", "employee", "staff", "member", "account", "agent", "customer", "author"}
@@ -60,7 +60,7 @@ class _Candidate(NamedTuple):
         count = len(self.column.distinct)
         reason = f"by values: {self.share:.0%} of {count:,} found there"
         join = Join.of(self.source.name, self.target.name, on)
-        return Finding(join, round(_SURE * self.share * count / (count + 1), 2), reason)
+        return Finding(join, round(_MOST_CONFIDENCE * self.share * count / (count + 1), 2), reason)
 
 
 def find_possible(tables: Sequence[SampledTable], joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
@@ -76,7 +76,7 @@ def find_possible(tables: Sequence[SampledTable], joins: Sequence[Finding[Join]]
         if column.unique
         and column.joinable
         and (table.name, column.name) not in link_columns
-        and identifier_score(table, column) >= _IDENTIFIES
+        and identifier_score(table, column) >= _LEAST_IDENTIFIER_SCORE
     ]
     candidates: list[_Candidate] = []
     for table in tables:
@@ -106,7 +106,9 @@ def _candidates(
             continue
         if is_integer and not strength and (column.unique or _is_dense(identifier)):
             continue
-        min_count = _FEWEST if strength else _TELLING if is_integer or share < 1 else _TELLING_TEXTS
+        min_count = (
+            _LEAST_NAMED_VALUES if strength else _LEAST_VALUES if is_integer or share < 1 else _LEAST_TEXTS
+        )
         if len(column.distinct) >= min_count:
             score = identifier_score(target, identifier)
             yield _Candidate(strength, share, score, source, column, target, identifier)
@@ -135,7 +137,7 @@ def _strength(
 
 def _is_dense(identifier: ColumnProfile) -> bool:
     numbers = [value for value in identifier.distinct if isinstance(value, int)]
-    return bool(numbers) and len(numbers) > _DENSE * (max(numbers) - min(numbers) + 1)
+    return bool(numbers) and len(numbers) > _DENSITY * (max(numbers) - min(numbers) + 1)
 
 
 def _best_of(candidates: Sequence[_Candidate]) -> list[_Candidate]:

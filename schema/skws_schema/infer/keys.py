@@ -31,7 +31,7 @@ T_co = TypeVar("T_co", covariant=True)
 MIN_CONFIDENCE = 0.6
 """The least confidence of a guess in the schema."""
 _WIDEST_KEY = 3
-_COLUMNS_TRIED = 8
+_MOST_COLUMNS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _refers_elsewhere(column: ColumnProfile, table: SampledTable, tables: Sequen
 def _composite(table: SampledTable, fit: Sequence[ColumnProfile]) -> Finding[tuple[str, ...]] | None:
     """The narrowest unique combination of columns, the earliest first."""
     for width in range(2, _WIDEST_KEY + 1):
-        for columns in combinations(fit[:_COLUMNS_TRIED], width):
+        for columns in combinations(fit[:_MOST_COLUMNS], width):
             if len(set(zip(*(c.values for c in columns), strict=True))) == table.rows:
                 reason = f"together unique in {table.rows} rows"
                 return Finding(
@@ -186,20 +186,20 @@ def _time(table: SampledTable, column: ColumnProfile) -> Finding[str]:
 
 MIN_CONTAINMENT = 0.95
 """The least share of a column's values that occur in the column to which it refers."""
-_FEW = 3
+_FEW_VALUES = 3
 _FEW_DOUBT = 0.3
 _FEW_DOUBT_OF_IDENTIFIERS = 0.15
 """Equal names of identifiers are better evidence than two values: small data has joins too."""
-_SHARED = 0.8
+_SHARED_NAME = 0.8
 """Evidence of two columns with the same name."""
-_NEARLY = 0.5
-_MANY = 10
+_LEAST_SHARE = 0.5
+_MANY_VALUES = 10
 _SURE_IDENTIFIER = 0.9
 """Roles such as `parent` refer to identifiers with a higher score."""
-_TELLING = 0.85
-_UNSEEN = 0.75
+_CLEAR_NAME = 0.85
+_UNSEEN_FACTOR = 0.75
 """Factor of the confidence of a name if the values could not be compared."""
-_OPTIONS = 4
+_MOST_OPTIONS = 4
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ def _options(
         if identifier is column or not by_name:
             continue
         containment = column.contained_in(identifier)
-        if containment >= _NEARLY or _by_name_alone(column, target, identifier, by_name):
+        if containment >= _LEAST_SHARE or _by_name_alone(column, target, identifier, by_name):
             yield _Reference(source, column, target, identifier, containment, by_name)
 
 
@@ -300,7 +300,7 @@ def _by_name_alone(
     column: ColumnProfile, target: SampledTable, identifier: ColumnProfile, by_name: float
 ) -> bool:
     """True if the name is clear evidence, and missing values may be in rows outside the sample."""
-    is_telling = by_name >= _SHARED and is_reference_name(column.name) and bool(column.distinct)
+    is_telling = by_name >= _SHARED_NAME and is_reference_name(column.name) and bool(column.distinct)
     return target.cut and is_telling and column.type is identifier.type
 
 
@@ -330,7 +330,7 @@ def _name_evidence(
     words = tokens(column.name)
     if source is not target:
         is_generic = len(words) == 1 and words[0] in GENERIC
-        return _SHARED if words == tokens(identifier.name) and not is_generic else 0.0
+        return _SHARED_NAME if words == tokens(identifier.name) and not is_generic else 0.0
     return _names_role(column, identifier) if identifier_score(target, identifier) > _SURE_IDENTIFIER else 0.0
 
 
@@ -351,15 +351,15 @@ def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
     words = set(tokens(column.name))
     if words & ROLES:
         return 0.75
-    is_unlikely = column.unique or len(column.distinct) < _MANY or not is_reference_name(column.name)
+    is_unlikely = column.unique or len(column.distinct) < _MANY_VALUES or not is_reference_name(column.name)
     return 0.0 if is_unlikely or words & GENERIC - IDENTIFIERS else 0.5
 
 
 def _finding_by_name(reference: _Reference) -> Finding[Join]:
-    has_shared_name = reference.by_name == _SHARED and reference.column.type is not AttributeType.INTEGER
+    has_shared_name = reference.by_name == _SHARED_NAME and reference.column.type is not AttributeType.INTEGER
     is_complete = has_shared_name and reference.containment == 1
     has_few_values = (
-        len(reference.column.distinct) < _FEW and reference.by_name < _TELLING and not is_complete
+        len(reference.column.distinct) < _FEW_VALUES and reference.by_name < _CLEAR_NAME and not is_complete
     )
     share = f"{reference.containment:.0%} of {len(reference.column.distinct)} values found there"
     is_identifier = is_reference_name(reference.column.name)
@@ -368,7 +368,7 @@ def _finding_by_name(reference: _Reference) -> Finding[Join]:
     if reference.containment < MIN_CONTAINMENT:
         if _by_name_alone(reference.column, reference.target, reference.identifier, reference.by_name):
             note = f"only the first {reference.target.rows:,} rows of {reference.target.name} were looked at"
-            return reference.finding(reference.by_name * _UNSEEN, f"by name; {note}")
+            return reference.finding(reference.by_name * _UNSEEN_FACTOR, f"by name; {note}")
         # By the name alone: the referenced rows may be deleted, or outside the sample.
         confidence = min(confidence, 0.5)
     return reference.finding(confidence, f"by name, and {share}")
@@ -386,7 +386,7 @@ def _references_by_values(
         for column in source.columns.values():
             if (source.name, column.name) in used_columns or column.type is AttributeType.INTEGER:
                 continue
-            if len(column.distinct) < _MANY:
+            if len(column.distinct) < _MANY_VALUES:
                 continue
             candidates = [(column.contained_in(identifier), t, identifier) for t, identifier in targets]
             candidates = [
@@ -434,7 +434,7 @@ def _parts(source: SampledTable, target: SampledTable, key_column: ColumnProfile
     candidates = [(c, c.contained_in(key_column)) for c in source.columns.values()]
     candidates = [(c, share) for c, share in candidates if share >= MIN_CONTAINMENT - 0.05]
     candidates.sort(key=lambda fit: (not _part_named(fit[0], target, key_column.name), -fit[1]))
-    return [c for c, _ in candidates[:_OPTIONS]]
+    return [c for c, _ in candidates[:_MOST_OPTIONS]]
 
 
 def _part_named(column: ColumnProfile, target: SampledTable, key_column: str) -> bool:
@@ -453,7 +453,7 @@ def _composite_finding(
 ) -> Finding[Join]:
     names, containment, rows, columns = best
     pairs = tuple((column.name, name) for column, name in zip(columns, key, strict=True))
-    confidence = (0.6 + 0.3 * names) * containment * (rows / (rows + 1)) - (0.3 if rows < _FEW else 0)
+    confidence = (0.6 + 0.3 * names) * containment * (rows / (rows + 1)) - (0.3 if rows < _FEW_VALUES else 0)
     reason = f"{containment:.0%} of {rows} combinations found there"
     return Finding(Join.of(source.name, target.name, pairs), round(confidence, 2), reason)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_BACK: Final = 100
 _MIRRORED: Final = {">": "<", ">=": "<="}
-_SAME: Final = {"==": "=", "<>": "!="}
+_OPERATOR_SPELLINGS: Final = {"==": "=", "<>": "!="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,9 @@ class ConditionReader:
 
     def _comparison(self, node: Node) -> g.Guard:
         left, operator, right = kind_and_parts(node)[1]
-        return self._compare_operands(_SAME.get(str(operator), str(operator)), left, right, node)
+        return self._compare_operands(
+            _OPERATOR_SPELLINGS.get(str(operator), str(operator)), left, right, node
+        )
 
     def _compare_operands(self, operator: str, left: Node, right: Node, node: Node) -> g.Guard:
         a, b = self._operand(left), self._operand(right)

@@ -21,9 +21,9 @@ from skws_windows.guards.letters import Ints
 from skws_windows.processor.macrostates import Configuration, Configurations, Move
 from skws_windows.processor.panes import Panes
 
-_SHORT: Final = 48
+_SHORT_SEGMENT: Final = 48
 """Segments of at most this many records are read one by one, since NumPy would take longer."""
-_SWEPT: Final = 64
+_LEAST_SWEPT: Final = 64
 NONE_OPEN: Final = -1
 
 
@@ -80,8 +80,8 @@ class LiveStarts:
         self._first = selection is Selection.FIRST
         self._longest = selection is Selection.LONGEST
         self._single_start = needs_one_start(selection, limits)
-        self._sweep_at = _SWEPT
-        self._sweep_size = _SWEPT
+        self._sweep_at = _LEAST_SWEPT
+        self._sweep_size = _LEAST_SWEPT
         # (position, oldest start still open after it or NONE_OPEN) at each change and end, if recorded.
         self.trail: list[tuple[int, int]] | None = None
         self._oldest = NONE_OPEN
@@ -220,7 +220,7 @@ class LiveStarts:
         group.append(start)
         if self._limits.bounding and len(group) > self._sweep_at:
             group[:] = [s for s in group if self._in_time(s, start.position, now)]
-            self._sweep_at = max(_SWEPT, 2 * len(group))
+            self._sweep_at = max(_LEAST_SWEPT, 2 * len(group))
 
     def _ended_windows(self, move: Move, walk: _Walk, offset: int) -> Sequence[Window]:
         last, now = self.position + offset, walk.times.item(offset)
@@ -308,7 +308,7 @@ class LiveStarts:
             oldest = min((s.position for group in self._groups for s in group), default=self.position)
             for panes in self.panes:
                 panes.forget(oldest)
-            self._sweep_size = max(_SWEPT, sum(map(len, self.panes)))
+            self._sweep_size = max(_LEAST_SWEPT, sum(map(len, self.panes)))
 
 
 class _Walk:
@@ -323,7 +323,7 @@ class _Walk:
 
     def next_active(self, configuration: Configuration, offset: int, *, opening: bool) -> int:
         """The next record from ``offset`` that changes something; the segment's length if there is none."""
-        if self.size <= _SHORT:
+        if self.size <= _SHORT_SEGMENT:
             return offset
         key = (configuration, opening)
         if key not in self._active_offsets:

@@ -101,7 +101,7 @@ class Move(NamedTuple):
     is_unchanged: bool
 
 
-_FEW: Final = 64
+_FEW_LETTERS: Final = 64
 """With at most this many letters, all moves from a configuration are computed at once."""
 
 
@@ -189,7 +189,7 @@ class Configurations:
             flags = source.active_letters[opening] = np.concatenate(
                 [flags, np.ones(len(new_letters), dtype=bool)]
             )
-            if len(self._letters) <= _FEW:
+            if len(self._letters) <= _FEW_LETTERS:
                 for letter in new_letters:
                     self.move(source, letter, opening=opening)
         moves = source.moves[opening]

@@ -293,7 +293,7 @@ def panes(aggregate: Aggregate) -> Panes:
     return MonoidPanes(monoid(aggregate.monoid))
 
 
-_WHOLE: Final = 1 << 62
+_MOST_INT_SUM: Final = 1 << 62
 
 
 class CountPanes:
@@ -371,7 +371,7 @@ class SumPanes:
 
     def _add_whole(self, values: npt.NDArray[Any]) -> None:
         initial = int(self._totals[1])
-        if values.dtype != object and float(np.abs(values).max(initial=0)) * len(values) < _WHOLE:
+        if values.dtype != object and float(np.abs(values).max(initial=0)) * len(values) < _MOST_INT_SUM:
             self._sums = [initial + s for s in [0, *np.cumsum(values).tolist()]]
         else:
             self._sums = list(accumulate((int(v) for v in values.tolist()), initial=initial))

@@ -194,7 +194,7 @@ def keyless(codes: Ints) -> Flags:
     return flags
 
 
-_SOME: Final = 64
+_LEAST_CODES: Final = 64
 """The number of codes below which ``keep`` is not worthwhile."""
 
 
@@ -204,7 +204,7 @@ class _Codes:
     def __init__(self) -> None:
         self._code_by_value: dict[Value, int] = {}
         self._next = 0
-        self._last_size = _SOME
+        self._last_size = _LEAST_CODES
 
     @property
     def is_crowded(self) -> bool:
@@ -224,7 +224,7 @@ class _Codes:
         """Forget all other codes."""
         codes = set(codes_in_use.tolist())
         self._code_by_value = {value: code for value, code in self._code_by_value.items() if code in codes}
-        self._last_size = max(_SOME, len(self._code_by_value))
+        self._last_size = max(_LEAST_CODES, len(self._code_by_value))
 
 
 class _Positions:
@@ -250,7 +250,7 @@ class _Positions:
 
 
 Code: TypeAlias = tuple[int, ...]
-_WIDE: Final = 1 << 40
+_KEY_STRIDE: Final = 1 << 40
 """More than any position; the numbers of keys are multiples of it in combined codes."""
 
 
@@ -409,7 +409,8 @@ class _JoinedTrails:
         """The index of the last entry of a trail before each position, which is in the batch."""
         # The first entry of a trail is just before the batch; its position may be -1.
         indices: Ints = (
-            np.searchsorted(self._number * _WIDE + self.at + 1, numbers * _WIDE + position + 1) - 1
+            np.searchsorted(self._number * _KEY_STRIDE + self.at + 1, numbers * _KEY_STRIDE + position + 1)
+            - 1
         )
         return indices
 
@@ -420,7 +421,7 @@ class _JoinedTrails:
     def expiry_index(self, numbers: Ints, position: Ints) -> Ints:
         """The index of the first entry of a trail after which each position has expired."""
         indices: Ints = np.searchsorted(
-            self._number * _WIDE + self.bound, numbers * _WIDE + position, side="right"
+            self._number * _KEY_STRIDE + self.bound, numbers * _KEY_STRIDE + position, side="right"
         )
         return indices
 

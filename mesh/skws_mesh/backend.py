@@ -141,4 +141,4 @@ class Mesh(Protocol):
         """The number of operators that have been used, and of the partial results that wait at them."""
 
     def partial_results(self) -> Iterator[Partials]:
-        """The partial results that wait, and the new ones that are about to."""
+        """The waiting partial results, and the new ones that will wait."""

@@ -147,7 +147,7 @@ _EXPECTED: Final = {
 
 
 def coerce(value: Value, attribute: Attribute) -> Value:
-    """A constant as rows store it: time stamps in microseconds. Raises ValueError for another type."""
+    """Convert a constant to the form in which rows store it. Raises ValueError for another type."""
     family = attribute.type.family
     if family is AttributeType.TEXT and isinstance(value, str):
         return value

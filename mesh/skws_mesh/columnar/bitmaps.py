@@ -35,7 +35,7 @@ class KeywordBitmaps:
         return KeywordBitmaps(self.tuple[rows], self.query[rows], self.bitmap[rows])
 
     def offset_by(self, first: int) -> KeywordBitmaps:
-        """The bitmaps of the same tuples, numbered from ``first`` on."""
+        """The bitmaps with ``first`` added to the tuples' numbers."""
         return KeywordBitmaps(self.tuple + first, self.query, self.bitmap)
 
     @classmethod
@@ -179,7 +179,7 @@ class WakeStates:
         return self._awake[queries]
 
     def wake(self, bitmaps: KeywordBitmaps) -> Flags:
-        """By query: True if tuples with these bitmaps wake it."""
+        """Wake the queries for which tuples with these bitmaps suffice; returns a flag by query."""
         self._add_keywords(bitmaps)
         newly_awake: Flags = (self._keywords == self._all_keywords) & ~self._awake
         self._awake |= newly_awake

@@ -59,7 +59,7 @@ def index_hashes(index: Ints, values: Ints) -> Hashes:
 
 
 def mix(hashes: Hashes, numbers: Ints) -> Hashes:
-    """The hashes, each mixed with a number."""
+    """Mix each hash with a number."""
     codes: Hashes = numbers.view(np.uint64) + _ONE
     codes *= _SPREAD
     codes ^= hashes

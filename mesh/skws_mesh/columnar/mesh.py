@@ -43,7 +43,7 @@ class Pairs:
         self._in_order = in_order
 
     def join(self, partials: Partials, groups: Ints, rows: Ints, partners: Ints) -> Partials:
-        """Each partial joined with its tuple, if an operator accepts the pair and all are alive together.
+        """Join each partial with its tuple, if an operator accepts the pair and all are alive together.
 
         ``groups``, ``rows`` and ``partners`` give, for each pair, the group, the
         row of the partial and the slot of the tuple.
@@ -164,7 +164,7 @@ class ColumnarMesh:
         return self._results
 
     def partial_results(self) -> Iterator[Partials]:
-        """The partials that wait, and the new ones that are about to; columns are as narrow as stored."""
+        """The waiting partials, and the new ones that will wait; columns are as narrow as stored."""
         yield self._waiting.partials
         yield from self._new.partials
 
@@ -174,7 +174,7 @@ class ColumnarMesh:
         return len(self._bitmaps)
 
     def bitmaps_of(self, slots: Ints) -> KeywordBitmaps:
-        """The bitmaps of some tuples, by their place in ``slots``."""
+        """The bitmaps of some tuples, by their position in ``slots``."""
         positions, bitmaps = self._bitmaps.bitmaps_of(slots)
         return KeywordBitmaps(positions, bitmaps.query, bitmaps.bitmap)
 
@@ -223,7 +223,7 @@ class ColumnarMesh:
             yield self._grow(iter([part]))
 
     def _add_labels(self, bitmaps: KeywordBitmaps) -> Partials:
-        """The partials of size 1 of the queries that sleep, once live tuples have these bitmaps."""
+        """Add bitmaps of live tuples; returns the partials of size 1 of the queries that they wake."""
         self._bitmaps.insert(bitmaps, len(self._live))
         slots, hashes = self._entries(bitmaps)
         self._carriers.add(hashes, slots)
@@ -298,7 +298,7 @@ class ColumnarMesh:
         self._bridges.forget()
 
     def _wake(self, bitmaps: KeywordBitmaps) -> Partials:
-        """The partials of size 1 of the queries that the new bitmaps wake."""
+        """Wake queries by new bitmaps; returns their partials of size 1."""
         newly_awake = self._sleep.wake(bitmaps)
         if not newly_awake.any():
             return Partials.none(self._width)
@@ -316,7 +316,7 @@ class ColumnarMesh:
         return slots[position], mix(hashes, query[position])
 
     def _join_bridges(self, new_tuples: InsertedTuples, bridge_entries: BridgeEntries) -> Iterator[Partials]:
-        """Partials joined with new bridges, and partials that new tuples complete across older bridges."""
+        """Join partials with new bridges, and with new tuples across older bridges."""
         matches = self._waiting.in_closed_groups(bridge_entries.hashes)
         for partials in self._join_matches(matches, bridge_entries.slots):
             is_new = partials.members[:, self._width - 2] >= new_tuples.first
@@ -374,7 +374,7 @@ class ColumnarMesh:
         return self._pairs.verify(Partials.concat(results))
 
     def _extend(self, front: Partials, horizon: int) -> Iterator[Partials]:
-        """New partials joined with the live tuples, in parts; those that will wait are collected."""
+        """Join new partials with the live tuples, in parts; collects those that will wait."""
         for portion in self._portions(front):
             partial, groups, hashes = self._spread(portion)
             waiters = np.flatnonzero((portion.end > horizon).take(partial) & ~self._operators.passing(groups))
@@ -436,7 +436,7 @@ class ColumnarMesh:
         return partial, groups, hashes
 
     def _join_matches(self, matches: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
-        """Waiting partials, each joined with a tuple; ``matches`` has the index of its slot in ``slots``."""
+        """Join waiting partials with tuples; ``matches`` has the index of each slot in ``slots``."""
         for position, rows, groups in matches:
             yield self._pairs.join(self._waiting.partials, groups, rows, slots[position])
 

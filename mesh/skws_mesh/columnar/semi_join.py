@@ -164,7 +164,7 @@ class SemiJoinFilter:
         return BridgeEntries(slots[position], hashes)
 
     def _with_queries(self, pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
-        """The neighbours of closers, each with the queries of its closer; distinct in each part."""
+        """The neighbours of closers, each with the queries of its closer; distinct within a part."""
         for closer, bridge in in_fewer_parts(pairs):
             position, bitmaps = self._bitmaps.bitmaps_of(closer)
             is_closing = bitmaps.bitmap & self._closing_keywords != 0

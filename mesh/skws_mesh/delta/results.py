@@ -58,7 +58,7 @@ class PathJoins:
         self._partners = partners
 
     def find(self, levels: list[Walks]) -> Iterator[Paths]:
-        """The paths that walks complete, through the tuples at which walks begin, or beginning there."""
+        """The paths that walks complete, through the tuples at which walks begin or from there."""
         hubs = self._hubs(levels)
         for shorter, left in enumerate(levels):
             for length in range(max(1, shorter), len(levels) - shorter):
@@ -434,7 +434,7 @@ def _words_at(walks: Walks, words: CarriedWords) -> tuple[Ints, Ints]:
 
 
 def _attach(trees: Trees, branches: _Branches, branch_rows: Ints) -> Trees:
-    """Trees with one more walk each, if the union is a tree of live tuples that is not too large."""
+    """Attach a walk to each tree, if the union is a tree of live tuples that is not too large."""
     start = np.maximum(trees.start, branches.start.take(branch_rows))
     end = np.minimum(trees.end, branches.end.take(branch_rows))
     fits = start < end

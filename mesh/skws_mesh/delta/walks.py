@@ -70,7 +70,7 @@ class Walker:
         self._neighbours = neighbours
 
     def start(self, slots: Ints) -> Walks:
-        """The walks without a join, from those tuples that are ever alive."""
+        """Start walks, without a join, from the tuples that are ever alive."""
         tuples = self._live.tuples
         start, end = tuples.start.take(slots), tuples.end.take(slots)
         alive = np.flatnonzero(start < end)
@@ -80,7 +80,7 @@ class Walker:
     def extend(
         self, walks: Walks, *, earlier: bool, accepts: Callable[[Ints, Ints], Flags] | None = None
     ) -> Walks:
-        """The walks with one more join.
+        """Extend the walks by one join.
 
         ``earlier``: only over tuples in lower slots than the first one, so that a path is found
         only from the last of its tuples. ``accepts`` flags the walks to keep, by their owners and ends.

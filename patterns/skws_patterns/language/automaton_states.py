@@ -162,7 +162,7 @@ class StateLayout:
         return step
 
     def charge(self, ways: Iterable[Way]) -> Iterator[Way]:
-        """The same ways; each takes a step of the budget."""
+        """Yield the ways; each takes a step of the budget."""
         for way in ways:
             self.budget.spend()
             yield way

@@ -182,7 +182,7 @@ class Configurations:
         return moves[letter]
 
     def active_letters(self, source: Configuration, *, opening: bool) -> Flags:
-        """For each letter, whether it changes a configuration; True if unknown."""
+        """For each letter, True if it changes a configuration, or may do so."""
         flags = source.active_letters[opening]
         new_letters = range(len(flags), len(self._letters))
         if new_letters:

@@ -17,7 +17,7 @@ from skws_schema.model import Op
 
 
 class Closure:
-    """P+ of atoms with ``<``, ``=`` and ``>``, and of ``also``, terms that may be in no atom.
+    """P+ of atoms with ``<``, ``=`` and ``>``, and of ``extra_terms``, terms that may be in no atom.
 
     ``anchors``: aliases whose attributes have a finite number of values (static relations, finite streams).
     ``consistent``: False if nothing can satisfy the atoms, over the integers if all terms are discrete.

@@ -150,7 +150,7 @@ class WakeStates:
 
     A sleeping query has no partials, and catches up with the live tuples when it
     wakes (S-KWS paper, Section 4.1, for the whole mesh of a query instead of each
-    operator). ``everything``: the keywords that must be present to wake a query.
+    operator). ``all_keywords``: the keywords that must be present to wake a query.
     Tuples with the bitmap ``excluded`` take no part.
     """
 

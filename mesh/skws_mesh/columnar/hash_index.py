@@ -126,7 +126,8 @@ class HashIndex:
     """Entries (hash, payload), looked up by hash. Payloads are not negative.
 
     A look-up may also return an entry whose hash differs in its last bits. ``runs`` are in the order
-    in which their entries and directories are stored. ``most``: payloads up to this one take no more bits.
+    in which their entries and directories are stored. ``max_payload``: payloads up to this one take no more
+    bits.
     """
 
     runs: list[Run]

@@ -114,7 +114,7 @@ class PathJoins:
         return np.concatenate(positions), np.concatenate(entries)
 
     def _hub_paths(self, levels: list[Walks], owner: int) -> Iterator[Paths]:
-        """Like ``matched``, for one tuple with many neighbours: the words around it are joined first."""
+        """Like ``match``, for one tuple with many neighbours: the words around it are joined first."""
         hub_walks = [
             walks.take(np.arange(*np.searchsorted(walks.owner, (owner, owner + 1)), dtype=np.int64))
             for walks in levels[1:-1]

@@ -115,7 +115,7 @@ class Buffer:
         return [entry for entry in self.entries.items() if entry[1] > arrival]
 
     def latest_entries(self, arrival: int) -> list[tuple[Members, int]]:
-        """Like ``since``, for entries in order of arrival, as in sources; reads no other entries."""
+        """Like ``entries_since``, for entries in order of arrival, as in sources; reads no other entries."""
         return list(takewhile(lambda entry: entry[1] > arrival, reversed(self.entries.items())))
 
     def clear(self) -> None:

@@ -155,7 +155,7 @@ class Configurations:
     def from_plain(
         self, before: Sequence[str], groups: Sequence[tuple[int, str]]
     ) -> tuple[Configuration, list[int]]:
-        """Inverse of ``described``; also, for each group of the configuration, its index in ``groups``."""
+        """Inverse of ``to_plain``; also, for each group of the configuration, its index in ``groups``."""
         slots = [(pair, int(digits, 16)) for pair, digits in groups]
         order = sorted(range(len(slots)), key=slots.__getitem__)
         states = tuple(int(digits, 16) for digits in before)

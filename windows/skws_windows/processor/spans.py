@@ -324,8 +324,8 @@ class TupleExpiry:
             if rows.any():
                 trails = [self.of_all] if numbers is None else list(self._trails.values())
                 trail_numbers = np.zeros(int(rows.sum()), dtype=np.int64) if numbers is None else numbers
-                trail = _JoinedTrails(trails)
-                starts[rows] = trail.bound[trail.index_before(trail_numbers, position[rows])]
+                all_trails = _JoinedTrails(trails)
+                starts[rows] = all_trails.bound[all_trails.index_before(trail_numbers, position[rows])]
         return starts
 
     def open_after(self) -> Iterator[tuple[Code, int | None]]:
@@ -428,11 +428,11 @@ class _JoinedTrails:
 
 def _expiry_of(trails: list[OpenWindows], numbers: Ints, position: Ints) -> Ints:
     """For each position, the first record of its trail after which it has expired."""
-    trail = _JoinedTrails(trails)
-    at, ends = trail.at, trail.ends
-    last = trail.index_until(numbers, position)
-    is_old = last < ends[numbers] - trail.sizes[numbers]
-    is_idle = ~is_old & trail.closed[last] & (at[last] < position)
-    ends_index = trail.expiry_index(numbers, position)
+    all_trails = _JoinedTrails(trails)
+    at, ends = all_trails.at, all_trails.ends
+    last = all_trails.index_until(numbers, position)
+    is_old = last < ends[numbers] - all_trails.sizes[numbers]
+    is_idle = ~is_old & all_trails.closed[last] & (at[last] < position)
+    ends_index = all_trails.expiry_index(numbers, position)
     expiry = np.where(ends_index < ends[numbers], at[np.minimum(ends_index, len(at) - 1)], FOREVER)
     return np.where(is_idle, position - 1, expiry)

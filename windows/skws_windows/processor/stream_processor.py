@@ -43,7 +43,7 @@ class SplitBatch:
 
 
 class Arranged:
-    """Records of a source and earlier records, reordered: ``places`` indexes their concatenation."""
+    """Records of a source and earlier records, reordered: ``indices`` indexes their concatenation."""
 
     def __init__(self, source: RecordSource, earlier: RowSource, indices: Ints) -> None:
         self._source = source

@@ -20,7 +20,17 @@ from itertools import combinations, product
 from typing import Final
 
 from skws_patterns.hcq import FRESH, ConjunctiveQuery, ConstantTerm, Inner, RelationAtom, Term, compact, qtree
-from skws_patterns.pcea import PCEA, Columns, ConstantTest, Equality, RunSource, Same, Test, Transition, Unary
+from skws_patterns.pcea import (
+    PCEA,
+    Columns,
+    ConstantTest,
+    EqualColumns,
+    Equality,
+    RunSource,
+    Test,
+    Transition,
+    Unary,
+)
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import PatternError
 from skws_schema.model import Op
@@ -65,7 +75,7 @@ def unary_of(atoms: list[RelationAtom]) -> Unary | None:
         if constants:
             tests += [ConstantTest(column, Op.EQUAL, constants[0]) for column in columns]
         elif len(columns) > 1 or any(sum(t in atom.terms for atom in atoms) > 1 for t in terms):
-            tests.append(Same(tuple(columns)))  # even for one column: a NULL does not join itself
+            tests.append(EqualColumns(tuple(columns)))  # even for one column: a NULL does not join itself
     return Unary(atoms[0].relation, tuple(tests))
 
 
@@ -109,7 +119,7 @@ class VariableState:
 
 
 @dataclass(frozen=True, slots=True)
-class _Last:
+class _LastTuple:
     """The atoms matched by a tuple that completes a variable."""
 
     atoms: frozenset[int]
@@ -129,7 +139,7 @@ class _HcqConstruction:
     def __init__(self, query: ConjunctiveQuery) -> None:
         self._query = query
         self._tree = compact(qtree(query))
-        self._lasts = [_Last(atoms, unary) for atoms, unary in self_joins(query)]
+        self._lasts = [_LastTuple(atoms, unary) for atoms, unary in self_joins(query)]
         self._place = {variable: place for place, variable in enumerate(query.variables)}
         self._columns_cache: dict[tuple[frozenset[int] | str, ...], Columns] = {}
         self._variables_cache: dict[frozenset[int], frozenset[str]] = {}
@@ -173,9 +183,9 @@ class _HcqConstruction:
                     for sources in self._encodings(node, last):
                         yield Transition(sources, last.unary, self._labels(last), target)
 
-    def _variants_of(self, node: Inner) -> list[dict[int, _Last]]:
+    def _variants_of(self, node: Inner) -> list[dict[int, _LastTuple]]:
         """The states of a variable, each with at most one set of atoms for every relation."""
-        variants: list[dict[int, _Last]] = []
+        variants: list[dict[int, _LastTuple]] = []
         counts: Counter[int] = Counter()
         node_atoms = node.atoms()
         for last in self._lasts:
@@ -188,12 +198,12 @@ class _HcqConstruction:
                 variants[index][relation] = last
         return variants
 
-    def _encodings(self, node: Inner, last: _Last) -> Iterator[tuple[RunSource, ...]]:
+    def _encodings(self, node: Inner, last: _LastTuple) -> Iterator[tuple[RunSource, ...]]:
         """The ways to have read all atoms below a node except the last tuple's atoms: C of the paper."""
         ways: list[list[RunSource]] = []
         for child in self._remaining_subtrees(node, last):
             if isinstance(child, int):
-                atom_last = _Last(frozenset({child}), Unary(self._query.atoms[child].relation))
+                atom_last = _LastTuple(frozenset({child}), Unary(self._query.atoms[child].relation))
                 ways.append([RunSource(AtomState(child), self._equality([atom_last], last))])
             else:
                 ways.append(
@@ -204,7 +214,7 @@ class _HcqConstruction:
                 )
         return product(*ways)
 
-    def _remaining_subtrees(self, node: Inner, last: _Last) -> Iterator[Inner | int]:
+    def _remaining_subtrees(self, node: Inner, last: _LastTuple) -> Iterator[Inner | int]:
         """The subtrees that hang from the paths between a node and the last tuple's atoms."""
         for child in node.children:
             if isinstance(child, int):
@@ -215,7 +225,7 @@ class _HcqConstruction:
             else:
                 yield child
 
-    def _equality(self, earlier: list[_Last], later: _Last) -> Equality:
+    def _equality(self, earlier: list[_LastTuple], later: _LastTuple) -> Equality:
         """The equality predicate over the variables that both have."""
         variables = self._variables(earlier[0]) & self._variables(later)
         for last in earlier[1:]:
@@ -224,14 +234,14 @@ class _HcqConstruction:
         left = tuple(sorted((last.unary.relation, self._columns(last, order)) for last in earlier))
         return Equality(left, self._columns(later, order))
 
-    def _variables(self, last: _Last) -> frozenset[str]:
+    def _variables(self, last: _LastTuple) -> frozenset[str]:
         variables = self._variables_cache.get(last.atoms)
         if variables is None:
             variables_of_atoms = (self._query.atoms[i].variables for i in last.atoms)
             variables = self._variables_cache[last.atoms] = frozenset[str]().union(*variables_of_atoms)
         return variables
 
-    def _columns(self, last: _Last, order: list[str]) -> Columns:
+    def _columns(self, last: _LastTuple, order: list[str]) -> Columns:
         columns = self._columns_cache.get((last.atoms, *order))
         if columns is None:
             atoms = [self._query.atoms[i] for i in sorted(last.atoms)]
@@ -239,5 +249,5 @@ class _HcqConstruction:
             self._columns_cache[last.atoms, *order] = columns
         return columns
 
-    def _labels(self, last: _Last) -> frozenset[str]:
+    def _labels(self, last: _LastTuple) -> frozenset[str]:
         return frozenset(map(str, last.atoms))

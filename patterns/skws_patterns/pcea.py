@@ -41,7 +41,7 @@ class ConstantTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class EqualColumns:
     """Several columns of one tuple have the same value, which is not NULL."""
 
     columns: Columns
@@ -52,7 +52,7 @@ class Same:
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
+class ComparedColumns:
     """The values of two columns of one tuple compared; false where one is NULL."""
 
     column: int
@@ -82,7 +82,7 @@ class TextTest:
         return hash((self.text, self.columns))
 
 
-Test: TypeAlias = ConstantTest | Same | Related | TextTest
+Test: TypeAlias = ConstantTest | EqualColumns | ComparedColumns | TextTest
 
 
 @dataclass(frozen=True, slots=True)

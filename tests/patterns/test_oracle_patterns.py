@@ -14,7 +14,7 @@ from skws_patterns.columnar_evaluator import column_plan
 from skws_patterns.language.automaton_states import NotExpressibleError, StateLayout
 from skws_patterns.language.compile import chain, compile_pattern, parallel_automaton
 from skws_patterns.language.pattern_parser import Pattern, parse_pattern
-from skws_patterns.language.resolve import Resolved, resolve
+from skws_patterns.language.resolve import ResolvedPattern, resolve
 from skws_patterns.pcea import PCEA, Equality, RunSource, State, Transition, Unary
 from skws_patterns.tuple_evaluator import TupleEvaluator, Valuation
 from skws_schema.errors import PatternError
@@ -96,7 +96,7 @@ def test_texts_mean_their_matches(text: str, stream: list[tuple[int, Row]], wind
         assert evaluator.count() == len(results)
 
 
-def chain_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
+def chain_automaton(pattern: Pattern, resolved: ResolvedPattern) -> PCEA:
     """All tuples in sequence."""
     layout = StateLayout(resolved)
     return layout.pcea(chain(layout, pattern.expression, None, lambda _: [()]).complete)

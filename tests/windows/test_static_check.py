@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from skws_schema.budgets import StepBudget, within_steps
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
-from skws_windows.automata.k_sla import Finite, finite
+from skws_windows.automata.k_sla import DeterministicAutomaton, deterministic_over
 from skws_windows.automata.regular import Limits, Selection, WindowExpression, expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
@@ -39,7 +39,7 @@ SMALL = st.recursive(
 )
 
 
-def most_at_once(before: Finite, window: Finite, *, ending: bool) -> int:
+def most_at_once(before: DeterministicAutomaton, window: DeterministicAutomaton, *, ending: bool) -> int:
     """The maximum number of open starts, or of ending windows, after any word; PLENTY if it is reached.
 
     All words at once: the relevant facts of a word are the state of D and the number of
@@ -66,7 +66,7 @@ def most_at_once(before: Finite, window: Finite, *, ending: bool) -> int:
     return most
 
 
-def _live(window: Finite) -> frozenset[int]:
+def _live(window: DeterministicAutomaton) -> frozenset[int]:
     live = set(window.final)
     while True:
         more = {s for s, row in enumerate(window.table) if live & set(row)} - live
@@ -83,7 +83,7 @@ def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Re
     cells = [cell.signs for cell in THEORY.cells(given_expression.guards)]
     pair = compile_expression(given_expression, THEORY).pairs[0]
     budget = StepBudget(100_000, "counting")
-    d, e = (finite(a, given_expression.guards, cells, budget) for a in (pair.before, pair.window))
+    d, e = (deterministic_over(a, given_expression.guards, cells, budget) for a in (pair.before, pair.window))
     if len(d.table) * len(e.table) > 12:
         return
     for bound, ending in ((verdict.open_starts, False), (verdict.windows_per_position, True)):

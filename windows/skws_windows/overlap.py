@@ -45,7 +45,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from skws_schema.budgets import StepBudget
 from skws_schema.model import AttributeType
-from skws_windows.automata.k_sla import Branching
+from skws_windows.automata.k_sla import NondeterministicAutomaton
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import TIME, Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
@@ -298,14 +298,22 @@ class _Quad(NamedTuple):
     state: int
 
 
-def find_pattern(graph: TypeGraph, before: Branching, window: Branching) -> OverlapPattern | None:
+def find_pattern(
+    graph: TypeGraph, before: NondeterministicAutomaton, window: NondeterministicAutomaton
+) -> OverlapPattern | None:
     """The pattern of one pair of automata; None if there is none. Raises OverBudgetError."""
     with StepBudget(MAX_STEPS, "checking the window") as budget:
         return _Search(graph, before, window, budget).pattern()
 
 
 class _Search:
-    def __init__(self, graph: TypeGraph, before: Branching, window: Branching, budget: StepBudget) -> None:
+    def __init__(
+        self,
+        graph: TypeGraph,
+        before: NondeterministicAutomaton,
+        window: NondeterministicAutomaton,
+        budget: StepBudget,
+    ) -> None:
         self._graph = graph
         self._before = before
         self._window = window
@@ -391,7 +399,7 @@ class _Search:
         return self._steps(pair, self._window)
 
     def _steps(
-        self, pair: tuple[int, int], automaton: Branching
+        self, pair: tuple[int, int], automaton: NondeterministicAutomaton
     ) -> Iterator[tuple[TypeEdge, tuple[int, int]]]:
         row = automaton.table[pair[1]]
         for edge in self._edges(pair[0]):

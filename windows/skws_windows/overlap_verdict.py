@@ -15,7 +15,14 @@ from typing import Final
 
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.model import AttributeType, Value
-from skws_windows.automata.k_sla import Branching, LookbackAutomaton, branching, clean, finite, trim
+from skws_windows.automata.k_sla import (
+    LookbackAutomaton,
+    NondeterministicAutomaton,
+    clean,
+    deterministic_over,
+    nondeterministic_over,
+    trim,
+)
 from skws_windows.automata.regular import Limits, Pair, Selection, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
@@ -294,13 +301,15 @@ def _pair_verdict(expression: WindowExpression, pair: Pair, theory: Satisfiabili
     return verdict
 
 
-def _searchable(source: LookbackAutomaton, graph: TypeGraph) -> Branching:
+def _searchable(source: LookbackAutomaton, graph: TypeGraph) -> NondeterministicAutomaton:
     """The automaton, minimised if that is cheap, since a smaller one is searched faster."""
     try:
         with StepBudget(MOST_ENTRIES, "checking the window") as budget:
-            return Branching.of(finite(source, graph.guards, graph.letters, budget))
+            return NondeterministicAutomaton.of(
+                deterministic_over(source, graph.guards, graph.letters, budget)
+            )
     except OverBudgetError:
-        return branching(source, graph.guards, graph.letters)
+        return nondeterministic_over(source, graph.guards, graph.letters)
 
 
 @dataclass(frozen=True, slots=True)

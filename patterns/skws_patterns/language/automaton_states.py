@@ -13,7 +13,7 @@ from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from skws_patterns.language.expression import Derivatives, Expression, OneTuple, TupleLetter, letters
-from skws_patterns.language.resolve import LetterTest, Resolved
+from skws_patterns.language.resolve import LetterTest, ResolvedPattern
 from skws_patterns.pcea import PCEA, Columns, Equality, RunSource, Transition
 from skws_schema.budgets import StepBudget
 
@@ -138,7 +138,7 @@ class IncomingRuns:
 class StateLayout:
     """The steps made so far, without duplicates; checks the comparisons of each."""
 
-    def __init__(self, resolved: Resolved) -> None:
+    def __init__(self, resolved: ResolvedPattern) -> None:
         self.resolved = resolved
         self.budget = StepBudget(MOST_STEPS, "compiling the pattern")
         self.derivatives = Derivatives(self.budget)

@@ -47,7 +47,7 @@ from skws_patterns.language.expression import (
     sequence,
 )
 from skws_patterns.language.pattern_parser import Pattern
-from skws_patterns.language.resolve import Resolved, TextMatch, resolve
+from skws_patterns.language.resolve import ResolvedPattern, TextMatch, resolve
 from skws_patterns.pcea import PCEA, RootKey, root_key
 from skws_schema.budgets import OverBudgetError
 from skws_schema.errors import PatternError
@@ -224,7 +224,7 @@ def _has_conjunction(expression: Expression) -> bool:
             return any(map(_has_conjunction, expression.parts))
 
 
-def root_of_pattern(expression: Expression, resolved: Resolved) -> RootKey | None:
+def root_of_pattern(expression: Expression, resolved: ResolvedPattern) -> RootKey | None:
     """The root of a pattern: the classes that every letter carries; None if there is none."""
     readings = {letter: resolved.readings[letter] for letter in letters(expression)}
     common_classes = frozenset.intersection(*(reading.classes for reading in readings.values()))
@@ -322,7 +322,7 @@ def compile_pattern(pattern: Pattern, schema: Schema, text_match: TextMatch) -> 
     return CompiledPattern(pattern, pcea, root_of_pattern(pattern.expression, resolved))
 
 
-def parallel_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
+def parallel_automaton(pattern: Pattern, resolved: ResolvedPattern) -> PCEA:
     """The automaton with conjunctions in parallel where possible. Raises NotExpressibleError."""
     layout = StateLayout(resolved)
     try:

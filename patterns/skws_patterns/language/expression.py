@@ -27,11 +27,11 @@ class TupleLetter:
     variable: str
 
 
-class _Hashed:
+class _CachedHash:
     """Computes its hash once: expressions are often used as keys, and as deep as the pattern."""
 
     def __init_subclass__(cls) -> None:
-        cls.__hash__ = _Hashed.__hash__  # type: ignore[method-assign]
+        cls.__hash__ = _CachedHash.__hash__  # type: ignore[method-assign]
 
     def __hash__(self) -> int:
         attributes = vars(self)
@@ -45,35 +45,35 @@ class _Hashed:
 
 
 @dataclass(frozen=True)
-class OneTuple(_Hashed):
+class OneTuple(_CachedHash):
     """One tuple."""
 
     letter: TupleLetter
 
 
 @dataclass(frozen=True)
-class Sequence(_Hashed):
+class Sequence(_CachedHash):
     """The parts one after the other: all of the first before all of the second, and so on."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True)
-class AllOf(_Hashed):
+class AllOf(_CachedHash):
     """All parts, in any order, of different tuples."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True)
-class Alternation(_Hashed):
+class Alternation(_CachedHash):
     """One of the parts."""
 
     parts: frozenset[Expression]
 
 
 @dataclass(frozen=True)
-class Star(_Hashed):
+class Star(_CachedHash):
     """Any number of repetitions of the body, one after the other."""
 
     body: Expression

@@ -20,7 +20,7 @@ from skws_patterns.language.pattern_parser import (
     Reference,
     Span,
 )
-from skws_patterns.pcea import ConstantTest, Related, Same, Test, TextTest, Unary, coerce
+from skws_patterns.pcea import ComparedColumns, ConstantTest, EqualColumns, Test, TextTest, Unary, coerce
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Attribute, AttributeType, Op, Row, Schema
 
@@ -41,21 +41,21 @@ class LetterTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedPattern:
     """The readings of a pattern's letters, and a text for each class."""
 
     readings: dict[TupleLetter, LetterTest]
     class_texts: tuple[str, ...]
 
 
-def resolve(pattern: Pattern, schema: Schema, text_match: TextMatch) -> Resolved:
+def resolve(pattern: Pattern, schema: Schema, text_match: TextMatch) -> ResolvedPattern:
     """Check the conditions against the schema. Raises PatternError with carets below the fault."""
     classes = _classes(pattern)
     resolver = _Resolver(pattern, schema, text_match)
     for members in classes:
         resolver.check_types(members)
     readings = {letter: resolver.reading(letter, classes) for letter in letters(pattern.expression)}
-    return Resolved(readings, tuple(" = ".join(map(str, members)) for members in classes))
+    return ResolvedPattern(readings, tuple(" = ".join(map(str, members)) for members in classes))
 
 
 def _classes(pattern: Pattern) -> list[list[Reference]]:
@@ -84,7 +84,7 @@ class _Resolver:
             if class_columns:
                 columns[number] = class_columns[0]
             if len(class_columns) > 1:
-                tests.append(Same(tuple(class_columns)))
+                tests.append(EqualColumns(tuple(class_columns)))
         for condition in self._pattern.conditions:
             if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
                 tests.append(self._constant_test(letter, condition))
@@ -137,7 +137,7 @@ class _Resolver:
         except ValueError as error:
             raise self._fault(condition.span, str(error)) from None
 
-    def _related_tests(self, letter: TupleLetter, condition: ComparisonChain) -> Iterator[Related]:
+    def _related_tests(self, letter: TupleLetter, condition: ComparisonChain) -> Iterator[ComparedColumns]:
         relation = self._schema.relations[letter.relation]
         columns = [
             self._column(letter, reference.attribute, reference.span) for reference in condition.references
@@ -154,7 +154,7 @@ class _Resolver:
                 raise self._fault(condition.span, message)
             self._refuse_versions(first, operator, condition.span)
             self._refuse_versions(second, operator, condition.span)
-            yield Related(left, operator, right)
+            yield ComparedColumns(left, operator, right)
 
     def _refuse_versions(self, attribute: Attribute, operator: str, span: Span) -> None:
         """Patterns compare texts letter by letter, which is not the order of versions."""

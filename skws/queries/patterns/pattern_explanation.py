@@ -6,9 +6,9 @@ from skws.queries.patterns.pattern_text import read_query
 from skws_patterns.hcq import ConjunctiveQuery, compact, drawing, qtree
 from skws_patterns.pcea import (
     PCEA,
+    ComparedColumns,
     ConstantTest,
     Equality,
-    Related,
     RunSource,
     State,
     Test,
@@ -97,7 +97,7 @@ def _attribute(relation: Relation, column: int) -> str:
 def _test(test: Test, relation: Relation) -> str:
     if isinstance(test, ConstantTest):
         return f"[{relation.attributes[test.column].name} {test.operator} {test.value!r}]"
-    if isinstance(test, Related):
+    if isinstance(test, ComparedColumns):
         left, right = (relation.attributes[column].name for column in (test.column, test.other))
         return f"[{left} {test.operator} {right}]"
     if isinstance(test, TextTest):

@@ -207,7 +207,7 @@ def reachable(start: Iterable[int], edges: Iterable[tuple[int, int]]) -> set[int
 
 
 @dataclass(frozen=True, slots=True)
-class Finite:
+class DeterministicAutomaton:
     """A complete deterministic automaton: ``table[state][letter]`` is the next state."""
 
     initial: int
@@ -218,10 +218,14 @@ class Finite:
     def letters(self) -> int:
         return len(self.table[0])
 
-    def complement(self) -> Finite:
-        return Finite(self.initial, self.table, frozenset(range(len(self.table))) - self.final)
+    def complement(self) -> DeterministicAutomaton:
+        return DeterministicAutomaton(
+            self.initial, self.table, frozenset(range(len(self.table))) - self.final
+        )
 
-    def product(self, other: Finite, combine: Callable[[bool, bool], bool], budget: StepBudget) -> Finite:
+    def product(
+        self, other: DeterministicAutomaton, combine: Callable[[bool, bool], bool], budget: StepBudget
+    ) -> DeterministicAutomaton:
         """The minimal product; a pair is final where ``combine`` is true of its two states."""
 
         def step(pair: tuple[int, int], letter: int) -> tuple[int, int]:
@@ -232,7 +236,7 @@ class Finite:
 
         return explore((self.initial, other.initial), step, final, self.letters, budget).minimise(budget)
 
-    def minimise(self, budget: StepBudget) -> Finite:
+    def minimise(self, budget: StepBudget) -> DeterministicAutomaton:
         """The minimal automaton of the language (Moore), with states in breadth-first order.
 
         Raises OverBudgetError.
@@ -259,7 +263,7 @@ class Finite:
 
 
 @dataclass(frozen=True, slots=True)
-class Branching:
+class NondeterministicAutomaton:
     """A nondeterministic automaton: ``table[state][letter]`` are the next states."""
 
     initial: int
@@ -267,7 +271,7 @@ class Branching:
     final: frozenset[int]
 
     @classmethod
-    def of(cls, source: Finite) -> Branching:
+    def of(cls, source: DeterministicAutomaton) -> NondeterministicAutomaton:
         """A deterministic automaton as a nondeterministic one."""
         return cls(source.initial, tuple(tuple((q,) for q in row) for row in source.table), source.final)
 
@@ -281,7 +285,7 @@ def explore(
     final: Callable[[State], bool],
     letters: int,
     budget: StepBudget,
-) -> Finite:
+) -> DeterministicAutomaton:
     """The reachable part of the automaton that ``step`` defines. Raises OverBudgetError."""
     numbers = {initial: 0}
     order, rows = [initial], []
@@ -295,20 +299,20 @@ def explore(
                 order.append(target)
             row.append(numbers[target])
         rows.append(tuple(row))
-    return Finite(0, tuple(rows), frozenset(numbers[s] for s in order if final(s)))
+    return DeterministicAutomaton(0, tuple(rows), frozenset(numbers[s] for s in order if final(s)))
 
 
-def finite(
+def deterministic_over(
     source: LookbackAutomaton,
     guards: Sequence[g.Guard],
     letters: Sequence[tuple[bool, ...]],
     budget: StepBudget,
-) -> Finite:
+) -> DeterministicAutomaton:
     """An automaton over letters, each a tuple of truth values of ``guards``; deterministic and minimal.
 
     Raises OverBudgetError.
     """
-    table = branching(source, guards, letters).table
+    table = nondeterministic_over(source, guards, letters).table
 
     def step(subset: frozenset[int], letter: int) -> frozenset[int]:
         return frozenset(q for p in subset for q in table[p][letter])
@@ -318,9 +322,9 @@ def finite(
     return deterministic.minimise(budget)
 
 
-def branching(
+def nondeterministic_over(
     source: LookbackAutomaton, guards: Sequence[g.Guard], letters: Sequence[tuple[bool, ...]]
-) -> Branching:
+) -> NondeterministicAutomaton:
     """An automaton over letters, with the states of ``source``."""
     index = {guard: i for i, guard in enumerate(guards)}
     arcs = [[(index[guard], q) for guard, q in source.outgoing.get(p, ())] for p in range(source.states)]
@@ -328,4 +332,4 @@ def branching(
         tuple(tuple(q for guard_index, q in outgoing if signs[guard_index]) for signs in letters)
         for outgoing in arcs
     )
-    return Branching(source.initial, tuple(table), source.final)
+    return NondeterministicAutomaton(source.initial, tuple(table), source.final)

@@ -19,7 +19,15 @@ from operator import and_
 from typing import Final, TypeAlias
 
 from skws_schema.budgets import StepBudget
-from skws_windows.automata.k_sla import Finite, Transition, automaton, explore, minterm, reachable, trim
+from skws_windows.automata.k_sla import (
+    DeterministicAutomaton,
+    Transition,
+    automaton,
+    explore,
+    minterm,
+    reachable,
+    trim,
+)
 from skws_windows.automata.regular import Pair, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.satisfiability import Satisfiability
@@ -140,7 +148,7 @@ class _TrackedAutomaton:
     """An automaton over letters with bits: letter * 2^n + bits, with the bit of the first variable lowest."""
 
     variables: tuple[str, ...]
-    automaton: Finite
+    automaton: DeterministicAutomaton
 
 
 class _FormulaConstruction:
@@ -192,7 +200,9 @@ class _FormulaConstruction:
         self._budget.spend(len(source.automaton.table) * len(self._signs) << size)
         narrowed_letters = [narrowed(letter) for letter in range(len(self._signs) << size)]
         table = tuple(tuple(row[letter] for letter in narrowed_letters) for row in source.automaton.table)
-        return _TrackedAutomaton(variables, Finite(source.automaton.initial, table, source.automaton.final))
+        return _TrackedAutomaton(
+            variables, DeterministicAutomaton(source.automaton.initial, table, source.automaton.final)
+        )
 
     def _project(self, source: _TrackedAutomaton, variable: str) -> _TrackedAutomaton:
         """The words that are accepted with some bits for a variable (by the subset construction)."""
@@ -330,7 +340,7 @@ class _Letters:
 class _Splits:
     """The pairs of a formula's automaton over letters with bits for b, the lowest, and e."""
 
-    def __init__(self, whole: Finite, letters: _Letters, k: int, budget: StepBudget) -> None:
+    def __init__(self, whole: DeterministicAutomaton, letters: _Letters, k: int, budget: StepBudget) -> None:
         self._formula_automaton = whole
         self._letters = letters
         self._k = k

@@ -42,7 +42,7 @@ class SplitBatch:
     parts: list[KeyRecords]
 
 
-class Arranged:
+class ReorderedRecords:
     """Records of a source and earlier records, reordered: ``indices`` indexes their concatenation."""
 
     def __init__(self, source: RecordSource, earlier: RowSource, indices: Ints) -> None:
@@ -114,7 +114,9 @@ class KeyStreams:
             )
             begin += tail + len(records_of_key)
         sources = np.concatenate(indices) if indices else np.zeros(0, dtype=np.int64)
-        split = SplitBatch(Arranged(source, earlier, sources), np.where(sources < size, sources, -1), parts)
+        split = SplitBatch(
+            ReorderedRecords(source, earlier, sources), np.where(sources < size, sources, -1), parts
+        )
         if self._k:
             self._remember(split)
         return split

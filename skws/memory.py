@@ -93,11 +93,11 @@ def read_size(text: str, among: int = 1, what: str = "--memory") -> int:
     if percent:
         if not 0 < float(number) <= 100:
             raise UsageError(f"{what} {text}: expected a share above 0% and of at most 100%")
-        return max(LEAST, budgets.used() + int(float(number) / 100 * free() / among))
+        return max(LEAST, budgets.used_bytes() + int(float(number) / 100 * free() / among))
     power = _UNITS[unit.lower()]
     size = int(float(number) * ((1 << power) if binary or not power else 1000 ** (power // 10)))
     if size < LEAST:
-        raise UsageError(f"{what} {text}: expected at least {budgets.shown(LEAST)}")
+        raise UsageError(f"{what} {text}: expected at least {budgets.size_text(LEAST)}")
     return max(LEAST, size // among)
 
 

@@ -66,21 +66,21 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 def test_a_share_is_of_what_is_free() -> None:
     half = read_size("50%")
-    assert budgets.used() < half < budgets.used() + free()
+    assert budgets.used_bytes() < half < budgets.used_bytes() + free()
 
 
 def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
     hoard, told = Hoard(), list[str]()
     budgets.register(hoard)
     budgets.check()  # no budget, no limit
-    budgets.use(MemoryBudget(int(1.5 * budgets.used()), told.append))
+    budgets.use(MemoryBudget(int(1.5 * budgets.used_bytes()), told.append))
     budgets.check()
     budgets.check()
     assert len(told) == 1
     assert "half of the memory budget" in told[0]
     assert "query 'x' holds 7 results" in told[0]
     with pytest.raises(MemoryBudgetError, match="used up: query 'x' holds 7 results") as ended:
-        budgets.check(budgets.used())
+        budgets.check(budgets.used_bytes())
     assert "--max-size" in str(ended.value)
 
 

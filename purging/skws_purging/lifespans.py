@@ -650,7 +650,9 @@ class Lifespans:
         if len(self._expiry_queue) > self._expiry_limit:
             queue: ExpiryQueue[GroupKey] = ExpiryQueue()
             live_tuples = (
-                (each, key) for key, live_tuple in self._entries.items() for each in _live_tuples(live_tuple)
+                (stream_tuple, key)
+                for key, live_tuple in self._entries.items()
+                for stream_tuple in _live_tuples(live_tuple)
             )
             for end, key in sorted(((self._window.end(t.start), key) for t, key in live_tuples), key=_TICK):
                 queue.push(end, key)

@@ -82,14 +82,14 @@ class MemoryBudget:
 
     def check(self, planned: int) -> None:
         """Raises MemoryBudgetError if another ``planned`` bytes would exceed the budget."""
-        total = used() + planned
+        total = used_bytes() + planned
         if total > self.size:
             raise MemoryBudgetError(
-                f"the memory budget of {shown(self.size)} is used up{_by_whom()}.\n{HELP}"
+                f"the memory budget of {size_text(self.size)} is used up{_by_whom()}.\n{HELP}"
             )
         if not self._warned and 2 * total > self.size:
             self._warned = True
-            self._warn(f"half of the memory budget of {shown(self.size)} is in use{_by_whom()}")
+            self._warn(f"half of the memory budget of {size_text(self.size)} is in use{_by_whom()}")
 
 
 _holders: WeakSet[Holder] = WeakSet()
@@ -156,7 +156,7 @@ def memory_checked(items: Iterable[T]) -> Iterator[T]:
         yield from islice(remaining, _CHECK_INTERVAL - 1)  # takes a third of the time of counting
 
 
-def used() -> int:
+def used_bytes() -> int:
     """Private memory of this process, in bytes."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:
@@ -166,7 +166,7 @@ def used() -> int:
     return (int(resident) - int(shared)) * _PAGE
 
 
-def shown(size: int) -> str:
+def size_text(size: int) -> str:
     """A number of bytes as text, in the largest unit in which it is at least 1."""
     for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size >= 1 << bits:

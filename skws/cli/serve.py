@@ -19,7 +19,7 @@ from skws.jobs.log import Log, LogFormat
 from skws.serve.server_options import Access, StreamLimits
 from skws.spec.enums import EngineChoice, EngineName, ToldUpdates
 from skws.spec.job import Job
-from skws_schema.budgets import shown
+from skws_schema.budgets import size_text
 from skws_schema.errors import ConfigurationError, UsageError
 
 TOKEN: Final = "SKWS_SERVE_TOKEN"  # noqa: S105 - the name of the variable
@@ -114,7 +114,7 @@ def _serve(job: Job, notes: Log, opts: ServeOptions) -> None:
     with served(job, access, at, notes, keep=keep, most_saved=opts.most_queries, limits=limits) as running:
         address, port = at.getsockname()[:2]
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}/"
-        notes.info("serving", f"serving at {url} (events: the latest {shown(keep)})", url=url)
+        notes.info("serving", f"serving at {url} (events: the latest {size_text(keep)})", url=url)
         running.run()
 
 

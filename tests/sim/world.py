@@ -133,7 +133,7 @@ class World:
             stack.enter_context(patch.object(row_files, "mapped", self._mapped))
             stack.enter_context(patch.object(budget._Process, "budget", budget.MemoryBudget(_BUDGET)))
             stack.enter_context(patch.object(memory._Asked, "size", "1GiB"))
-            stack.enter_context(patch.object(budget, "used", self.used))
+            stack.enter_context(patch.object(budget, "used_bytes", self.used))
             stack.enter_context(patch.object(budget, "_holders", WeakSet()))  # not those of other worlds
             stack.enter_context(patch.object(os, "urandom", self._entropy.randbytes))
             stack.enter_context(patch.object(os, "getpid", lambda: 1))  # part of names of temporary files

@@ -129,7 +129,7 @@ class PathJoins:
         entries, near, far = entries.take(pairs), near.take(pairs), far.take(pairs)
         if not len(entries):
             return
-        by_word = [_by_word(*each) for each in words_of_walks]
+        by_word = [_by_word(*rows_and_words) for rows_and_words in words_of_walks]
         for i, left in enumerate(hub_walks):
             for j, right in enumerate(hub_walks):
                 if i + j + 3 > len(levels):

@@ -239,7 +239,7 @@ class StateLayout:
         alphabet, letter = self._alphabet, step.letter
         letter_classes = alphabet.classes(OneTuple(letter))
         source_runs = [list(self._incoming[source].values()) for source in step.sources]
-        for runs in (b for each in source_runs for b in each):
+        for runs in (member for group in source_runs for member in group):
             lost_classes = runs.classes & letter_classes & ~alphabet.classes(OneTuple(runs.last))
             if lost_classes:
                 raise self._lost_error(lost_classes, runs.last, letter)
@@ -249,7 +249,7 @@ class StateLayout:
                 if unshared:
                     raise self._lost_error(unshared, letter, None)
                 if alphabet.may_coincide(left.letters, right.letters):
-                    names = [", ".join(alphabet.variables(b.letters)) for b in (left, right)]
+                    names = [", ".join(alphabet.variables(member.letters)) for member in (left, right)]
                     raise NotExpressibleError(
                         f"nothing distinguishes the tuples of {names[0]} from those of {names[1]}"
                     )

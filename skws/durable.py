@@ -25,36 +25,36 @@ _CODE: Final = 8  # hexadecimal digits of a checksum
 _LENGTH: Final = 20  # digits at most
 
 
-def checked(text: bytes, of: str = "", at: int = 0) -> bytes:
-    """The frame of a text of the owner ``of``, at offset ``at`` of its file."""
-    return b"%08x %d %b\n" % (_checksum(text, of, at), len(text), text)
+def checked(text: bytes, owner: str = "", offset: int = 0) -> bytes:
+    """The frame of a text of ``owner``, at ``offset`` of its file."""
+    return b"%08x %d %b\n" % (_checksum(text, owner, offset), len(text), text)
 
 
-def unchecked(frame: bytes, of: str = "") -> bytes | None:
+def unchecked(frame: bytes, owner: str = "") -> bytes | None:
     """The text of a frame made by ``checked``; None if it is damaged, or not a single frame."""
-    first_frame = _first(frame, 0, of, 0)
+    first_frame = _first(frame, 0, owner, 0)
     return first_frame[0] if first_frame is not None and first_frame[1] == len(frame) else None
 
 
-def frames(data: bytes, of: str = "", at: int = 0) -> Iterator[tuple[bytes, int]]:
+def frames(data: bytes, owner: str = "", file_offset: int = 0) -> Iterator[tuple[bytes, int]]:
     """The texts of all frames up to the first damaged one, each with the offset of its end in ``data``.
 
-    ``at``: the offset of ``data`` in the file.
+    ``file_offset``: the offset of ``data`` in the file.
     """
     offset = 0
-    while (frame := _first(data, offset, of, at + offset)) is not None:
+    while (frame := _first(data, offset, owner, file_offset + offset)) is not None:
         yield frame
         offset = frame[1]
 
 
-def all_frames(data: bytes, of: str = "", at: int = 0) -> tuple[list[bytes], int]:
+def all_frames(data: bytes, owner: str = "", file_offset: int = 0) -> tuple[list[bytes], int]:
     """The texts of ``frames``, and the end of the last one."""
-    framed = list(frames(data, of, at))
-    return [text for text, _ in framed], framed[-1][1] if framed else 0
+    text_ends = list(frames(data, owner, file_offset))
+    return [text for text, _ in text_ends], text_ends[-1][1] if text_ends else 0
 
 
-def _first(data: bytes, offset: int, of: str, at: int) -> tuple[bytes, int] | None:
-    """The text of the frame at an offset in ``data``, and its end; ``at``: the same offset in the file."""
+def _first(data: bytes, offset: int, owner: str, file_offset: int) -> tuple[bytes, int] | None:
+    """The text of the frame at an offset in ``data``, and its end; ``file_offset``: the same in the file."""
     length_at = offset + _CODE + 1
     text_at = data.find(b" ", length_at, length_at + _LENGTH) + 1
     length = data[length_at : text_at - 1]
@@ -62,11 +62,13 @@ def _first(data: bytes, offset: int, of: str, at: int) -> tuple[bytes, int] | No
         return None
     end = text_at + int(length)
     text = data[text_at:end]
-    whole = data[end : end + 1] == b"\n" and data[offset:length_at] == b"%08x " % _checksum(text, of, at)
-    return (text, end + 1) if whole else None
+    valid = data[end : end + 1] == b"\n" and data[offset:length_at] == b"%08x " % _checksum(
+        text, owner, file_offset
+    )
+    return (text, end + 1) if valid else None
 
 
-def is_torn(data: bytes, offset: int, of: str = "") -> bool:
+def is_torn(data: bytes, offset: int, owner: str = "") -> bool:
     """True if the end of a file, from ``offset``, may be a frame that was not completely written.
 
     A kill leaves the first part of a frame; so does a loss of power, followed by zeros, or with zeros in
@@ -84,7 +86,7 @@ def is_torn(data: bytes, offset: int, of: str = "") -> bool:
     if len(tail) > head.end() + int(head[2]):
         return False
     # The length itself may be damaged.
-    code, begin = _checksum(b"", of, offset), head.end()
+    code, begin = _checksum(b"", owner, offset), head.end()
     while (end := tail.find(b"\n", begin)) >= 0:
         code = crc32(tail[begin:end], code)
         if head[1] == b"%08x" % code:
@@ -99,17 +101,17 @@ _HEAD: Final = re.compile(rb"([0-9a-f]{8}) (\d{1,20}) ")
 _PART_OF_HEAD: Final = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} \d{0,20}")
 
 
-def _checksum(text: bytes, of: str, at: int) -> int:
-    return crc32(text, crc32(b"%b %d" % (of.encode(), at)))
+def _checksum(text: bytes, owner: str, offset: int) -> int:
+    return crc32(text, crc32(b"%b %d" % (owner.encode(), offset)))
 
 
 @contextmanager
-def explained(what: str, kind: type[SkwsError] = StateError) -> Iterator[None]:
-    """Turn failures of the file system inside into errors for the user: ``what`` failed, and why."""
+def explained(problem: str, kind: type[SkwsError] = StateError) -> Iterator[None]:
+    """Turn failures of the file system inside into errors for the user: ``problem``, and the reason."""
     try:
         yield
     except OSError as error:
-        raise kind(f"{what}: {error.strerror}") from None
+        raise kind(f"{problem}: {error.strerror}") from None
 
 
 class GrowingFile:
@@ -147,13 +149,13 @@ class GrowingFile:
         """Append all of ``piece``, or break the file. Readers see it at once."""
         self._check()
         with self.alone():
-            before = self.size
+            size = self.size
             self._broken, self._synced = True, False
             try:
                 written(self._handle, piece)
             except BaseException:
                 with suppress(OSError):
-                    self.cut(before)
+                    self.cut(size)
                 raise
         self._broken = False
 
@@ -202,9 +204,9 @@ class GrowingFile:
 
 def written(handle: int, data: bytes) -> None:
     """Write all of ``data``, in several parts if the system takes only some. Raises OSError."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
 
 
 CACHE: Final = "SKWS_CACHE"
@@ -253,9 +255,9 @@ def removed(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def damaged(path: Path | str, where: str = "") -> StateError:
+def damaged(path: Path | str, location: str = "") -> StateError:
     """The error for a file whose content is not what was written."""
-    return StateError(f"{path}: damaged{where}: the run cannot continue from it ({_ADVICE})")
+    return StateError(f"{path}: damaged{location}: the run cannot continue from it ({_ADVICE})")
 
 
 def missing(path: Path | str) -> StateError:
@@ -274,11 +276,11 @@ def kept_folder(path: Path) -> None:
         private_folder(path)
 
 
-def cache_folder(of: str) -> Path:
+def cache_folder(kind: str) -> Path:
     """The folder for one kind of files that can be rebuilt: in ``SKWS_CACHE``, or in the user's cache."""
     configured = os.environ.get(CACHE)
     user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return (Path(configured).absolute() if configured else Path(user).expanduser() / "skws") / of
+    return (Path(configured).absolute() if configured else Path(user).expanduser() / "skws") / kind
 
 
 def synced(folder: Path) -> None:

@@ -36,8 +36,8 @@ def missing_extra(error: ImportError) -> SourceError | None:
     module = (error.name or "").partition(".")[0]
     if module not in _EXTRAS or not isinstance(error, ModuleNotFoundError):
         return None
-    what, extra, advice = _EXTRAS[module]
-    return SourceError(f"{what} needs {module}: pip install 'skws[{extra}]'{advice}")
+    feature, extra, advice = _EXTRAS[module]
+    return SourceError(f"{feature} needs {module}: pip install 'skws[{extra}]'{advice}")
 
 
 @contextmanager
@@ -71,11 +71,11 @@ def extension(group: str, name: str) -> Callable[..., Any] | None:
         raise UsageError(
             f"{name}: {' and '.join(one.value for one in candidates)} both add it to {group}; uninstall one"
         )
-    (one,) = candidates
+    (entry_point,) = candidates
     try:
-        loaded = one.load()
+        factory = entry_point.load()
     except Exception as error:  # the package may raise anything
-        raise UsageError(f"{name}: {one.value} cannot be loaded: {error}") from error
-    if not callable(loaded):
-        raise UsageError(f"{name}: {one.value} cannot be called; it should be a class or a function")
-    return loaded  # type: ignore[no-any-return] # checked above
+        raise UsageError(f"{name}: {entry_point.value} cannot be loaded: {error}") from error
+    if not callable(factory):
+        raise UsageError(f"{name}: {entry_point.value} cannot be called; it should be a class or a function")
+    return factory  # type: ignore[no-any-return] # checked above

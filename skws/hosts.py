@@ -13,11 +13,11 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 def host_name(authority: str) -> str:
     """The name or address in ``HOST:PORT``, in lower case; empty if it cannot be read."""
     try:
-        parts = urlsplit(f"//{authority}")
-        _ = parts.port  # raises if it is not a port
+        url = urlsplit(f"//{authority}")
+        _ = url.port  # raises if it is not a port
     except ValueError:
         return ""
-    return (parts.hostname or "") if parts.netloc == authority and "@" not in authority else ""
+    return (url.hostname or "") if url.netloc == authority and "@" not in authority else ""
 
 
 def asks_for(authority: str | None, names: Container[str]) -> bool:

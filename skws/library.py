@@ -72,26 +72,26 @@ class Results(Sequence[Result]):
         self._rest: Iterator[Result] = iter(())
 
     def __iter__(self) -> Iterator[Result]:
-        at = 0
-        while self._reaches(at + 1):
-            yield self._known[at]
-            at += 1
+        position = 0
+        while self._reaches(position + 1):
+            yield self._known[position]
+            position += 1
 
     def __len__(self) -> int:
         self._known += self._rest
         return len(self._known)
 
     @overload
-    def __getitem__(self, at: int) -> Result: ...
+    def __getitem__(self, index: int) -> Result: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Result]: ...
-    def __getitem__(self, at: int | slice) -> Result | Sequence[Result]:
-        last = at.stop if isinstance(at, slice) else at + 1
-        if last is None or last <= 0:
+    def __getitem__(self, index: slice) -> Sequence[Result]: ...
+    def __getitem__(self, index: int | slice) -> Result | Sequence[Result]:
+        stop = index.stop if isinstance(index, slice) else index + 1
+        if stop is None or stop <= 0:
             len(self)
         else:
-            self._reaches(last)
-        return self._known[at]
+            self._reaches(stop)
+        return self._known[index]
 
     def to_arrow(self) -> pa.Table:
         """All results as a table; columns as in ``skws.results.frames.COLUMNS``."""
@@ -118,9 +118,9 @@ class Results(Sequence[Result]):
             moment = isinstance(value, str) and (relation, name) in moments
             return pd.Timestamp(value) if moment else value
 
-        for shown, result in zip(frame["tuples"], self, strict=True):
-            for one, source in zip(shown, result.tuples, strict=True):
-                one["row"] = {
+        for tuples, result in zip(frame["tuples"], self, strict=True):
+            for row_tuple, source in zip(tuples, result.tuples, strict=True):
+                row_tuple["row"] = {
                     name: native(source.relation, name, value) for name, value in source.row.items()
                 }
         return frame
@@ -130,15 +130,15 @@ class Results(Sequence[Result]):
         return [result.to_dict() for result in self]
 
     def __repr__(self) -> str:
-        first = list(islice(self, _SHOWN + 1))
-        more = f", and more than {_SHOWN}" if len(first) > _SHOWN else ""
-        why = f": {'; '.join(self.notes)}" if not first and self.notes else ""
-        number = counted(len(first[:_SHOWN]), "result")
-        return f"<{number}{more} of {', '.join(map(repr, self.queries))}{why}>"
+        results = list(islice(self, _SHOWN + 1))
+        more = f", and more than {_SHOWN}" if len(results) > _SHOWN else ""
+        reason = f": {'; '.join(self.notes)}" if not results and self.notes else ""
+        number = counted(len(results[:_SHOWN]), "result")
+        return f"<{number}{more} of {', '.join(map(repr, self.queries))}{reason}>"
 
     def _repr_html_(self) -> str:
         """The first results as trees of joined rows, their keywords marked."""
-        first = list(islice(self, _SHOWN + 1))
+        results = list(islice(self, _SHOWN + 1))
         parsed = {
             name: parse_query(query.text, self.schema)
             for name, query in self.queries.items()
@@ -150,7 +150,7 @@ class Results(Sequence[Result]):
             spans = [] if query is None else highlight(query, self.schema, relation, attribute, text)
             return [(start, end) for start, end, _ in spans]
 
-        return results_html(first[:_SHOWN], marks, more=len(first) > _SHOWN)
+        return results_html(results[:_SHOWN], marks, more=len(results) > _SHOWN)
 
     def _reaches(self, number: int) -> bool:
         self._known += islice(self._rest, max(number - len(self._known), 0))
@@ -186,15 +186,15 @@ def search(
     if limit is not None:
         at_least(0, "limit", limit)
     inputs = Inputs.of(data) if schema is not None else Inputs.of(data).with_names()
-    described = inputs.timed(inputs.schema if schema is None else schema_of(schema))
+    stream_schema = inputs.timed(inputs.schema if schema is None else schema_of(schema))
     if schema is not None:
-        warn_of_missing({name: table.column_names for name, table in inputs.frames.items()}, described, 2)
-    queries = {name: one.named(name, max_size) for name, one in named_queries(query).items()}
-    stream = stream_of(described, window, max_size)
+        warn_of_missing({name: table.column_names for name, table in inputs.frames.items()}, stream_schema, 2)
+    queries = {name: named_query.named(name, max_size) for name, named_query in named_queries(query).items()}
+    stream = stream_of(stream_schema, window, max_size)
     plans = plans_over(queries.values(), stream)
-    results = Results(described, queries, OnError(on_error))
+    results = Results(stream_schema, queries, OnError(on_error))
     answers = _searched(results, inputs, stream, plans)
-    if _asks_what_is_there(queries, stream) and (_timeless(described) or limit is not None):
+    if _asks_what_is_there(queries, stream) and (_timeless(stream_schema) or limit is not None):
         answers = _best(results, inputs, plans[0], limit)
     results._rest = islice(answers, limit)  # noqa: SLF001 - its own
     return results
@@ -220,13 +220,13 @@ class Session:
         max_size: int = DEFAULT_MAX_SIZE,
     ) -> None:
         self.schema = schema_of(schema)
-        late = 0 if lateness is None else parse_duration(lateness, what="lateness")
+        microseconds = 0 if lateness is None else parse_duration(lateness, what="lateness")
         stream = stream_of(self.schema, window, max_size, finite=False)
-        stream = replace(stream, lateness=late)
+        stream = replace(stream, lateness=microseconds)
         self._session = session.Session(stream)
         self.bad = BadRecordLog(remedy=_REMEDY)
-        static, rest = records_of(Inputs.of(tables or {}), self.schema, self.bad)
-        self._session.load_tables([*static, *(record for batch in rest for record in batch.records())])
+        static, batches = records_of(Inputs.of(tables or {}), self.schema, self.bad)
+        self._session.load_tables([*static, *(record for batch in batches for record in batch.records())])
         tell_missing(self.schema, self.bad, partial(warnings.warn, stacklevel=3))
 
     @property
@@ -239,7 +239,9 @@ class Session:
         Raises QueryError, PatternError, UsageError, also for a name in use.
         """
         stream = self._session.stream
-        queries = [one.named(name, stream.max_size) for name, one in named_queries(query).items()]
+        queries = [
+            named_query.named(name, stream.max_size) for name, named_query in named_queries(query).items()
+        ]
         return self._session.add_all(plans_over(queries, stream))
 
     def remove(self, name: str) -> None:
@@ -267,16 +269,16 @@ class Session:
 def named_queries(query: object) -> dict[str, Query]:
     """``Queries`` by name. Raises UsageError for two with one name, and for anything else."""
     if isinstance(query, Mapping):
-        return {str(name): _query(one) for name, one in query.items()}
+        return {str(name): _query(item) for name, item in query.items()}
     if isinstance(query, str) or not isinstance(query, Sequence):
         query = [query]
-    named: dict[str, Query] = {}
-    for one in map(_query, query):
-        name = one.name or one.text
-        if name in named:
+    queries: dict[str, Query] = {}
+    for item in map(_query, query):
+        name = item.name or item.text
+        if name in queries:
             raise UsageError(f"two queries are called {name!r}")
-        named[name] = one
-    return named
+        queries[name] = item
+    return queries
 
 
 def at_least(least: int, name: str, value: object) -> None:
@@ -299,10 +301,12 @@ def stream_of(schema: Schema, window: str | Window | None, max_size: int, *, fin
         raise UsageError(f"window: expected a duration such as '20 minutes', found {type(window).__name__}")
     at_least(1, "max_size", max_size)
     if window is None or isinstance(window, str):
-        chosen = parse_window(schema.window if window is None else window)
+        query_window = parse_window(schema.window if window is None else window)
     else:
-        chosen = window
-    return Stream(schema, chosen, max_size=max_size, finite=finite, overrides=finite and window is not None)
+        query_window = window
+    return Stream(
+        schema, query_window, max_size=max_size, finite=finite, overrides=finite and window is not None
+    )
 
 
 def _searched(
@@ -311,20 +315,20 @@ def _searched(
     """The results of a search; sets its counts at the end."""
     tables, batches = records_of(inputs, stream.schema, results.bad)
     results.bad.take(passed_over_in_sources(stream.schema))
-    running, batches = session.bounded_session(plans, stream, batches)
+    running_session, batches = session.bounded_session(plans, stream, batches)
     try:
-        yield from running.load_tables(tables)
+        yield from running_session.load_tables(tables)
         for batch in batches:
-            yield from running.process(batch)
-        yield from running.process(NO_RECORDS, ended=True)
+            yield from running_session.process(batch)
+        yield from running_session.process(NO_RECORDS, ended=True)
     finally:
-        results.counts = running.counts()
+        results.counts = running_session.counts()
 
 
 def _asks_what_is_there(queries: Mapping[str, Query], stream: Stream) -> bool:
     """True for one query of keywords without a window: it asks for the best results over all rows."""
-    lasting = isinstance(stream.window, Unbounded) and not sourced(stream.schema)
-    return lasting and [query.kind for query in queries.values()] == [KEYWORDS]
+    unbounded = isinstance(stream.window, Unbounded) and not sourced(stream.schema)
+    return unbounded and [query.kind for query in queries.values()] == [KEYWORDS]
 
 
 def _timeless(schema: Schema) -> bool:
@@ -341,10 +345,10 @@ def _best(results: Results, inputs: Inputs, plan: QueryPlan, most: int | None) -
         return
     tables, batches = records_of(inputs, ranked.schema, results.bad)
     engine = StreamEngine.holding(ranked, batched(tables), batches, results.counts)
-    searched = engine.search_once(ranked, sys.maxsize if most is None else most)
-    results.counts.results += len(searched.results)
-    results.notes = searched.notes if searched.results else _why_nothing(inputs, ranked).lines()
-    yield from searched.results
+    page = engine.search_once(ranked, sys.maxsize if most is None else most)
+    results.counts.results += len(page.results)
+    results.notes = page.notes if page.results else _why_nothing(inputs, ranked).lines()
+    yield from page.results
 
 
 def _why_nothing(inputs: Inputs, plan: Plan) -> EmptyResult:

@@ -119,9 +119,9 @@ class Inputs:
         for name, rows in self.nested.items():
             fields = {"time", "op"} if _are_times(row.get("time") for row in rows) else {"op"}
             for row in rows:
-                own = {key: value for key, value in row.items() if key not in fields}
+                attributes = {key: value for key, value in row.items() if key not in fields}
                 has_time = "time" in fields and row.get("time") is not None
-                samples.add(name, SampleRow(name, own, has_time, json=True))
+                samples.add(name, SampleRow(name, attributes, has_time, json=True))
         tables, timed = dict(samples.tables()), set(samples.timed)
         if self.frames:
             from skws.formats.frame_records import sampled_columns  # noqa: PLC0415 - as above
@@ -204,7 +204,7 @@ def _has_arrays(data: object) -> bool:
 
 def take_times(columns: MutableMapping[str, list[object]]) -> bool:
     """Remove the column of record times from a sample; True if it has any."""
-    return _are_times(columns.get("time", ())) and any(each is not None for each in columns.pop("time", ()))
+    return _are_times(columns.get("time", ())) and any(time is not None for time in columns.pop("time", ()))
 
 
 def _are_times(values: Iterable[object]) -> bool:
@@ -239,20 +239,20 @@ def records_of(
     """The rows of static tables; the records of the stream in order of time."""
     if inputs.database is not None:
         readers = [RowReader(schema, n) for n in range(len(schema.relations))]
-        rows = [Record(each.index, 0, row) for each in readers for row in inputs.database.rows(each)]
-        for each in readers:
-            policy.take(each.notes(inputs.database.name))
+        rows = [Record(reader.index, 0, row) for reader in readers for row in inputs.database.rows(reader)]
+        for reader in readers:
+            policy.take(reader.notes(inputs.database.name))
         return rows, iter(())
     replay = inputs.replay(schema)
     tables = list(replay.tables(policy))
     if not (inputs.frames or inputs.nested):
         return tables, replay.batches(policy)
     batches = [*replay.batches(policy), *inputs.chunks(schema, policy)]
-    whole = concat_batches(batches) if batches else NO_RECORDS
-    static = np.isin(whole.relation, [n for n, relation in enumerate(schema.relations) if relation.table])
-    tables += whole.take(static).records()
-    moving = whole.take(~static)
-    return tables, iter([moving.take(np.argsort(moving.time, kind="stable"))])
+    batch = concat_batches(batches) if batches else NO_RECORDS
+    static = np.isin(batch.relation, [n for n, relation in enumerate(schema.relations) if relation.table])
+    tables += batch.take(static).records()
+    streamed = batch.take(~static)
+    return tables, iter([streamed.take(np.argsort(streamed.time, kind="stable"))])
 
 
 def schema_of(schema: SchemaLike) -> Schema:

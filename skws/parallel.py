@@ -122,10 +122,13 @@ class Workers:
         context: Any = get_context("fork" if _forks() else "forkserver")
         if not _forks():
             context.set_forkserver_preload(_LOADED)
-        for one in range(number):
+        for worker_number in range(number):
             ours, theirs = context.Pipe()
             process = context.Process(
-                target=_serve, args=(one, self.spools, theirs, memory), name=f"skws-{one}", daemon=True
+                target=_serve,
+                args=(worker_number, self.spools, theirs, memory),
+                name=f"skws-{worker_number}",
+                daemon=True,
             )
             process.start()
             theirs.close()
@@ -244,10 +247,10 @@ def _done(worker: ProcessWorker, task: Any, arguments: tuple[Any, ...], memory: 
 
 def _sendable(error: Exception) -> Exception:
     try:
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
+        copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
-    return error if str(again) == str(error) else RuntimeError(f"{type(error).__name__}: {error}")
+    return error if str(copy) == str(error) else RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _end_with_parent() -> None:
@@ -299,11 +302,11 @@ class ParallelSearch(SlicedRun):
         stream: Stream,
         replay: Replay,
         jobs: int,
-        read: Callable[[int], None],
+        on_read: Callable[[int], None],
         least: int,
         held: int,
     ) -> None:
-        super().__init__(read)
+        super().__init__(on_read)
         self._least = least
         self._held = held
         self.slicing = Slicing()
@@ -327,15 +330,15 @@ class ParallelSearch(SlicedRun):
 
         A replay out of order is read, and ``bad`` receives its bad records. Raises the errors of ``results``.
         """
-        whole = why_whole(self._queries, self._window)
+        reason = why_whole(self._queries, self._window)
         keyed = not isinstance(plan_keys(self._queries, self._stream, self._window), str)
         if len(self._replay.splits) < 2:
             return "the replay is one piece"
-        if whole and self._replay.in_order and not keyed:
-            return whole
+        if reason and self._replay.in_order and not keyed:
+            return reason
         self._workers = Workers(self._jobs, 5 * self._jobs)
         splits = self._replay.splits
-        ranges = not whole and has_ranges(splits, self._queries, self._stream, self._window)
+        ranges = not reason and has_ranges(splits, self._queries, self._stream, self._window)
         self._blocks = self._timed(self._workers) if ranges else None
         if self._blocks is not None:
             self.slicing = self._sliced([piece for piece, _ in self._blocks])
@@ -345,8 +348,8 @@ class ParallelSearch(SlicedRun):
         self._pieces = self._packed(self._workers, bad)
         pieces = [piece for piece, _ in self._pieces]
         self.slicing = self._sliced(pieces)
-        if self.slicing.reason and (parts := self._planned(pieces)):
-            self.slicing, self._parts = parts, self._divided(self._workers, parts)
+        if self.slicing.reason and (part_slicing := self._planned(pieces)):
+            self.slicing, self._parts = part_slicing, self._divided(self._workers, part_slicing)
         self._at_a_time = min(self._jobs, self._held // max(overlap(pieces), 1))
         return "" if self._at_a_time else "too many parts of it overlap in time"
 
@@ -370,13 +373,15 @@ class ParallelSearch(SlicedRun):
 
     def _tasks(self, *, counting: bool) -> list[Task]:
         tasks: list[Task] = []
-        for number, one in enumerate(self.slicing.slices):
-            spool, asked = self._jobs + number, (self._queries, self._stream)
+        for number, stream_slice in enumerate(self.slicing.slices):
+            spool, query_stream = self._jobs + number, (self._queries, self._stream)
             if self._blocks is not None:
-                tasks.append((_search_range, (spool, SliceRanges.of(one, self._blocks), *asked)))
+                tasks.append(
+                    (_search_range, (spool, SliceRanges.of(stream_slice, self._blocks), *query_stream))
+                )
             else:
-                pieces = _pieces_of(one, self._parts[number] if self._parts else self._pieces)
-                tasks.append((_search_pieces, (spool, one, *asked, pieces, counting)))
+                pieces = _pieces_of(stream_slice, self._parts[number] if self._parts else self._pieces)
+                tasks.append((_search_pieces, (spool, stream_slice, *query_stream, pieces, counting)))
         return tasks
 
     def _sliced(self, pieces: Sequence[PackedPiece]) -> Slicing:
@@ -390,9 +395,9 @@ class ParallelSearch(SlicedRun):
     def _divided(self, workers: Workers, slicing: Slicing) -> list[_Pieces]:
         """The pieces of each part of the keys."""
         pieces_by_part: list[_Pieces] = [[] for _ in slicing.slices]
-        for messages in workers.run([(_divide, (slicing, each)) for each in self._pieces]):
-            for part, piece, stored in messages:
-                pieces_by_part[part].append((piece, stored))
+        for messages in workers.run([(_divide, (slicing, stored_piece)) for stored_piece in self._pieces]):
+            for part, piece, spooled in messages:
+                pieces_by_part[part].append((piece, spooled))
         return pieces_by_part
 
     def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted | Timed]]:
@@ -408,8 +413,8 @@ class ParallelSearch(SlicedRun):
     def _timed(self, workers: Workers) -> Blocks | None:
         """The blocks of the files in order of time; None if they are, or may be, out of order."""
         splits = self._replay.splits
-        looked = workers.run([(_look, (split,)) for split in splits])
-        return blocks_of((split, blocks) for split, (blocks,) in zip(splits, looked, strict=True))
+        timed_splits = workers.run([(_look, (split,)) for split in splits])
+        return blocks_of((split, blocks) for split, (blocks,) in zip(splits, timed_splits, strict=True))
 
     def _packed(self, workers: Workers, bad: BadRecordLog) -> _Pieces:
         """The pieces of the replay, stored, in order of arrival. Bad records of tables come first."""
@@ -418,11 +423,11 @@ class ParallelSearch(SlicedRun):
         pieces: _Pieces = []
         tasks: list[Task] = [(_read_and_pack, (split, self._stream.schema)) for split in splits]
         for split, messages in zip(splits, workers.run(tasks), strict=True):
-            for piece, stored in messages:
+            for piece, spooled in messages:
                 if piece.holds is Holds.BAD:
-                    bad.take(unpack_bad(stored.read(workers.spools)))
+                    bad.take(unpack_bad(spooled.read(workers.spools)))
                 else:
-                    pieces.append((piece, stored))
+                    pieces.append((piece, spooled))
             self._read(split.size)
         return sorted(pieces, key=lambda each: each[0].place)
 
@@ -441,22 +446,22 @@ def overlap(pieces: Sequence[PackedPiece]) -> int:
     streamed = [piece for piece in pieces if piece.holds is Holds.RECORDS]
     begins, ends = np.array([p.first for p in streamed]), np.array([p.last for p in streamed])
     sizes = np.array([p.size for p in streamed], dtype=np.int64)
-    begun = np.cumsum(sizes[np.argsort(begins)])
-    ended = np.concatenate([[0], np.cumsum(sizes[np.argsort(ends)])])
-    before = np.searchsorted(np.sort(ends), np.sort(begins))  # the number of pieces that have ended
-    return int((begun - ended[before]).max(initial=0))
+    begun_records = np.cumsum(sizes[np.argsort(begins)])
+    ended_records = np.concatenate([[0], np.cumsum(sizes[np.argsort(ends)])])
+    ended_pieces = np.searchsorted(np.sort(ends), np.sort(begins))  # the number of pieces that have ended
+    return int((begun_records - ended_records[ended_pieces]).max(initial=0))
 
 
-def _pieces_of(one: Slice, pieces: _Pieces) -> _Pieces:
+def _pieces_of(stream_slice: Slice, pieces: _Pieces) -> _Pieces:
     """The pieces that a slice reads, in order."""
-    read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]
-    return sorted(read, key=lambda each: (each[0].holds, each[0].first, each[0].place))
+    slice_pieces = [each for each in pieces if each[0].holds is Holds.TABLE or stream_slice.reads(each[0])]
+    return sorted(slice_pieces, key=lambda each: (each[0].holds, each[0].first, each[0].place))
 
 
 def _unpacked(pieces: _Pieces, spools: Sequence[Spool]) -> Iterator[tuple[PackedPiece, RecordBatch]]:
-    for piece, stored in pieces:
+    for piece, spooled in pieces:
         check()
-        yield piece, unpack(stored.read(spools))
+        yield piece, unpack(spooled.read(spools))
 
 
 def _look(worker: ProcessWorker, split: Split) -> None:
@@ -474,10 +479,10 @@ def _read_and_pack(worker: ProcessWorker, split: Split, schema: Schema) -> None:
 def _divide(worker: ProcessWorker, slicing: Slicing, stored_piece: tuple[PackedPiece, SpooledBytes]) -> None:
     """A task: the records of a piece for each part of the keys."""
     for piece, batch in _unpacked([stored_piece], worker.spools):
-        for part, own, records in slicing.parts_of(piece, batch):
+        for part, part_piece, records in slicing.parts_of(piece, batch):
             blob = pack(records)
             offset = worker.spools[worker.number].append(blob)
-            worker.emit((part, own, SpooledBytes(worker.number, offset, len(blob))))
+            worker.emit((part, part_piece, SpooledBytes(worker.number, offset, len(blob))))
 
 
 def _search_range(
@@ -490,15 +495,15 @@ def _search_range(
 def _search_pieces(
     worker: ProcessWorker,
     spool: int,
-    one: Slice,
+    stream_slice: Slice,
     queries: Sequence[Query],
     stream: Stream,
     pieces: _Pieces,
     counting: bool,
 ) -> None:
     """A task: the results of a slice of packed pieces, or their number."""
-    read = _unpacked(pieces, worker.spools)
-    _emit(worker, spool, search_pieces(one, queries, stream, read, counting=counting))
+    batches = _unpacked(pieces, worker.spools)
+    _emit(worker, spool, search_pieces(stream_slice, queries, stream, batches, counting=counting))
 
 
 def _emit(worker: ProcessWorker, spool: int, messages: Iterable[Emitted]) -> None:

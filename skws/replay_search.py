@@ -134,7 +134,7 @@ class Search:
     def _given(self, report: ReportProgress) -> Iterator[LiveResult]:
         """The results up to the limit; those of other processes are still encoded."""
         with self._running(report):
-            left = self.job.limit
+            remaining = self.job.limit
             for result in self._found(report):
                 if result.op == "~":
                     self.updated += 1
@@ -145,8 +145,8 @@ class Search:
                 else:
                     self.found += matches(result)
                 yield result
-                left = None if left is None else left - 1
-                if left == 0:
+                remaining = None if remaining is None else remaining - 1
+                if remaining == 0:
                     return
 
     @property
@@ -187,14 +187,14 @@ class Search:
     @contextmanager
     def _shared(self, report: ReportProgress) -> Iterator[SlicedRun | None]:
         """The search, divided among tasks of Spark or processes; None if this process searches alone."""
-        done = 0
+        size_read = 0
 
-        def read(size: int) -> None:
-            nonlocal done
-            done += size
-            report(Progress("reading", done, self.replay.size_bytes))
+        def on_read(size: int) -> None:
+            nonlocal size_read
+            size_read += size
+            report(Progress("reading", size_read, self.replay.size_bytes))
 
-        with self._divided(report, read) as run:
+        with self._divided(report, on_read) as run:
             if run is None:
                 yield None
                 return
@@ -204,12 +204,12 @@ class Search:
                 self.counts = run.counts
 
     @contextmanager
-    def _divided(self, report: ReportProgress, read: Callable[[int], None]) -> Iterator[SlicedRun | None]:
-        jobs, asked = self.jobs, (self.standing, self._stream, self.replay)
+    def _divided(self, report: ReportProgress, on_read: Callable[[int], None]) -> Iterator[SlicedRun | None]:
+        jobs, inputs = self.jobs, (self.standing, self._stream, self.replay)
         if self.job.engine is EngineName.SPARK:
             from skws.spark.replay import spark_run  # noqa: PLC0415 - loaded for Spark only
 
-            with spark_run(*asked, self.job.master, report, read) as shared:
+            with spark_run(*inputs, self.job.master, report, on_read) as shared:
                 yield shared
             return
         if jobs == 1:
@@ -217,7 +217,7 @@ class Search:
             return
         from skws.parallel import ParallelSearch  # noqa: PLC0415 - only large replays start processes
 
-        with ParallelSearch(*asked, jobs, read, self._cuts.least, self._cuts.held) as run:
+        with ParallelSearch(*inputs, jobs, on_read, self._cuts.least, self._cuts.held) as run:
             reason = run.divide(self.bad)
             if reason and run.has_read:
                 self._log = BadRecordLog(OnError.SKIP)  # the bad records are known
@@ -269,10 +269,10 @@ class Search:
         size = self.replay.size_bytes
         return lambda done: report(Progress(step, done, size))
 
-    def _on_late(self, record: Record, reached: int) -> None:
+    def _on_late(self, record: Record, watermark: int) -> None:
         lateness = self._stream.lateness
         if self.counts.late == 1:  # the first one
-            self._tell(late_notice(Late(record, reached), self.job.schema, lateness))
+            self._tell(late_notice(Late(record, watermark), self.job.schema, lateness))
         if self.job.on_error is OnError.DEAD_LETTER:
             self.bad.set_aside(late_record(record, self.job.schema, lateness))
 
@@ -288,11 +288,11 @@ def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> Em
     Files are read in order of size, so that large ones get the share of ``records`` that small ones do not
     use.
     """
-    sample, left = RecordSample(plan), records
+    sample, remaining = RecordSample(plan), records
     try:
-        for read, split in enumerate(sorted(replay.splits, key=attrgetter("size"))):
-            share = max(1, left // (len(replay.splits) - read))
-            left -= sample.add(read_split(split, plan.schema), share)
+        for index, split in enumerate(sorted(replay.splits, key=attrgetter("size"))):
+            share = max(1, remaining // (len(replay.splits) - index))
+            remaining -= sample.add(read_split(split, plan.schema), share)
     except SourceError:  # the files may be on the cluster only
         return EmptyResult(())
     return sample.why_nothing()

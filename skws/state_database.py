@@ -97,13 +97,13 @@ class StateDatabase:
 
         Nothing is locked meanwhile. Reads do not see the writes before the end.
         """
-        outer, mine = self._gathered, list[Statement]()
-        self._gathered = mine
+        outer_statements, statements = self._gathered, list[Statement]()
+        self._gathered = statements
         try:
             yield
         finally:
-            self._gathered = outer
-        self._take(mine)
+            self._gathered = outer_statements
+        self._take(statements)
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
@@ -111,17 +111,17 @@ class StateDatabase:
 
         So several writers share the cost of one sync, and each keeps its own writes.
         """
-        mine = list[Statement]()
-        self._gathered = mine
+        statements = list[Statement]()
+        self._gathered = statements
         try:
             yield
         except BaseException:
             self._gathered = None
             with suppress(StateError):
-                self._commit(mine)
+                self._commit(statements)
             raise
         self._gathered = None
-        self._commit(mine)
+        self._commit(statements)
 
     def put(self, kind: StateKind, name: str, value: bytes) -> None:
         """Set a value."""

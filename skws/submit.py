@@ -11,8 +11,8 @@ import sys
 def main() -> None:
     """Run the command ``skws``."""
     # Otherwise modules of this package would be found in place of others with their names.
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]
     os.environ["SKWS_SUBMITTED"] = "1"  # the engine is Spark
     try:
         from skws.cli import main as command  # noqa: PLC0415 - it may be missing here

@@ -71,7 +71,7 @@ _SINKS: Final = "skws.sinks"
 _mutant(
     "full-disk",
     "a full disk leaves half a batch in a file, and the mark counts it",
-    (f"{_FILES}:GrowingFile.append", "self.cut(before)", "pass"),
+    (f"{_FILES}:GrowingFile.append", "self.cut(size)", "pass"),
     (f"{_FILES}:GrowingFile.append", "self._broken, self._synced = True, False", "self._synced = False"),
     (f"{_SINKS}.base:WholeSink._whole", "self._broken = True", "self._broken = False"),
     host="local",
@@ -80,7 +80,11 @@ _mutant(
 _mutant(
     "no-checksums",
     "checkpoints are read without a check of their checksums",
-    ("skws.durable:_first", '== b"%08x " % _checksum(text, of, at)', "is not None"),
+    (
+        "skws.durable:_first",
+        '== b"%08x " % _checksum(\n        text, owner, file_offset\n    )',
+        "is not None",
+    ),
 )
 _mutant(
     "state-not-checked",
@@ -92,8 +96,8 @@ _mutant(
     "a write that the system cut short counts as complete",
     (
         f"{_FILES}:written",
-        "rest = rest[os.write(handle, rest) :]",
-        "rest = rest[os.write(handle, rest) and len(rest) :]",
+        "view = view[os.write(handle, view) :]",
+        "view = view[os.write(handle, view) and len(view) :]",
     ),
 )
 _mutant(

@@ -105,8 +105,8 @@ def run(query: Annotated[Path, _FILE], schema: options.SchemaFile, opts: BoundsR
     """
     source, sink, output, quiet = opts.source, opts.sink or (), opts.output, opts.quiet
     replay = tuple(opts.replay or ())
-    described = read_schema(schema)
-    union = _union(query, described)
+    stream_schema = read_schema(schema)
+    union = _union(query, stream_schema)
     if (source is None) == (not replay):
         raise UsageError("nothing to run over: expected one of --replay PATH and --source SOURCE")
     chosen_format(opts.output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
@@ -114,7 +114,7 @@ def run(query: Annotated[Path, _FILE], schema: options.SchemaFile, opts: BoundsR
         raise UsageError("--checkpoint and --sink need --source: a replay has an end")
     job = Job(
         {query.stem: Query(union.text, kind=SQL, options={"force": "yes"} if opts.force else {})},
-        described,
+        stream_schema,
         sinks=(*sink, *(() if output is None else (f"jsonl:{output}",))) or ("stdout:jsonl",),
         **job_fields(
             opts,
@@ -134,8 +134,8 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
     search = Search(job)
     with destination(output, stdout_bytes()) as out:
         for result in search.results():
-            (shown,) = result.tuples
-            out.write(dumped({"time": result.start, "row": shown.row, "count": result.count}) + b"\n")
+            (result_tuple,) = result.tuples
+            out.write(dumped({"time": result.start, "row": result_tuple.row, "count": result.count}) + b"\n")
     tell_bad(search.bad)
     if not quiet:
         summary = f"{search.counts.tuples:,} records, {search.found:,} results"
@@ -143,11 +143,11 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
         tell(f"{summary}, at most {entries:,} entries kept" if job.engine is EngineName.LOCAL else summary)
 
 
-def _union(query: Path, described: Schema) -> Union:
+def _union(query: Path, schema: Schema) -> Union:
     try:
         text = query.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise SourceError(f"cannot read {query}: {not_utf8(error)}") from None
     except OSError as error:
         raise SourceError(f"cannot read {query}: {error.strerror}") from None
-    return parse_union(text, described)
+    return parse_union(text, schema)

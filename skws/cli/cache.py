@@ -30,11 +30,11 @@ def show(ctx: typer.Context) -> None:
 
     indexes = cached_indexes()
     now = time.time()
-    for one in indexes:
-        days = int((now - one.used) / _DAY)
-        when = "today" if days <= 0 else f"{counted(days, 'day')} ago"
-        write_text(f"{one.size / _MEGABYTE:>10,.1f} MB  {when:<12}  {visible(one.source)}\n")
-    size = sum(one.size for one in indexes) / _MEGABYTE
+    for index in indexes:
+        days = int((now - index.used) / _DAY)
+        age = "today" if days <= 0 else f"{counted(days, 'day')} ago"
+        write_text(f"{index.size / _MEGABYTE:>10,.1f} MB  {age:<12}  {visible(index.source)}\n")
+    size = sum(index.size for index in indexes) / _MEGABYTE
     number = "1 index" if len(indexes) == 1 else f"{len(indexes):,} indexes"
     write_text(f"{number}, {size:,.1f} MB")
     write_text(f" in {cache_folder('.').resolve()}\n")
@@ -49,6 +49,6 @@ def clear() -> None:
     from skws.index.kept import clear as cleared  # noqa: PLC0415 - as above
 
     deleted = cleared()
-    size = sum(one.size for one in deleted) / _MEGABYTE
+    size = sum(index.size for index in deleted) / _MEGABYTE
     number = "1 index" if len(deleted) == 1 else f"{len(deleted):,} indexes"
     write_text(f"{number} deleted, {size:,.1f} MB\n")

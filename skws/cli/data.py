@@ -68,18 +68,18 @@ def live_data(words: Sequence[str], inputs: InputOptions, *, needed: bool = True
     source, replay = inputs.source, inputs.replay
     if not (needed or source is not None or replay or (words and _is_data(words[0]))):
         return Data("", (), tuple(words))
-    address, rest = _split_address(words, source, replay)
+    address, query_words = _split_address(words, source, replay)
     if address is not None:
-        return Data(address, (), rest)
+        return Data(address, (), query_words)
     if len(replay or ()) > 1:
         raise UsageError("--replay: expected one PATH to follow; put several files into a folder")
-    return Data("".join(f"{_REPLAY}{path}" for path in replay or ()), (), rest)
+    return Data("".join(f"{_REPLAY}{path}" for path in replay or ()), (), query_words)
 
 
 def finite_data(words: Sequence[str], inputs: InputOptions) -> Data:
     """The data of a command that ends with it: files, or a database as it is now. Raises UsageError."""
     source, replay = inputs.source, inputs.replay
-    address, rest = _split_address(words, source, replay)
+    address, query_words = _split_address(words, source, replay)
     if address is None and any(str(path).startswith(("postgresql:", "postgres:")) for path in replay or ()):
         # Paths change addresses, and errors about them would show passwords.
         raise UsageError(
@@ -88,15 +88,15 @@ def finite_data(words: Sequence[str], inputs: InputOptions) -> Data:
     if address is None and len(replay or ()) == 1 and is_sqlite(str((replay or [])[0])):
         address = str((replay or [])[0])
     if address is None:
-        return Data("", tuple(replay or ()), rest)
+        return Data("", tuple(replay or ()), query_words)
     if is_postgres(address) or is_sqlite(address):
-        return Data(address, (), rest)
+        return Data(address, (), query_words)
     if address.startswith(KAFKA) or address == "-":
         raise UsageError(f"{redacted(address)} has no end; use skws watch, or give a file or a database")
     path = address.removeprefix(_FILE)
     if path.startswith(_REPLAY):
         path = path.removeprefix(_REPLAY).split("?", 1)[0]
-    return Data("", (Path(path),), rest)
+    return Data("", (Path(path),), query_words)
 
 
 def _split_address(
@@ -109,12 +109,12 @@ def _split_address(
         return source, tuple(words)
     if not words:
         raise UsageError(f"no data: expected SOURCE: {SOURCES}")
-    first, *rest = words
-    if _is_data(first):
-        return first, tuple(rest)
+    address, *query_words = words
+    if _is_data(address):
+        return address, tuple(query_words)
     hint = " (everything after -- is the query; put options before it)" if _misplaced(words) else ""
     raise UsageError(
-        f"{first}: no such file or folder{nearest_file(Path(first))}; expected SOURCE before the query:"
+        f"{address}: no such file or folder{nearest_file(Path(address))}; expected SOURCE before the query:"
         f" {SOURCES}{hint}"
     )
 
@@ -190,9 +190,9 @@ def describe(
     )
 
 
-def command_of(data: Data, described: DescribedData) -> TypedSearch:
+def command_of(data: Data, described_data: DescribedData) -> TypedSearch:
     """The command that repeats a search of ``data``; a drafted schema need not be named."""
-    file, drafted = shlex.quote(from_here(described.schema_path)), described.drafted
+    file, drafted = shlex.quote(from_here(described_data.schema_path)), described_data.drafted
     words = [redacted(data.address)] if data.address else []
     if len(data.replay) == 1 and drafted:
         words = [str(data.replay[0])]
@@ -234,9 +234,9 @@ def planned(
         return read_schema(_drafted([str(path) for path in replay])), tuple(words)
     if not words:
         raise UsageError(f"no schema: expected SOURCE: {SOURCES}; or --schema FILE")
-    source, *rest = words
-    described = read_schema(schema_file(source))
-    return all_tables(described) if is_sqlite(source) else described, tuple(rest)
+    source, *query_words = words
+    source_schema = read_schema(schema_file(source))
+    return all_tables(source_schema) if is_sqlite(source) else source_schema, tuple(query_words)
 
 
 def engine_of(

@@ -41,19 +41,19 @@ def search_database(
     plan = keyword_plan(query, job.stream, job.plan_window, ranking)
     for note in () if quiet else plan.query.notes:
         tell(note)
-    started = perf_counter()
+    start = perf_counter()
     rows = 0
 
-    def reading(done: int) -> None:
+    def reading(row_count: int) -> None:
         nonlocal rows
-        rows = done
-        bar.report(Progress("indexing", done, None, "rows"))
+        rows = row_count
+        bar.report(Progress("indexing", row_count, None, "rows"))
 
     with ProgressBar(wanted=not quiet) as bar:
         database = database_index(source, job.schema, index, reading)
     bad = BadRecordLog()
     bad.take(passed_over(database.tables))
-    ready = perf_counter()
+    search_start = perf_counter()
     most = _most(job, query)
     engine = StreamEngine.over(plan, database)
     page = engine.search_once(plan, most)
@@ -64,22 +64,22 @@ def search_database(
     if quiet:
         return
     if rows:
-        tell(f"{counted(rows, 'row')} of {source.name} indexed in {ready - started:.2f} s")
+        tell(f"{counted(rows, 'row')} of {source.name} indexed in {search_start - start:.2f} s")
     tell_bad(bad)
-    tell(summary(page, job.max_size, perf_counter() - ready))
+    tell(summary(page, job.max_size, perf_counter() - search_start))
     for line in page.notes if page.why_nothing is None else page.why_nothing.lines(command):
         tell(line)
 
 
 def _most(job: Job, query: Query) -> int:
     """The maximum number of results: the smaller of --top and --limit."""
-    wanted = [top_of(query.options).size] if query.kind == TOP else []
-    wanted += [] if job.limit is None else [job.limit]
-    return min(wanted, default=ALL)
+    limits = [top_of(query.options).size] if query.kind == TOP else []
+    limits += [] if job.limit is None else [job.limit]
+    return min(limits, default=ALL)
 
 
 def summary(page: Searched, max_size: int, seconds: float) -> str:
     """One line: the number of results, the size beyond which no result can be better, the duration."""
-    every = page.size >= max_size
-    early = "" if every else f", none of more than {counted(page.size, 'tuple')} can be better"
-    return f"{of_all(len(page.results), page.found, is_total=every)}{early} in {seconds:.2f} s"
+    is_total = page.size >= max_size
+    early = "" if is_total else f", none of more than {counted(page.size, 'tuple')} can be better"
+    return f"{of_all(len(page.results), page.found, is_total=is_total)}{early} in {seconds:.2f} s"

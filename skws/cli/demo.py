@@ -40,11 +40,11 @@ def demo(
     Without a terminal, or with --plain, print the results of one query.
     """
     text = query_text(query) if query else ""
-    chosen = engine_of(options.EngineOptions(engine))
+    engine_name = engine_of(options.EngineOptions(engine))
     if plain or not on_terminal():
-        _print(text or PAPER_QUERY, chosen, quiet=quiet)
+        _print(text or PAPER_QUERY, engine_name, quiet=quiet)
     else:
-        _open((text,) if text else DEMO_QUERIES, chosen)
+        _open((text,) if text else DEMO_QUERIES, engine_name)
 
 
 def _open(queries: tuple[str, ...], engine: EngineName) -> None:

@@ -69,30 +69,30 @@ def explain(opts: ExplainOptions, query: options.SourceAndWords = None) -> None:
     skws explain tarantino travolta --schema examples/movies/schema.yaml
     """
     mesh, evaluator, replay = opts.mesh, opts.evaluator, opts.replay
-    described, words = planned(query or [], opts.schema, replay)
+    schema, words = planned(query or [], opts.schema, replay)
     if opts.pattern is not None:
         query_text(words, opts.without)
-        _explain_pattern(opts.pattern, described, opts.window, opts.output_format)
+        _explain_pattern(opts.pattern, schema, opts.window, opts.output_format)
         return
     if not words:
         raise UsageError("nothing to explain: expected keywords, or --pattern TEXT")
-    chosen = mesh_choice(mesh, no_demand=opts.no_demand)
+    plan_mesh = mesh_choice(mesh, no_demand=opts.no_demand)
     if mesh.kind and evaluator is not EvaluatorName.AUTO:
         raise UsageError(f"--evaluator {evaluator} cannot be combined with --mesh {mesh}")
     text = query_text(words, opts.without)
-    parsed = parse_query(text, described, match_names=opts.match_names)
+    parsed = parse_query(text, schema, match_names=opts.match_names)
     plan = Plan(
-        described,
+        schema,
         parsed,
-        parse_window(opts.window or described.window),
+        parse_window(opts.window or schema.window),
         opts.max_size,
-        mesh=chosen,
+        mesh=plan_mesh,
         evaluated_by=evaluator,
     )
     costs = None if opts.shards is None else _costs(text, plan, opts, opts.shards)
     observed = None
     if replay:
-        observed = observe(plan, Replay.open(replay, described), BadRecordLog(opts.policy, opts.dead_letters))
+        observed = observe(plan, Replay.open(replay, schema), BadRecordLog(opts.policy, opts.dead_letters))
     write_text(_written(explained(plan, opts.limit or DEFAULT_LIMIT, observed), costs, opts.output_format))
 
 
@@ -118,10 +118,10 @@ def _explain_pattern(text: str, schema: Schema, window: str | None, output_forma
     if output_format is ExplainFormat.SVG:
         raise UsageError("--format svg cannot be combined with --pattern: expected text or dot")
     if output_format is ExplainFormat.DOT:
-        written = pattern_dot(text, schema)
+        output = pattern_dot(text, schema)
     else:
-        written = pattern_text(text, schema, None if window is None else parse_window(window))
-    write_text(written)
+        output = pattern_text(text, schema, None if window is None else parse_window(window))
+    write_text(output)
 
 
 def _written(explanation: Explanation, costs: Branch | None, output_format: ExplainFormat) -> str:

@@ -84,9 +84,9 @@ def _loaded(name: str) -> Any:
         group = typer.main.get_group(module.app)
         group.name = name
         return group
-    alone = typer.Typer(add_completion=False, **SETTINGS)
-    alone.command(name, cls=getattr(module, "COMMAND", GroupedHelpCommand))(getattr(module, name))
-    return typer.main.get_command(alone)
+    command_app = typer.Typer(add_completion=False, **SETTINGS)
+    command_app.command(name, cls=getattr(module, "COMMAND", GroupedHelpCommand))(getattr(module, name))
+    return typer.main.get_command(command_app)
 
 
 _EPILOG = """\b
@@ -113,14 +113,14 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"skws {__version__}")
         raise typer.Exit
 
 
-def _show_submit_file(asked: bool) -> None:
-    if asked:
+def _show_submit_file(is_set: bool) -> None:
+    if is_set:
         typer.echo(Path(__file__).parents[1] / "submit.py")
         raise typer.Exit
 

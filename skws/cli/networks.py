@@ -53,34 +53,34 @@ def networks(opts: NetworksOptions, query: options.SourceAndWords = None) -> Non
 
     skws networks tarantino travolta --schema examples/movies/schema.yaml
     """
-    described, words = planned(query or [], opts.schema)
+    schema, words = planned(query or [], opts.schema)
     if not words:
         raise UsageError("no QUERY: expected keywords")
-    parsed = parse_query(query_text(words, opts.without), described, match_names=opts.match_names)
+    parsed = parse_query(query_text(words, opts.without), schema, match_names=opts.match_names)
     for note in parsed.notes:
         tell(note)
     # Networks do not depend on the window, which is only checked.
-    plan = Plan(described, parsed, _checked(described, opts.window), opts.max_size)
+    plan = Plan(schema, parsed, _checked(schema, opts.window), opts.max_size)
     if opts.output_format is NetworksFormat.TEXT and opts.limit is None:
         _check_listed(plan)
-    with destination(None, stdout_bytes()) as shown:
+    with destination(None, stdout_bytes()) as out:
         for line in _FORMATS[opts.output_format](plan, opts.limit):
-            shown.write(line)
+            out.write(line)
 
 
 def _checked(schema: Schema, window: str | None) -> Window:
     """The window. Raises UsageError if it is invalid."""
-    read = Unbounded() if window is None else parse_window(window)
-    check_window(schema, read)
-    return read
+    parsed_window = Unbounded() if window is None else parse_window(window)
+    check_window(schema, parsed_window)
+    return parsed_window
 
 
 def _check_listed(plan: Plan) -> None:
     """Raises UsageError if the networks are too many to sort."""
-    sizes, whole = network_counts(plan)
-    if sum(sizes) > MOST or not whole:
+    sizes, complete = network_counts(plan)
+    if sum(sizes) > MOST or not complete:
         raise UsageError(
-            f"{'' if whole else 'more than '}{counted(sum(sizes), 'network')}, too many to list by size: "
+            f"{'' if complete else 'more than '}{counted(sum(sizes), 'network')}, too many to list by size: "
             "use --limit N for some of them, --format json for all, or --format count"
         )
 
@@ -113,13 +113,13 @@ def _json(plan: Plan, limit: int | None) -> Iterator[bytes]:
 def _count(plan: Plan, limit: int | None) -> Iterator[bytes]:
     """A line for each size, then the total; all networks are counted without generating them."""
     if limit is None:
-        sizes, whole = network_counts(plan)
+        sizes, complete = network_counts(plan)
     else:
         counts = Counter(len(tree.relations) for tree in _trees(plan, limit))
-        sizes, whole = tuple(counts[size] for size in range(1, plan.max_size + 1)), True
+        sizes, complete = tuple(counts[size] for size in range(1, plan.max_size + 1)), True
     for size, count in enumerate(sizes, start=1):
-        yield f"size {size}: {'' if whole else 'at least '}{count}\n".encode()
-    yield f"total: {'' if whole else 'more than '}{sum(sizes)}\n".encode()
+        yield f"size {size}: {'' if complete else 'at least '}{count}\n".encode()
+    yield f"total: {'' if complete else 'more than '}{sum(sizes)}\n".encode()
 
 
 _FORMATS = {NetworksFormat.TEXT: _text, NetworksFormat.JSON: _json, NetworksFormat.COUNT: _count}

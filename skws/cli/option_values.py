@@ -126,12 +126,12 @@ def named_queries(
     ``without``: relations that the keywords leave out. Raises UsageError.
     """
     text = query_text(words, without)
-    named = {text: Query(text)} if text else {}
+    queries = {text: Query(text)} if text else {}
     for pattern in patterns:
-        if pattern in named:
+        if pattern in queries:
             raise UsageError(f"--pattern {pattern!r}: there is already a query of this text")
-        named[pattern] = pattern_query(pattern)
-    return {**named, **of_file}
+        queries[pattern] = pattern_query(pattern)
+    return {**queries, **of_file}
 
 
 def pattern_query(text: str) -> Query:
@@ -162,9 +162,11 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
 _JOB: Final = {field.name for field in fields(Job)} - {"queries", "sinks", "memory"}
 
 
-def job_fields(*groups: DataclassInstance, **others: Any) -> dict[str, Any]:
-    """The fields of a job among the options of groups, and ``others``. Raises UsageError."""
-    values = {field.name: getattr(group, field.name) for group in groups for field in fields(group)} | others
+def job_fields(*groups: DataclassInstance, **extra_fields: Any) -> dict[str, Any]:
+    """The fields of a job among the options of groups, and ``extra_fields``. Raises UsageError."""
+    values = {
+        field.name: getattr(group, field.name) for group in groups for field in fields(group)
+    } | extra_fields
     for group in groups:
         if isinstance(group, MeshOptions):
             values["mesh"] = mesh_choice(group.mesh, group.purge, no_demand=group.no_demand)

@@ -83,19 +83,23 @@ def expanded(command: Callable[..., Returned]) -> Callable[..., Returned]:
     hints = get_type_hints(command, include_extras=True)
     group = hints[_OPTIONS]
     types = get_type_hints(group, include_extras=True)
-    own = signature(command).parameters.values()
-    parameters = [each.replace(annotation=hints[each.name]) for each in own if each.name != _OPTIONS]
+    command_parameters = signature(command).parameters.values()
+    parameters = [
+        parameter.replace(annotation=hints[parameter.name])
+        for parameter in command_parameters
+        if parameter.name != _OPTIONS
+    ]
     parameters += [
-        Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
-        for each in fields(group)
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name])
+        for field in fields(group)
     ]
 
     def run(**values: Any) -> Returned:
-        group_values = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        group_values = group(**{field.name: values.pop(field.name) for field in fields(group)})
         return command(opts=group_values, **values)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     vars(run)["__signature__"] = Signature(parameters)
     return run
 

@@ -76,18 +76,18 @@ def list_queries(
     ] = ListFormat.TEXT,
 ) -> None:
     """List the standing queries of the job."""
-    for one in _folder(control).standing():
-        kind = "" if one.kind == KEYWORDS else f"{one.kind}: "
+    for query in _folder(control).standing():
+        kind = "" if query.kind == KEYWORDS else f"{query.kind}: "
         typer.echo(
-            _json(one)
+            _json(query)
             if output_format is ListFormat.JSONL
-            else f"{visible(one.name)}: {kind}{visible(one.text)}"
+            else f"{visible(query.name)}: {kind}{visible(query.text)}"
         )
 
 
-def _json(one: Query) -> str:
-    shown = {"name": one.name, "query": one.text, "max_size": one.max_size, "kind": one.kind}
-    return escaped(orjson.dumps({**shown, "options": one.options} if one.options else shown)).decode()
+def _json(query: Query) -> str:
+    fields = {"name": query.name, "query": query.text, "max_size": query.max_size, "kind": query.kind}
+    return escaped(orjson.dumps({**fields, "options": query.options} if query.options else fields)).decode()
 
 
 def _folder(control: Path) -> ControlFolder:

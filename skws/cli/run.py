@@ -43,7 +43,7 @@ def run_search(
     ``command``: the command line, for hints. ``by_score``: write at most ``best`` results at the end, in
     order of score; the job then has a ranking, and no limit.
     """
-    started = perf_counter()
+    start = perf_counter()
     order = _by_score(best) if by_score else iter
     search = Search(job, tell if not quiet else lambda _: None)
     for note in () if quiet else _notes(search):
@@ -58,7 +58,7 @@ def run_search(
     finally:
         tell_bad(search.bad)
     if not quiet:
-        tell(summary(search, perf_counter() - started))
+        tell(summary(search, perf_counter() - start))
     if not (search.plan is None or search.found or search.retracted or quiet):
         for line in why_nothing(search.plan, search.replay).lines(command):
             tell(line)
@@ -83,7 +83,7 @@ def run_best(
 
     The job's query has a ranking, and there is no window.
     """
-    started = perf_counter()
+    start = perf_counter()
     search = Search(job, tell if not quiet else lambda _: None)
     for note in () if quiet else _notes(search):
         tell(note)
@@ -101,7 +101,7 @@ def run_best(
     tell(
         summary(
             search,
-            perf_counter() - started,
+            perf_counter() - start,
             of_all(len(best_results.results), best_results.found, is_total=is_total),
         )
     )
@@ -155,7 +155,7 @@ def _writer(search: Search, output_format: OutputFormat, output: Path | None) ->
 def _write(
     search: Search, writer: Any, output: Path | None, order: Order, *, as_json: bool, quiet: bool
 ) -> None:
-    put = writer.write_line if as_json else writer.write
+    write_result = writer.write_line if as_json else writer.write
     with ProgressBar(wanted=not quiet) as bar:
         report = bar.report if bar.shown else unreported
         results: Any = search.json_lines(report) if as_json else search.results(report)
@@ -163,14 +163,14 @@ def _write(
             for result in order(results):
                 if output is None and sys.stdout.isatty():
                     bar.stop()  # the results show the progress
-                put(result)
+                write_result(result)
 
 
 def _count(search: Search, output: Path | None, *, quiet: bool) -> None:
     with ProgressBar(wanted=not quiet) as bar:
         count = search.count(bar.report if bar.shown else unreported)
-    with destination(output, stdout_bytes()) as opened:
-        opened.write(f"{count}\n".encode())
+    with destination(output, stdout_bytes()) as out:
+        out.write(f"{count}\n".encode())
 
 
 def summary(search: Search, seconds: float, results_of: str = "") -> str:
@@ -190,9 +190,9 @@ def summary(search: Search, seconds: float, results_of: str = "") -> str:
         (counts.excluded, f"{counts.excluded:,} excluded"),
         (counts.deletions, f"{counted(counts.deletions, 'deletion')}{unmatched}{left_out}"),
     )
-    parts = [counted(counts.tuples + counts.static, "row"), results_of or counted(results, "result")]
-    parts += [text for count, text in optional if count]
-    return f"{', '.join(parts)} {paced(counts.tuples, seconds)}"
+    facts = [counted(counts.tuples + counts.static, "row"), results_of or counted(results, "result")]
+    facts += [text for count, text in optional if count]
+    return f"{', '.join(facts)} {paced(counts.tuples, seconds)}"
 
 
 def paced(tuples: int, seconds: float) -> str:

@@ -56,12 +56,12 @@ def check(file: SchemaPath) -> None:
 
     skws schema check examples/movies/schema.yaml
     """
-    described = read_schema(file)
-    for warning in warnings(described):
+    schema = read_schema(file)
+    for warning in warnings(schema):
         tell(f"warning: {warning}")
-    for line in verdict_lines(described, parse_window(described.window)):
+    for line in verdict_lines(schema, parse_window(schema.window)):
         tell(f"window: {line}")
-    relations, joins = counted(len(described.relations), "relation"), counted(len(described.joins), "join")
+    relations, joins = counted(len(schema.relations), "relation"), counted(len(schema.joins), "join")
     write_text(f"ok: {relations}, {joins}\n")
 
 
@@ -96,14 +96,14 @@ def join(
     skws schema join schema.yaml tickets.opened_by=users.id
     """
     file = schema_file(source, quiet=True)
-    described = read_schema(file)
-    added = join_of(conditions, described)
-    changed = with_join(file.read_text(encoding="utf-8-sig"), added)
+    schema = read_schema(file)
+    new_join = join_of(conditions, schema)
+    yaml_text = with_join(file.read_text(encoding="utf-8-sig"), new_join)
     try:
-        replaced(file, changed.encode())
+        replaced(file, yaml_text.encode())
     except (OSError, StateError) as error:
         raise SourceError(f"{file}: cannot be written: {error}") from None
-    write_text(f"{file}: joined by {added.name}\n")
+    write_text(f"{file}: joined by {new_join.name}\n")
 
 
 @app.command(
@@ -122,8 +122,8 @@ def apply(file: SchemaPath, control: options.Control, wait: query.Wait = 10.0) -
 
     skws schema apply films.yaml --control DIR
     """
-    described = read_schema(file)
-    query.send(control, JobCommand("schema", file.name, schema=to_yaml(described)), wait)
+    schema = read_schema(file)
+    query.send(control, JobCommand("schema", file.name, schema=to_yaml(schema)), wait)
 
 
 @app.command(

@@ -133,7 +133,7 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
             "{} does not apply to a database, which is searched in process, as it is now",
         )
     most = option_values.limit_of(opts.limit)
-    written = option_values.chosen_format(
+    result_format = option_values.chosen_format(
         opts.output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet
     )
     by_score = opts.sort is Sort.SCORE
@@ -145,37 +145,43 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
         if by_score:
             _refuse(context, _OF_TIME, "--sort score cannot be combined with {}")
         ranking = option_values.ranking_choice(opts, always=by_score)
-        search_query = Query.of_keywords(_keywords(data, opts.without, written), ranking, best)
+        search_query = Query.of_keywords(_keywords(data, opts.without, result_format), ranking, best)
     if data.database:
-        _search_database(data, search_query, opts, OutputFormat(written.value))
+        _search_database(data, search_query, opts, OutputFormat(result_format.value))
         return
     if opts.index is not None:
         raise UsageError("--index needs a database: a replay has no index")
-    described = describe(data, opts, quiet=quiet)
-    command = command_of(data, described)
+    described_data = describe(data, opts, quiet=quiet)
+    command = command_of(data, described_data)
     engine = engine_of(opts, replay=data.replay, quiet=quiet)
-    fields = option_values.job_fields(opts, described, engine=engine)
+    fields = option_values.job_fields(opts, described_data, engine=engine)
     if search_query.kind == KEYWORDS and _asks_what_is_there(
-        context, opts, described.schema, engine, written
+        context, opts, described_data.schema, engine, result_format
     ):
         from skws.cli.run import ALL, run_best  # noqa: PLC0415 - as below
 
-        text = _keywords(data, opts.without, written)
+        text = _keywords(data, opts.without, result_format)
         search_query = Query.of_keywords(text, option_values.ranking_choice(opts, always=True))
         job = Job({search_query.text: search_query}, **fields | {"limit": None})
         best_of = most or (PAGE if opts.limit is None else ALL)
-        run_best(job, OutputFormat(written.value), output, best_of, command=command, quiet=quiet)
+        run_best(job, OutputFormat(result_format.value), output, best_of, command=command, quiet=quiet)
         return
     # The best results by score are only known at the end.
     job = Job({search_query.text: search_query}, **fields | {"limit": None if by_score else most})
     with python_ahead(job):
         from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Spark's Python does
 
-        run_search(job, written.value, output, command=command, quiet=quiet, best=most, by_score=by_score)
+        run_search(
+            job, result_format.value, output, command=command, quiet=quiet, best=most, by_score=by_score
+        )
 
 
 def _asks_what_is_there(
-    context: typer.Context, opts: SearchOptions, schema: Schema, engine: EngineName, written: SearchFormat
+    context: typer.Context,
+    opts: SearchOptions,
+    schema: Schema,
+    engine: EngineName,
+    result_format: SearchFormat,
 ) -> bool:
     """True if a search is for the best results at the end of files, not for all results as they are found.
 
@@ -187,7 +193,7 @@ def _asks_what_is_there(
         return False
     if opts.sort is Sort.TIME or any(_is_given(context, name) for name in _OF_ARRIVALS):
         return False
-    return opts.limit is not None or opts.sort is Sort.SCORE or written in _FOR_PEOPLE
+    return opts.limit is not None or opts.sort is Sort.SCORE or result_format in _FOR_PEOPLE
 
 
 def _data(words: list[str], opts: SearchOptions) -> Data:
@@ -201,31 +207,33 @@ def _data(words: list[str], opts: SearchOptions) -> Data:
     return Data(url if has_scheme else f"{SQLITE}{url}", (), tuple(words))
 
 
-def _search_database(data: Data, query: Query, opts: SearchOptions, written: OutputFormat) -> None:
+def _search_database(data: Data, query: Query, opts: SearchOptions, result_format: OutputFormat) -> None:
     from skws.cli.database_search import search_database  # noqa: PLC0415 - loads its index
 
-    described = describe(data, opts, quiet=opts.quiet, followed=False)
-    page = opts.limit is None and opts.top is None and written in _FOR_PEOPLE
+    described_data = describe(data, opts, quiet=opts.quiet, followed=False)
+    page = opts.limit is None and opts.top is None and result_format in _FOR_PEOPLE
     limit = PAGE if page else option_values.limit_of(opts.limit)
-    schema = all_tables(described.schema)
-    fields = option_values.job_fields(opts, described, schema=schema, engine=EngineName.LOCAL, limit=limit)
+    schema = all_tables(described_data.schema)
+    fields = option_values.job_fields(
+        opts, described_data, schema=schema, engine=EngineName.LOCAL, limit=limit
+    )
     search_database(
         data.address,
         query,
         Job({query.text: query}, **fields),
         opts.index,
-        written,
+        result_format,
         opts.output,
-        command=command_of(data, described),
+        command=command_of(data, described_data),
         quiet=opts.quiet,
     )
 
 
-def _keywords(data: Data, without: list[str] | None, written: SearchFormat) -> str:
+def _keywords(data: Data, without: list[str] | None, result_format: SearchFormat) -> str:
     """The text of a query of keywords. Raises UsageError for options that only patterns have."""
     if not data.words:
         raise UsageError("nothing to search for: expected keywords after SOURCE, or --pattern TEXT")
-    if written is SearchFormat.COUNT:
+    if result_format is SearchFormat.COUNT:
         raise UsageError("--format count needs --pattern")
     return option_values.query_text(data.words, without)
 

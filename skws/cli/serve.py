@@ -74,7 +74,7 @@ class ServeOptions(options.DurableOptions, options.LiveOptions):
 @options.expanded
 def serve(
     opts: ServeOptions,
-    of: Annotated[
+    words: Annotated[
         list[str] | None,
         typer.Argument(metavar="SOURCE", help=f"The data: {options.SOURCES}, kafka://..., replay:PATH."),
     ] = None,
@@ -83,7 +83,7 @@ def serve(
 
     skws serve postgresql://localhost/shop
     """
-    data = live_data(of or [], opts)
+    data = live_data(words or [], opts)
     if data.words:
         raise UsageError(f"expected one SOURCE to serve, found another: {data.words[0]!r}")
     if data.address == "-":
@@ -92,8 +92,8 @@ def serve(
         )
     if opts.engine is EngineChoice.SPARK:
         raise UsageError("--engine spark: searches over HTTP are answered in process; expected auto or local")
-    described = describe(data, opts, quiet=opts.quiet)
-    fields = option_values.job_fields(opts, described, engine=EngineName.LOCAL)
+    described_data = describe(data, opts, quiet=opts.quiet)
+    fields = option_values.job_fields(opts, described_data, engine=EngineName.LOCAL)
     job = Job({}, sinks=tuple(opts.sink or ()), **fields)
     notes = Log(opts.log_format, opts.quiet)
     with with_json_errors(notes):
@@ -108,14 +108,16 @@ def _serve(job: Job, notes: Log, opts: ServeOptions) -> None:
         _names(opts.host, opts.name or []),
         addresses=not is_loopback(opts.host),
     )
-    at = listening(opts.host, opts.port)
+    listener = listening(opts.host, opts.port)
     limits = StreamLimits(most=opts.most_streams)
     keep = opts.keep * _MEGABYTE
-    with served(job, access, at, notes, keep=keep, most_saved=opts.most_queries, limits=limits) as running:
-        address, port = at.getsockname()[:2]
+    with served(
+        job, access, listener, notes, keep=keep, most_saved=opts.most_queries, limits=limits
+    ) as served_job:
+        address, port = listener.getsockname()[:2]
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}/"
         notes.info("serving", f"serving at {url} (events: the latest {size_text(keep)})", url=url)
-        running.run()
+        served_job.run()
 
 
 def _token(host: str, file: Path | None, checkpoint: Path | None, notes: Log) -> str | None:
@@ -151,10 +153,10 @@ def _token_of(file: Path, notes: Log) -> str:
         raise ConfigurationError(f"--token-file {file}: cannot read: {error}") from None
 
 
-def _strong(token: str, where: str) -> str:
+def _strong(token: str, label: str) -> str:
     if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigurationError(
-            f"{where}: not a token: expected {_LEAST_TOKEN} or more printable ASCII characters without blanks"
+            f"{label}: not a token: expected {_LEAST_TOKEN} or more printable ASCII characters without blanks"
         )
     return token
 

@@ -54,8 +54,8 @@ def tell(message: str) -> None:
 
 def write_text(text: str) -> None:
     """Text for people on standard output. Raises OutputError, OutputClosedError."""
-    with destination(None, stdout_bytes()) as shown:
-        shown.write(visible_lines(text).encode())
+    with destination(None, stdout_bytes()) as out:
+        out.write(visible_lines(text).encode())
 
 
 def tell_bad(bad: BadRecordLog) -> None:

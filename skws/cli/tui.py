@@ -60,15 +60,15 @@ def tui(context: typer.Context, opts: TuiOptions, query: options.SourceAndWords 
     if speed == 1 or (speed is not None and speed > 0 and not data.address.startswith("replay:")):
         speed = None  # other sources have their own speed
     text = option_values.query_text(data.words, opts.without)
-    described = describe(data, opts, quiet=False, default=OnError.SKIP)
-    job = live_job(**option_values.job_fields(opts, described, speed=speed, engine=engine_of(opts)))
+    described_data = describe(data, opts, quiet=False, default=OnError.SKIP)
+    job = live_job(**option_values.job_fields(opts, described_data, speed=speed, engine=engine_of(opts)))
     request = UiRequest(
         job,
-        schema_path=described.schema_path,
+        schema_path=described_data.schema_path,
         queries=(text,) if text else (),
         theme=opts.theme,
         restore=not opts.fresh,
-        lasting=described.lasting,
+        lasting=described_data.lasting,
     )
     _check_query(request)
     _need_terminal(context.command_path)

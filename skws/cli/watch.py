@@ -108,13 +108,15 @@ def ranked_queries(
     """The queries, with the ranking for keywords. Raises UsageError if none is of keywords."""
     if ranking is None:
         return queries
-    if queries and all(each.kind != KEYWORDS for each in queries.values()):
+    if queries and all(query.kind != KEYWORDS for query in queries.values()):
         raise UsageError("--rank and --top need a QUERY of keywords")
-    kind, more = (KEYWORDS, {}) if top is None else (TOP, top_options(top))
-    options = ranking_options(ranking) | more
+    kind, best_options = (KEYWORDS, {}) if top is None else (TOP, top_options(top))
+    options = ranking_options(ranking) | best_options
     return {
-        name: replace(each, kind=kind, options={**options, **each.options}) if each.kind == KEYWORDS else each
-        for name, each in queries.items()
+        name: replace(query, kind=kind, options={**options, **query.options})
+        if query.kind == KEYWORDS
+        else query
+        for name, query in queries.items()
     }
 
 
@@ -191,15 +193,15 @@ def watch(opts: WatchOptions, query: options.SourceAndWords = None) -> None:
     if control is None and checkpoint is not None:
         control = checkpoint / "control"
     quiet, output = opts.quiet, opts.output
-    written = option_values.chosen_format(
+    result_format = option_values.chosen_format(
         opts.output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet
     )
-    described = describe(data, opts, quiet=quiet, ordered=bool(opts.pattern))
+    described_data = describe(data, opts, quiet=quiet, ordered=bool(opts.pattern))
     engine = engine_of(opts, opts.packages, quiet=quiet)
     request = Job(
         ranked(option_values.named_queries(data.words, opts.pattern or [], of_file, opts.without)),
-        sinks=_sinks(written, output, opts.sink or []),
-        **option_values.job_fields(opts, described, control=control, engine=engine),
+        sinks=_sinks(result_format, output, opts.sink or []),
+        **option_values.job_fields(opts, described_data, control=control, engine=engine),
     )
     if not request.queries and request.control is None:
         raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
@@ -247,13 +249,13 @@ class EmptyResultDiagnosis:
     def tell(self, host: Host) -> None:
         """Log new reasons. A run without records, such as a resumed one, has none."""
         silent = host.silent_queries if host.event_time is not None else []
-        for one in silent[:_MOST]:
-            diagnosis = host.why_nothing(one.name)
+        for query in silent[:_MOST]:
+            diagnosis = host.why_nothing(query.name)
             if diagnosis is None:
                 continue
-            for line in diagnosis.reasons if diagnosis.reasons != self._told.get(one.name) else ():
-                self._log.info("no results", f"{one.name}: no results: {line}", query=one.name)
-            self._told[one.name] = diagnosis.reasons
+            for line in diagnosis.reasons if diagnosis.reasons != self._told.get(query.name) else ():
+                self._log.info("no results", f"{query.name}: no results: {line}", query=query.name)
+            self._told[query.name] = diagnosis.reasons
         if self._told and len(silent) > _MOST:
-            more = len(silent) - _MOST
-            self._log.info("no results", f"{more:,} more queries have no results", queries=more)
+            hidden = len(silent) - _MOST
+            self._log.info("no results", f"{hidden:,} more queries have no results", queries=hidden)

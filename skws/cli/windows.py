@@ -34,17 +34,17 @@ class PairCommand(options.GroupedHelpCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """``--pair R R2`` is read as ``--pair R --pair R2``."""
         arguments: list[str] = []
-        rest = list(args)
-        while rest:
-            word = rest.pop(0)
+        remaining = list(args)
+        while remaining:
+            word = remaining.pop(0)
             if word == "--":
-                arguments += [word, *rest]
+                arguments += [word, *remaining]
                 break
             arguments.append(word)
             if word == _PAIR:
-                if len(rest) < 2:
+                if len(remaining) < 2:
                     raise UsageError("--pair: expected two regular expressions, R and R2")
-                arguments += [rest.pop(0), _PAIR, rest.pop(0)]
+                arguments += [remaining.pop(0), _PAIR, remaining.pop(0)]
         return super().parse_args(ctx, arguments)
 
 
@@ -178,10 +178,10 @@ def windows(
     if opts.check:
         describe(plan, None, output)
         return
-    written = chosen_format(opts.output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
-    if written in (WindowsFormat.DOT, WindowsFormat.SVG):
-        describe(plan, written, output)
+    windows_format = chosen_format(opts.output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
+    if windows_format in (WindowsFormat.DOT, WindowsFormat.SVG):
+        describe(plan, windows_format, output)
         return
     if not opts.replay:
         raise UsageError("expected --replay PATH; or --check or --format svg, which need no data")
-    run(job, plan, written, output, quiet=quiet)
+    run(job, plan, windows_format, output, quiet=quiet)

@@ -30,32 +30,32 @@ def windows_of(job: Job, *, quiet: bool) -> WindowPlan:
 def describe(plan: WindowPlan, output_format: WindowsFormat | None, output: Path | None) -> None:
     """Write the automata as a graph; without a format, write the verdict."""
     if output_format is None:
-        written = writers.verdict_json(plan.verdict(), plan.expression, plan.alphabet)
+        content = writers.verdict_json(plan.verdict(), plan.expression, plan.alphabet)
     else:
-        drawn = writers.to_dot if output_format is WindowsFormat.DOT else writers.to_svg
-        written = drawn(plan.processor().expression).encode()
-    with destination(output, stdout_bytes()) as opened:
-        opened.write(written)
+        draw = writers.to_dot if output_format is WindowsFormat.DOT else writers.to_svg
+        content = draw(plan.processor().expression).encode()
+    with destination(output, stdout_bytes()) as out:
+        out.write(content)
 
 
 def run(
     job: Job, plan: WindowPlan, output_format: WindowsFormat, output: Path | None, *, quiet: bool
 ) -> None:
     """Write the windows of a replay, each when it ends. Raises SkwsError."""
-    started = perf_counter()
+    start = perf_counter()
     replay, log = Replay.open(job.replay, job.schema), BadRecordLog(job.on_error, job.dead_letters)
     processor = plan.processor()
     warning = "" if job.allow_unbounded_windows else check_overlap(plan)
     if warning and not quiet:
         tell(warning)
-    shown = writers.Shown(plan.alphabet, plan.expression.per, processor.aggregates)
+    columns = writers.Shown(plan.alphabet, plan.expression.per, processor.aggregates)
     table = output_format is WindowsFormat.TABLE
     counts = Counts()
     try:
-        with destination(output, stdout_bytes()) as opened, ProgressBar(wanted=not quiet) as bar:
+        with destination(output, stdout_bytes()) as out, ProgressBar(wanted=not quiet) as bar:
             matches = windows(processor, replay, log, counts, limit=job.limit, report=bar.report)
-            encoder = writers.WindowTable(shown, cut=opened.live) if table else writers.WindowLines(shown)
-            writer = Writer(encoder, opened)
+            encoder = writers.WindowTable(columns, cut=out.live) if table else writers.WindowLines(columns)
+            writer = Writer(encoder, out)
             for number, window in enumerate(matches):
                 if output is None and not number:
                     bar.stop()
@@ -64,9 +64,9 @@ def run(
         if log.count:
             tell(log.summary())
     if not quiet:
-        seconds = perf_counter() - started
-        parts = [counted(processor.records, "record"), counted(counts.results, "window")]
-        parts += [f"{processor.open_starts:,} still open"] if processor.open_starts else []
-        parts += [f"{counted(counts.deletions, 'deletion')} left out"] if counts.deletions else []
-        parts += [f"{log.count:,} bad"] if log.count else []
-        tell(f"{', '.join(parts)} in {seconds:.2f} s ({processor.records / seconds:,.0f} records/s)")
+        seconds = perf_counter() - start
+        facts = [counted(processor.records, "record"), counted(counts.results, "window")]
+        facts += [f"{processor.open_starts:,} still open"] if processor.open_starts else []
+        facts += [f"{counted(counts.deletions, 'deletion')} left out"] if counts.deletions else []
+        facts += [f"{log.count:,} bad"] if log.count else []
+        tell(f"{', '.join(facts)} in {seconds:.2f} s ({processor.records / seconds:,.0f} records/s)")

@@ -87,15 +87,15 @@ def handle_errors(app: FastAPI) -> None:
         if error.status_code == 404 and text == "Not Found":  # no route matches
             text = f"there is nothing at {path}; /docs describes all addresses"
         if error.status_code == 405:  # the header only has the methods of the first route
-            routes = [each for each in app.routes if each.matches(request.scope)[0] is not Match.NONE]
-            methods = {m for each in routes for m in getattr(each, "methods", ())}
+            routes = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
+            methods = {m for route in routes for m in getattr(route, "methods", ())}
             if "GET" in methods:
                 methods.add("HEAD")  # the guard turns HEAD into GET
             headers["Allow"] = ", ".join(sorted(methods))
             text = f"{request.method} {path}: expected {headers['Allow'].replace(', ', ' or ')}"
         return Json(error_body(text), error.status_code, headers)
 
-    async def told(_: Request, error: Exception) -> Response:
+    async def skws_error(_: Request, error: Exception) -> Response:
         return Json(
             error_body(str(error)), _status(error), {"retry-after": "1"} if _status(error) == 503 else {}
         )
@@ -106,7 +106,7 @@ def handle_errors(app: FastAPI) -> None:
     app.add_exception_handler(Exception, unforeseen)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(SkwsError, told)
+    app.add_exception_handler(SkwsError, skws_error)
 
 
 def _status(error: Exception) -> int:

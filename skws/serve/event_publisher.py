@@ -103,13 +103,13 @@ class Digests:
         """Inverse of ``state``."""
         self._open = {
             name: Digest(
-                one["every"],
-                one["due"],
-                one["updates"],
-                [item.encode() for item in one["items"]],
-                one["more"],
+                fields["every"],
+                fields["due"],
+                fields["updates"],
+                [item.encode() for item in fields["items"]],
+                fields["more"],
             )
-            for name, one in state.items()
+            for name, fields in state.items()
         }
 
 
@@ -117,9 +117,9 @@ def _end(every: int, now: int) -> int:
     return (now // every + 1) * every
 
 
-def _text(digest: Digest, following: int) -> bytes:
-    begun = digest.due - digest.every
-    head = orjson.dumps({"from": begun, "due": digest.due, "next": following, "more": digest.more})
+def _text(digest: Digest, next_due: int) -> bytes:
+    start = digest.due - digest.every
+    head = orjson.dumps({"from": start, "due": digest.due, "next": next_due, "more": digest.more})
     return head[:-1] + b',"results":[' + b",".join(digest.items) + b"]}"
 
 
@@ -183,16 +183,16 @@ class EventPublisher:
         for event in self._files.since:
             self._follow(event)
 
-    def begin(self, standing: Sequence[Query]) -> None:
+    def begin(self, queries: Sequence[Query]) -> None:
         """Load the saved searches that exist before the first batch of this process."""
         if self._begun:
             return
         self._begun = True
-        for query in standing:
+        for query in queries:
             self.saved[query.name] = SavedSearch.of(query)
-        for name, saved in self.saved.items():
-            if saved.interval is not None and name not in self._digests:  # its events were dropped
-                self._digests.begin(name, saved.interval, self._now(), updates=saved.updates)
+        for name, saved_search in self.saved.items():
+            if saved_search.interval is not None and name not in self._digests:  # its events were dropped
+                self._digests.begin(name, saved_search.interval, self._now(), updates=saved_search.updates)
 
     def take(
         self,
@@ -218,18 +218,18 @@ class EventPublisher:
         else:
             settle()
 
-    def saved_at(self, name: str, at: EventPosition) -> SavedSearch | None:
+    def saved_at(self, name: str, position: EventPosition) -> SavedSearch | None:
         """The search to which an event belongs: the one that had the name at that time."""
-        saved = self.saved.get(name)
+        saved_search = self.saved.get(name)
         # after reading the standing searches, since the log is updated before they change
-        ended = self.log.ended(name, at)
-        return saved if ended is None else SavedSearch.described(orjson.loads(ended.data))
+        end_event = self.log.ended(name, position)
+        return saved_search if end_event is None else SavedSearch.described(orjson.loads(end_event.data))
 
     def tick(self) -> None:
         """Send the digests that are due."""
-        due = self._digests.due(self._now())
-        if due:
-            self._append(self.log.last.batch, [("digest", name, data) for name, data in due])
+        digests = self._digests.due(self._now())
+        if digests:
+            self._append(self.log.last.batch, [("digest", name, data) for name, data in digests])
 
     def flush(self) -> None:
         if self._files is not None:
@@ -246,13 +246,14 @@ class EventPublisher:
 
         ``settle``: applies the changes of saved searches that the events announce.
         """
-        last = self.log.last
-        first = last.place + 1 if last.batch == batch else 1
+        last_position = self.log.last
+        first_number = last_position.place + 1 if last_position.batch == batch else 1
         events = [
-            SearchEvent(EventPosition(batch, number), *each) for number, each in enumerate(events_data, first)
+            SearchEvent(EventPosition(batch, number), *event_data)
+            for number, event_data in enumerate(events_data, first_number)
         ]
         if events and self._files is not None:
-            self._files.append(events, last, self._digests.state)
+            self._files.append(events, last_position, self._digests.state)
         for event in events:
             self._follow(event)
         self.log.end(events)
@@ -280,8 +281,8 @@ class EventPublisher:
             by = added.get(name)
             body = saved_search.shown() if by is None else {**saved_search.shown(), "by": by.owner}
             yield ("removed" if by is None else "replaced"), name, orjson.dumps(body)
-        for name, saved in added.items():
-            yield "added", name, orjson.dumps({**saved.shown(), "at": self._now()})
+        for name, added_search in added.items():
+            yield "added", name, orjson.dumps({**added_search.shown(), "at": self._now()})
 
     def _follow(self, event: SearchEvent) -> None:
         """Update the digests by an event."""
@@ -297,5 +298,5 @@ class EventPublisher:
         if event.kind == "added":
             body = _told.decode(event.data)
             if body.every:
-                every = parse_duration(body.every, what="every")
-                self._digests.begin(name, every, int(body.at or 0), updates=body.updates)
+                interval = parse_duration(body.every, what="every")
+                self._digests.begin(name, interval, int(body.at or 0), updates=body.updates)

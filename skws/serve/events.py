@@ -42,11 +42,11 @@ class EventPosition(NamedTuple):
     @classmethod
     def of(cls, text: str, run: str) -> EventPosition | None:
         """The position that an id encodes; None if it belongs to another run, or is not an id."""
-        of_run, _, rest = text.rpartition("-")[0].rpartition("-")
+        of_run, _, batch = text.rpartition("-")[0].rpartition("-")
         number = text.rpartition("-")[2]
-        if of_run != run[:12] or not (_NUMBER.fullmatch(rest) and _NUMBER.fullmatch(number)):
+        if of_run != run[:12] or not (_NUMBER.fullmatch(batch) and _NUMBER.fullmatch(number)):
             return None
-        return cls(int(rest), int(number))
+        return cls(int(batch), int(number))
 
 
 class SearchEvent(NamedTuple):
@@ -77,9 +77,9 @@ class EventLog:
     def begin(self, floor: EventPosition, events: Iterable[SearchEvent]) -> None:
         """Begin with the events of an earlier process."""
         self.floor = self.last = floor
-        stored = list(events)
-        self.end(stored)
-        self.append(stored)
+        stored_events = list(events)
+        self.end(stored_events)
+        self.append(stored_events)
 
     def end(self, events: Iterable[SearchEvent]) -> None:
         """Record the searches that end with events about to be appended."""
@@ -100,22 +100,22 @@ class EventLog:
             while self.bytes > self._most and len(self._events) > 1:
                 self._drop()
 
-    def after(self, at: EventPosition, name: str, most: int) -> list[SearchEvent]:
+    def after(self, position: EventPosition, name: str, most: int) -> list[SearchEvent]:
         """The first ``most`` events of a search after a position."""
         with self._lock:
-            return _behind(self._by_name.get(name, ()), at)[:most]
+            return _behind(self._by_name.get(name, ()), position)[:most]
 
     def all_after(
-        self, at: EventPosition, matches: Callable[[SearchEvent], bool], most: int
+        self, position: EventPosition, matches: Callable[[SearchEvent], bool], most: int
     ) -> list[SearchEvent]:
         """The first ``most`` events after a position that match."""
         with self._lock:
-            later = _behind(self._events, at)
-        return [event for event in later if matches(event)][:most]
+            events = _behind(self._events, position)
+        return [event for event in events if matches(event)][:most]
 
-    def ended(self, name: str, at: EventPosition) -> SearchEvent | None:
+    def ended(self, name: str, position: EventPosition) -> SearchEvent | None:
         """The end of the search that had a name at a position; None if it still exists, or never did."""
-        return next((event for event in self._endings.get(name, ()) if event.at >= at), None)
+        return next((event for event in self._endings.get(name, ()) if event.at >= position), None)
 
     def _drop(self) -> None:
         oldest = self._events.popleft()
@@ -132,15 +132,15 @@ class EventLog:
                 del self._endings[name]
 
 
-def _behind(events: Iterable[SearchEvent], at: EventPosition) -> list[SearchEvent]:
+def _behind(events: Iterable[SearchEvent], position: EventPosition) -> list[SearchEvent]:
     """The events after a position, in order; most subscribers are near the end."""
-    later: list[SearchEvent] = []
+    later_events: list[SearchEvent] = []
     for event in reversed(events):  # type: ignore[call-overload]  # a deque, or an empty tuple
-        if event.at <= at:
+        if event.at <= position:
             break
-        later.append(event)
-    later.reverse()
-    return later
+        later_events.append(event)
+    later_events.reverse()
+    return later_events
 
 
 SEGMENT: Final = 4 << 20  # bytes
@@ -196,15 +196,15 @@ class EventFiles:
             paths = sorted(self._folder.glob(f"*{_SUFFIX}"))
         events: list[SearchEvent] = []
         for path in paths:
-            loaded, end = self._segment(path)
-            if loaded is None:
+            segment, end = self._segment(path)
+            if segment is None:
                 path.unlink()  # its writer ended before its head was complete
                 continue
             if end < path.stat().st_size:
                 with path.open("r+b") as file:
                     file.truncate(end)
             self._sizes[path] = end
-            head, self.since = loaded
+            head, self.since = segment
             if not events:
                 self.floor = EventPosition(*head.floor)
             self.digests = head.digests
@@ -272,15 +272,15 @@ class EventFiles:
 
 
 def _text(events: Sequence[SearchEvent]) -> bytes:
-    first = events[0].at
-    parts = (
+    position = events[0].at
+    texts = (
         b"[" + orjson.dumps(event.kind) + b"," + orjson.dumps(event.name) + b"," + event.data + b"]"
         for event in events
     )
-    return b'{"batch":%d,"first":%d,"events":[%b]}' % (first.batch, first.place, b",".join(parts))
+    return b'{"batch":%d,"first":%d,"events":[%b]}' % (position.batch, position.place, b",".join(texts))
 
 
 def _events(text: bytes) -> Iterator[SearchEvent]:
     frame = _frame.decode(text)
-    for number, stored in zip(count(frame.first), frame.events, strict=False):
-        yield SearchEvent(EventPosition(frame.batch, number), stored.kind, stored.name, bytes(stored.data))
+    for number, item in zip(count(frame.first), frame.events, strict=False):
+        yield SearchEvent(EventPosition(frame.batch, number), item.kind, item.name, bytes(item.data))

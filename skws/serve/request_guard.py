@@ -58,26 +58,26 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """Middleware around all routes. ``failed`` is called with unexpected errors."""
+    """Middleware around all routes. ``on_error`` is called with unexpected errors."""
 
-    def __init__(self, app: ASGIApp, access: Access, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, app: ASGIApp, access: Access, on_error: Callable[[Exception], None]) -> None:
         self._app = app
         self._access = access
-        self._failed = failed
+        self._failed = on_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        started = False
+        has_started = False
         head = scope["method"] == "HEAD"
 
-        async def sent(message: Message) -> None:
-            nonlocal started
+        async def send_checked(message: Message) -> None:
+            nonlocal has_started
             if message["type"] == "http.response.start":
-                started = True
+                has_started = True
                 header_names = {name for name, _ in message["headers"]}
-                more = [(name, value) for name, value in _HEADERS if name not in header_names]
-                message = {**message, "headers": [*message["headers"], *more]}
+                missing_headers = [(name, value) for name, value in _HEADERS if name not in header_names]
+                message = {**message, "headers": [*message["headers"], *missing_headers]}
             elif head:
                 return
             await send(message)
@@ -88,13 +88,13 @@ class Guard:
             body = await _whole_body(scope, receive)
             if head:  # like a GET that ends after its head, since an event stream would continue
                 scope, body = {**scope, "method": "GET"}, _left
-            await self._app(scope, body, sent)
+            await self._app(scope, body, send_checked)
         except RefusedError as error:
-            await _answer(sent, error.status, error.message)
+            await _answer(send_checked, error.status, error.message)
         except Exception as error:
             self._failed(error)
-            if not started:
-                await _answer(sent, 500, f"unexpected {type(error).__name__}")
+            if not has_started:
+                await _answer(send_checked, 500, f"unexpected {type(error).__name__}")
         if head:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -124,8 +124,8 @@ class Guard:
         if self._access.token is not None and path not in _OPEN and not path.startswith(_PAGE):
             self._check_token(headers.get(b"authorization", b""))
 
-    def _check_token(self, given: bytes) -> None:
-        scheme, _, token = given.partition(b" ")
+    def _check_token(self, header: bytes) -> None:
+        scheme, _, token = header.partition(b" ")
         if scheme.lower() != b"bearer" or not token.strip():
             raise RefusedError(
                 401, "expected the header Authorization: Bearer TOKEN, with the token of this server"
@@ -152,7 +152,7 @@ async def _whole_body(scope: Scope, receive: Receive) -> Receive:
     length = dict(scope["headers"]).get(b"content-length", b"0")
     if not length.isdigit() or int(length) > MOST_BODY:
         raise RefusedError(413, f"the body is too large: expected at most {MOST_BODY:,} bytes")
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(_BODY_SECONDS):
@@ -160,24 +160,24 @@ async def _whole_body(scope: Scope, receive: Receive) -> Receive:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     break
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
+                chunks.append(message.get("body", b""))
+                size += len(chunks[-1])
                 if size > MOST_BODY:
                     raise RefusedError(413, f"the body is too large: expected at most {MOST_BODY:,} bytes")
                 if not message.get("more_body", False):
                     break
     except TimeoutError:
         raise RefusedError(408, f"the body did not arrive within {_BODY_SECONDS:g} seconds") from None
-    body: Message | None = {"type": "http.request", "body": b"".join(parts), "more_body": False}
+    body: Message | None = {"type": "http.request", "body": b"".join(chunks), "more_body": False}
 
-    async def again() -> Message:
+    async def receive_body() -> Message:
         nonlocal body
         if body is None:
             return await receive()
         message, body = body, None
         return message
 
-    return again
+    return receive_body
 
 
 async def _answer(send: Send, status: int, text: str) -> None:
@@ -223,7 +223,7 @@ Top: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 def _text_or_texts(value: Any) -> Any:
     """Checks both forms, and reports one fault."""
     texts = value if isinstance(value, list) else [value]
-    if all(isinstance(one, str) for one in texts):
+    if all(isinstance(text, str) for text in texts):
         return value
     fault = f"expected a text or an array of texts, got {shown(value)}"
     raise PydanticCustomError("texts", "{fault}", {"fault": fault})
@@ -254,8 +254,8 @@ class _Body(BaseModel):
             return value
         name = unknown[0]
         alike = [field for field in model_fields if name and field.startswith(name.lower())][:1]
-        meant = f"; did you mean {alike[0]}?" if alike else nearest(name, model_fields).replace("'", "")
-        expected = meant or f"; expected: {', '.join(model_fields)}"
+        hint = f"; did you mean {alike[0]}?" if alike else nearest(name, model_fields).replace("'", "")
+        expected = hint or f"; expected: {', '.join(model_fields)}"
         raise PydanticCustomError("unknown_field", "{fault}", {"fault": f"unknown field {name}{expected}"})
 
 
@@ -323,7 +323,7 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        parameters = {each.alias for each in self.dependant.query_params}
+        parameters = {parameter.alias for parameter in self.dependant.query_params}
 
         async def checked(request: Request) -> Response:
             for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():

@@ -132,7 +132,9 @@ def make_app(served: Served) -> FastAPI:
         docs_url=None,  # FastAPI's pages load scripts from other servers
         redoc_url=None,
         default_response_class=Json,
-        responses={status: {"model": Fault, "description": why} for status, why in FAULTS.items()},
+        responses={
+            status: {"model": Fault, "description": description} for status, description in FAULTS.items()
+        },
     )
     app.router.route_class = StrictRoute
     handle_errors(app)
@@ -155,10 +157,13 @@ _NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"
 def _form(value: Any) -> dict[str, Any]:
     """The JSON Schema of values like an example; null, empty and mixed values have no constraints."""
     if isinstance(value, dict):
-        return {"type": "object", "properties": {name: _form(each) for name, each in value.items()}}
+        return {"type": "object", "properties": {name: _form(item) for name, item in value.items()}}
     if isinstance(value, list):
         forms = list(map(_form, value))
-        return {"type": "array", "items": forms[0] if forms and all(one == forms[0] for one in forms) else {}}
+        return {
+            "type": "array",
+            "items": forms[0] if forms and all(form == forms[0] for form in forms) else {},
+        }
     return {"type": _NAMES[type(value)]} if value is not None else {}
 
 
@@ -214,11 +219,11 @@ def _add_search(app: FastAPI, served: Served) -> None:
         counts_of_texts = await served.completions.answer(
             partial(served.job.complete, body.query, body.limit, _COMPLETE_SECONDS)
         )
-        shown = [
+        completions = [
             {"text": text, "query": completed(body.query, text), "count": count or None}
             for text, count in counts_of_texts
         ]
-        return Json({"completions": shown})
+        return Json({"completions": completions})
 
 
 def _searched(served: Served, body: SearchBody) -> bytes:
@@ -231,8 +236,8 @@ def _searched(served: Served, body: SearchBody) -> bytes:
     results: list[orjson.Fragment] = []
     size = 0
     for result in page.results:
-        shown = result.to_dict()
-        text = orjson.dumps(shown if marks is None else marked(shown, marks))
+        fields = result.to_dict()
+        text = orjson.dumps(fields if marks is None else marked(fields, marks))
         size += len(text)
         if size > MOST_ANSWER:
             notes = (
@@ -242,7 +247,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             )
             break
         results.append(orjson.Fragment(text))
-    nothing = page.why_nothing or EmptyResult(())
+    empty_result = page.why_nothing or EmptyResult(())
     seconds = perf_counter() - began
     served.measures.searched(seconds)
     return orjson.dumps(
@@ -252,20 +257,20 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             "found": page.found,
             "complete": page.complete,
             "max_size": page.size,
-            "notes": [*notes, *page.notes, *nothing.lines()],
-            "meant": _meant(body.query, nothing),
-            "instead": nothing.instead,
+            "notes": [*notes, *page.notes, *empty_result.lines()],
+            "meant": _meant(body.query, empty_result),
+            "instead": empty_result.instead,
             "seconds": round(seconds, 6),
         }
     )
 
 
-def _meant(query: str, nothing: EmptyResult) -> str:
+def _meant(query: str, empty_result: EmptyResult) -> str:
     """A query with corrections of keywords without a match, and without keywords that resemble no word."""
-    meant = {typed: others[0] for typed, others in nothing.missing.items() if others}
-    if not meant or all(nothing.missing.values()):
-        return corrected(query, meant) if meant else ""
-    return " ".join([nothing.instead, *meant.values()]).strip()
+    corrections = {word: suggestions[0] for word, suggestions in empty_result.missing.items() if suggestions}
+    if not corrections or all(empty_result.missing.values()):
+        return corrected(query, corrections) if corrections else ""
+    return " ".join([empty_result.instead, *corrections.values()]).strip()
 
 
 def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]]:
@@ -284,9 +289,14 @@ def _add_saved(app: FastAPI, served: Served) -> None:
         limit: int = Parameter(_LISTED, ge=1, le=_LISTED),
     ) -> Response:
         job.check_ready()
-        searches = [one for one in list(job.hub.saved.values()) if owner is None or one.owner == owner]
+        searches = [
+            search for search in list(job.hub.saved.values()) if owner is None or search.owner == owner
+        ]
         return Json(
-            {"queries": [one.shown() for one in searches[offset : offset + limit]], "count": len(searches)}
+            {
+                "queries": [search.shown() for search in searches[offset : offset + limit]],
+                "count": len(searches),
+            }
         )
 
     @app.put("/queries", summary="Save many searches in one step; the answer names those that are refused")
@@ -294,18 +304,18 @@ def _add_saved(app: FastAPI, served: Served) -> None:
         def checked() -> tuple[list[tuple[SavedSearch, QueryPlan]], dict[str, str]]:
             good: list[tuple[SavedSearch, QueryPlan]] = []
             refused: dict[str, str] = {}
-            for name, one in body.queries.items():
+            for name, saved_body in body.queries.items():
                 try:
-                    good.append(_checked(job, name, one))
+                    good.append(_checked(job, name, saved_body))
                 except SkwsError as error:
                     refused[name] = str(error)
             return good, refused
 
         good, refused = await served.others.answer(checked)
         answers = await _answers(job.put(good)) if good else []
-        for (saved, _), answer in zip(good, answers, strict=True):
+        for (saved_search, _), answer in zip(good, answers, strict=True):
             if answer.error:
-                refused[saved.name] = answer.error
+                refused[saved_search.name] = answer.error
         answer = {"saved": len(body.queries) - len(refused), "refused": refused}
         if not refused or answer["saved"]:
             return Json(answer)
@@ -325,11 +335,11 @@ def _add_saved(app: FastAPI, served: Served) -> None:
     async def put(name: SavedName, body: SavedBody) -> Response:
         job.check_ready()
         new = name not in job.hub.saved
-        saved, plan = await served.others.answer(partial(_checked, job, name, body))
-        (answer,) = await _answers(job.put([(saved, plan)]))
+        saved_search, plan = await served.others.answer(partial(_checked, job, name, body))
+        (answer,) = await _answers(job.put([(saved_search, plan)]))
         if answer.error:
             raise HTTPException(409 if job.ready else 503, answer.error)
-        return Json({**saved.shown(), "notes": answer.notes}, 201 if new else 200)
+        return Json({**saved_search.shown(), "notes": answer.notes}, 201 if new else 200)
 
     @app.delete("/queries/{name:any}", summary="Remove a saved search", status_code=204)
     async def delete(name: str) -> Response:
@@ -341,16 +351,16 @@ def _add_saved(app: FastAPI, served: Served) -> None:
 
 
 def _checked(job: ServedJob, name: str, body: SavedBody) -> tuple[SavedSearch, QueryPlan]:
-    saved = SavedSearch.read(name, body.told())
-    return saved, job.planned(saved)
+    saved_search = SavedSearch.read(name, body.told())
+    return saved_search, job.planned(saved_search)
 
 
 def _known(job: ServedJob, name: str) -> SavedSearch:
     job.check_ready()
-    saved = job.hub.saved.get(name)
-    if saved is None:
+    saved_search = job.hub.saved.get(name)
+    if saved_search is None:
         raise HTTPException(404, f"no saved search {name!r}")
-    return saved
+    return saved_search
 
 
 async def _answers(futures: Sequence[Any]) -> list[Any]:
@@ -390,7 +400,9 @@ def _add_events(app: FastAPI, served: Served) -> None:
         return _stream(served, Subscription(None, owner), last_event_id or last, marks=marks)
 
 
-def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool) -> StarletteResponse:
+def _stream(
+    served: Served, subscription: Subscription, last_id: str | None, *, marks: bool
+) -> StarletteResponse:
     job, streams = served.job, served.streams
     job.check_ready()
     if streams.closing:
@@ -400,38 +412,42 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
     show = _ShownEvents(job, marks=marks)
 
     def names() -> list[str]:
-        if one.name is not None:
-            return [one.name]
-        return [each.name for each in list(job.hub.saved.values()) if one.owner in {None, each.owner}]
+        if subscription.name is not None:
+            return [subscription.name]
+        return [
+            saved_search.name
+            for saved_search in list(job.hub.saved.values())
+            if subscription.owner in {None, saved_search.owner}
+        ]
 
     async def begin() -> AsyncIterator[bytes]:
         log = job.hub.log
-        at = None if last is None else EventPosition.of(last, job.hub.run)
-        if at is not None and log.floor <= at <= log.last:
-            one.at = at
+        position = None if last_id is None else EventPosition.of(last_id, job.hub.run)
+        if position is not None and log.floor <= position <= log.last:
+            subscription.at = position
             yield b": resumed\n\n"
             return
         queries = names()
         instant = [name for name in queries if not job.hub.saved[name].every]
         try:
-            one.at, alive = await served.others.answer(partial(job.alive, instant))
+            subscription.at, alive = await served.others.answer(partial(job.alive, instant))
         except SkwsError as error:
             yield message("failed", error_body(str(error)))
-            one.at = log.last
+            subscription.at = log.last
             return
-        reason = "" if last is None else _not_resumed(at)
+        reason = "" if last_id is None else _not_resumed(position)
         yield message("snapshot", orjson.dumps({"names": queries, "reason": reason}))
         for name, results in zip(instant, alive, strict=True):
-            for first in range(0, len(results), 256):
-                some = results[first : first + 256]
-                yield b"".join(message("result", show.result(name, result)) for result in some)
-        yield message("ready", b"{}", one.at.text(job.hub.run))
+            for offset in range(0, len(results), 256):
+                page = results[offset : offset + 256]
+                yield b"".join(message("result", show.result(name, result)) for result in page)
+        yield message("ready", b"{}", subscription.at.text(job.hub.run))
 
-    return EventStream(job.hub, streams, one, begin, show)
+    return EventStream(job.hub, streams, subscription, begin, show)
 
 
-def _not_resumed(at: EventPosition | None) -> str:
-    if at is None:
+def _not_resumed(position: EventPosition | None) -> str:
+    if position is None:
         return "this run has no event with this id"
     return "the events after this id are no longer stored"
 
@@ -447,26 +463,32 @@ class _ShownEvents:
     def __call__(self, event: SearchEvent) -> bytes:
         if event.kind not in {"result", "digest"}:
             return event.data
-        saved = self._job.hub.saved_at(event.name, event.at)
-        data = self._marked(saved, event.data) if event.kind == "result" else event.data
-        return enveloped(_envelope(event.name, saved), event.kind, data)
+        saved_search = self._job.hub.saved_at(event.name, event.at)
+        data = self._marked(saved_search, event.data) if event.kind == "result" else event.data
+        return enveloped(_envelope(event.name, saved_search), event.kind, data)
 
     def result(self, name: str, result: LiveResult) -> bytes:
         """The data of a result in a snapshot."""
-        saved = self._job.hub.saved.get(name)
-        return enveloped(_envelope(name, saved), "result", self._marked(saved, result.to_json()))
+        saved_search = self._job.hub.saved.get(name)
+        return enveloped(
+            _envelope(name, saved_search), "result", self._marked(saved_search, result.to_json())
+        )
 
-    def _marked(self, saved: SavedSearch | None, data: bytes) -> bytes:
-        if not self._marks or saved is None or saved.query.kind not in (KEYWORDS, TOP, WINDOWED):
+    def _marked(self, saved_search: SavedSearch | None, data: bytes) -> bytes:
+        if (
+            not self._marks
+            or saved_search is None
+            or saved_search.query.kind not in (KEYWORDS, TOP, WINDOWED)
+        ):
             return data
         try:
-            return orjson.dumps(marked(orjson.loads(data), self._of(saved.query.text)))
+            return orjson.dumps(marked(orjson.loads(data), self._of(saved_search.query.text)))
         except SkwsError:  # the schema has changed
             return data
 
 
-def _envelope(name: str, saved: SavedSearch | None) -> dict[str, Any]:
-    return {"name": name} if saved is None else saved.envelope()
+def _envelope(name: str, saved_search: SavedSearch | None) -> dict[str, Any]:
+    return {"name": name} if saved_search is None else saved_search.envelope()
 
 
 def _add_state(app: FastAPI, served: Served) -> None:
@@ -475,17 +497,17 @@ def _add_state(app: FastAPI, served: Served) -> None:
     @app.get("/schema", summary="Relations, their attributes, and joins")
     async def schema() -> Response:
         schema = job.schema
-        removed, cut = schema.evolution.removed_relations, schema.evolution.removed_joins
+        removed_relations, removed_joins = schema.evolution.removed_relations, schema.evolution.removed_joins
         relations = [
             {
                 "name": relation.name,
-                "attributes": {each.name: str(each.type) for each in relation.attributes},
+                "attributes": {attribute.name: str(attribute.type) for attribute in relation.attributes},
                 "key": list(relation.key),
                 "search": list(relation.search),
                 "table": relation.table,
             }
-            for at, relation in enumerate(schema.relations)
-            if at not in removed
+            for number, relation in enumerate(schema.relations)
+            if number not in removed_relations
         ]
         joins = [
             {
@@ -494,8 +516,8 @@ def _add_state(app: FastAPI, served: Served) -> None:
                 "right": join.right,
                 "on": [list(pair) for pair in join.on],
             }
-            for at, join in enumerate(schema.joins)
-            if at not in cut
+            for number, join in enumerate(schema.joins)
+            if number not in removed_joins
         ]
         return Json(
             {
@@ -536,9 +558,9 @@ _KINDS: Final = {
 def add_page(app: FastAPI) -> None:
     """The page at ``/``, the page of the API at ``/docs``, and their files."""
     contents = {
-        each.name: each.read_bytes()
-        for each in files("skws.serve").joinpath("page").iterdir()
-        if each.name.rpartition(".")[2] in _KINDS
+        entry.name: entry.read_bytes()
+        for entry in files("skws.serve").joinpath("page").iterdir()
+        if entry.name.rpartition(".")[2] in _KINDS
     }
 
     def answer(name: str) -> Response:

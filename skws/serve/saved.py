@@ -50,11 +50,11 @@ class SavedSearch:
         return cls(query, **{key: fields[key] for key in _OWN if key in fields})
 
     @classmethod
-    def described(cls, shown: Mapping[str, Any]) -> SavedSearch:
+    def described(cls, fields: Mapping[str, Any]) -> SavedSearch:
         """Inverse of ``shown``."""
-        text, kind = shown.get("query", ""), shown.get("kind", KEYWORDS)
-        query = Query(text, shown.get("max_size"), kind, shown.get("options", {}), shown["name"])
-        return cls(query, **{key: shown[key] for key in _OWN if key in shown})
+        text, kind = fields.get("query", ""), fields.get("kind", KEYWORDS)
+        query = Query(text, fields.get("max_size"), kind, fields.get("options", {}), fields["name"])
+        return cls(query, **{key: fields[key] for key in _OWN if key in fields})
 
     @classmethod
     def read(cls, name: str, fields: Mapping[str, Any]) -> SavedSearch:
@@ -63,17 +63,17 @@ class SavedSearch:
         Raises UsageError.
         """
         _check_name(name)
-        rest = {key: value for key, value in fields.items() if key not in _OWN}
+        query_fields = {key: value for key, value in fields.items() if key not in _OWN}
         for key in ("sinks", "limit"):
-            if key in rest:
+            if key in query_fields:
                 raise UsageError(f"no {key!r} here: results go to the event stream of the query")
-        if "kind" in rest:
+        if "kind" in query_fields:
             raise UsageError("no 'kind' here: queries of other packages are not saved over the network")
-        query = alert_of(rest).query
+        query = alert_of(query_fields).query
         if len(query.text) > MOST_TEXT:
             raise UsageError(f"the query has {len(query.text):,} characters: expected at most {MOST_TEXT:,}")
-        metadata, every = _metadata(fields.get("metadata", {})), _every(fields)
-        return cls(replace(query, name=name), _owner(fields), metadata, every, flag(fields, "updates"))
+        metadata, interval = _metadata(fields.get("metadata", {})), _every(fields)
+        return cls(replace(query, name=name), _owner(fields), metadata, interval, flag(fields, "updates"))
 
     @property
     def name(self) -> str:
@@ -102,15 +102,15 @@ class SavedSearch:
 
     def shown(self) -> dict[str, Any]:
         query = self.query
-        shown: dict[str, Any] = {
+        fields: dict[str, Any] = {
             **self.envelope(),
             "query": query.text,
             "kind": query.kind,
             "max_size": query.max_size,
             "options": dict(query.options),
         }
-        shown |= {"every": self.every} if self.every else {}
-        return shown | ({"updates": True} if self.updates else {})
+        fields |= {"every": self.every} if self.every else {}
+        return fields | ({"updates": True} if self.updates else {})
 
 
 def _check_name(name: str) -> None:
@@ -144,9 +144,9 @@ def _metadata(metadata: Any) -> Mapping[str, Any]:
 
 
 def _every(fields: Mapping[str, Any]) -> str:
-    every = fields.get("every", "")
-    if not isinstance(every, str):
-        raise UsageError(f"every: {every!r}: expected a duration such as '1 day'")
-    if every and parse_duration(every, what="every") < LEAST_EVERY:
-        raise UsageError(f"every: {every!r}: expected 1 second or more")
-    return every
+    interval = fields.get("every", "")
+    if not isinstance(interval, str):
+        raise UsageError(f"every: {interval!r}: expected a duration such as '1 day'")
+    if interval and parse_duration(interval, what="every") < LEAST_EVERY:
+        raise UsageError(f"every: {interval!r}: expected 1 second or more")
+    return interval

@@ -134,34 +134,35 @@ class ServedJob:
         with self._watch.turns.turn(_ALIVE_SECONDS), within(_ALIVE_SECONDS):
             return self.hub.log.last, [self._watch.worker.alive(name) for name in names]
 
-    def planned(self, saved: SavedSearch) -> QueryPlan:
+    def planned(self, saved_search: SavedSearch) -> QueryPlan:
         """The plan of a search. Raises SkwsError if it cannot be evaluated over the stream."""
-        plan = plan_of(self._job.standing(saved.name, saved.tagged), self.stream)
+        plan = plan_of(self._job.standing(saved_search.name, saved_search.tagged), self.stream)
         if plan.search is not None and (warning := many_networks(plan.search)):
             raise UsageError(warning)
         return plan
 
-    def put(self, saved: Sequence[tuple[SavedSearch, QueryPlan]]) -> list[Future[Answer]]:
+    def put(self, planned_searches: Sequence[tuple[SavedSearch, QueryPlan]]) -> list[Future[Answer]]:
         """Add searches, or replace searches of the same names, in one micro-batch; returns their answers.
 
         Raises NotReadyError; UsageError for too many searches.
         """
         self.check_ready()
-        earlier = self.hub.saved
-        new = sum(1 for one, _ in saved if one.name not in earlier)
-        if len(earlier) + new > self._most_saved:
+        saved_searches = self.hub.saved
+        new = sum(1 for search, _ in planned_searches if search.name not in saved_searches)
+        if len(saved_searches) + new > self._most_saved:
             raise UsageError(
-                f"there are already {len(earlier):,} saved searches, the most that --most-queries allows"
+                f"there are already {len(saved_searches):,} saved searches,"
+                " the most that --most-queries allows"
             )
         commands: list[JobCommand] = []
-        adding: list[int] = []
-        for one, _ in saved:
-            if one.name in earlier:
-                commands.append(JobCommand("remove", one.name))
-            adding.append(len(commands))
-            commands.append(JobCommand.adding(one.tagged))
-        futures = self._control.submit_all(commands, {one.name: plan for one, plan in saved})
-        return [futures[at] for at in adding]
+        add_indexes: list[int] = []
+        for search, _ in planned_searches:
+            if search.name in saved_searches:
+                commands.append(JobCommand("remove", search.name))
+            add_indexes.append(len(commands))
+            commands.append(JobCommand.adding(search.tagged))
+        futures = self._control.submit_all(commands, {search.name: plan for search, plan in planned_searches})
+        return [futures[index] for index in add_indexes]
 
     def remove(self, name: str) -> Future[Answer]:
         """Remove a search. Raises NotReadyError."""
@@ -195,12 +196,12 @@ def marked(result: Mapping[str, Any], marks: Callable[[str, str, str], Any]) -> 
 
     ``marks``: of a relation, an attribute and a text, as (start, end, keyword) in characters.
     """
-    shown = []
-    for one in result["tuples"]:
+    tuples = []
+    for tuple_fields in result["tuples"]:
         spans = {
-            name: found
-            for name, value in one["row"].items()
-            if isinstance(value, str) and (found := marks(one["relation"], name, value))
+            name: text_spans
+            for name, value in tuple_fields["row"].items()
+            if isinstance(value, str) and (text_spans := marks(tuple_fields["relation"], name, value))
         }
-        shown.append({**one, "marks": spans})
-    return {**result, "tuples": shown}
+        tuples.append({**tuple_fields, "marks": spans})
+    return {**result, "tuples": tuples}

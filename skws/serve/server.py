@@ -79,8 +79,8 @@ class Connection(H11Protocol):
 
     def _look(self) -> None:
         state = self.cycle, self.transport.get_write_buffer_size()
-        working = self.cycle is not None and not self.cycle.response_complete
-        stuck = state == self._looked and (self.transport.is_closing() or not working)
+        busy = self.cycle is not None and not self.cycle.response_complete
+        stuck = state == self._looked and (self.transport.is_closing() or not busy)
         self._looked = state
         if stuck:
             self.transport.abort()
@@ -88,12 +88,14 @@ class Connection(H11Protocol):
             self._look_again()
 
 
-def connections(streams: int, patience: float = PATIENCE, beside: int = BESIDE_STREAMS) -> type[Connection]:
-    """The protocol of a server with at most ``streams`` event streams, and ``beside`` other connections.
+def connections(
+    streams: int, patience: float = PATIENCE, other_connections: int = BESIDE_STREAMS
+) -> type[Connection]:
+    """The protocol of a server with at most ``streams`` event streams, and ``other_connections`` more.
 
     Raises the process's limit of open files, as far as it may.
     """
-    most = streams + beside
+    most = streams + other_connections
     with suppress(ImportError, OSError, ValueError):
         import resource  # noqa: PLC0415 - absent on Windows
 
@@ -110,10 +112,10 @@ def listening(host: str, port: int) -> socket.socket:
     """A listening socket. Raises SkwsError if the address is not available."""
     with explained(f"--host {host} --port {port}", SkwsError):
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        opened = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     # Connections inherit it; asyncio sets it only if the socket names its protocol.
-    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return opened
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 class HttpServer:
@@ -123,13 +125,13 @@ class HttpServer:
         self,
         app: ASGIApp,
         streams: EventStreams,
-        at: socket.socket,
+        listener: socket.socket,
         patience: float = PATIENCE,
-        beside: int = BESIDE_STREAMS,
+        other_connections: int = BESIDE_STREAMS,
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=connections(streams.limits.most, patience, beside),
+            http=connections(streams.limits.most, patience, other_connections),
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -142,7 +144,7 @@ class HttpServer:
         )
         self._server = uvicorn.Server(config)
         self._streams = streams
-        self._socket = at
+        self._socket = listener
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begun = Event()
         self._thread = Thread(target=self._run, name="skws serve", daemon=True)
@@ -180,7 +182,7 @@ class HttpServer:
 def served(
     job: Job,
     access: Access,
-    at: socket.socket,
+    listener: socket.socket,
     notes: Log,
     *,
     keep: int,
@@ -189,15 +191,15 @@ def served(
 ) -> Iterator[ServedJob]:
     """A job with a server in front of it, while the context is entered. Raises SkwsError."""
     streams = EventStreams(limits)
-    running = ServedJob(job, notes, streams.wake, keep=keep, most_saved=most_saved)
-    app = make_app(Served(running, streams, Measures(streams, running.hub)))
+    served_job = ServedJob(job, notes, streams.wake, keep=keep, most_saved=most_saved)
+    app = make_app(Served(served_job, streams, Measures(streams, served_job.hub)))
 
-    def failed(error: Exception) -> None:
+    def log_error(error: Exception) -> None:
         notes.error("request", f"unexpected {type(error).__name__} in a request: {error}")
 
-    server = HttpServer(Guard(app, access, failed), streams, at)
+    server = HttpServer(Guard(app, access, log_error), streams, listener)
     server.start()
     try:
-        yield running
+        yield served_job
     finally:
         server.close()

@@ -81,33 +81,36 @@ class EventStreams:
     def close(self) -> None:
         """End all streams, once they have sent the stored events."""
         self._closing.set()
-        for subscription in [*self._of_owners, *(one for some in self._by_name.values() for one in some)]:
+        for subscription in [
+            *self._of_owners,
+            *(named for subscriptions in self._by_name.values() for named in subscriptions),
+        ]:
             subscription.woken.set()
 
-    def add(self, one: Subscription) -> None:
+    def add(self, subscription: Subscription) -> None:
         self._open += 1
         self.opened += 1
-        if one.name is None:
-            self._of_owners.add(one)
+        if subscription.name is None:
+            self._of_owners.add(subscription)
         else:
-            self._by_name.setdefault(one.name, set()).add(one)
+            self._by_name.setdefault(subscription.name, set()).add(subscription)
 
-    def remove(self, one: Subscription) -> None:
+    def remove(self, subscription: Subscription) -> None:
         self._open -= 1
-        if one.name is None:
-            self._of_owners.discard(one)
+        if subscription.name is None:
+            self._of_owners.discard(subscription)
             return
-        of_name = self._by_name[one.name]
-        of_name.discard(one)
+        of_name = self._by_name[subscription.name]
+        of_name.discard(subscription)
         if not of_name:
-            del self._by_name[one.name]
+            del self._by_name[subscription.name]
 
     def _wake(self, names: Sequence[str]) -> None:
         for name in names:
-            for one in self._by_name.get(name, ()):
-                one.woken.set()
-        for one in self._of_owners:
-            one.woken.set()
+            for subscription in self._by_name.get(name, ()):
+                subscription.woken.set()
+        for subscription in self._of_owners:
+            subscription.woken.set()
 
 
 class EventStream(Response):
@@ -137,14 +140,14 @@ class EventStream(Response):
         headers.append((b"x-accel-buffering", b"no"))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         self._streams.add(self._subscription)
-        sending = asyncio.ensure_future(self._send_all(send))
-        leaving = asyncio.ensure_future(_gone(receive))
+        send_task = asyncio.ensure_future(self._send_all(send))
+        disconnect_task = asyncio.ensure_future(_gone(receive))
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((send_task, disconnect_task), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (sending, leaving):
+            for task in (send_task, disconnect_task):
                 task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await asyncio.gather(send_task, disconnect_task, return_exceptions=True)
             self._streams.remove(self._subscription)
 
     async def _send_all(self, send: Send) -> None:
@@ -160,50 +163,52 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        one, log = self._subscription, self._hub.log
+        subscription, log = self._subscription, self._hub.log
         async for piece in self._snapshot():
             yield piece
         while True:
-            one.woken.clear()
+            subscription.woken.clear()
             events = self._events(self._streams.limits.behind + 1)
-            if one.at < log.floor or len(events) > self._streams.limits.behind:
+            if subscription.at < log.floor or len(events) > self._streams.limits.behind:
                 self._streams.slow += 1
                 yield message("behind", orjson.dumps({"behind": len(events)}))
                 return
-            for first in range(0, len(events), _AT_ONCE):
-                some = events[first : first + _AT_ONCE]
-                yield b"".join(map(self._text, some))
-                one.at = some[-1].at
-            if one.name is not None and any(event.kind == "removed" for event in events[-1:]):
+            for offset in range(0, len(events), _AT_ONCE):
+                page = events[offset : offset + _AT_ONCE]
+                yield b"".join(map(self._text, page))
+                subscription.at = page[-1].at
+            if subscription.name is not None and any(event.kind == "removed" for event in events[-1:]):
                 return
             if events:
                 continue
             if self._streams.closing:
                 yield message("end", b"{}")
                 return
-            last = log.last
+            last_position = log.last
             try:
-                await asyncio.wait_for(one.woken.wait(), HEARTBEAT)
+                await asyncio.wait_for(subscription.woken.wait(), HEARTBEAT)
             except TimeoutError:
                 if not self._events(1):
-                    one.at = max(one.at, last)
-                    yield b"id: %b\n\n" % one.at.text(self._hub.run).encode()
+                    subscription.at = max(subscription.at, last_position)
+                    yield b"id: %b\n\n" % subscription.at.text(self._hub.run).encode()
 
     def _events(self, most: int) -> list[SearchEvent]:
-        one = self._subscription
-        if one.name is not None:
-            return self._hub.log.after(one.at, one.name, most)
-        return self._hub.log.all_after(one.at, self._wanted, most)
+        subscription = self._subscription
+        if subscription.name is not None:
+            return self._hub.log.after(subscription.at, subscription.name, most)
+        return self._hub.log.all_after(subscription.at, self._wanted, most)
 
     def _wanted(self, event: SearchEvent) -> bool:
         """True if an event is for this stream, unless it is a result of a search with digests."""
-        one = self._subscription
-        if event.kind == "replaced" and one.owner in {None, orjson.loads(event.data)["by"]}:
+        subscription = self._subscription
+        if event.kind == "replaced" and subscription.owner in {None, orjson.loads(event.data)["by"]}:
             return False  # like clients that follow a name, its owner only gets the new search
-        saved = self._hub.saved_at(event.name, event.at)
-        if saved is None:
-            return one.name is not None
-        return one.owner in {None, saved.owner} and not (event.kind == "result" and saved.every)
+        saved_search = self._hub.saved_at(event.name, event.at)
+        if saved_search is None:
+            return subscription.name is not None
+        return subscription.owner in {None, saved_search.owner} and not (
+            event.kind == "result" and saved_search.every
+        )
 
     def _text(self, event: SearchEvent) -> bytes:
         if not self._wanted(event):

@@ -106,8 +106,8 @@ def to_svg(clusters: tuple[Branch, ...]) -> str:
     width = 2 * _MARGIN + max((starts[b.depth] + _width(b.branch) for b in boxes), default=0.0)
     height = 2 * _MARGIN + rows * _ROW
     edges = [_edge(box, boxes[box.above], starts) for box in boxes if box.above >= 0]
-    drawn = [_rectangle(box, starts) for box in boxes]
-    return drawing.to_svg(width, height, _SVG_STYLE, [*edges, *drawn])
+    rectangles = [_rectangle(box, starts) for box in boxes]
+    return drawing.to_svg(width, height, _SVG_STYLE, [*edges, *rectangles])
 
 
 def _placed(clusters: tuple[Branch, ...]) -> tuple[list[_Box], int]:
@@ -123,15 +123,15 @@ def _place(branch: Branch, depth: int, row: int, above: int, boxes: list[_Box]) 
     """Place a branch in the middle of the branches below it; returns the next free row."""
     number = len(boxes)
     boxes.append(_Box(branch, depth, row, above))
-    first, following = number + 1, row
+    first_child, next_row = number + 1, row
     children = []
     for below in branch.below:
         children.append(len(boxes))
-        following = _place(below, depth + 1, following, number, boxes)
+        next_row = _place(below, depth + 1, next_row, number, boxes)
     if children:
-        middle = (boxes[first].row + boxes[children[-1]].row) / 2
+        middle = (boxes[first_child].row + boxes[children[-1]].row) / 2
         boxes[number] = boxes[number]._replace(row=middle)
-    return max(following, row + 1)
+    return max(next_row, row + 1)
 
 
 def _columns(boxes: list[_Box]) -> list[float]:

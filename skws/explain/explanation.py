@@ -92,23 +92,23 @@ class _Known:
 @lru_cache(maxsize=16)
 def _known(plan: Plan, limit: int, most: int) -> _Known:
     count = count_mesh(plan.generator(), most)
-    sizes, whole = (count.sizes, True) if count.whole else network_counts(plan)
+    sizes, complete = (count.sizes, True) if count.whole else network_counts(plan)
     fruitful = _fruitful(count)[:_MOST_CLUSTERS]
     room = shares([cluster.networks for cluster in fruitful], limit)
     generator = plan.generator()
-    before = (
+    sections = (
         query_branch(plan),
         carriers_branch(plan),
         _window(plan),
         _evaluator(plan),
         partitioning_branch(plan),
-        _networks(plan, count, sizes, whole=whole),
+        _networks(plan, count, sizes, complete=complete),
         keys_branch(plan),
     )
     return _Known(
-        before,
+        sections,
         count,
-        (sum(sizes), whole),
+        (sum(sizes), complete),
         tuple(
             (cluster, tuple(drawn_networks(generator, cluster.relation, cluster.keywords, most)))
             for cluster, most in zip(fruitful, room, strict=True)
@@ -129,12 +129,12 @@ def shares(totals: Sequence[int], room: int) -> list[int]:
     """``room`` divided fairly: small totals leave room for others, and the first ones get the remainder."""
     fair_shares = [0] * len(totals)
     while room and any(g < total for g, total in zip(fair_shares, totals, strict=True)):
-        wanting = [i for i, total in enumerate(totals) if fair_shares[i] < total]
-        step = max(1, room // len(wanting))
-        for i in wanting[:room]:
-            more = min(step, totals[i] - fair_shares[i])
-            fair_shares[i] += more
-            room -= more
+        indexes = [i for i, total in enumerate(totals) if fair_shares[i] < total]
+        step = max(1, room // len(indexes))
+        for i in indexes[:room]:
+            extra = min(step, totals[i] - fair_shares[i])
+            fair_shares[i] += extra
+            room -= extra
     return fair_shares
 
 
@@ -143,8 +143,8 @@ def _evaluator(plan: Plan) -> Branch:
     because = Branch(f"because {reason}")
     if plan.mesh is not None:
         return Branch(f"evaluator: {name}", (because,))
-    if why := why_no_delta_joins(plan):
-        return Branch(f"evaluator: {name}", (because, Branch(f"never by delta joins, since {why}")))
+    if obstacle := why_no_delta_joins(plan):
+        return Branch(f"evaluator: {name}", (because, Branch(f"never by delta joins, since {obstacle}")))
     if plan.evaluated_by == EvaluatorName.DELTA:
         because_chosen = (
             "it was asked for; each row is joined with the live ones, and no partial results are kept"
@@ -156,10 +156,10 @@ def _evaluator(plan: Plan) -> Branch:
     )
 
 
-def _networks(plan: Plan, count: MeshCount, sizes: Sequence[int], *, whole: bool) -> Branch:
+def _networks(plan: Plan, count: MeshCount, sizes: Sequence[int], *, complete: bool) -> Branch:
     heading = f"candidate networks of at most {plan.max_size} relations: "
-    heading += f"{'' if whole else 'at least '}{sum(sizes):,}"
-    lines = [f"size {size}: {found:,}" for size, found in enumerate(sizes, start=1)]
+    heading += f"{'' if complete else 'at least '}{sum(sizes):,}"
+    lines = [f"size {size}: {number:,}" for size, number in enumerate(sizes, start=1)]
     if not count.whole:
         lines.append(f"counting stopped at {count.made:,} operators; there are more")
     return Branch(heading, tuple(Branch(line) for line in lines))
@@ -174,7 +174,7 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
     if observed is not None:
         counts = [f"after {counted(observed.tuples, 'row')}: {observed.live:,} live"]
         if observed.waiting is not None:
-            touched = len(observed.waiting) + sum(found > 0 for found in observed.results.values())
+            touched = len(observed.waiting) + sum(number > 0 for number in observed.results.values())
             counts.append(f"{counted(sum(observed.waiting.values()), 'partial')} waiting")
             counts.append(f"{counted(touched, 'operator')} touched")
         counts.append(counted(sum(observed.results.values()), "result"))
@@ -182,13 +182,13 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
         if observed.asleep:
             yield Branch(f"{counted(len(observed.asleep), 'join')} asleep at the end")
         if observed.missing:
-            carried = " or ".join(map(repr, observed.missing))
-            yield Branch(f"asleep at the end, because no live row has {carried}")
+            words = " or ".join(map(repr, observed.missing))
+            yield Branch(f"asleep at the end, because no live row has {words}")
 
 
 def _clusters(plan: Plan, known: _Known, observed: Observed | None) -> Iterator[Branch]:
-    for cluster, drawn in known.drawn:
-        yield cluster_branch(plan, cluster, drawn, observed)
+    for cluster, trees in known.drawn:
+        yield cluster_branch(plan, cluster, trees, observed)
     hidden = _fruitful(known.count)[_MOST_CLUSTERS:]
     if hidden:
         yield _more(hidden)

@@ -36,12 +36,12 @@ class Observed:
 
 def waiting_at(states: Mapping[Prefix, OperatorState]) -> dict[Prefix, int]:
     """The partials that wait at operators which have had output."""
-    return {at: state.waiting for at, state in states.items() if state.waiting or state.sleep is None}
+    return {prefix: state.waiting for prefix, state in states.items() if state.waiting or state.sleep is None}
 
 
 def why_asleep(plan: Plan, states: Mapping[Prefix, OperatorState]) -> dict[Prefix, str]:
     """The reasons why single operators of a query sleep, by the flags of Figure 4.1 that are not set."""
-    return {at: _reason(plan, state.sleep) for at, state in states.items() if state.sleep is not None}
+    return {prefix: _reason(plan, state.sleep) for prefix, state in states.items() if state.sleep is not None}
 
 
 def _reason(plan: Plan, sleep: Sleep) -> str:

@@ -31,10 +31,10 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     results: Counter[str] = Counter()
     clock = _Clock()
     with bad:
-        for found in engine.load_tables(replay.tables(bad)):
-            results[found.network] += 1
-        for found in engine.process_batches(clock.passing(replay.batches(bad))):
-            results[found.network] += found.op == "+"
+        for result in engine.load_tables(replay.tables(bad)):
+            results[result.network] += 1
+        for result in engine.process_batches(clock.passing(replay.batches(bad))):
+            results[result.network] += result.op == "+"
     counts = engine.counts
     engine.compact(_now(plan, counts.tuples, clock))
     live = engine.live_tuples

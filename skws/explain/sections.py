@@ -34,7 +34,7 @@ def query_branch(plan: Plan) -> Branch:
     query = plan.query
     below = [_slot(plan.schema, slot, f"keyword {n}: {slot.text}") for n, slot in enumerate(query.slots, 1)]
     below += [_exclusion(plan.schema, slot) for slot in query.exclusions]
-    below += [Branch(f"synonyms of {word}: {', '.join(others)}") for word, *others in query.synonyms]
+    below += [Branch(f"synonyms of {word}: {', '.join(synonyms)}") for word, *synonyms in query.synonyms]
     if query.without:
         names = [plan.schema.relations[relation].name for relation in sorted(query.without)]
         below.append(Branch(f"left out, also as a connection: {', '.join(names)}"))
@@ -42,8 +42,8 @@ def query_branch(plan: Plan) -> Branch:
         names = [plan.schema.joins[join].name for join in sorted(query.without_joins)]
         below.append(Branch(f"joins left out: {', '.join(names)}"))
     if query.sequence:
-        parts = [_carried(plan, group) for group in query.sequence.groups]
-        below.append(Branch(f"order: rows with {' before those with '.join(parts)}"))
+        groups = [_carried(plan, group) for group in query.sequence.groups]
+        below.append(Branch(f"order: rows with {' before those with '.join(groups)}"))
     if query.match_names:
         below.append(Branch("keywords without a scope may also be names of relations and attributes"))
     below += map(Branch, query.notes)
@@ -65,10 +65,10 @@ def _carried(plan: Plan, bitmap: int) -> str:
 
 
 def _exclusion(schema: Schema, slot: Slot) -> Branch:
-    (first, *_) = slot.alternatives
-    if isinstance(first, Condition) and first.failing and first.scope is not None:
+    (alternative, *_) = slot.alternatives
+    if isinstance(alternative, Condition) and alternative.failing and alternative.scope is not None:
         return Branch(
-            f"restricted: of {schema.relations[first.scope.relation].name} only rows with {slot.text}"
+            f"restricted: of {schema.relations[alternative.scope.relation].name} only rows with {slot.text}"
         )
     return _slot(schema, slot, f"excluded: rows with {slot.text}")
 
@@ -78,7 +78,7 @@ def _slot(schema: Schema, slot: Slot, text: str) -> Branch:
     places: dict[str, list[str]] = {}
     for alternative in slot.alternatives:
         places.setdefault(_meaning(alternative), []).extend(_places(schema, alternative))
-    lines = (f"{meaning} in {', '.join(found) or 'no attribute'}" for meaning, found in places.items())
+    lines = (f"{meaning} in {', '.join(names) or 'no attribute'}" for meaning, names in places.items())
     return Branch(text, tuple(Branch(line) for line in lines))
 
 
@@ -157,41 +157,43 @@ def _without_keys(generator: CNGen) -> CNGen:
     )
 
 
-def _clash(tree: Tree, known: tuple[Edge, ...]) -> Impossible | None:
-    for node, around in enumerate(neighbours(tree)):
-        walked = [edge for edge, _ in around]
-        for edge in walked:
-            if known[edge].at_most_one and walked.count(edge) > 1:
-                return Impossible(tree, node, known[edge])
+def _clash(tree: Tree, schema_edges: tuple[Edge, ...]) -> Impossible | None:
+    for node, links in enumerate(neighbours(tree)):
+        edge_ids = [edge for edge, _ in links]
+        for edge in edge_ids:
+            if schema_edges[edge].at_most_one and edge_ids.count(edge) > 1:
+                return Impossible(tree, node, schema_edges[edge])
     return None
 
 
 def keys_branch(plan: Plan) -> Branch:
     """The number of networks that keys prune, and the reason, with an example."""
-    pruned, whole = pruned_by_keys(plan.generator())
+    pruned, complete = pruned_by_keys(plan.generator())
     if not pruned:
-        return Branch("networks pruned by keys: none" + ("" if whole else " among those compared"))
+        return Branch("networks pruned by keys: none" + ("" if complete else " among those compared"))
     tree, node, edge = min(pruned, key=lambda clash: len(clash.tree.relations))
     schema = plan.schema
     text = CandidateNetwork.of(tree).text(schema, plan.keywords)
     meeting = node_text(schema, tree.relations[node], tree.keywords[node], plan.keywords)
     target = schema.relations[edge.target]
-    why = (
+    reason = (
         f"because {meeting} meets at most one {target.name} row through {schema.joins[edge.join].name}: "
         f"{', '.join(target.key)} is a key"
     )
-    heading = f"networks pruned by keys: {'' if whole else 'at least '}{len(pruned):,}"
-    return Branch(heading, (Branch(f"such as {text}", (Branch(why),)),))
+    heading = f"networks pruned by keys: {'' if complete else 'at least '}{len(pruned):,}"
+    return Branch(heading, (Branch(f"such as {text}", (Branch(reason),)),))
 
 
 def partitioning_branch(plan: Plan) -> Branch:
     """The division of the stream among parallel tasks, and why it is not divided otherwise."""
     options = {} if plan.ranking is None else ranking_options(plan.ranking)
     queries = [Query("", plan.max_size, KEYWORDS, options)]
-    whole = why_whole(queries, plan.window)
+    time_reason = why_whole(queries, plan.window)
     keys = why_not_by_key(queries, plan.window) or key_partitioning(plan.schema, plan.max_size)
     lines = [
-        f"not by time: {whole}" if whole else "by time: each slice also reads the window before it",
+        f"not by time: {time_reason}"
+        if time_reason
+        else "by time: each slice also reads the window before it",
         f"not by key: {keys}" if isinstance(keys, str) else _by_key(keys, plan.schema),
     ]
     return Branch("partitioning for parallel tasks", tuple(map(Branch, lines)))
@@ -281,12 +283,12 @@ class MeshCount:
 def count_mesh(generator: CNGen, most: int = MOST_OPERATORS) -> MeshCount:
     """Count networks and operators of each cluster; stops soon after ``most`` operators."""
     clusters: list[ClusterCount] = []
-    left = most
+    remaining = most
     for relation, keywords in generator.roots:
-        if left <= 0:
+        if remaining <= 0:
             break
-        clusters.append(_Visit(generator, left).cluster(relation, keywords))
-        left -= clusters[-1].made
+        clusters.append(_Visit(generator, remaining).cluster(relation, keywords))
+        remaining -= clusters[-1].made
     return MeshCount(tuple(clusters), len(generator.roots) - len(clusters))
 
 
@@ -319,31 +321,31 @@ class _Visit:
 
 
 def cluster_branch(
-    plan: Plan, cluster: ClusterCount, drawn: Sequence[Tree], observed: Observed | None
+    plan: Plan, cluster: ClusterCount, trees: Sequence[Tree], observed: Observed | None
 ) -> Branch:
-    """A cluster with its ``drawn`` networks, and the number of the others."""
-    root = prefix_tree(drawn)
+    """A cluster with the networks ``trees``, and the number of the others."""
+    root = prefix_tree(trees)
     writer = _Writer(plan, observed)
     below: tuple[Branch, ...] = (writer.operator(root),) if root else ()
     idle = observed is not None and all(branch.idle for branch in below)
-    hidden = cluster.networks - len(drawn)
+    hidden = cluster.networks - len(trees)
     if hidden > 0:
-        more = f"... {counted(hidden, 'more network', at_least=not cluster.whole)}"
-        below += (Branch(more, role=Role.MORE),)
+        label = f"... {counted(hidden, 'more network', at_least=not cluster.whole)}"
+        below += (Branch(label, role=Role.MORE),)
     return Branch(_heading(plan, cluster), below, Role.CLUSTER, idle)
 
 
 def _heading(plan: Plan, cluster: ClusterCount) -> str:
     root = node_text(plan.schema, cluster.relation, cluster.keywords, plan.keywords)
-    parts = [counted(cluster.networks, "network", at_least=not cluster.whole)]
+    facts = [counted(cluster.networks, "network", at_least=not cluster.whole)]
     if cluster.whole:
-        parts.append(
+        facts.append(
             f"{counted(cluster.kept, 'operator')} ({cluster.made:,} generated, {cluster.trimmed:,} trimmed)"
         )
-        parts.append(f"depth {cluster.depth}")
+        facts.append(f"depth {cluster.depth}")
         if cluster.joins:
-            parts.append(sharing(cluster.joins_apart, cluster.joins))
-    return f"{root}: {', '.join(parts)}"
+            facts.append(sharing(cluster.joins_apart, cluster.joins))
+    return f"{root}: {', '.join(facts)}"
 
 
 def sharing(apart: int, shared: int) -> str:
@@ -356,48 +358,48 @@ class _Writer:
         self._plan = plan
         self._observed = observed
 
-    def operator(self, at: OperatorPrefix) -> Branch:
+    def operator(self, operator: OperatorPrefix) -> Branch:
         """The operator and, below it, its successors."""
-        if at.complete:
-            return self._network(at)
-        below = tuple(self.operator(above) for above in at.above.values())
+        if operator.complete:
+            return self._network(operator)
+        below = tuple(self.operator(above) for above in operator.above.values())
         if self._observed is None:
-            return Branch(self._added(at), below, Role.OPERATOR)
-        waiting = self._observed.waiting
-        if waiting is None:
-            return Branch(self._added(at), below, Role.OPERATOR, all(branch.idle for branch in below))
-        idle = not self._observed.touched(at.prefix)
-        note = "idle" if idle else f"{waiting.get(at.prefix, 0):,} waiting"
-        if reason := self._observed.asleep.get(at.prefix):
-            note, idle = f"{waiting.get(at.prefix, 0):,} waiting, asleep: {reason}", True
-        if probes := self._observed.probes.get(at.prefix, 0):
+            return Branch(self._added(operator), below, Role.OPERATOR)
+        partials = self._observed.waiting
+        if partials is None:
+            return Branch(self._added(operator), below, Role.OPERATOR, all(branch.idle for branch in below))
+        idle = not self._observed.touched(operator.prefix)
+        note = "idle" if idle else f"{partials.get(operator.prefix, 0):,} waiting"
+        if reason := self._observed.asleep.get(operator.prefix):
+            note, idle = f"{partials.get(operator.prefix, 0):,} waiting, asleep: {reason}", True
+        if probes := self._observed.probes.get(operator.prefix, 0):
             note += f", {counted(probes, 'probe')}"
-        return Branch(f"{self._added(at)}: {note}", below, Role.OPERATOR, idle)
+        return Branch(f"{self._added(operator)}: {note}", below, Role.OPERATOR, idle)
 
-    def _network(self, at: OperatorPrefix) -> Branch:
-        text = CandidateNetwork.of(at.tree).text(self._plan.schema, self._plan.keywords)
+    def _network(self, operator: OperatorPrefix) -> Branch:
+        text = CandidateNetwork.of(operator.tree).text(self._plan.schema, self._plan.keywords)
         if self._observed is None:
             return Branch(f"=> {text}", role=Role.NETWORK)
         results = self._observed.results.get(text, 0)
         note = counted(results, "result") if results else "idle"
-        if reason := self._observed.asleep.get(at.prefix):
+        if reason := self._observed.asleep.get(operator.prefix):
             note = f"{counted(results, 'result')}, asleep: {reason}"
         return Branch(f"=> {text}: {note}", role=Role.NETWORK, idle=not results)
 
-    def _added(self, at: OperatorPrefix) -> str:
+    def _added(self, operator: OperatorPrefix) -> str:
         """The node that the operator adds, the node that it joins, and the join."""
-        tree, node = at.tree, at.size - 1
+        tree, node = operator.tree, operator.size - 1
         if not node:
-            return self._node(at, 0)
+            return self._node(operator, 0)
         join = self._plan.schema.joins[tree.edges[node] // 2]
-        return f"+ {self._node(at, node)} to {self._member(at, tree.parents[node])} ({join.name})"
+        return f"+ {self._node(operator, node)} to {self._member(operator, tree.parents[node])} ({join.name})"
 
-    def _node(self, at: OperatorPrefix, node: int) -> str:
-        tree = at.tree
+    def _node(self, operator: OperatorPrefix, node: int) -> str:
+        tree = operator.tree
         return node_text(self._plan.schema, tree.relations[node], tree.keywords[node], self._plan.keywords)
 
-    def _member(self, at: OperatorPrefix, node: int) -> str:
+    def _member(self, operator: OperatorPrefix, node: int) -> str:
         """An earlier node; numbered if another one has the same text."""
-        text = self._node(at, node)
-        same = [n for n in range(at.size - 1) if self._node(at, n) == text]
-        return f"{text} no. {node + 1}" if len(same) > 1 else text
+        text = self._node(operator, node)
+        namesakes = [n for n in range(operator.size - 1) if self._node(operator, n) == text]
+        return f"{text} no. {node + 1}" if len(namesakes) > 1 else text

@@ -66,13 +66,13 @@ class ShardCosts:
 
     def branch(self) -> Branch:
         """The section of an explanation."""
-        many = f"{self.shards} shards"
+        shards = f"{self.shards} shards"
         lines = [
             f"by root: a + b/N, a = {self.reading:.2g} us to read and index a tuple,"
-            f" b = {self.joining:.2g} us to join it; {many}: {self.share(self.of(self.shards))} of one"
+            f" b = {self.joining:.2g} us to join it; {shards}: {self.share(self.of(self.shards))} of one"
         ]
         if self.by_key is not None:
-            lines.append(f"by key: {many}: {self.share(self.by_key)} of one")
+            lines.append(f"by key: {shards}: {self.share(self.by_key)} of one")
             lines.append("take as many shards as there are machines: a key divides tuples, joins and memory")
         elif self.worth == 1:
             lines.append("take 1 shard: each shard would repeat most of the work")
@@ -100,7 +100,7 @@ def shard_costs(
     tuples = sum(map(len, batches))
     if not tuples:
         raise UsageError("--shards: the replay has no tuples of streams to measure")
-    whole = [pack(batch) for batch in batches]
+    packed_batches = [pack(batch) for batch in batches]
 
     def cost(part: Part, blobs: Sequence[bytes]) -> float:
         session = Session(job.stream, part)
@@ -113,11 +113,12 @@ def shard_costs(
                 result.pack()
         return (clock() - began) / tuples * 1e6
 
-    one, roots = Part(0, 1, Partitioning.ROOTS), Part(0, shards, Partitioning.ROOTS)
-    cost(one, [pack(batches[0].take(slice(_WARM_UP)))])  # the cost of loading and compiling does not count
+    single_shard, roots = Part(0, 1, Partitioning.ROOTS), Part(0, shards, Partitioning.ROOTS)
+    # The cost of loading and compiling does not count.
+    cost(single_shard, [pack(batches[0].take(slice(_WARM_UP)))])
     keys = plan_keys(list(job.named().values()), job.stream, job.plan_window)
     if not isinstance(keys, KeyPartitioning) or not any(keys.columns):
-        return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole))
-    parts = [pack(keys.divided(batch, shards)[0]) for batch in batches]
-    by_key = cost(Part(0, shards, Partitioning.KEYS), parts)
-    return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole), by_key)
+        return ShardCosts(tuples, shards, cost(single_shard, packed_batches), cost(roots, packed_batches))
+    key_parts = [pack(keys.divided(batch, shards)[0]) for batch in batches]
+    by_key = cost(Part(0, shards, Partitioning.KEYS), key_parts)
+    return ShardCosts(tuples, shards, cost(single_shard, packed_batches), cost(roots, packed_batches), by_key)

@@ -157,8 +157,8 @@ class Job:
 
     def standing(self, name: str, query: Query) -> Query:
         """A query with its name, and over the job's window expression if there is one."""
-        own = query.options.get(WINDOW)
-        window = self.plan_window if own is None else parse_window(own)
+        window_text = query.options.get(WINDOW)
+        window = self.plan_window if window_text is None else parse_window(window_text)
         if query.kind in (KEYWORDS, TOP) and isinstance(window, ExpressionWindow):
             query = query.over(window, allowed=self.allow_unbounded_windows)
         return query.named(name, self.max_size)
@@ -195,19 +195,19 @@ def _scored(job: Job) -> bool:
 def _form_counts(job: Job) -> list[int]:
     """For each query for windows, the number of forms, out of three, in which it is written."""
     return [
-        [bool(each.text), PAIRS in each.options, FORMULA in each.options].count(True)
-        for each in _of_windows(job)
+        [bool(query.text), PAIRS in query.options, FORMULA in query.options].count(True)
+        for query in _of_windows(job)
     ]
 
 
 def _qualified_text(job: Job) -> bool:
     """True if a window expression in words is combined with options of the formal forms."""
     formal = {LOOKBACK, SELECT, PER}
-    return any(each.text and formal & each.options.keys() for each in _of_windows(job))
+    return any(query.text and formal & query.options.keys() for query in _of_windows(job))
 
 
 def _of_windows(job: Job) -> list[Query]:
-    return [each for each in job.queries.values() if isinstance(each, Query) and each.kind == WINDOWS]
+    return [query for query in job.queries.values() if isinstance(query, Query) and query.kind == WINDOWS]
 
 
 def _never_late(job: Job) -> bool:

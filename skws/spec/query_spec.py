@@ -103,12 +103,12 @@ class Query:
 
     def __post_init__(self) -> None:
         """Raises UsageError for texts that cannot be encoded."""
-        for what, text in (("query", self.text), ("name", self.name), *self.options.items()):
+        for label, text in (("query", self.text), ("name", self.name), *self.options.items()):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
                 raise UsageError(
-                    f"{what} {text!a}: expected Unicode text, not half of a surrogate pair or a byte"
+                    f"{label} {text!a}: expected Unicode text, not half of a surrogate pair or a byte"
                     f" of another encoding (character {error.start + 1})"
                 ) from None
 
@@ -150,27 +150,27 @@ class Query:
         return cls(text, None, WINDOWS, {name: value for name, value in options.items() if value})
 
     @classmethod
-    def from_dict(cls, shown: Mapping[str, Any]) -> Query:
+    def from_dict(cls, values: Mapping[str, Any]) -> Query:
         """Inverse of ``to_dict``."""
         return cls(
-            shown["query"],
-            shown["max_size"],
-            shown["kind"],
-            shown["options"],
-            shown["name"],
-            shown.get("tag", ""),
+            values["query"],
+            values["max_size"],
+            values["kind"],
+            values["options"],
+            values["name"],
+            values.get("tag", ""),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """The form that journals, control folders and state stores keep."""
-        shown = {
+        values = {
             "name": self.name,
             "query": self.text,
             "max_size": self.max_size,
             "kind": self.kind,
             "options": dict(self.options),
         }
-        return shown | {"tag": self.tag} if self.tag else shown
+        return values | {"tag": self.tag} if self.tag else values
 
     @property
     def scored(self) -> bool:
@@ -205,25 +205,25 @@ def completed(text: str, word: str) -> str:
     return text[: len(text) - len(last_word(text))] + word
 
 
-def corrected(text: str, meant: Mapping[str, str]) -> str:
+def corrected(text: str, corrections: Mapping[str, str]) -> str:
     """The text of a query with suggested keywords in place of those that were typed."""
-    for typed, other in meant.items():
-        literal = other.replace("\\", r"\\")
-        text = re.sub(rf"(?<!\w){re.escape(typed)}(?!\w)", literal, text, flags=re.IGNORECASE)
+    for word, correction in corrections.items():
+        literal = correction.replace("\\", r"\\")
+        text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", literal, text, flags=re.IGNORECASE)
     return text
 
 
 def ranking_options(ranking: RankingChoice) -> dict[str, str]:
-    chosen = {RANK: ranking.name}
+    options = {RANK: ranking.name}
     if ranking.half_life is not None:
-        chosen[HALF_LIFE] = f"{ranking.half_life} us"
-    return chosen | ({EXPLAIN: _YES} if ranking.explain else {})
+        options[HALF_LIFE] = f"{ranking.half_life} us"
+    return options | ({EXPLAIN: _YES} if ranking.explain else {})
 
 
 def top_options(top: TopChoice) -> dict[str, str]:
     """The number of best results, and how they are chosen, as options of a query."""
-    chosen = {SIZE: str(top.size)}
-    return chosen | {name: _YES for name, on in ((GROUP, top.group), (APPEND_ONLY, top.append_only)) if on}
+    options = {SIZE: str(top.size)}
+    return options | {name: _YES for name, on in ((GROUP, top.group), (APPEND_ONLY, top.append_only)) if on}
 
 
 @dataclass(frozen=True, slots=True)

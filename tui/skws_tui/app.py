@@ -248,10 +248,10 @@ class SkwsApp(FencedApp):
 
     def action_theme(self) -> None:
         choices = [(name, "") for name in sorted(self.available_themes)]
-        before = self.theme
+        former_theme = self.theme
         self.push_screen(
             PickScreen("Themes: ↓ shows each, Esc goes back", choices, self._show_theme),
-            lambda name: self._show_theme(name or before),
+            lambda name: self._show_theme(name or former_theme),
         )
 
     def _show_theme(self, name: str) -> None:

@@ -64,8 +64,8 @@ def _spark_host(job: LiveJob) -> Host:
     job.log("info", "Spark is starting")
     from skws.spark.spark_session import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark only
 
-    ahead = session_ahead(job.request.job.master)  # while other modules load
-    return job.host_with(ahead=ahead)
+    session = session_ahead(job.request.job.master)  # while other modules load
+    return job.host_with(ahead=session)
 
 
 @contextmanager
@@ -89,16 +89,16 @@ def stderr_to_file() -> Iterator[None]:
     path = state_folder() / "spark.log"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     terminal = os.dup(2)
-    before, before_own = sys.__stderr__, sys.stderr
-    with path.open("wb") as file, os.fdopen(terminal, "w", encoding="utf-8", closefd=False) as drawn:
+    process_stderr, current_stderr = sys.__stderr__, sys.stderr
+    with path.open("wb") as file, os.fdopen(terminal, "w", encoding="utf-8", closefd=False) as screen:
         os.dup2(file.fileno(), 2)
-        sys.__stderr__ = drawn  # type: ignore[misc]  # Textual's driver draws on it
-        sys.stderr = drawn
+        sys.__stderr__ = screen  # type: ignore[misc]  # Textual's driver draws on it
+        sys.stderr = screen
         try:
             yield
         finally:
-            drawn.flush()
-            sys.__stderr__ = before  # type: ignore[misc]
-            sys.stderr = before_own
+            screen.flush()
+            sys.__stderr__ = process_stderr  # type: ignore[misc]
+            sys.stderr = current_stderr
             os.dup2(terminal, 2)
             os.close(terminal)

@@ -96,7 +96,9 @@ class FencedApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         filters = super().get_line_filters()
         if self._few_colours:  # Under NO_COLOR, Textual uses greys; these terminals only have black and white
-            filters = [_COLOURLESS if isinstance(one, Monochrome) else one for one in filters]
+            filters = [
+                _COLOURLESS if isinstance(line_filter, Monochrome) else line_filter for line_filter in filters
+            ]
         return [*filters, _PRINTABLE]
 
     def _handle_exception(self, error: Exception) -> None:
@@ -124,7 +126,7 @@ class FencedApp(App[None]):
 @contextmanager
 def hooks(app: FencedApp) -> Iterator[None]:
     """Inside the block, the app also reports errors of threads and finalisers."""
-    before = threading.excepthook, sys.unraisablehook
+    former_hooks = threading.excepthook, sys.unraisablehook
 
     def of_thread(raised: threading.ExceptHookArgs) -> None:
         if raised.exc_value is not None and not isinstance(raised.exc_value, SystemExit):
@@ -138,7 +140,7 @@ def hooks(app: FencedApp) -> Iterator[None]:
     try:
         yield
     finally:
-        threading.excepthook, sys.unraisablehook = before
+        threading.excepthook, sys.unraisablehook = former_hooks
 
 
 def _fenced(dispatch: _Dispatch) -> _Dispatch:
@@ -193,11 +195,11 @@ class OffThread:
 
     async def _turn(self) -> None:
         """Wait until the previous work has ended or exceeded its limit."""
-        while (before := self._busy) is not None:
-            done = await _done_within(before, self._due - _now())
-            if before is self._busy:
+        while (previous := self._busy) is not None:
+            is_done = await _done_within(previous, self._due - _now())
+            if previous is self._busy:
                 self._busy = None
-                self._strays += [] if done else [before]
+                self._strays += [] if is_done else [previous]
         self._strays = [stray for stray in self._strays if not stray.done()]
         if len(self._strays) >= _MOST_STRAYS:
             raise TooLongError("earlier checks are still running; try again later")

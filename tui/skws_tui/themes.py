@@ -144,8 +144,8 @@ def check_theme(name: str) -> None:
 def has_few_colours(environment: Mapping[str, str] = os.environ) -> bool:
     """True if the terminal has at most 16 colours."""
     term, depth = environment.get("TERM", ""), environment.get("COLORTERM", "")
-    many = depth in {"truecolor", "24bit"} or "256color" in term or "kitty" in term
-    return not many
+    has_many = depth in {"truecolor", "24bit"} or "256color" in term or "kitty" in term
+    return not has_many
 
 
 def default_theme(environment: Mapping[str, str] = os.environ) -> str:

@@ -123,10 +123,10 @@ class PromptScreen(Dialog[None]):
 
     DEFAULT_CSS = "PromptScreen #refusal { color: $text-error; display: none; }"
 
-    def __init__(self, question: str, given: str, act: Callable[[str], None]) -> None:
+    def __init__(self, question: str, default: str, act: Callable[[str], None]) -> None:
         super().__init__()
         self._question = question
-        self._given = given
+        self._given = default
         self._act = act
 
     def compose(self) -> ComposeResult:
@@ -194,9 +194,9 @@ class PickScreen(Dialog[str | None]):
             options.action_first()
 
     def _fill(self, words: str) -> None:
-        wanted = words.casefold().split()
+        search_words = words.casefold().split()
         self._found = [
-            pair for pair in self._choices if all(word in " ".join(pair).casefold() for word in wanted)
+            pair for pair in self._choices if all(word in " ".join(pair).casefold() for word in search_words)
         ]
         options = self.query_one(OptionList)
         options.clear_options()

@@ -74,16 +74,16 @@ class KeyLine(Widget):
             self._places = []
             return Text("\n").join(_drawn(notice, self.size.width, self._palette))
         hints = sorted(self._hints(), key=_declared)
-        last = [hint for name in _PINNED for hint in hints if hint[1].binding.action == name]
-        first = [hint for hint in hints if hint not in last]
-        room = self.size.width - sum(_width(*hint) for hint in last)
+        pinned = [hint for name in _PINNED for hint in hints if hint[1].binding.action == name]
+        unpinned = [hint for hint in hints if hint not in pinned]
+        room = self.size.width - sum(_width(*hint) for hint in pinned)
         line, self._places = Text(no_wrap=True), []
-        for key, active in first:
+        for key, active in unpinned:
             width = _width(key, active)
             if width <= room:
                 room -= width
                 self._append(line, key, active)
-        for key, active in last:
+        for key, active in pinned:
             self._append(line, key, active)
         return line
 
@@ -104,10 +104,10 @@ class KeyLine(Widget):
             binding = active.binding
             if not active.enabled or self._typed(key):
                 continue
-            shown = binding.key_display or shown_key(key)
-            listed = keys.get(binding.action)
-            if binding.show and (listed is None or len(shown) < len(listed[0])):
-                keys[binding.action] = shown, active
+            key_text = binding.key_display or shown_key(key)
+            known_hint = keys.get(binding.action)
+            if binding.show and (known_hint is None or len(key_text) < len(known_hint[0])):
+                keys[binding.action] = key_text, active
         yield from keys.values()
 
     def _typed(self, key: str) -> bool:
@@ -127,7 +127,7 @@ def _drawn(notice: Notice, width: int, palette: Palette) -> list[Text]:
 def _declared(hint: tuple[str, ActiveBinding]) -> tuple[int, int]:
     """The sort key of a binding: widget, screen, app; within each in the order of declaration."""
     node, binding = hint[1].node, hint[1].binding
-    names = [one.action if isinstance(one, Binding) else one[1] for one in type(node).BINDINGS]
+    names = [entry.action if isinstance(entry, Binding) else entry[1] for entry in type(node).BINDINGS]
     floor = 2 if isinstance(node, App) else 1 if isinstance(node, Screen) else 0
     return floor, names.index(binding.action) if binding.action in names else -1
 
@@ -187,9 +187,9 @@ class StatusLine(Widget):
             parts.append(counted(rows, "row"))  # no rows arrive now
         elif not all_read:
             parts.append(f"{metrics.rate:,.0f} rows/s")
-        parts += [f"{n:,} {what}" for n, what in ((metrics.bad, "bad"), (metrics.late, "late")) if n]
-        one = "1 query" if len(view.queries) == 1 else f"{len(view.queries):,} queries"
-        return [*parts, one]
+        parts += [f"{n:,} {label}" for n, label in ((metrics.bad, "bad"), (metrics.late, "late")) if n]
+        query_count = "1 query" if len(view.queries) == 1 else f"{len(view.queries):,} queries"
+        return [*parts, query_count]
 
 
 class LiveScreen(Screen[None]):

@@ -56,8 +56,8 @@ class LogScreen(FilteredScreen):
             return
         self._drawn = state
         lines = self._lines()
-        shown = Text("\n").join([_styled(line) for line in lines]) if lines else Text("The log is empty.")
-        self.query_one("#log-lines", Static).update(shown)
+        text = Text("\n").join([_styled(line) for line in lines]) if lines else Text("The log is empty.")
+        self.query_one("#log-lines", Static).update(text)
 
     def action_copy(self) -> None:
         self.app.copy_to_clipboard("\n".join(_styled(line).plain for line in self._lines()))
@@ -69,6 +69,6 @@ class LogScreen(FilteredScreen):
 
 
 def _styled(line: LogLine) -> Text:
-    when = datetime.fromtimestamp(line.at, UTC).strftime("%H:%M:%S")
+    clock_time = datetime.fromtimestamp(line.at, UTC).strftime("%H:%M:%S")
     text = " ⏎ ".join(visible(part) for part in line.text.splitlines())
-    return Text.assemble((f"{when} ", "dim"), (f"{line.level:<8}", _STYLES[line.level]), text)
+    return Text.assemble((f"{clock_time} ", "dim"), (f"{line.level:<8}", _STYLES[line.level]), text)

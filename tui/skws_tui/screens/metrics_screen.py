@@ -49,9 +49,9 @@ class MetricsScreen(LiveScreen):
         width = self.query_one(VerticalScroll).scrollable_content_region.width or self.size.width - 4
         memory = resident_bytes() if self.skws.show_machine else None
         static = self.skws.job.static if self.skws.job is not None else {}
-        drawn = figures(self.skws.view, self.palette, width, memory, static, stages=self.skws.show_machine)
-        lines = drawn.plain.count("\n")
-        self.query_one("#figures", Static).update(drawn, layout=lines != self._lines)
+        text = figures(self.skws.view, self.palette, width, memory, static, stages=self.skws.show_machine)
+        lines = text.plain.count("\n")
+        self.query_one("#figures", Static).update(text, layout=lines != self._lines)
         self._lines = lines
 
 
@@ -106,8 +106,8 @@ def figures(
 
 
 def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool, searched: bool) -> Iterator[_Group]:
-    every = metrics.tuples + sum(static.values())
-    rows = [_Row("all relations", f"{metrics.rate:,.1f}", f"{every:,}", "tuples/s")]
+    row_count = metrics.tuples + sum(static.values())
+    rows = [_Row("all relations", f"{metrics.rate:,.1f}", f"{row_count:,}", "tuples/s")]
     rows += [
         _Row(r.name, f"{r.rate:,.1f}", f"{r.tuples + static.get(r.name, 0):,}", f"relation {r.name}")
         for r in metrics.relations
@@ -143,13 +143,16 @@ def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool, search
 def _facts(metrics: Metrics, palette: Palette, memory: int | None, static: int) -> Iterator[Text]:
     """Numbers without a history, in lines. ``static``: the number of rows of static tables."""
     counts = [(metrics.deletions, "deleted"), (metrics.late, "late"), (metrics.bad, "bad")]
-    when = "none yet" if metrics.event_time is None else day_or_time(int(metrics.event_time))
+    event_time = "none yet" if metrics.event_time is None else day_or_time(int(metrics.event_time))
     facts = [
         ("source", visible(_source(metrics.source))),
         ("engine", f"{metrics.engine}, up {duration(metrics.uptime)}"),
-        ("event time", when),
+        ("event time", event_time),
         ("backlog", visible(metrics.behind)),
-        ("rows", ", ".join([f"{metrics.tuples + static:,} read", *(f"{n:,} {what}" for n, what in counts)])),
+        (
+            "rows",
+            ", ".join([f"{metrics.tuples + static:,} read", *(f"{n:,} {label}" for n, label in counts)]),
+        ),
     ]
     if static and not metrics.tuples:  # nothing moves in a folder of tables
         facts = [fact for fact in facts if fact[0] != "event time"]
@@ -164,15 +167,15 @@ def _drawn(group: _Group, view: View, palette: Palette, room: int) -> Iterator[T
     """A heading with the scale, the rows, the axis of time."""
     histories = [list(view.histories.get(row.history, ())) for row in group.rows]
     points = [resampled(history, room, POINTS) for history in histories]
-    most = group.most or max((point for some in points for point in some), default=0.0)
+    most = group.most or max((point for values in points for point in values), default=0.0)
     scale = f"0 to {_scale(most, group)}" if most else ""
     heading = Text.assemble((f"{group.title:<{_NAME}}", "bold"))
     heading.append(f"{group.unit:>{_NUMBER}}{group.total:>{_NUMBER}}    {scale}", palette.dim)
     yield heading
-    for row, some in zip(group.rows, points, strict=True):
+    for row, values in zip(group.rows, points, strict=True):
         line = Text(f"  {fitted(visible(row.name), _NAME - 2)}")
         line.append(f"{row.value:>{_NUMBER}}").append(f"{row.total:>{_NUMBER}}", palette.dim)
-        yield line.append("    " + bars(some, most or 1.0))
+        yield line.append("    " + bars(values, most or 1.0))
     if not group.rows:
         yield Text(f"  {group.none}", palette.dim)
     elif most:
@@ -191,7 +194,7 @@ def _scale(most: float, group: _Group) -> str:
 def resampled(history: Sequence[float], columns: int, points: int) -> list[float]:
     """The largest number in each of ``columns`` equal parts of the last ``points``; 0 before the first."""
     padded = [0.0] * (points - len(history)) + list(history)[-points:]
-    edges = [at * points // columns for at in range(columns + 1)]
+    edges = [column * points // columns for column in range(columns + 1)]
     return [max(padded[start : max(end, start + 1)]) for start, end in pairwise(edges)]
 
 

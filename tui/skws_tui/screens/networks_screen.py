@@ -132,8 +132,8 @@ class NetworksScreen(FilteredScreen):
     def _draw(self, networks: _Networks) -> None:
         if networks.name != self._query:
             return
-        told = "\n".join(filter(None, (networks.summary, visible(networks.asleep))))
-        heading = Text.assemble((visible(networks.name), "bold"), f"  {told}")
+        state_text = "\n".join(filter(None, (networks.summary, visible(networks.asleep))))
+        heading = Text.assemble((visible(networks.name), "bold"), f"  {state_text}")
         self.query_one("#query", Static).update(heading)
         if networks == self._drawn:
             return
@@ -158,8 +158,8 @@ class NetworksScreen(FilteredScreen):
     def action_query(self, step: int) -> None:
         queries = self.skws.view.queries
         if queries:
-            at = queries.index(self._query) if self._query in queries else 0
-            self._query = queries[(at + step) % len(queries)]
+            index = queries.index(self._query) if self._query in queries else 0
+            self._query = queries[(index + step) % len(queries)]
             self.look()
 
     def action_cursor(self, step: int) -> None:
@@ -167,7 +167,7 @@ class NetworksScreen(FilteredScreen):
 
     def _filtered(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
         words = self.filter_box.words.casefold().split()
-        return tuple(b for b in (_matching(one, words) for one in branches) if b is not None)
+        return tuple(b for b in (_matching(branch, words) for branch in branches) if b is not None)
 
     def _build(self, branches: tuple[Branch, ...]) -> None:
         tree = self.listing
@@ -179,9 +179,9 @@ class NetworksScreen(FilteredScreen):
 
 def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
     """The networks of a query. Raises SkwsError."""
-    typed = parse_typed(name)
-    if typed.pattern:
-        return _Networks(name, tuple(_indented(_pattern_lines(typed, view))))
+    typed_text = parse_typed(name)
+    if typed_text.pattern:
+        return _Networks(name, tuple(_indented(_pattern_lines(typed_text, view))))
     plan, observed = view.analyzer.plan(name), view.observed.get(name)
     explained = explain(plan, _NETWORKS, observed, _MOST_OPERATORS)
     missing = observed.missing if observed else ()
@@ -211,20 +211,20 @@ def _operators(branches: Sequence[Branch]) -> Iterator[Branch]:
         yield from _operators(branch.below)
 
 
-def _pattern_lines(typed: TypedText, view: View) -> Sequence[str]:
+def _pattern_lines(typed_text: TypedText, view: View) -> Sequence[str]:
     """The automaton of a pattern. Raises SkwsError."""
     from skws.queries.patterns.pattern_explanation import pattern_text  # noqa: PLC0415 - loads only for patterns
 
-    return pattern_text(typed.text, view.schema, None, view.request.job.plan_window).splitlines()[1:]
+    return pattern_text(typed_text.text, view.schema, None, view.request.job.plan_window).splitlines()[1:]
 
 
 def _indented(lines: Sequence[str]) -> Iterator[Branch]:
     """Lines as branches; an indented line belongs to the last one without indentation."""
-    heads = [at for at, line in enumerate(lines) if not line.startswith(" ")]
-    for at, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+    heads = [begin for begin, line in enumerate(lines) if not line.startswith(" ")]
+    for begin, end in zip(heads, [*heads[1:], len(lines)], strict=True):
         # Deeper indentation remains: it is part of a drawing.
-        below = tuple(Branch(line[2:]) for line in lines[at + 1 : end])
-        yield Branch(lines[at], below, Role.OPERATOR)
+        below = tuple(Branch(line[2:]) for line in lines[begin + 1 : end])
+        yield Branch(lines[begin], below, Role.OPERATOR)
 
 
 def _nodes(plan: Plan, rows: LiveRows) -> Branch:
@@ -253,13 +253,13 @@ def _matching(branch: Branch, words: Sequence[str]) -> Branch | None:
     """A branch without the networks that lack some of the words; None if none remains."""
     if all(word in branch.text.casefold() for word in words):
         return branch
-    below = tuple(b for b in (_matching(one, words) for one in branch.below) if b is not None)
+    below = tuple(b for b in (_matching(child, words) for child in branch.below) if b is not None)
     return replace(branch, below=below) if below else None
 
 
 def _grow(above: TreeNode[Branch], branch: Branch, *, opened: bool) -> None:
-    working = branch.role in {Role.CLUSTER, Role.OPERATOR} and not branch.idle
-    open_now = opened or working or branch.text == "mesh"
+    is_working = branch.role in {Role.CLUSTER, Role.OPERATOR} and not branch.idle
+    open_now = opened or is_working or branch.text == "mesh"
     if not branch.below:
         above.add_leaf(_label(branch), branch)
         return

@@ -67,7 +67,7 @@ class RowsScreen(FilteredScreen):
     def place(self) -> RowPlace | None:
         """The current place; None in a schema without relations."""
         names = self._relations()
-        self._places = [each for each in self._places if each.relation in names]
+        self._places = [place for place in self._places if place.relation in names]
         if not self._places and names:
             self._places = [RowPlace(names[0])]
         return self._places[-1] if self._places else None
@@ -103,22 +103,24 @@ class RowsScreen(FilteredScreen):
 
     def _show(self, place: RowPlace, page: Page) -> None:
         number = counted(page.found, "row")
-        shown = f", the first {len(page.rows):,} shown: / finds others" if len(page.rows) < page.found else ""
-        cut = f" (of the latest {page.latest:,})" if page.latest else ""
-        self.query_one("#place", Static).update(f"{visible(place.text)}  {number}{cut}{shown}")
-        before, self._drawn = self._drawn, (place, page)
-        table, at = self.listing, self.listing.cursor_row
+        first_note = (
+            f", the first {len(page.rows):,} shown: / finds others" if len(page.rows) < page.found else ""
+        )
+        latest_note = f" (of the latest {page.latest:,})" if page.latest else ""
+        self.query_one("#place", Static).update(f"{visible(place.text)}  {number}{latest_note}{first_note}")
+        former, self._drawn = self._drawn, (place, page)
+        table, cursor_row = self.listing, self.listing.cursor_row
         table.clear(columns=True)
         attributes = self.skws.view.schema.relation(place.relation).attributes
         cells = [[self._cell(value) for value in row.values()] for row in page.rows]
-        for at_column, attribute in enumerate(attributes):
+        for column, attribute in enumerate(attributes):
             heading = Text(visible(attribute.name))
             # Columns without a width are measured later, and not at all if the table is filled again before.
-            width = max(heading.cell_len, *(row[at_column].cell_len for row in cells), 0)
+            width = max(heading.cell_len, *(row[column].cell_len for row in cells), 0)
             table.add_column(heading, width=width)
         table.add_rows(cells)
-        if before is not None and before[0] == place:
-            table.move_cursor(row=at, animate=False)
+        if former is not None and former[0] == place:
+            table.move_cursor(row=cursor_row, animate=False)
         self._worker = None  # its work is done, even if it has not ended yet
         self.refresh_view()  # a request that came meanwhile
 
@@ -155,5 +157,9 @@ class RowsScreen(FilteredScreen):
 
     def _relations(self) -> list[str]:
         schema = self.skws.view.schema
-        removed = schema.evolution.removed_relations
-        return [each.name for at, each in enumerate(schema.relations) if at not in removed]
+        removed_relations = schema.evolution.removed_relations
+        return [
+            relation.name
+            for number, relation in enumerate(schema.relations)
+            if number not in removed_relations
+        ]

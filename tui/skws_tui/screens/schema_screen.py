@@ -80,11 +80,14 @@ class YamlEditor(TextArea, inherit_bindings=False):
         """
         lines = [line.lower() for line in self.document.lines]
         row, column = self.selection.end
-        order = [(row, column), *((at, 0) for at in (*range(row + 1, len(lines)), *range(row + 1)))]
-        for at, begin in order:
-            start = lines[at].find(words.lower(), begin)
+        order = [
+            (row, column),
+            *((line_number, 0) for line_number in (*range(row + 1, len(lines)), *range(row + 1))),
+        ]
+        for line_number, begin in order:
+            start = lines[line_number].find(words.lower(), begin)
             if start >= 0:
-                self.selection = Selection((at, start), (at, start + len(words)))
+                self.selection = Selection((line_number, start), (line_number, start + len(words)))
                 self.scroll_cursor_visible(center=True)
                 return
         raise UsageError(f"{words!r} is not in the schema")
@@ -244,7 +247,7 @@ class SchemaScreen(LiveScreen):
                 "there is no further suggestion; write a join under joins: - orders.customer = customers.id"
             )
         else:
-            choices = [(one.on, one.reason) for one in schema.possible]
+            choices = [(suggestion.on, suggestion.reason) for suggestion in schema.possible]
             self.app.push_screen(
                 PickScreen("Joins that values suggest", choices), partial(self._joined, schema)
             )
@@ -254,11 +257,11 @@ class SchemaScreen(LiveScreen):
         if condition is None:
             return
         try:
-            changed = with_join(self.editor.text, join_of([condition], schema))
+            yaml_text = with_join(self.editor.text, join_of([condition], schema))
         except SkwsError as error:
             self.skws.post_message(WorkFailed(str(error)))
             return
-        self.editor.replace(changed, (0, 0), self.editor.document.end)
+        self.editor.replace(yaml_text, (0, 0), self.editor.document.end)
         self.notify("added; Ctrl+J applies it, Ctrl+S saves")
 
     def action_infer(self) -> None:
@@ -291,8 +294,8 @@ class SchemaScreen(LiveScreen):
             lines.append(f"Fix {counted(len(draft.problems), 'error')} to see the graph.", palette.warn)
         else:
             width = self.query_one("#beside").scrollable_content_region.width
-            drawn = (folded(visible(line), width) for line in draft.graph)
-            lines.append("\n".join(drawn) + "\n\n")
+            graph_lines = (folded(visible(line), width) for line in draft.graph)
+            lines.append("\n".join(graph_lines) + "\n\n")
             lines.append(f"{len(draft.schema.relations)} relations, {len(draft.schema.joins)} joins, ")
             lines.append(f"window {visible(draft.schema.window)}\n")
             for warning in draft.warnings:

@@ -210,14 +210,14 @@ class SearchScreen(FilteredScreen):
     def _show_start(self) -> None:
         """Show the start while there is no query; its contents follow later."""
         view, job = self.skws.view, self.skws.job
-        shown = job is not None and view.metrics is not None and not view.queries and not view.failure
-        if shown:
+        is_shown = job is not None and view.metrics is not None and not view.queries and not view.failure
+        if is_shown:
             start = self.pane.start
             start.palette = self.palette
             start.fill(self._start, self.skws.session.history)
-        self.pane.show_start(shown=shown)
+        self.pane.show_start(shown=is_shown)
         state = (view.schema, job and job.rows, view.metrics and view.metrics.tuples)
-        if job is None or view.metrics is None or not shown or state == self._start_state:
+        if job is None or view.metrics is None or not is_shown or state == self._start_state:
             return
         if self._starting is None or self._starting.is_finished:
             self._start_state = state
@@ -260,16 +260,16 @@ class SearchScreen(FilteredScreen):
             self._reasoning = self._find_reasons(names, job.rows)
 
     @work(group="reasons")
-    async def _find_reasons(self, asked: Sequence[str], rows: LiveRows) -> None:
+    async def _find_reasons(self, names: Sequence[str], rows: LiveRows) -> None:
         """Find why queries have no results among the live tuples, then rest: the engine needs the time."""
         began, analyzer = monotonic(), self.skws.view.analyzer
-        for name in asked:
+        for name in names:
             try:
                 lines = await self._off_thread.run(partial(analyzer.why_nothing, name, rows))
             except SkwsError:
                 lines = []
             self._reasons[name] = lines
-        self._reasons = {name: self._reasons[name] for name in asked}
+        self._reasons = {name: self._reasons[name] for name in names}
         self._explain_empty(self._selected())
         await sleep(_SHARE * (monotonic() - began))
         self.post_message(ViewChanged())  # for changes that came meanwhile
@@ -340,23 +340,23 @@ class SearchScreen(FilteredScreen):
     async def _add(self, name: str, instead_of: str | None) -> None:
         """Add a query; its text stays in the box until it is accepted, unless the user has changed it."""
         refusal = await self.skws.add_query(name, instead_of)
-        typed = self.box.value.strip() == name
+        unchanged = self.box.value.strip() == name
         if refusal:
-            there = typed and self.query_one(SearchBox).refuse(refusal)
+            is_displayed = unchanged and self.query_one(SearchBox).refuse(refusal)
             self._refusal = refusal
-            self.skws.tell("error", refusal, shown=not there)
+            self.skws.tell("error", refusal, shown=not is_displayed)
             return
         self._wanted = name
         self.box.remember(self.skws.session.history)
-        if typed:
+        if unchanged:
             self.box.value = ""
         self.refresh_view()  # if it exists already, nothing else draws it as selected
 
     def on_search_line_save(self, message: SearchLine.Save) -> None:
         name = message.name or self.bar.selected or ""
         if name:
-            saved = self.skws.session.toggle_saved(name)
-            self.notify(f"{visible(name)}: {'saved' if saved else 'no longer saved'}", markup=False)
+            is_saved = self.skws.session.toggle_saved(name)
+            self.notify(f"{visible(name)}: {'saved' if is_saved else 'no longer saved'}", markup=False)
 
     def on_search_box_corrected(self) -> None:
         self.skws.withdraw(self._refusal)
@@ -441,7 +441,10 @@ class SearchScreen(FilteredScreen):
 
         row, schema = self.results.selected, self.skws.view.schema
         if row is not None:
-            places = [places_from(schema, shown.relation, shown.row) for shown in row.result.tuples]
+            places = [
+                places_from(schema, result_tuple.relation, result_tuple.row)
+                for result_tuple in row.result.tuples
+            ]
             self.skws.pick_rows(list(dict.fromkeys(chain.from_iterable(places))))
 
     def action_copy(self) -> None:

@@ -81,35 +81,35 @@ class QueryAnalyzer:
 
     def _analysed(self, name: str, rows: LiveRows | None) -> Analysis:
         offers = () if rows is None else tuple(completions(name, rows.completions, self._names))
-        typed = parse_typed(name)
-        if not typed.text:
+        typed_text = parse_typed(name)
+        if not typed_text.text:
             return Analysis(name, completions=offers)
         try:
-            if typed.prefix:
+            if typed_text.prefix:
                 self.check(name)
-            if typed.pattern:
+            if typed_text.pattern:
                 return Analysis(name)
-            as_query(typed)
-            query = parse_query(typed.text, self.schema, match_names=self._job.match_names)
+            as_query(typed_text)
+            query = parse_query(typed_text.text, self.schema, match_names=self._job.match_names)
         except SkwsError as error:
             return Analysis(name, fault=str(error).splitlines()[0], completions=offers)
         counts = {} if rows is None else rows.node_counts(Matcher(query, self.schema))
-        carried = [
+        slot_counts = [
             sum(count for (_, bitmap), count in counts.items() if bitmap != EXCLUDED and bitmap >> slot & 1)
             for slot in range(len(query.slots))
         ]
-        words = rows.words() if rows is not None and counts and not all(carried) else {}
+        words = rows.words() if rows is not None and counts and not all(slot_counts) else {}
         return Analysis(
             name,
             tuple(
                 SlotAnalysis(
                     slot.text, count, "" if count or not words else next(iter(similar(slot, words)), "")
                 )
-                for slot, count in zip(query.slots, carried, strict=True)
+                for slot, count in zip(query.slots, slot_counts, strict=True)
             ),
             dropped=query.dropped,
             ignored=query.ignored,
-            start=len(typed.prefix),
+            start=len(typed_text.prefix),
             tuples=sum(counts.values()),
             whole=rows is None or not rows.cut,
             completions=offers,
@@ -158,7 +158,7 @@ def read_draft(text: str, path: Path) -> CheckedText:
 def change_text(before: Schema, after: Schema) -> str:
     """The effect of applying a schema to the running job, in one line."""
     change = SchemaChange.between(before, after)
-    parts = []
+    effects = []
     for word, (relations, joins), schema in (
         ("adds", change.added, change.after),
         ("removes", change.removed, before),
@@ -166,8 +166,8 @@ def change_text(before: Schema, after: Schema) -> str:
         names = [schema.relations[r].name for r in sorted(relations)]
         names += [schema.joins[j].name for j in sorted(joins)]
         if names:
-            parts.append(f"{word} {', '.join(names)}")
-    return "; ".join(parts) or "changes nothing that is running"
+            effects.append(f"{word} {', '.join(names)}")
+    return "; ".join(effects) or "changes nothing that is running"
 
 
 def inferred(source: str, name: str, window: str) -> str:
@@ -182,13 +182,13 @@ def folded(line: str, width: int) -> str:
 
     They begin below the relation's name if there is no room beside it.
     """
-    split = line.find("(") + 1
-    if not split or cell_len(line) <= width:
+    bracket = line.find("(") + 1
+    if not bracket or cell_len(line) <= width:
         return line
-    if width - split < _LEAST:
-        return _below_the_name(line[: split - 1].rstrip(), line[split - 1 :], width)
-    below = "".join(_CONTINUED.get(sign, " ") for sign in line[:split])
-    return line[:split] + f"\n{below}".join(wrap(line[split:], width - split))
+    if width - bracket < _LEAST:
+        return _below_the_name(line[: bracket - 1].rstrip(), line[bracket - 1 :], width)
+    below = "".join(_CONTINUED.get(sign, " ") for sign in line[:bracket])
+    return line[:bracket] + f"\n{below}".join(wrap(line[bracket:], width - bracket))
 
 
 def _below_the_name(line: str, joins: str, width: int) -> str:

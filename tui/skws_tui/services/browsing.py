@@ -40,15 +40,15 @@ class Page(NamedTuple):
 
 def page_of(rows: LiveRows, schema: Schema, place: RowPlace, words: str) -> Page:
     relation = schema.relation(place.relation)
-    wanted = words.casefold().split()
+    search_words = words.casefold().split()
     latest = rows.latest(place.relation)
     matches = [
         row
-        for row in (json_row(relation, each) for each in latest)
-        if all(_text(row[name]) == value for name, value in place.on) and _has(row, wanted)
+        for row in (json_row(relation, values) for values in latest)
+        if all(_text(row[name]) == value for name, value in place.on) and _has(row, search_words)
     ]
-    more = rows.cut or rows.counts().get(place.relation, 0) > len(latest)
-    return Page(matches[:MOST_ROWS], len(matches), len(latest) if more else 0)
+    is_partial = rows.cut or rows.counts().get(place.relation, 0) > len(latest)
+    return Page(matches[:MOST_ROWS], len(matches), len(latest) if is_partial else 0)
 
 
 def _text(value: str | float | bool | None) -> str | None:
@@ -69,9 +69,14 @@ def places_from(schema: Schema, relation: str, row: JsonRow) -> list[RowPlace]:
         if position in schema.evolution.removed_joins:
             continue
         pairs = (join.on, tuple((right, left) for left, right in join.on))
-        for here, there, on in ((join.left, join.right, pairs[0]), (join.right, join.left, pairs[1])):
-            texts = [text for text in (_text(row.get(mine)) for mine, _ in on) if text is not None]
-            if here == relation and len(texts) == len(on):
-                for name, names in ((there, [other for _, other in on]), (here, [mine for mine, _ in on])):
+        for source, target, on in ((join.left, join.right, pairs[0]), (join.right, join.left, pairs[1])):
+            texts = [
+                text for text in (_text(row.get(own_column)) for own_column, _ in on) if text is not None
+            ]
+            if source == relation and len(texts) == len(on):
+                for name, names in (
+                    (target, [other_column for _, other_column in on]),
+                    (source, [own_column for own_column, _ in on]),
+                ):
                     places[RowPlace(name, tuple(zip(names, texts, strict=True)))] = None
     return list(places)

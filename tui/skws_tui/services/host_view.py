@@ -83,7 +83,7 @@ class HostView:
             return None
         metrics = host.metrics()
         # Queries of other kinds have operators of their own, which cannot be observed.
-        of_keywords = any(one.name == name and one.kind == KEYWORDS for one in host.standing)
+        of_keywords = any(query.name == name and query.kind == KEYWORDS for query in host.standing)
         states = host.operators(name) if of_keywords else {}
         return Observed(
             metrics.tuples + static_rows,
@@ -91,7 +91,7 @@ class HostView:
             waiting_at(states) if of_keywords else None,
             results,
             self._missing(plan),
-            {at: state.probes for at, state in states.items()},
+            {prefix: state.probes for prefix, state in states.items()},
             why_asleep(plan, states),
         )
 
@@ -99,7 +99,7 @@ class HostView:
         """Keywords that no live tuple contains; none over an expression, whose live tuples are unknown."""
         if isinstance(plan.window, ExpressionWindow):
             return ()
-        carried = 0
+        live_bitmap = 0
         for _, bitmap in self.rows.node_counts(plan.matcher):
-            carried |= 0 if bitmap == EXCLUDED else bitmap
-        return tuple(word for slot, word in enumerate(plan.keywords) if not carried >> slot & 1)
+            live_bitmap |= 0 if bitmap == EXCLUDED else bitmap
+        return tuple(word for slot, word in enumerate(plan.keywords) if not live_bitmap >> slot & 1)

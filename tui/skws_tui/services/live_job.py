@@ -116,9 +116,9 @@ class LiveJob:
         if self._refuses():
             return
         best_first = self.request.best_first
-        for other in [each for each in self.queries if text_of(each) == text_of(name)]:
-            if best_first(name) != best_first(other):  # the same words with another kind of results
-                self.remove_query(other)
+        for duplicate in [query_name for query_name in self.queries if text_of(query_name) == text_of(name)]:
+            if best_first(name) != best_first(duplicate):  # the same words with another kind of results
+                self.remove_query(duplicate)
         self.queries[name] = None
         self._report_queries()  # before the answer, since its first results may precede it
         if best_first(name):
@@ -170,10 +170,10 @@ class LiveJob:
     def start_of(self, metrics: Metrics) -> StartContents:
         """The contents of the start, as soon as there are rows. Any thread may call it."""
         live, schema = self._live_rows, self._running.schema
-        rows = {each.name: live.latest(each.name, LOOKED_AT) for each in schema.relations}
+        rows = {relation.name: live.latest(relation.name, LOOKED_AT) for relation in schema.relations}
         counts = live.counts()
         if live.cut:
-            counts = {each.name: each.tuples for each in metrics.relations} | dict(self._static)
+            counts = {relation.name: relation.tuples for relation in metrics.relations} | dict(self._static)
         return start_of(schema, rows, counts, self.request.job.max_size)
 
     def observe(self, name: str) -> None:
@@ -236,10 +236,10 @@ class LiveJob:
     def add(self, batch: RecordBatch) -> None:
         """Called by the job, as its listener."""
         host = self._running
-        removed = host.schema.evolution.removed_relations
+        removed_relations = host.schema.evolution.removed_relations
         times = zip(batch.relation.tolist(), batch.time.tolist(), strict=True)
         # In a source of many files, each has its own order.
-        self._arrived.add(sorted(time for relation, time in times if relation not in removed))
+        self._arrived.add(sorted(time for relation, time in times if relation not in removed_relations))
         if self._seen.latest is not None:
             self._seen.latest.add(batch, host.event_time or 0)
 
@@ -270,19 +270,19 @@ class LiveJob:
 
     def _refuses(self) -> bool:
         """True, with an error in the log, if the job accepts no more commands."""
-        ended = self.control.status().ended
-        if ended:
-            self.log("error", ended)
-        return bool(ended)
+        refusal = self.control.status().ended
+        if refusal:
+            self.log("error", refusal)
+        return bool(refusal)
 
-    def _submit(self, command: JobCommand, answered: Callable[[Answer], None]) -> None:
-        """Submit a command; ``answered`` is called in the job's thread."""
+    def _submit(self, command: JobCommand, on_answer: Callable[[Answer], None]) -> None:
+        """Submit a command; ``on_answer`` is called in the job's thread."""
 
-        def done(future: Future[Answer]) -> None:
-            answered(future.result())
+        def pass_answer(future: Future[Answer]) -> None:
+            on_answer(future.result())
             self._report_queries()
 
-        self.control.submit(command).add_done_callback(done)
+        self.control.submit(command).add_done_callback(pass_answer)
 
     def _added(self, name: str, answer: Answer) -> None:
         self.unanswered.discard(name)
@@ -295,8 +295,8 @@ class LiveJob:
         self.queries.pop(name, None)
         for key in [key for key in self.networks if key[0] == name]:
             del self.networks[key]
-        for known in (self.found, self._found_again, self._found_before):
-            known.pop(name, None)
+        for buckets_by_name in (self.found, self._found_again, self._found_before):
+            buckets_by_name.pop(name, None)
         self._running.forget(name)
 
     def _schema_applied(self, text: str, answer: Answer) -> None:
@@ -323,15 +323,15 @@ class LiveJob:
         for result in results:
             if result.op == "+" and result.start is not None:
                 times.setdefault(result.name, []).append(round(result.start * MICROSECOND))
-        for name, some in times.items():
-            again = self._found_again.setdefault(name, TimeBuckets())
-            again.add(some)
-            before = self._found_before.get(name)
-            self.found[name] = again if before is None else again.larger(before)
+        for name, starts in times.items():
+            new_buckets = self._found_again.setdefault(name, TimeBuckets())
+            new_buckets.add(starts)
+            former_buckets = self._found_before.get(name)
+            self.found[name] = new_buckets if former_buckets is None else new_buckets.larger(former_buckets)
 
     def _windows(self, host: Host) -> Mapping[str, Sequence[WindowSpan]]:
         """The windows of queries over an expression, by their names."""
-        by_name = {one.name: (one.kind, host.windows_of(one.name)) for one in host.standing}
+        by_name = {query.name: (query.kind, host.windows_of(query.name)) for query in host.standing}
         return {name: windows for name, (kind, windows) in by_name.items() if windows or kind == WINDOWED}
 
     def _after_step(self) -> None:
@@ -366,11 +366,11 @@ class LiveJob:
         if position is None:
             return
         began = self.control.clock.now()
-        again = position == self._position or began >= self._search_again
+        is_due = position == self._position or began >= self._search_again
         self._position = position
         for name in names:
-            at = self._searched.get(name) if name not in self.unanswered else None
-            if at is None or (at != position and again):
+            searched_position = self._searched.get(name) if name not in self.unanswered else None
+            if searched_position is None or (searched_position != position and is_due):
                 self._searched[name] = position
                 self._search(name)
                 now = self.control.clock.now()
@@ -403,8 +403,8 @@ class LiveJob:
             best={name: BestResults(best_results.results, best_results.found, is_total, best_results.notes)}
         )
 
-    def _leave_out(self, why: str, name: str) -> None:
-        self.log("error", why)
+    def _leave_out(self, reason: str, name: str) -> None:
+        self.log("error", reason)
         self.unanswered.discard(name)
         self.queries.pop(name, None)
         self._report_queries()
@@ -428,7 +428,7 @@ class CallSink:
         """Nothing to open."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - no batch comes twice here
-        self._write([one.parsed for one in results])
+        self._write([result.parsed for result in results])
 
     def flush(self) -> None:
         """Nothing to flush."""

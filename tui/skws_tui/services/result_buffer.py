@@ -62,7 +62,7 @@ class ListedResult:
 
     def update(self, result: Result) -> None:
         """Show the present version of a result."""
-        self.alike = [result if one.id == result.id else one for one in self.alike]
+        self.alike = [result if row_result.id == result.id else row_result for row_result in self.alike]
         self._text = ""
 
 
@@ -106,8 +106,8 @@ class BestResults(NamedTuple):
     @property
     def part(self) -> str:
         """The listed share, as in ``20 of 166,615``; empty if these are all."""
-        listed = len(self.results)
-        return "" if listed == self.found and self.known else f"{listed:,} of {self.of}"
+        listed_count = len(self.results)
+        return "" if listed_count == self.found and self.known else f"{listed_count:,} of {self.of}"
 
     @property
     def of(self) -> str:
@@ -158,18 +158,18 @@ class ResultBuffer:
         """Process results and retractions in order; returns the number of new rows."""
         new = 0
         for result in results:
-            earlier = self._rows.get((result.name, result.id))
+            row = self._rows.get((result.name, result.id))
             if result.op == "-":
-                if earlier is not None and len(earlier.alike) > 1:
-                    self._take_out(earlier, result)
-                elif earlier is not None:
-                    self._end(earlier, _why(result))
+                if row is not None and len(row.alike) > 1:
+                    self._take_out(row, result)
+                elif row is not None:
+                    self._end(row, _why(result))
                 continue
-            if earlier is not None and result.op == "~":
-                self._update(earlier, result)
+            if row is not None and result.op == "~":
+                self._update(row, result)
                 continue
-            if earlier is not None:
-                self._take_out(earlier, result)
+            if row is not None:
+                self._take_out(row, result)
             new += self._add(result)
         self._trim()
         self.version += bool(new)
@@ -178,13 +178,13 @@ class ResultBuffer:
     def become(self, query: str, results: Sequence[Result]) -> None:
         """Replace the results of a query; its former results leave at once."""
         stay = {result.id for result in results}
-        for name, one in [key for key in self._rows if key[0] == query and key[1] not in stay]:
-            row = self._rows[name, one]
-            self._take_out(row, next(each for each in row.alike if each.id == one))
+        for name, result_id in [key for key in self._rows if key[0] == query and key[1] not in stay]:
+            row = self._rows[name, result_id]
+            self._take_out(row, next(row_result for row_result in row.alike if row_result.id == result_id))
         for result in results:
-            earlier = self._rows.get((query, result.id))
-            if earlier is not None and earlier.ending is None and result not in earlier.alike:
-                self._update(earlier, result)
+            listed_row = self._rows.get((query, result.id))
+            if listed_row is not None and listed_row.ending is None and result not in listed_row.alike:
+                self._update(listed_row, result)
         self.take(result for result in results if (query, result.id) not in self._rows)
 
     def expire(self, event_time: float) -> None:
@@ -252,7 +252,7 @@ class ResultBuffer:
         if len(row.alike) == 1:
             self._drop(row)
             return
-        row.alike = [one for one in row.alike if one.id != result.id]
+        row.alike = [row_result for row_result in row.alike if row_result.id != result.id]
         del self._rows[result.name, result.id]
         self.version += 1
 
@@ -299,13 +299,13 @@ class ResultBuffer:
 
 def relations_of(result: Result) -> Collection[str]:
     """The relations in which a result's keywords were found; for other results all of their relations."""
-    matching = {shown.relation for shown in result.tuples if shown.keywords}
-    return matching or {shown.relation for shown in result.tuples}
+    matching = {result_tuple.relation for result_tuple in result.tuples if result_tuple.keywords}
+    return matching or {result_tuple.relation for result_tuple in result.tuples}
 
 
 def _fold(result: Result) -> object:
     """A value that is equal for results of the same tuples, joined in the same pairs."""
-    names = [(shown.relation, shown.id) for shown in result.tuples]
+    names = [(result_tuple.relation, result_tuple.id) for result_tuple in result.tuples]
     pairs = {frozenset((names[left], names[right])) for left, right, _ in result.joins}
     return result.name, frozenset(names), frozenset(pairs)
 
@@ -321,9 +321,9 @@ def _why(retraction: Result) -> Ending:
     return "gone"
 
 
-def _best_first(found: list[ListedResult]) -> list[ListedResult]:
+def _best_first(rows: list[ListedResult]) -> list[ListedResult]:
     """By score, in an order that never changes, ended rows last; ranks are among the live ones."""
-    scored = sorted(found, key=_order)
+    scored = sorted(rows, key=_order)
     living = count(1)
     for row in scored:
         row.rank = None if row.ending else next(living)

@@ -78,9 +78,9 @@ class TableColumns:
     @property
     def sentence(self) -> int:
         """The width in cells of the column that takes the remaining space."""
-        others = (_TIME + 2) * self.time + 1 + _SIZE + _SCORE * self.score
-        others += sum(cells + 2 for cells in (self.query, self.badge) if cells)
-        return max(self.width - others, 8)
+        other_columns = (_TIME + 2) * self.time + 1 + _SIZE + _SCORE * self.score
+        other_columns += sum(cells + 2 for cells in (self.query, self.badge) if cells)
+        return max(self.width - other_columns, 8)
 
     @property
     def heading(self) -> str:
@@ -139,12 +139,14 @@ class Drawer:
         end, now = row.result.end, self._view.event_time
         if row.query in self._view.results.lasting:
             return "its window has ended"
-        at = "" if end is None else day_or_time(end)
+        end_text = "" if end is None else day_or_time(end)
         if row.ending:
-            return f"{row.ending}{', ' if at else ''}{at}" if row.ending == "expired" else row.ending
+            return (
+                f"{row.ending}{', ' if end_text else ''}{end_text}" if row.ending == "expired" else row.ending
+            )
         if end is None or now is None:
-            return at or "not known"
-        return f"{at}, in {duration(end - now)}"
+            return end_text or "not known"
+        return f"{end_text}, in {duration(end - now)}"
 
     def drawn_at(self, row: ListedResult) -> float | None:
         """The input of a drawing besides the row: the event time for a fading score, otherwise the day."""
@@ -156,50 +158,54 @@ class Drawer:
 
     def _sentence(self, result: Result, width: int) -> Text:
         line = Text()
-        called = self._names.of(result)
+        name_attributes = self._names.of(result)
         phrases = [
             phrase
-            for place in _reading_order(result)
-            for phrase in self._phrases(result, result.tuples[place], called[place])
+            for node in _reading_order(result)
+            for phrase in self._phrases(result, result.tuples[node], name_attributes[node])
         ]
-        before: TuplePhrase | None = None
+        previous: TuplePhrase | None = None
         for phrase in sentence(phrases, width):
-            line.append(separator(before, phrase) if before else "", self.palette.dim)
-            start, before = len(line), phrase
+            line.append(separator(previous, phrase) if previous else "", self.palette.dim)
+            start, previous = len(line), phrase
             line.append(phrase.text, None if phrase.matched else self.palette.dim)
             self._mark(line, phrase.spans, start)
         line.truncate(width, overflow="ellipsis")
         line.append(" " * (width - cell_len(line.plain)))
         return line
 
-    def _phrases(self, result: Result, shown: ResultTuple, called: str) -> Iterator[TuplePhrase]:
+    def _phrases(
+        self, result: Result, result_tuple: ResultTuple, name_attribute: str
+    ) -> Iterator[TuplePhrase]:
         """The phrases for a tuple: the attribute that names it, if this is not searched, and its values."""
-        phrase = self._phrase(result, shown)
-        if called:
-            text = visible(value_text(shown.row[called] or "")).strip()
+        phrase = self._phrase(result, result_tuple)
+        if name_attribute:
+            text = visible(value_text(result_tuple.row[name_attribute] or "")).strip()
             yield TuplePhrase(text, (), matched=False, names=True)
-        if phrase.spans or not called:
+        if phrase.spans or not name_attribute:
             yield phrase
 
-    def _phrase(self, result: Result, shown: ResultTuple) -> TuplePhrase:
+    def _phrase(self, result: Result, result_tuple: ResultTuple) -> TuplePhrase:
         """The values with keywords of a tuple; without any, its first searched value."""
         text, spans = "", list[Span]()
-        for name, value in shown.row.items():
+        for name, value in result_tuple.row.items():
             raw = "" if value is None else visible(value_text(value))
-            keyword_spans = self._spans(result, shown.relation, name, raw) if raw else []
+            keyword_spans = self._spans(result, result_tuple.relation, name, raw) if raw else []
             if keyword_spans:
                 text += ", " if text else ""
-                cut, inside = shortened(raw, keyword_spans, _VALUE)
+                short_text, inside = shortened(raw, keyword_spans, _VALUE)
                 spans += [(start + len(text), end + len(text), slot) for start, end, slot in inside]
-                text += cut
+                text += short_text
         if text:
             return TuplePhrase(text, spans)
-        text, matched = _labelled(shown) + self._name(shown), _matched(result, shown)
-        return TuplePhrase(text, (), matched=matched, names=len(self._relation(shown.relation).key) == 1)
+        text, is_match = _labelled(result_tuple) + self._name(result_tuple), _matched(result, result_tuple)
+        return TuplePhrase(
+            text, (), matched=is_match, names=len(self._relation(result_tuple.relation).key) == 1
+        )
 
-    def _name(self, shown: ResultTuple) -> str:
+    def _name(self, result_tuple: ResultTuple) -> str:
         """The first searched value of a tuple, or its relation and the first value of its own."""
-        relation, row = self._relation(shown.relation), shown.row
+        relation, row = self._relation(result_tuple.relation), result_tuple.row
         texts = [value_text(v) for v in map(row.get, relation.search) if v not in {None, ""}]
         if texts:
             return visible(texts[0]).strip()
@@ -207,13 +213,15 @@ class Drawer:
         values = (
             f"{name} {value_text(v)}" for name, v in row.items() if v is not None and name not in hidden
         )
-        return visible(" ".join([shown.relation, *islice(values, 1)]))
+        return visible(" ".join([result_tuple.relation, *islice(values, 1)]))
 
     def _branch(self, result: Result, branch: DrawnTuple, width: int) -> Text:
-        shown = result.tuples[branch.node]
+        result_tuple = result.tuples[branch.node]
         line = Text().append(branch.lead.replace("─ ", " "), self.palette.dim)
-        line.append(visible(shown.relation) + _GAP, self.palette.dim)
-        line.append_text(self._values(result, shown, width - line.cell_len, self._names.of_row(shown)))
+        line.append(visible(result_tuple.relation) + _GAP, self.palette.dim)
+        line.append_text(
+            self._values(result, result_tuple, width - line.cell_len, self._names.of_row(result_tuple))
+        )
         if branch.join is not None and branch.join in self._ambiguous:
             line.append(f"  [{visible(branch.join)}]", self.palette.dim)
         return line
@@ -232,44 +240,48 @@ class Drawer:
 
     def _members(self, result: Result, width: int) -> Iterator[Text]:
         """The tuples of a pattern match in order, with their labels."""
-        for shown in result.tuples:
-            line = Text(_labelled(shown)).append(visible(shown.relation) + _GAP, self.palette.dim)
-            line.append_text(self._values(result, shown, width - line.cell_len))
+        for result_tuple in result.tuples:
+            line = Text(_labelled(result_tuple)).append(
+                visible(result_tuple.relation) + _GAP, self.palette.dim
+            )
+            line.append_text(self._values(result, result_tuple, width - line.cell_len))
             yield line
 
-    def _values(self, result: Result, shown: ResultTuple, width: int, called: str = "") -> Text:
+    def _values(
+        self, result: Result, result_tuple: ResultTuple, width: int, name_attribute: str = ""
+    ) -> Text:
         """Searched values, those with keywords first; then others with their names, those of joins last.
 
-        The value by which the tuple is ``called`` comes first.
+        The value of ``name_attribute`` comes first.
         The first keyword of each value is within ``width``, or close to the start of the value.
         """
-        relation = self._relation(shown.relation)
-        searched, joining = relation.search, self._joining(relation)
+        relation = self._relation(result_tuple.relation)
+        search_attributes, joining = relation.search, self._joining(relation)
         times = self._times(relation)
-        changed = _changed(result, shown)
-        first, texts, others = (list[tuple[bool, Text]]() for _ in range(3))
-        for name, value in shown.row.items():
+        changed_attributes = _changed(result, result_tuple)
+        name_texts, texts, other_texts = (list[tuple[bool, Text]]() for _ in range(3))
+        for name, value in result_tuple.row.items():
             if value in {None, ""}:
                 continue
             room = max(_NARROW, min(_VALUE, width - cell_len(name) - 1))
-            drawn = self._value(result, shown.relation, name, value_text(value), room)
-            has_keywords, marked = bool(drawn.spans), _CHANGED if name in changed else ""
-            if has_keywords or name in searched:
-                drawn.stylize(marked)
-                several = len(searched) > 1
-                named = Text.assemble((f"{visible(name)} " if several else "", self.palette.dim), drawn)
-                texts.append((not has_keywords, named))
+            value_line = self._value(result, result_tuple.relation, name, value_text(value), room)
+            has_keywords, style = bool(value_line.spans), _CHANGED if name in changed_attributes else ""
+            if has_keywords or name in search_attributes:
+                value_line.stylize(style)
+                several = len(search_attributes) > 1
+                entry = Text.assemble((f"{visible(name)} " if several else "", self.palette.dim), value_line)
+                texts.append((not has_keywords, entry))
             else:
-                plain = day_or_second(drawn.plain) if name in times else drawn.plain
-                named = Text(f"{visible(name)} {plain}", self.palette.dim)
-                named.stylize(marked, len(visible(name)) + 1)
-                (first if name == called else others).append((name in joining, named))
-        ordered = [*first, *sorted(texts, key=itemgetter(0)), *sorted(others, key=itemgetter(0))]
+                plain = day_or_second(value_line.plain) if name in times else value_line.plain
+                entry = Text(f"{visible(name)} {plain}", self.palette.dim)
+                entry.stylize(style, len(visible(name)) + 1)
+                (name_texts if name == name_attribute else other_texts).append((name in joining, entry))
+        ordered = [*name_texts, *sorted(texts, key=itemgetter(0)), *sorted(other_texts, key=itemgetter(0))]
         return Text(_GAP).join([text for _, text in ordered])
 
     def _value(self, result: Result, relation: str, attribute: str, text: str, width: int) -> Text:
-        cut, spans = shortened(visible(text), self._spans(result, relation, attribute, text), width)
-        value = Text(cut)
+        short_text, spans = shortened(visible(text), self._spans(result, relation, attribute, text), width)
+        value = Text(short_text)
         self._mark(value, spans)
         return value
 
@@ -285,12 +297,14 @@ class Drawer:
 
     def _relation(self, name: str) -> Relation:
         """The relation; one without attributes if it was removed."""
-        at = self.schema.index.get(name)
-        return Relation(name, ()) if at is None else self.schema.relations[at]
+        number = self.schema.index.get(name)
+        return Relation(name, ()) if number is None else self.schema.relations[number]
 
     @staticmethod
     def _times(relation: Relation) -> list[str]:
-        return [each.name for each in relation.attributes if each.type is AttributeType.TIMESTAMP]
+        return [
+            attribute.name for attribute in relation.attributes if attribute.type is AttributeType.TIMESTAMP
+        ]
 
     def _joining(self, relation: Relation) -> frozenset[str]:
         """The attributes that join a relation to others, and its key."""
@@ -301,22 +315,24 @@ class Drawer:
         return frozenset(names)
 
     def _whole_rows(self, result: Result) -> Iterator[Text]:
-        for place, shown in enumerate(result.tuples):
-            changed = _changed(result, shown)
-            heading = Text(_labelled(shown))
-            yield heading.append(visible(shown.relation)).append(f"  {visible(shown.id)}", self.palette.dim)
+        for node, result_tuple in enumerate(result.tuples):
+            changed_attributes = _changed(result, result_tuple)
+            heading = Text(_labelled(result_tuple))
+            yield heading.append(visible(result_tuple.relation)).append(
+                f"  {visible(result_tuple.id)}", self.palette.dim
+            )
             for left, right, name in result.joins:
-                if max(left, right) == place:
-                    other = result.tuples[min(left, right)]
-                    yield Text(f"  joined to {visible(other.id)} by {visible(name)}", self.palette.dim)
-            for name, value in shown.row.items():
+                if max(left, right) == node:
+                    partner = result.tuples[min(left, right)]
+                    yield Text(f"  joined to {visible(partner.id)} by {visible(name)}", self.palette.dim)
+            for name, value in result_tuple.row.items():
                 line = Text().append(f"  {visible(name)}  ", self.palette.dim)
                 if value is None:
                     yield line.append("NULL", self.palette.dim)
                 else:
-                    drawn = self._value(result, shown.relation, name, value_text(value), _WHOLE)
-                    drawn.stylize(_CHANGED if name in changed else "")
-                    yield line.append_text(drawn)
+                    value_line = self._value(result, result_tuple.relation, name, value_text(value), _WHOLE)
+                    value_line.stylize(_CHANGED if name in changed_attributes else "")
+                    yield line.append_text(value_line)
 
     def _facts(self, row: ListedResult, width: int) -> Iterator[Text]:
         """All facts about a result except its tuples; values are wrapped to a width."""
@@ -329,8 +345,8 @@ class Drawer:
         result = row.result
         yield "query", visible(result.query)
         if result.start is not None:
-            before = ", before the query was added" if result.snapshot else ""
-            yield "began", f"{day_or_time(result.start)}{before}"
+            note = ", before the query was added" if result.snapshot else ""
+            yield "began", f"{day_or_time(result.start)}{note}"
         if (
             row.ending
             or result.end is not None
@@ -340,7 +356,7 @@ class Drawer:
         if not result.network:
             return
         if result.op == "~" and result.at is not None:
-            names = [f"{name} of {each}" for each, names in result.changed for name in names]
+            names = [f"{name} of {tuple_id}" for tuple_id, names in result.changed for name in names]
             yield "updated", visible(", ".join([day_or_time(result.at), *names]))
         reasons = [f"{keyword} in {t.relation}" for t in result.tuples for keyword in t.keywords]
         joins = counted(len(result.joins), "join")
@@ -361,8 +377,8 @@ class Drawer:
         if row.rank:
             yield "rank", f"{row.rank} of those listed"
         if place is not None and place.event == "enter":
-            at = "" if place.at is None else f", {day_or_time(place.at)}"
-            yield "entered", f"as number {place.rank} of the best{at}"
+            time_text = "" if place.at is None else f", {day_or_time(place.at)}"
+            yield "entered", f"as number {place.rank} of the best{time_text}"
 
     def _score(self, result: Result) -> Score | None:
         """The score at the current event time."""
@@ -391,19 +407,19 @@ def _reading_order(result: Result) -> Sequence[int]:
     return range(len(result.tuples))
 
 
-def _changed(result: Result, shown: ResultTuple) -> tuple[str, ...]:
+def _changed(result: Result, result_tuple: ResultTuple) -> tuple[str, ...]:
     """The attributes of a tuple that the last update of its result has changed."""
-    return dict(result.changed).get(shown.id, ())
+    return dict(result.changed).get(result_tuple.id, ())
 
 
-def _labelled(shown: ResultTuple) -> str:
+def _labelled(result_tuple: ResultTuple) -> str:
     """The labels of a tuple in a pattern match, before its values."""
-    labels = ", ".join(shown.labels)
+    labels = ", ".join(result_tuple.labels)
     return f"{visible(labels)}: " if labels else ""
 
 
-def _matched(result: Result, shown: ResultTuple) -> bool:
-    return bool(shown.keywords) or not result.network
+def _matched(result: Result, result_tuple: ResultTuple) -> bool:
+    return bool(result_tuple.keywords) or not result.network
 
 
 def _size(row: ListedResult) -> str:
@@ -429,8 +445,8 @@ def day_or_time(seconds: float) -> str:
 
 def day_or_second(text: str) -> str:
     """The text of an instant without midnight, its final Z, and zeros of a fraction."""
-    cut = text.removesuffix("Z").removesuffix("T00:00:00").replace("T", " ")
-    return cut.rstrip("0") if "." in cut else cut
+    short_text = text.removesuffix("Z").removesuffix("T00:00:00").replace("T", " ")
+    return short_text.rstrip("0") if "." in short_text else short_text
 
 
 def plain_text(results: Sequence[Text]) -> str:
@@ -440,10 +456,10 @@ def plain_text(results: Sequence[Text]) -> str:
 
 def duration(seconds: float) -> str:
     """A length of time in its two largest units: ``3 h 20 min``."""
-    left = max(0, round(seconds))
+    remaining = max(0, round(seconds))
     parts: list[str] = []
     for unit, size in (("y", 31_557_600), ("d", _DAY), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, size)
+        count, remaining = divmod(remaining, size)
         if count or (unit == "s" and not parts):
             parts.append(f"{count:,} {unit}")
         if len(parts) == 2:
@@ -480,28 +496,40 @@ def sentence(phrases: Sequence[TuplePhrase], width: int) -> list[TuplePhrase]:
     short.
     Matched phrases are kept, cut around their first keywords.
     """
-    shown = [
+    short_phrases = [
         p if p.matched else replaced(p, text=shortened(p.text, (), _CONNECTING)[0]) for p in phrases if p.text
     ]
-    shown = _without(shown, width, names=False)
-    while _width(cut := _fitted(shown, width)) > width and any(map(_is_thing, shown)):
-        shown = _without(shown, _width(shown) - 1, names=True)
-    return [p for at, p in enumerate(cut) if not (at and p.text == GAP and cut[at - 1].text.endswith(GAP))]
+    short_phrases = _without(short_phrases, width, names=False)
+    while _width(fitted_phrases := _fitted(short_phrases, width)) > width and any(
+        map(_is_thing, short_phrases)
+    ):
+        short_phrases = _without(short_phrases, _width(short_phrases) - 1, names=True)
+    return [
+        p
+        for index, p in enumerate(fitted_phrases)
+        if not (index and p.text == GAP and fitted_phrases[index - 1].text.endswith(GAP))
+    ]
 
 
 def _without(phrases: list[TuplePhrase], width: int, *, names: bool) -> list[TuplePhrase]:
     """The phrases with ``…`` for connecting ones, until they fit; ``names``: also for names of things."""
-    shown = phrases
-    while _width(shown) > width:
+    remaining = phrases
+    while _width(remaining) > width:
         connecting = [
-            at for at, p in enumerate(shown) if not p.matched and p.text != GAP and (names or not p.names)
+            index
+            for index, p in enumerate(remaining)
+            if not p.matched and p.text != GAP and (names or not p.names)
         ]
         if not connecting:
             break
-        longest = max(connecting, key=lambda at: cell_len(shown[at].text))
-        shown[longest] = TuplePhrase(GAP, (), matched=False)
-        shown = [p for at, p in enumerate(shown) if not (at and p.text == shown[at - 1].text == GAP)]
-    return shown
+        longest = max(connecting, key=lambda index: cell_len(remaining[index].text))
+        remaining[longest] = TuplePhrase(GAP, (), matched=False)
+        remaining = [
+            p
+            for index, p in enumerate(remaining)
+            if not (index and p.text == remaining[index - 1].text == GAP)
+        ]
+    return remaining
 
 
 def _is_thing(phrase: TuplePhrase) -> bool:
@@ -511,10 +539,10 @@ def _is_thing(phrase: TuplePhrase) -> bool:
 
 def _fitted(phrases: list[TuplePhrase], width: int) -> list[TuplePhrase]:
     """Phrases cut as little as necessary; shorter than usual only if one names a thing, which is kept."""
-    cut = _cut(phrases, _width(phrases) - width)
-    if _width(cut) > width and any(map(_is_thing, phrases)):
-        cut = _cut(phrases, _width(phrases) - width, _SHORTEST_BESIDE_THINGS)
-    return cut
+    fitted_phrases = _cut(phrases, _width(phrases) - width)
+    if _width(fitted_phrases) > width and any(map(_is_thing, phrases)):
+        fitted_phrases = _cut(phrases, _width(phrases) - width, _SHORTEST_BESIDE_THINGS)
+    return fitted_phrases
 
 
 def _cut(phrases: list[TuplePhrase], over: int, shortest: int = _SHORTEST) -> list[TuplePhrase]:

@@ -47,14 +47,18 @@ def start_of(
     schema: Schema, rows: Mapping[str, Sequence[Row]], counts: Mapping[str, int], max_size: int
 ) -> StartContents:
     """The start for ``rows``, live ones by relation; ``counts``: their numbers, which may be larger."""
-    removed = schema.evolution.removed_relations
-    there = [relation for at, relation in enumerate(schema.relations) if at not in removed]
-    shown = [RelationShown(each.name, counts.get(each.name, 0), each.search) for each in there]
-    some = {each.name: rows.get(each.name, ())[:LOOKED_AT] for each in schema.relations}
-    joined = list(_joined_trials(schema, some, max_size))
-    single = _single_trials(there, some)
-    trials = tuple(list(chain(joined, single))[:_TRIALS])
-    return StartContents(tuple(shown), trials, len(joined) == _TRIALS)
+    removed_relations = schema.evolution.removed_relations
+    relations = [
+        relation for number, relation in enumerate(schema.relations) if number not in removed_relations
+    ]
+    summaries = [
+        RelationShown(relation.name, counts.get(relation.name, 0), relation.search) for relation in relations
+    ]
+    sample_rows = {relation.name: rows.get(relation.name, ())[:LOOKED_AT] for relation in schema.relations}
+    joined_trials = list(_joined_trials(schema, sample_rows, max_size))
+    single = _single_trials(relations, sample_rows)
+    trials = tuple(list(chain(joined_trials, single))[:_TRIALS])
+    return StartContents(tuple(summaries), trials, len(joined_trials) == _TRIALS)
 
 
 class _Path(NamedTuple):
@@ -72,17 +76,21 @@ def _joined_trials(schema: Schema, rows: Mapping[str, Sequence[Row]], max_size: 
         for path in _paths(schema)
         if len(path.joins) < max_size and rows[path.left.name] and rows[path.right.name]
     ]
-    values = {each.name: _searched_values(each, rows[each.name]) for each in schema.relations if each.search}
-    used: set[str] = set()
+    values = {
+        relation.name: _searched_values(relation, rows[relation.name])
+        for relation in schema.relations
+        if relation.search
+    }
+    used_names: set[str] = set()
     for _ in range(_TRIALS):
-        paths.sort(key=lambda path: _rank(path, values, used))
-        for at, path in enumerate(paths):
+        paths.sort(key=lambda path: _rank(path, values, used_names))
+        for index, path in enumerate(paths):
             words = _words_of(schema, rows, path)
             if words is not None:
                 names = (path.left.name, path.right.name)
                 yield Trial(" ".join(words), names)
-                used |= {*names}
-                del paths[: at + 1]  # earlier ones have no words
+                used_names |= {*names}
+                del paths[: index + 1]  # earlier ones have no words
                 break
         else:
             return
@@ -93,48 +101,52 @@ def _searched_values(relation: Relation, rows: Sequence[Row]) -> int:
     return len({row[relation.search_columns[0]] for row in rows})
 
 
-def _rank(path: _Path, values: Mapping[str, int], used: set[str]) -> tuple[int, int, int]:
+def _rank(path: _Path, values: Mapping[str, int], used_names: set[str]) -> tuple[int, int, int]:
     names = (path.left.name, path.right.name)
-    return sum(name in used for name in names), -min(values[name] for name in names), len(path.joins)
+    return sum(name in used_names for name in names), -min(values[name] for name in names), len(path.joins)
 
 
 def _paths(schema: Schema) -> Iterator[_Path]:
     """Pairs of searched relations that one join connects, or two over a relation between them."""
-    cut = schema.evolution.removed_joins
-    joins = [join for at, join in enumerate(schema.joins) if at not in cut]
+    removed_joins = schema.evolution.removed_joins
+    joins = [join for join_number, join in enumerate(schema.joins) if join_number not in removed_joins]
     for join in joins:
         left, right = schema.relation(join.left), schema.relation(join.right)
         if left.search and right.search and left != right:
             yield _Path(left, right, (join,))
-    for number, first in enumerate(joins):
-        for second in joins[number + 1 :]:
-            shared = {first.left, first.right} & {second.left, second.right}
-            ends = {first.left, first.right} ^ {second.left, second.right}
+    for number, first_join in enumerate(joins):
+        for second_join in joins[number + 1 :]:
+            shared = {first_join.left, first_join.right} & {second_join.left, second_join.right}
+            ends = {first_join.left, first_join.right} ^ {second_join.left, second_join.right}
             if len(shared) == 1 and len(ends) == 2:
-                left = schema.relation(next(name for name in (first.left, first.right) if name in ends))
-                right = schema.relation(next(name for name in (second.left, second.right) if name in ends))
+                left = schema.relation(
+                    next(name for name in (first_join.left, first_join.right) if name in ends)
+                )
+                right = schema.relation(
+                    next(name for name in (second_join.left, second_join.right) if name in ends)
+                )
                 if left.search and right.search:
-                    yield _Path(left, right, (first, second))
+                    yield _Path(left, right, (first_join, second_join))
 
 
 def _words_of(schema: Schema, rows: Mapping[str, Sequence[Row]], path: _Path) -> tuple[str, str] | None:
     """A word of each of two rows that the joins of a path connect."""
-    reached = [(row, row) for row in rows[path.left.name]]
-    near = path.left
+    row_pairs = [(row, row) for row in rows[path.left.name]]
+    relation = path.left
     for join in path.joins:
-        here = join.left == near.name
-        mine, other = (0, 1) if here else (1, 0)
-        beyond = schema.relation(join.right if here else join.left)
-        key = key_getter(tuple(near.columns[pair[mine]] for pair in join.on))
-        other_key = key_getter(tuple(beyond.columns[pair[other]] for pair in join.on))
-        partners = {other_key(row): row for row in reversed(rows[beyond.name])}
+        from_left = join.left == relation.name
+        own_side, other_side = (0, 1) if from_left else (1, 0)
+        target = schema.relation(join.right if from_left else join.left)
+        key = key_getter(tuple(relation.columns[pair[own_side]] for pair in join.on))
+        other_key = key_getter(tuple(target.columns[pair[other_side]] for pair in join.on))
+        partners = {other_key(row): row for row in reversed(rows[target.name])}
         partners.pop(None, None)
-        reached = [(first, partners[key(row)]) for first, row in reached if key(row) in partners]
-        near = beyond
-    for first, last in reached:
-        one, two = _word(path.left, first), _word(path.right, last)
-        if one and two and one != two:
-            return one, two
+        row_pairs = [(left_row, partners[key(row)]) for left_row, row in row_pairs if key(row) in partners]
+        relation = target
+    for left_row, right_row in row_pairs:
+        left_word, right_word = _word(path.left, left_row), _word(path.right, right_row)
+        if left_word and right_word and left_word != right_word:
+            return left_word, right_word
     return None
 
 

@@ -81,34 +81,34 @@ def text_of(name: str) -> str:
     return parse_typed(name).text
 
 
-def as_query(typed: TypedText, *, allow_unbounded_windows: bool = False) -> Query:
+def as_query(typed_text: TypedText, *, allow_unbounded_windows: bool = False) -> Query:
     """The query of a typed text. Raises UsageError."""
-    if typed.pattern:
-        return Query.of_pattern(typed.text)
-    if (meant := _MEANT.match(typed.text)) is not None:
-        also = " after another prefix" if typed.prefix else ""
+    if typed_text.pattern:
+        return Query.of_pattern(typed_text.text)
+    if (prefix_match := _MEANT.match(typed_text.text)) is not None:
+        also = " after another prefix" if typed_text.prefix else ""
         raise UsageError(
-            f"{meant.group()}{also}: expected {_FORMS} (to search for the words, leave out the colon)"
+            f"{prefix_match.group()}{also}: expected {_FORMS} (to search for the words, leave out the colon)"
         )
-    if typed.scored:
-        return _scored(typed)
-    if not typed.window:
-        return Query(typed.text)
-    window = parse_window(typed.window)
+    if typed_text.scored:
+        return _scored(typed_text)
+    if not typed_text.window:
+        return Query(typed_text.text)
+    window = parse_window(typed_text.window)
     if not isinstance(window, ExpressionWindow):
         raise UsageError(
-            f"window {typed.window}: keywords share the window of the stream; expected an expression"
-            f" (open when ... close when ...), or top 5 window {typed.window}: KEYWORDS"
+            f"window {typed_text.window}: keywords share the window of the stream; expected an expression"
+            f" (open when ... close when ...), or top 5 window {typed_text.window}: KEYWORDS"
         )
-    return Query(typed.text).over(window, allowed=allow_unbounded_windows)
+    return Query(typed_text.text).over(window, allowed=allow_unbounded_windows)
 
 
-def _scored(typed: TypedText) -> Query:
-    half_life = parse_duration(typed.half_life, what="half-life") if typed.half_life else None
-    choice = RankingChoice(known_ranking(typed.ranking or DEFAULT), half_life, explain=True)
-    top = None if typed.top is None else TopChoice(typed.top, typed.group)
-    query = Query.of_keywords(typed.text, choice, top)
-    over = {WINDOW: typed.window} if top is not None and typed.window else {}
+def _scored(typed_text: TypedText) -> Query:
+    half_life = parse_duration(typed_text.half_life, what="half-life") if typed_text.half_life else None
+    choice = RankingChoice(known_ranking(typed_text.ranking or DEFAULT), half_life, explain=True)
+    top = None if typed_text.top is None else TopChoice(typed_text.top, typed_text.group)
+    query = Query.of_keywords(typed_text.text, choice, top)
+    over = {WINDOW: typed_text.window} if top is not None and typed_text.window else {}
     return replace(query, options={**query.options, **over})
 
 

@@ -63,7 +63,7 @@ class SavedSession(msgspec.Struct):
 
     def remember(self, name: str) -> None:
         """Put a query at the end of the history, once."""
-        self.history = [*(known for known in self.history if known != name), name][-_HISTORY:]
+        self.history = [*(query for query in self.history if query != name), name][-_HISTORY:]
 
     def toggle_saved(self, name: str) -> bool:
         """Save a query, or remove it from the saved ones; True if it is saved now."""
@@ -112,20 +112,20 @@ def load_keymap(path: Path, actions: Collection[str], retired: Collection[str] =
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise SchemaError(f"{path}: cannot be read as a keymap: {error}") from None
-    located = locate(text, str(path))
-    keymap = located.data if isinstance(located.data, dict) else {}
-    if located.data is not None and not isinstance(located.data, dict):
-        located.report((1, 1), "expected lines like 'remove-query: x'")
+    document = locate(text, str(path))
+    keymap = document.data if isinstance(document.data, dict) else {}
+    if document.data is not None and not isinstance(document.data, dict):
+        document.report((1, 1), "expected lines like 'remove-query: x'")
     keymap = {action: keys for action, keys in keymap.items() if action not in retired}
     for action, keys in keymap.items():
         if action not in actions:
-            located.report(located.key_place((action,)), f"no action {action!r}{nearest(action, actions)}")
+            document.report(document.key_place((action,)), f"no action {action!r}{nearest(action, actions)}")
         elif not isinstance(keys, str) or not keys.strip():
-            located.report(
-                located.value_place((action,)), f"{action}: expected a key like ctrl+r, or several: x,delete"
+            document.report(
+                document.value_place((action,)), f"{action}: expected a key like ctrl+r, or several: x,delete"
             )
-    if located.problems:
-        raise SchemaError(sorted(located.problems, key=lambda p: (p.line, p.column)))
+    if document.problems:
+        raise SchemaError(sorted(document.problems, key=lambda p: (p.line, p.column)))
     return {action: ",".join(key.strip() for key in str(keys).split(",")) for action, keys in keymap.items()}
 
 
@@ -142,8 +142,8 @@ def fault_line(error: BaseException, path: Path | None = None, advice: str = ADV
         return str(error)
     path = path or faults_file()
     line = " ".join(f"unexpected {type(error).__name__}: {error}".split())
-    where = f"details in {path}" if _written(error, path) else f"details cannot be written to {path}"
-    return "; ".join(part for part in (visible(line), advice, where) if part)
+    location = f"details in {path}" if _written(error, path) else f"details cannot be written to {path}"
+    return "; ".join(part for part in (visible(line), advice, location) if part)
 
 
 def _written(error: BaseException, path: Path) -> bool:
@@ -178,7 +178,11 @@ class Faults:
         with self._lock:
             self.caught += 1
             self._times.append(now)
-            self._reported = {text: at for text, at in self._reported.items() if now - at < _AGAIN}
+            self._reported = {
+                text: reported_at
+                for text, reported_at in self._reported.items()
+                if now - reported_at < _AGAIN
+            }
             if error_text in self._reported:
                 return ""
             self._reported[error_text] = now
@@ -210,8 +214,8 @@ def export(results: Sequence[Result], path: Path) -> None:
     if not all(result.network for result in results) and path.suffix != ".jsonl":
         raise UsageError(f"{path}: results of patterns are exported as .jsonl")
     scored = any(result.score is not None for result in results)
-    with destination(path, BytesIO()) as opened:
-        writer = Writer(plain_encoder(FORMATS[path.suffix], ranked=scored), opened)
+    with destination(path, BytesIO()) as out:
+        writer = Writer(plain_encoder(FORMATS[path.suffix], ranked=scored), out)
         for result in results:
             writer.write(result)
         writer.finish()

@@ -95,8 +95,8 @@ class EventQueue:
             events.best.update(best or {})
             for name, value in latest.items():
                 setattr(events, name, value)
-            first, self._announced = not self._announced, True
-        if first:
+            is_first, self._announced = not self._announced, True
+        if is_first:
             self.on_events()
 
     def take(self) -> JobEvents:
@@ -210,11 +210,11 @@ class View:
     def windowed(self, name: str) -> bool:
         """True for queries over the windows of an expression, whose results arrive when windows end."""
         try:
-            typed = parse_typed(name)
-            window = parse_window(typed.window) if typed.window else self.request.job.plan_window
+            typed_text = parse_typed(name)
+            window = parse_window(typed_text.window) if typed_text.window else self.request.job.plan_window
             if not isinstance(window, ExpressionWindow):
                 return False
-            return not (typed.pattern and self._has_window(typed.text))
+            return not (typed_text.pattern and self._has_window(typed_text.text))
         except SkwsError:
             return False  # restored from a session and no longer valid: the job refuses it
 
@@ -227,10 +227,10 @@ class View:
         return self._own_windows[pattern]
 
     def _change_queries(self, queries: tuple[str, ...]) -> None:
-        for gone in set(self.queries) - set(queries):
-            self.observed.pop(gone, None)
-            self.best.pop(gone, None)
-            self.results.forget(gone)
+        for name in set(self.queries) - set(queries):
+            self.observed.pop(name, None)
+            self.best.pop(name, None)
+            self.results.forget(name)
         self.queries = queries
 
     def _measure(self, metrics: Metrics) -> None:
@@ -249,5 +249,5 @@ class View:
         numbers |= {f"stage {s.name}": s.busy for s in metrics.stages}
         for name, value in numbers.items():
             self.histories.setdefault(name, deque(maxlen=POINTS)).append(value or 0.0)
-        for gone in self.histories.keys() - numbers.keys():
-            del self.histories[gone]
+        for history_name in self.histories.keys() - numbers.keys():
+            del self.histories[history_name]

@@ -60,8 +60,8 @@ class QueryBar(Widget):
     def move(self, step: int) -> None:
         """Select the next query; after the last one, all."""
         choices = [None, *self._view.queries]
-        at = choices.index(self.selected) if self.selected in choices else 0
-        self.select(choices[(at + step) % len(choices)])
+        index = choices.index(self.selected) if self.selected in choices else 0
+        self.select(choices[(index + step) % len(choices)])
 
     def on_click(self, event: events.Click) -> None:
         if event.x >= self.size.width - len(self._order):
@@ -92,8 +92,8 @@ class QueryBar(Widget):
         """The cards in a row; if they do not fit, the selected card and the link to the list of all."""
         self._listed = None
         if sum(cell_len(text) + len(_GAP) + 2 for _, text in cards) > room:
-            chosen = [card for card in cards if card[0] == self.selected]
-            line = self._row(chosen or cards[:1])
+            selected_cards = [card for card in cards if card[0] == self.selected]
+            line = self._row(selected_cards or cards[:1])
             self._listed = line.cell_len + 2
             return line.append(f"w lists {len(cards) - 1:,} queries", self.palette.dim)
         return self._row(cards)
@@ -124,10 +124,10 @@ class WindowDrawing(Static):
 
     def show(self, view: View, query: str | None, palette: Palette) -> None:
         """Show windows; ``query``: None for all queries."""
-        drawn = draw_windows(view, query, palette, self.screen.size.width - 2) if view.windows else None
-        self.display = drawn is not None
-        if drawn is not None:
-            self.update(drawn)
+        drawing = draw_windows(view, query, palette, self.screen.size.width - 2) if view.windows else None
+        self.display = drawing is not None
+        if drawing is not None:
+            self.update(drawing)
 
 
 def draw_windows(view: View, query: str | None, palette: Palette, width: int) -> Text | None:
@@ -157,8 +157,8 @@ def draw_windows(view: View, query: str | None, palette: Palette, width: int) ->
 def _heading(windows: list[WindowSpan], now: int, palette: Palette, width: int) -> Text:
     """The counts, and the times at the left and the right edge of the line."""
     open_now = sum(window.end is None for window in windows)
-    left = instant(min(window.start for window in windows) // MICROSECOND)
-    right = instant(now // MICROSECOND)
+    start_text = instant(min(window.start for window in windows) // MICROSECOND)
+    end_text = instant(now // MICROSECOND)
     counts = f"windows  {open_now:,} open, {len(windows) - open_now:,} ended lately"
-    room = max(width - len(counts) - len(left) - len(right) - 2, 1)
-    return Text(f"{counts}  {left} {'─' * (room - 1)} {right}"[:width], palette.dim)
+    room = max(width - len(counts) - len(start_text) - len(end_text) - 2, 1)
+    return Text(f"{counts}  {start_text} {'─' * (room - 1)} {end_text}"[:width], palette.dim)

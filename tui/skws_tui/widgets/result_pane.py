@@ -104,27 +104,25 @@ class ResultList(ScrollView, can_focus=True):
     @property
     def row_width(self) -> int:
         """The width of a line in cells; before the first layout, as if the list filled its surroundings."""
-        around = self.parent
+        container = self.parent
         width = self.scrollable_content_region.width
-        if not width and isinstance(around, Widget):
-            width = around.scrollable_content_region.width
+        if not width and isinstance(container, Widget):
+            width = container.scrollable_content_region.width
         return width - _MARGIN
 
-    def show(
-        self, listed: Sequence[ListedResult], columns: TableColumns, *, newest_first: bool = True
-    ) -> None:
+    def show(self, rows: Sequence[ListedResult], columns: TableColumns, *, newest_first: bool = True) -> None:
         """List these results. Visible ones keep their position."""
-        if not listed:
+        if not rows:
             self.following, self._cursor = True, None
         anchor = None if self.following else self._anchor()
         self._sorted = not newest_first
-        self.listed, self._columns = listed, columns
-        sizes = (1 + self.trees * len(row.result.tuples) for row in listed)
+        self.listed, self._columns = rows, columns
+        sizes = (1 + self.trees * len(row.result.tuples) for row in rows)
         self._tops = list(accumulate(sizes, initial=0))
         self._grow(self._tops[-1])
         if self.following:
-            self._newest = max((row.number for row in listed), default=self._newest)
-        self.unseen = sum(row.number > self._newest for row in listed)
+            self._newest = max((row.number for row in rows), default=self._newest)
+        self.unseen = sum(row.number > self._newest for row in rows)
         if anchor is not None:
             self._return_to(*anchor)
         self.refresh()
@@ -145,16 +143,16 @@ class ResultList(ScrollView, can_focus=True):
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        line, width, marked = y + self.scroll_offset.y, self._width, self._marked
+        line, width, cursor_index = y + self.scroll_offset.y, self._width, self._marked
         if not 0 <= line < self._tops[-1]:
             return Strip.blank(width, self.rich_style)
         index = bisect_right(self._tops, line) - 1
-        shown, at_cursor = self.listed[index], index == marked
-        key = (self._state(shown), at_cursor, width)
+        row, at_cursor = self.listed[index], index == cursor_index
+        key = (self._state(row), at_cursor, width)
         if key not in self._strips:
             if len(self._strips) >= _DRAWN:
                 self._strips.clear()
-            self._strips[key] = list(self._drawn(shown, width, at_cursor=at_cursor))
+            self._strips[key] = list(self._drawn(row, width, at_cursor=at_cursor))
         return self._strips[key][line - self._tops[index]]
 
     def action_move(self, step: int) -> None:
@@ -238,18 +236,20 @@ class ResultList(ScrollView, can_focus=True):
         # Numbers decrease from the newest result on.
         return max(bisect_right(self.listed, -number, key=lambda row: -row.number) - 1, 0)
 
-    def _go(self, place: int) -> None:
-        before = self._place()
-        self._cursor, self._last = self.listed[place].number, place
-        top, bottom = self._tops[place], self._tops[place + 1]
+    def _go(self, index: int) -> None:
+        former_index = self._place()
+        self._cursor, self._last = self.listed[index].number, index
+        top, bottom = self._tops[index], self._tops[index + 1]
         height = max(1, self.scrollable_content_region.height)
         if top < self.scroll_offset.y:
             self.scroll_to(y=top, animate=False)
         elif bottom > self.scroll_offset.y + height:
             self.scroll_to(y=max(min(top, bottom - height), 0), animate=False)
-        for changed in (before, place):
-            if changed is not None:
-                self.refresh_lines(self._tops[changed], self._tops[changed + 1] - self._tops[changed])
+        for changed_index in (former_index, index):
+            if changed_index is not None:
+                self.refresh_lines(
+                    self._tops[changed_index], self._tops[changed_index + 1] - self._tops[changed_index]
+                )
         self.post_message(self.Selected())
 
     def _anchor(self) -> tuple[int, int] | None:
@@ -423,17 +423,17 @@ class ResultPane(Horizontal):
         if not shown and self.start.has_focus:
             self.results.focus()
 
-    def explain(self, why: str | None) -> None:
+    def explain(self, reason: str | None) -> None:
         """Show a text instead of the list; None shows the list."""
-        if why == self._why:
+        if reason == self._why:
             return  # a new text would lay out the whole screen, once a second
-        self._why = why
-        self.set_class(why is not None, "none")
+        self._why = reason
+        self.set_class(reason is not None, "none")
         had_focus = self.empty.has_focus or self.results.has_focus
-        self.empty.display = why is not None
-        self.results.display = self.query_one("#columns").display = why is None
-        if why is not None:
-            self.empty.update(visible_lines(why))
+        self.empty.display = reason is not None
+        self.results.display = self.query_one("#columns").display = reason is None
+        if reason is not None:
+            self.empty.update(visible_lines(reason))
         if had_focus:  # otherwise the next keys would go into the search box
             self.listing.focus()
 
@@ -492,14 +492,14 @@ def _nothing_of(
     only = view.queries[0] if len(view.queries) == 1 else query
     name = "these queries" if only is None else repr(only)
     counts = view.results.counts(live=False)
-    ended = sum(counts.values()) if query is None else counts.get(query, 0)
-    if ended:
-        return f"All {counted(ended, 'result')} of {name} have ended.\ne lists them, too."
+    ended_count = sum(counts.values()) if query is None else counts.get(query, 0)
+    if ended_count:
+        return f"All {counted(ended_count, 'result')} of {name} have ended.\ne lists them, too."
     rows = metrics.tuples + job.static_rows
     if metrics.state == "ended" and not rows:
         return "The source has no records.\nl shows the log."
-    yet = "" if metrics.state == "ended" else " yet"
-    lines = [f"No result for {name}{yet} ({counted(rows, 'row')} so far).", *reasons]
+    suffix = "" if metrics.state == "ended" else " yet"
+    lines = [f"No result for {name}{suffix} ({counted(rows, 'row')} so far).", *reasons]
     patterns = only is not None and parse_typed(only).pattern
     lines.append(_PATTERN_TO_TRY if patterns else _to_try(" ".join(reasons)))
     return "\n".join(lines)

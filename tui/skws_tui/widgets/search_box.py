@@ -52,8 +52,8 @@ class FilterBox(LineInput):
     class Done(Message):
         """The list gets the focus."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(placeholder=f"filter {what} by words", compact=True)
+    def __init__(self, subject: str) -> None:
+        super().__init__(placeholder=f"filter {subject} by words", compact=True)
 
     @property
     def words(self) -> str:
@@ -65,9 +65,9 @@ class FilterBox(LineInput):
 
     def close(self) -> bool:
         """Clear and hide it; False if it was hidden."""
-        shown = self.display
+        was_open = self.display
         self.value, self.display = "", False
-        return shown
+        return was_open
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
@@ -92,9 +92,9 @@ class _Completions(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         for word, _ in self.words:
-            whole = completed(value, word)
-            if whole.startswith(value) and whole != value:
-                return whole
+            suggestion = completed(value, word)
+            if suggestion.startswith(value) and suggestion != value:
+                return suggestion
         return None
 
 
@@ -198,16 +198,18 @@ def _placeholder(names: Sequence[str]) -> str:
     """Names as many attributes as fit in a narrow terminal."""
     if not names:
         return "pattern: ..."
-    first = names[: sum(size <= _NAMED for size in accumulate(len(name) + 2 for name in names)) or 1]
-    more = f" and {len(names) - len(first):,} more" if len(names) > len(first) else ""
-    return visible(f"words in {', '.join(first)}{more}")
+    listed_names = names[: sum(size <= _NAMED for size in accumulate(len(name) + 2 for name in names)) or 1]
+    suffix = f" and {len(names) - len(listed_names):,} more" if len(names) > len(listed_names) else ""
+    return visible(f"words in {', '.join(listed_names)}{suffix}")
 
 
 def searched(schema: Schema) -> list[str]:
     """The attributes in which keywords are searched."""
-    removed = schema.evolution.removed_relations
-    there = [relation for at, relation in enumerate(schema.relations) if at not in removed]
-    return [f"{relation.name}.{name}" for relation in there for name in relation.search]
+    removed_relations = schema.evolution.removed_relations
+    relations = [
+        relation for number, relation in enumerate(schema.relations) if number not in removed_relations
+    ]
+    return [f"{relation.name}.{name}" for relation in relations for name in relation.search]
 
 
 def analysis_line(analysis: Analysis, palette: Palette) -> Text:
@@ -220,10 +222,10 @@ def analysis_line(analysis: Analysis, palette: Palette) -> Text:
         if analysis.tuples:
             keyword.append(f" {slot.count:,}", dim)
         parts.append(keyword)
-    meant = [slot.meant for slot in analysis.slots if slot.meant]
-    if meant:
+    corrections = [slot.meant for slot in analysis.slots if slot.meant]
+    if corrections:
         key = "" if analysis.completions else " Tab"
-        parts.append(Text(f"did you mean {visible(', '.join(meant))}?{key}", palette.warn))
+        parts.append(Text(f"did you mean {visible(', '.join(corrections))}?{key}", palette.warn))
     parts += [Text(f"{visible(word)}: too common, not searched", dim) for word in analysis.dropped]
     parts += [Text(f"{visible(keyword)!r}: ignored", dim) for keyword in analysis.ignored]
     parts += [Text(f"only rows with {visible(keyword)}", dim) for keyword in analysis.restricting]
@@ -303,9 +305,9 @@ class SearchBox(Vertical):
             self.box.correction = analysis.corrected
             self.draw()
 
-    def refuse(self, why: str) -> bool:
+    def refuse(self, reason: str) -> bool:
         """Show why the typed text cannot run; False if there is no room for all of it."""
-        self.analysis = Analysis(self.box.value, fault=" ".join(without_picture(why).split()))
+        self.analysis = Analysis(self.box.value, fault=" ".join(without_picture(reason).split()))
         self.draw()
         return cell_len(self.analysis.fault) + 6 <= self.size.width
 

@@ -61,17 +61,17 @@ class StartMenu(OptionList):
 
     def fill(self, start: StartContents, history: Sequence[str]) -> None:
         """Show a start and the latest queries of ``history``, latest last."""
-        earlier = list(reversed(history))[:_EARLIER]
-        state = (start, earlier, self.palette)
+        recent_queries = list(reversed(history))[:_EARLIER]
+        state = (start, recent_queries, self.palette)
         if state == self._drawn:
             return
         self._drawn, self._shown = state, start
-        at = self.highlighted
-        lines = list(self._entries(start, earlier))
+        index = self.highlighted
+        lines = list(self._entries(start, recent_queries))
         self._queries = [query for _, query, _ in lines]
-        self.set_options([Option(line, disabled=not chosen) for line, _, chosen in lines])
-        if at is not None and at < len(lines) and lines[at][2]:
-            self.highlighted = at
+        self.set_options([Option(line, disabled=not selectable) for line, _, selectable in lines])
+        if index is not None and index < len(lines) and lines[index][2]:
+            self.highlighted = index
         elif self.has_focus:
             self.action_first()  # the contents may arrive after the focus
 
@@ -90,7 +90,7 @@ class StartMenu(OptionList):
             self.post_message(self.Asked(self._shown.trials[number].text))
 
     def _entries(
-        self, start: StartContents, earlier: Sequence[str]
+        self, start: StartContents, recent_queries: Sequence[str]
     ) -> Iterator[tuple[Text, str | None, bool]]:
         """Each line, its query, and True if it can be chosen."""
         dim = self.palette.dim
@@ -100,21 +100,21 @@ class StartMenu(OptionList):
         for number, trial in enumerate(start.trials, start=1):
             line = Text.assemble((f"  {number}  ", self.palette.accent), visible(trial.text))
             yield line.append(f"   {visible(', '.join(trial.relations))}", dim), trial.text, True
-        if earlier:
+        if recent_queries:
             yield Text("\nAsked before", dim), None, False
-        for query in earlier:
+        for query in recent_queries:
             yield Text(f"     {visible(query)}"), query, True
         if start.relations:
             yield Text(f"\n{_heading(start.relations)}", dim), None, False
-        longest = max((len(visible(each.name)) for each in start.relations), default=0)
-        most = max((len(f"{each.rows:,}") for each in start.relations), default=0)
-        for each in start.relations:
-            line = Text(f"  {visible(each.name):<{longest}}  {each.rows:>{most},}")
-            yield line.append(f"  {visible(_searched(each))}", dim), None, False
+        longest = max((len(visible(relation.name)) for relation in start.relations), default=0)
+        most = max((len(f"{relation.rows:,}") for relation in start.relations), default=0)
+        for relation in start.relations:
+            line = Text(f"  {visible(relation.name):<{longest}}  {relation.rows:>{most},}")
+            yield line.append(f"  {visible(_searched(relation))}", dim), None, False
 
 
 def _heading(relations: Sequence[RelationShown]) -> str:
-    rows = counted(sum(each.rows for each in relations), "row")
+    rows = counted(sum(relation.rows for relation in relations), "row")
     return f"{counted(len(relations), 'relation')} with {rows}, and the columns that are searched"
 
 
@@ -123,5 +123,5 @@ def _searched(relation: RelationShown) -> str:
     names = list(relation.searched)
     while len(", ".join(names)) > _NAMED and len(names) > 1:
         names.pop()
-    left = len(relation.searched) - len(names)
-    return ", ".join(names) + (f" and {left} more" if left else "")
+    hidden = len(relation.searched) - len(names)
+    return ", ".join(names) + (f" and {hidden} more" if hidden else "")

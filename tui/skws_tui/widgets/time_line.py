@@ -61,55 +61,57 @@ class TimeLine(Widget):
     @property
     def step(self) -> int:
         """The length of a column in microseconds."""
-        first, last = self.span or (0, 0)
-        return max((last - first) // self._columns, 1)
+        begin, end = self.span or (0, 0)
+        return max((end - begin) // self._columns, 1)
 
     @property
     def _columns(self) -> int:
         return max(self.size.width - _LEFT - _RIGHT, 1)
 
     def on_click(self, event: events.Click) -> None:
-        at = event.x - 1 - _LEFT
-        if self.span is not None and 0 <= at < self._columns:
-            self.post_message(self.Sought(self.span[0] + at * self.step + self.step // 2))
+        column = event.x - 1 - _LEFT
+        if self.span is not None and 0 <= column < self._columns:
+            self.post_message(self.Sought(self.span[0] + column * self.step + self.step // 2))
 
     def render(self) -> Text:
         job, span = self._job, self.span
         if job is None or span is None:
             return Text("no records yet", self.palette.dim)
-        first, last = span
-        cursor = self._cursor(first, last)
-        arrivals = bars(job.arrivals.columns(self._columns, first, last))
-        results = self._results(job, first, last)
-        since, until = edges(first, last)
+        begin, end = span
+        cursor = self._cursor(begin, end)
+        arrivals = bars(job.arrivals.columns(self._columns, begin, end))
+        results = self._results(job, begin, end)
+        begin_text, end_text = edges(begin, end)
         lines = [
-            self._row("rows", arrivals, f"from {since}", cursor),
-            self._row("results", results, f"to   {until}", cursor),
+            self._row("rows", arrivals, f"from {begin_text}", cursor),
+            self._row("results", results, f"to   {end_text}", cursor),
         ]
         return Text("\n").join(lines)
 
-    def _results(self, job: LiveJob, first: int, last: int) -> str:
+    def _results(self, job: LiveJob, begin: int, end: int) -> str:
         names = list(job.found) if self.query_name is None else [self.query_name]
-        counts = [job.found[name].columns(self._columns, first, last) for name in names if name in job.found]
-        return bars([sum(each) for each in zip(*counts, strict=True)] or [0] * self._columns)
+        counts = [job.found[name].columns(self._columns, begin, end) for name in names if name in job.found]
+        return bars(
+            [sum(column_counts) for column_counts in zip(*counts, strict=True)] or [0] * self._columns
+        )
 
-    def _cursor(self, first: int, last: int) -> int:
+    def _cursor(self, begin: int, end: int) -> int:
         """The column of the position."""
         if self.position is None:
             return 0
-        at = (self.position - first) * self._columns // max(last - first, 1)
-        return min(max(at, 0), self._columns - 1)
+        column = (self.position - begin) * self._columns // max(end - begin, 1)
+        return min(max(column, 0), self._columns - 1)
 
-    def _row(self, left: str, bars: str, right: str, cursor: int) -> Text:
+    def _row(self, label: str, bars: str, note: str, cursor: int) -> Text:
         dim = self.palette.dim
-        row = Text(no_wrap=True).append(f"{left:<{_LEFT}}", dim).append(bars[:cursor])
+        row = Text(no_wrap=True).append(f"{label:<{_LEFT}}", dim).append(bars[:cursor])
         row.append("│", self.palette.accent).append(bars[cursor + 1 :], dim)
-        return row.append(f" {right}", dim)
+        return row.append(f" {note}", dim)
 
 
-def edges(first: int, last: int) -> tuple[str, str]:
+def edges(begin: int, end: int) -> tuple[str, str]:
     """The ends of the line, in microseconds, as days; as times if they are on the same day."""
-    days, times = zip(*(instant(time // MICROSECOND)[:19].split("T") for time in (first, last)), strict=True)
+    days, times = zip(*(instant(time // MICROSECOND)[:19].split("T") for time in (begin, end)), strict=True)
     return days if days[0] != days[1] else times
 
 

@@ -25,13 +25,13 @@ CASES = ((0.5, 0.001), (0.002, 0.2), (0.02, 0.02), (0.001, 0.5))
 WITH, WITHOUT = operators.LEAST_BRIDGED, 100
 
 
-def records(load: Load, root: float, other: float) -> Iterator[Record]:
+def records(load: Load, root_share: float, other_share: float) -> Iterator[Record]:
     """The load, with its own share for each keyword."""
     rng = random.Random(1)
     widths = [len(relation.attributes) - 1 for relation in load.schema().relations]
     for second in range(SECONDS):
         for relation, width in enumerate(widths):
-            shares = zip(KEYWORDS, (root, other), strict=False)
+            shares = zip(KEYWORDS, (root_share, other_share), strict=False)
             words = ["pad", *(word for word, share in shares if rng.random() < share)]
             values = (rng.randint(1, load.selectivity) for _ in range(width))
             yield Record(relation, (START + second) * 1_000_000, (" ".join(words), *values))
@@ -41,9 +41,9 @@ def run(load: Load, stream: list[Record], least_size: int) -> tuple[int, float]:
     """Results and processor seconds, with bridges in networks of at least ``least_size`` tuples."""
     operators.LEAST_BRIDGED = least_size
     engine = StreamEngine.of(plan_of(load))
-    begun = process_time()
+    began = process_time()
     results = sum(1 for _ in engine.process_batches(batched(stream)))
-    return results, process_time() - begun
+    return results, process_time() - began
 
 
 def main() -> None:
@@ -52,12 +52,12 @@ def main() -> None:
     print(f"{'root':>6} {'other':>6} {'results':>8} {'with s':>7} {'without s':>9} {'ratio':>6}")
     for root, other in CASES:
         stream = list(records(load, root, other))
-        done = [(run(load, stream, WITH), run(load, stream, WITHOUT)) for _ in range(RUNS)]
-        if len({results for pair in done for results, _ in pair}) > 1:
+        runs = [(run(load, stream, WITH), run(load, stream, WITHOUT)) for _ in range(RUNS)]
+        if len({results for pair in runs for results, _ in pair}) > 1:
             raise AssertionError("with bridges there are other results than without")
-        with_them, without = (median(pair[which][1] for pair in done) for which in (0, 1))
+        with_them, without = (median(pair[which][1] for pair in runs) for which in (0, 1))
         ratio = with_them / without
-        print(f"{root:6} {other:6} {done[0][0][0]:8} {with_them:7.2f} {without:9.2f} {ratio:6.2f}")
+        print(f"{root:6} {other:6} {runs[0][0][0]:8} {with_them:7.2f} {without:9.2f} {ratio:6.2f}")
 
 
 if __name__ == "__main__":

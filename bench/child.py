@@ -48,40 +48,40 @@ def plan_of(load: Load) -> Plan:
 
 def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
     """The number of results, processor seconds in total and before the first tuple, and final operators."""
-    begun = process_time()
+    began = process_time()
     plan = plan_of(load)
     replay = Replay.open(path, plan.schema)
     log = BadRecordLog()
     if mode == FLOOR:
-        matched = sum(_matched(plan, replay, log))
+        match_count = sum(_matched(plan, replay, log))
         return {
-            "results": matched,
-            "cpu_seconds": process_time() - begun,
+            "results": match_count,
+            "cpu_seconds": process_time() - began,
             "init_seconds": 0.0,
             "operators": 0,
         }
     if mode.startswith(QUERIES):
         engine = _with_queries(plan, int(mode.removeprefix(QUERIES)))
-        ready = process_time()
-        found = sum(1 for _ in engine.process_batches(replay.batches(log)))
+        start = process_time()
+        result_count = sum(1 for _ in engine.process_batches(replay.batches(log)))
         operators = len(engine.used())
     else:
         engine = StreamEngine.of(replace(plan, mesh=MODES.get(mode)))
-        ready = process_time()
-        found = sum(1 for _ in engine.process_batches(replay.batches(log)))
+        start = process_time()
+        result_count = sum(1 for _ in engine.process_batches(replay.batches(log)))
         operators = len(engine.used()) if mode == DEFAULT else engine.operators
     return {
-        "results": found,
-        "cpu_seconds": process_time() - begun,
-        "init_seconds": ready - begun,
+        "results": result_count,
+        "cpu_seconds": process_time() - began,
+        "init_seconds": start - began,
         "operators": operators,
     }
 
 
 def _with_queries(plan: Plan, number: int) -> StreamEngine:
     engine = StreamEngine(plan.schema, plan.window)
-    for place, text in enumerate(query_texts(number)):
-        engine.add(replace(plan, query=parse_query(text, plan.schema), name=str(place)))
+    for index, text in enumerate(query_texts(number)):
+        engine.add(replace(plan, query=parse_query(text, plan.schema), name=str(index)))
     return engine
 
 

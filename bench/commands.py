@@ -62,17 +62,17 @@ def paper(
 
     skws bench paper --hours 0.25 --figures 5.1,5.3 --time-limit 60
     """
-    wanted = paper_figures.chosen(figures)
+    chosen_figures = paper_figures.chosen(figures)
     if draw:
         figures_of.check_drawable()
     output.mkdir(parents=True, exist_ok=True)
-    found = paper_figures.write_csv(
-        paper_figures.points(wanted, hours, time_limit, tell), output / "paper.csv"
+    points = paper_figures.write_csv(
+        paper_figures.points(chosen_figures, hours, time_limit, tell), output / "paper.csv"
     )
     if draw:
-        figures_of.draw(found, output, f"{hours:g} h of stream")
-    unfinished = sum(point.measured.results is None for point in found)
-    tell(f"{len(found)} points, {unfinished} unfinished: {output / 'paper.csv'}")
+        figures_of.draw(points, output, f"{hours:g} h of stream")
+    unfinished = sum(point.measured.results is None for point in points)
+    tell(f"{len(points)} points, {unfinished} unfinished: {output / 'paper.csv'}")
 
 
 @app.command()
@@ -90,20 +90,20 @@ def queries(
 
     skws bench queries --hours 0.25 --numbers 1,10,100
     """
-    wanted = number_of_queries.chosen(numbers)
+    query_numbers = number_of_queries.chosen(numbers)
     if draw:
         figures_of.check_drawable()
     output.mkdir(parents=True, exist_ok=True)
-    points = number_of_queries.points(hours, wanted, runs, time_limit, tell)
-    found = number_of_queries.write_csv(points, output / "queries.csv")
+    points = number_of_queries.points(hours, query_numbers, runs, time_limit, tell)
+    measured_points = number_of_queries.write_csv(points, output / "queries.csv")
     typer.echo("queries  us a tuple  to one query  results  peak MB")
-    for point in found:
+    for point in measured_points:
         typer.echo(
             f"{point.queries:7,}  {point.microseconds_a_tuple:10.1f}  {point.ratio:12.2f}"
             f"  {point.results:7,}  {point.peak_bytes / 1e6:7.0f}"
         )
     if draw:
-        number_of_queries.draw(found, output / "queries.png")
+        number_of_queries.draw(measured_points, output / "queries.png")
 
 
 @app.command()
@@ -125,12 +125,12 @@ def peers(
 
     skws bench peers --hours 0.25 --engines duckdb
     """
-    wanted = environment.chosen(engines)
+    peer_names = environment.chosen(engines)
     rows = compare.rows(
-        replace(HEAVY, max_size=max_size), int(hours * 3600), slice_seconds, wanted, time_limit, tell
+        replace(HEAVY, max_size=max_size), int(hours * 3600), slice_seconds, peer_names, time_limit, tell
     )
-    found = compare.write_csv(rows, output)
-    for line in table.lines(found):
+    results = compare.write_csv(rows, output)
+    for line in table.lines(results):
         typer.echo(line)
-    if any(row.equal is False for row in found):
+    if any(row.equal is False for row in results):
         raise SkwsError(f"results differ: {output}")

@@ -70,27 +70,27 @@ class Measured:
 
 def searches(number: int, rng: random.Random) -> list[Pair]:
     """Different pairs of a word of the purchase and a word of the complaint."""
-    found: dict[Pair, None] = {}
-    while len(found) < number:
-        found[rng.choice(WORDS), rng.choice(WORDS)] = None
-    return list(found)
+    pairs: dict[Pair, None] = {}
+    while len(pairs) < number:
+        pairs[rng.choice(WORDS), rng.choice(WORDS)] = None
+    return list(pairs)
 
 
 def changes(number: int, rng: random.Random) -> list[Record]:
     """Records of a replay, one a second: first purchases, a tenth of all, then changes of all kinds."""
-    made: list[Record] = []
+    records: list[Record] = []
     purchases, complaints = number // 10, 0
     lives: list[int] = []
 
     def add(op: str, relation: str, **row: Any) -> None:
-        made.append({"relation": relation, "time": len(made), "op": op, "row": row})
+        records.append({"relation": relation, "time": len(records), "op": op, "row": row})
 
     def text(words: int) -> str:
         return " ".join(rng.choices(WORDS, k=words))
 
     for pid in range(purchases):
         add("+", "purchase", pid=pid, item=text(_ITEM))
-    while len(made) < number:
+    while len(records) < number:
         kind = rng.random()
         if kind < 0.7 or not lives:
             add("+", "complaint", nr=complaints, pid=rng.randrange(purchases), body=text(_BODY))
@@ -102,7 +102,7 @@ def changes(number: int, rng: random.Random) -> list[Record]:
             add("+", "complaint", nr=rng.choice(lives), pid=rng.randrange(purchases), body=text(_BODY))
         else:
             add("-", "complaint", nr=lives.pop(rng.randrange(len(lives))))
-    return made
+    return records
 
 
 def write(folder: Path, pairs: list[Pair], records: list[Record]) -> None:
@@ -110,7 +110,7 @@ def write(folder: Path, pairs: list[Pair], records: list[Record]) -> None:
     queries = {query(pair): query(pair) for pair in pairs}
     (folder / "searches.json").write_bytes(orjson.dumps(pairs))
     (folder / "queries.yaml").write_bytes(orjson.dumps(queries, option=orjson.OPT_INDENT_2))
-    (folder / "stream.jsonl").write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in records))
+    (folder / "stream.jsonl").write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in records))
     (folder / "schema.yaml").write_text(SCHEMA)
 
 
@@ -118,8 +118,8 @@ def query(pair: Pair) -> str:
     return f"purchase.item:{pair[0]} complaint.body:{pair[1]}"
 
 
-def contenders(duckdb: str, every: int) -> list[Contender]:
-    """``duckdb``: an interpreter with DuckDB. ``every``: changes between two polls."""
+def contenders(duckdb: str, poll_interval: int) -> list[Contender]:
+    """``duckdb``: an interpreter with DuckDB. ``poll_interval``: changes between two polls."""
     watch = (
         "watch",
         "replay:stream.jsonl?speed=1e12",
@@ -130,13 +130,18 @@ def contenders(duckdb: str, every: int) -> list[Contender]:
         "--quiet",
     )
     options = ("--queries", "queries.yaml", "--output", "skws.jsonl")
-    polled = f"every {every:,} changes"
+    polled = f"every {poll_interval:,} changes"
     return [
         Contender("skws watch", (sys.executable, "-m", "skws", *watch, *options), "each change", _of_skws),
         Contender("SQLite, triggers", (sys.executable, str(CHILD), "triggers"), "each change", _of_child),
-        Contender("SQLite, polled", (sys.executable, str(CHILD), "sqlite", str(every)), polled, _of_child),
         Contender(
-            "DuckDB, polled", (duckdb, "-E", "-s", str(CHILD), "duckdb", str(every)), polled, _of_child
+            "SQLite, polled", (sys.executable, str(CHILD), "sqlite", str(poll_interval)), polled, _of_child
+        ),
+        Contender(
+            "DuckDB, polled",
+            (duckdb, "-E", "-s", str(CHILD), "duckdb", str(poll_interval)),
+            polled,
+            _of_child,
         ),
     ]
 
@@ -144,12 +149,12 @@ def contenders(duckdb: str, every: int) -> list[Contender]:
 def measure(contender: Contender, folder: Path, runs: int) -> tuple[Measured, set[tuple[str, int, int]]]:
     """Median and slowest run, and the results. Raises CalledProcessError if the command fails."""
     stream = folder / "stream.jsonl"
-    whole = stream.read_bytes()
+    content = stream.read_bytes()
     starts, times = [], []
     for _ in range(runs):
-        stream.write_bytes(whole.partition(b"\n")[0] + b"\n")
+        stream.write_bytes(content.partition(b"\n")[0] + b"\n")
         starts.append(_seconds(contender, folder))
-        stream.write_bytes(whole)
+        stream.write_bytes(content)
         times.append(_seconds(contender, folder))
     live = contender.result(folder)
     return Measured(contender, median(starts), median(times), max(times), len(live)), live
@@ -157,24 +162,24 @@ def measure(contender: Contender, folder: Path, runs: int) -> tuple[Measured, se
 
 def _seconds(contender: Contender, folder: Path) -> float:
     (folder / "skws.jsonl").unlink(missing_ok=True)
-    begun = perf_counter()
+    began = perf_counter()
     subprocess.run(contender.command, cwd=folder, check=True, capture_output=True)
-    return perf_counter() - begun
+    return perf_counter() - began
 
 
 def _of_skws(folder: Path) -> set[tuple[str, int, int]]:
     live: set[tuple[str, int, int]] = set()
     for line in (folder / "skws.jsonl").read_bytes().splitlines():
-        told = orjson.loads(line)
-        rows = {each["relation"]: each["row"] for each in told["tuples"]}
-        one = (told["query"], rows["purchase"]["pid"], rows["complaint"]["nr"])
-        (live.discard if told["op"] == "-" else live.add)(one)
+        result = orjson.loads(line)
+        rows = {result_tuple["relation"]: result_tuple["row"] for result_tuple in result["tuples"]}
+        key = (result["query"], rows["purchase"]["pid"], rows["complaint"]["nr"])
+        (live.discard if result["op"] == "-" else live.add)(key)
     return live
 
 
 def _of_child(folder: Path) -> set[tuple[str, int, int]]:
-    found = orjson.loads((folder / "live.json").read_bytes())
-    return {(query((item, body)), pid, nr) for item, body, pid, nr in found}
+    live = orjson.loads((folder / "live.json").read_bytes())
+    return {(query((item, body)), pid, nr) for item, body, pid, nr in live}
 
 
 def main() -> None:
@@ -183,17 +188,17 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=10_000)
     parser.add_argument("--every", type=int, default=1_000, help="changes between two looks")
     parser.add_argument("--runs", type=int, default=3)
-    given = parser.parse_args()
+    args = parser.parse_args()
     duckdb = str(python_of("duckdb", lambda line: print(line, file=sys.stderr)))
     print("searches  contender           tells                  start s  median s  slowest s   live")
-    for number in given.searches:
+    for number in args.searches:
         rng = random.Random(46)
         with TemporaryDirectory() as name:
             folder = Path(name)
-            write(folder, searches(number, rng), changes(given.changes, rng))
+            write(folder, searches(number, rng), changes(args.changes, rng))
             expected = None
-            for contender in contenders(duckdb, given.every):
-                measured, live = measure(contender, folder, given.runs)
+            for contender in contenders(duckdb, args.every):
+                measured, live = measure(contender, folder, args.runs)
                 print(
                     f"{number:8,}  {contender.name:18}  {contender.told:21}  {measured.start:7.1f}"
                     f"  {measured.seconds:8.1f}"

@@ -18,36 +18,36 @@ def check_drawable() -> None:
         raise UsageError("figures need matplotlib: pip install 'skws[bench]', or use --no-draw") from None
 
 
-def draw(found: list[Point], folder: Path, title: str) -> list[Path]:
+def draw(points: list[Point], folder: Path, title: str) -> list[Path]:
     """Draw one PNG for each figure with points; returns their paths."""
-    drawn = []
+    paths = []
     for figure in FIGURES:
-        mine = [point for point in found if point.figure == figure.name]
-        if mine:
-            drawn.append(folder / f"figure-{figure.name}.png")
-            _draw(figure, mine, drawn[-1], title)
-    return drawn
+        figure_points = [point for point in points if point.figure == figure.name]
+        if figure_points:
+            paths.append(folder / f"figure-{figure.name}.png")
+            _draw(figure, figure_points, paths[-1], title)
+    return paths
 
 
-def _draw(figure: Figure, mine: list[Point], path: Path, title: str) -> None:
+def _draw(figure: Figure, points: list[Point], path: Path, title: str) -> None:
     from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
 
     canvas = Canvas(figsize=(8, 3.2), dpi=80, layout="constrained")
     cpu, memory = canvas.subplots(1, 2)
-    for mode in dict.fromkeys(point.mode for point in mine):
-        done = [p for p in mine if p.mode == mode and p.measured.status == FINISHED]
-        lost = sum(p.mode == mode for p in mine) - len(done)
-        label = f"{mode} ({lost} unfinished)" if lost else mode
-        values = [p.value for p in done]
-        cpu.plot(values, [p.measured.cpu_seconds for p in done], marker="o", label=label)
-        memory.plot(values, [(p.measured.peak_bytes or 0) / 1e6 for p in done], marker="o", label=label)
+    for mode in dict.fromkeys(point.mode for point in points):
+        finished = [p for p in points if p.mode == mode and p.measured.status == FINISHED]
+        unfinished = sum(p.mode == mode for p in points) - len(finished)
+        label = f"{mode} ({unfinished} unfinished)" if unfinished else mode
+        values = [p.value for p in finished]
+        cpu.plot(values, [p.measured.cpu_seconds for p in finished], marker="o", label=label)
+        memory.plot(values, [(p.measured.peak_bytes or 0) / 1e6 for p in finished], marker="o", label=label)
     _label(cpu, figure, "processor seconds")
     _label(memory, figure, "peak memory (MB)")
-    _under(cpu, "|R|", {p.value: f"{p.measured.results:,}" for p in mine if p.measured.results is not None})
+    _under(cpu, "|R|", {p.value: f"{p.measured.results:,}" for p in points if p.measured.results is not None})
     _under(
         memory,
         "I (s)",
-        {p.value: _initialised(p) for p in mine if p.mode == "full" and p.measured.status == FINISHED},
+        {p.value: _initialised(p) for p in points if p.mode == "full" and p.measured.status == FINISHED},
     )
     cpu.set_yscale("log")
     lines, names = cpu.get_legend_handles_labels()
@@ -61,16 +61,16 @@ def _initialised(point: Point) -> str:
     return f"{point.measured.init_seconds or 0:.2f}"
 
 
-def _under(axes: Any, name: str, told: dict[float, str]) -> None:
+def _under(axes: Any, name: str, texts: dict[float, str]) -> None:
     """Write a number under each value of the parameter, as in the paper."""
-    ticks = sorted(told)
+    ticks = sorted(texts)
     if ticks[-1] >= 8 * ticks[0]:  # otherwise the first numbers overlap
         axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [f"{value:g}\n{told[value]}" for value in ticks], fontsize="x-small")
+    axes.set_xticks(ticks, [f"{value:g}\n{texts[value]}" for value in ticks], fontsize="x-small")
     axes.text(-0.02, -0.14, name, transform=axes.transAxes, ha="right", fontsize="x-small")
 
 
-def _label(axes: Any, figure: Figure, what: str) -> None:
+def _label(axes: Any, figure: Figure, quantity: str) -> None:
     axes.set_xlabel(figure.label)
-    axes.set_ylabel(what)
+    axes.set_ylabel(quantity)
     axes.grid(visible=True, alpha=0.3)

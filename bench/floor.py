@@ -58,24 +58,26 @@ def _write_parquet(load: Load, seconds: int, folder: Path) -> tuple[Path, int]:
     folder.mkdir()
     relations = load.schema().relations
     rows: list[list[tuple[object, ...]]] = [[] for _ in relations]
-    for place, time, row, _ in load.records(seconds):
-        rows[place].append((time, *row))
-    for relation, held in zip(relations, rows, strict=True):
-        times, *columns = zip(*held, strict=True)
+    for relation_number, time, row, _ in load.records(seconds):
+        rows[relation_number].append((time, *row))
+    for relation, relation_rows in zip(relations, rows, strict=True):
+        times, *columns = zip(*relation_rows, strict=True)
         arrays = [pa.array(times, pa.timestamp("us", "UTC")), *(pa.array(column) for column in columns)]
         names = ["time", *(attribute.name for attribute in relation.attributes)]
         pq.write_table(pa.table(arrays, names=names), folder / f"{relation.name}.parquet")
     return folder, sum(map(len, rows))
 
 
-def run(hours: float, file_format: str, runs: int, limit: float, told: Callable[[str], None]) -> FloorReport:
+def run(
+    hours: float, file_format: str, runs: int, limit: float, report: Callable[[str], None]
+) -> FloorReport:
     """Measure both in alternating runs. Raises SkwsError if a run does not finish."""
     load = HEAVY
     with TemporaryDirectory() as folder:
         path, tuples = write_load(load, int(hours * 3600), Path(folder), file_format)
         floors, engines = [], []
         for number in range(runs):
-            told(f"run {number + 1} of {runs}: {tuples:,} tuples from {file_format}")
+            report(f"run {number + 1} of {runs}: {tuples:,} tuples from {file_format}")
             floors.append(_finished(measure(FLOOR, load, path, limit)))
             engines.append(_finished(measure(DEFAULT, load, path, limit)))
     floor_seconds = [m.cpu_seconds or 0 for m in floors]

@@ -43,35 +43,35 @@ def write(folder: Path, hours: float, files: int) -> int:
     """Write the load as Parquet files, ``files`` for each relation; returns the number of tuples."""
     seconds = round(hours * 3600)
     rows: list[list[tuple[int, str, int]]] = [[] for _ in range(KEYED.relations)]
-    written = 0
+    file_number = 0
     for relation, moment, row, _ in KEYED.records(seconds):
         number = (moment // 1_000_000 - START) * files // seconds
-        if number != written:
-            _flush(folder, rows, written)
-            written = number
+        if number != file_number:
+            _flush(folder, rows, file_number)
+            file_number = number
         rows[relation].append((moment, str(row[0]), int(row[1] or 0)))
-    _flush(folder, rows, written)
+    _flush(folder, rows, file_number)
     return seconds * KEYED.relations
 
 
 def _flush(folder: Path, rows: Sequence[list[tuple[int, str, int]]], number: int) -> None:
     lines: list[tuple[int, dict[str, object]]] = []
-    for relation, held in enumerate(rows):
+    for relation, relation_rows in enumerate(rows):
         target = folder / f"r{relation}"
         target.mkdir(parents=True, exist_ok=True)
         name = f"r{relation}"
         lines += (
             (moment, {"relation": name, "time": moment / 1e6, "row": {"words": words, KEY: key}})
-            for moment, words, key in held
+            for moment, words, key in relation_rows
         )
-        times, words, keys = zip(*held, strict=True)
+        times, words, keys = zip(*relation_rows, strict=True)
         columns = {
             "words": pa.array(words),
             KEY: pa.array(keys, pa.int64()),
             "time": pa.array(times, pa.timestamp("us", tz="UTC")),
         }
         pq.write_table(pa.table(columns), target / f"{number:05}.parquet")
-        held.clear()
+        relation_rows.clear()
     (folder / "records").mkdir(exist_ok=True)
     lines.sort(key=itemgetter(0))
     with (folder / "records" / f"{number:05}.jsonl").open("wb") as file:
@@ -85,19 +85,26 @@ def in_process(folder: Path) -> tuple[float, int]:
         f"r{number}": pa.concat_tables(map(pq.read_table, sorted((folder / f"r{number}").iterdir())))
         for number in range(KEYED.relations)
     }
-    found = sum(1 for _ in skws.search(KEYED.query, data, schema=KEYED.schema(), max_size=KEYED.max_size))
-    return time.perf_counter() - began, found
+    count = sum(1 for _ in skws.search(KEYED.query, data, schema=KEYED.schema(), max_size=KEYED.max_size))
+    return time.perf_counter() - began, count
 
 
 def on_spark(folder: Path, form: str, cores: int, shards: int) -> tuple[list[float], int]:
     """Seconds of each micro-batch, of which the first is slow, and the number of results."""
-    given = [sys.executable, "-m", "bench.frames", "--folder", str(folder), f"--run={form},{cores},{shards}"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.frames",
+        "--folder",
+        str(folder),
+        f"--run={form},{cores},{shards}",
+    ]
     settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(
-        given, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=settings
+    output = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=settings
     ).stdout
-    seconds, found = orjson.loads(done.splitlines()[-1])
-    return seconds, found
+    seconds, count = orjson.loads(output.splitlines()[-1])
+    return seconds, count
 
 
 def _session(cores: int, shards: int) -> SparkSession:
@@ -126,19 +133,19 @@ def searched(spark: SparkSession, folder: Path, form: str, shards: int) -> tuple
     else:
         rows = spark.readStream.schema(_TYPES).option("maxFilesPerTrigger", 1)
         data = {f"r{number}": rows.parquet(f"{folder}/r{number}") for number in range(KEYED.relations)}
-    with TemporaryDirectory() as kept:
+    with TemporaryDirectory() as output:
         schema = to_yaml(KEYED.schema())
         query = (
             skws.spark.search(spark, data, KEYED.query, schema=schema, max_size=KEYED.max_size, shards=shards)
             .writeStream.format("parquet")
-            .option("path", f"{kept}/out")
-            .option("checkpointLocation", f"{kept}/checkpoint")
+            .option("path", f"{output}/out")
+            .option("checkpointLocation", f"{output}/checkpoint")
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
         seconds = [progress.durationMs["triggerExecution"] / 1000 for progress in query.recentProgress]
-        return seconds, spark.read.parquet(f"{kept}/out").count()
+        return seconds, spark.read.parquet(f"{output}/out").count()
 
 
 def main() -> None:
@@ -148,40 +155,40 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--run", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.run:
-        form, cores, shards = given.run.split(",")
+    args = parser.parse_args()
+    if args.run:
+        form, cores, shards = args.run.split(",")
         spark = _session(int(cores), int(shards))
-        print(orjson.dumps(searched(spark, given.folder, form, int(shards))).decode())
+        print(orjson.dumps(searched(spark, args.folder, form, int(shards))).decode())
         spark.stop()
         return
     with TemporaryDirectory() as path:
         folder = Path(path)
-        tuples = write(folder, given.hours, given.files)
-        print(f"{tuples:,} tuples, {tuples // given.files:,} in a micro-batch, load {os.getloadavg()[0]:.1f}")
-        alone: list[float] = []
+        tuples = write(folder, args.hours, args.files)
+        print(f"{tuples:,} tuples, {tuples // args.files:,} in a micro-batch, load {os.getloadavg()[0]:.1f}")
+        local_times: list[float] = []
         wholes: dict[_Way, list[float]] = {}
         lasts: dict[_Way, list[float]] = {}
         results: set[int] = set()
-        for _ in range(given.runs):
-            seconds, found = in_process(folder)
-            alone.append(seconds)
-            results.add(found)
-            for way in _WAYS:
-                batches, found = on_spark(folder, *way)
-                results.add(found)
-                wholes.setdefault(way, []).append(sum(batches))
-                lasts.setdefault(way, []).append(statistics.median(batches[len(batches) // 2 :]))
+        for _ in range(args.runs):
+            seconds, count = in_process(folder)
+            local_times.append(seconds)
+            results.add(count)
+            for variant in _WAYS:
+                batches, count = on_spark(folder, *variant)
+                results.add(count)
+                wholes.setdefault(variant, []).append(sum(batches))
+                lasts.setdefault(variant, []).append(statistics.median(batches[len(batches) // 2 :]))
         if len(results) != 1:
             raise SystemExit(f"different numbers of results: {results}")
-        base = statistics.median(alone)
+        base = statistics.median(local_times)
         print(f"{'':34}{'all, s':>10}{'a late batch, s':>18}{'its tuples/s':>14}")
         print(f"{'in process':34}{base:10.1f}{'':18}{tuples / base:14,.0f}")
-        for way, times in wholes.items():
-            late = statistics.median(lasts[way])
-            name = "{}, local[{}], shards={}".format(*way)
-            speed = tuples / given.files / late
-            print(f"{name:34}{statistics.median(times):10.1f}{late:18.2f}{speed:14,.0f}")
+        for variant, times in wholes.items():
+            batch_seconds = statistics.median(lasts[variant])
+            name = "{}, local[{}], shards={}".format(*variant)
+            speed = tuples / args.files / batch_seconds
+            print(f"{name:34}{statistics.median(times):10.1f}{batch_seconds:18.2f}{speed:14,.0f}")
 
 
 if __name__ == "__main__":

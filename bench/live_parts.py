@@ -52,16 +52,18 @@ def parts_of(replay: Path, number: int, records: int) -> list[SourcePartition]:
     reader = reader_of(replay, number, records)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    return [part for part in reader.partitions(start, end) if isinstance(part, SourcePartition)]
+    return [
+        partition for partition in reader.partitions(start, end) if isinstance(partition, SourcePartition)
+    ]
 
 
-def read(replay: Path, number: int, records: int, part: SourcePartition) -> tuple[float, int]:
+def read(replay: Path, number: int, records: int, partition: SourcePartition) -> tuple[float, int]:
     """Processor seconds of a warmed-up task, and the bytes that it passes on."""
     reader = reader_of(replay, number, records)
     spent, size = [], 0
     for _ in range(1 + _TIMES):
         began = time.process_time()
-        size = sum(batch.nbytes for batch in reader.read(part))
+        size = sum(batch.nbytes for batch in reader.read(partition))
         spent.append(time.process_time() - began)
     return median(spent[1:]), size
 
@@ -72,27 +74,27 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=int, default=2400, help="of the load's time, 1,200 tuples each")
     parser.add_argument("--tasks", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    given = parser.parse_args()
+    args = parser.parse_args()
     with TemporaryDirectory() as folder:
         replay = Path(folder) / "load.jsonl"
-        tuples = KEYED.write(replay, given.minutes * 60)
+        tuples = KEYED.write(replay, args.minutes * 60)
         records = tuples * 9 // 10
         print(f"{records:,} of {tuples:,} tuples, {replay.stat().st_size / 1e6:,.0f} MB")
         headings = ("tasks", "largest s", "all s", "to one", "of 1/N", "all to one", "MB on")
-        print("".join(f"{one:>11}" for one in headings))
-        alone = 0.0
-        for number in given.tasks:
+        print("".join(f"{heading:>11}" for heading in headings))
+        single_seconds = 0.0
+        for number in args.tasks:
             seconds, sizes = [], []
-            for part in parts_of(replay, number, records):
+            for partition in parts_of(replay, number, records):
                 with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                    spent, size = pool.submit(read, replay, number, records, part).result()
+                    spent, size = pool.submit(read, replay, number, records, partition).result()
                     seconds.append(spent)
                     sizes.append(size)
-            alone = alone or seconds[0]
-            ratio = max(seconds) / alone
+            single_seconds = single_seconds or seconds[0]
+            ratio = max(seconds) / single_seconds
             print(
                 f"{number:11}{max(seconds):11.2f}{sum(seconds):11.2f}{ratio:11.3f}{ratio * number:11.2f}"
-                f"{sum(seconds) / alone:11.2f}{sum(sizes) / 1e6:11.1f}"
+                f"{sum(seconds) / single_seconds:11.2f}{sum(sizes) / 1e6:11.1f}"
             )
 
 

@@ -94,24 +94,24 @@ def batches(job: Job, selectivity: int, records: int, seed: int = 1) -> Iterator
     """Endless batches of ``records`` records in order of time."""
     rng = np.random.default_rng(seed)
     words = np.frombuffer(" ".join(WORDS).encode() + b" ", dtype=np.uint8).reshape(len(WORDS), -1)
-    relations, before = len(job.schema.relations), 0
+    relations, start = len(job.schema.relations), 0
     while True:
-        place = np.arange(before, before + records)
-        relation = place % relations
+        positions = np.arange(start, start + records)
+        relation = positions % relations
         blocks = []
         for number in range(relations):
-            mine = int(np.count_nonzero(relation == number))
-            texts = words[rng.integers(0, len(WORDS), (mine, _WORDS))].reshape(mine, -1)
+            row_count = int(np.count_nonzero(relation == number))
+            texts = words[rng.integers(0, len(WORDS), (row_count, _WORDS))].reshape(row_count, -1)
             rows = [row.tobytes()[:-1] for row in texts]
             for keyword in KEYWORDS[: KEYED.keywords]:
-                for row in np.flatnonzero(rng.random(mine) < KEYED.kwf).tolist():
+                for row in np.flatnonzero(rng.random(row_count) < KEYED.kwf).tolist():
                     rows[row] += b" " + keyword.encode()
             ends = np.cumsum([0, *map(len, rows)])
-            keys = rng.integers(1, selectivity + 1, mine)
+            keys = rng.integers(1, selectivity + 1, row_count)
             blocks.append(ColumnBlock(number, [Texts(b"".join(rows), ends), keys], {0}))
-        at = START * MICROSECOND + place // relations * MICROSECOND // _SECOND
-        yield RecordBatch(relation, at, Rows.in_order(relation, blocks))
-        before += records
+        times = START * MICROSECOND + positions // relations * MICROSECOND // _SECOND
+        yield RecordBatch(relation, times, Rows.in_order(relation, blocks))
+        start += records
 
 
 def make(path: Path, megabytes: int, shards: int, records: int) -> None:
@@ -156,11 +156,11 @@ def rebuild(path: Path) -> None:
     processor = MeshProcessor("", job, {})
     processor.init(state)  # type: ignore[arg-type]  # all that the processor uses of it
     mark = ShardProgress(**orjson.loads(blobs["mark", ""][1]))
-    before, began, spent = peak(), time.perf_counter(), time.process_time()
+    base_memory, began, spent = peak(), time.perf_counter(), time.process_time()
     processor.rebuild(InProcess(server), mark)
     seconds, spent = time.perf_counter() - began, time.process_time() - spent
-    size, held = state.log_bytes / 1e6, (peak() - before) / 1e6
-    print(f"{size:,.0f} MB: {seconds:.2f} s, {spent:.2f} s of the processor, {held:,.0f} MB held")
+    size, megabytes = state.log_bytes / 1e6, (peak() - base_memory) / 1e6
+    print(f"{size:,.0f} MB: {seconds:.2f} s, {spent:.2f} s of the processor, {megabytes:,.0f} MB held")
 
 
 def main() -> None:
@@ -172,11 +172,11 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=1000, help="of the log of all shards")
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument("--records", type=int, default=200_000, help="of a micro-batch, in all shards")
-    given = parser.parse_args()
-    if given.what == "make":
-        make(given.log, given.megabytes, given.shards, given.records)
+    args = parser.parse_args()
+    if args.what == "make":
+        make(args.log, args.megabytes, args.shards, args.records)
     else:
-        rebuild(given.log)
+        rebuild(args.log)
 
 
 if __name__ == "__main__":

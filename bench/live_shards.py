@@ -72,19 +72,19 @@ def live_shards(
     """Measurements for each number of shards in ``numbers``, over a replay of the load."""
     query = Query(load.query, load.max_size, name="load")
     job = Job({"load": query}, load.schema(), f"replay:{replay}", max_size=load.max_size)
-    found = []
+    measurements = []
     for number in numbers:
         layout = LayoutRequest(number, spread).layout([query], job.stream, job.plan_window)
-        paths = [folder / f"{part}.batches" for part in range(number)]
-        read = _read(job, replay, layout, paths)
-        taken = []
-        for path, part in zip(paths, layout.shares.values(), strict=True):
+        paths = [folder / f"{shard}.batches" for shard in range(number)]
+        read_seconds = _read(job, replay, layout, paths)
+        shard_runs = []
+        for path, share in zip(paths, layout.shares.values(), strict=True):
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                taken.append(pool.submit(_worked, job, part, path).result())
-        found.append(LiveShards(number, read, taken))
-    if len({one.results for one in found}) != 1:
+                shard_runs.append(pool.submit(_worked, job, share, path).result())
+        measurements.append(LiveShards(number, read_seconds, shard_runs))
+    if len({measurement.results for measurement in measurements}) != 1:
         raise SystemExit("shards found other results")
-    return found
+    return measurements
 
 
 def _read(job: Job, replay: Path, layout: Layout, paths: Sequence[Path]) -> float:
@@ -94,34 +94,34 @@ def _read(job: Job, replay: Path, layout: Layout, paths: Sequence[Path]) -> floa
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in paths]
         for number, batch in enumerate(_batches(job, replay)):
-            reached = int(batch.time.max()) if layout.keys is not None else None
-            head = replace(head, number=number, reached=reached, commands=() if number else head.commands)
-            parts = layout.pack(batch)
-            for place, file in enumerate(files):
-                part = parts[place] if layout.keys is not None else parts[0]
-                pickle.dump(MicroBatch(head, b"", part).to_bytes(), file)
+            watermark = int(batch.time.max()) if layout.keys is not None else None
+            head = replace(head, number=number, reached=watermark, commands=() if number else head.commands)
+            blobs = layout.pack(batch)
+            for shard, file in enumerate(files):
+                blob = blobs[shard] if layout.keys is not None else blobs[0]
+                pickle.dump(MicroBatch(head, b"", blob).to_bytes(), file)
     return time.process_time() - began
 
 
 def _batches(job: Job, replay: Path) -> Iterator[RecordBatch]:
-    held: list[RecordBatch] = []
+    pending: list[RecordBatch] = []
     reader = ChunkReader(job.schema)
     for split in Replay.open(replay, job.schema).splits:
         for chunk in reader.read(split):
-            held.append(chunk.records)
-            if sum(map(len, held)) >= _RECORDS:
-                yield concat_batches(held)
-                held = []
-    if held:
-        yield concat_batches(held)
+            pending.append(chunk.records)
+            if sum(map(len, pending)) >= _RECORDS:
+                yield concat_batches(pending)
+                pending = []
+    if pending:
+        yield concat_batches(pending)
 
 
-def _worked(job: Job, part: Part, path: Path) -> LiveShard:
+def _worked(job: Job, share: Part, path: Path) -> LiveShard:
     expect_long_lived_objects()
-    server = ShardServer(job, part)
+    server = ShardServer(job, share)
     server.answer(("begin", LogEnd(0, ALWAYS, None, ALWAYS), [], [], [], {}))
     server.answer(("seek", 0, ALWAYS, 0))
-    before, began = peak(), time.process_time()
+    base_memory, began = peak(), time.process_time()
     epoch = live = results = 0
     with path.open("rb") as file:
         while file.peek(1):
@@ -129,16 +129,17 @@ def _worked(job: Job, part: Part, path: Path) -> LiveShard:
             live = orjson.loads(stats).get("live", live)
             results += sum(decompress(blob).count(b"\n") + 1 for blob in blobs)
             epoch += 1
-    return LiveShard(time.process_time() - began, peak() - before, live, results)
+    return LiveShard(time.process_time() - began, peak() - base_memory, live, results)
 
 
-def show(found: Sequence[LiveShards]) -> None:
+def show(rows: Sequence[LiveShards]) -> None:
     """Print a row for each number of shards."""
     headings = ("shards", "source s", "largest s", "to N=1", "held MB", "to N=1", "live", "results")
-    print("\n" + "".join(f"{one:>11}" for one in headings))
-    for one in found:
-        ratio, held = one.largest / found[0].largest, one.held / found[0].held
+    print("\n" + "".join(f"{heading:>11}" for heading in headings))
+    for row in rows:
+        ratio, memory_ratio = row.largest / rows[0].largest, row.held / rows[0].held
         print(
-            f"{one.shards:11}{one.read:11.2f}{one.largest:11.2f}{ratio:11.2f}"
-            f"{one.held / 1e6:11.1f}{held:11.2f}{max(shard.live for shard in one.taken):11,}{one.results:11,}"
+            f"{row.shards:11}{row.read:11.2f}{row.largest:11.2f}{ratio:11.2f}"
+            f"{row.held / 1e6:11.1f}{memory_ratio:11.2f}{max(shard.live for shard in row.taken):11,}"
+            f"{row.results:11,}"
         )

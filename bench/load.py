@@ -47,10 +47,10 @@ class Load:
         edges = [((child - 1) // 3, child) for child in range(1, self.relations)]
         relations = []
         for number in range(self.relations):
-            joined = [f"e{child}" for parent, child in edges if number in (parent, child)]
-            joined = [KEY] if self.keyed else joined
+            keys = [f"e{child}" for parent, child in edges if number in (parent, child)]
+            keys = [KEY] if self.keyed else keys
             columns = [Attribute("words", AttributeType.TEXT)]
-            columns += [Attribute(name, AttributeType.INTEGER) for name in joined]
+            columns += [Attribute(name, AttributeType.INTEGER) for name in keys]
             relations.append(Relation(f"r{number}", tuple(columns), search=("words",)))
         joins = (
             Join(
@@ -68,11 +68,11 @@ class Load:
         """``seconds`` times ``relations`` tuples, in time order."""
         rng = random.Random(seed)
         widths = [len(relation.attributes) - 1 for relation in self.schema().relations]
-        chosen = KEYWORDS[: self.keywords]
+        load_keywords = KEYWORDS[: self.keywords]
         for second in range(seconds):
             for relation in range(self.relations):
                 words = rng.choices(WORDS, k=8)
-                words += [keyword for keyword in chosen if rng.random() < self.kwf]
+                words += [keyword for keyword in load_keywords if rng.random() < self.kwf]
                 values = [rng.randint(1, self.selectivity) for _ in range(widths[relation])]
                 yield Record(relation, (START + second) * 1_000_000, (" ".join(words), *values))
 

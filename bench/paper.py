@@ -59,12 +59,14 @@ def chosen(names: str | None) -> tuple[Figure, ...]:
     """The figures of a list such as ``5.1,5.3``; None for all. Raises UsageError."""
     if names is None:
         return FIGURES
-    known = {figure.name: figure for figure in FIGURES}
-    wanted = [name.strip() for name in names.split(",")]
-    for name in wanted:
-        if name not in known:
-            raise UsageError(f"--figures {name!r}: expected some of {', '.join(known)}{nearest(name, known)}")
-    return tuple(known[name] for name in wanted)
+    figures = {figure.name: figure for figure in FIGURES}
+    wanted_names = [name.strip() for name in names.split(",")]
+    for name in wanted_names:
+        if name not in figures:
+            raise UsageError(
+                f"--figures {name!r}: expected some of {', '.join(figures)}{nearest(name, figures)}"
+            )
+    return tuple(figures[name] for name in wanted_names)
 
 
 def load_of(figure: Figure, value: float) -> Load:
@@ -74,7 +76,7 @@ def load_of(figure: Figure, value: float) -> Load:
 
 
 def points(
-    figures: Iterable[Figure], hours: float, limit: float, told: Callable[[str], None]
+    figures: Iterable[Figure], hours: float, limit: float, report: Callable[[str], None]
 ) -> Iterator[Point]:
     """Run the figures' points one after the other; ``limit`` in seconds per point."""
     for figure in figures:
@@ -84,20 +86,20 @@ def points(
                 path = Path(folder) / "load.jsonl"
                 load.write(path, int(hours * 3600))
                 for mode in figure.modes:
-                    told(f"figure {figure.name}: {figure.parameter} {value}, {mode}")
+                    report(f"figure {figure.name}: {figure.parameter} {value}, {mode}")
                     measured = measure(mode, load, path, limit)
                     yield Point(figure.name, figure.parameter, value, mode, measured)
 
 
-def write_csv(found: Iterable[Point], path: Path) -> list[Point]:
+def write_csv(points: Iterable[Point], path: Path) -> list[Point]:
     """Write the points as CSV, each line as soon as it is measured; returns all points."""
-    kept = []
+    measured_points = []
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        for point in found:
-            shown = asdict(point)
-            writer.writerow({**{k: v for k, v in shown.items() if k != "measured"}, **shown["measured"]})
+        for point in points:
+            values = asdict(point)
+            writer.writerow({**{k: v for k, v in values.items() if k != "measured"}, **values["measured"]})
             file.flush()
-            kept.append(point)
-    return kept
+            measured_points.append(point)
+    return measured_points

@@ -34,16 +34,16 @@ def measure(mode: str, load: Load, path: Path, limit: float, *, one_core: bool =
     """Run one mode over the replay at ``path``; ``limit`` in seconds of wall time."""
     task = {"mode": mode, "load": asdict(load), "path": str(path.resolve()), "one_core": one_core}
     command = [sys.executable, "-m", "bench.child"]
-    begun = perf_counter()
+    began = perf_counter()
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=orjson.dumps(task), capture_output=True, timeout=limit, cwd=_ROOT, check=False
         )
     except subprocess.TimeoutExpired:
-        return Measured(OVER_LIMIT, perf_counter() - begun)
-    wall = perf_counter() - begun
-    if done.returncode:
-        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-        return Measured(f"failed ({done.returncode}): {last}", wall)
-    told = orjson.loads(done.stdout)
-    return Measured(FINISHED, wall, **told)
+        return Measured(OVER_LIMIT, perf_counter() - began)
+    wall = perf_counter() - began
+    if process.returncode:
+        message = (process.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        return Measured(f"failed ({process.returncode}): {message}", wall)
+    outcome = orjson.loads(process.stdout)
+    return Measured(FINISHED, wall, **outcome)

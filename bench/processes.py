@@ -24,8 +24,8 @@ def processor_seconds() -> dict[str, float]:
     """Seconds so far by role, without processes that have ended."""
     spent: dict[str, float] = {}
     for process in _own():
-        part = _part(process)
-        spent[part] = spent.get(part, 0.0) + _seconds(process / "stat")
+        role = _part(process)
+        spent[role] = spent.get(role, 0.0) + _seconds(process / "stat")
     return spent
 
 
@@ -34,12 +34,12 @@ def _own() -> Iterator[Path]:
     for process in _listed(Path("/proc")):
         if process.name.isdigit() and (fields := _fields(process / "stat")):
             parents[int(process.name)] = int(fields[1])
-    own = {os.getpid()}
-    while more := {one for one, parent in parents.items() if parent in own} - own:
-        own |= more
+    numbers = {os.getpid()}
+    while children := {child for child, parent in parents.items() if parent in numbers} - numbers:
+        numbers |= children
     for number in parents:
         path = Path(f"/proc/{number}")
-        if number in own or (_part(path) == "server" and _folder(path) == _folder(Path("/proc/self"))):
+        if number in numbers or (_part(path) == "server" and _folder(path) == _folder(Path("/proc/self"))):
             yield path
 
 
@@ -55,10 +55,10 @@ def _part(process: Path) -> str:
     if process.name == str(os.getpid()):
         return "driver"
     try:
-        told = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+        command_line = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
     except OSError:
         return "gone"
-    return next((part for sign, part in _PARTS if sign in told), "other")
+    return next((part for sign, part in _PARTS if sign in command_line), "other")
 
 
 def _fields(stat: Path) -> list[str]:

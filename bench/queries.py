@@ -35,61 +35,61 @@ class Point:
 
 def chosen(numbers: str) -> list[int]:
     """The numbers of a list such as ``1,10,100``, in order. Raises UsageError."""
-    listed = [number.strip() for number in numbers.split(",")]
-    if not all(number.isdecimal() and int(number) for number in listed):
+    texts = [number.strip() for number in numbers.split(",")]
+    if not all(number.isdecimal() and int(number) for number in texts):
         raise UsageError(f"--numbers {numbers!r}: expected positive numbers, such as 1,10,100")
-    return sorted(map(int, listed))
+    return sorted(map(int, texts))
 
 
 def points(
-    hours: float, numbers: Iterable[int], runs: int, limit: float, told: Callable[[str], None]
+    hours: float, numbers: Iterable[int], runs: int, limit: float, report: Callable[[str], None]
 ) -> Iterator[Point]:
     """Measure each number of queries, including reading. Raises SkwsError if a run does not finish."""
     load = HEAVY
-    alone: float | None = None
+    single_seconds: float | None = None
     with TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"
         tuples = load.write(path, int(hours * 3600))
         for number in numbers:
-            told(f"{number:,} queries over {tuples:,} tuples")
-            done = [measure(f"{QUERIES}{number}", load, path, limit) for _ in range(runs)]
-            if any(one.status != FINISHED for one in done):
-                raise SkwsError(f"a run of {number} queries did not finish: {done[0].status}")
-            seconds = median(one.cpu_seconds or 0.0 for one in done)
-            alone = alone or seconds
+            report(f"{number:,} queries over {tuples:,} tuples")
+            measurements = [measure(f"{QUERIES}{number}", load, path, limit) for _ in range(runs)]
+            if any(measurement.status != FINISHED for measurement in measurements):
+                raise SkwsError(f"a run of {number} queries did not finish: {measurements[0].status}")
+            seconds = median(measurement.cpu_seconds or 0.0 for measurement in measurements)
+            single_seconds = single_seconds or seconds
             yield Point(
                 number,
                 tuples,
-                done[0].results or 0,
+                measurements[0].results or 0,
                 seconds,
                 seconds / tuples * 1e6,
-                seconds / alone,
-                max(one.peak_bytes or 0 for one in done),
+                seconds / single_seconds,
+                max(measurement.peak_bytes or 0 for measurement in measurements),
             )
 
 
-def write_csv(found: Iterable[Point], path: Path) -> list[Point]:
+def write_csv(points: Iterable[Point], path: Path) -> list[Point]:
     """Write the points as CSV, each line as soon as it is measured; returns all points."""
-    kept = []
+    measured_points = []
     with path.open("w", newline="") as file:
         columns = [field.name for field in fields(Point)]
         writer = csv.writer(file)
         writer.writerow(columns)
-        for point in found:
-            kept.append(point)
+        for point in points:
+            measured_points.append(point)
             writer.writerow([getattr(point, column) for column in columns])
             file.flush()
-    return kept
+    return measured_points
 
 
-def draw(found: list[Point], path: Path) -> None:
+def draw(points: list[Point], path: Path) -> None:
     """Draw the curve as PNG, beside that of one engine per query."""
     from matplotlib.figure import Figure as Canvas  # noqa: PLC0415 - an optional extra
 
     canvas = Canvas(figsize=(6, 3.6), dpi=80, layout="constrained")
     axes = canvas.subplots()
-    numbers = [point.queries for point in found]
-    axes.plot(numbers, [point.ratio for point in found], marker="o", label="one engine, all queries")
+    numbers = [point.queries for point in points]
+    axes.plot(numbers, [point.ratio for point in points], marker="o", label="one engine, all queries")
     axes.plot(numbers, [n / numbers[0] for n in numbers], linestyle=":", label="an engine a query")
     axes.set_xscale("log")
     axes.set_yscale("log")

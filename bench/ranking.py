@@ -60,8 +60,8 @@ def _category(name: str) -> Known:
     return "category", {"name": name}
 
 
-def _actor(first: str, last: str) -> Known:
-    return "actor", {"first_name": first, "last_name": last}
+def _actor(first_name: str, last_name: str) -> Known:
+    return "actor", {"first_name": first_name, "last_name": last_name}
 
 
 _MARY: Final = "customer", {"first_name": "MARY", "last_name": "SMITH"}
@@ -146,10 +146,10 @@ PLACES: Final = (
 """Questions on Mondial."""
 
 
-def _members(words: str, first: str, second: str, *more: Known) -> Question:
+def _members(words: str, country: str, other_country: str, *tuples: Known) -> Question:
     """A question about two countries connected by an organization that has both as members."""
     members: tuple[Known, ...] = (("organization", {}), ("ismember", {}))
-    return _one(words, _named("country", first), _named("country", second), *members, *more)
+    return _one(words, _named("country", country), _named("country", other_country), *members, *tuples)
 
 
 PUBLISHED: Final = (
@@ -175,16 +175,19 @@ PUBLISHED: Final = (
 
 def mondial(folder: Path) -> Iterator[Question]:
     """The queries of Coffman and Weaver whose answers are available."""
-    for each in json.loads((folder / "queries.json").read_text()):
-        answers = (tuple((one["relation"], one["row"]) for one in answer) for answer in each["answers"])
-        yield Question(each["query"], tuple(answers))
+    for question in json.loads((folder / "queries.json").read_text()):
+        answers = (
+            tuple((answer_tuple["relation"], answer_tuple["row"]) for answer_tuple in answer)
+            for answer in question["answers"]
+        )
+        yield Question(question["query"], tuple(answers))
 
 
-def holds(shown: ResultTuple, known: Known) -> bool:
+def holds(result_tuple: ResultTuple, answer_tuple: Known) -> bool:
     """True if a tuple of a result is the known one."""
-    relation, values = known
-    return shown.relation == relation and all(
-        _plain(shown.row.get(name)) == _plain(value) for name, value in values.items()
+    relation, values = answer_tuple
+    return result_tuple.relation == relation and all(
+        _plain(result_tuple.row.get(name)) == _plain(value) for name, value in values.items()
     )
 
 
@@ -195,7 +198,10 @@ def _plain(value: Any) -> str:
 def right(result: Result, question: Question) -> bool:
     """True if a result is one of a question's answers."""
     return any(
-        all(any(holds(shown, known) for shown in result.tuples) for known in answer)
+        all(
+            any(holds(result_tuple, answer_tuple) for result_tuple in result.tuples)
+            for answer_tuple in answer
+        )
         and (not question.whole or len(answer) == len(result.tuples))
         for answer in question.answers
     )
@@ -208,10 +214,10 @@ class Measured(NamedTuple):
 
     def __str__(self) -> str:
         places = self.places.values()
-        first, among = sum(place == 1 for place in places), sum(place > 0 for place in places)
-        mean = sum(1 / place for place in places if place) / max(1, len(places))
-        late = ", ".join(f"{words} ({place or 'none'})" for words, place in self.places.items() if place != 1)
-        return f"first {first}, among ten {among} of {len(places)}; reciprocal {mean:.3f}; not first: {late}"
+        first, ten = sum(rank == 1 for rank in places), sum(rank > 0 for rank in places)
+        mean = sum(1 / rank for rank in places if rank) / max(1, len(places))
+        lower = ", ".join(f"{words} ({rank or 'none'})" for words, rank in self.places.items() if rank != 1)
+        return f"first {first}, among ten {ten} of {len(places)}; reciprocal {mean:.3f}; not first: {lower}"
 
 
 def measured(questions: Sequence[Question], schema: Schema, database: StoredTuples) -> Measured:
@@ -219,8 +225,8 @@ def measured(questions: Sequence[Question], schema: Schema, database: StoredTupl
     for question in questions:
         query = parse_query(question.words, schema, match_names=True)
         plan = Plan(schema, query, Unbounded(), ranking=RankingChoice())
-        found = StreamEngine.over(plan, database).search_once(plan, TEN).results
-        ranked = (rank for rank, result in enumerate(found, 1) if right(result, question))
+        results = StreamEngine.over(plan, database).search_once(plan, TEN).results
+        ranked = (rank for rank, result in enumerate(results, 1) if right(result, question))
         places[question.words] = next(ranked, 0)
     return Measured(places)
 

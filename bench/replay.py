@@ -78,18 +78,18 @@ def parse_only(path: Path) -> int:
 
 
 def read(path: Path) -> int:
-    found = (item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA))
-    return sum(1 for item in found if type(item) is Record)
+    items = (item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA))
+    return sum(1 for item in items if type(item) is Record)
 
 
 def rate(work: Callable[[Path], int], path: Path) -> float:
     """Records per second of processor time."""
     best = float("inf")
     for _ in range(RUNS):
-        begun = process_time()
+        began = process_time()
         if work(path) != RECORDS:
             raise AssertionError(f"{path.name}: not every record was read")
-        best = min(best, process_time() - begun)
+        best = min(best, process_time() - began)
     return RECORDS / best
 
 
@@ -107,8 +107,8 @@ def main() -> None:
             print_rate(name, rate(read, path), baseline)
 
 
-def print_rate(name: str, found: float, baseline: float) -> None:
-    print(f"{name:14}{found:12,.0f} /s   {found / baseline:.2f} of orjson.loads")
+def print_rate(name: str, records_per_second: float, baseline: float) -> None:
+    print(f"{name:14}{records_per_second:12,.0f} /s   {records_per_second / baseline:.2f} of orjson.loads")
 
 
 if __name__ == "__main__":

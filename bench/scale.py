@@ -90,18 +90,18 @@ class Scaled(NamedTuple):
 def cost(schema: Path, replay: Path, runs: int) -> dict[str, list[float]]:
     """Seconds of whole commands in alternating runs; the output of all must be the same."""
     cores = len(os.sched_getaffinity(0))
-    found: dict[str, list[float]] = {}
-    known: set[bytes] = set()
+    times: dict[str, list[float]] = {}
+    outputs: set[bytes] = set()
     for _ in range(runs):
         for name, options in _WAYS.items():
             began = time.perf_counter()
-            command = [*_search(schema, replay), *(one.format(cores=cores) for one in options)]
-            written = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            found.setdefault(name.format(cores=cores), []).append(time.perf_counter() - began)
-            known.add(written.stdout)
-    if len(known) != 1:
+            command = [*_search(schema, replay), *(option.format(cores=cores) for option in options)]
+            process = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            times.setdefault(name.format(cores=cores), []).append(time.perf_counter() - began)
+            outputs.add(process.stdout)
+    if len(outputs) != 1:
         raise SystemExit("the commands wrote different results")
-    return found
+    return times
 
 
 def _search(schema: Path, replay: Path) -> list[str]:
@@ -119,11 +119,11 @@ def scaled(replay: Path, workers: Sequence[int]) -> list[Scaled]:
     assert blocks is not None
     (query,) = job.named().values()
     window = plan_of(query, job.stream).window
-    found = []
+    predictions = []
     for number in workers:
         slicing = plan_slices([piece for piece, _ in blocks], [query], job.stream, window, number)
-        parts = [SliceRanges.of(one, blocks) for one in slicing.slices]
-        shares = [_alone(job, part) for part in parts]
+        ranges = [SliceRanges.of(stream_slice, blocks) for stream_slice in slicing.slices]
+        shares = [_alone(job, slice_ranges) for slice_ranges in ranges]
         busy = [0.0]
         for share in sorted((share.seconds for share in shares), reverse=True):
             if len(busy) < number:
@@ -133,21 +133,21 @@ def scaled(replay: Path, workers: Sequence[int]) -> list[Scaled]:
         total = sum(share.seconds for share in shares)
         largest, peak = max(busy), max(share.peak for share in shares)
         results = sum(share.results for share in shares)
-        found.append(Scaled(number, len(parts), look / number, largest, total, peak, results))
-    if len({one.results for one in found}) != 1:
+        predictions.append(Scaled(number, len(ranges), look / number, largest, total, peak, results))
+    if len({prediction.results for prediction in predictions}) != 1:
         raise SystemExit("slices found other results")
-    return found
+    return predictions
 
 
-def _alone(job: Job, part: SliceRanges) -> Share:
+def _alone(job: Job, ranges: SliceRanges) -> Share:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(_searched, job, part).result()
+        return pool.submit(_searched, job, ranges).result()
 
 
-def _searched(job: Job, part: SliceRanges) -> Share:
+def _searched(job: Job, ranges: SliceRanges) -> Share:
     began = time.process_time()
-    run = SliceRun(list(job.named().values()), job.stream, part.slice)
-    results = sum(1 for _ in part.run(run, job.stream, lambda _: None, lambda _: None))
+    run = SliceRun(list(job.named().values()), job.stream, ranges.slice)
+    results = sum(1 for _ in ranges.run(run, job.stream, lambda _: None, lambda _: None))
     return Share(time.process_time() - began, peak(), results)
 
 
@@ -157,10 +157,10 @@ def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
     queries = list(job.named().values())
     window = plan_of(queries[0], job.stream).window
     splits = Replay.open(replay, job.schema).splits
-    found = []
+    measurements = []
     for number in shards:
         began = time.process_time()
-        pieces = [each for split in splits for each in read_pieces(split, job.schema)]
+        pieces = [packed_piece for split in splits for packed_piece in read_pieces(split, job.schema)]
         slicing = Slicing()
         if number > 1:
             planned = plan_parts([piece for piece, _ in pieces], queries, job.stream, window, number, 1)
@@ -171,27 +171,29 @@ def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
             files = [stack.enter_context(path.open("wb")) for path in paths]
             for piece, blob in pieces:
                 batch = unpack(blob)
-                own = slicing.parts_of(piece, batch) if number > 1 else [(0, piece, batch)]
-                for part, some, records in own:
-                    pickle.dump((some, pack(records)), files[part])
+                parts = slicing.parts_of(piece, batch) if number > 1 else [(0, piece, batch)]
+                for part, part_piece, records in parts:
+                    pickle.dump((part_piece, pack(records)), files[part])
         divide = time.process_time() - began
         pieces.clear()
-        taken = []
-        for path, one in zip(paths, slicing.slices, strict=True):
+        runs = []
+        for path, shard_slice in zip(paths, slicing.slices, strict=True):
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                taken.append(pool.submit(_searched_part, job, one, path).result())
-        largest, held = max(share.seconds for share in taken), max(share.peak for share in taken)
-        found.append(Sharded(number, divide / number, largest, held, sum(share.results for share in taken)))
-    if len({one.results for one in found}) != 1:
+                runs.append(pool.submit(_searched_part, job, shard_slice, path).result())
+        largest, most = max(share.seconds for share in runs), max(share.peak for share in runs)
+        measurements.append(
+            Sharded(number, divide / number, largest, most, sum(share.results for share in runs))
+        )
+    if len({measurement.results for measurement in measurements}) != 1:
         raise SystemExit("shards found other results")
-    return found
+    return measurements
 
 
-def _searched_part(job: Job, one: Slice, path: Path) -> Share:
-    run = SliceRun(list(job.named().values()), job.stream, one)
-    before, began = peak(), time.process_time()
+def _searched_part(job: Job, shard_slice: Slice, path: Path) -> Share:
+    run = SliceRun(list(job.named().values()), job.stream, shard_slice)
+    base_memory, began = peak(), time.process_time()
     results = sum(1 for _ in run.results(*in_order(_pieces(path))))
-    return Share(time.process_time() - began, peak() - before, results)
+    return Share(time.process_time() - began, peak() - base_memory, results)
 
 
 def _pieces(path: Path) -> Iterator[tuple[PackedPiece, RecordBatch]]:
@@ -201,16 +203,21 @@ def _pieces(path: Path) -> Iterator[tuple[PackedPiece, RecordBatch]]:
             yield piece, unpack(blob)
 
 
-def draw(found: Sequence[Scaled], tuples: int, path: Path) -> None:
+def draw(predictions: Sequence[Scaled], tuples: int, path: Path) -> None:
     """Draw the predicted throughput over the number of workers, with its bounds."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
 
     canvas = Figure(figsize=(6, 3.6), dpi=90, layout="constrained")
     axes = canvas.subplots()
-    numbers = [one.workers for one in found]
-    first = found[0]
-    axes.plot(numbers, [tuples / (one.look + one.largest) / 1e6 for one in found], "o-", label="predicted")
-    ideal = tuples / (first.look + first.largest) / first.workers / 1e6
+    numbers = [prediction.workers for prediction in predictions]
+    first_prediction = predictions[0]
+    axes.plot(
+        numbers,
+        [tuples / (prediction.look + prediction.largest) / 1e6 for prediction in predictions],
+        "o-",
+        label="predicted",
+    )
+    ideal = tuples / (first_prediction.look + first_prediction.largest) / first_prediction.workers / 1e6
     axes.plot(numbers, [number * ideal for number in numbers], ":", label="without repeated windows")
     axes.set_xlabel("workers")
     axes.set_ylabel("million tuples a second")
@@ -229,43 +236,43 @@ def main() -> None:
     parser.add_argument("--workers", default="1,2,4,8,16")
     parser.add_argument("--shards", default="1,2,4,8", help="of the load that a key divides")
     parser.add_argument("--plot", type=Path, help="a PNG of the prediction")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with TemporaryDirectory() as folder:
         replay, schema = Path(folder) / "load.jsonl", Path(folder) / "load.yaml"
         schema.write_text(to_yaml(HEAVY.schema()), encoding="utf-8")
-        tuples = HEAVY.write(replay, round(given.hours * 3600))
+        tuples = HEAVY.write(replay, round(args.hours * 3600))
         print(f"{tuples:,} tuples, {replay.stat().st_size / 1e6:,.0f} MB, load {os.getloadavg()[0]:.1f}")
-        if given.runs:
+        if args.runs:
             print(f"\n{'':24}{'median s':>10}{'fastest':>10}{'to one process':>16}")
-            times = cost(schema, replay, given.runs)
+            times = cost(schema, replay, args.runs)
             base = statistics.median(next(iter(times.values())))
             for name, seconds in times.items():
                 middle = statistics.median(seconds)
                 print(f"{name:24}{middle:10.1f}{min(seconds):10.1f}{base / middle:16.2f}")
-        found = scaled(replay, [int(one) for one in given.workers.split(",")])
-        told = ("workers", "slices", "look s", "largest s", "to N=1", "all s", "peak MB", "tuples/s")
-        print("\n" + "".join(f"{one:>11}" for one in told))
-        for one in found:
-            ratio, speed = one.largest / found[0].largest, tuples / (one.look + one.largest)
+        predictions = scaled(replay, [int(text) for text in args.workers.split(",")])
+        headings = ("workers", "slices", "look s", "largest s", "to N=1", "all s", "peak MB", "tuples/s")
+        print("\n" + "".join(f"{heading:>11}" for heading in headings))
+        for row in predictions:
+            ratio, speed = row.largest / predictions[0].largest, tuples / (row.look + row.largest)
             print(
-                f"{one.workers:11}{one.slices:11}{one.look:11.2f}{one.largest:11.2f}{ratio:11.2f}"
-                f"{one.total:11.2f}{one.peak / 1e6:11.0f}{speed:11,.0f}"
+                f"{row.workers:11}{row.slices:11}{row.look:11.2f}{row.largest:11.2f}{ratio:11.2f}"
+                f"{row.total:11.2f}{row.peak / 1e6:11.0f}{speed:11,.0f}"
             )
-        if given.plot is not None:
-            draw(found, tuples, given.plot)
-        numbers = [int(one) for one in given.shards.split(",")]
+        if args.plot is not None:
+            draw(predictions, tuples, args.plot)
+        numbers = [int(text) for text in args.shards.split(",")]
         by_root = live_shards(HEAVY, replay, Partitioning.ROOTS, numbers, Path(folder))
-        DENSE.write(replay, round(given.hours * 3600 * _DENSE))
+        DENSE.write(replay, round(args.hours * 3600 * _DENSE))
         dense = live_shards(DENSE, replay, Partitioning.ROOTS, numbers, Path(folder))
-        KEYED.write(replay, round(given.hours * 3600))
-        headings = ("shards", "divide s", "largest s", "to N=1", "held MB", "to N=1")
-        print("\n" + "".join(f"{one:>11}" for one in headings))
-        parts = sharded(replay, numbers, Path(folder))
-        for part in parts:
-            ratio, held = part.largest / parts[0].largest, part.held / parts[0].held
+        KEYED.write(replay, round(args.hours * 3600))
+        shard_headings = ("shards", "divide s", "largest s", "to N=1", "held MB", "to N=1")
+        print("\n" + "".join(f"{heading:>11}" for heading in shard_headings))
+        rows = sharded(replay, numbers, Path(folder))
+        for shard_row in rows:
+            ratio, memory_ratio = shard_row.largest / rows[0].largest, shard_row.held / rows[0].held
             print(
-                f"{part.shards:11}{part.divide:11.2f}{part.largest:11.2f}{ratio:11.2f}"
-                f"{part.held / 1e6:11.1f}{held:11.2f}"
+                f"{shard_row.shards:11}{shard_row.divide:11.2f}{shard_row.largest:11.2f}{ratio:11.2f}"
+                f"{shard_row.held / 1e6:11.1f}{memory_ratio:11.2f}"
             )
         show(live_shards(KEYED, replay, Partitioning.KEYS, numbers, Path(folder)))
         show(by_root)

@@ -36,10 +36,10 @@ QUERIES = ("w1 w2", "w5 w9", "w77")
 
 
 def lines(number: int, rng: random.Random) -> Iterator[str]:
-    for place in range(number):
-        relation, name, words = ("visit", "note", 6) if place % 2 else ("item", "name", 3)
+    for position in range(number):
+        relation, name, words = ("visit", "note", 6) if position % 2 else ("item", "name", 3)
         row = {"id": rng.randrange(5_000), name: " ".join(rng.choices(WORDS, k=words))}
-        yield json.dumps({"relation": relation, "time": START + place, "row": row}) + "\n"
+        yield json.dumps({"relation": relation, "time": START + position, "row": row}) + "\n"
 
 
 def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[tuple[float, float]]:
@@ -55,25 +55,27 @@ def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[
         sleep(0.1)
     for move in range(number + 1):
         control.seek((START + rng.randrange(tuples // 50, tuples)) * 1_000_000)
-        begun, worked = perf_counter(), process_time()
+        began, worked = perf_counter(), process_time()
         watch.step()
         if move:
-            yield (perf_counter() - begun) * 1e3, (process_time() - worked) * 1e3
+            yield (perf_counter() - began) * 1e3, (process_time() - worked) * 1e3
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tuples", type=int, default=1_000_000)
     parser.add_argument("--moves", type=int, default=20)
-    given = parser.parse_args()
+    args = parser.parse_args()
     rng = random.Random(3)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "replay.jsonl"
         with path.open("w", encoding="utf-8") as file:
-            file.writelines(lines(given.tuples, rng))
-        found = list(moves(path, given.tuples, given.moves, rng))
-    for what, times in zip(("waited", "of the processor"), zip(*found, strict=True), strict=True):
-        print(f"{given.moves} moves: {what}, median {median(times):.0f} ms, worst {max(times):.0f} ms")
+            file.writelines(lines(args.tuples, rng))
+        times_of_moves = list(moves(path, args.tuples, args.moves, rng))
+    for quantity, times in zip(
+        ("waited", "of the processor"), zip(*times_of_moves, strict=True), strict=True
+    ):
+        print(f"{args.moves} moves: {quantity}, median {median(times):.0f} ms, worst {max(times):.0f} ms")
 
 
 if __name__ == "__main__":

@@ -61,10 +61,10 @@ class Server:
     def ask(self, method: str, path: str, body: object = None) -> bytes:
         data = None if body is None else orjson.dumps(body)
         url = f"http://127.0.0.1:{self.port}{path}"
-        asked = Request(url, data, {"Content-Type": "application/json"}, method=method)
-        with urlopen(asked, timeout=60) as answer:
-            told: bytes = answer.read()
-            return told
+        request = Request(url, data, {"Content-Type": "application/json"}, method=method)
+        with urlopen(request, timeout=60) as answer:
+            content: bytes = answer.read()
+            return content
 
     def cpu(self) -> float:
         """Processor seconds used so far."""
@@ -105,10 +105,10 @@ def _tried(call: Callable[[], bytes]) -> bytes:
 
 def quantiles(seconds: Sequence[float]) -> str:
     ordered = sorted(seconds)
-    shown = (
+    values = (
         (f"p{share}", ordered[min(len(ordered) - 1, len(ordered) * share // 100)]) for share in (50, 95, 100)
     )
-    return ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in shown)
+    return ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in values)
 
 
 def words_of(folder: Path, schema_file: Path) -> list[str]:
@@ -121,35 +121,38 @@ def words_of(folder: Path, schema_file: Path) -> list[str]:
         for column in schema.relations[record.relation].search_columns
         if record.row[column] is not None
     )
-    found = (token.word for text in texts for token in tokens(text) if token.searchable)
-    return [word for word in found if word.isalpha() and len(word) >= _LEAST_LETTERS]
+    words = (token.word for text in texts for token in tokens(text) if token.searchable)
+    return [word for word in words if word.isalpha() and len(word) >= _LEAST_LETTERS]
 
 
 def search(folder: Path, schema: Path, count: int, size: int) -> None:
     words = words_of(folder, schema)
     rng = random.Random(7)
-    drawn = {"drawn alike": sorted(set(words)), "by frequency": words}
-    queries = {how: [" ".join(rng.sample(known, 2)) for _ in range(count)] for how, known in drawn.items()}
+    word_lists = {"drawn alike": sorted(set(words)), "by frequency": words}
+    queries = {
+        method: [" ".join(rng.sample(word_list, 2)) for _ in range(count)]
+        for method, word_list in word_lists.items()
+    }
     options = ["--window", _FOREVER, "--speed", "1e12"]
     with serving(f"replay:{folder}", schema, *options) as server:
-        before = -1
-        while before != (before := server.live()) or not before:
+        live_tuples = -1
+        while live_tuples != (live_tuples := server.live()) or not live_tuples:
             time.sleep(1)
         server.ask("POST", "/search", {"query": " ".join(words[:2]), "time_limit": 30})  # indexes the rest
-        print(f"{before:,} live tuples, {len(set(words)):,} words; T_max {size}, the best 20")
-        for how, texts in queries.items():
-            seconds, used, answers = [], [], []
+        print(f"{live_tuples:,} live tuples, {len(set(words)):,} words; T_max {size}, the best 20")
+        for method, texts in queries.items():
+            seconds, cpu_times, answers = [], [], []
             for text in texts:
                 began, before_it = time.perf_counter(), server.cpu()
-                asked = {"query": text, "max_size": size}
-                told = _tried(partial(server.ask, "POST", "/search", asked))
+                body = {"query": text, "max_size": size}
+                answer_body = _tried(partial(server.ask, "POST", "/search", body))
                 seconds.append(time.perf_counter() - began)
-                used.append(server.cpu() - before_it)
-                answers.append(orjson.loads(told) if told else {"found": 0, "complete": False})
-            found = sorted(answer["found"] for answer in answers)
+                cpu_times.append(server.cpu() - before_it)
+                answers.append(orjson.loads(answer_body) if answer_body else {"found": 0, "complete": False})
+            counts = sorted(answer["found"] for answer in answers)
             broken = sum(not answer["complete"] for answer in answers)
-            print(f"{how}: {quantiles(seconds)}; of the processor {quantiles(used)}", end="; ")
-            print(f"results: median {found[count // 2]:,}, most {found[-1]:,}", end="; ")
+            print(f"{method}: {quantiles(seconds)}; of the processor {quantiles(cpu_times)}", end="; ")
+            print(f"results: median {counts[count // 2]:,}, most {counts[-1]:,}", end="; ")
             print(f"{broken} of {count} not complete in 5 s")
 
 
@@ -175,9 +178,9 @@ def commit(uri: str, count: int) -> None:
     import psycopg2  # noqa: PLC0415 - an extra
 
     rng = random.Random(7)
-    connected = psycopg2.connect(uri)
-    connected.autocommit = True
-    statement = connected.cursor()
+    connection = psycopg2.connect(uri)
+    connection.autocommit = True
+    statement = connection.cursor()
     statement.execute(
         "CREATE TABLE skws_customer (cid bigint PRIMARY KEY, name text);"
         "CREATE TABLE skws_order (oid bigint PRIMARY KEY, cid bigint, item text);"
@@ -192,19 +195,19 @@ def commit(uri: str, count: int) -> None:
                 reader = Reader(server, "/queries/lamps/events")
                 while not reader.ready:
                     time.sleep(0.01)
-                done = {}
+                commit_times = {}
                 for oid in range(count):
                     statement.execute(
                         "INSERT INTO skws_order VALUES (%s, %s, 'a lamp')", (oid, rng.randint(1, 1000))
                     )
-                    done[oid] = time.perf_counter()
+                    commit_times[oid] = time.perf_counter()
                     time.sleep(rng.uniform(0.01, 0.1))
                 time.sleep(1)
-                ages = [max(0.0, reader.came[oid] - at) for oid, at in done.items()]
+                ages = [max(0.0, reader.came[oid] - commit_time) for oid, commit_time in commit_times.items()]
         print(f"{count} commits, one at a time: {quantiles(ages)} from the end of COMMIT to the event")
     finally:
         statement.execute("DROP TABLE skws_customer, skws_order")
-        connected.close()
+        connection.close()
 
 
 async def _subscribed(port: int, path: str, ages: list[float], ready: asyncio.Semaphore) -> None:
@@ -228,14 +231,14 @@ async def _streams(
     reading = [asyncio.create_task(_subscribed(server.port, path, ages, ready)) for path in paths]
     for _ in paths:
         await ready.acquire()
-    rng, began, written = random.Random(7), time.monotonic(), 0
+    rng, began, row_count = random.Random(7), time.monotonic(), 0
     cpu = server.cpu()
     with source.open("ab", buffering=0) as file:
-        while (passed := time.monotonic() - began) < seconds:
-            for _ in range(int(passed * rate) - written):
-                written += 1
+        while (elapsed := time.monotonic() - began) < seconds:
+            for _ in range(int(elapsed * rate) - row_count):
+                row_count += 1
                 row = {
-                    "oid": written,
+                    "oid": row_count,
                     "cid": rng.randint(1, _WORDS),
                     "item": f"word{rng.randrange(number) if own else 0}",
                 }
@@ -247,14 +250,14 @@ async def _streams(
     cpu = server.cpu() - cpu
     for _ in range(100):
         await asyncio.sleep(0.1)
-        if len(ages) >= written * (1 if own else number):
+        if len(ages) >= row_count * (1 if own else number):
             break
     for task in reading:
         task.cancel()
     await asyncio.gather(*reading, return_exceptions=True)
     shape = f"{number:,} streams of " + ("searches of their own" if own else "one search")
     print(
-        f"{shape}, {rate} results/s, {len(ages):,} events of {written * (1 if own else number):,}:", end=" "
+        f"{shape}, {rate} results/s, {len(ages):,} events of {row_count * (1 if own else number):,}:", end=" "
     )
     print(f"{quantiles(ages)} from writing to the event; {100 * cpu / seconds:.0f} % of a core")
 
@@ -294,14 +297,14 @@ def main() -> None:
     of_streams = kinds.add_parser("streams")
     of_streams.add_argument("--number", type=int, default=1_000)
     of_streams.add_argument("--seconds", type=float, default=20)
-    given = parser.parse_args()
-    match given.kind:
+    args = parser.parse_args()
+    match args.kind:
         case "search":
-            search(given.folder, given.schema, given.count, given.max_size)
+            search(args.folder, args.schema, args.count, args.max_size)
         case "commit":
-            commit(given.uri, given.count)
+            commit(args.uri, args.count)
         case _:
-            streams(given.number, given.seconds)
+            streams(args.number, args.seconds)
 
 
 if __name__ == "__main__":

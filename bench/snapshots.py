@@ -74,18 +74,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="the CSV files of Mondial")
     parser.add_argument("--postgres", help="URL of an empty database")
-    given = parser.parse_args()
+    args = parser.parse_args()
     schema = all_tables(load_schema(ROOT / "examples" / "mondial" / "schema.yaml"))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "mondial.sqlite"
-        make_file(path, schema, given.folder)
-        for each in [*of_skws(path, schema), *of_sqlite(path), *of_postgres(given.postgres, path, schema)]:
-            print(f"{each.what:62} {each.results:6} {each.seconds * 1000:10.2f} ms")
+        make_file(path, schema, args.folder)
+        for measurement in [
+            *of_skws(path, schema),
+            *of_sqlite(path),
+            *of_postgres(args.postgres, path, schema),
+        ]:
+            print(f"{measurement.what:62} {measurement.results:6} {measurement.seconds * 1000:10.2f} ms")
 
 
 def rows(file: Path, relation: Any) -> Iterator[list[str | None]]:
-    with file.open(newline="", encoding="utf-8") as opened:
-        for row in csv.DictReader(opened):
+    with file.open(newline="", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
             yield [row[attribute.name] or None for attribute in relation.attributes]
 
 
@@ -93,12 +97,12 @@ def make_file(path: Path, schema: Schema, folder: Path) -> None:
     """Create the file with keys, and an index on each foreign key column."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for relation in schema.relations:
-            parts = [f"{a.name} {TYPES.get(a.type, 'DATE')}" for a in relation.attributes]
-            parts += [f"PRIMARY KEY ({', '.join(relation.key)})"] if relation.key else []
-            connection.execute(f"CREATE TABLE {relation.name} ({', '.join(parts)})")
+            definitions = [f"{a.name} {TYPES.get(a.type, 'DATE')}" for a in relation.attributes]
+            definitions += [f"PRIMARY KEY ({', '.join(relation.key)})"] if relation.key else []
+            connection.execute(f"CREATE TABLE {relation.name} ({', '.join(definitions)})")
             marks = ", ".join("?" * len(relation.attributes))
-            found = rows(folder / f"{relation.name}.csv", relation)
-            connection.executemany(f"INSERT INTO {relation.name} VALUES ({marks})", found)
+            values = rows(folder / f"{relation.name}.csv", relation)
+            connection.executemany(f"INSERT INTO {relation.name} VALUES ({marks})", values)
         for statement in joins_indexed(schema):
             connection.execute(statement)
 
@@ -112,12 +116,12 @@ def joins_indexed(schema: Schema) -> list[str]:
 
 
 def timed(run: Callable[[], int], clock: Callable[[], float] = process_time) -> tuple[int, float]:
-    found, seconds = 0, []
+    count, seconds = 0, []
     for _ in range(RUNS):
         began = clock()
-        found = run()
+        count = run()
         seconds.append(clock() - began)
-    return found, median(seconds)
+    return count, median(seconds)
 
 
 def of_skws(path: Path, schema: Schema) -> Iterator[Measured]:
@@ -146,14 +150,14 @@ def of_sqlite(path: Path) -> Iterator[Measured]:
             connection.execute(f"INSERT INTO {name}_words ({name}_words) VALUES ('rebuild')")
         yield Measured(f"SQLite FTS5, index of {len(SEARCHED)} relations", 0, process_time() - began)
         for task in TASKS:
-            one, other = (
+            left, right = (
                 f"{alias}.rowid IN (SELECT rowid FROM {name}_words WHERE {name}_words MATCH '{term}')"
                 for alias, name, term in zip("ab", task.relations, task.terms, strict=True)
             )
-            statements = [each.format(a=one, b=other) for each in task.statements]
+            statements = [statement.format(a=left, b=right) for statement in task.statements]
 
             def run(statements: list[str] = statements) -> int:
-                return sum(len(connection.execute(each).fetchall()) for each in statements)
+                return sum(len(connection.execute(statement).fetchall()) for statement in statements)
 
             yield Measured(f"SQLite FTS5, {task.words}, {len(statements)} by hand", *timed(run))
 
@@ -163,15 +167,15 @@ def of_postgres(url: str | None, path: Path, schema: Schema) -> Iterator[Measure
         return
     import psycopg2  # noqa: PLC0415 - only needed with a server
 
-    with closing(psycopg2.connect(url)) as connected, connected.cursor() as cursor:
+    with closing(psycopg2.connect(url)) as server, server.cursor() as cursor:
         with closing(sqlite3.connect(path)) as connection:
             for relation in schema.relations:
-                parts = [f"{a.name} {TYPES.get(a.type, 'DATE')}" for a in relation.attributes]
-                parts += [f"PRIMARY KEY ({', '.join(relation.key)})"] if relation.key else []
-                cursor.execute(f"CREATE TABLE {relation.name} ({', '.join(parts)})")
+                definitions = [f"{a.name} {TYPES.get(a.type, 'DATE')}" for a in relation.attributes]
+                definitions += [f"PRIMARY KEY ({', '.join(relation.key)})"] if relation.key else []
+                cursor.execute(f"CREATE TABLE {relation.name} ({', '.join(definitions)})")
                 marks = ", ".join(["%s"] * len(relation.attributes))
-                found = connection.execute(f"SELECT * FROM {relation.name}").fetchall()
-                cursor.executemany(f"INSERT INTO {relation.name} VALUES ({marks})", found)
+                rows = connection.execute(f"SELECT * FROM {relation.name}").fetchall()
+                cursor.executemany(f"INSERT INTO {relation.name} VALUES ({marks})", rows)
         for statement in joins_indexed(schema):
             cursor.execute(statement)
         began = perf_counter()
@@ -180,18 +184,18 @@ def of_postgres(url: str | None, path: Path, schema: Schema) -> Iterator[Measure
         yield Measured(f"PostgreSQL, index of {len(SEARCHED)} relations", 0, perf_counter() - began)
         cursor.execute("ANALYZE")
         for task in TASKS:
-            one, other = (
+            left, right = (
                 f"to_tsvector('english', {alias}.name) @@ to_tsquery('english', '{term}')"
                 for alias, term in zip("ab", task.terms, strict=True)
             )
-            statements = [each.format(a=one, b=other) for each in task.statements]
+            statements = [each.format(a=left, b=right) for each in task.statements]
 
             def run(statements: list[str] = statements) -> int:
-                found = 0
-                for each in statements:
-                    cursor.execute(each)
-                    found += len(cursor.fetchall())
-                return found
+                row_count = 0
+                for statement in statements:
+                    cursor.execute(statement)
+                    row_count += len(cursor.fetchall())
+                return row_count
 
             yield Measured(
                 f"PostgreSQL, {task.words}, {len(statements)} by hand (clock)", *timed(run, perf_counter)

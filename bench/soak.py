@@ -77,16 +77,16 @@ class Rows:
 
     def changes(self) -> Iterator[bytes]:
         while True:
-            place = self.rng.randrange(self.number)
-            row = self.alive[place]
+            position = self.rng.randrange(self.number)
+            row = self.alive[position]
             if self.kind == "touches":
-                self.alive[place] = {**row, "seen": self.time}
+                self.alive[position] = {**row, "seen": self.time}
             elif self.kind == "updates":
-                self.alive[place] = self.row(int(str(row["id"])))
+                self.alive[position] = self.row(int(str(row["id"])))
             else:
                 yield self.line("-", row)
-                self.alive[place] = self.row(self.following)
-            yield self.line("+", self.alive[place])
+                self.alive[position] = self.row(self.following)
+            yield self.line("+", self.alive[position])
 
     def row(self, number: int) -> dict[str, object]:
         self.following = max(self.following, number + 1)
@@ -121,28 +121,28 @@ class Watch:
     def begun(self) -> str:
         """The message that it prints when it runs."""
         assert self.process.stderr is not None
-        told = []
+        messages = []
         for line in self.process.stderr:
-            told.append(line)
+            messages.append(line)
             if line.startswith("watching"):
-                return told[-2 if len(told) > 1 else -1].strip()
-        raise AssertionError("the search has ended: " + "".join(told))
+                return messages[-2 if len(messages) > 1 else -1].strip()
+        raise AssertionError("the search has ended: " + "".join(messages))
 
     def wait_for(self, records: int) -> Metrics:
         """Wait until it has read a number of records."""
         while self.process.poll() is None:
             if self.metrics.exists():
-                found = Metrics.from_json(self.metrics.read_bytes())
-                if found.tuples + found.deletions + found.bad >= records:
-                    return found
+                metrics = Metrics.from_json(self.metrics.read_bytes())
+                if metrics.tuples + metrics.deletions + metrics.bad >= records:
+                    return metrics
             time.sleep(EACH)
         raise AssertionError("the search has ended")
 
     def held(self) -> tuple[int, int]:
         """The maximum of each value since the last call."""
-        found = self.memory, self.checkpoint
+        maxima = self.memory, self.checkpoint
         self.memory = self.checkpoint = 0
-        return found
+        return maxima
 
     def stop(self) -> None:
         self._done.set()
@@ -178,8 +178,8 @@ def size_of(folder: Path) -> int:
 def searches(number: int) -> str:
     """``number`` searches, beginning with those of ``SEARCHES``."""
     rng = random.Random(7)
-    more = (f"s{n}: {{query: {' '.join(rng.sample(WORDS, 2))}, max_size: 3}}\n" for n in range(number - 3))
-    return SEARCHES + "".join(more)
+    further = (f"s{n}: {{query: {' '.join(rng.sample(WORDS, 2))}, max_size: 3}}\n" for n in range(number - 3))
+    return SEARCHES + "".join(further)
 
 
 def soak(
@@ -199,16 +199,16 @@ def soak(
         watch = Watch(folder, options)
         watch.begun()
         yield taken(watch, folder, lines.first(), 0, rows)
-        following, done = lines.changes(), rows
+        following, record_count = lines.changes(), rows
         for _ in range(-(-changes // part)):
-            yield taken(watch, folder, following, done, part)
-            done += part
+            yield taken(watch, folder, following, record_count, part)
+            record_count += part
         watch.stop()
         began = time.monotonic()
         watch = Watch(folder, options)
-        told = watch.begun()
+        message = watch.begun()
         seconds = time.monotonic() - began
-        print(f"started again in {seconds:.1f} s: {told}")
+        print(f"started again in {seconds:.1f} s: {message}")
         yield taken(watch, folder, following, 0, part)
         watch.stop()
         with (folder / "out.jsonl").open("rb") as file:
@@ -216,13 +216,13 @@ def soak(
         print("told: " + ", ".join(f"{ops[op]:,} {op}" for op in "+-~"))
 
 
-def taken(watch: Watch, folder: Path, lines: Iterator[bytes], done: int, number: int) -> Held:
-    """The maxima while the search reads more lines; ``done``: the number of earlier records."""
+def taken(watch: Watch, folder: Path, lines: Iterator[bytes], earlier_records: int, number: int) -> Held:
+    """The maxima while the search reads more lines; ``earlier_records``: the number of earlier records."""
     began = time.monotonic()
     watch.held()
     with (folder / "in.jsonl").open("ab") as file:
         file.writelines(islice(lines, number))
-    live = watch.wait_for(done + number).live_tuples
+    live = watch.wait_for(earlier_records + number).live_tuples
     return Held(*watch.held(), live, number / (time.monotonic() - began))
 
 
@@ -237,12 +237,16 @@ def level(parts: list[Held]) -> bool:
     """Print whether memory and checkpoint stay level; ``parts``: of the changes."""
     third = -(-len(parts) // 3)
     fine = True
-    for what in ("memory", "checkpoint"):
-        before, after = (
-            max(getattr(each, what) for each in some) for some in (parts[:third], parts[-third:])
+    for quantity in ("memory", "checkpoint"):
+        first_maximum, last_maximum = (
+            max(getattr(maxima, quantity) for maxima in third_maxima)
+            for third_maxima in (parts[:third], parts[-third:])
         )
-        fine = fine and after <= LEVEL * before
-        print(f"{what}: in the last third of the changes {after / before:.2f} of that in the first")
+        fine = fine and last_maximum <= LEVEL * first_maximum
+        print(
+            f"{quantity}: in the last third of the changes {last_maximum / first_maximum:.2f}"
+            " of that in the first"
+        )
     return fine
 
 
@@ -256,16 +260,16 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=5_000_000, help="records after the first rows")
     parser.add_argument("--part", type=int, default=200_000, help="records of a line of the table")
     parser.add_argument("--searches", type=int, default=3, help="saved searches, 3 or more")
-    given, options = parser.parse_known_args()
-    print(f"{given.of}, window {given.window} {' '.join(options)}")
+    args, options = parser.parse_known_args()
+    print(f"{args.of}, window {args.window} {' '.join(options)}")
     print("     records  memory MB  checkpoint MB  live tuples  records/s")
-    parts: list[Held] = []
+    maxima: list[Held] = []
     number = 0
-    for held in soak(given.of, given.window, given.rows, given.changes, given.part, options, given.searches):
-        number += given.part if parts else given.rows
-        parts.append(held)
-        print(told(number, held), flush=True)
-    sys.exit(not level(parts[1:-1]))
+    for part_maxima in soak(args.of, args.window, args.rows, args.changes, args.part, options, args.searches):
+        number += args.part if maxima else args.rows
+        maxima.append(part_maxima)
+        print(told(number, part_maxima), flush=True)
+    sys.exit(not level(maxima[1:-1]))
 
 
 if __name__ == "__main__":

@@ -98,8 +98,8 @@ class Shop:
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
         with self.connected.cursor() as cursor:
             cursor.execute(statement)
-            found: list[tuple[Any, ...]] = cursor.fetchall()
-            return found
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
 
     def make(self) -> None:
         customers, products = max(1, self.rows // 10), max(1, self.rows // 25)
@@ -221,8 +221,8 @@ def watched(shop: Shop, folder: Path) -> Iterator[Line]:
     seconds = watch.wait_for_rows(shop.rows)
     yield Line("skws watch, all rows", seconds, watch.cpu, watch.memory, watch.disk)
     delays: list[float] = []
-    before = watch.cpu
-    begun = perf_counter()
+    cpu = watch.cpu
+    began = perf_counter()
     for number in range(ROUNDS):
         shop.update(shop.rows // 10)
         sold = perf_counter()
@@ -230,39 +230,41 @@ def watched(shop: Shop, folder: Path) -> Iterator[Line]:
         watch.wait_for(f"round{number}")
         delays.append(perf_counter() - sold)
     changes = ROUNDS * (shop.rows // 10)
-    what = f"{changes:,} updates, the last alert after {delays[-1]:.2f} s"
-    yield Line(what, perf_counter() - begun, watch.cpu - before, watch.memory, watch.disk)
+    label = f"{changes:,} updates, the last alert after {delays[-1]:.2f} s"
+    yield Line(label, perf_counter() - began, watch.cpu - cpu, watch.memory, watch.disk)
     sold = perf_counter()
     shop.sell("calm")
     watch.wait_for("calm")
     yield Line("a change to its alert", perf_counter() - sold)
     watch.stop()
-    again = Watch(shop, folder)
+    second_watch = Watch(shop, folder)
     shop.sell("again")
-    again.wait_for("again")
+    second_watch.wait_for("again")
     yield Line(
-        "started again, to an alert", perf_counter() - again.begun, again.cpu, again.memory, again.disk
+        "started again, to an alert",
+        perf_counter() - second_watch.begun,
+        second_watch.cpu,
+        second_watch.memory,
+        second_watch.disk,
     )
-    again.stop()
+    second_watch.stop()
 
 
 def searched(shop: Shop, folder: Path) -> Iterator[Line]:
     command = [sys.executable, "-m", "skws", "search", shop.url, QUERY, "--format", "jsonl"]
-    for what in (
+    for label in (
         "skws search, without an index",
         "skws search, with the index",
         "skws search, after a change of one product",
     ):
-        if "change" in what:
+        if "change" in label:
             shop.run("UPDATE product SET seen = seen + 1 WHERE id = 1")
-        begun, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        with (folder / FOUND).open("wb") as found:
-            subprocess.run(
-                command, check=True, stdout=found, stderr=subprocess.DEVNULL, env=cached_in(folder)
-            )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        yield Line(what, perf_counter() - begun, cpu, disk=size_of(folder / "cache"))
+        began, usage_before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        with (folder / FOUND).open("wb") as out:
+            subprocess.run(command, check=True, stdout=out, stderr=subprocess.DEVNULL, env=cached_in(folder))
+        usage_after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime
+        yield Line(label, perf_counter() - began, cpu, disk=size_of(folder / "cache"))
 
 
 def cached_in(folder: Path) -> dict[str, str]:
@@ -300,13 +302,13 @@ def _found(results: Path, database: sqlite3.Connection) -> set[int]:
     purchases: set[int] = set()
     for line in results.read_bytes().splitlines():
         by_table: dict[str, list[int]] = {name: [] for name in TABLES}
-        for each in orjson.loads(line)["tuples"]:
-            by_table[each["relation"]].append(each["row"]["id"])
+        for result_tuple in orjson.loads(line)["tuples"]:
+            by_table[result_tuple["relation"]].append(result_tuple["row"]["id"])
         sold = by_table.pop("purchase")
         if len(sold) == 1:
             purchases.update(sold)
         elif not sold:  # a customer or a product, whose purchases all have its words
-            ((name, number),) = ((name, number) for name, some in by_table.items() for number in some)
+            ((name, number),) = ((name, number) for name, numbers in by_table.items() for number in numbers)
             rows = database.execute(f"SELECT id FROM purchase WHERE {name} = ?", (number,))
             purchases.update(number for (number,) in rows)
     return purchases
@@ -324,7 +326,7 @@ def _fill(shop: Shop, database: sqlite3.Connection, name: str) -> None:
     insert = f"INSERT INTO {name}_words(rowid, about) VALUES (new.id, new.about);"
     for event, does in (("INSERT", insert), ("DELETE", remove), ("UPDATE", remove + insert)):
         database.execute(f"CREATE TRIGGER {name}_{event} AFTER {event} ON {name} BEGIN {does} END")
-    with psycopg2.connect(shop.url) as connected, connected.cursor(name) as cursor:
+    with psycopg2.connect(shop.url) as connection, connection.cursor(name) as cursor:
         cursor.itersize = 20_000
         cursor.execute(f"SELECT {columns} FROM {name}")
         places = ", ".join("?" * len(_COLUMNS[name]))
@@ -363,13 +365,13 @@ def _joined(*words: str) -> str:
 
 def in_duckdb(shop: Shop, folder: Path) -> Iterator[Line]:
     """The same tables in DuckDB, which reads them from CSV files."""
-    python = python_of("duckdb", lambda what: print(what, file=sys.stderr))
+    python = python_of("duckdb", lambda text: print(text, file=sys.stderr))
     for name in TABLES:
-        with psycopg2.connect(shop.url) as connected, (folder / f"{name}.csv").open("wb") as file:
-            connected.cursor().copy_expert(f"COPY {name} TO STDOUT WITH (FORMAT csv, HEADER)", file)
+        with psycopg2.connect(shop.url) as connection, (folder / f"{name}.csv").open("wb") as file:
+            connection.cursor().copy_expert(f"COPY {name} TO STDOUT WITH (FORMAT csv, HEADER)", file)
     command = [str(python), str(_DUCKDB), str(folder), *QUERY.split()]
-    told = subprocess.run(command, check=True, capture_output=True)
-    outcome = orjson.loads(told.stdout)
+    process = subprocess.run(command, check=True, capture_output=True)
+    outcome = orjson.loads(process.stdout)
     with closing(sqlite3.connect(folder / "fts.sqlite")) as database:
         if outcome["found"] != len(_found(folder / FOUND, database)):
             raise SystemExit("DuckDB and skws have found different purchases")
@@ -379,20 +381,20 @@ def in_duckdb(shop: Shop, folder: Path) -> Iterator[Line]:
 
 def in_postgres(shop: Shop) -> Line:
     """The same texts in PostgreSQL's own index."""
-    before = shop.size
+    size_before = shop.size
     with _measured("PostgreSQL GIN, of the same texts") as line:
         for name in TABLES:
             shop.run(f"CREATE INDEX ON {name} USING gin (to_tsvector('english', about))")
-    line.cpu, line.disk = None, shop.size - before
+    line.cpu, line.disk = None, shop.size - size_before
     return line
 
 
 @contextmanager
-def _measured(what: str, file: Path | None = None) -> Iterator[Line]:
-    line = Line(what, 0.0)
-    begun, cpu = perf_counter(), process_time()
+def _measured(label: str, file: Path | None = None) -> Iterator[Line]:
+    line = Line(label, 0.0)
+    began, cpu = perf_counter(), process_time()
     yield line
-    line.seconds, line.cpu = perf_counter() - begun, process_time() - cpu
+    line.seconds, line.cpu = perf_counter() - began, process_time() - cpu
     if file is not None:
         line.disk = file.stat().st_size
 
@@ -405,8 +407,8 @@ def main() -> None:
         "--postgres", required=True, help="address of an empty database, with wal_level=logical"
     )
     parser.add_argument("--rows", type=int, default=100_000)
-    given = parser.parse_args()
-    measure(given.postgres, given.rows)
+    args = parser.parse_args()
+    measure(args.postgres, args.rows)
 
 
 def measure(url: str, rows: int) -> None:

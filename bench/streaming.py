@@ -94,24 +94,24 @@ def request(source: str, cores: int, window: TimeWindow | None = None, load: Loa
     )
 
 
-def grow(path: Path, rate: int, until: float) -> None:
+def grow(path: Path, rate: int, end: float) -> None:
     """Append tuples of the load, stamped with the time, in ten batches per second."""
     load = HEAVY
     schema = load.schema()
     names = [[a.name for a in relation.attributes] for relation in schema.relations]
     records = load.records(10**9)
-    begun, written = time.time(), 0
-    while time.time() < until:
-        due = int((time.time() - begun) * rate)
+    began, row_count = time.time(), 0
+    while time.time() < end:
+        target = int((time.time() - began) * rate)
         lines = []
-        for record, _ in zip(records, range(due - written), strict=False):
+        for record, _ in zip(records, range(target - row_count), strict=False):
             row = dict(zip(names[record.relation], record.row, strict=True))
             lines.append(
                 orjson.dumps({"relation": f"r{record.relation}", "time": time.time(), "row": row}) + b"\n"
             )
         with path.open("ab") as file:
             file.write(b"".join(lines))
-        written = due
+        row_count = target
         time.sleep(0.02)
 
 
@@ -140,7 +140,7 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
             Timer(filled, mark).start()
             grow(path, rate, began + filled + seconds)
             mark()
-            sink.given = [(at, r) for at, r in sink.given if (r.start or 0) > began + filled]
+            sink.given = [(write_time, r) for write_time, r in sink.given if (r.start or 0) > began + filled]
             time.sleep(3)
             watch.control.stop()
 
@@ -148,15 +148,15 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
         feeder.start()
         watch.run()
         feeder.join()
-    spent = sorted(at - (result.start or 0) for at, result in sink.given)
+    spent = sorted(write_time - (result.start or 0) for write_time, result in sink.given)
     print(
         f"latency: {rate:,} tuples/s, {cores} cores, {shards} shards: {len(spent):,} results, "
         f"median {median(spent):.2f} s, p99 {quantiles(spent, n=100)[98]:.2f} s, longest {spent[-1]:.2f} s"
     )
-    (earlier, before), (later, after) = marks
-    for part, so_far in after.items():
-        each = (so_far - before.get(part, 0.0)) / (later - earlier)
-        print(f"  {part}: {1000 * each:.0f} ms of processor time a batch")
+    (first_batch, first_times), (last_batch, last_times) = marks
+    for role, so_far in last_times.items():
+        batch_seconds = (so_far - first_times.get(role, 0.0)) / (last_batch - first_batch)
+        print(f"  {role}: {1000 * batch_seconds:.0f} ms of processor time a batch")
 
 
 def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
@@ -173,30 +173,30 @@ def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
         path = Path(folder) / "load.jsonl"
         load.write(path, minutes * 60)
         sink = Clocked()
-        asked = request(f"replay:{path}?speed=1000000000", cores, load=load)
+        job = request(f"replay:{path}?speed=1000000000", cores, load=load)
         watch = SparkWatch(
-            asked, Log(quiet=True), sinks=[sink], layout_request=LayoutRequest(shards), each_step=note
+            job, Log(quiet=True), sinks=[sink], layout_request=LayoutRequest(shards), each_step=note
         )
         watch.run()
-    (began, before, _), (ended, tuples, _) = batches[SKIPPED - 1], batches[-1]
-    counted = tuples - before
+    (began, tuples_before, _), (end, tuples, _) = batches[SKIPPED - 1], batches[-1]
+    tuple_count = tuples - tuples_before
     stage = sum(seconds for _, _, seconds in batches[SKIPPED:])
     print(
-        f"throughput: {cores} cores, {shards} shards: {counted:,} tuples, "
-        f"{counted / (ended - began):,.0f} tuples/s, stage {counted / stage:,.0f} tuples/s; "
+        f"throughput: {cores} cores, {shards} shards: {tuple_count:,} tuples, "
+        f"{tuple_count / (end - began):,.0f} tuples/s, stage {tuple_count / stage:,.0f} tuples/s; "
         f"{len(sink.given):,} results"
     )
-    for part, seconds in spent[-1].items():
-        each = (seconds - spent[SKIPPED - 1].get(part, 0.0)) / counted
-        print(f"  {part}: {1e6 * each:.1f} us of processor time a tuple")
+    for role, seconds in spent[-1].items():
+        tuple_seconds = (seconds - spent[SKIPPED - 1].get(role, 0.0)) / tuple_count
+        print(f"  {role}: {1e6 * tuple_seconds:.1f} us of processor time a tuple")
 
 
 def library(minutes: int, shards: int, cores: int, load: Load) -> None:
     # Finished batches: time, processor time so far, results.
     batches: list[tuple[float, dict[str, float], int]] = []
 
-    def collect(found: DataFrame, _: int) -> None:
-        results = found.toArrow().num_rows
+    def collect(frame: DataFrame, _: int) -> None:
+        results = frame.toArrow().num_rows
         batches.append((time.perf_counter(), processor_seconds(), results))
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -219,22 +219,23 @@ def library(minutes: int, shards: int, cores: int, load: Load) -> None:
             .start()
         )
         query.awaitTermination()
-        progress = [orjson.loads(one.json) for one in query.recentProgress]
-        sizes = [_read_bytes(one["sources"][0]["endOffset"]) for one in progress]
+        progress = [orjson.loads(batch_progress.json) for batch_progress in query.recentProgress]
+        sizes = [_read_bytes(batch_progress["sources"][0]["endOffset"]) for batch_progress in progress]
         total = path.stat().st_size
     spark.stop()
-    (began, before, _), (ended, after, _) = batches[SKIPPED - 1], batches[len(sizes) - 1]
-    counted = round(tuples * (sizes[-1] - sizes[SKIPPED - 1]) / total)
+    (began, first_times, _), (end, last_times, _) = batches[SKIPPED - 1], batches[len(sizes) - 1]
+    tuple_count = round(tuples * (sizes[-1] - sizes[SKIPPED - 1]) / total)
     print(
-        f"library: {cores} cores, {shards} shards: {counted:,} tuples in {len(sizes) - SKIPPED} batches, "
-        f"{counted / (ended - began):,.0f} tuples/s; {sum(number for *_, number in batches):,} results"
+        f"library: {cores} cores, {shards} shards: {tuple_count:,} tuples in {len(sizes) - SKIPPED} batches, "
+        f"{tuple_count / (end - began):,.0f} tuples/s; {sum(number for *_, number in batches):,} results"
     )
-    for part, seconds in after.items():
+    for role, seconds in last_times.items():
         print(
-            f"  {part}: {1e6 * (seconds - before.get(part, 0.0)) / counted:.1f} us of processor time a tuple"
+            f"  {role}: {1e6 * (seconds - first_times.get(role, 0.0)) / tuple_count:.1f} us"
+            " of processor time a tuple"
         )
     for phase in progress[-1]["durationMs"]:
-        spent = [one["durationMs"].get(phase, 0) for one in progress[SKIPPED:]]
+        spent = [batch_progress["durationMs"].get(phase, 0) for batch_progress in progress[SKIPPED:]]
         print(f"  {phase}: {median(spent):.0f} ms a batch")
 
 
@@ -248,9 +249,9 @@ def in_process(minutes: int, load: Load) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"
         tuples = load.write(path, minutes * 60)
-        asked = request(f"replay:{path}?speed=1000000000", 1, load=load)
+        job = request(f"replay:{path}?speed=1000000000", 1, load=load)
         sink = Clocked()
-        watch = LocalWatch(replace(asked, engine=EngineName.LOCAL, master=None), [sink], Log(quiet=True))
+        watch = LocalWatch(replace(job, engine=EngineName.LOCAL, master=None), [sink], Log(quiet=True))
         began, spent = time.perf_counter(), time.process_time()
         watch.run()
         seconds, spent = time.perf_counter() - began, time.process_time() - spent
@@ -271,16 +272,16 @@ def main() -> None:
     parser.add_argument("--keyed", action="store_true", help="throughput of the load that a key divides")
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--cores", type=int, default=2)
-    given = parser.parse_args()
-    load = KEYED if given.keyed else HEAVY
-    if given.what == "latency":
-        latency(given.rate, given.seconds, given.shards, given.cores)
-    elif given.what == "library":
-        library(given.minutes, given.shards, given.cores, load)
-    elif given.what == "in-process":
-        in_process(given.minutes, load)
+    args = parser.parse_args()
+    load = KEYED if args.keyed else HEAVY
+    if args.what == "latency":
+        latency(args.rate, args.seconds, args.shards, args.cores)
+    elif args.what == "library":
+        library(args.minutes, args.shards, args.cores, load)
+    elif args.what == "in-process":
+        in_process(args.minutes, load)
     else:
-        throughput(given.minutes, given.shards, given.cores, load)
+        throughput(args.minutes, args.shards, args.cores, load)
 
 
 if __name__ == "__main__":

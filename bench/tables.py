@@ -56,12 +56,12 @@ def write_table(path: Path, rows: int) -> None:
     with pq.ParquetWriter(
         path, pa.schema([("pid", pa.int64()), ("name", pa.string()), ("maker", pa.int64())])
     ) as out:
-        for first in range(0, rows, 500_000):
-            pid = np.arange(first, min(first + 500_000, rows))
-            parts = [words.take(pa.array(rng.zipf(1.3, len(pid)) % 50_000)) for _ in range(3)]
-            last = pc.if_else(pa.array(pid % 10_000 == 7), "rare", parts[2])
-            middle = pc.if_else(pa.array(pid % 2 == 1), "common", parts[1])
-            name = pc.binary_join_element_wise(parts[0], middle, last, " ")
+        for begin in range(0, rows, 500_000):
+            pid = np.arange(begin, min(begin + 500_000, rows))
+            word_columns = [words.take(pa.array(rng.zipf(1.3, len(pid)) % 50_000)) for _ in range(3)]
+            last_words = pc.if_else(pa.array(pid % 10_000 == 7), "rare", word_columns[2])
+            middle_words = pc.if_else(pa.array(pid % 2 == 1), "common", word_columns[1])
+            name = pc.binary_join_element_wise(word_columns[0], middle_words, last_words, " ")
             out.write_table(pa.table({"pid": pid, "name": name, "maker": pid // 100}))
 
 
@@ -71,11 +71,11 @@ def stream(rows: int) -> Iterator[RecordBatch]:
     products = rng.integers(0, rows, STREAM)
     products[::1000] = products[::1000] // 10_000 * 10_000 + 7
     sold = products.tolist()
-    for first in range(0, STREAM, 16_384):
+    for begin in range(0, STREAM, 16_384):
         yield RecordBatch.of(
             [
                 Record(1, 1000 * n, (n, sold[n], "a gift" if n % 1000 == 0 else "sold"))
-                for n in range(first, min(first + 16_384, STREAM))
+                for n in range(begin, min(begin + 16_384, STREAM))
             ]
         )
 
@@ -96,12 +96,12 @@ def searched(schema: Schema, rows: int, query: str) -> str:
     batches = list(stream(rows))
     began = time.process_time()
     engine = StreamEngine.of(Plan(schema, parse_query(query, schema), parse_window(schema.window), 4))
-    found = sum(1 for _ in engine.load_tables(()))
-    loaded = time.process_time()
-    found += sum(1 for _ in engine.process_batches(batches))
-    took = time.process_time() - loaded
+    result_count = sum(1 for _ in engine.load_tables(()))
+    load_end = time.process_time()
+    result_count += sum(1 for _ in engine.process_batches(batches))
+    took = time.process_time() - load_end
     return (
-        f"{query}: begin {loaded - began:.2f} s, {STREAM / took:,.0f} tuples/s, {found} results,"
+        f"{query}: begin {load_end - began:.2f} s, {STREAM / took:,.0f} tuples/s, {result_count} results,"
         f" {engine.live_tuples:,} live, {private_megabytes():.0f} MB private"
         f" (at most {most_megabytes():.0f} in all)"
     )
@@ -124,9 +124,9 @@ def asked(schema: Schema, rows: int) -> list[str]:
         took = []
         for _ in range(2):
             began = time.process_time()
-            found = engine.search(plan(text), BEST).found
+            result_count = engine.search(plan(text), BEST).found
             took.append(1000 * (time.process_time() - began))
-        lines.append(f"search {text}: {took[0]:.0f} ms, again {took[1]:.0f} ms, {found:,} results")
+        lines.append(f"search {text}: {took[0]:.0f} ms, again {took[1]:.0f} ms, {result_count:,} results")
     return lines
 
 
@@ -144,11 +144,11 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
     )
     (table,) = open_tables(schema)
     values = np.sort(np.random.default_rng(3).integers(0, rows, 10_000))
-    joined = table.join_index((0,))
-    joined.partners(values)
+    join_index = table.join_index((0,))
+    join_index.partners(values)
     began = time.process_time()
     for _ in range(10):
-        joined.partners(values)
+        join_index.partners(values)
     yield f"  a probe by a join value: {(time.process_time() - began) * 10:.2f} microseconds"
     for query in QUERIES:
         # Memory is measured in processes that do nothing else.
@@ -162,11 +162,11 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
 
 def _indexed(schema: Schema) -> tuple[float, float]:
     """Seconds to index, and peak memory, sampled ten times a second."""
-    seen, done = [private_megabytes()], threading.Event()
+    samples, ended = [private_megabytes()], threading.Event()
 
     def look() -> None:
-        while not done.wait(0.1):
-            seen.append(private_megabytes())
+        while not ended.wait(0.1):
+            samples.append(private_megabytes())
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -174,9 +174,9 @@ def _indexed(schema: Schema) -> tuple[float, float]:
     open_tables(schema)
     took = time.process_time() - began
     os.sync()  # dirty pages would count as memory of the process that reads them
-    done.set()
+    ended.set()
     looking.join()
-    return took, max(seen)
+    return took, max(samples)
 
 
 def main() -> None:
@@ -184,11 +184,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--processes", type=int, default=2)
-    chosen = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ[CACHE] = folder
-        for rows in (1000, chosen.rows):
-            for line in measured(Path(folder), rows, chosen.processes):
+        for rows in (1000, args.rows):
+            for line in measured(Path(folder), rows, args.processes):
                 print(line, flush=True)
     print(f"load {os.getloadavg()[0]:.1f}")
 

@@ -54,24 +54,24 @@ class LoadRun(LiveJob):
     def run(self) -> None:
         began = time.perf_counter()
         while self.control.wait(_SLICE):
-            due = int((time.perf_counter() - began) * self._rate)
-            self.events.put(results=[self._result(number) for number in range(self.given, due)])
-            self.given = due
+            target = int((time.perf_counter() - began) * self._rate)
+            self.events.put(results=[self._result(number) for number in range(self.given, target)])
+            self.given = target
 
     def _result(self, number: int) -> Result:
-        of = self._results[number % len(self._results)]
+        result = self._results[number % len(self._results)]
         # Like `dataclasses.replace`, which is slower.
         return Result(
-            of.op,
-            of.name,
-            of.query,
+            result.op,
+            result.name,
+            result.query,
             f"{number:x}",
-            of.start,
-            of.end,
-            of.network,
-            of.tuples,
-            of.joins,
-            of.snapshot,
+            result.start,
+            result.end,
+            result.network,
+            result.tuples,
+            result.joins,
+            result.snapshot,
         )
 
 
@@ -97,13 +97,13 @@ class Measured:
 def measure(rate: float, seconds: float, keys_a_second: float = 20) -> Measured:
     """Run the app once without a terminal."""
     schema, replay = movie_files()
-    described = load_schema(schema)
-    found = Search(Job.search(QUERY, described, replay, engine=EngineName.LOCAL))
-    results = [result for result in found.results() if isinstance(result, Result)]
+    movie_schema = load_schema(schema)
+    search = Search(Job.search(QUERY, movie_schema, replay, engine=EngineName.LOCAL))
+    results = [result for result in search.results() if isinstance(result, Result)]
     expect_short_pauses()
-    job = live_job(described, str(replay))
+    job = live_job(movie_schema, str(replay))
     request = UiRequest(job, schema, (QUERY,), restore=False, theme="skws-dark")
-    app = SkwsApp(request, lambda asked, events: LoadRun(asked, events, rate, results))
+    app = SkwsApp(request, lambda ui_request, events: LoadRun(ui_request, events, rate, results))
     return asyncio.run(_measured(app, seconds, keys_a_second))
 
 
@@ -125,31 +125,33 @@ async def _measured(app: SkwsApp, seconds: float, keys_a_second: float) -> Measu
         # The buffer fills first; after that, memory must not grow.
         while len(app.view.results) < app.view.results.capacity and seconds > 5:
             await pilot.pause(0.05)
-        before = (resident_bytes() or 0) / 1e6
+        start_megabytes = (resident_bytes() or 0) / 1e6
         end = time.perf_counter() + seconds
         number = 0
         while time.perf_counter() < end:
             answers.append(await _answered(app, screen, walked, _KEYS[number % len(_KEYS)]))
             number += 1
             await asyncio.sleep(1 / keys_a_second)
-        after = (resident_bytes() or 0) / 1e6
+        end_megabytes = (resident_bytes() or 0) / 1e6
         run = app.job
         assert isinstance(run, LoadRun)
-        told, worked = map(sorted, zip(*answers, strict=True))
-        return Measured(told, worked, run.given, len(app.view.results), before, after)
+        elapsed_times, cpu_times = map(sorted, zip(*answers, strict=True))
+        return Measured(
+            elapsed_times, cpu_times, run.given, len(app.view.results), start_megabytes, end_megabytes
+        )
 
 
 async def _answered(
     app: SkwsApp, screen: SearchScreen, walked: asyncio.Event, key: str
 ) -> tuple[float, float]:
     """Seconds from a key until its change has been drawn, and the processor seconds of the app's thread."""
-    drawn = asyncio.Event()
+    redraw = asyncio.Event()
     walked.clear()
     began, worked = time.perf_counter(), time.thread_time()
     app.post_message(Key(key, key if len(key) == 1 else None))
     await walked.wait()
-    screen.results.call_after_refresh(drawn.set)
-    await drawn.wait()
+    screen.results.call_after_refresh(redraw.set)
+    await redraw.wait()
     return time.perf_counter() - began, time.thread_time() - worked
 
 
@@ -157,14 +159,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=float, default=1_000, help="results a second")
     parser.add_argument("--seconds", type=float, default=30)
-    given = parser.parse_args()
-    found = measure(given.rate, given.seconds)
-    print(f"results given   {found.given:,} ({given.rate:,.0f}/s), {found.listed:,} listed at the end")
-    print(f"keys answered   {len(found.answers):,}")
+    args = parser.parse_args()
+    outcome = measure(args.rate, args.seconds)
+    print(f"results given   {outcome.given:,} ({args.rate:,.0f}/s), {outcome.listed:,} listed at the end")
+    print(f"keys answered   {len(outcome.answers):,}")
     for share in (0.5, 0.9, 0.99):
-        told, worked = (found.quantile(times, share) * 1000 for times in (found.answers, found.worked))
-        print(f"  p{share * 100:.0f}           {told:.1f} ms, {worked:.1f} ms of the processor")
-    print(f"memory          {found.before:.0f} MB, then {found.after:.0f} MB")
+        elapsed, cpu = (outcome.quantile(times, share) * 1000 for times in (outcome.answers, outcome.worked))
+        print(f"  p{share * 100:.0f}           {elapsed:.1f} ms, {cpu:.1f} ms of the processor")
+    print(f"memory          {outcome.before:.0f} MB, then {outcome.after:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -37,25 +37,25 @@ _ESCAPES: Final = re.compile(r"\x1b\[[0-9;:?<>=]*[a-zA-Z]|\x1b[()][0-9A-Za-z]|\x
 def measure(arguments: tuple[str, ...], result: str) -> dict[str, tuple[float, float]]:
     """Seconds from the start of ``skws`` to each step, and the processor seconds of its processes."""
     steps = {"first picture": _PICTURE, "first result": result}
-    found: dict[str, tuple[float, float]] = {}
+    times: dict[str, tuple[float, float]] = {}
     with TemporaryDirectory() as folder, _started(arguments, folder) as (process, terminal):
         began = time.monotonic()
-        shown = ""
-        while len(found) < len(steps) and time.monotonic() - began < _MOST:
-            shown += _read(terminal)
-            text = _ESCAPES.sub("", shown)
+        output = ""
+        while len(times) < len(steps) and time.monotonic() - began < _MOST:
+            output += _read(terminal)
+            text = _ESCAPES.sub("", output)
             for step, sign in steps.items():
-                if step not in found and sign in text:
-                    found[step] = (time.monotonic() - began, _worked(process))
-    return found
+                if step not in times and sign in text:
+                    times[step] = (time.monotonic() - began, _worked(process))
+    return times
 
 
 @contextmanager
 def _started(arguments: tuple[str, ...], folder: str) -> Iterator[tuple[int, int]]:
     process, terminal = pty.fork()
     if not process:
-        kept = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
-        home = {**dict.fromkeys(kept, folder), "TERM": "xterm-256color"}
+        variables = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+        home = {**dict.fromkeys(variables, folder), "TERM": "xterm-256color"}
         command = [sys.executable, "-m", "skws", *arguments]
         os.execve(sys.executable, command, {**os.environ, **home})
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *_SIZE, 0, 0))
@@ -68,8 +68,8 @@ def _started(arguments: tuple[str, ...], folder: str) -> Iterator[tuple[int, int
 
 
 def _read(terminal: int) -> str:
-    ready, _, _ = select.select([terminal], [], [], 0.05)
-    return os.read(terminal, 1 << 16).decode(errors="replace") if ready else ""
+    readable, _, _ = select.select([terminal], [], [], 0.05)
+    return os.read(terminal, 1 << 16).decode(errors="replace") if readable else ""
 
 
 def _worked(process: int) -> float:
@@ -78,16 +78,16 @@ def _worked(process: int) -> float:
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            _, _, rest = stat.read_text().rpartition(")")
+            _, _, tail = stat.read_text().rpartition(")")
         except OSError:
             continue
-        fields = rest.split()
-        known = int(stat.parent.name)
-        parents[known], ticks[known] = int(fields[1]), int(fields[11]) + int(fields[12])
-    below = {process}
-    while more := {known for known, parent in parents.items() if parent in below} - below:
-        below |= more
-    return sum(ticks.get(known, 0) for known in below) / os.sysconf("SC_CLK_TCK")
+        fields = tail.split()
+        number = int(stat.parent.name)
+        parents[number], ticks[number] = int(fields[1]), int(fields[11]) + int(fields[12])
+    numbers = {process}
+    while children := {number for number, parent in parents.items() if parent in numbers} - numbers:
+        numbers |= children
+    return sum(ticks.get(number, 0) for number in numbers) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -97,16 +97,16 @@ def main() -> None:
     parser.add_argument("--source")
     parser.add_argument("--query", default="")
     parser.add_argument("--result", default="Travolta")
-    given = parser.parse_args()
+    args = parser.parse_args()
     schema, replay = map(str, movie_files())
     films = ("--schema", schema, "--replay", replay, "--speed", "1e9", PAPER_QUERY)
-    shown = (given.source, *given.query.split()) if given.source else films
-    arguments = ("tui", "--fresh", *(("--engine", "spark") if given.spark else ()), *shown)
-    for _ in range(given.runs):
-        found = measure(arguments, given.result)
-        Path(f"{given.source}{KEPT_SCHEMA}").unlink(missing_ok=True)  # the next run infers it, too
+    source_arguments = (args.source, *args.query.split()) if args.source else films
+    arguments = ("tui", "--fresh", *(("--engine", "spark") if args.spark else ()), *source_arguments)
+    for _ in range(args.runs):
+        times = measure(arguments, args.result)
+        Path(f"{args.source}{KEPT_SCHEMA}").unlink(missing_ok=True)  # the next run infers it, too
         print(
-            "  ".join(f"{step} {told:.2f} s ({worked:.2f} worked)" for step, (told, worked) in found.items())
+            "  ".join(f"{step} {elapsed:.2f} s ({cpu:.2f} worked)" for step, (elapsed, cpu) in times.items())
         )
 
 

@@ -58,12 +58,12 @@ def run(folder: Path, tree: Path, options: list[str]) -> Run:
     command += ["--speed", str(FAST), "--engine", "local", "--quiet", "--output", str(output), *options]
     path = os.pathsep.join(str(tree / package) for package in PACKAGES)
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, cwd=folder)
-    _, status, used = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise subprocess.CalledProcessError(os.waitstatus_to_exitcode(status), command)
     with output.open("rb") as file:
-        told = Counter(orjson.loads(line)["op"] for line in file)
-    return Run(used.ru_utime + used.ru_stime, used.ru_maxrss << 10, dict(sorted(told.items())))
+        counts = Counter(orjson.loads(line)["op"] for line in file)
+    return Run(usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10, dict(sorted(counts.items())))
 
 
 def main() -> None:
@@ -77,29 +77,29 @@ def main() -> None:
     parser.add_argument("--searches", type=int, default=1_000, help="3 or more")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--beside", type=Path, help="checkout of another version")
-    given, options = parser.parse_known_args()
-    options = ["--window", given.window, *options]
+    args, options = parser.parse_known_args()
+    options = ["--window", args.window, *options]
     trees = {"this version": Path(__file__).resolve().parents[1]}
-    if given.beside is not None:
-        trees["the other"] = given.beside.resolve()
-    taken: dict[str, list[Run]] = {name: [] for name in trees}
+    if args.beside is not None:
+        trees["the other"] = args.beside.resolve()
+    runs_by_tree: dict[str, list[Run]] = {name: [] for name in trees}
     with TemporaryDirectory() as name:
         folder = Path(name)
-        write(folder, given.of, given.rows, given.changes, given.searches)
-        for number in range(given.runs):
+        write(folder, args.of, args.rows, args.changes, args.searches)
+        for number in range(args.runs):
             for tree in list(trees) if number % 2 == 0 else list(reversed(trees)):
-                taken[tree].append(run(folder, trees[tree], options))
-                print(f"{tree:12} {table_row(taken[tree][-1:], given.rows + given.changes)}", flush=True)
-    print(f"medians of {given.runs}, {given.of} {' '.join(options)}")
-    for tree, runs in taken.items():
-        print(f"{tree:12} {table_row(runs, given.rows + given.changes)}")
+                runs_by_tree[tree].append(run(folder, trees[tree], options))
+                print(f"{tree:12} {table_row(runs_by_tree[tree][-1:], args.rows + args.changes)}", flush=True)
+    print(f"medians of {args.runs}, {args.of} {' '.join(options)}")
+    for tree, runs in runs_by_tree.items():
+        print(f"{tree:12} {table_row(runs, args.rows + args.changes)}")
 
 
 def table_row(runs: list[Run], records: int) -> str:
-    seconds = median(each.seconds for each in runs)
-    memory = max(each.memory for each in runs)
-    told = ", ".join(f"{number:,} {op}" for op, number in runs[-1].told.items())
-    return f"{seconds:7.1f} s {records / seconds:9,.0f} records/s {memory / 1e6:6,.0f} MB; {told}"
+    seconds = median(run.seconds for run in runs)
+    memory = max(run.memory for run in runs)
+    counts = ", ".join(f"{number:,} {op}" for op, number in runs[-1].told.items())
+    return f"{seconds:7.1f} s {records / seconds:9,.0f} records/s {memory / 1e6:6,.0f} MB; {counts}"
 
 
 if __name__ == "__main__":

@@ -44,12 +44,12 @@ class Tail:
     def _read(self) -> None:
         self._path.touch()
         with self._path.open("rb") as file:
-            rest = b""
+            tail = b""
             while not self._done.is_set():
-                rest += file.read()
-                whole, _, rest = rest.rpartition(b"\n")
+                tail += file.read()
+                complete_lines, _, tail = tail.rpartition(b"\n")
                 now = time.time()
-                self.ages += [now - orjson.loads(line)["start"] for line in whole.splitlines()]
+                self.ages += [now - orjson.loads(line)["start"] for line in complete_lines.splitlines()]
                 time.sleep(0.001)
 
 
@@ -65,12 +65,12 @@ def lines(load: Load) -> Iterator[bytes]:
 
 def write(path: Path, load: Load, rate: int, seconds: float) -> None:
     """Append ``rate`` records per second, a few at a time."""
-    records, began, written = lines(load), time.monotonic(), 0
+    records, began, record_count = lines(load), time.monotonic(), 0
     with path.open("ab", buffering=0) as file:
-        while (passed := time.monotonic() - began) < seconds:
-            due = int(passed * rate) - written
-            file.write(b"".join(next(records) for _ in range(due)))
-            written += due
+        while (elapsed := time.monotonic() - began) < seconds:
+            missing = int(elapsed * rate) - record_count
+            file.write(b"".join(next(records) for _ in range(missing)))
+            record_count += missing
             time.sleep(PART)
 
 
@@ -97,19 +97,19 @@ def measure(rate: int, seconds: float, *, checkpoint: bool) -> tuple[list[float]
         write(folder / "in.jsonl", load, rate, seconds)
         time.sleep(1)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate()
+        _, messages = process.communicate()
         tail.stop()
-    return tail.ages, told
+    return tail.ages, messages
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=30)
-    given = parser.parse_args()
+    args = parser.parse_args()
     for checkpoint in (False, True):
-        ages, told = measure(given.rate, given.seconds, checkpoint=checkpoint)
-        print(told.splitlines()[0])
+        ages, messages = measure(args.rate, args.seconds, checkpoint=checkpoint)
+        print(messages.splitlines()[0])
         figures = ", ".join(
             f"p{share:g} {1000 * quantile(ages, share / 100):.1f} ms" for share in (50, 99, 100)
         )

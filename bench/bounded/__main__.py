@@ -26,30 +26,32 @@ def main() -> None:
     parser.add_argument("--engines", default="duckdb,pathway", help="peers; '' for none")
     parser.add_argument("--limit", type=float, default=120, help="seconds that a peer may take")
     parser.add_argument("--queries", type=int, default=200, help="queries of six streams to decide")
-    told = parser.parse_args()
-    middle, most, verdicts = decide.seconds(told.queries)
+    args = parser.parse_args()
+    middle, most, verdicts = decide.seconds(args.queries)
     print(f"decide six streams: median {middle:.3f} s, greatest {most:.3f} s, verdicts {verdicts}")
     print(f"{'engine':8} {'records':>10} {'seconds':>9} {'CPU s':>9} {'per CPU s':>10} {'MB':>7} results")
-    for line in _run(_FOUND, "skws", told.records, max(1, told.records // 10), None):
+    for line in _run(_FOUND, "skws", args.records, max(1, args.records // 10), None):
         _show("skws", line)
-    peers = chosen(told.engines) if told.engines else ()
-    for size in map(int, told.sizes.split(",")):
+    peers = chosen(args.engines) if args.engines else ()
+    for size in map(int, args.sizes.split(",")):
         for engine in ("skws", *peers):
             python = (
                 _FOUND if engine == "skws" else python_of(engine, lambda text: print(text, file=sys.stderr))
             )
-            lines = _run(python, engine, size, max(1, size // 6), told.limit)
+            lines = _run(python, engine, size, max(1, size // 6), args.limit)
             _show(engine, lines[-1] if lines else {"records": size})
 
 
-def _run(python: Path, engine: str, count: int, every: int, limit: float | None) -> list[dict[str, Any]]:
+def _run(python: Path, engine: str, count: int, interval: int, limit: float | None) -> list[dict[str, Any]]:
     """The output of a run; empty if it took longer than ``limit`` seconds."""
-    command = [str(python), "-m", f"bench.bounded.{engine}_run", str(count), str(every)]
+    command = [str(python), "-m", f"bench.bounded.{engine}_run", str(count), str(interval)]
     try:
-        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=limit, check=True)
+        process = subprocess.run(
+            command, cwd=_ROOT, capture_output=True, text=True, timeout=limit, check=True
+        )
     except subprocess.TimeoutExpired:
         return []
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
 
 
 def _show(engine: str, line: dict[str, Any]) -> None:

@@ -33,21 +33,21 @@ def query(chance: random.Random) -> str:
         attribute = chance.choice(attributes)
         conditions += [f"{attribute} > {low}", f"{attribute} < {low + chance.randint(2, 9)}"]
     for _ in range(6):
-        one, other = chance.sample(attributes, 2)
-        conditions.append(f"{one} {chance.choice(['<', '>', '=', '<>', '<='])} {other}")
-    where = " AND ".join(conditions)
+        left, right = chance.sample(attributes, 2)
+        conditions.append(f"{left} {chance.choice(['<', '>', '=', '<>', '<='])} {right}")
+    condition = " AND ".join(conditions)
     distinct = chance.choice(["", "DISTINCT "])
-    return f"SELECT {distinct}{chance.choice(attributes)} FROM {', '.join(names)} WHERE {where}"
+    return f"SELECT {distinct}{chance.choice(attributes)} FROM {', '.join(names)} WHERE {condition}"
 
 
 def seconds(count: int) -> tuple[float, float, dict[bool | None, int]]:
     """(median, maximum, counts of verdicts) over ``count`` queries."""
-    chance, described = random.Random(6), schema()
-    taken: list[float] = []
+    chance, streams_schema = random.Random(6), schema()
+    times: list[float] = []
     verdicts: dict[bool | None, int] = {True: 0, False: 0, None: 0}
     for _ in range(count):
-        union = parse_sql(query(chance), described)
+        union = parse_sql(query(chance), streams_schema)
         began = process_time()
         verdicts[check(union).bounded] += 1
-        taken.append(process_time() - began)
-    return median(taken), max(taken), verdicts
+        times.append(process_time() - began)
+    return median(times), max(times), verdicts

@@ -22,25 +22,25 @@ SELECT coalesce(sum(n), 0) FROM (
 """
 
 
-def main(count: int, every: int) -> None:
+def main(count: int, interval: int) -> None:
     base = duckdb.connect()
     base.execute("SET threads = 1")
     for table in ("s (a BIGINT, i BIGINT)", "t (b BIGINT, j BIGINT)", "u (c BIGINT, k BIGINT)"):
         base.execute(f"CREATE TABLE {table}")
     meter = Meter()
-    results = done = 0
-    arrived: dict[str, list[tuple[int, int]]] = {"s": [], "t": [], "u": []}
+    results = last_time = 0
+    pending: dict[str, list[tuple[int, int]]] = {"s": [], "t": [], "u": []}
     for name, value, time in records(count):
-        arrived[name].append((value, time))
-        if time % every == 0:
-            for stream, rows in arrived.items():
+        pending[name].append((value, time))
+        if time % interval == 0:
+            for stream, rows in pending.items():
                 if rows:
                     values = ", ".join(f"({v}, {t})" for v, t in rows)
                     base.execute(f"INSERT INTO {stream} VALUES {values}")
                     rows.clear()
-            found = base.execute(_NEW, [done]).fetchone()
-            results += int(found[0]) if found else 0
-            done = time
+            row = base.execute(_NEW, [last_time]).fetchone()
+            results += int(row[0]) if row else 0
+            last_time = time
             meter.tell(time, results)
 
 

@@ -35,10 +35,10 @@ class Meter:
     def __init__(self) -> None:
         self._began, self._cpu = perf_counter(), process_time()
 
-    def tell(self, done: int, results: int) -> None:
+    def tell(self, records: int, results: int) -> None:
         seconds = perf_counter() - self._began
         line = {
-            "records": done,
+            "records": records,
             "seconds": seconds,
             "cpu_seconds": process_time() - self._cpu,
             "resident_bytes": resident(),

@@ -14,10 +14,10 @@ from bench.bounded.load import Meter, records
 
 
 class _Source(pw.io.python.ConnectorSubject):  # type: ignore[misc]  # Pathway is not installed here
-    def __init__(self, count: int, every: int) -> None:
+    def __init__(self, count: int, interval: int) -> None:
         super().__init__()
         self._count = count
-        self._every = every
+        self._every = interval
 
     def run(self) -> None:
         for name, value, time in records(self._count):
@@ -26,37 +26,37 @@ class _Source(pw.io.python.ConnectorSubject):  # type: ignore[misc]  # Pathway i
                 self.commit()
 
 
-def main(count: int, every: int) -> None:
+def main(count: int, interval: int) -> None:
     schema = pw.schema_from_types(name=str, value=int, time=int)
-    replayed = pw.io.python.read(_Source(count, every), schema=schema, autocommit_duration_ms=None)
+    replayed = pw.io.python.read(_Source(count, interval), schema=schema, autocommit_duration_ms=None)
     s, t, u = (replayed.filter(pw.this.name == name) for name in "stu")
     t = t.filter((pw.this.value > 0) & (pw.this.value < 5))
     pairs = _all(t, u).filter(pw.this.j > pw.this.k)
     triples = _all_three(s, pairs).filter((pw.this.i > pw.this.j) & (pw.this.a > pw.this.b))
-    counted = triples.groupby(pw.this.i, pw.this.a, pw.this.b).reduce(n=pw.reducers.count())
-    total = counted.reduce(n=pw.reducers.sum(pw.this.n))
-    seen = {"n": 0}
+    counts = triples.groupby(pw.this.i, pw.this.a, pw.this.b).reduce(n=pw.reducers.count())
+    total = counts.reduce(n=pw.reducers.sum(pw.this.n))
+    latest = {"n": 0}
 
     def on_change(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:  # noqa: ARG001
         if is_addition:
-            seen["n"] = int(row["n"])
+            latest["n"] = int(row["n"])
 
     meter = Meter()
     pw.io.subscribe(total, on_change)
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
-    meter.tell(count, seen["n"])
+    meter.tell(count, latest["n"])
 
 
 def _all(t: Any, u: Any) -> Any:
     """All pairs of tuples of T and U, with b, j and k."""
-    one, other = (table.with_columns(one=1) for table in (t, u))
-    return one.join(other, one.one == other.one).select(b=one.value, j=one.time, k=other.time, one=1)
+    left, right = (table.with_columns(one=1) for table in (t, u))
+    return left.join(right, left.one == right.one).select(b=left.value, j=left.time, k=right.time, one=1)
 
 
 def _all_three(s: Any, pairs: Any) -> Any:
-    one = s.with_columns(one=1)
-    joined = one.join(pairs, one.one == pairs.one)
-    return joined.select(i=one.time, a=one.value, b=pairs.b, j=pairs.j)
+    left = s.with_columns(one=1)
+    triples = left.join(pairs, left.one == pairs.one)
+    return triples.select(i=left.time, a=left.value, b=pairs.b, j=pairs.j)
 
 
 if __name__ == "__main__":

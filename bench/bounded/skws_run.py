@@ -24,15 +24,15 @@ def schema() -> Schema:
     return Schema("example", (stream("s", "a", "i"), stream("t", "b", "j"), stream("u", "c", "k")), ())
 
 
-def main(count: int, every: int) -> None:
-    described = schema()
-    run = UnionRun(parse_sql(QUERY, described), described, {})
+def main(count: int, interval: int) -> None:
+    streams_schema = schema()
+    run = UnionRun(parse_sql(QUERY, streams_schema), streams_schema, {})
     meter = Meter()
     results = 0
     for name, value, time in records(count):
         for _, times in run.step(time * SECOND, {name: [(value, time * SECOND)]}):
             results += times
-        if time % every == 0:
+        if time % interval == 0:
             meter.tell(time, results)
 
 

@@ -19,13 +19,13 @@ _FEW = 5_000
 _OFTEN = 3
 
 
-def engines(given: argparse.Namespace) -> int:
+def engines(args: argparse.Namespace) -> int:
     """Print the table of every load; returns 1 if engines disagree."""
-    pythons = {name: python_of(name, _told) for name in (chosen(given.engines) if given.engines else ())}
-    apart = {"core": given.core, "flink": given.flink}
+    pythons = {name: python_of(name, _told) for name in (chosen(args.engines) if args.engines else ())}
+    apart = {"core": args.core, "flink": args.flink}
     pythons |= {name: Path(python).absolute() for name, python in apart.items() if python}
-    events = given.events or (EVENTS if given.full else _FEW)
-    repeat = given.repeat or (_OFTEN if given.full else 1)
+    events = args.events or (EVENTS if args.full else _FEW)
+    repeat = args.repeat or (_OFTEN if args.full else 1)
     disagreed = 0
     for load, number, runs in compare([SKWS, *in_batches(), *peers(pythons)], events, repeat):
         print(f"\n{load.name}: {load.text}\n{number:,} events, window {load.window:,} tuples")
@@ -50,9 +50,9 @@ def _line(run: Run, number: int, ours: Run) -> str:
 def growth(_: argparse.Namespace) -> int:
     expect_long_lived_objects()
     heading = f"{'load':8} {'window':>10} {'us/update':>10} {'matches/event':>20}"
-    for title, found in (("by the window", by_window()), ("by the matches", by_matches())):
+    for title, points in (("by the window", by_window()), ("by the matches", by_matches())):
         print(f"\nupdates {title}\n{heading}")
-        for point in found:
+        for point in points:
             print(f"{point.load:8} {point.window:>10,} {point.microseconds:>10.2f} {point.matches:>20,.1f}")
     print(f"\nupdates by the keys\n{'keys':16} {heading}")
     for kind, p in by_kind():
@@ -70,18 +70,24 @@ def _told(text: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.patterns", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    beside = commands.add_parser("engines", help="the loads by skws and by other engines")
-    beside.add_argument("--engines", metavar="E,...", help="duckdb,pathway: in environments of their own")
-    beside.add_argument("--core", metavar="PYTHON", help="an interpreter (3.13) with pycer 0.1.6")
-    beside.add_argument("--flink", metavar="PYTHON", help="an interpreter with apache-flink 2.3.0; and Java")
-    beside.add_argument("--full", action="store_true", help=f"{EVENTS:,} events, {_OFTEN} times: 20 minutes")
-    beside.add_argument("--events", type=int, help=f"of each load at most ({_FEW:,})")
-    beside.add_argument("--repeat", type=int, help="how often (once)")
-    beside.set_defaults(run=engines)
+    engines_parser = commands.add_parser("engines", help="the loads by skws and by other engines")
+    engines_parser.add_argument(
+        "--engines", metavar="E,...", help="duckdb,pathway: in environments of their own"
+    )
+    engines_parser.add_argument("--core", metavar="PYTHON", help="an interpreter (3.13) with pycer 0.1.6")
+    engines_parser.add_argument(
+        "--flink", metavar="PYTHON", help="an interpreter with apache-flink 2.3.0; and Java"
+    )
+    engines_parser.add_argument(
+        "--full", action="store_true", help=f"{EVENTS:,} events, {_OFTEN} times: 20 minutes"
+    )
+    engines_parser.add_argument("--events", type=int, help=f"of each load at most ({_FEW:,})")
+    engines_parser.add_argument("--repeat", type=int, help="how often (once)")
+    engines_parser.set_defaults(run=engines)
     commands.add_parser("growth", help="updates by window and matches, enumeration").set_defaults(run=growth)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", file=sys.stderr)
-    status: int = given.run(given)
+    status: int = args.run(args)
     return status
 
 

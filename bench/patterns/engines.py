@@ -50,14 +50,14 @@ SKWS = Engine("skws", _OURS)
 
 def peers(pythons: dict[str, Path]) -> list[Engine]:
     """The engines with an interpreter in ``pythons``, by ``core``, ``duckdb``, ``flink`` and ``pathway``."""
-    found = []
+    engines = []
     for peer, python in pythons.items():
         command = (str(python), str(_CHILDREN / f"{peer}_engine.py"))
         if peer == "duckdb":
-            found += [Engine(_batched("DuckDB", batch), command, batch) for batch in BATCHES]
+            engines += [Engine(_batched("DuckDB", batch), command, batch) for batch in BATCHES]
         else:
-            found.append(Engine(_NAMES[peer], command))
-    return found
+            engines.append(Engine(_NAMES[peer], command))
+    return engines
 
 
 def compare(engines: Sequence[Engine], number: int, repeat: int) -> Iterator[tuple[Load, int, list[Run]]]:
@@ -68,11 +68,11 @@ def compare(engines: Sequence[Engine], number: int, repeat: int) -> Iterator[tup
             continue
         with tempfile.TemporaryDirectory() as name:
             task = load.task(Path(name) / "events", number)
-            found: list[list[Run]] = [[] for _ in engines]
+            runs_by_engine: list[list[Run]] = [[] for _ in engines]
             for _ in range(repeat):
-                for engine, runs in zip(engines, found, strict=True):
+                for engine, runs in zip(engines, runs_by_engine, strict=True):
                     runs.append(_run(engine, task, Path(name)))
-        yield load, task["number"], [_median(runs) for runs in found]
+        yield load, task["number"], [_median(runs) for runs in runs_by_engine]
 
 
 def in_batches() -> list[Engine]:
@@ -89,16 +89,18 @@ def _batched(name: str, batch: int | None) -> str:
 
 
 def _run(engine: Engine, task: dict[str, Any], folder: Path) -> Run:
-    told = json.dumps(task | {"batch": engine.batch, "by_columns": engine.by_columns})
-    where = _ROOT if engine.command == _OURS else folder  # other engines leave log files
-    done = subprocess.run([*engine.command, told], check=True, capture_output=True, text=True, cwd=where)
-    said = json.loads(done.stdout.strip().splitlines()[-1])
-    return Run(engine.name, None) if said is None else Run(engine.name, **said)
+    arguments = json.dumps(task | {"batch": engine.batch, "by_columns": engine.by_columns})
+    directory = _ROOT if engine.command == _OURS else folder  # other engines leave log files
+    process = subprocess.run(
+        [*engine.command, arguments], check=True, capture_output=True, text=True, cwd=directory
+    )
+    outcome = json.loads(process.stdout.strip().splitlines()[-1])
+    return Run(engine.name, None) if outcome is None else Run(engine.name, **outcome)
 
 
 def _median(runs: Sequence[Run]) -> Run:
-    first = runs[0]
-    if first.matches is None:
-        return first
+    first_run = runs[0]
+    if first_run.matches is None:
+        return first_run
     cpu, wall = (statistics.median(getattr(run, kind) for run in runs) for kind in ("cpu", "wall"))
-    return Run(first.engine, first.matches if agree(runs) else -1, cpu, wall)
+    return Run(first_run.engine, first_run.matches if agree(runs) else -1, cpu, wall)

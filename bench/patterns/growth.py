@@ -51,8 +51,8 @@ def one_key(load: Load) -> Callable[[int], Event]:
 
 def spread(load: Load) -> Callable[[int], Event]:
     """Events drawn as for the comparison, from a cycle too long to affect the result."""
-    drawn = list(islice(load.events(), 300_000))
-    return lambda position: drawn[position % len(drawn)]
+    events = list(islice(load.events(), 300_000))
+    return lambda position: events[position % len(events)]
 
 
 def skewed(load: Load, share: float = 0.5) -> Callable[[int], Event]:
@@ -75,16 +75,18 @@ def unfinished(load: Load) -> Callable[[int], Event]:
 
 
 def measure(load: Load, window: int, event: Callable[[int], Event]) -> Growth:
-    running, position = _full(load, window, event), window + 1
+    tuple_evaluator, position = _full(load, window, event), window + 1
     best = float("inf")
     for _ in range(3):
         events = [event(position + i) for i in range(_MEASURED)]
-        begun = time.process_time()
+        began = time.process_time()
         for relation, row in events:
-            running.update(relation, row)
-        best = min(best, time.process_time() - begun)
+            tuple_evaluator.update(relation, row)
+        best = min(best, time.process_time() - began)
         position += _MEASURED
-    return Growth(load.name, window, best / _MEASURED * 1e6, _matches_of_an_event(running, event, position))
+    return Growth(
+        load.name, window, best / _MEASURED * 1e6, _matches_of_an_event(tuple_evaluator, event, position)
+    )
 
 
 def by_window(windows: tuple[int, ...] = WINDOWS) -> Iterator[Growth]:
@@ -111,31 +113,33 @@ def by_matches(values: tuple[int, ...] = VALUES) -> Iterator[Growth]:
 def delays(windows: tuple[int, ...] = WINDOWS) -> Iterator[Delay]:
     """One event that completes more and more matches: the delay of the first, and of each of a million."""
     for window in windows:
-        running = _full(NESTED, window, one_key(NESTED))
-        matches = running.count()
-        firsts, each, told = [], [], 0
+        tuple_evaluator = _full(NESTED, window, one_key(NESTED))
+        matches = tuple_evaluator.count()
+        firsts, delays_ns, count = [], [], 0
         for _ in range(3):
-            results = running.results()
-            begun = time.process_time_ns()
+            results = tuple_evaluator.results()
+            began = time.process_time_ns()
             next(results)
-            firsts.append(time.process_time_ns() - begun)
-            begun, told = time.process_time_ns(), 1
+            firsts.append(time.process_time_ns() - began)
+            began, count = time.process_time_ns(), 1
             for _ in islice(results, _TOLD - 1):
-                told += 1
-            each.append((time.process_time_ns() - begun) / told)
-        yield Delay(window, matches, told, min(firsts), min(each))
+                count += 1
+            delays_ns.append((time.process_time_ns() - began) / count)
+        yield Delay(window, matches, count, min(firsts), min(delays_ns))
 
 
 def _full(load: Load, window: int, event: Callable[[int], Event]) -> TupleEvaluator:
-    running = evaluator(load, window)
+    tuple_evaluator = evaluator(load, window)
     for position in range(window + 1):
-        running.update(*event(position))
-    return running
+        tuple_evaluator.update(*event(position))
+    return tuple_evaluator
 
 
-def _matches_of_an_event(running: TupleEvaluator, event: Callable[[int], Event], position: int) -> float:
+def _matches_of_an_event(
+    tuple_evaluator: TupleEvaluator, event: Callable[[int], Event], position: int
+) -> float:
     """The mean over some events; few if the window is long, as the time to count grows with its content."""
-    asked, found = 30 if position < _LONG else 3, 0
-    for i in range(position, position + asked):
-        found += running.count() if running.update(*event(i)) else 0
-    return found / asked
+    event_count, match_count = 30 if position < _LONG else 3, 0
+    for i in range(position, position + event_count):
+        match_count += tuple_evaluator.count() if tuple_evaluator.update(*event(i)) else 0
+    return match_count / event_count

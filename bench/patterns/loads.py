@@ -61,15 +61,15 @@ class Load:
             yield relation, (x, y)[: arities[relation]]
 
     def schema(self) -> Schema:
-        described = (
+        relations = (
             Relation(name, tuple(Attribute(a, AttributeType.INTEGER) for a in columns))
             for name, columns in self.relations.items()
         )
-        return Schema(self.name, tuple(described), ())
+        return Schema(self.name, tuple(relations), ())
 
     def task(self, path: Path, number: int) -> dict[str, Any]:
         """The task of an engine's process, as JSON; writes the events to ``path``."""
-        taken = write(path, islice(self.events(), number))
+        event_count = write(path, islice(self.events(), number))
         atoms = [
             {"variable": a.variable, "relation": a.relation, "on": a.on, "status": a.status}
             for a in self.atoms
@@ -77,7 +77,7 @@ class Load:
         return {
             "load": self.name,
             "events": str(path),
-            "number": taken,
+            "number": event_count,
             "window": self.window,
             "relations": self.relations,
             "atoms": atoms,
@@ -122,14 +122,14 @@ NESTED: Final = Load(
 
 
 def _traces(name: str, operator: str, *, ordered: bool) -> Load:
-    same = ("job", "machine")
+    keys = ("job", "machine")
     text = f" {operator} ".join(f"TASK {variable}" for variable in "abc")
     return Load(
         name,
         f"{text} where a.status = 1 and b.status = 5 and c.status = 1 "
         "and a.job = b.job = c.job and a.machine = b.machine = c.machine",
         {"TASK": ("job", "machine", "status")},
-        (Atom("a", "TASK", (), 1), Atom("b", "TASK", same, 5), Atom("c", "TASK", same, 1)),
+        (Atom("a", "TASK", (), 1), Atom("b", "TASK", keys, 5), Atom("c", "TASK", keys, 1)),
         window=100,
         ordered=ordered,
     )

@@ -59,19 +59,19 @@ def rows(
     slice_seconds: int,
     peers: Iterable[str],
     limit: float,
-    told: Callable[[str], None],
+    report: Callable[[str], None],
     interpreter: Callable[[str, Callable[[str], None]], Path] = python_of,
 ) -> Iterator[Row]:
     """One row for skws, then one a peer. ``limit`` in seconds of wall time a run; ``interpreter`` of a peer.
 
     Raises SourceError if a peer cannot be installed, SkwsError if skws itself does not finish.
     """
-    interpreters = {peer: interpreter(peer, told) for peer in peers}
+    interpreters = {peer: interpreter(peer, report) for peer in peers}
     comparison = Comparison.of(load, slice_seconds)
     with TemporaryDirectory() as name:
         folder = Path(name)
         tuples = load.write(folder / "load.jsonl", seconds)
-        runs = _Runs(comparison, folder, tuples, limit, told)
+        runs = _Runs(comparison, folder, tuples, limit, report)
         ours = runs.row(SKWS, [sys.executable, "-m", "bench.peers.children.entry"])
         if ours.status != FINISHED:
             raise SkwsError(f"skws itself did not finish: {ours.status}; try fewer --hours")
@@ -83,14 +83,14 @@ def rows(
             if row.status == FINISHED:
                 differs = difference(expected, of_peer(folder / f"{peer}.results", comparison))
                 if differs:
-                    told(f"{peer} and skws differ: {differs}")
+                    report(f"{peer} and skws differ: {differs}")
                 row = _beside(row, ours, equal=differs is None)
             yield row
 
 
 def _beside(row: Row, ours: Row, *, equal: bool) -> Row:
-    shown = asdict(row)
-    return Row(**{**shown, "equal": equal, "ratio": (row.cpu_seconds or 0) / (ours.cpu_seconds or 1)})
+    values = asdict(row)
+    return Row(**{**values, "equal": equal, "ratio": (row.cpu_seconds or 0) / (ours.cpu_seconds or 1)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,12 @@ class _Runs:
 
     def row(self, engine: str, command: list[str]) -> Row:
         size, networks = self.comparison.load.max_size, len(self.comparison.networks)
-        known = (engine, size, networks, self.comparison.slice_seconds, self.tuples)
+        fields = (engine, size, networks, self.comparison.slice_seconds, self.tuples)
         self.told(f"{engine}: {networks:,} networks over {self.tuples:,} tuples")
         measured = self._run(engine, command)
         if isinstance(measured, str):
-            return Row(*known, status=measured)
-        return Row(*known, status=FINISHED, **measured)
+            return Row(*fields, status=measured)
+        return Row(*fields, status=FINISHED, **measured)
 
     def _run(self, engine: str, command: list[str]) -> dict[str, Any] | str:
         """The measurements, or the reason why there are none."""
@@ -118,9 +118,9 @@ class _Runs:
         results, measured = self.folder / f"{engine}.results", self.folder / f"{engine}.measured"
         files = {"results": str(results), "measured": str(measured)}
         task = {**self.comparison.task(self.folder / "load.jsonl"), "engine": module, **files}
-        begun = perf_counter()
+        began = perf_counter()
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 input=orjson.dumps(task),
                 capture_output=True,
@@ -130,25 +130,25 @@ class _Runs:
             )
         except subprocess.TimeoutExpired:
             return OVER_LIMIT
-        if done.returncode:
-            last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-            return f"failed ({done.returncode}) after {perf_counter() - begun:.0f} s: {last}"
-        found: dict[str, Any] = orjson.loads(measured.read_bytes())
-        return found
+        if process.returncode:
+            message = (process.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+            return f"failed ({process.returncode}) after {perf_counter() - began:.0f} s: {message}"
+        measurements: dict[str, Any] = orjson.loads(measured.read_bytes())
+        return measurements
 
 
-def write_csv(found: Iterable[Row], path: Path) -> list[Row]:
+def write_csv(rows: Iterable[Row], path: Path) -> list[Row]:
     """Write the rows as CSV, each line as soon as it is measured; returns all rows. Raises OutputError."""
-    kept = []
+    written_rows = []
     try:
-        opened = path.open("w", newline="")
+        out = path.open("w", newline="")
     except OSError as error:
         raise OutputError(f"cannot write to {path}: {error.strerror}") from None
-    with opened as file:
+    with out as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        for row in found:
+        for row in rows:
             writer.writerow(asdict(row))
             file.flush()
-            kept.append(row)
-    return kept
+            written_rows.append(row)
+    return written_rows

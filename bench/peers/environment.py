@@ -24,11 +24,11 @@ _INSTALL_SECONDS = 1800
 
 def chosen(names: str) -> tuple[str, ...]:
     """The peers of a list such as ``duckdb,pathway``. Raises UsageError."""
-    wanted = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
-    for name in wanted:
+    peers = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
+    for name in peers:
         if name not in PEERS:
             raise UsageError(f"--engines {name!r}: expected some of {', '.join(PEERS)}{nearest(name, PEERS)}")
-    return wanted
+    return peers
 
 
 def pins(peer: str) -> tuple[str, ...]:
@@ -39,42 +39,42 @@ def pins(peer: str) -> tuple[str, ...]:
 def folder(peer: str) -> Path:
     """The folder of a peer's environment, which depends on the versions of the peer and of Python."""
     # By the specification, a relative XDG_CACHE_HOME counts as not set.
-    told = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    cache = told if told.is_absolute() else Path.home() / ".cache"
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    cache = cache_home if cache_home.is_absolute() else Path.home() / ".cache"
     python = f"py{sys.version_info.major}.{sys.version_info.minor}"
     return cache / "skws" / "peers" / f"{'-'.join(pins(peer)).replace('==', '-')}-{python}"
 
 
-def python_of(peer: str, told: Callable[[str], None]) -> Path:
+def python_of(peer: str, report: Callable[[str], None]) -> Path:
     """The interpreter of a peer's environment, which is created if missing. Raises SourceError."""
-    place = folder(peer)
-    python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not (place / _READY).exists():
-        told(f"making an environment with {', '.join(pins(peer))} in {place}")
+    path = folder(peer)
+    python = path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not (path / _READY).exists():
+        report(f"making an environment with {', '.join(pins(peer))} in {path}")
         try:
-            _make(place, python, pins(peer))
+            _make(path, python, pins(peer))
         except (OSError, subprocess.SubprocessError) as error:
-            shutil.rmtree(place, ignore_errors=True)
-            raise SourceError(_not_installed(peer, place, error)) from None
+            shutil.rmtree(path, ignore_errors=True)
+            raise SourceError(_not_installed(peer, path, error)) from None
     return python
 
 
-def _make(place: Path, python: Path, packages: tuple[str, ...]) -> None:
-    venv.create(place, clear=True, with_pip=True)
+def _make(path: Path, python: Path, packages: tuple[str, ...]) -> None:
+    venv.create(path, clear=True, with_pip=True)
     # Without PYTHONPATH and the user's packages, which pip would consider installed.
     install = ["-E", "-s", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
     subprocess.run(
         [str(python), *install], check=True, capture_output=True, text=True, timeout=_INSTALL_SECONDS
     )
-    (place / _READY).touch()
+    (path / _READY).touch()
 
 
-def _not_installed(peer: str, place: Path, error: Exception) -> str:
+def _not_installed(peer: str, path: Path, error: Exception) -> str:
     # The reason that pip gives is its last error line, followed by notices.
     printed = str(getattr(error, "stderr", None) or error).strip().splitlines()
     complaints = [line for line in printed if "error" in line.lower()] or printed or ["no message"]
-    others = ",".join(other for other in PEERS if other != peer)
+    other_peers = ",".join(name for name in PEERS if name != peer)
     return (
-        f"{peer} could not be installed ({', '.join(pins(peer))}, in {place}): {complaints[-1].strip()}; "
-        f"it is loaded from the package index when first needed; --engines {others} does without"
+        f"{peer} could not be installed ({', '.join(pins(peer))}, in {path}): {complaints[-1].strip()}; "
+        f"it is loaded from the package index when first needed; --engines {other_peers} does without"
     )

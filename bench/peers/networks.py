@@ -38,8 +38,8 @@ def network_sql(schema: Schema, network: CandidateNetwork, window: int) -> str:
         for node in range(1, network.size)
     )
     alive = [
-        f"n{later}.start - n{earlier}.start BETWEEN {1 - window} AND {window - 1}"
-        for earlier, later in combinations(range(network.size), 2)
+        f"n{right_node}.start - n{left_node}.start BETWEEN {1 - window} AND {window - 1}"
+        for left_node, right_node in combinations(range(network.size), 2)
     ]
     fresh = " OR ".join(f"n{node}.start >= $since" for node in range(network.size))
     ids = ", ".join(f"n{node}.id" for node in range(network.size))
@@ -50,8 +50,11 @@ def network_sql(schema: Schema, network: CandidateNetwork, window: int) -> str:
 def _conditions(schema: Schema, network: CandidateNetwork, node: int) -> list[str]:
     edge = edges(schema)[network.edges[node]]
     pairs = zip(edge.source_columns, edge.target_columns, strict=True)
-    equal = [f"n{network.parents[node]}.c{near} = n{node}.c{far}" for near, far in pairs]
-    return equal + [f"n{other}.id <> n{node}.id" for other in _alike(network, node)]
+    equal = [
+        f"n{network.parents[node]}.c{left_column} = n{node}.c{right_column}"
+        for left_column, right_column in pairs
+    ]
+    return equal + [f"n{alike_node}.id <> n{node}.id" for alike_node in _alike(network, node)]
 
 
 def _alike(network: CandidateNetwork, node: int) -> list[int]:
@@ -79,20 +82,20 @@ class Step:
 
 def shared_steps(schema: Schema, networks: Sequence[CandidateNetwork]) -> tuple[list[Step], list[int]]:
     """Left-deep join steps with shared prefixes, and the last step of each network."""
-    walked = edges(schema)
+    schema_edges = edges(schema)
     numbers: dict[tuple[object, ...], int] = {}
     steps: list[Step] = []
-    last = []
+    last_steps = []
     for network in networks:
-        left: int | None = None
+        previous: int | None = None
         for node in range(network.size):
             prefix = _prefix(network, node + 1)
             if prefix not in numbers:
                 numbers[prefix] = len(steps)
-                steps.append(_step(network, node, left, walked))
-            left = numbers[prefix]
-        last.append(numbers[_prefix(network, network.size)])
-    return _with_reads(steps), last
+                steps.append(_step(network, node, previous, schema_edges))
+            previous = numbers[prefix]
+        last_steps.append(numbers[_prefix(network, network.size)])
+    return _with_reads(steps), last_steps
 
 
 def _prefix(network: CandidateNetwork, size: int) -> tuple[object, ...]:
@@ -104,13 +107,13 @@ def _prefix(network: CandidateNetwork, size: int) -> tuple[object, ...]:
     )
 
 
-def _step(network: CandidateNetwork, node: int, left: int | None, walked: Sequence[Edge]) -> Step:
+def _step(network: CandidateNetwork, node: int, previous: int | None, schema_edges: Sequence[Edge]) -> Step:
     on: tuple[tuple[int, int, int], ...] = ()
-    if left is not None:
-        edge, parent = walked[network.edges[node]], network.parents[node]
+    if previous is not None:
+        edge, parent = schema_edges[network.edges[node]], network.parents[node]
         pairs = zip(edge.source_columns, edge.target_columns, strict=True)
-        on = tuple((parent, near, far) for near, far in pairs)
-    return Step(left, network.relations[node], network.keywords[node], on, tuple(_alike(network, node)))
+        on = tuple((parent, left_column, right_column) for left_column, right_column in pairs)
+    return Step(previous, network.relations[node], network.keywords[node], on, tuple(_alike(network, node)))
 
 
 def _with_reads(steps: list[Step]) -> list[Step]:
@@ -119,9 +122,9 @@ def _with_reads(steps: list[Step]) -> list[Step]:
     for number in range(len(steps) - 1, -1, -1):  # a step precedes the steps that build on it
         step = steps[number]
         if step.left is not None:
-            joined = {(place, column) for place, column, _ in step.on}
+            join_reads = {(position, column) for position, column, _ in step.on}
             inherited = {read for read in reads[number] if read[0] < _size(steps, step.left)}
-            reads[step.left] |= joined | inherited
+            reads[step.left] |= join_reads | inherited
     return [
         Step(s.left, s.relation, s.keywords, s.on, s.alike, tuple(sorted(read)))
         for s, read in zip(steps, reads, strict=True)
@@ -130,5 +133,5 @@ def _with_reads(steps: list[Step]) -> list[Step]:
 
 def _size(steps: Sequence[Step], number: int) -> int:
     """The number of members of a step's partial results."""
-    left = steps[number].left
-    return 1 if left is None else 1 + _size(steps, left)
+    previous = steps[number].left
+    return 1 if previous is None else 1 + _size(steps, previous)

@@ -14,8 +14,8 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
     cells = [_HEADINGS, *map(_cells, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADINGS))]
     for row in cells:
-        first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join([first.strip().ljust(widths[0]), *others])
+        name, *values = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join([name.strip().ljust(widths[0]), *values])
     yield from (f"{row.engine}: {row.status}" for row in rows if row.results is None)
 
 

@@ -33,7 +33,7 @@ class Comparison:
     def task(self, replay: Path) -> dict[str, Any]:
         """The task as JSON. Peers identify tuples by their line number in the replay."""
         schema, window = self.plan.schema, self.plan.window.end(0)
-        steps, last = shared_steps(schema, self.networks)
+        steps, last_steps = shared_steps(schema, self.networks)
         return {
             "replay": str(replay),
             "load": asdict(self.load),
@@ -47,5 +47,5 @@ class Comparison:
             "nodes": sorted({(step.relation, step.keywords) for step in steps}),
             "queries": [network_sql(schema, network, window) for network in self.networks],
             "steps": [asdict(step) for step in steps],
-            "last_steps": last,
+            "last_steps": last_steps,
         }

@@ -16,10 +16,10 @@ def main() -> None:
     dockets.add_argument("--changes", type=int, default=42_664)
     dockets.add_argument("--hub", type=int, default=10_000)
     dockets.add_argument("--alerts", type=int, default=10_000)
-    given = parser.parse_args()
-    if given.table == "scale":
+    args = parser.parse_args()
+    if args.table == "scale":
         print("queries    add s  tuples/s  results/tuple  one more, ms    one less, ms    peak MB")
-        for point in scale.points(tuple(map(int, given.numbers.split(",")))):
+        for point in scale.points(tuple(map(int, args.numbers.split(",")))):
             print(
                 f"{point.queries:9,}  {point.add_seconds:5.1f}  {point.tuples_per_second:8,.0f}"
                 f"  {point.results_per_tuple:13.1f}  {_times(point.one_more)}  {_times(point.one_less)}"
@@ -28,10 +28,10 @@ def main() -> None:
             )
         return
     print("                        morning, s  a change, ms    the large docket, ms (median, worst)")
-    for each in courts.compare(given.changes, given.hub, given.alerts):
+    for row in courts.compare(args.changes, args.hub, args.alerts):
         print(
-            f"{each.name:22}  {each.load_seconds:10.1f}  {_times(each.change)}  {_times(each.hub)}"
-            f"  {each.together:8.3f}",
+            f"{row.name:22}  {row.load_seconds:10.1f}  {_times(row.change)}  {_times(row.hub)}"
+            f"  {row.together:8.3f}",
             flush=True,
         )
 

@@ -68,97 +68,105 @@ def day(folder: Path, number: int, attorneys: int, alerts: int) -> Day:
     options = [f"--changes={number}", f"--hub={attorneys}", f"--alerts={alerts}"]
     subprocess.run([sys.executable, str(EXAMPLE / "generate.py"), str(folder), *options], check=True)
     lines = [orjson.loads(line) for line in (folder / "replay.jsonl").read_bytes().splitlines()]
-    last = max(place for place, line in enumerate(lines) if line["relation"] == "party")
-    first = next(place for place in range(last, len(lines)) if lines[place]["relation"] == "filing") + 1
-    hub = lines[last]["row"]["docket"]
-    most = min(_MEASURED, (len(lines) - first) // 2)
+    last_party = max(index for index, line in enumerate(lines) if line["relation"] == "party")
+    begin = next(index for index in range(last_party, len(lines)) if lines[index]["relation"] == "filing") + 1
+    hub = lines[last_party]["row"]["docket"]
+    most = min(_MEASURED, (len(lines) - begin) // 2)
     # The renamed case and the large docket are measured for any number of changes.
-    told = [line for line in lines[first + most :] if _docket(line) in {1, hub}]
-    others = [line for line in lines[first + most : first + 2 * most] if line not in told]
-    saved = yaml.load((folder / "alerts.yaml").read_text(), yaml.CSafeLoader)
-    changes = lines[first : first + most]
-    return Day(folder / "replay.jsonl", lines[:first], changes + told, others, saved, hub)
+    extra = [line for line in lines[begin + most :] if _docket(line) in {1, hub}]
+    other_lines = [line for line in lines[begin + most : begin + 2 * most] if line not in extra]
+    alerts_by_name = yaml.load((folder / "alerts.yaml").read_text(), yaml.CSafeLoader)
+    changes = lines[begin : begin + most]
+    return Day(folder / "replay.jsonl", lines[:begin], changes + extra, other_lines, alerts_by_name, hub)
 
 
 def compare(changes: int, hub: int, alerts: int) -> Iterator[Courts]:
     """The times of both over the same day. Raises AssertionError if their matches differ."""
     expect_long_lived_objects()
     with TemporaryDirectory() as folder:
-        given = day(Path(folder), changes, hub, alerts)
-        by_skws, found = _by_skws(given)
+        court_day = day(Path(folder), changes, hub, alerts)
+        by_skws, matches = _by_skws(court_day)
         yield by_skws
-        percolated, expected = _percolated(given)
+        percolated, expected = _percolated(court_day)
         yield percolated
-    if found != expected:
-        missing, extra = len(expected - found), len(found - expected)
+    if matches != expected:
+        missing, extra = len(expected - matches), len(matches - expected)
         raise AssertionError(
             f"of {len(expected)} matches {missing} are missing, and there are {extra} others"
         )
 
 
-def _by_skws(given: Day) -> tuple[Courts, set[tuple[str, int]]]:
+def _by_skws(court_day: Day) -> tuple[Courts, set[tuple[str, int]]]:
     schema = load_schema(EXAMPLE / "schema.yaml")
     session = Session(Stream(schema, parse_window(schema.window), max_size=SIZE, finite=True))
-    queries = [Query(text).named(name, SIZE) for name, text in given.alerts.items()]
+    queries = [Query(text).named(name, SIZE) for name, text in court_day.alerts.items()]
     session.add_all(plans_over(queries, session.stream))
     matches: dict[tuple[str, int], int] = defaultdict(int)
     of_party: dict[int, int] = {
-        line["row"]["id"]: line["row"]["docket"] for line in given.morning if line["relation"] == "party"
+        line["row"]["id"]: line["row"]["docket"] for line in court_day.morning if line["relation"] == "party"
     }
-    morning, changes, others = _records(given, schema)
-    begun = perf_counter()
+    morning, changes, other_batches = _records(court_day, schema)
+    began = perf_counter()
     for batch in morning:
         _count(matches, session.process(batch), of_party)
-    loaded = perf_counter() - begun
+    load_seconds = perf_counter() - began
     times: list[float] = []
     large: list[float] = []
-    for batch, line in zip(changes, given.changes, strict=True):
-        begun = perf_counter()
+    for batch, line in zip(changes, court_day.changes, strict=True):
+        began = perf_counter()
         results = list(session.process(batch))
-        (large if _is_large(given, line) else times).append((perf_counter() - begun) * 1e3)
+        (large if _is_large(court_day, line) else times).append((perf_counter() - began) * 1e3)
         _count(matches, iter(results), of_party)
-    begun = perf_counter()
-    results = [result for batch in others for result in session.process(batch)]
-    together = (perf_counter() - begun) * 1e3 / len(given.others)
+    began = perf_counter()
+    results = [result for batch in other_batches for result in session.process(batch)]
+    together = (perf_counter() - began) * 1e3 / len(court_day.others)
     _count(matches, iter(results), of_party)
-    found = {pair for pair, alive in matches.items() if alive}
-    return Courts("skws", loaded, _spread(times), _spread(large), together), found
+    pairs = {pair for pair, alive in matches.items() if alive}
+    return Courts("skws", load_seconds, _spread(times), _spread(large), together), pairs
 
 
-def _records(given: Day, schema: Schema) -> tuple[list[RecordBatch], list[RecordBatch], list[RecordBatch]]:
+def _records(
+    court_day: Day, schema: Schema
+) -> tuple[list[RecordBatch], list[RecordBatch], list[RecordBatch]]:
     """The morning in batches, single changes, the other changes in batches; all with times in order."""
-    path, found = given.path.with_name("part.jsonl"), []
+    path, records_by_part = court_day.path.with_name("part.jsonl"), []
     latest = 0
-    for lines in (given.morning, given.changes, given.others):
+    for lines in (court_day.morning, court_day.changes, court_day.others):
         path.write_bytes(b"\n".join(map(orjson.dumps, lines)))
         records = []
         for batch in Replay.open(path, schema).batches(BadRecordLog()):
             for record in batch.records():
                 latest = max(latest, record.time)
                 records.append(record._replace(time=latest))
-        found.append(records)
-    morning, changes, others = found
-    return list(batched(morning)), [RecordBatch.of([record]) for record in changes], list(batched(others))
+        records_by_part.append(records)
+    morning, changes, other_changes = records_by_part
+    return (
+        list(batched(morning)),
+        [RecordBatch.of([record]) for record in changes],
+        list(batched(other_changes)),
+    )
 
 
-def _percolated(given: Day) -> tuple[Courts, set[tuple[str, int]]]:
-    percolator = Percolator(given.alerts)
-    begun = perf_counter()
-    for docket in {percolator.store(line["relation"], line["row"]) for line in given.morning}:
+def _percolated(court_day: Day) -> tuple[Courts, set[tuple[str, int]]]:
+    percolator = Percolator(court_day.alerts)
+    began = perf_counter()
+    for docket in {percolator.store(line["relation"], line["row"]) for line in court_day.morning}:
         percolator.percolate(docket)
-    loaded = perf_counter() - begun
+    load_seconds = perf_counter() - began
     times: list[float] = []
     large: list[float] = []
-    for line in given.changes:
-        begun = perf_counter()
+    for line in court_day.changes:
+        began = perf_counter()
         percolator.percolate(percolator.store(line["relation"], line["row"]))
-        (large if _is_large(given, line) else times).append((perf_counter() - begun) * 1e3)
-    begun = perf_counter()
-    for line in given.others:
+        (large if _is_large(court_day, line) else times).append((perf_counter() - began) * 1e3)
+    began = perf_counter()
+    for line in court_day.others:
         percolator.percolate(percolator.store(line["relation"], line["row"]))
-    together = (perf_counter() - begun) * 1e3 / len(given.others)
-    found = {(given.alerts[name], docket) for docket, names in percolator.matches.items() for name in names}
-    return Courts("percolator over SQLite", loaded, _spread(times), _spread(large), together), found
+    together = (perf_counter() - began) * 1e3 / len(court_day.others)
+    pairs = {
+        (court_day.alerts[name], docket) for docket, names in percolator.matches.items() for name in names
+    }
+    return Courts("percolator over SQLite", load_seconds, _spread(times), _spread(large), together), pairs
 
 
 def _count(
@@ -173,8 +181,8 @@ def _count(
         matches[result.query, docket] += 1 if result.op == "+" else -1
 
 
-def _is_large(given: Day, line: dict[str, Any]) -> bool:
-    return _docket(line) == given.hub
+def _is_large(court_day: Day, line: dict[str, Any]) -> bool:
+    return _docket(line) == court_day.hub
 
 
 def _docket(line: dict[str, Any]) -> int:

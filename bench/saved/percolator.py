@@ -46,9 +46,9 @@ class Percolator:
         self._automata = {field: ahocorasick.Automaton() for field in _FIELDS}
         self._others: dict[tuple[str, str], list[tuple[tuple[str, str], str]]] = defaultdict(list)
         for name, text in alerts.items():
-            one, other = _SCOPED.findall(text)
-            self._others[one].append((other, name))
-            for field, word in (one, other):
+            left, right = _SCOPED.findall(text)
+            self._others[left].append((right, name))
+            for field, word in (left, right):
                 self._automata[field].add_word(f" {word} ", word)
         for automaton in self._automata.values():
             automaton.make_automaton()
@@ -69,15 +69,17 @@ class Percolator:
 
     def percolate(self, docket: int) -> tuple[set[str], set[str]]:
         """Match a docket in its current state; returns the alerts that begin to match, and those that end."""
-        found = {
+        live_words = {
             (field, word)
             for field, (statement,) in _FIELDS.items()
             for word in self._words(field, self._rows.execute(statement, (docket,)))
         }
-        now = {name for one in found for other, name in self._others.get(one, ()) if other in found}
-        before = self.matches.get(docket, set())
+        now = {
+            name for left in live_words for right, name in self._others.get(left, ()) if right in live_words
+        }
+        former = self.matches.get(docket, set())
         self.matches[docket] = now
-        return now - before, before - now
+        return now - former, former - now
 
     def _words(self, field: str, texts: Iterable[tuple[str]]) -> set[str]:
         document = " ".join(text for (text,) in texts).lower()

@@ -60,19 +60,21 @@ def measure(number: int) -> Scale:
     expect_long_lived_objects()
     schema = HEAVY.schema()
     session = Session(Stream(schema, parse_window(schema.window), max_size=HEAVY.max_size, finite=True))
-    begun = process_time()
-    queries = [Query(text).named(str(place), HEAVY.max_size) for place, text in _texts(number)]
+    began = process_time()
+    queries = [Query(text).named(str(query_number), HEAVY.max_size) for query_number, text in _texts(number)]
     session.add_all(plans_over(queries, session.stream))
-    added = process_time() - begun
-    after = _AFTER.get(number, _LEAST)
-    before, measured = _load(_WINDOW + after)
-    for _ in session.process(before):
+    add_seconds = process_time() - began
+    tuple_count = _AFTER.get(number, _LEAST)
+    window_batch, measured_batch = _load(_WINDOW + tuple_count)
+    for _ in session.process(window_batch):
         pass
-    begun = process_time()
-    results = sum(1 for _ in session.process(measured))
-    spent = process_time() - begun
-    more, less = _one_by_one(session)
-    return Scale(number, added, after / spent, results / after, more, less, peak_bytes())
+    began = process_time()
+    results = sum(1 for _ in session.process(measured_batch))
+    spent = process_time() - began
+    add_times, remove_times = _one_by_one(session)
+    return Scale(
+        number, add_seconds, tuple_count / spent, results / tuple_count, add_times, remove_times, peak_bytes()
+    )
 
 
 def _texts(number: int) -> Iterator[tuple[int, str]]:
@@ -84,21 +86,21 @@ def _load(tuples: int) -> list[RecordBatch]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"
         HEAVY.write(path, tuples // HEAVY.relations)
-        read = list(Replay.open(path, HEAVY.schema()).batches(BadRecordLog()))
-    return list(concat_batches(read).cut(_WINDOW))
+        batches = list(Replay.open(path, HEAVY.schema()).batches(BadRecordLog()))
+    return list(concat_batches(batches).cut(_WINDOW))
 
 
 def _one_by_one(session: Session) -> tuple[tuple[float, float], tuple[float, float]]:
     rng = random.Random(7)
-    more, less = [], []
+    add_times, remove_times = [], []
     while session.prepare_searches(1_000):  # as a server does while it waits
         pass
-    for place in range(_ONE_MORE):
-        query = Query(" ".join(rng.sample(WORDS, 2))).named(f"one more {place}", HEAVY.max_size)
-        begun = perf_counter()
+    for query_number in range(_ONE_MORE):
+        query = Query(" ".join(rng.sample(WORDS, 2))).named(f"one more {query_number}", HEAVY.max_size)
+        began = perf_counter()
         session.add(query)
-        more.append((perf_counter() - begun) * 1e3)
-        begun = perf_counter()
+        add_times.append((perf_counter() - began) * 1e3)
+        began = perf_counter()
         session.remove(query.name)
-        less.append((perf_counter() - begun) * 1e3)
-    return (median(more), max(more)), (median(less), max(less))
+        remove_times.append((perf_counter() - began) * 1e3)
+    return (median(add_times), max(add_times)), (median(remove_times), max(remove_times))

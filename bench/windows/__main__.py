@@ -31,14 +31,14 @@ def main() -> None:
     expect_long_lived_objects()
     rows, times = readings(options.records)
     keyed = readings(options.records, KEYS)
-    parts: dict[str, Callable[[], Iterator[str]]] = {
+    tables: dict[str, Callable[[], Iterator[str]]] = {
         "throughput": lambda: throughput(rows, times, options.runs),
         "overlapping": lambda: overlapping(options.records),
         "lasting": lambda: lasting(options.records),
         "files": lambda: files(rows, times, options.runs),
         "sessions": lambda: sessions(*keyed, options.runs),
     }
-    for name, lines in parts.items():
+    for name, lines in tables.items():
         if options.only in (None, name):
             print(f"{name}, {options.records:,} records")
             for line in lines():

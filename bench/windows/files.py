@@ -31,12 +31,12 @@ def files(rows: Sequence[Row], times: Sequence[int], runs: int) -> Iterator[str]
     """Records per processor second for each format: only reading, and with each expression."""
     with TemporaryDirectory() as folder:
         for replay in (_parquet(Path(folder), rows, times), _json_lines(Path(folder), rows, times)):
-            read, seconds = best(partial(_read, replay), runs)
-            yield f"{replay.name:>8} {read / seconds / 1e6:>6.2f} M records/s  read alone, as columns"
+            record_count, seconds = best(partial(_read, replay), runs)
+            yield f"{replay.name:>8} {record_count / seconds / 1e6:>6.2f} M records/s  read alone, as columns"
             for text in _EXPRESSIONS:
-                found, seconds = best(partial(_windows, text, replay), runs)
+                window_count, seconds = best(partial(_windows, text, replay), runs)
                 rate = len(rows) / seconds / 1e6
-                yield f"{replay.name:>8} {rate:>6.2f} M records/s  {found:>7,} windows  {text}"
+                yield f"{replay.name:>8} {rate:>6.2f} M records/s  {window_count:>7,} windows  {text}"
 
 
 def _read(replay: Path) -> int:

@@ -41,14 +41,14 @@ MEAN: Final = (Aggregate("mean", "temp"),)
 
 def readings(count: int, keys: int = 1) -> tuple[list[Row], list[int]]:
     """Temperatures that vary around 80, and their times: one second apart, with occasional pauses."""
-    drawn = random.Random(7)  # the same stream in every run
+    rng = random.Random(7)  # the same stream in every run
     rows: list[Row] = []
     times: list[int] = []
     temp, time = 80.0, 0
     for i in range(count):
-        temp += drawn.gauss(0, 2) + (80 - temp) * 0.02
+        temp += rng.gauss(0, 2) + (80 - temp) * 0.02
         # A pause affects the whole stream and is long enough to end the session of every sensor.
-        time += SECOND * 4 * GAP if drawn.random() < 0.0005 else SECOND // keys
+        time += SECOND * 4 * GAP if rng.random() < 0.0005 else SECOND // keys
         rows.append((f"s{i * 7919 % keys}", temp))
         times.append(time)
     return rows, times
@@ -58,15 +58,15 @@ def skws(text: str, rows: list[Row], times: list[int]) -> Found:
     """The windows by the processor, batch after batch."""
     processor = processor_of(text)
     relation, clock = np.zeros(len(rows), dtype=np.int64), np.array(times, dtype=np.int64)
-    found: Found = []
+    windows: Found = []
     for begin in range(0, len(rows), BATCH):
         end = begin + BATCH
         for window in processor.process_batch(
             RowSource(relation[begin:end], clock[begin:end], rows[begin:end])
         ):
             value = window.aggregates[0]
-            found.append((window.first, window.last, value if isinstance(value, float) else 0.0))
-    return found
+            windows.append((window.first, window.last, value if isinstance(value, float) else 0.0))
+    return windows
 
 
 def processor_of(text: str, aggregates: Sequence[Aggregate] = MEAN) -> Processor:
@@ -79,7 +79,7 @@ def best(run: Callable[[], Result], runs: int) -> tuple[Result, float]:
     """The result, and the processor seconds of the fastest run."""
     fastest = float("inf")
     for _ in range(runs):
-        started = process_time()
+        began = process_time()
         result = run()
-        fastest = min(fastest, process_time() - started)
+        fastest = min(fastest, process_time() - began)
     return result, fastest

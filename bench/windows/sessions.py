@@ -23,41 +23,41 @@ def sessions(rows: list[Row], times: list[int], runs: int) -> Iterator[str]:
     """Sessions of every sensor. Ours end with the next record, which excludes a sensor's first and last."""
     ours, seconds = best(lambda: skws(SESSIONS, rows, times), runs)
     by_hand, by_loop = best(lambda: sessions_by_hand(rows, times), runs)
-    inner = by_hand - 2 * KEYS  # of 100 sensors, each with at least two sessions
-    if inner != len(ours):
-        raise AssertionError(f"{len(ours)} sessions between others, expected {inner}")
+    inner_count = by_hand - 2 * KEYS  # of 100 sensors, each with at least two sessions
+    if inner_count != len(ours):
+        raise AssertionError(f"{len(ours)} sessions between others, expected {inner_count}")
     yield f"   skws  {by_hand:>9,} sessions  {len(rows) / seconds:>11,.0f} records/s"
     yield f"by hand  {by_hand:>9,} sessions  {len(rows) / by_loop:>11,.0f} records/s"
     with TemporaryDirectory() as folder:
         path = Path(folder) / "readings.parquet"
         _write(rows, times, path)
         for name, run in (("spark", _spark), ("pathway", _pathway)):
-            told = run(path)
-            if told is None:
+            outcome = run(path)
+            if outcome is None:
                 yield f"{name:>7}  not measured: its environment is not there (skws bench peers makes it)"
                 continue
-            found, taken = told
-            if found != by_hand:
-                raise AssertionError(f"{name}: {found} sessions, expected {by_hand}")
-            rate = len(rows) / taken
-            yield f"{name:>7}  {found:>9,} sessions  {rate:>11,.0f} records/s (from Parquet)"
+            session_count, run_seconds = outcome
+            if session_count != by_hand:
+                raise AssertionError(f"{name}: {session_count} sessions, expected {by_hand}")
+            rate = len(rows) / run_seconds
+            yield f"{name:>7}  {session_count:>9,} sessions  {rate:>11,.0f} records/s (from Parquet)"
 
 
 def sessions_by_hand(rows: list[Row], times: list[int]) -> int:
     """The number of sessions; their means are computed and discarded."""
-    last: dict[str, int] = {}
+    last_times: dict[str, int] = {}
     sums: dict[str, tuple[int, float]] = {}
-    found = 0
+    session_count = 0
     for (sensor, temp), time in zip(cast("list[tuple[str, float]]", rows), times, strict=True):
-        before = last.get(sensor)
-        last[sensor] = time
-        if before is None or time - before >= GAP * SECOND:
-            found += 1
+        last_time = last_times.get(sensor)
+        last_times[sensor] = time
+        if last_time is None or time - last_time >= GAP * SECOND:
+            session_count += 1
             sums[sensor] = (1, temp)
         else:
             count, total = sums[sensor]
             sums[sensor] = (count + 1, total + temp)
-    return found
+    return session_count
 
 
 def _write(rows: list[Row], times: list[int], path: Path) -> None:
@@ -116,6 +116,6 @@ def _pathway(path: Path) -> tuple[int, float] | None:
 
 
 def _child(python: str, program: str, path: Path) -> tuple[int, float]:
-    shown = subprocess.run([python, "-c", program, str(path)], check=True, capture_output=True, text=True)
-    found, seconds = shown.stdout.split()[-2:]
-    return int(found), float(seconds)
+    process = subprocess.run([python, "-c", program, str(path)], check=True, capture_output=True, text=True)
+    session_count, seconds = process.stdout.split()[-2:]
+    return int(session_count), float(seconds)

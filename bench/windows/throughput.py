@@ -20,34 +20,34 @@ _VARIANCE: Final = (Aggregate("variance", "temp"),)
 
 def first_by_hand(rows: list[Row]) -> Found:
     """RISING as one would write it by hand: one window at a time, with a running mean."""
-    found: Found = []
-    start, total, before = -1, 0.0, None
+    windows: Found = []
+    start, total, last_temp = -1, 0.0, None
     for i, temp in enumerate(cast("list[float]", [row[1] for row in rows])):
         if start >= 0:
             total += temp
             if temp < 70:
-                found.append((start, i, total / (i - start + 1)))
+                windows.append((start, i, total / (i - start + 1)))
                 start = -1
-        elif before is not None and temp > 90 and temp > before:
+        elif last_temp is not None and temp > 90 and temp > last_temp:
             start, total = i, temp
-        before = temp
-    return found
+        last_temp = temp
+    return windows
 
 
 def every_by_hand(rows: list[Row]) -> Found:
     """All windows of RISING, with means from differences of prefix sums."""
-    found: Found = []
+    windows: Found = []
     starts: list[tuple[int, float]] = []
-    total, before = 0.0, None
+    total, last_temp = 0.0, None
     for i, temp in enumerate(cast("list[float]", [row[1] for row in rows])):
-        if before is not None and temp > 90 and temp > before:
+        if last_temp is not None and temp > 90 and temp > last_temp:
             starts.append((i, total))
         total += temp
         if temp < 70:
-            found += [(s, i, (total - begun) / (i - s + 1)) for s, begun in starts]
+            windows += [(s, i, (total - start_total) / (i - s + 1)) for s, start_total in starts]
             starts = []
-        before = temp
-    return found
+        last_temp = temp
+    return windows
 
 
 def throughput(rows: list[Row], times: list[int], runs: int) -> Iterator[str]:
@@ -67,12 +67,13 @@ def overlapping(count: int) -> Iterator[str]:
     for width in (1, 10, 100, 1_000, 10_000):
         rows: list[Row] = [("a", 50.0 if i % (width + 1) == width else 100.0) for i in range(count)]
         times = list(range(count))
-        found, seconds = best(partial(skws, _PILING, rows, times), 2)
-        starts, held = _held(rows[:width], times[:width], MEAN)
-        panes, more = _held(rows[:width], times[:width], _VARIANCE)
+        windows, seconds = best(partial(skws, _PILING, rows, times), 2)
+        starts, start_size = _held(rows[:width], times[:width], MEAN)
+        panes, pane_size = _held(rows[:width], times[:width], _VARIANCE)
         yield (
-            f"{width:>8,} overlapping  {seconds / count * 1e6:>6.2f} us/record  {len(found):>9,} windows"
-            f"  {starts:>6,} starts {held / 1e3:>6,.0f} kB  {panes:>6,} panes {more / 1e3:>6,.0f} kB"
+            f"{width:>8,} overlapping  {seconds / count * 1e6:>6.2f} us/record  {len(windows):>9,} windows"
+            f"  {starts:>6,} starts {start_size / 1e3:>6,.0f} kB"
+            f"  {panes:>6,} panes {pane_size / 1e3:>6,.0f} kB"
         )
 
 
@@ -80,8 +81,8 @@ def lasting(count: int) -> Iterator[str]:
     """Memory after longer and longer streams with a hundred overlapping windows."""
     for size in (count // 16, count // 4, count):
         rows: list[Row] = [("a", 50.0 if i % 101 == 100 else 100.0) for i in range(size)]
-        panes, held = _held(rows, list(range(size)), _VARIANCE)
-        yield f"{size:>9,} records  {panes:>6,} panes {held / 1e3:>6,.0f} kB"
+        panes, pane_size = _held(rows, list(range(size)), _VARIANCE)
+        yield f"{size:>9,} records  {panes:>6,} panes {pane_size / 1e3:>6,.0f} kB"
 
 
 def _held(rows: list[Row], times: list[int], aggregates: Sequence[Aggregate]) -> tuple[int, int]:
@@ -93,9 +94,9 @@ def _held(rows: list[Row], times: list[int], aggregates: Sequence[Aggregate]) ->
         end = begin + BATCH
         for _ in processor.process_batch(RowSource(relation[begin:end], clock[begin:end], rows[begin:end])):
             pass
-    held, _ = tracemalloc.get_traced_memory()
+    size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return processor.panes or processor.open_starts, held
+    return processor.panes or processor.open_starts, size
 
 
 def _same(ours: Found, theirs: Found) -> None:

@@ -19,16 +19,16 @@ def query(task: dict[str, Any]) -> str | None:
     orders = [atoms] if task["ordered"] else permutations(atoms)
     texts = [" ; ".join(f"{a['relation']} AS {a['variable']}" for a in order) for order in orders]
     tests = [f"{a['variable']}[status = {a['status']}]" for a in atoms if a["status"] is not None]
-    where = " OR ".join(f"({text})" for text in texts)
-    chosen = f" FILTER {' AND '.join(tests)}" if tests else ""
+    patterns = " OR ".join(f"({text})" for text in texts)
+    filters = f" FILTER {' AND '.join(tests)}" if tests else ""
     by = ", ".join(f"[{column}]" for column in next(iter(partitions)))
-    return f"SELECT * FROM S WHERE ({where}){chosen} PARTITION BY {by} WITHIN {task['window']} EVENTS"
+    return f"SELECT * FROM S WHERE ({patterns}){filters} PARTITION BY {by} WITHIN {task['window']} EVENTS"
 
 
 def main() -> None:
     task = json.loads(sys.argv[1])
-    asked = query(task)
-    if asked is None:
+    query_text = query(task)
+    if query_text is None:
         print("null")
         return
     server = pycer.PyOfflineServer()
@@ -39,14 +39,14 @@ def main() -> None:
     stream = server.declare_stream(f"CREATE STREAM S {{ {declared} }}")
     ids = {event.name: event.id for event in stream.events_info}
     numbers = [ids[name] for name in task["relations"]]
-    server.add_query(asked)
-    read = [tuple(map(int, line.split())) for line in Path(task["events"]).read_text().splitlines()]
-    events = [pycer.PyEvent(numbers[r], list(map(pycer.PyIntValue, values))) for r, *values in read]
+    server.add_query(query_text)
+    event_rows = [tuple(map(int, line.split())) for line in Path(task["events"]).read_text().splitlines()]
+    events = [pycer.PyEvent(numbers[r], list(map(pycer.PyIntValue, values))) for r, *values in event_rows]
     wall, cpu = time.perf_counter(), time.process_time()
     server.send_events(events)
     output = server.get_output()
-    taken = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    print(json.dumps({"matches": output.count("\n"), **taken}))
+    times = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    print(json.dumps({"matches": output.count("\n"), **times}))
 
 
 if __name__ == "__main__":

@@ -25,23 +25,24 @@ def query(task: dict[str, Any]) -> str:
             f"position >= $since - {window} AND position < $until) {atom['variable']}"
         )
 
-    def near(one: str, other: str) -> str:
+    def near(left: str, right: str) -> str:
         if not task["ordered"]:
-            return f"abs({one} - {other}) BETWEEN 1 AND {window}"
-        earlier, later = sorted((one, other))
-        return f"{later} - {earlier} BETWEEN 1 AND {window}"
+            return f"abs({left} - {right}) BETWEEN 1 AND {window}"
+        first_position, second_position = sorted((left, right))
+        return f"{second_position} - {first_position} BETWEEN 1 AND {window}"
 
-    def on(atom: dict[str, Any], left: str) -> str:
-        return " AND ".join(f"{atom['variable']}.{column} = {left}.{column}" for column in atom["on"])
+    def on(atom: dict[str, Any], table_name: str) -> str:
+        return " AND ".join(f"{atom['variable']}.{column} = {table_name}.{column}" for column in atom["on"])
 
     a, b, c = (f"{atom['variable']}.position" for atom in task["atoms"])
-    kept = "".join(f", {first['variable']}.{column}" for column in third["on"])
-    ones, others = (f"{atom['variable']}_position" for atom in (first, second))
+    columns = "".join(f", {first['variable']}.{column}" for column in third["on"])
+    first_column, second_column = (f"{atom['variable']}_position" for atom in (first, second))
     return (
-        f"WITH pairs AS (SELECT {a} {ones}, {b} {others}{kept} FROM {table(first)} "
+        f"WITH pairs AS (SELECT {a} {first_column}, {b} {second_column}{columns} FROM {table(first)} "
         f"JOIN {table(second)} ON {on(second, first['variable'])} AND {near(a, b)}) "
-        f"SELECT {ones}, {others}, {c} FROM pairs JOIN {table(third)} ON {on(third, 'pairs')} "
-        f"AND {near(ones, c)} AND {near(others, c)} WHERE greatest({ones}, {others}, {c}) >= $since"
+        f"SELECT {first_column}, {second_column}, {c} FROM pairs JOIN {table(third)} ON {on(third, 'pairs')} "
+        f"AND {near(first_column, c)} AND {near(second_column, c)} "
+        f"WHERE greatest({first_column}, {second_column}, {c}) >= $since"
     )
 
 
@@ -52,22 +53,22 @@ def main() -> None:
     path = Path(task["events"])
     for number, (name, columns) in enumerate(task["relations"].items()):
         lines = enumerate(path.read_text().splitlines())
-        mine = [f"{i},{','.join(t.split()[1:])}" for i, t in lines if t.split()[0] == str(number)]
+        rows = [f"{i},{','.join(t.split()[1:])}" for i, t in lines if t.split()[0] == str(number)]
         file = path.with_name(f"{name}.csv")
-        file.write_text("\n".join(mine) + "\n")
-        described = ", ".join(f"'{column}': 'BIGINT'" for column in ("position", *columns))
+        file.write_text("\n".join(rows) + "\n")
+        column_types = ", ".join(f"'{column}': 'BIGINT'" for column in ("position", *columns))
         database.execute(
             f"CREATE TABLE {name} AS SELECT * "
-            f"FROM read_csv('{file}', header = false, columns = {{{described}}})"
+            f"FROM read_csv('{file}', header = false, columns = {{{column_types}}})"
         )
-    asked = query(task)
+    query_text = query(task)
     size = task["batch"] or task["number"]
     wall, cpu = time.perf_counter(), time.process_time()
     matches = 0
-    for since in range(0, task["number"], size):
-        matches += len(database.execute(asked, {"since": since, "until": since + size}).fetchall())
-    taken = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    print(json.dumps({"matches": matches, **taken}))
+    for begin in range(0, task["number"], size):
+        matches += len(database.execute(query_text, {"since": begin, "until": begin + size}).fetchall())
+    times = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    print(json.dumps({"matches": matches, **times}))
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ def write(task: dict[str, Any], folder: Path) -> dict[str, Path]:
 
 
 def source(name: str, columns: list[str], path: Path) -> str:
-    described = ", ".join(f"{column} BIGINT" for column in ("place", *columns))
+    column_types = ", ".join(f"{column} BIGINT" for column in ("place", *columns))
     return (
-        f"CREATE TABLE {name} ({described}, ts AS TO_TIMESTAMP_LTZ(place, 3), WATERMARK FOR ts AS ts) "
+        f"CREATE TABLE {name} ({column_types}, ts AS TO_TIMESTAMP_LTZ(place, 3), WATERMARK FOR ts AS ts) "
         f"WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'csv')"
     )
 
@@ -50,21 +50,21 @@ def query(task: dict[str, Any]) -> str:
         test = "" if atom["status"] is None else f" WHERE status = {atom['status']}"
         return f"(SELECT * FROM {atom['relation']}{test}) {atom['variable']}"
 
-    def near(one: dict[str, Any], other: dict[str, Any], left: str, right: str) -> str:
+    def near(left_atom: dict[str, Any], right_atom: dict[str, Any], left: str, right: str) -> str:
         """``left`` and ``right``: column prefixes for the position and time of the two atoms."""
-        within = f"{right}ts BETWEEN {left}ts - {interval} AND {left}ts + {interval}"
+        condition = f"{right}ts BETWEEN {left}ts - {interval} AND {left}ts + {interval}"
         if not task["ordered"]:
-            return f"{within} AND {left}place <> {right}place"
-        less = "<" if one["variable"] < other["variable"] else ">"
-        return f"{within} AND {left}place {less} {right}place"
+            return f"{condition} AND {left}place <> {right}place"
+        operator = "<" if left_atom["variable"] < right_atom["variable"] else ">"
+        return f"{condition} AND {left}place {operator} {right}place"
 
     def on(atom: dict[str, Any], left: str) -> str:
         return " AND ".join(f"{atom['variable']}.{column} = {left}.{column}" for column in atom["on"])
 
     a, b, c = (atom["variable"] for atom in task["atoms"])
-    kept = "".join(f", {a}.{column} {column}" for column in third["on"])
+    columns = "".join(f", {a}.{column} {column}" for column in third["on"])
     pairs = (
-        f"SELECT {a}.place {a}_place, {a}.ts {a}_ts, {b}.place {b}_place, {b}.ts {b}_ts{kept} "
+        f"SELECT {a}.place {a}_place, {a}.ts {a}_ts, {b}.place {b}_place, {b}.ts {b}_ts{columns} "
         f"FROM {table(first)} JOIN {table(second)} "
         f"ON {on(second, a)} AND {near(first, second, f'{a}.', f'{b}.')}"
     )
@@ -91,21 +91,21 @@ def of_children() -> float:
 def main() -> None:
     task = json.loads(sys.argv[1])
     folder = Path(task["events"]).parent
-    found = Path(tempfile.mkdtemp(dir=folder))
+    output_folder = Path(tempfile.mkdtemp(dir=folder))
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     tables.get_config().set("parallelism.default", "1")
     for name, path in write(task, folder).items():
         tables.execute_sql(source(name, task["relations"][name], path))
     tables.execute_sql(
         "CREATE TABLE found (a BIGINT, b BIGINT, c BIGINT) "
-        f"WITH ('connector' = 'filesystem', 'path' = '{found}', 'format' = 'csv')"
+        f"WITH ('connector' = 'filesystem', 'path' = '{output_folder}', 'format' = 'csv')"
     )
-    asked = f"INSERT INTO found {query(task)}"
+    statement = f"INSERT INTO found {query(task)}"
     wall, cpu = time.perf_counter(), time.process_time() + of_children()
-    tables.execute_sql(asked).wait()
-    taken = {"cpu": time.process_time() + of_children() - cpu, "wall": time.perf_counter() - wall}
-    matches = sum(part.read_text().count("\n") for part in found.rglob("part-*"))
-    print(json.dumps({"matches": matches, **taken}))
+    tables.execute_sql(statement).wait()
+    times = {"cpu": time.process_time() + of_children() - cpu, "wall": time.perf_counter() - wall}
+    matches = sum(file.read_text().count("\n") for file in output_folder.rglob("part-*"))
+    print(json.dumps({"matches": matches, **times}))
 
 
 if __name__ == "__main__":

@@ -34,25 +34,25 @@ def read(path: Path) -> list[Event]:
     return [(event[0], event[1:]) for event in lines]
 
 
-def matches(running: TupleEvaluator, events: Iterable[tuple[int, Row]]) -> int:
+def matches(by_tuples: TupleEvaluator, events: Iterable[tuple[int, Row]]) -> int:
     """The number of matches that the events complete; each match is constructed."""
-    found = 0
+    count = 0
     for relation, row in events:
-        if running.update(relation, row):
-            for _ in running.results():
-                found += 1
-    return found
+        if by_tuples.update(relation, row):
+            for _ in by_tuples.results():
+                count += 1
+    return count
 
 
 def batches(events: list[Event], size: int) -> list[StreamTuples]:
     """The events as columns, as a replay delivers them."""
-    found = []
+    tuple_batches = []
     for begin in range(0, len(events), size):
         batch = events[begin : begin + size]
         places = np.arange(begin, begin + len(batch))
         relations = np.array([relation for relation, _ in batch], dtype=np.int64)
-        found.append(StreamTuples(places, relations, places, [row for _, row in batch]))
-    return found
+        tuple_batches.append(StreamTuples(places, relations, places, [row for _, row in batch]))
+    return tuple_batches
 
 
 def columnar(load: Load, window: int) -> ColumnarEvaluator:
@@ -62,33 +62,37 @@ def columnar(load: Load, window: int) -> ColumnarEvaluator:
 
 
 def matches_by_columns(
-    by_columns: ColumnarEvaluator, running: TupleEvaluator, told: list[StreamTuples]
+    by_columns: ColumnarEvaluator, by_tuples: TupleEvaluator, tuple_batches: list[StreamTuples]
 ) -> int:
     """The number of matches in batches, as in a search over a replay; matches are tuples of positions."""
-    found = 0
-    for number, tuples in enumerate(told):
+    count = 0
+    for number, tuples in enumerate(tuple_batches):
         try:
-            made = by_columns.take(tuples)
+            completed = by_columns.take(tuples)
         except TooManyRunsError:
             for position, relation, row, _ in by_columns.live():
-                running.position = position - 1
-                running.update(relation, row)
-            left = (zip(t.relation.tolist(), t.rows, strict=True) for t in told[number:])
-            return found + matches(running, chain.from_iterable(left))
-        found += len([*zip(*made.marked.tolist(), strict=True)])
-    return found
+                by_tuples.position = position - 1
+                by_tuples.update(relation, row)
+            remaining = (zip(t.relation.tolist(), t.rows, strict=True) for t in tuple_batches[number:])
+            return count + matches(by_tuples, chain.from_iterable(remaining))
+        count += len([*zip(*completed.marked.tolist(), strict=True)])
+    return count
 
 
 def main() -> None:
     task = json.loads(sys.argv[1])
     load, events = LOADS[task["load"]], read(Path(task["events"]))
-    told = batches(events, task["batch"] or len(events)) if task["by_columns"] else []
-    by_columns, running = columnar(load, task["window"]), evaluator(load, task["window"])
+    tuple_batches = batches(events, task["batch"] or len(events)) if task["by_columns"] else []
+    by_columns, by_tuples = columnar(load, task["window"]), evaluator(load, task["window"])
     expect_long_lived_objects()
     wall, cpu = time.perf_counter(), time.process_time()
-    found = matches_by_columns(by_columns, running, told) if told else matches(running, events)
-    taken = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    print(json.dumps({"matches": found, **taken}))
+    count = (
+        matches_by_columns(by_columns, by_tuples, tuple_batches)
+        if tuple_batches
+        else matches(by_tuples, events)
+    )
+    times = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+    print(json.dumps({"matches": count, **times}))
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ import duckdb
 MICROSECONDS = 1_000_000
 
 
-def run(task: dict[str, Any], begun: Callable[[], None]) -> int:
+def run(task: dict[str, Any], on_start: Callable[[], None]) -> int:
     database = duckdb.connect()
     database.execute("SET threads = 1")
-    begun()
+    on_start()
     _read(database, task)
     with Path(task["results"]).open("w") as file:
-        return sum(_slice(database, task, since, file) for since in _slices(database, task))
+        return sum(_slice(database, task, begin, file) for begin in _slices(database, task))
 
 
 def _read(database: Any, task: dict[str, Any]) -> None:
@@ -43,8 +43,8 @@ def _read(database: Any, task: dict[str, Any]) -> None:
         )
 
 
-def _bitmap(searched: list[str], keywords: list[str]) -> str:
-    words = " || ' ' || ".join(f'"row".{name}' for name in searched)
+def _bitmap(columns: list[str], keywords: list[str]) -> str:
+    words = " || ' ' || ".join(f'"row".{name}' for name in columns)
     return " + ".join(
         f"{1 << slot} * list_contains(string_split({words}, ' '), '{keyword}')::INTEGER"
         for slot, keyword in enumerate(keywords)
@@ -52,20 +52,20 @@ def _bitmap(searched: list[str], keywords: list[str]) -> str:
 
 
 def _slices(database: Any, task: dict[str, Any]) -> Iterator[int]:
-    first, last = database.execute("SELECT min(time), max(time) FROM replay").fetchone()
-    return iter(range(first * MICROSECONDS, last * MICROSECONDS + 1, task["slice"]))
+    first_time, last_time = database.execute("SELECT min(time), max(time) FROM replay").fetchone()
+    return iter(range(first_time * MICROSECONDS, last_time * MICROSECONDS + 1, task["slice"]))
 
 
-def _slice(database: Any, task: dict[str, Any], since: int, file: Any) -> int:
+def _slice(database: Any, task: dict[str, Any], begin: int, file: Any) -> int:
     for relation, keywords in task["nodes"]:
         database.execute(
             f"CREATE OR REPLACE TEMP TABLE r{relation}_{keywords} AS "
             f"SELECT * EXCLUDE (keywords) FROM r{relation} WHERE keywords = {keywords} "
-            f"AND start > {since - task['window']} AND start < {since + task['slice']}"
+            f"AND start > {begin - task['window']} AND start < {begin + task['slice']}"
         )
-    found = 0
+    count = 0
     for number, query in enumerate(task["queries"]):
-        for members in database.execute(query, {"since": since}).fetchall():
+        for members in database.execute(query, {"since": begin}).fetchall():
             file.write(f"{number} {' '.join(map(str, members))}\n")
-            found += 1
-    return found
+            count += 1
+    return count

@@ -22,29 +22,29 @@ TEXTS = ("p.about", "c.about", "d.about")
 
 def main(folder: Path, words: list[str]) -> None:
     database = duckdb.connect(str(folder / "duck.db"))
-    begun, cpu = perf_counter(), process_time()
+    began, cpu = perf_counter(), process_time()
     for name in ("customer", "product", "purchase"):
         database.execute(f"CREATE TABLE {name} AS SELECT * FROM read_csv('{folder / name}.csv')")
     database.execute("CHECKPOINT")
-    loaded = _spent(begun, cpu)
-    begun, cpu = perf_counter(), process_time()
+    load_costs = _spent(began, cpu)
+    began, cpu = perf_counter(), process_time()
     holding = " AND ".join(f"({' OR '.join(_has(text, word) for text in TEXTS)})" for word in words)
-    ((found,),) = database.execute(
+    ((count,),) = database.execute(
         "SELECT count(*) FROM purchase p JOIN customer c ON p.customer = c.id"
         f" JOIN product d ON p.product = d.id WHERE {holding}"
     ).fetchall()
-    searched = _spent(begun, cpu)
+    search_costs = _spent(began, cpu)
     size = (folder / "duck.db").stat().st_size
-    print(json.dumps({"loaded": loaded, "searched": searched, "found": found, "disk": size}))
+    print(json.dumps({"loaded": load_costs, "searched": search_costs, "found": count, "disk": size}))
 
 
 def _has(text: str, word: str) -> str:
     return f"list_contains(string_split({text}, ' '), '{word}')"
 
 
-def _spent(begun: float, cpu: float) -> dict[str, Any]:
+def _spent(began: float, cpu: float) -> dict[str, Any]:
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": perf_counter() - begun, "cpu": process_time() - cpu, "memory": most}
+    return {"seconds": perf_counter() - began, "cpu": process_time() - cpu, "memory": most}
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ def main() -> None:
     task = json.load(sys.stdin)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    begun: list[tuple[float, float]] = []
-    results = import_module(task["engine"]).run(task, lambda: begun.append((process_time(), perf_counter())))
-    [(cpu, wall)] = begun
+    starts: list[tuple[float, float]] = []
+    results = import_module(task["engine"]).run(task, lambda: starts.append((process_time(), perf_counter())))
+    [(cpu, wall)] = starts
     measured = {
         "results": results,
         "start_cpu_seconds": cpu,

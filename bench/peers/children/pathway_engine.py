@@ -19,20 +19,20 @@ MICROSECONDS = 1_000_000
 _FIRST = -1  # the relation of the first record
 
 
-def run(task: dict[str, Any], begun: Callable[[], None]) -> int:
+def run(task: dict[str, Any], on_start: Callable[[], None]) -> int:
     width = max(len(relation["columns"]) for relation in task["relations"])
     # Attributes by position; the rest are 0 in relations with fewer, and no join reads them.
     types = dict.fromkeys(["number", "relation", "keywords", "start", *(f"c{c}" for c in range(width))], int)
-    source = _Replayed(task, width, begun)
+    source = _Replayed(task, width, on_start)
     schema = pw.schema_from_types(**types)
     replayed = pw.io.python.read(source, schema=schema, autocommit_duration_ms=None)
     pw.io.subscribe(replayed.filter(pw.this.relation == _FIRST), source.first_is_through)
     nodes = _nodes(task, replayed)
-    written = _Written(Path(task["results"]))
+    output = _Written(Path(task["results"]))
     for number, (table, size) in enumerate(_networks(task, nodes)):
-        pw.io.subscribe(table, written.of(number, size))
+        pw.io.subscribe(table, output.of(number, size))
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
-    return written.closed()
+    return output.closed()
 
 
 class _Written:
@@ -43,7 +43,7 @@ class _Written:
         self._results = 0
 
     def of(self, number: int, size: int) -> Callable[..., None]:
-        names = [f"i{place}" for place in range(size)]
+        names = [f"i{position}" for position in range(size)]
 
         def on_change(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:  # noqa: ARG001
             if not is_addition:
@@ -61,11 +61,11 @@ class _Written:
 class _Replayed(pw.io.python.ConnectorSubject):  # type: ignore[misc]
     """Records of the JSON lines, with their keyword bitmaps."""
 
-    def __init__(self, task: dict[str, Any], width: int, begun: Callable[[], None]) -> None:
+    def __init__(self, task: dict[str, Any], width: int, on_start: Callable[[], None]) -> None:
         super().__init__()
         self._task = task
         self._width = width
-        self._begun = begun
+        self._begun = on_start
         self._through = threading.Event()
 
     def first_is_through(self, **_: Any) -> None:
@@ -80,26 +80,26 @@ class _Replayed(pw.io.python.ConnectorSubject):  # type: ignore[misc]
         self._replay()
 
     def _replay(self) -> None:
-        names = {relation["name"]: place for place, relation in enumerate(self._task["relations"])}
-        until = None
+        names = {relation["name"]: position for position, relation in enumerate(self._task["relations"])}
+        slice_end = None
         with Path(self._task["replay"]).open() as lines:
             for number, line in enumerate(lines):
                 record = json.loads(line)
                 start = record["time"] * MICROSECONDS
-                until = start + self._task["slice"] if until is None else until
-                if start >= until:
+                slice_end = start + self._task["slice"] if slice_end is None else slice_end
+                if start >= slice_end:
                     self.commit()
-                    until += self._task["slice"]
+                    slice_end += self._task["slice"]
                 self.next(**self._values(number, names[record["relation"]], start, record["row"]))
         self.commit()
 
     def _values(self, number: int, relation: int, start: int, row: dict[str, Any]) -> dict[str, int]:
-        described = self._task["relations"][relation]
-        words = {word for name in described["searched"] for word in row[name].split()}
+        relation_fields = self._task["relations"][relation]
+        words = {word for name in relation_fields["searched"] for word in row[name].split()}
         bitmap = sum(1 << slot for slot, word in enumerate(self._task["keywords"]) if word in words)
         values = {f"c{c}": 0 for c in range(self._width)}
-        for c, name in enumerate(described["columns"]):
-            if name not in described["searched"]:
+        for c, name in enumerate(relation_fields["columns"]):
+            if name not in relation_fields["searched"]:
                 values[f"c{c}"] = row[name]
         return {"number": number, "relation": relation, "keywords": bitmap, "start": start, **values}
 
@@ -118,33 +118,42 @@ def _networks(task: dict[str, Any], nodes: dict[tuple[int, int], Any]) -> list[t
     sizes: list[int] = []
     for step in task["steps"]:
         node = nodes[step["relation"], step["keywords"]]
-        left = step["left"]
-        sizes.append(1 if left is None else sizes[left] + 1)
+        left_step = step["left"]
+        sizes.append(1 if left_step is None else sizes[left_step] + 1)
         tables.append(
-            _first(step, node) if left is None else _join(task, step, tables[left], sizes[left], node)
+            _first(step, node)
+            if left_step is None
+            else _join(task, step, tables[left_step], sizes[left_step], node)
         )
-    return [(tables[last], sizes[last]) for last in task["last_steps"]]
+    return [(tables[step_number], sizes[step_number]) for step_number in task["last_steps"]]
 
 
 def _first(step: dict[str, Any], node: Any) -> Any:
-    kept = {f"m0c{column}": node[f"c{column}"] for _, column in step["reads"]}
-    return node.select(i0=node.number, low=node.start, high=node.start, **kept)
+    columns = {f"m0c{column}": node[f"c{column}"] for _, column in step["reads"]}
+    return node.select(i0=node.number, low=node.start, high=node.start, **columns)
 
 
-def _join(task: dict[str, Any], step: dict[str, Any], left: Any, size: int, node: Any) -> Any:
+def _join(task: dict[str, Any], step: dict[str, Any], left_table: Any, size: int, node: Any) -> Any:
     """Partial results with one more member: equal on the join, alive at the same time, all different."""
-    equal = [left[f"m{place}c{near}"] == node[f"c{far}"] for place, near, far in step["on"]]
-    columns = {f"i{place}": left[f"i{place}"] for place in range(size)}
+    equal = [
+        left_table[f"m{position}c{left_column}"] == node[f"c{right_column}"]
+        for position, left_column, right_column in step["on"]
+    ]
+    columns = {f"i{position}": left_table[f"i{position}"] for position in range(size)}
     columns |= {
-        f"m{place}c{column}": node[f"c{column}"] if place == size else left[f"m{place}c{column}"]
-        for place, column in step["reads"]
+        f"m{position}c{column}": node[f"c{column}"]
+        if position == size
+        else left_table[f"m{position}c{column}"]
+        for position, column in step["reads"]
     }
     columns[f"i{size}"] = node.number
-    joined = left.join(node, *equal).select(low=left.low, high=left.high, start=node.start, **columns)
+    pairs = left_table.join(node, *equal).select(
+        low=left_table.low, high=left_table.high, start=node.start, **columns
+    )
     alive = (pw.this.start - pw.this.low < task["window"]) & (pw.this.high - pw.this.start < task["window"])
-    for place in step["alike"]:
-        alive &= pw.this[f"i{place}"] != pw.this[f"i{size}"]
-    kept = {name: pw.this[name] for name in columns}
+    for position in step["alike"]:
+        alive &= pw.this[f"i{position}"] != pw.this[f"i{size}"]
+    kept_columns = {name: pw.this[name] for name in columns}
     low = pw.if_else(pw.this.start < pw.this.low, pw.this.start, pw.this.low)
     high = pw.if_else(pw.this.start > pw.this.high, pw.this.start, pw.this.high)
-    return joined.filter(alive).select(low=low, high=high, **kept)
+    return pairs.filter(alive).select(low=low, high=high, **kept_columns)

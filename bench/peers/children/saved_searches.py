@@ -58,14 +58,14 @@ END;
 """
 
 
-def main(kind: str, every: str = "1") -> None:
+def main(kind: str, interval: str = "1") -> None:
     searches = json.loads(Path("searches.json").read_text())
     with Path("stream.jsonl").open() as lines:
         records = [json.loads(line) for line in lines]
     if kind == "triggers":
         live = _by_triggers(searches, records)
     else:
-        live = _by_polls(kind, searches, records, int(every))
+        live = _by_polls(kind, searches, records, int(interval))
     Path("live.json").write_text(json.dumps(list(live)))
 
 
@@ -87,7 +87,7 @@ def _by_triggers(searches: list[list[str]], records: list[dict[str, Any]]) -> It
 
 
 def _by_polls(
-    kind: str, searches: list[list[str]], records: list[dict[str, Any]], every: int
+    kind: str, searches: list[list[str]], records: list[dict[str, Any]], interval: int
 ) -> set[tuple[Any, ...]]:
     database = _opened(kind)
     for statement in (_TABLES + (_INDEXES if kind == "sqlite" else "")).split(";\n"):
@@ -95,11 +95,11 @@ def _by_polls(
             database.execute(statement)
     _insert(kind, database, "saved", searches)
     live: set[tuple[Any, ...]] = set()
-    for first in range(0, len(records), every):
-        _apply(kind, database, records[first : first + every])
+    for begin in range(0, len(records), interval):
+        _apply(kind, database, records[begin : begin + interval])
         now = set(database.execute(_LIVE).fetchall())
-        told = [*(("+", *one) for one in now - live), *(("-", *one) for one in live - now)]
-        del told  # a real program would send them
+        changes = [*(("+", *row) for row in now - live), *(("-", *row) for row in live - now)]
+        del changes  # a real program would send them
         live = now
     return live
 
@@ -117,18 +117,18 @@ def _apply(kind: str, database: Any, records: list[dict[str, Any]]) -> None:
     _delete(database, "item_word", "pid", purchases)
     for table in ("body_word", "complaint"):
         _delete(database, table, "nr", complaints)
-    there = {nr: row for nr, row in complaints.items() if row is not None}
+    live_complaints = {nr: row for nr, row in complaints.items() if row is not None}
     items = [(pid, word) for pid, row in purchases.items() for word in set(row["item"].split())]
-    bodies = [(nr, word) for nr, row in there.items() for word in set(row["body"].split())]
+    bodies = [(nr, word) for nr, row in live_complaints.items() for word in set(row["body"].split())]
     _insert(kind, database, "item_word", items)
     _insert(kind, database, "body_word", bodies)
-    _insert(kind, database, "complaint", [(nr, row["pid"]) for nr, row in there.items()])
+    _insert(kind, database, "complaint", [(nr, row["pid"]) for nr, row in live_complaints.items()])
 
 
 def _delete(database: Any, table: str, key: str, numbers: Iterable[int]) -> None:
-    listed = ", ".join(map(str, numbers))
-    if listed:
-        database.execute(f"DELETE FROM {table} WHERE {key} IN ({listed})")
+    number_list = ", ".join(map(str, numbers))
+    if number_list:
+        database.execute(f"DELETE FROM {table} WHERE {key} IN ({number_list})")
 
 
 def _insert(kind: str, database: Any, table: str, rows: list[Any]) -> None:
@@ -138,8 +138,8 @@ def _insert(kind: str, database: Any, table: str, rows: list[Any]) -> None:
     if kind == "sqlite":
         database.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)
         return
-    first, second = (list(column) for column in zip(*rows, strict=True))
-    database.execute(f"INSERT INTO {table} SELECT unnest(?), unnest(?)", [first, second])
+    left_values, right_values = (list(column) for column in zip(*rows, strict=True))
+    database.execute(f"INSERT INTO {table} SELECT unnest(?), unnest(?)", [left_values, right_values])
 
 
 def _opened(kind: str) -> Any:

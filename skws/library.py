@@ -68,18 +68,18 @@ class Results(Sequence[Result]):
         self.counts = Counts()
         self.bad = BadRecordLog(on_error, remedy=_REMEDY)
         self.notes: tuple[str, ...] = ()
-        self._known: list[Result] = []
-        self._rest: Iterator[Result] = iter(())
+        self._results: list[Result] = []
+        self._remaining: Iterator[Result] = iter(())
 
     def __iter__(self) -> Iterator[Result]:
         position = 0
-        while self._reaches(position + 1):
-            yield self._known[position]
+        while self._read_up_to(position + 1):
+            yield self._results[position]
             position += 1
 
     def __len__(self) -> int:
-        self._known += self._rest
-        return len(self._known)
+        self._results += self._remaining
+        return len(self._results)
 
     @overload
     def __getitem__(self, index: int) -> Result: ...
@@ -90,8 +90,8 @@ class Results(Sequence[Result]):
         if stop is None or stop <= 0:
             len(self)
         else:
-            self._reaches(stop)
-        return self._known[index]
+            self._read_up_to(stop)
+        return self._results[index]
 
     def to_arrow(self) -> pa.Table:
         """All results as a table; columns as in ``skws.results.frames.COLUMNS``."""
@@ -152,9 +152,9 @@ class Results(Sequence[Result]):
 
         return results_html(results[:_SHOWN], marks, more=len(results) > _SHOWN)
 
-    def _reaches(self, number: int) -> bool:
-        self._known += islice(self._rest, max(number - len(self._known), 0))
-        return len(self._known) >= number
+    def _read_up_to(self, number: int) -> bool:
+        self._results += islice(self._remaining, max(number - len(self._results), 0))
+        return len(self._results) >= number
 
 
 def search(
@@ -193,10 +193,10 @@ def search(
     stream = stream_of(stream_schema, window, max_size)
     plans = plans_over(queries.values(), stream)
     results = Results(stream_schema, queries, OnError(on_error))
-    answers = _searched(results, inputs, stream, plans)
-    if _asks_what_is_there(queries, stream) and (_timeless(stream_schema) or limit is not None):
+    answers = _search_results(results, inputs, stream, plans)
+    if _wants_best(queries, stream) and (_timeless(stream_schema) or limit is not None):
         answers = _best(results, inputs, plans[0], limit)
-    results._rest = islice(answers, limit)  # noqa: SLF001 - its own
+    results._remaining = islice(answers, limit)  # noqa: SLF001 - its own
     return results
 
 
@@ -309,7 +309,7 @@ def stream_of(schema: Schema, window: str | Window | None, max_size: int, *, fin
     )
 
 
-def _searched(
+def _search_results(
     results: Results, inputs: Inputs, stream: Stream, plans: Sequence[QueryPlan]
 ) -> Iterator[Result]:
     """The results of a search; sets its counts at the end."""
@@ -325,7 +325,7 @@ def _searched(
         results.counts = running_session.counts()
 
 
-def _asks_what_is_there(queries: Mapping[str, Query], stream: Stream) -> bool:
+def _wants_best(queries: Mapping[str, Query], stream: Stream) -> bool:
     """True for one query of keywords without a window: it asks for the best results over all rows."""
     unbounded = isinstance(stream.window, Unbounded) and not sourced(stream.schema)
     return unbounded and [query.kind for query in queries.values()] == [KEYWORDS]

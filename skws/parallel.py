@@ -104,7 +104,7 @@ class Workers:
         self.spools = [Spool() for _ in range(spools)]
         self._idle: list[Connection] = []
         self._busy: dict[Connection, int] = {}  # the numbers of tasks
-        self._waiting: deque[tuple[int, Task]] = deque()
+        self._queue: deque[tuple[int, Task]] = deque()
         self._inbox: dict[int, deque[Any]] = {}
         self._most = number
         self._processes: list[BaseProcess] = []
@@ -153,10 +153,10 @@ class Workers:
 
         Raises the error of a task in place of its next message; SkwsError if a worker was killed.
         """
-        self._waiting.clear()
+        self._queue.clear()
         while self._busy:  # tasks whose messages are no longer needed
             self._receive(wait=True)
-        self._waiting = deque(enumerate(tasks))
+        self._queue = deque(enumerate(tasks))
         self._inbox = {number: deque() for number in range(len(tasks))}
         self._most = self.number if most is None else most
         self._assign()
@@ -177,9 +177,9 @@ class Workers:
                     return
 
     def _assign(self) -> None:
-        while self._idle and self._waiting and len(self._busy) < self._most:
+        while self._idle and self._queue and len(self._busy) < self._most:
             channel = self._idle.pop()
-            number, task = self._waiting.popleft()
+            number, task = self._queue.popleft()
             channel.send(task)
             self._busy[channel] = number
 
@@ -228,10 +228,12 @@ def _serve(number: int, spools: Sequence[Spool], channel: Connection, memory: Me
             task, arguments = channel.recv()
         except EOFError:
             return
-        worker.emit(_done(worker, task, arguments, memory))
+        worker.emit(_run_task(worker, task, arguments, memory))
 
 
-def _done(worker: ProcessWorker, task: Any, arguments: tuple[Any, ...], memory: MemoryShare | None) -> _End:
+def _run_task(
+    worker: ProcessWorker, task: Any, arguments: tuple[Any, ...], memory: MemoryShare | None
+) -> _End:
     try:
         if memory is None:
             task(worker, *arguments)
@@ -276,7 +278,7 @@ class SpooledBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _SpooledLines:
     """Results of a slice as lines, and the time of each. ``spools``: set in the process of the command."""
 
     lines: SpooledBytes
@@ -339,23 +341,23 @@ class ParallelSearch(SlicedRun):
         self._workers = Workers(self._jobs, 5 * self._jobs)
         splits = self._replay.splits
         ranges = not reason and has_ranges(splits, self._queries, self._stream, self._window)
-        self._blocks = self._timed(self._workers) if ranges else None
+        self._blocks = self._time_blocks(self._workers) if ranges else None
         if self._blocks is not None:
-            self.slicing = self._sliced([piece for piece, _ in self._blocks])
+            self.slicing = self._plan_slices([piece for piece, _ in self._blocks])
             if not self.slicing.reason or not keyed:
                 return self.slicing.reason
             self._blocks = None
-        self._pieces = self._packed(self._workers, bad)
+        self._pieces = self._pack_pieces(self._workers, bad)
         pieces = [piece for piece, _ in self._pieces]
-        self.slicing = self._sliced(pieces)
-        if self.slicing.reason and (part_slicing := self._planned(pieces)):
-            self.slicing, self._parts = part_slicing, self._divided(self._workers, part_slicing)
+        self.slicing = self._plan_slices(pieces)
+        if self.slicing.reason and (part_slicing := self._plan_parts(pieces)):
+            self.slicing, self._parts = part_slicing, self._divide_pieces(self._workers, part_slicing)
         self._at_a_time = min(self._jobs, self._held // max(overlap(pieces), 1))
         return "" if self._at_a_time else "too many parts of it overlap in time"
 
     def results(self, bad: BadRecordLog) -> Iterator[LiveResult]:
         """The results; also raises SkwsError if a process was killed."""
-        return self._whole() if self.slicing.reason else super().results(bad)
+        return self._search_alone() if self.slicing.reason else super().results(bad)
 
     @property
     def has_read(self) -> bool:
@@ -363,13 +365,13 @@ class ParallelSearch(SlicedRun):
         return bool(self._pieces)
 
     @property
-    def _running(self) -> Workers:
+    def _started_workers(self) -> Workers:
         assert self._workers is not None  # noqa: S101 - they were started to divide
         return self._workers
 
     @property
     def _spools(self) -> Sequence[Spool]:
-        return self._running.spools
+        return self._started_workers.spools
 
     def _tasks(self, *, counting: bool) -> list[Task]:
         tasks: list[Task] = []
@@ -384,15 +386,15 @@ class ParallelSearch(SlicedRun):
                 tasks.append((_search_pieces, (spool, stream_slice, *query_stream, pieces, counting)))
         return tasks
 
-    def _sliced(self, pieces: Sequence[PackedPiece]) -> Slicing:
+    def _plan_slices(self, pieces: Sequence[PackedPiece]) -> Slicing:
         return plan_slices(
             pieces, self._queries, self._stream, self._window, self._jobs, self._least, _EVENING
         )
 
-    def _planned(self, pieces: Sequence[PackedPiece]) -> Slicing | None:
+    def _plan_parts(self, pieces: Sequence[PackedPiece]) -> Slicing | None:
         return plan_parts(pieces, self._queries, self._stream, self._window, self._jobs, self._least)
 
-    def _divided(self, workers: Workers, slicing: Slicing) -> list[_Pieces]:
+    def _divide_pieces(self, workers: Workers, slicing: Slicing) -> list[_Pieces]:
         """The pieces of each part of the keys."""
         pieces_by_part: list[_Pieces] = [[] for _ in slicing.slices]
         for messages in workers.run([(_divide, (slicing, stored_piece)) for stored_piece in self._pieces]):
@@ -402,21 +404,21 @@ class ParallelSearch(SlicedRun):
 
     def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted | Timed]]:
         tasks = self._tasks(counting=counting)
-        for number, messages in enumerate(self._running.run(tasks, self._at_a_time)):
-            yield map(self._here, messages)
+        for number, messages in enumerate(self._started_workers.run(tasks, self._at_a_time)):
+            yield map(self._with_spools, messages)
             if self.slicing.keys is None:
                 self._spools[self._jobs + number].empty()
 
-    def _here(self, message: Any) -> Emitted | Timed:
-        return replace(message, spools=self._spools) if isinstance(message, _Found) else message
+    def _with_spools(self, message: Any) -> Emitted | Timed:
+        return replace(message, spools=self._spools) if isinstance(message, _SpooledLines) else message
 
-    def _timed(self, workers: Workers) -> Blocks | None:
+    def _time_blocks(self, workers: Workers) -> Blocks | None:
         """The blocks of the files in order of time; None if they are, or may be, out of order."""
         splits = self._replay.splits
-        timed_splits = workers.run([(_look, (split,)) for split in splits])
+        timed_splits = workers.run([(_read_times, (split,)) for split in splits])
         return blocks_of((split, blocks) for split, (blocks,) in zip(splits, timed_splits, strict=True))
 
-    def _packed(self, workers: Workers, bad: BadRecordLog) -> _Pieces:
+    def _pack_pieces(self, workers: Workers, bad: BadRecordLog) -> _Pieces:
         """The pieces of the replay, stored, in order of arrival. Bad records of tables come first."""
         tables = [n for n, relation in enumerate(self._stream.schema.relations) if relation.table]
         splits = sorted(self._replay.splits, key=lambda split: split.relation not in tables)
@@ -431,12 +433,12 @@ class ParallelSearch(SlicedRun):
             self._read(split.size)
         return sorted(pieces, key=lambda each: each[0].place)
 
-    def _whole(self) -> Iterator[LiveResult]:
+    def _search_alone(self) -> Iterator[LiveResult]:
         """The results of a stream that cannot be cut, found by this process."""
         expect_long_lived_objects()
         run = SliceRun(self._queries, self._stream, Slice())
         try:
-            yield from run.results(*in_order(_unpacked(_pieces_of(Slice(), self._pieces), self._spools)))
+            yield from run.results(*in_order(_unpack_pieces(_pieces_of(Slice(), self._pieces), self._spools)))
         finally:
             self.counts = run.counts
 
@@ -458,13 +460,13 @@ def _pieces_of(stream_slice: Slice, pieces: _Pieces) -> _Pieces:
     return sorted(slice_pieces, key=lambda each: (each[0].holds, each[0].first, each[0].place))
 
 
-def _unpacked(pieces: _Pieces, spools: Sequence[Spool]) -> Iterator[tuple[PackedPiece, RecordBatch]]:
+def _unpack_pieces(pieces: _Pieces, spools: Sequence[Spool]) -> Iterator[tuple[PackedPiece, RecordBatch]]:
     for piece, spooled in pieces:
         check()
         yield piece, unpack(spooled.read(spools))
 
 
-def _look(worker: ProcessWorker, split: Split) -> None:
+def _read_times(worker: ProcessWorker, split: Split) -> None:
     """A task: the times of a split."""
     worker.emit(timed_blocks(split))
 
@@ -478,7 +480,7 @@ def _read_and_pack(worker: ProcessWorker, split: Split, schema: Schema) -> None:
 
 def _divide(worker: ProcessWorker, slicing: Slicing, stored_piece: tuple[PackedPiece, SpooledBytes]) -> None:
     """A task: the records of a piece for each part of the keys."""
-    for piece, batch in _unpacked([stored_piece], worker.spools):
+    for piece, batch in _unpack_pieces([stored_piece], worker.spools):
         for part, part_piece, records in slicing.parts_of(piece, batch):
             blob = pack(records)
             offset = worker.spools[worker.number].append(blob)
@@ -502,7 +504,7 @@ def _search_pieces(
     counting: bool,
 ) -> None:
     """A task: the results of a slice of packed pieces, or their number."""
-    batches = _unpacked(pieces, worker.spools)
+    batches = _unpack_pieces(pieces, worker.spools)
     _emit(worker, spool, search_pieces(stream_slice, queries, stream, batches, counting=counting))
 
 
@@ -511,6 +513,6 @@ def _emit(worker: ProcessWorker, spool: int, messages: Iterable[Emitted]) -> Non
     for message in messages:
         if isinstance(message, TimedLines):
             offset = worker.spools[spool].append(message.text)
-            worker.emit(_Found(SpooledBytes(spool, offset, len(message.text)), message.times))
+            worker.emit(_SpooledLines(SpooledBytes(spool, offset, len(message.text)), message.times))
         else:
             worker.emit(message)

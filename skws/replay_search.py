@@ -77,8 +77,8 @@ class Search:
         self._cuts = cuts
         self._tell = tell
         self._stream = job.stream
-        (self.standing,) = job.named().values()
-        self._planned = plan_of(self.standing, self._stream)
+        (self.query,) = job.named().values()
+        self._planned = plan_of(self.query, self._stream)
         self.warning = self._planned.warning
         self.plan = self._search()
         self.replay = Replay.open(job.replay, job.schema, split_bytes=cuts.split_bytes)
@@ -93,7 +93,7 @@ class Search:
 
         Raises BadRecordsError, SourceError.
         """
-        for result in self._given(report):
+        for result in self._limited_results(report):
             yield result.parsed
 
     def best(self, most: int, report: ReportProgress = unreported) -> Searched:
@@ -103,7 +103,7 @@ class Search:
         """
         assert self.plan is not None  # noqa: S101 - of keywords
         expect_long_lived_objects()
-        with self._running(report):
+        with self._run_context(report):
             tables = self.replay.table_batches(self._log, self._step(report, "loading tables"))
             engine = StreamEngine.holding(self.plan, tables, self._batches(report), self.counts)
             best_results = engine.search_once(self.plan, most)
@@ -113,17 +113,17 @@ class Search:
 
     def json_lines(self, report: ReportProgress = unreported) -> Generator[bytes, None, None]:
         """The JSON forms of the results; those of other processes are passed on unchanged."""
-        for result in self._given(report):
+        for result in self._limited_results(report):
             yield result.to_json()
 
     def count(self, report: ReportProgress = unreported) -> int:
         """The number of results, up to the limit; results of patterns are counted without being built."""
-        if self.standing.kind != PATTERN:
+        if self.query.kind != PATTERN:
             for _ in self.results(report):
                 pass
             return self.found
         limit = self.job.limit
-        with self._running(report):
+        with self._run_context(report):
             for count in self._counts(report):
                 self.found += count
                 if limit is not None and self.found >= limit:
@@ -131,11 +131,11 @@ class Search:
                     break
         return self.found
 
-    def _given(self, report: ReportProgress) -> Iterator[LiveResult]:
+    def _limited_results(self, report: ReportProgress) -> Iterator[LiveResult]:
         """The results up to the limit; those of other processes are still encoded."""
-        with self._running(report):
+        with self._run_context(report):
             remaining = self.job.limit
-            for result in self._found(report):
+            for result in self._all_results(report):
                 if result.op == "~":
                     self.updated += 1
                     yield result
@@ -167,7 +167,7 @@ class Search:
         return replace(plan, lateness=self._stream.lateness)
 
     @contextmanager
-    def _running(self, report: ReportProgress) -> Iterator[None]:
+    def _run_context(self, report: ReportProgress) -> Iterator[None]:
         if self.plan is not None and sourced(self.job.schema):
             schema = pinned(self.job.schema, report, self.bad)
             self.plan = replace(self.plan, schema=schema)
@@ -176,16 +176,16 @@ class Search:
         with self.bad, explain_refusals():
             yield
 
-    def _found(self, report: ReportProgress) -> Iterator[LiveResult]:
-        with self._shared(report) as run:
-            yield from self._alone(report) if run is None else run.results(self.bad)
+    def _all_results(self, report: ReportProgress) -> Iterator[LiveResult]:
+        with self._shared_run(report) as run:
+            yield from self._local_results(report) if run is None else run.results(self.bad)
 
     def _counts(self, report: ReportProgress) -> Iterator[int]:
-        with self._shared(report) as run:
-            yield from self._counted(report) if run is None else run.counted(self.bad)
+        with self._shared_run(report) as run:
+            yield from self._local_counts(report) if run is None else run.counted(self.bad)
 
     @contextmanager
-    def _shared(self, report: ReportProgress) -> Iterator[SlicedRun | None]:
+    def _shared_run(self, report: ReportProgress) -> Iterator[SlicedRun | None]:
         """The search, divided among tasks of Spark or processes; None if this process searches alone."""
         size_read = 0
 
@@ -194,7 +194,7 @@ class Search:
             size_read += size
             report(Progress("reading", size_read, self.replay.size_bytes))
 
-        with self._divided(report, on_read) as run:
+        with self._sliced_run(report, on_read) as run:
             if run is None:
                 yield None
                 return
@@ -204,8 +204,10 @@ class Search:
                 self.counts = run.counts
 
     @contextmanager
-    def _divided(self, report: ReportProgress, on_read: Callable[[int], None]) -> Iterator[SlicedRun | None]:
-        jobs, inputs = self.jobs, (self.standing, self._stream, self.replay)
+    def _sliced_run(
+        self, report: ReportProgress, on_read: Callable[[int], None]
+    ) -> Iterator[SlicedRun | None]:
+        jobs, inputs = self.jobs, (self.query, self._stream, self.replay)
         if self.job.engine is EngineName.SPARK:
             from skws.spark.replay import spark_run  # noqa: PLC0415 - loaded for Spark only
 
@@ -225,7 +227,7 @@ class Search:
                 self._tell(f"--jobs {jobs}: one process searches: {reason}")
             yield None if reason else run
 
-    def _alone(self, report: ReportProgress) -> Iterator[Result]:
+    def _local_results(self, report: ReportProgress) -> Iterator[Result]:
         if self.plan is not None and self.job.lateness is not None:
             yield from self._as_they_arrive(self.plan, report)
             return
@@ -240,7 +242,7 @@ class Search:
         finally:
             self.counts = session.counts()
 
-    def _counted(self, report: ReportProgress) -> Iterator[int]:
+    def _local_counts(self, report: ReportProgress) -> Iterator[int]:
         session, batches = self._session(report)
         try:
             for batch in batches:

@@ -70,14 +70,14 @@ class StateDatabase:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        self._turn = RLock()
+        self._lock = RLock()
         self._local = local()
-        self._failed: list[Statement] = []
+        self._failed_statements: list[Statement] = []
         if read_only and not path.exists():
             raise missing(path)
         if not read_only:
             self._secure()
-        with self._guarded("read"):
+        with self._error_boundary("read"):
             self._connection = sqlite3.connect(path, timeout=_SECONDS, check_same_thread=False)
             try:
                 self._prepare()
@@ -97,13 +97,13 @@ class StateDatabase:
 
         Nothing is locked meanwhile. Reads do not see the writes before the end.
         """
-        outer_statements, statements = self._gathered, list[Statement]()
-        self._gathered = statements
+        outer_statements, statements = self._pending, list[Statement]()
+        self._pending = statements
         try:
             yield
         finally:
-            self._gathered = outer_statements
-        self._take(statements)
+            self._pending = outer_statements
+        self._add(statements)
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
@@ -112,27 +112,27 @@ class StateDatabase:
         So several writers share the cost of one sync, and each keeps its own writes.
         """
         statements = list[Statement]()
-        self._gathered = statements
+        self._pending = statements
         try:
             yield
         except BaseException:
-            self._gathered = None
+            self._pending = None
             with suppress(StateError):
                 self._commit(statements)
             raise
-        self._gathered = None
+        self._pending = None
         self._commit(statements)
 
     def put(self, kind: StateKind, name: str, value: bytes) -> None:
         """Set a value."""
-        self._take([(_PUT, _row(kind, name, value))])
+        self._add([(_PUT, _row(kind, name, value))])
 
     def put_json(self, kind: StateKind, name: str, value: Any) -> None:
         self.put(kind, name, orjson.dumps(value))
 
     def clear(self, kind: StateKind) -> None:
         """Remove all values of a kind."""
-        self._take([("DELETE FROM state WHERE kind = ?", (kind,))])
+        self._add([("DELETE FROM state WHERE kind = ?", (kind,))])
 
     def get(self, kind: StateKind, name: str) -> bytes | None:
         """A value; None if there is none."""
@@ -157,34 +157,34 @@ class StateDatabase:
                 yield name, value
 
     @property
-    def _gathered(self) -> list[Statement] | None:
+    def _pending(self) -> list[Statement] | None:
         """The writes of this thread in a transaction; None outside of one."""
         statements: list[Statement] | None = getattr(self._local, "statements", None)
         return statements
 
-    @_gathered.setter
-    def _gathered(self, statements: list[Statement] | None) -> None:
+    @_pending.setter
+    def _pending(self, statements: list[Statement] | None) -> None:
         self._local.statements = statements
 
-    def _take(self, statements: Sequence[Statement]) -> None:
-        gathered = self._gathered
-        if gathered is None:
+    def _add(self, statements: Sequence[Statement]) -> None:
+        pending = self._pending
+        if pending is None:
             self._commit(statements)
         else:
-            gathered.extend(statements)
+            pending.extend(statements)
 
     def _commit(self, statements: Sequence[Statement]) -> None:
         """Commit the writes of earlier calls that failed, then these."""
-        with self._guarded("write"):
-            self._failed += statements
-            if self._failed:
+        with self._error_boundary("write"):
+            self._failed_statements += statements
+            if self._failed_statements:
                 with self._connection:
-                    for statement, values in self._failed:
+                    for statement, values in self._failed_statements:
                         self._connection.execute(statement, values)
-                self._failed.clear()
+                self._failed_statements.clear()
 
     def _rows(self, statement: str, values: Sequence[Any]) -> list[Any]:
-        with self._guarded("read"):
+        with self._error_boundary("read"):
             return self._connection.execute(statement, values).fetchall()
 
     def _secure(self) -> None:
@@ -211,15 +211,15 @@ class StateDatabase:
                 self._connection.execute(_MAKE)
 
     @contextmanager
-    def _guarded(self, doing: str) -> Iterator[None]:
+    def _error_boundary(self, action: str) -> Iterator[None]:
         """Lock the connection for this thread, and turn errors of SQLite into errors for the user."""
         try:
-            with self._turn:
+            with self._lock:
                 yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR)
             if code & 0xFF in _OUTSIDE:
-                raise StateError(f"{self.path}: cannot {doing}: {error}") from None
+                raise StateError(f"{self.path}: cannot {action}: {error}") from None
             raise damaged(self.path) from None
         except UnicodeDecodeError:  # of a message that quotes the file
             raise damaged(self.path) from None

@@ -179,8 +179,8 @@ def summary(search: Search, seconds: float, results_of: str = "") -> str:
     of_keywords = search.plan is not None
     unmatched = f" ({counts.unmatched_deletions:,} unmatched)" if of_keywords else ""
     left_out = "" if of_keywords else " left out: patterns match insertions only"
-    best = search.found if SIZE in search.standing.options else 0
-    results = counts.results if SIZE in search.standing.options else search.found
+    best = search.found if SIZE in search.query.options else 0
+    results = counts.results if SIZE in search.query.options else search.found
     optional = (
         (best, f"{best:,} entered the best"),
         (search.updated, counted(search.updated, "update")) if not best else (0, ""),

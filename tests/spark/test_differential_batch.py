@@ -49,7 +49,7 @@ def both(
     search = Search(Job.search(query, schema, path, engine=EngineName.LOCAL, **options))
     expected = list(search.results())
     replay = Replay.open(path, schema, split_bytes=4_000)
-    with replay_run(spark, search.standing, search.job.stream, replay, least) as run:
+    with replay_run(spark, search.query, search.job.stream, replay, least) as run:
         assert [one.parsed for one in run.results(BadRecordLog())] == expected
         assert run.counts == search.counts
         assert search.counts.results >= some or query.kind != KEYWORDS.kind
@@ -95,7 +95,7 @@ def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, wind
     )
     expected = list(search.results())
     replay = Replay.open(tmp_path / "r.jsonl", DIVIDED, split_bytes=4_000)
-    with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
+    with replay_run(spark, search.query, search.job.stream, replay, 20) as run:
         found = [one.parsed for one in run.results(BadRecordLog())]
         assert len(run.slicing.slices) > 1
         assert run.slicing.keys is not None
@@ -139,7 +139,7 @@ def test_a_replay_in_order_is_read_where_it_is_searched(
     expected = list(search.results())
     replay = Replay.open(path, STREAMS, split_bytes=4_000)
     known = [timed_blocks(split) for split in replay.splits[:seen]]
-    with replay_run(spark, search.standing, job.stream, replay, 20, first_blocks=known) as run:
+    with replay_run(spark, search.query, job.stream, replay, 20, first_blocks=known) as run:
         assert isinstance(run, RangesRun)
         assert len(run.slicing.slices) > 2
         bad = BadRecordLog(OnError.SKIP)
@@ -209,7 +209,7 @@ def test_limit_gives_the_first_results(spark: SparkSession, tmp_path: Path) -> N
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     search = Search(Job.search("alpha beta", STREAMS, path, window=TimeWindow(10)))
     replay = Replay.open(path, STREAMS, split_bytes=4_000)
-    with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
+    with replay_run(spark, search.query, search.job.stream, replay, 20) as run:
         everything = [one.parsed for one in run.results(BadRecordLog())]
         assert len(run.slicing.slices) > 1
         assert [one.parsed for one in islice(run.results(BadRecordLog()), 5)] == everything[:5]
@@ -222,7 +222,7 @@ def test_bad_records_come_in_order_with_their_place(spark: SparkSession, tmp_pat
     path.write_bytes(good * 50 + b"{nonsense\n" + good * 50 + b"\xff\xfe\n" + good)
     search = Search(Job.search("alpha", STREAMS, path, window=TimeWindow(30)))
     replay = Replay.open(path, STREAMS, split_bytes=500)
-    with replay_run(spark, search.standing, search.job.stream, replay) as run:
+    with replay_run(spark, search.query, search.job.stream, replay) as run:
         bad = BadRecordLog(OnError.SKIP)
         assert len([one.parsed for one in run.results(bad)]) == 101
     assert [(record.line, record.raw.strip()) for record in bad.first] == [

@@ -58,7 +58,7 @@ class Data(NamedTuple):
         return [self.address] if self.address else [str(path) for path in self.replay]
 
     @property
-    def followed(self) -> bool:
+    def may_grow(self) -> bool:
         """True for files that may grow."""
         return bool(self.address) and not self.database and not self.address.startswith((_REPLAY, KAFKA, "-"))
 
@@ -112,7 +112,7 @@ def _split_address(
     address, *query_words = words
     if _is_data(address):
         return address, tuple(query_words)
-    hint = " (everything after -- is the query; put options before it)" if _misplaced(words) else ""
+    hint = " (everything after -- is the query; put options before it)" if _has_options(words) else ""
     raise UsageError(
         f"{address}: no such file or folder{nearest_file(Path(address))}; expected SOURCE before the query:"
         f" {SOURCES}{hint}"
@@ -123,7 +123,7 @@ def _is_data(word: str) -> bool:
     return is_address(word) or os.path.lexists(word)
 
 
-def _misplaced(words: Sequence[str]) -> bool:
+def _has_options(words: Sequence[str]) -> bool:
     return any(word.startswith("--") for word in words)
 
 
@@ -173,7 +173,7 @@ def describe(
     lateness, ahead = opts.lateness, opts.ahead if isinstance(opts, LiveOptions) else None
     if data.address and lateness is None:
         # If nothing expires, results of keywords do not depend on the order of records.
-        lateness = _NEVER_LATE if lasting and data.followed and not ordered else "0 s"
+        lateness = _NEVER_LATE if lasting and data.may_grow and not ordered else "0 s"
     if data.address and lateness is not None:
         # A record ahead by no more than the lateness makes no other record late.
         ahead = ahead or max(AHEAD, lateness, key=read_lateness)
@@ -210,10 +210,10 @@ def schema_file(source: str, *, quiet: bool = False) -> Path:
             f"{source}: no such file or folder{nearest_file(Path(source))}; expected the YAML of a schema, or"
             f" {SOURCES}"
         )
-    return _drafted([source], quiet=quiet)
+    return _draft_path([source], quiet=quiet)
 
 
-def _drafted(sources: Sequence[str], *, quiet: bool = False) -> Path:
+def _draft_path(sources: Sequence[str], *, quiet: bool = False) -> Path:
     """The saved schema of data that is not followed; prints notes about it."""
     draft = draft_of(sources, followed=False)
     for note in () if quiet else draft.notes:
@@ -221,7 +221,7 @@ def _drafted(sources: Sequence[str], *, quiet: bool = False) -> Path:
     return draft.path
 
 
-def planned(
+def schema_and_words(
     words: Sequence[str], schema: Path | None, replay: Sequence[Path] | None = None
 ) -> tuple[Schema, tuple[str, ...]]:
     """The schema and the words of a query that is not run. Raises SkwsError.
@@ -231,7 +231,7 @@ def planned(
     if schema is not None:
         return read_schema(schema), tuple(words)
     if replay:
-        return read_schema(_drafted([str(path) for path in replay])), tuple(words)
+        return read_schema(_draft_path([str(path) for path in replay])), tuple(words)
     if not words:
         raise UsageError(f"no schema: expected SOURCE: {SOURCES}; or --schema FILE")
     source, *query_words = words

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from skws.cli import options
-from skws.cli.data import planned
+from skws.cli.data import schema_and_words
 from skws.cli.option_values import mesh_choice, query_text
 from skws.cli.terminal import write_text
 from skws.explain.branch import Branch, to_dot, to_svg, to_text
@@ -69,7 +69,7 @@ def explain(opts: ExplainOptions, query: options.SourceAndWords = None) -> None:
     skws explain tarantino travolta --schema examples/movies/schema.yaml
     """
     mesh, evaluator, replay = opts.mesh, opts.evaluator, opts.replay
-    schema, words = planned(query or [], opts.schema, replay)
+    schema, words = schema_and_words(query or [], opts.schema, replay)
     if opts.pattern is not None:
         query_text(words, opts.without)
         _explain_pattern(opts.pattern, schema, opts.window, opts.output_format)
@@ -93,7 +93,7 @@ def explain(opts: ExplainOptions, query: options.SourceAndWords = None) -> None:
     observed = None
     if replay:
         observed = observe(plan, Replay.open(replay, schema), BadRecordLog(opts.policy, opts.dead_letters))
-    write_text(_written(explained(plan, opts.limit or DEFAULT_LIMIT, observed), costs, opts.output_format))
+    write_text(_render(explained(plan, opts.limit or DEFAULT_LIMIT, observed), costs, opts.output_format))
 
 
 def _costs(text: str, plan: Plan, opts: ExplainOptions, shards: int) -> Branch:
@@ -124,7 +124,7 @@ def _explain_pattern(text: str, schema: Schema, window: str | None, output_forma
     write_text(output)
 
 
-def _written(explanation: Explanation, costs: Branch | None, output_format: ExplainFormat) -> str:
+def _render(explanation: Explanation, costs: Branch | None, output_format: ExplainFormat) -> str:
     if output_format is ExplainFormat.TEXT:
         return to_text(explanation.branches if costs is None else (*explanation.branches, costs))
     return (to_dot if output_format is ExplainFormat.DOT else to_svg)(explanation.clusters)

@@ -70,12 +70,12 @@ class LazyGroup(TyperGroup):
         """Load the command; for an unknown name load all, so that typer can suggest one."""
         for name in (cmd_name,) if cmd_name in COMMANDS else COMMANDS:
             if name not in self.commands and (name == cmd_name or name != BENCH or _MEASUREMENTS.is_file()):
-                self.commands[name] = _loaded(name)
+                self.commands[name] = _load_command(name)
         return super().get_command(ctx, cmd_name)
 
 
 @cache
-def _loaded(name: str) -> Any:
+def _load_command(name: str) -> Any:
     """The command of that name. It is cached: building one takes as long as a short search."""
     if name == BENCH and not _MEASUREMENTS.is_file():
         raise UsageError("skws bench needs a checkout of the sources: the measurements are not installed")
@@ -168,7 +168,7 @@ def run(arguments: Sequence[str]) -> int:
         # Libraries log what they raise as well; one message is enough.
         logging.getLogger().addHandler(logging.NullHandler())
     try:
-        use(DEFAULT, _tell)
+        use(DEFAULT, _print_message)
         expect_long_lived_objects()
         with watch_steps(StepsLine().watch):
             code = _parser()(args=list(arguments), prog_name="skws", standalone_mode=False)
@@ -177,41 +177,41 @@ def run(arguments: Sequence[str]) -> int:
         _close_stdout()
         return 0
     except (KeyboardInterrupt, typer.Abort):
-        return _interrupted()
+        return _report_interrupt()
     except Exception as error:  # noqa: BLE001, RUF100 - the last resort: no traceback reaches the user
         _drop_unwritten()
-        return _failed(budgets.refused() if isinstance(error, MemoryError) else error)
+        return _report_error(budgets.refused() if isinstance(error, MemoryError) else error)
     finally:
         budgets.use(None)
     if code == INTERRUPTED:  # some versions of typer return this code in place of the exception
-        return _interrupted()
+        return _report_interrupt()
     return code if isinstance(code, int) else 0
 
 
-def _interrupted() -> int:
+def _report_interrupt() -> int:
     print("skws: interrupted", file=sys.stderr)
     return INTERRUPTED
 
 
-def _failed(error: Exception) -> int:
+def _report_error(error: Exception) -> int:
     """Print an error; returns the exit code."""
     if _debugging():
         raise error
     if isinstance(error, ImportError):
         error = missing_extra(error) or error
     if isinstance(error, SchemaError) and len(error.problems) > 1:
-        _tell(f"{len(error.problems)} problems\n{error}")
+        _print_message(f"{len(error.problems)} problems\n{error}")
     elif isinstance(error, SkwsError):
-        _tell(str(error))
+        _print_message(str(error))
     elif isinstance(error, _CLICK_ERROR):
         print(_usage_message(error), file=sys.stderr)
         return int(getattr(error, "exit_code", 2))
     elif isinstance(error, OSError) and error.errno in _DISK_FULL:
-        _tell(
+        _print_message(
             f"cannot write to {error.filename or 'standard output, or to a temporary file'}: {error.strerror}"
         )
     else:
-        _tell(f"unexpected {type(error).__name__}: {error} (SKWS_DEBUG=1 shows where)")
+        _print_message(f"unexpected {type(error).__name__}: {error} (SKWS_DEBUG=1 shows where)")
     return error.exit_code if isinstance(error, SkwsError) else 1
 
 
@@ -230,7 +230,7 @@ def _usage_message(error: Exception) -> str:
     return f"skws: {message}\nTry '{command} --help'."
 
 
-def _tell(message: str) -> None:
+def _print_message(message: str) -> None:
     tell(f"skws: {message}")
 
 

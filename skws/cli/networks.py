@@ -12,7 +12,7 @@ from typing import Annotated
 import orjson
 
 from skws.cli import options
-from skws.cli.data import planned
+from skws.cli.data import schema_and_words
 from skws.cli.option_values import query_text
 from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords.parse import parse_query
@@ -53,14 +53,14 @@ def networks(opts: NetworksOptions, query: options.SourceAndWords = None) -> Non
 
     skws networks tarantino travolta --schema examples/movies/schema.yaml
     """
-    schema, words = planned(query or [], opts.schema)
+    schema, words = schema_and_words(query or [], opts.schema)
     if not words:
         raise UsageError("no QUERY: expected keywords")
     parsed = parse_query(query_text(words, opts.without), schema, match_names=opts.match_names)
     for note in parsed.notes:
         tell(note)
     # Networks do not depend on the window, which is only checked.
-    plan = Plan(schema, parsed, _checked(schema, opts.window), opts.max_size)
+    plan = Plan(schema, parsed, _valid_window(schema, opts.window), opts.max_size)
     if opts.output_format is NetworksFormat.TEXT and opts.limit is None:
         _check_listed(plan)
     with destination(None, stdout_bytes()) as out:
@@ -68,7 +68,7 @@ def networks(opts: NetworksOptions, query: options.SourceAndWords = None) -> Non
             out.write(line)
 
 
-def _checked(schema: Schema, window: str | None) -> Window:
+def _valid_window(schema: Schema, window: str | None) -> Window:
     """The window. Raises UsageError if it is invalid."""
     parsed_window = Unbounded() if window is None else parse_window(window)
     check_window(schema, parsed_window)
@@ -105,7 +105,7 @@ def _json(plan: Plan, limit: int | None) -> Iterator[bytes]:
     """One array with a network on each line, written as networks are generated."""
     separator = b"[\n"
     for tree in _trees(plan, limit):
-        yield separator + escaped(orjson.dumps(_described(plan, CandidateNetwork.of(tree))))
+        yield separator + escaped(orjson.dumps(_network_fields(plan, CandidateNetwork.of(tree))))
         separator = b",\n"
     yield b"[]\n" if separator == b"[\n" else b"\n]\n"
 
@@ -125,7 +125,7 @@ def _count(plan: Plan, limit: int | None) -> Iterator[bytes]:
 _FORMATS = {NetworksFormat.TEXT: _text, NetworksFormat.JSON: _json, NetworksFormat.COUNT: _count}
 
 
-def _described(plan: Plan, network: CandidateNetwork) -> dict[str, object]:
+def _network_fields(plan: Plan, network: CandidateNetwork) -> dict[str, object]:
     keywords = plan.keywords
     return {
         "size": network.size,

@@ -51,11 +51,11 @@ def add(
     """
     if not name.strip():
         raise UsageError("NAME is empty: expected a name for the query")
-    new_query = _asked(query or [], pattern, without or [])
+    new_query = _query_of(query or [], pattern, without or [])
     send(control, JobCommand.adding(replace(new_query, name=name, max_size=max_size)), wait)
 
 
-def _asked(words: list[str], pattern: str | None, without: list[str]) -> Query:
+def _query_of(words: list[str], pattern: str | None, without: list[str]) -> Query:
     text = query_text(words, without)
     if (pattern is None) == (not text):
         raise UsageError("expected a QUERY of keywords, or --pattern TEXT")

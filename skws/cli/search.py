@@ -155,7 +155,7 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
     command = command_of(data, described_data)
     engine = engine_of(opts, replay=data.replay, quiet=quiet)
     fields = option_values.job_fields(opts, described_data, engine=engine)
-    if search_query.kind == KEYWORDS and _asks_what_is_there(
+    if search_query.kind == KEYWORDS and _wants_best(
         context, opts, described_data.schema, engine, result_format
     ):
         from skws.cli.run import ALL, run_best  # noqa: PLC0415 - as below
@@ -176,7 +176,7 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
         )
 
 
-def _asks_what_is_there(
+def _wants_best(
     context: typer.Context,
     opts: SearchOptions,
     schema: Schema,

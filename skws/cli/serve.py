@@ -101,14 +101,14 @@ def serve(
 
 
 def _serve(job: Job, notes: Log, opts: ServeOptions) -> None:
-    from skws.serve.server import listening, served  # noqa: PLC0415 - FastAPI and uvicorn are an extra
+    from skws.serve.server import listening_socket, served  # noqa: PLC0415 - FastAPI and uvicorn are an extra
 
     access = Access(
         _token(opts.host, opts.token_file, job.checkpoint, notes),
         _names(opts.host, opts.name or []),
         addresses=not is_loopback(opts.host),
     )
-    listener = listening(opts.host, opts.port)
+    listener = listening_socket(opts.host, opts.port)
     limits = StreamLimits(most=opts.most_streams)
     keep = opts.keep * _MEGABYTE
     with served(

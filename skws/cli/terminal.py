@@ -127,9 +127,9 @@ class StepsLine:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._wanted = sys.stderr.isatty() and not plain()
+        self._enabled = sys.stderr.isatty() and not plain()
         self._began: float | None = None
-        self._drawn = 0.0
+        self._drawn_at = 0.0
 
     def watch(self, budget: StepBudget | None) -> None:
         """Show the steps spent; remove the line when the work is done."""
@@ -139,16 +139,16 @@ class StepsLine:
             self._began = None
             return
         self._began = self._began or now
-        if now - max(self._drawn, self._began + _PATIENCE) > _REDRAWN and not ProgressBar.running:
-            self._drawn = now
+        if now - max(self._drawn_at, self._began + _PATIENCE) > _REDRAWN and not ProgressBar.running:
+            self._drawn_at = now
             self._write(f"\r{budget.stage}: {budget.spent:,} of at most {budget.limit:,} steps{_TO_THE_END}")
 
     def _erase(self) -> None:
-        if self._drawn:
-            self._drawn = 0.0
+        if self._drawn_at:
+            self._drawn_at = 0.0
             self._write(f"\r{_TO_THE_END}")
 
     def _write(self, text: str) -> None:
-        if self._wanted:
+        if self._enabled:
             sys.stderr.write(text)
             sys.stderr.flush()

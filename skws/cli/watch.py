@@ -40,12 +40,12 @@ INTERRUPTED: Final = 130
 class FollowedFile(NamedTuple):
     """The file of queries and its content at the start.
 
-    ``asked`` applies the options of the command line to its queries.
+    ``apply_options`` applies the options of the command line to its queries.
     """
 
     path: Path
     alerts: Mapping[str, Alert]
-    asked: Callable[[Mapping[str, Query]], Mapping[str, Query]]
+    apply_options: Callable[[Mapping[str, Query]], Mapping[str, Query]]
 
 
 def run_watch(request: Job, notes: Log, file: FollowedFile | None = None) -> None:
@@ -84,22 +84,22 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
     if file is not None:
         routing = Routing(sinks, file.alerts)
         sinks = [routing]
-        reloading = Reloading(file.path, file.alerts, routing.change, file.asked, notes)
+        reloading = Reloading(file.path, file.alerts, routing.change, file.apply_options, notes)
 
-    unanswered = EmptyResultDiagnosis(notes)
+    diagnosis = EmptyResultDiagnosis(notes)
 
     def each_step() -> None:
         if reloading is not None:
             reloading.each_second(control.clock.now(), control.submit)
-        unanswered.each_step(control.clock.now(), host)
+        diagnosis.each_step(control.clock.now(), host)
 
     host = open_host(request, control, sinks=sinks, log=notes, each_step=each_step, plans=plans)
     try:
         host.run()
     except KeyboardInterrupt:
-        unanswered.tell(host)
+        diagnosis.log_reasons(host)
         raise
-    unanswered.tell(host)
+    diagnosis.log_reasons(host)
 
 
 def ranked_queries(
@@ -186,7 +186,7 @@ def watch(opts: WatchOptions, query: options.SourceAndWords = None) -> None:
         tell(drop_slot_of(data.address, None if checkpoint is None else checkpoint / "source"))
         return
     top = option_values.top_choice(opts)
-    ranked = partial(ranked_queries, ranking=option_values.ranking_choice(opts), top=top)
+    apply_options = partial(ranked_queries, ranking=option_values.ranking_choice(opts), top=top)
     with making_long_lived_objects():
         alerts = {} if opts.queries is None else read_alerts(opts.queries)
     of_file = {name: alert.query for name, alert in alerts.items()}
@@ -199,13 +199,13 @@ def watch(opts: WatchOptions, query: options.SourceAndWords = None) -> None:
     described_data = describe(data, opts, quiet=quiet, ordered=bool(opts.pattern))
     engine = engine_of(opts, opts.packages, quiet=quiet)
     request = Job(
-        ranked(option_values.named_queries(data.words, opts.pattern or [], of_file, opts.without)),
+        apply_options(option_values.named_queries(data.words, opts.pattern or [], of_file, opts.without)),
         sinks=_sinks(result_format, output, opts.sink or []),
         **option_values.job_fields(opts, described_data, control=control, engine=engine),
     )
     if not request.queries and request.control is None:
         raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
-    file = None if opts.queries is None else FollowedFile(opts.queries, alerts, ranked)
+    file = None if opts.queries is None else FollowedFile(opts.queries, alerts, apply_options)
     run_watch(request, Log(opts.log_format, quiet), file)
 
 
@@ -234,28 +234,30 @@ class EmptyResultDiagnosis:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._told: dict[str, Sequence[str]] = {}
-        self._at: int | None = None  # the time of the check, in microseconds
-        self._looked = False
+        self._logged_reasons: dict[str, Sequence[str]] = {}
+        self._check_time: int | None = None  # the time of the check, in microseconds
+        self._is_done = False
 
     def each_step(self, now: int, host: Host) -> None:
         """Check ten seconds after the first record. ``now``: microseconds of the job's clock."""
-        if self._at is None and host.event_time is not None:
-            self._at = now + _AFTER
-        if not self._looked and self._at is not None and now >= self._at:
-            self._looked = True
-            self.tell(host)
+        if self._check_time is None and host.event_time is not None:
+            self._check_time = now + _AFTER
+        if not self._is_done and self._check_time is not None and now >= self._check_time:
+            self._is_done = True
+            self.log_reasons(host)
 
-    def tell(self, host: Host) -> None:
+    def log_reasons(self, host: Host) -> None:
         """Log new reasons. A run without records, such as a resumed one, has none."""
         silent = host.silent_queries if host.event_time is not None else []
         for query in silent[:_MOST]:
             diagnosis = host.why_nothing(query.name)
             if diagnosis is None:
                 continue
-            for line in diagnosis.reasons if diagnosis.reasons != self._told.get(query.name) else ():
+            for line in (
+                diagnosis.reasons if diagnosis.reasons != self._logged_reasons.get(query.name) else ()
+            ):
                 self._log.info("no results", f"{query.name}: no results: {line}", query=query.name)
-            self._told[query.name] = diagnosis.reasons
-        if self._told and len(silent) > _MOST:
+            self._logged_reasons[query.name] = diagnosis.reasons
+        if self._logged_reasons and len(silent) > _MOST:
             hidden = len(silent) - _MOST
             self._log.info("no results", f"{hidden:,} more queries have no results", queries=hidden)

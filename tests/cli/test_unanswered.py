@@ -90,15 +90,15 @@ def test_it_looks_ten_seconds_after_the_first_record_and_at_the_end(tmp_path: Pa
     ]
     assert run.told == said
     run.step(60)
-    run.unanswered.tell(run.host)
+    run.unanswered.log_reasons(run.host)
     assert run.told == said
     run.append("visit", "a lamp", "blue")
     run.step()
-    run.unanswered.tell(run.host)
+    run.unanswered.log_reasons(run.host)
     assert run.told == said  # item 0 and visit 0 are a result by now
     run.control.submit(JobCommand.adding(Query("blue red", name="blue red")))
     run.step()
-    run.unanswered.tell(run.host)
+    run.unanswered.log_reasons(run.host)
     assert run.told[2:] == [
         "blue red: no results: every keyword matches some row, but no 5 joined rows have all;"
         " try a larger --max-size"
@@ -108,7 +108,7 @@ def test_it_looks_ten_seconds_after_the_first_record_and_at_the_end(tmp_path: Pa
 def test_it_is_silent_without_records_and_about_other_kinds(tmp_path: Path) -> None:
     run = Run(tmp_path, "lamp", Query.of_pattern("item a ; visit b within 5 tuples")).open()
     run.step(60)
-    run.unanswered.tell(run.host)
+    run.unanswered.log_reasons(run.host)
     assert run.told == []
     run.append("item", "red")
     run.step()
@@ -120,7 +120,7 @@ def test_of_many_queries_it_explains_a_few(tmp_path: Path) -> None:
     run = Run(tmp_path, *(f"word{number}" for number in range(8))).open()
     run.append("item", "red")
     run.step()
-    run.unanswered.tell(run.host)
+    run.unanswered.log_reasons(run.host)
     assert len(run.told) == 6
     assert run.told[-1] == "3 more queries have no results"
 
@@ -143,7 +143,7 @@ def test_it_knows_what_the_window_holds(tmp_path: Path) -> None:
     run.append("item", "lamp")
     run.append("item", "red", time=20)
     run.step()
-    run.unanswered.tell(run.host)
+    run.unanswered.log_reasons(run.host)
     assert run.told == [
         f"lamp blue: no results: no row of the window matches {word!r}" for word in ("lamp", "blue")
     ]
@@ -168,7 +168,7 @@ def test_it_knows_static_tables(tmp_path: Path) -> None:
     run.step()
     run.append("visit", "blu")
     run.step()
-    run.unanswered.tell(run.host)
+    run.unanswered.log_reasons(run.host)
     assert run.told == ["lamp blue: no results: no row matches 'blue'; did you mean 'blu'?"]
 
 
@@ -182,5 +182,5 @@ def test_records_before_a_change_of_the_schema_are_left_out(tmp_path: Path) -> N
     assert not answer.result(0).error
     run.append("item", "green")
     run.step()
-    run.unanswered.tell(run.host)
+    run.unanswered.log_reasons(run.host)
     assert run.told == [f"lamp blue: no results: no row matches {word!r}" for word in ("lamp", "blue")]

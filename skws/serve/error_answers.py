@@ -32,7 +32,7 @@ FAULTS: Final = {
     504: "The request took too long.",
     507: "The memory budget (--memory) is used up.",
 }
-_TOLD: Final = 5
+_MOST_FAULTS: Final = 5
 """The most faults of one request that a message lists."""
 _EXPECTED: Final = {
     "bool": "true or false",
@@ -78,7 +78,7 @@ def handle_errors(app: FastAPI) -> None:
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for these
-        return Json(error_body("; ".join(map(_in_words, error.errors()[:_TOLD]))), 422)
+        return Json(error_body("; ".join(map(_in_words, error.errors()[:_MOST_FAULTS]))), 422)
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - as above

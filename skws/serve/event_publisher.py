@@ -66,8 +66,8 @@ class Digests:
         else:
             digest.more += 1
 
-    def due(self, now: int) -> list[tuple[str, bytes]]:
-        """The non-empty digests whose interval has ended: name and JSON, for ``given``."""
+    def due_digests(self, now: int) -> list[tuple[str, bytes]]:
+        """The non-empty digests whose interval has ended: name and JSON, for ``mark_sent``."""
         digests = []
         for name, digest in self._open.items():
             if digest.due - now > digest.every:  # the machine's clock was set back
@@ -80,7 +80,7 @@ class Digests:
                 digest.due = _end(digest.every, now)
         return digests
 
-    def given(self, name: str, due: int) -> None:
+    def mark_sent(self, name: str, due: int) -> None:
         """Record that the digest of a search was sent; the next one ends at ``due``."""
         digest = self._open.get(name)
         if digest is not None:
@@ -123,11 +123,11 @@ def _text(digest: Digest, next_due: int) -> bytes:
     return head[:-1] + b',"results":[' + b",".join(digest.items) + b"]}"
 
 
-Made: TypeAlias = tuple[Kind, str, bytes]
+EventData: TypeAlias = tuple[Kind, str, bytes]
 """An event without its position."""
 
 
-class _Told(msgspec.Struct):
+class _EventFields(msgspec.Struct):
     """The fields of events that digests need."""
 
     op: Op = "+"
@@ -138,7 +138,7 @@ class _Told(msgspec.Struct):
     next: int = 0
 
 
-_told = msgspec.json.Decoder(_Told)
+_decoder = msgspec.json.Decoder(_EventFields)
 
 
 class EventPublisher:
@@ -180,7 +180,7 @@ class EventPublisher:
         self.log.begin(self._files.floor, events)
         self._resumed = self.log.last.batch
         self._digests.restore(self._files.digests)
-        for event in self._files.since:
+        for event in self._files.segment_events:
             self._follow(event)
 
     def begin(self, queries: Sequence[Query]) -> None:
@@ -212,7 +212,7 @@ class EventPublisher:
             self.saved.update(added)
 
         if number > self._resumed and (removed or added or results):
-            events = list(self._told(removed, added))
+            events = list(self._search_events(removed, added))
             events += [("result", result.name, result.to_json()) for result in results]
             self._append(number, events, settle)
         else:
@@ -222,12 +222,12 @@ class EventPublisher:
         """The search to which an event belongs: the one that had the name at that time."""
         saved_search = self.saved.get(name)
         # after reading the standing searches, since the log is updated before they change
-        end_event = self.log.ended(name, position)
-        return saved_search if end_event is None else SavedSearch.described(orjson.loads(end_event.data))
+        end_event = self.log.end_of(name, position)
+        return saved_search if end_event is None else SavedSearch.from_dict(orjson.loads(end_event.data))
 
     def tick(self) -> None:
         """Send the digests that are due."""
-        digests = self._digests.due(self._now())
+        digests = self._digests.due_digests(self._now())
         if digests:
             self._append(self.log.last.batch, [("digest", name, data) for name, data in digests])
 
@@ -240,7 +240,7 @@ class EventPublisher:
             self._files.close()
 
     def _append(
-        self, batch: int, events_data: Sequence[Made], settle: Callable[[], None] = lambda: None
+        self, batch: int, events_data: Sequence[EventData], settle: Callable[[], None] = lambda: None
     ) -> None:
         """Store events, then publish them, so that no client sees an event that a restart would lose.
 
@@ -276,27 +276,29 @@ class EventPublisher:
                     removed.setdefault(command.name, saved_search)
         return removed, added
 
-    def _told(self, removed: Mapping[str, SavedSearch], added: Mapping[str, SavedSearch]) -> Iterator[Made]:
+    def _search_events(
+        self, removed: Mapping[str, SavedSearch], added: Mapping[str, SavedSearch]
+    ) -> Iterator[EventData]:
         for name, saved_search in removed.items():
             by = added.get(name)
-            body = saved_search.shown() if by is None else {**saved_search.shown(), "by": by.owner}
+            body = saved_search.to_dict() if by is None else {**saved_search.to_dict(), "by": by.owner}
             yield ("removed" if by is None else "replaced"), name, orjson.dumps(body)
         for name, added_search in added.items():
-            yield "added", name, orjson.dumps({**added_search.shown(), "at": self._now()})
+            yield "added", name, orjson.dumps({**added_search.to_dict(), "at": self._now()})
 
     def _follow(self, event: SearchEvent) -> None:
         """Update the digests by an event."""
         name = event.name
         if event.kind == "result":
-            if name in self._digests and not (body := _told.decode(event.data)).snapshot:
+            if name in self._digests and not (body := _decoder.decode(event.data)).snapshot:
                 self._digests.collect(name, body.op, event.data)
             return
         if event.kind == "digest":
-            self._digests.given(name, _told.decode(event.data).next)
+            self._digests.mark_sent(name, _decoder.decode(event.data).next)
             return
         self._digests.remove(name)
         if event.kind == "added":
-            body = _told.decode(event.data)
+            body = _decoder.decode(event.data)
             if body.every:
                 interval = parse_duration(body.every, what="every")
                 self._digests.begin(name, interval, int(body.at or 0), updates=body.updates)

@@ -103,17 +103,17 @@ class EventLog:
     def after(self, position: EventPosition, name: str, most: int) -> list[SearchEvent]:
         """The first ``most`` events of a search after a position."""
         with self._lock:
-            return _behind(self._by_name.get(name, ()), position)[:most]
+            return _events_after(self._by_name.get(name, ()), position)[:most]
 
     def all_after(
         self, position: EventPosition, matches: Callable[[SearchEvent], bool], most: int
     ) -> list[SearchEvent]:
         """The first ``most`` events after a position that match."""
         with self._lock:
-            events = _behind(self._events, position)
+            events = _events_after(self._events, position)
         return [event for event in events if matches(event)][:most]
 
-    def ended(self, name: str, position: EventPosition) -> SearchEvent | None:
+    def end_of(self, name: str, position: EventPosition) -> SearchEvent | None:
         """The end of the search that had a name at a position; None if it still exists, or never did."""
         return next((event for event in self._endings.get(name, ()) if event.at >= position), None)
 
@@ -132,7 +132,7 @@ class EventLog:
                 del self._endings[name]
 
 
-def _behind(events: Iterable[SearchEvent], position: EventPosition) -> list[SearchEvent]:
+def _events_after(events: Iterable[SearchEvent], position: EventPosition) -> list[SearchEvent]:
     """The events after a position, in order; most subscribers are near the end."""
     later_events: list[SearchEvent] = []
     for event in reversed(events):  # type: ignore[call-overload]  # a deque, or an empty tuple
@@ -186,7 +186,7 @@ class EventFiles:
         self.floor = EventPosition(0, 0)
         self.digests: dict[str, Any] = {}
         """The open digests at the beginning of the last segment."""
-        self.since: list[SearchEvent] = []
+        self.segment_events: list[SearchEvent] = []
         """The events of the last segment."""
 
     def load(self) -> list[SearchEvent]:
@@ -204,11 +204,11 @@ class EventFiles:
                 with path.open("r+b") as file:
                     file.truncate(end)
             self._sizes[path] = end
-            head, self.since = segment
+            head, self.segment_events = segment
             if not events:
                 self.floor = EventPosition(*head.floor)
             self.digests = head.digests
-            events += self.since
+            events += self.segment_events
         return events
 
     def append(
@@ -219,9 +219,9 @@ class EventFiles:
         ``floor``: the position of the last event before them. ``digests``: the digests that were open then.
         """
         with explained(f"{self._folder}: cannot write events"):
-            file = self._file or self._reopened()
+            file = self._file or self._reopen()
             if file is None or file.size > self._segment_bytes:
-                file = self._rolled(floor, digests)
+                file = self._next_segment(floor, digests)
             self._put(file, _text(events))
 
     def sync(self) -> None:
@@ -252,12 +252,12 @@ class EventFiles:
             events += _events(text)
         return (head, events), end
 
-    def _reopened(self) -> GrowingFile | None:
+    def _reopen(self) -> GrowingFile | None:
         if self._sizes:
             self._file = GrowingFile(max(self._sizes), mode=PRIVATE)
         return self._file
 
-    def _rolled(self, floor: EventPosition, digests: Callable[[], dict[str, Any]]) -> GrowingFile:
+    def _next_segment(self, floor: EventPosition, digests: Callable[[], dict[str, Any]]) -> GrowingFile:
         self.close()
         number = int(max(self._sizes).stem) + 1 if self._sizes else 1
         self._file = GrowingFile(self._folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)

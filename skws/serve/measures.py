@@ -26,7 +26,7 @@ class Measures:
     searches: int = 0
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_LATEST))
 
-    def searched(self, seconds: float) -> None:
+    def count_search(self, seconds: float) -> None:
         self.searches += 1
         self._seconds.append(seconds)
 

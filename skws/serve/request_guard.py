@@ -63,7 +63,7 @@ class Guard:
     def __init__(self, app: ASGIApp, access: Access, on_error: Callable[[Exception], None]) -> None:
         self._app = app
         self._access = access
-        self._failed = on_error
+        self._on_error = on_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,12 +87,12 @@ class Guard:
             scope = _without_slash(scope)
             body = await _whole_body(scope, receive)
             if head:  # like a GET that ends after its head, since an event stream would continue
-                scope, body = {**scope, "method": "GET"}, _left
+                scope, body = {**scope, "method": "GET"}, _receive_disconnect
             await self._app(scope, body, send_checked)
         except RefusedError as error:
             await _answer(send_checked, error.status, error.message)
         except Exception as error:
-            self._failed(error)
+            self._on_error(error)
             if not has_started:
                 await _answer(send_checked, 500, f"unexpected {type(error).__name__}")
         if head:
@@ -142,7 +142,7 @@ def _without_slash(scope: Scope) -> Scope:
     return {**scope, "path": path[:-1], "raw_path": scope["raw_path"].removesuffix(b"/")}
 
 
-async def _left() -> Message:
+async def _receive_disconnect() -> Message:
     """The message by which a server says that the client has disconnected."""
     return {"type": "http.disconnect"}
 
@@ -209,15 +209,15 @@ _NAME: Final[dict[str, Any]] = {
 SavedName: TypeAlias = Annotated[str, WithJsonSchema(_NAME)]
 
 
-def _whole(value: Any) -> Any:
+def _as_integer(value: Any) -> Any:
     """A whole float as an integer, since JSON does not distinguish 8.0 from 8."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Limit: TypeAlias = Annotated[int, Field(ge=1, le=MOST_RESULTS), BeforeValidator(_whole)]
-Completions: TypeAlias = Annotated[int, Field(ge=1, le=MOST_COMPLETIONS), BeforeValidator(_whole)]
-Size: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SIZE), BeforeValidator(_whole)]
-Top: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Limit: TypeAlias = Annotated[int, Field(ge=1, le=MOST_RESULTS), BeforeValidator(_as_integer)]
+Completions: TypeAlias = Annotated[int, Field(ge=1, le=MOST_COMPLETIONS), BeforeValidator(_as_integer)]
+Size: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SIZE), BeforeValidator(_as_integer)]
+Top: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_as_integer)]
 
 
 def _text_or_texts(value: Any) -> Any:
@@ -306,7 +306,7 @@ class SavedBody(_Body):
     every: str = Field("", description="Collect results and send them together, such as every '1 day'.")
     updates: bool = Field(False, description="True if digests include updates of results.")
 
-    def told(self) -> dict[str, Any]:
+    def request_fields(self) -> dict[str, Any]:
         """The fields that the request contains."""
         return self.model_dump(exclude_none=True, exclude_defaults=True)
 
@@ -325,7 +325,7 @@ class StrictRoute(APIRoute):
         answer = super().get_route_handler()
         parameters = {parameter.alias for parameter in self.dependant.query_params}
 
-        async def checked(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
                 if name not in parameters:
                     expected = ", ".join(sorted(parameters)) or "none"
@@ -337,7 +337,7 @@ class StrictRoute(APIRoute):
                 raise HTTPException(415, "expected a body of content type application/json")
             return await answer(_StrictRequest(request.scope, request.receive))
 
-        return checked if self.include_in_schema else answer
+        return handle if self.include_in_schema else answer
 
 
 class _StrictRequest(Request):

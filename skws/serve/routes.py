@@ -43,7 +43,7 @@ from skws.serve.request_guard import (
     StrictRoute,
 )
 from skws.serve.saved import SavedSearch
-from skws.serve.served_job import ServedJob, marked
+from skws.serve.served_job import ServedJob, with_marks
 from skws.serve.streams import EventStream, EventStreams, Subscription, enveloped, message
 from skws.spec.query_spec import (
     KEYWORDS,
@@ -91,17 +91,17 @@ class RequestQueue:
     def __init__(self, threads: int, most: int) -> None:
         self._pool = ThreadPoolExecutor(threads, "skws serve")
         self._most = most
-        self._waiting = 0
+        self._waiting_count = 0
 
     async def answer(self, call: Callable[[], T]) -> T:
         """Run ``call`` in a thread. Raises HTTPException if too many requests wait."""
-        if self._waiting >= self._most:
+        if self._waiting_count >= self._most:
             raise HTTPException(503, "too many requests are waiting", {"retry-after": "1"})
-        self._waiting += 1
+        self._waiting_count += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, call)
         finally:
-            self._waiting -= 1
+            self._waiting_count -= 1
 
 
 @dataclass(slots=True)
@@ -208,7 +208,7 @@ _SAVED: Final[dict[str, Any]] = {
 def _add_search(app: FastAPI, served: Served) -> None:
     @app.post("/search", summary="Search the live rows, best results first", responses=_answers_like(_FOUND))
     async def search(body: SearchBody) -> Response:
-        return Json(await served.searches.answer(partial(_searched, served, body)))
+        return Json(await served.searches.answer(partial(_search_answer, served, body)))
 
     @app.post(
         "/complete",
@@ -226,7 +226,7 @@ def _add_search(app: FastAPI, served: Served) -> None:
         return Json({"completions": completions})
 
 
-def _searched(served: Served, body: SearchBody) -> bytes:
+def _search_answer(served: Served, body: SearchBody) -> bytes:
     began = perf_counter()
     half_life = None if body.half_life is None else parse_duration(body.half_life, what="half_life")
     ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
@@ -237,7 +237,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
     size = 0
     for result in page.results:
         fields = result.to_dict()
-        text = orjson.dumps(fields if marks is None else marked(fields, marks))
+        text = orjson.dumps(fields if marks is None else with_marks(fields, marks))
         size += len(text)
         if size > MOST_ANSWER:
             notes = (
@@ -249,7 +249,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
         results.append(orjson.Fragment(text))
     empty_result = page.why_nothing or EmptyResult(())
     seconds = perf_counter() - began
-    served.measures.searched(seconds)
+    served.measures.count_search(seconds)
     return orjson.dumps(
         {
             "query": body.query,
@@ -258,14 +258,14 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             "complete": page.complete,
             "max_size": page.size,
             "notes": [*notes, *page.notes, *empty_result.lines()],
-            "meant": _meant(body.query, empty_result),
+            "meant": _corrected_query(body.query, empty_result),
             "instead": empty_result.instead,
             "seconds": round(seconds, 6),
         }
     )
 
 
-def _meant(query: str, empty_result: EmptyResult) -> str:
+def _corrected_query(query: str, empty_result: EmptyResult) -> str:
     """A query with corrections of keywords without a match, and without keywords that resemble no word."""
     corrections = {word: suggestions[0] for word, suggestions in empty_result.missing.items() if suggestions}
     if not corrections or all(empty_result.missing.values()):
@@ -294,24 +294,24 @@ def _add_saved(app: FastAPI, served: Served) -> None:
         ]
         return Json(
             {
-                "queries": [search.shown() for search in searches[offset : offset + limit]],
+                "queries": [search.to_dict() for search in searches[offset : offset + limit]],
                 "count": len(searches),
             }
         )
 
     @app.put("/queries", summary="Save many searches in one step; the answer names those that are refused")
     async def put_all(body: SavedBodies) -> Response:
-        def checked() -> tuple[list[tuple[SavedSearch, QueryPlan]], dict[str, str]]:
+        def check_all() -> tuple[list[tuple[SavedSearch, QueryPlan]], dict[str, str]]:
             good: list[tuple[SavedSearch, QueryPlan]] = []
             refused: dict[str, str] = {}
             for name, saved_body in body.queries.items():
                 try:
-                    good.append(_checked(job, name, saved_body))
+                    good.append(_check_saved(job, name, saved_body))
                 except SkwsError as error:
                     refused[name] = str(error)
             return good, refused
 
-        good, refused = await served.others.answer(checked)
+        good, refused = await served.others.answer(check_all)
         answers = await _answers(job.put(good)) if good else []
         for (saved_search, _), answer in zip(good, answers, strict=True):
             if answer.error:
@@ -325,7 +325,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
     async def shown(name: str) -> Response:
         if not name:
             return RedirectResponse("/queries")
-        return Json(_known(job, name).shown())
+        return Json(_saved_search(job, name).to_dict())
 
     @app.put(
         "/queries/{name:any}",
@@ -335,27 +335,27 @@ def _add_saved(app: FastAPI, served: Served) -> None:
     async def put(name: SavedName, body: SavedBody) -> Response:
         job.check_ready()
         new = name not in job.hub.saved
-        saved_search, plan = await served.others.answer(partial(_checked, job, name, body))
+        saved_search, plan = await served.others.answer(partial(_check_saved, job, name, body))
         (answer,) = await _answers(job.put([(saved_search, plan)]))
         if answer.error:
             raise HTTPException(409 if job.ready else 503, answer.error)
-        return Json({**saved_search.shown(), "notes": answer.notes}, 201 if new else 200)
+        return Json({**saved_search.to_dict(), "notes": answer.notes}, 201 if new else 200)
 
     @app.delete("/queries/{name:any}", summary="Remove a saved search", status_code=204)
     async def delete(name: str) -> Response:
-        _known(job, name)
+        _saved_search(job, name)
         (answer,) = await _answers([job.remove(name)])
         if answer.error:
             raise HTTPException(404, answer.error)
         return Response(status_code=204)
 
 
-def _checked(job: ServedJob, name: str, body: SavedBody) -> tuple[SavedSearch, QueryPlan]:
-    saved_search = SavedSearch.read(name, body.told())
-    return saved_search, job.planned(saved_search)
+def _check_saved(job: ServedJob, name: str, body: SavedBody) -> tuple[SavedSearch, QueryPlan]:
+    saved_search = SavedSearch.from_request(name, body.request_fields())
+    return saved_search, job.plan(saved_search)
 
 
-def _known(job: ServedJob, name: str) -> SavedSearch:
+def _saved_search(job: ServedJob, name: str) -> SavedSearch:
     job.check_ready()
     saved_search = job.hub.saved.get(name)
     if saved_search is None:
@@ -383,7 +383,7 @@ def _add_events(app: FastAPI, served: Served) -> None:
     async def events(
         name: str, marks: bool = False, last_event_id: str | None = Header(None), last: str | None = None
     ) -> StarletteResponse:
-        _known(job, name)
+        _saved_search(job, name)
         return _stream(served, Subscription(name), last_event_id or last, marks=marks)
 
     @app.get(
@@ -458,23 +458,23 @@ class _ShownEvents:
     def __init__(self, job: ServedJob, *, marks: bool) -> None:
         self._job = job
         self._marks = marks
-        self._of = lru_cache(64)(partial(marks_of, job))
+        self._marks_of = lru_cache(64)(partial(marks_of, job))
 
     def __call__(self, event: SearchEvent) -> bytes:
         if event.kind not in {"result", "digest"}:
             return event.data
         saved_search = self._job.hub.saved_at(event.name, event.at)
-        data = self._marked(saved_search, event.data) if event.kind == "result" else event.data
+        data = self._with_marks(saved_search, event.data) if event.kind == "result" else event.data
         return enveloped(_envelope(event.name, saved_search), event.kind, data)
 
     def result(self, name: str, result: LiveResult) -> bytes:
         """The data of a result in a snapshot."""
         saved_search = self._job.hub.saved.get(name)
         return enveloped(
-            _envelope(name, saved_search), "result", self._marked(saved_search, result.to_json())
+            _envelope(name, saved_search), "result", self._with_marks(saved_search, result.to_json())
         )
 
-    def _marked(self, saved_search: SavedSearch | None, data: bytes) -> bytes:
+    def _with_marks(self, saved_search: SavedSearch | None, data: bytes) -> bytes:
         if (
             not self._marks
             or saved_search is None
@@ -482,7 +482,7 @@ class _ShownEvents:
         ):
             return data
         try:
-            return orjson.dumps(marked(orjson.loads(data), self._of(saved_search.query.text)))
+            return orjson.dumps(with_marks(orjson.loads(data), self._marks_of(saved_search.query.text)))
         except SkwsError:  # the schema has changed
             return data
 

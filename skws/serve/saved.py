@@ -50,14 +50,14 @@ class SavedSearch:
         return cls(query, **{key: fields[key] for key in _OWN if key in fields})
 
     @classmethod
-    def described(cls, fields: Mapping[str, Any]) -> SavedSearch:
-        """Inverse of ``shown``."""
+    def from_dict(cls, fields: Mapping[str, Any]) -> SavedSearch:
+        """Inverse of ``to_dict``."""
         text, kind = fields.get("query", ""), fields.get("kind", KEYWORDS)
         query = Query(text, fields.get("max_size"), kind, fields.get("options", {}), fields["name"])
         return cls(query, **{key: fields[key] for key in _OWN if key in fields})
 
     @classmethod
-    def read(cls, name: str, fields: Mapping[str, Any]) -> SavedSearch:
+    def from_request(cls, name: str, fields: Mapping[str, Any]) -> SavedSearch:
         """The saved search of a request: a query as in a file of queries, and further fields.
 
         Raises UsageError.
@@ -72,7 +72,7 @@ class SavedSearch:
         query = alert_of(query_fields).query
         if len(query.text) > MOST_TEXT:
             raise UsageError(f"the query has {len(query.text):,} characters: expected at most {MOST_TEXT:,}")
-        metadata, interval = _metadata(fields.get("metadata", {})), _every(fields)
+        metadata, interval = _metadata(fields.get("metadata", {})), _interval(fields)
         return cls(replace(query, name=name), _owner(fields), metadata, interval, flag(fields, "updates"))
 
     @property
@@ -100,7 +100,7 @@ class SavedSearch:
         """The fields that are returned with each result."""
         return {"name": self.name, "owner": self.owner, "metadata": self.metadata}
 
-    def shown(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         query = self.query
         fields: dict[str, Any] = {
             **self.envelope(),
@@ -143,7 +143,7 @@ def _metadata(metadata: Any) -> Mapping[str, Any]:
     return metadata
 
 
-def _every(fields: Mapping[str, Any]) -> str:
+def _interval(fields: Mapping[str, Any]) -> str:
     interval = fields.get("every", "")
     if not isinstance(interval, str):
         raise UsageError(f"every: {interval!r}: expected a duration such as '1 day'")

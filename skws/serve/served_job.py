@@ -134,7 +134,7 @@ class ServedJob:
         with self._watch.turns.turn(_ALIVE_SECONDS), within(_ALIVE_SECONDS):
             return self.hub.log.last, [self._watch.worker.alive(name) for name in names]
 
-    def planned(self, saved_search: SavedSearch) -> QueryPlan:
+    def plan(self, saved_search: SavedSearch) -> QueryPlan:
         """The plan of a search. Raises SkwsError if it cannot be evaluated over the stream."""
         plan = plan_of(self._job.standing(saved_search.name, saved_search.tagged), self.stream)
         if plan.search is not None and (warning := many_networks(plan.search)):
@@ -191,7 +191,7 @@ class ServedJob:
                 live.prepare_searches(_PREPARED)
 
 
-def marked(result: Mapping[str, Any], marks: Callable[[str, str, str], Any]) -> dict[str, Any]:
+def with_marks(result: Mapping[str, Any], marks: Callable[[str, str, str], Any]) -> dict[str, Any]:
     """A result in its JSON form, with the spans of keywords in each text of its tuples.
 
     ``marks``: of a relation, an attribute and a text, as (start, end, keyword) in characters.

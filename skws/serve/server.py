@@ -45,7 +45,7 @@ class Connection(H11Protocol):
 
     most = 1 << 30
     patience = PATIENCE
-    _looked: tuple[object, int] | None = None
+    _last_state: tuple[object, int] | None = None
     _looking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
@@ -80,8 +80,8 @@ class Connection(H11Protocol):
     def _look(self) -> None:
         state = self.cycle, self.transport.get_write_buffer_size()
         busy = self.cycle is not None and not self.cycle.response_complete
-        stuck = state == self._looked and (self.transport.is_closing() or not busy)
-        self._looked = state
+        stuck = state == self._last_state and (self.transport.is_closing() or not busy)
+        self._last_state = state
         if stuck:
             self.transport.abort()
         else:
@@ -108,7 +108,7 @@ def connections(
     return type("Connection", (Connection,), {"most": most, "patience": patience})
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     """A listening socket. Raises SkwsError if the address is not available."""
     with explained(f"--host {host} --port {port}", SkwsError):
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

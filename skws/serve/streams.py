@@ -83,7 +83,7 @@ class EventStreams:
         self._closing.set()
         for subscription in [
             *self._of_owners,
-            *(named for subscriptions in self._by_name.values() for named in subscriptions),
+            *(subscription for subscriptions in self._by_name.values() for subscription in subscriptions),
         ]:
             subscription.woken.set()
 
@@ -141,7 +141,7 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         self._streams.add(self._subscription)
         send_task = asyncio.ensure_future(self._send_all(send))
-        disconnect_task = asyncio.ensure_future(_gone(receive))
+        disconnect_task = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             await asyncio.wait((send_task, disconnect_task), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -196,9 +196,9 @@ class EventStream(Response):
         subscription = self._subscription
         if subscription.name is not None:
             return self._hub.log.after(subscription.at, subscription.name, most)
-        return self._hub.log.all_after(subscription.at, self._wanted, most)
+        return self._hub.log.all_after(subscription.at, self._is_for_stream, most)
 
-    def _wanted(self, event: SearchEvent) -> bool:
+    def _is_for_stream(self, event: SearchEvent) -> bool:
         """True if an event is for this stream, unless it is a result of a search with digests."""
         subscription = self._subscription
         if event.kind == "replaced" and subscription.owner in {None, orjson.loads(event.data)["by"]}:
@@ -211,13 +211,13 @@ class EventStream(Response):
         )
 
     def _text(self, event: SearchEvent) -> bytes:
-        if not self._wanted(event):
+        if not self._is_for_stream(event):
             return b""
         kind = "removed" if event.kind == "replaced" else event.kind
         return message(kind, self._show(event), event.at.text(self._hub.run))
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

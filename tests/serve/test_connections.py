@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from skws.serve.event_publisher import EventPublisher
 from skws.serve.events import START, EventPosition, SearchEvent
-from skws.serve.server import HttpServer, connections, listening
+from skws.serve.server import HttpServer, connections, listening_socket
 from skws.serve.server_options import StreamLimits
 from skws.serve.streams import EventStream, EventStreams, Subscription
 from tests.waiting import until
@@ -35,7 +35,7 @@ async def app(scope: Scope, _: Receive, send: Send) -> None:
 
 @contextmanager
 def server(streams: int = 10, beside: int = 1_000) -> Iterator[int]:
-    at = listening("127.0.0.1", 0)
+    at = listening_socket("127.0.0.1", 0)
     running = HttpServer(app, EventStreams(StreamLimits(most=streams)), at, PATIENCE, beside)
     running.start()
     try:

@@ -101,7 +101,7 @@ class _Box(NamedTuple):
 
 def to_svg(clusters: tuple[Branch, ...]) -> str:
     """One picture with the clusters below one another, each from its root on the left to its networks."""
-    boxes, rows = _placed(clusters)
+    boxes, rows = _layout(clusters)
     starts = _columns(boxes)
     width = 2 * _MARGIN + max((starts[b.depth] + _width(b.branch) for b in boxes), default=0.0)
     height = 2 * _MARGIN + rows * _ROW
@@ -110,7 +110,7 @@ def to_svg(clusters: tuple[Branch, ...]) -> str:
     return drawing.to_svg(width, height, _SVG_STYLE, [*edges, *rectangles])
 
 
-def _placed(clusters: tuple[Branch, ...]) -> tuple[list[_Box], int]:
+def _layout(clusters: tuple[Branch, ...]) -> tuple[list[_Box], int]:
     """Every branch with its position, and the number of rows."""
     boxes: list[_Box] = []
     row = 0

@@ -52,13 +52,13 @@ _COLUMNAR: Final = (
 class Explanation:
     """The whole plan. ``branches``: all parts, in order. ``clusters``: the parts that are drawn as a graph.
 
-    ``networks``: the number of networks; ``whole``: False if there may be more.
+    ``networks``: the number of networks; ``complete``: False if there may be more.
     """
 
     branches: tuple[Branch, ...]
     clusters: tuple[Branch, ...]
     networks: int
-    whole: bool
+    complete: bool
 
 
 def explain(
@@ -71,28 +71,28 @@ def explain(
     """
     if min(limit, most) < 1:
         raise UsageError(f"limit {limit}, bound {most}: each must be at least 1")
-    counts = _known(plan, limit, most)
-    clusters = tuple(_clusters(plan, counts, observed))
-    operators = _summed(counts.count, observed)
-    branches = (*counts.before, Branch("mesh", (*operators, *clusters)))
-    return Explanation(branches, clusters, *counts.networks)
+    parts = _plan_parts(plan, limit, most)
+    clusters = tuple(_clusters(plan, parts, observed))
+    operators = _summary(parts.count, observed)
+    branches = (*parts.sections, Branch("mesh", (*operators, *clusters)))
+    return Explanation(branches, clusters, *parts.networks)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _PlanParts:
     """The unchanging parts of a running plan: branches before the mesh, its counts, its drawn clusters."""
 
-    before: tuple[Branch, ...]
+    sections: tuple[Branch, ...]
     count: MeshCount
     networks: tuple[int, bool]
-    drawn: tuple[tuple[ClusterCount, tuple[Tree, ...]], ...]
+    trees: tuple[tuple[ClusterCount, tuple[Tree, ...]], ...]
 
 
 # The terminal UI explains a plan once a second, and this takes up to a second.
 @lru_cache(maxsize=16)
-def _known(plan: Plan, limit: int, most: int) -> _Known:
+def _plan_parts(plan: Plan, limit: int, most: int) -> _PlanParts:
     count = count_mesh(plan.generator(), most)
-    sizes, complete = (count.sizes, True) if count.whole else network_counts(plan)
+    sizes, complete = (count.sizes, True) if count.complete else network_counts(plan)
     fruitful = _fruitful(count)[:_MOST_CLUSTERS]
     room = shares([cluster.networks for cluster in fruitful], limit)
     generator = plan.generator()
@@ -105,7 +105,7 @@ def _known(plan: Plan, limit: int, most: int) -> _Known:
         _networks(plan, count, sizes, complete=complete),
         keys_branch(plan),
     )
-    return _Known(
+    return _PlanParts(
         sections,
         count,
         (sum(sizes), complete),
@@ -160,15 +160,17 @@ def _networks(plan: Plan, count: MeshCount, sizes: Sequence[int], *, complete: b
     heading = f"candidate networks of at most {plan.max_size} relations: "
     heading += f"{'' if complete else 'at least '}{sum(sizes):,}"
     lines = [f"size {size}: {number:,}" for size, number in enumerate(sizes, start=1)]
-    if not count.whole:
-        lines.append(f"counting stopped at {count.made:,} operators; there are more")
+    if not count.complete:
+        lines.append(f"counting stopped at {count.generated:,} operators; there are more")
     return Branch(heading, tuple(Branch(line) for line in lines))
 
 
-def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
-    yield Branch(f"{counted(count.made, 'operator')} generated" + ("" if count.whole else " until the bound"))
-    if count.whole:
-        yield Branch(f"{counted(count.kept, 'operator')} kept, {count.made - count.kept:,} trimmed")
+def _summary(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
+    yield Branch(
+        f"{counted(count.generated, 'operator')} generated" + ("" if count.complete else " until the bound")
+    )
+    if count.complete:
+        yield Branch(f"{counted(count.useful, 'operator')} kept, {count.generated - count.useful:,} trimmed")
         if count.joins:
             yield Branch(sharing(count.joins_apart, count.joins))
     if observed is not None:
@@ -186,16 +188,16 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
             yield Branch(f"asleep at the end, because no live row has {words}")
 
 
-def _clusters(plan: Plan, known: _Known, observed: Observed | None) -> Iterator[Branch]:
-    for cluster, trees in known.drawn:
+def _clusters(plan: Plan, parts: _PlanParts, observed: Observed | None) -> Iterator[Branch]:
+    for cluster, trees in parts.trees:
         yield cluster_branch(plan, cluster, trees, observed)
-    hidden = _fruitful(known.count)[_MOST_CLUSTERS:]
+    hidden = _fruitful(parts.count)[_MOST_CLUSTERS:]
     if hidden:
-        yield _more(hidden)
-    if known.count.uncounted:
-        yield Branch(f"... {counted(known.count.uncounted, 'root')} not counted", role=Role.MORE)
+        yield _hidden_branch(hidden)
+    if parts.count.uncounted:
+        yield Branch(f"... {counted(parts.count.uncounted, 'root')} not counted", role=Role.MORE)
 
 
-def _more(hidden: Sequence[ClusterCount]) -> Branch:
+def _hidden_branch(hidden: Sequence[ClusterCount]) -> Branch:
     networks = counted(sum(cluster.networks for cluster in hidden), "network")
     return Branch(f"... {counted(len(hidden), 'more cluster')} ({networks})", role=Role.MORE)

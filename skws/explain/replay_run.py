@@ -27,7 +27,7 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     """
     if plan.mesh is not None and isinstance(plan.window, ExpressionWindow):
         raise UsageError(f"--mesh {plan.mesh.kind} does not support window expressions; use --mesh columnar")
-    engine = _windowed(plan) if isinstance(plan.window, ExpressionWindow) else StreamEngine.of(plan)
+    engine = _windowed_engine(plan) if isinstance(plan.window, ExpressionWindow) else StreamEngine.of(plan)
     results: Counter[str] = Counter()
     clock = _Clock()
     with bad:
@@ -56,7 +56,7 @@ def _now(plan: Plan, tuples: int, clock: _Clock) -> int:
     return before_arrival(tuples) if plan.by_count else clock.now
 
 
-def _windowed(plan: Plan) -> WindowedEngine:
+def _windowed_engine(plan: Plan) -> WindowedEngine:
     from skws.queries.windowed.windowed_engine import WindowedEngine  # noqa: PLC0415 - loads z3
 
     return WindowedEngine.of(plan)

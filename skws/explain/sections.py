@@ -42,7 +42,7 @@ def query_branch(plan: Plan) -> Branch:
         names = [plan.schema.joins[join].name for join in sorted(query.without_joins)]
         below.append(Branch(f"joins left out: {', '.join(names)}"))
     if query.sequence:
-        groups = [_carried(plan, group) for group in query.sequence.groups]
+        groups = [_carrier_text(plan, group) for group in query.sequence.groups]
         below.append(Branch(f"order: rows with {' before those with '.join(groups)}"))
     if query.match_names:
         below.append(Branch("keywords without a scope may also be names of relations and attributes"))
@@ -56,11 +56,11 @@ def carriers_branch(plan: Plan) -> Branch:
     for position, relation in enumerate(plan.schema.relations):
         name = f"{relation.name} (table)" if relation.table else relation.name
         alike.setdefault(plan.matcher.searchable(position), []).append(name)
-    lines = [f"{_carried(plan, bitmap)}: {', '.join(names)}" for bitmap, names in sorted(alike.items())]
+    lines = [f"{_carrier_text(plan, bitmap)}: {', '.join(names)}" for bitmap, names in sorted(alike.items())]
     return Branch("keywords that relations can carry", tuple(Branch(line) for line in reversed(lines)))
 
 
-def _carried(plan: Plan, bitmap: int) -> str:
+def _carrier_text(plan: Plan, bitmap: int) -> str:
     return ", ".join(word for n, word in enumerate(plan.keywords) if bitmap >> n & 1) or "none"
 
 
@@ -213,16 +213,16 @@ MOST_OPERATORS: Final = 500_000
 class ClusterCount:
     """The operators above one root (S-KWS paper, Section 3.3), roots and joins together.
 
-    ``sizes[n]`` is the number of networks of n + 1 nodes. CNGen makes ``made`` operators, of
-    which ``kept`` lead to a network. ``whole``: True if all are counted.
+    ``sizes[n]`` is the number of networks of n + 1 nodes. CNGen makes ``generated`` operators, of
+    which ``useful`` ones lead to a network. ``complete``: True if all are counted.
     """
 
     relation: int
     keywords: int
     sizes: tuple[int, ...]
-    made: int
-    kept: int
-    whole: bool
+    generated: int
+    useful: int
+    complete: bool
 
     @property
     def networks(self) -> int:
@@ -230,7 +230,7 @@ class ClusterCount:
 
     @property
     def trimmed(self) -> int:
-        return self.made - self.kept
+        return self.generated - self.useful
 
     @property
     def depth(self) -> int:
@@ -240,7 +240,7 @@ class ClusterCount:
     @property
     def joins(self) -> int:
         """Joins of the mesh: its operators without the root."""
-        return max(self.kept - 1, 0)
+        return max(self.useful - 1, 0)
 
     @property
     def joins_apart(self) -> int:
@@ -256,20 +256,20 @@ class MeshCount:
     uncounted: int
 
     @property
-    def whole(self) -> bool:
-        return not self.uncounted and all(cluster.whole for cluster in self.clusters)
+    def complete(self) -> bool:
+        return not self.uncounted and all(cluster.complete for cluster in self.clusters)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(sum(column) for column in zip(*(c.sizes for c in self.clusters), strict=True))
 
     @property
-    def made(self) -> int:
-        return sum(c.made for c in self.clusters)
+    def generated(self) -> int:
+        return sum(c.generated for c in self.clusters)
 
     @property
-    def kept(self) -> int:
-        return sum(c.kept for c in self.clusters)
+    def useful(self) -> int:
+        return sum(c.useful for c in self.clusters)
 
     @property
     def joins(self) -> int:
@@ -288,7 +288,7 @@ def count_mesh(generator: CNGen, most: int = MOST_OPERATORS) -> MeshCount:
         if remaining <= 0:
             break
         clusters.append(_Visit(generator, remaining).cluster(relation, keywords))
-        remaining -= clusters[-1].made
+        remaining -= clusters[-1].generated
     return MeshCount(tuple(clusters), len(generator.roots) - len(clusters))
 
 
@@ -298,25 +298,25 @@ class _Visit:
     def __init__(self, generator: CNGen, most: int) -> None:
         self._generator = generator
         self._most = most
-        self._made = 0
+        self._operators = 0
         self._sizes = [0] * generator.max_size
-        self._whole = True
+        self._complete = True
 
     def cluster(self, relation: int, keywords: int) -> ClusterCount:
         root = Tree.single(relation, keywords)
-        useful = self._kept(root, self._generator.is_total(root))
-        return ClusterCount(relation, keywords, tuple(self._sizes), self._made, useful, self._whole)
+        useful = self._visit(root, self._generator.is_total(root))
+        return ClusterCount(relation, keywords, tuple(self._sizes), self._operators, useful, self._complete)
 
-    def _kept(self, tree: Tree, complete: bool) -> int:
+    def _visit(self, tree: Tree, complete: bool) -> int:
         """The number of operators from here on that lead to a network."""
-        self._made += 1
+        self._operators += 1
         if complete:
             self._sizes[len(tree.relations) - 1] += 1
             return 1
-        if self._made >= self._most:
-            self._whole = False
+        if self._operators >= self._most:
+            self._complete = False
             return 0
-        above = sum(self._kept(*extension) for extension in self._generator.extensions(tree))
+        above = sum(self._visit(*extension) for extension in self._generator.extensions(tree))
         return above + 1 if above else 0
 
 
@@ -330,17 +330,18 @@ def cluster_branch(
     idle = observed is not None and all(branch.idle for branch in below)
     hidden = cluster.networks - len(trees)
     if hidden > 0:
-        label = f"... {counted(hidden, 'more network', at_least=not cluster.whole)}"
+        label = f"... {counted(hidden, 'more network', at_least=not cluster.complete)}"
         below += (Branch(label, role=Role.MORE),)
     return Branch(_heading(plan, cluster), below, Role.CLUSTER, idle)
 
 
 def _heading(plan: Plan, cluster: ClusterCount) -> str:
     root = node_text(plan.schema, cluster.relation, cluster.keywords, plan.keywords)
-    facts = [counted(cluster.networks, "network", at_least=not cluster.whole)]
-    if cluster.whole:
+    facts = [counted(cluster.networks, "network", at_least=not cluster.complete)]
+    if cluster.complete:
         facts.append(
-            f"{counted(cluster.kept, 'operator')} ({cluster.made:,} generated, {cluster.trimmed:,} trimmed)"
+            f"{counted(cluster.useful, 'operator')}"
+            f" ({cluster.generated:,} generated, {cluster.trimmed:,} trimmed)"
         )
         facts.append(f"depth {cluster.depth}")
         if cluster.joins:
@@ -364,17 +365,19 @@ class _Writer:
             return self._network(operator)
         below = tuple(self.operator(above) for above in operator.above.values())
         if self._observed is None:
-            return Branch(self._added(operator), below, Role.OPERATOR)
+            return Branch(self._step_text(operator), below, Role.OPERATOR)
         partials = self._observed.waiting
         if partials is None:
-            return Branch(self._added(operator), below, Role.OPERATOR, all(branch.idle for branch in below))
+            return Branch(
+                self._step_text(operator), below, Role.OPERATOR, all(branch.idle for branch in below)
+            )
         idle = not self._observed.touched(operator.prefix)
         note = "idle" if idle else f"{partials.get(operator.prefix, 0):,} waiting"
         if reason := self._observed.asleep.get(operator.prefix):
             note, idle = f"{partials.get(operator.prefix, 0):,} waiting, asleep: {reason}", True
         if probes := self._observed.probes.get(operator.prefix, 0):
             note += f", {counted(probes, 'probe')}"
-        return Branch(f"{self._added(operator)}: {note}", below, Role.OPERATOR, idle)
+        return Branch(f"{self._step_text(operator)}: {note}", below, Role.OPERATOR, idle)
 
     def _network(self, operator: OperatorPrefix) -> Branch:
         text = CandidateNetwork.of(operator.tree).text(self._plan.schema, self._plan.keywords)
@@ -386,20 +389,21 @@ class _Writer:
             note = f"{counted(results, 'result')}, asleep: {reason}"
         return Branch(f"=> {text}: {note}", role=Role.NETWORK, idle=not results)
 
-    def _added(self, operator: OperatorPrefix) -> str:
+    def _step_text(self, operator: OperatorPrefix) -> str:
         """The node that the operator adds, the node that it joins, and the join."""
         tree, node = operator.tree, operator.size - 1
         if not node:
-            return self._node(operator, 0)
+            return self._node_text(operator, 0)
         join = self._plan.schema.joins[tree.edges[node] // 2]
-        return f"+ {self._node(operator, node)} to {self._member(operator, tree.parents[node])} ({join.name})"
+        parent = self._member_text(operator, tree.parents[node])
+        return f"+ {self._node_text(operator, node)} to {parent} ({join.name})"
 
-    def _node(self, operator: OperatorPrefix, node: int) -> str:
+    def _node_text(self, operator: OperatorPrefix, node: int) -> str:
         tree = operator.tree
         return node_text(self._plan.schema, tree.relations[node], tree.keywords[node], self._plan.keywords)
 
-    def _member(self, operator: OperatorPrefix, node: int) -> str:
+    def _member_text(self, operator: OperatorPrefix, node: int) -> str:
         """An earlier node; numbered if another one has the same text."""
-        text = self._node(operator, node)
-        namesakes = [n for n in range(operator.size - 1) if self._node(operator, n) == text]
+        text = self._node_text(operator, node)
+        namesakes = [n for n in range(operator.size - 1) if self._node_text(operator, n) == text]
         return f"{text} no. {node + 1}" if len(namesakes) > 1 else text

@@ -88,10 +88,10 @@ def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     plan = plan_of("alpha beta", schema)
     count = count_mesh(plan.generator())
     networks = list(plan.generator().networks())
-    assert count.whole
+    assert count.complete
     assert sum(count.sizes) == len(networks)
     assert count.joins_apart == sum(len(tree.relations) - 1 for tree in networks)
-    assert count.kept == make_mesh(plan.generator(), plan.lifespans, MeshChoice(MeshKind.FULL)).operators
+    assert count.useful == make_mesh(plan.generator(), plan.lifespans, MeshChoice(MeshKind.FULL)).operators
     shown = networks_in(explain(plan, limit=10**6).branches)
     assert len(shown) == len(networks)
 

@@ -70,7 +70,7 @@ class NetworksScreen(FilteredScreen):
     def __init__(self) -> None:
         super().__init__()
         self._query: str | None = None
-        self._drawn: _Networks | None = None
+        self._drawn_networks: _Networks | None = None
         self._looking: Timer | None = None
         self._off_thread = OffThread()
         self._worker: Worker[None] | None = None
@@ -111,7 +111,7 @@ class NetworksScreen(FilteredScreen):
             self._query = view.queries[0] if view.queries else None
         if self._query is None:
             self.query_one("#query", Static).update("No query yet. Press F2, type keywords, press Enter.")
-            self._drawn = None
+            self._drawn_networks = None
             self.listing.clear()
             return
         job = self.skws.job
@@ -135,15 +135,15 @@ class NetworksScreen(FilteredScreen):
         state_text = "\n".join(filter(None, (networks.summary, visible(networks.asleep))))
         heading = Text.assemble((visible(networks.name), "bold"), f"  {state_text}")
         self.query_one("#query", Static).update(heading)
-        if networks == self._drawn:
+        if networks == self._drawn_networks:
             return
-        branches = self._filtered(networks.branches)
-        is_redrawn = self._drawn is not None and self._drawn.name == networks.name
-        if is_redrawn and _same(self.listing.root, branches):
+        branches = self._filtered_branches(networks.branches)
+        is_redrawn = self._drawn_networks is not None and self._drawn_networks.name == networks.name
+        if is_redrawn and _has_shape(self.listing.root, branches):
             _relabel(self.listing.root, branches)
         else:
             self._build(branches)
-        self._drawn = networks
+        self._drawn_networks = networks
 
     @on(Tree.NodeSelected)
     def _select(self, event: Tree.NodeSelected[Branch]) -> None:
@@ -152,8 +152,8 @@ class NetworksScreen(FilteredScreen):
             self.skws.look_at_network(self._query, network)
 
     def on_filter_box_narrowed(self) -> None:
-        if self._drawn is not None:
-            self._build(self._filtered(self._drawn.branches))
+        if self._drawn_networks is not None:
+            self._build(self._filtered_branches(self._drawn_networks.branches))
 
     def action_query(self, step: int) -> None:
         queries = self.skws.view.queries
@@ -165,7 +165,7 @@ class NetworksScreen(FilteredScreen):
     def action_cursor(self, step: int) -> None:
         (self.listing.action_cursor_down if step > 0 else self.listing.action_cursor_up)()
 
-    def _filtered(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
+    def _filtered_branches(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
         words = self.filter_box.words.casefold().split()
         return tuple(b for b in (_matching(branch, words) for branch in branches) if b is not None)
 
@@ -181,7 +181,7 @@ def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
     """The networks of a query. Raises SkwsError."""
     typed_text = parse_typed(name)
     if typed_text.pattern:
-        return _Networks(name, tuple(_indented(_pattern_lines(typed_text, view))))
+        return _Networks(name, tuple(_indented_branches(_pattern_lines(typed_text, view))))
     plan, observed = view.analyzer.plan(name), view.observed.get(name)
     explained = explain(plan, _NETWORKS, observed, _MOST_OPERATORS)
     missing = observed.missing if observed else ()
@@ -193,7 +193,7 @@ def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
 
 def _summary(explained: Explanation, observed: Observed | None, *, best: bool) -> str:
     """The number of shapes that results may have, and the number of their operators with output."""
-    shapes = counted(explained.networks, "shape", at_least=not explained.whole) + " of results"
+    shapes = counted(explained.networks, "shape", at_least=not explained.complete) + " of results"
     if observed is None:
         return shapes
     count = sum(1 for number in observed.results.values() if number)
@@ -218,7 +218,7 @@ def _pattern_lines(typed_text: TypedText, view: View) -> Sequence[str]:
     return pattern_text(typed_text.text, view.schema, None, view.request.job.plan_window).splitlines()[1:]
 
 
-def _indented(lines: Sequence[str]) -> Iterator[Branch]:
+def _indented_branches(lines: Sequence[str]) -> Iterator[Branch]:
     """Lines as branches; an indented line belongs to the last one without indentation."""
     heads = [begin for begin, line in enumerate(lines) if not line.startswith(" ")]
     for begin, end in zip(heads, [*heads[1:], len(lines)], strict=True):
@@ -268,11 +268,11 @@ def _grow(above: TreeNode[Branch], branch: Branch, *, opened: bool) -> None:
         _grow(node, below, opened=opened)
 
 
-def _same(node: TreeNode[Branch], branches: tuple[Branch, ...]) -> bool:
+def _has_shape(node: TreeNode[Branch], branches: tuple[Branch, ...]) -> bool:
     """True if the tree has the shape of the branches."""
     children = list(node.children)
     return len(children) == len(branches) and all(
-        child.data is not None and child.data.role is branch.role and _same(child, branch.below)
+        child.data is not None and child.data.role is branch.role and _has_shape(child, branch.below)
         for child, branch in zip(children, branches, strict=True)
     )
 

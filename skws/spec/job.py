@@ -139,7 +139,7 @@ class Job:
         """True if there is a keyword query, or no query yet."""
         if isinstance(self.plan_window, ExpressionWindow):
             return False  # keywords over an expression are another kind
-        return not self.queries or any(query.kind == KEYWORDS for query in self._asked().values())
+        return not self.queries or any(query.kind == KEYWORDS for query in self._as_queries().values())
 
     @property
     def keeps_past(self) -> bool:
@@ -153,7 +153,7 @@ class Job:
 
     def named(self) -> dict[str, Query]:
         """The queries by name, unchecked. Raises UsageError for an invalid window."""
-        return {name: self.standing(name, query) for name, query in self._asked().items()}
+        return {name: self.standing(name, query) for name, query in self._as_queries().items()}
 
     def standing(self, name: str, query: Query) -> Query:
         """A query with its name, and over the job's window expression if there is one."""
@@ -163,7 +163,7 @@ class Job:
             query = query.over(window, allowed=self.allow_unbounded_windows)
         return query.named(name, self.max_size)
 
-    def _asked(self) -> dict[str, Query]:
+    def _as_queries(self) -> dict[str, Query]:
         return {
             name: Query(query) if isinstance(query, str) else query for name, query in self.queries.items()
         }
@@ -176,11 +176,11 @@ class Rule(NamedTuple):
     message: str
 
 
-def _local(job: Job) -> bool:
+def _is_local(job: Job) -> bool:
     return job.engine is EngineName.LOCAL
 
 
-def _shared(job: Job) -> bool:
+def _is_parallel(job: Job) -> bool:
     return job.jobs is not None and job.jobs > 1
 
 
@@ -188,7 +188,7 @@ def _over_expression(job: Job) -> bool:
     return isinstance(job.plan_window, ExpressionWindow)
 
 
-def _scored(job: Job) -> bool:
+def _has_scores(job: Job) -> bool:
     return any(not isinstance(query, str) and query.scored for query in job.queries.values())
 
 
@@ -216,23 +216,23 @@ def _never_late(job: Job) -> bool:
 
 RULES: Final = (
     Rule(
-        lambda job: _local(job) and job.master is not None,
+        lambda job: _is_local(job) and job.master is not None,
         "--master needs --engine spark: the local engine runs in this process",
     ),
     Rule(
-        lambda job: _local(job) and bool(job.packages),
+        lambda job: _is_local(job) and bool(job.packages),
         "--packages needs --engine spark: the local engine runs in this process",
     ),
     Rule(
-        lambda job: not _local(job) and job.jobs is not None,
+        lambda job: not _is_local(job) and job.jobs is not None,
         "--jobs needs --engine local: on Spark, --master sets the number of workers, as local[4]",
     ),
     Rule(
-        lambda job: _shared(job) and job.lateness is not None,
+        lambda job: _is_parallel(job) and job.lateness is not None,
         "--jobs {job.jobs} cannot be combined with --lateness: records are taken one by one as they arrive",
     ),
     Rule(
-        lambda job: job.finite and not _local(job) and job.lateness is not None,
+        lambda job: job.finite and not _is_local(job) and job.lateness is not None,
         "--lateness needs --engine local: on Spark the replay is sorted by time, so nothing is late",
     ),
     Rule(

@@ -94,16 +94,16 @@ class SkwsApp(FencedApp):
         self.session = load_session(self._session_path) if request.restore else SavedSession()
         self._drawn_at = float("-inf")
         self._gap = _LEAST_GAP
-        self._waiting: Timer | None = None
-        self._sought: int | None = None
-        self._sought_at: Metrics | None = None
+        self._draw_timer: Timer | None = None
+        self._seek_target: int | None = None
+        self._seek_metrics: Metrics | None = None
         self.message: Notice | None = None
         self.keys: Mapping[str, str] = {}
         """The user's own keys, by action."""
         self._message_timer: Timer | None = None
         self.job: LiveJob | None = None
         if new_job is not None:
-            self.job = new_job(self._restored(request), self.events)
+            self.job = new_job(self._restored_request(request), self.events)
 
     def on_mount(self) -> None:
         for theme in THEMES:
@@ -128,12 +128,12 @@ class SkwsApp(FencedApp):
         wait = self._drawn_at + self._gap - time.monotonic()
         if wait <= 0:
             self.take_events()
-        elif self._waiting is None:
-            self._waiting = self.set_timer(wait, self.take_events)
+        elif self._draw_timer is None:
+            self._draw_timer = self.set_timer(wait, self.take_events)
 
     def take_events(self) -> None:
         """Apply all events to the view, and draw the view."""
-        self._waiting = None
+        self._draw_timer = None
         self._drawn_at = time.monotonic()
         events = self.events.take()
         self.view.absorb(events)
@@ -153,7 +153,7 @@ class SkwsApp(FencedApp):
             if instead_of is not None and instead_of != name:
                 self.remove_query(instead_of)
             return ""
-        if refusal := await self._checked(name):
+        if refusal := await self._refusal(name):
             return refusal
         if self.job is None:
             return "no source to search: start with --source or --replay"
@@ -163,7 +163,7 @@ class SkwsApp(FencedApp):
         self.session.remember(name)
         return ""
 
-    async def _checked(self, name: str) -> str:
+    async def _refusal(self, name: str) -> str:
         """The reason why a query cannot be added; empty if it can."""
         message = self.set_timer(_QUICK_CHECK, lambda: self.notify(f"checking {name}"))
         try:
@@ -281,17 +281,17 @@ class SkwsApp(FencedApp):
             return
         if isinstance(move, str):
             self.job.control.pause()
-        self._sought, self._sought_at = None if isinstance(move, str) else move, self.view.metrics
+        self._seek_target, self._seek_metrics = None if isinstance(move, str) else move, self.view.metrics
         self.job.control.seek(move)
         self._redraw()
 
     @property
     def position(self) -> int | None:
         """The position of a replay in microseconds: the time of its latest record, or a later instant."""
-        now, sought = self.view.event_time, self._sought
-        if now is None or (sought is not None and self._sought_at is self.view.metrics):
-            return sought
-        return max(round(now * MICROSECOND), sought if sought is not None else EARLIEST)
+        now, target = self.view.event_time, self._seek_target
+        if now is None or (target is not None and self._seek_metrics is self.view.metrics):
+            return target
+        return max(round(now * MICROSECOND), target if target is not None else EARLIEST)
 
     def action_faster(self, step: int) -> None:
         if self.job is not None:
@@ -372,7 +372,7 @@ class SkwsApp(FencedApp):
         self.message = None
         self._redraw()
 
-    def _restored(self, request: UiRequest) -> UiRequest:
+    def _restored_request(self, request: UiRequest) -> UiRequest:
         """The request, with the queries of the last session if it has none."""
         return request if request.queries else replace(request, queries=tuple(self.session.queries))
 

@@ -84,10 +84,10 @@ class FencedApp(App[None]):
         self._few_colours = few_colours
         self.faults = Faults()
         self.broken = ""
-        self._begun = False
+        self._is_ready = False
 
     def on_ready(self) -> None:
-        self._begun = True
+        self._is_ready = True
         if self.broken:
             self.post_message(WorkFailed(self.broken))
             self.broken = ""
@@ -108,7 +108,7 @@ class FencedApp(App[None]):
     def caught(self, error: BaseException) -> None:
         """Report a fault. Any thread may call it."""
         line = self.faults.line(error)
-        if not self._begun:
+        if not self._is_ready:
             self.broken = self.broken or line
         elif self.faults.too_many and not self.broken:
             self.broken = f"the terminal UI could not continue: {self.faults.last}"
@@ -181,14 +181,14 @@ class OffThread:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._busy: Future[Any] | None = None
-        self._due = 0.0
+        self._deadline = 0.0
         self._strays: list[Future[Any]] = []
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of ``work``, or its error. Raises TooLongError. If cancelled, the work continues."""
         await self._turn()
         future = _in_thread(work)
-        self._busy, self._due = future, _now() + self._seconds
+        self._busy, self._deadline = future, _now() + self._seconds
         if not await _done_within(future, self._seconds):
             raise TooLongError.over(self._seconds)
         return future.result()
@@ -196,7 +196,7 @@ class OffThread:
     async def _turn(self) -> None:
         """Wait until the previous work has ended or exceeded its limit."""
         while (previous := self._busy) is not None:
-            is_done = await _done_within(previous, self._due - _now())
+            is_done = await _done_within(previous, self._deadline - _now())
             if previous is self._busy:
                 self._busy = None
                 self._strays += [] if is_done else [previous]

@@ -126,13 +126,13 @@ class PromptScreen(Dialog[None]):
     def __init__(self, question: str, default: str, act: Callable[[str], None]) -> None:
         super().__init__()
         self._question = question
-        self._given = default
+        self._default = default
         self._act = act
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
             yield Static(visible(self._question), markup=False)
-            yield LineInput(self._given, compact=True)
+            yield LineInput(self._default, compact=True)
             yield Static(id="refusal", markup=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -163,7 +163,7 @@ class PickScreen(Dialog[str | None]):
         super().__init__()
         self._title = title
         self._preview = preview
-        self._choices = self._found = choices
+        self._choices = self._matches = choices
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
@@ -178,14 +178,14 @@ class PickScreen(Dialog[str | None]):
         self._fill(event.value)
 
     def on_input_submitted(self) -> None:
-        self.dismiss(self._found[0][0] if self._found else None)
+        self.dismiss(self._matches[0][0] if self._matches else None)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._found[event.option_index][0])
+        self.dismiss(self._matches[event.option_index][0])
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        if event.option_list.has_focus and self._found:
-            self._preview(self._found[event.option_index][0])
+        if event.option_list.has_focus and self._matches:
+            self._preview(self._matches[event.option_index][0])
 
     def action_to_list(self) -> None:
         options = self.query_one(OptionList)
@@ -195,13 +195,13 @@ class PickScreen(Dialog[str | None]):
 
     def _fill(self, words: str) -> None:
         search_words = words.casefold().split()
-        self._found = [
+        self._matches = [
             pair for pair in self._choices if all(word in " ".join(pair).casefold() for word in search_words)
         ]
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options([self._option(text, note) for text, note in self._found])
-        if not self._found:
+        options.add_options([self._option(text, note) for text, note in self._matches])
+        if not self._matches:
             options.add_option(Option("There is none.", disabled=True))
 
     def _option(self, text: str, note: str) -> Option:

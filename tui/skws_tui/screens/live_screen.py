@@ -59,7 +59,7 @@ class KeyLine(Widget):
     def fit(self) -> None:
         """Adjust the height to the message or the keys, and draw them."""
         notice = cast("SkwsApp", self.app).message
-        lines = 1 if notice is None else len(_drawn(notice, self.size.width - 2, self._palette))
+        lines = 1 if notice is None else len(_notice_lines(notice, self.size.width - 2, self._palette))
         if self._lines != lines:
             self._lines = self.styles.height = lines
         self.refresh()
@@ -72,8 +72,8 @@ class KeyLine(Widget):
         notice = cast("SkwsApp", self.app).message
         if notice is not None:
             self._places = []
-            return Text("\n").join(_drawn(notice, self.size.width, self._palette))
-        hints = sorted(self._hints(), key=_declared)
+            return Text("\n").join(_notice_lines(notice, self.size.width, self._palette))
+        hints = sorted(self._hints(), key=_declaration_order)
         pinned = [hint for name in _PINNED for hint in hints if hint[1].binding.action == name]
         unpinned = [hint for hint in hints if hint not in pinned]
         room = self.size.width - sum(_width(*hint) for hint in pinned)
@@ -102,7 +102,7 @@ class KeyLine(Widget):
         keys: dict[str, tuple[str, ActiveBinding]] = {}
         for key, active in self.screen.active_bindings.items():
             binding = active.binding
-            if not active.enabled or self._typed(key):
+            if not active.enabled or self._takes_text(key):
                 continue
             key_text = binding.key_display or shown_key(key)
             known_hint = keys.get(binding.action)
@@ -110,12 +110,12 @@ class KeyLine(Widget):
                 keys[binding.action] = key_text, active
         yield from keys.values()
 
-    def _typed(self, key: str) -> bool:
+    def _takes_text(self, key: str) -> bool:
         focused = self.screen.focused
         return focused is not None and focused.check_consume_key(key, key_to_character(key))
 
 
-def _drawn(notice: Notice, width: int, palette: Palette) -> list[Text]:
+def _notice_lines(notice: Notice, width: int, palette: Palette) -> list[Text]:
     """The lines of a message, at most three; the rest is in the log."""
     style = "" if notice.severity == "information" else palette.warn
     lines = wrap(notice.text, max(width, 10))
@@ -124,7 +124,7 @@ def _drawn(notice: Notice, width: int, palette: Palette) -> list[Text]:
     return [Text(line, style, no_wrap=True) for line in lines] or [Text()]
 
 
-def _declared(hint: tuple[str, ActiveBinding]) -> tuple[int, int]:
+def _declaration_order(hint: tuple[str, ActiveBinding]) -> tuple[int, int]:
     """The sort key of a binding: widget, screen, app; within each in the order of declaration."""
     node, binding = hint[1].node, hint[1].binding
     names = [entry.action if isinstance(entry, Binding) else entry[1] for entry in type(node).BINDINGS]

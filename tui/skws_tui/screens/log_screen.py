@@ -34,7 +34,7 @@ class LogScreen(FilteredScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._drawn: tuple[int, str] | None = None
+        self._drawn_state: tuple[int, str] | None = None
 
     def compose_body(self) -> ComposeResult:
         yield FilterBox("the log")
@@ -52,15 +52,15 @@ class LogScreen(FilteredScreen):
 
     def refresh_view(self) -> None:
         state = (self.skws.view.logged, self.filter_box.words)
-        if state == self._drawn:
+        if state == self._drawn_state:
             return
-        self._drawn = state
+        self._drawn_state = state
         lines = self._lines()
-        text = Text("\n").join([_styled(line) for line in lines]) if lines else Text("The log is empty.")
+        text = Text("\n").join([_styled_line(line) for line in lines]) if lines else Text("The log is empty.")
         self.query_one("#log-lines", Static).update(text)
 
     def action_copy(self) -> None:
-        self.app.copy_to_clipboard("\n".join(_styled(line).plain for line in self._lines()))
+        self.app.copy_to_clipboard("\n".join(_styled_line(line).plain for line in self._lines()))
         self.notify("log copied")
 
     def _lines(self) -> list[LogLine]:
@@ -68,7 +68,7 @@ class LogScreen(FilteredScreen):
         return [line for line in self.skws.view.log if all(word in line.text.casefold() for word in words)]
 
 
-def _styled(line: LogLine) -> Text:
+def _styled_line(line: LogLine) -> Text:
     clock_time = datetime.fromtimestamp(line.at, UTC).strftime("%H:%M:%S")
     text = " ⏎ ".join(visible(part) for part in line.text.splitlines())
     return Text.assemble((f"{clock_time} ", "dim"), (f"{line.level:<8}", _STYLES[line.level]), text)

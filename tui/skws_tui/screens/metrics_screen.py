@@ -101,7 +101,7 @@ def figures(
     lines = list(_facts(metrics, palette, memory, sum(static.values())))
     for group in _groups(metrics, static, stages=stages, searched=bool(view.queries)):
         lines.append(Text())
-        lines += _drawn(group, view, palette, room)
+        lines += _group_lines(group, view, palette, room)
     return Text("\n").join(lines)
 
 
@@ -163,7 +163,7 @@ def _facts(metrics: Metrics, palette: Palette, memory: int | None, static: int) 
         yield Text.assemble((f"{name:<12}", palette.dim), value, no_wrap=True, overflow="ellipsis")
 
 
-def _drawn(group: _Group, view: View, palette: Palette, room: int) -> Iterator[Text]:
+def _group_lines(group: _Group, view: View, palette: Palette, room: int) -> Iterator[Text]:
     """A heading with the scale, the rows, the axis of time."""
     histories = [list(view.histories.get(row.history, ())) for row in group.rows]
     points = [resampled(history, room, POINTS) for history in histories]

@@ -45,7 +45,7 @@ class RowsScreen(FilteredScreen):
     def __init__(self) -> None:
         super().__init__()
         self._places: list[RowPlace] = []  # the latest is last
-        self._drawn: tuple[RowPlace, Page] | None = None
+        self._drawn_page: tuple[RowPlace, Page] | None = None
         self._question: tuple[object, ...] = ()
         self._off_thread = OffThread()
         self._worker: Worker[None] | None = None
@@ -108,7 +108,7 @@ class RowsScreen(FilteredScreen):
         )
         latest_note = f" (of the latest {page.latest:,})" if page.latest else ""
         self.query_one("#place", Static).update(f"{visible(place.text)}  {number}{latest_note}{first_note}")
-        former, self._drawn = self._drawn, (place, page)
+        former, self._drawn_page = self._drawn_page, (place, page)
         table, cursor_row = self.listing, self.listing.cursor_row
         table.clear(columns=True)
         attributes = self.skws.view.schema.relation(place.relation).attributes
@@ -132,9 +132,9 @@ class RowsScreen(FilteredScreen):
     @on(DataTable.RowSelected)
     def _lead_on(self, event: DataTable.RowSelected) -> None:
         """Choose among the joins of a row."""
-        if self._drawn is None:
+        if self._drawn_page is None:
             return
-        row_place, page = self._drawn
+        row_place, page = self._drawn_page
         row = page.rows[event.cursor_row]
         self.skws.pick_rows(places_from(self.skws.view.schema, row_place.relation, row))
 

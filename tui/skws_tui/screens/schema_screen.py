@@ -138,16 +138,16 @@ class SchemaScreen(LiveScreen):
     def __init__(self) -> None:
         super().__init__()
         self.draft = CheckedText("", None)
-        self._saved = ""
-        self._sought = ""  # the last search words
+        self._saved_text = ""
+        self._search_words = ""  # the last search words
         self._checks = OffThread()
         self._samples = OffThread(_SAMPLING)
 
     def compose_body(self) -> ComposeResult:
-        self._saved = self.skws.schema_text()
+        self._saved_text = self.skws.schema_text()
         with Horizontal():
             with Vertical(id="editing"):
-                yield YamlEditor(self._saved)
+                yield YamlEditor(self._saved_text)
                 yield OptionList(id="problems", compact=True)
             with VerticalScroll(id="beside", can_focus=False):
                 yield Static(id="graph")
@@ -163,7 +163,7 @@ class SchemaScreen(LiveScreen):
 
     @property
     def dirty(self) -> bool:
-        return self.editor.text != self._saved
+        return self.editor.text != self._saved_text
 
     @on(TextArea.Changed)
     def _check(self) -> None:
@@ -205,10 +205,10 @@ class SchemaScreen(LiveScreen):
         self.editor.undo()
 
     def action_find(self) -> None:
-        self.app.push_screen(PromptScreen("Find:", self._sought, self._find))
+        self.app.push_screen(PromptScreen("Find:", self._search_words, self._find))
 
     def _find(self, words: str) -> None:
-        self._sought = words
+        self._search_words = words
         self.query_one(YamlEditor).find(words)
 
     def action_save(self) -> None:
@@ -218,7 +218,7 @@ class SchemaScreen(LiveScreen):
         except SkwsError as error:
             self.skws.post_message(WorkFailed(str(error)))
             return
-        self._saved = self.editor.text
+        self._saved_text = self.editor.text
         wrong = counted(len(self.draft.problems), "problem")
         self.notify(f"saved, with {wrong}" if self.draft.problems else "saved")
         self._show_graph()
@@ -249,10 +249,10 @@ class SchemaScreen(LiveScreen):
         else:
             choices = [(suggestion.on, suggestion.reason) for suggestion in schema.possible]
             self.app.push_screen(
-                PickScreen("Joins that values suggest", choices), partial(self._joined, schema)
+                PickScreen("Joins that values suggest", choices), partial(self._add_join, schema)
             )
 
-    def _joined(self, schema: Schema, condition: str | None) -> None:
+    def _add_join(self, schema: Schema, condition: str | None) -> None:
         """Add a join to the text, where it can be undone."""
         if condition is None:
             return

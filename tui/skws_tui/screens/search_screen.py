@@ -108,18 +108,18 @@ class SearchScreen(FilteredScreen):
         self._sort: ListOrder | None = None  # None: the order of the query
         self._drawn_theme = ""
         self._list_state: tuple[object, ...] | None = None  # the inputs of the list
-        self._wanted = ""  # the query to select once it is answered
+        self._awaited_query = ""  # the query to select once it is answered
         self._refusal = ""  # of the last query that was refused
         self._reasons: dict[str, list[str]] = {}  # why the queries of an empty list have no results
-        self._reasoned: tuple[object, ...] = ()  # the inputs of the reasons
+        self._reason_inputs: tuple[object, ...] = ()  # the inputs of the reasons
         self._reasoning: Worker[None] | None = None
         self._off_thread = OffThread()
         self._start = StartContents()
         self._start_thread = OffThread()
-        self._start_of: tuple[object, ...] = ()  # the schema and the rows of the start
+        self._start_inputs: tuple[object, ...] = ()  # the schema and the rows of the start
         self._start_state: tuple[object, ...] = ()  # the inputs of the start
         self._starting: Worker[None] | None = None
-        self._removed: list[str] = []  # queries that can be added again, the latest last
+        self._removed_queries: list[str] = []  # queries that can be added again, the latest last
 
     def compose_body(self) -> ComposeResult:
         yield SearchBox(self.skws.view, self.skws.job, self.palette)
@@ -133,7 +133,7 @@ class SearchScreen(FilteredScreen):
         super().on_mount()
         self.box.remember(self.skws.session.history)
         self.box.focus()
-        self._wanted = self.skws.session.selected
+        self._awaited_query = self.skws.session.selected
         self.results.trees = self.skws.session.trees
 
     @property
@@ -167,23 +167,27 @@ class SearchScreen(FilteredScreen):
             self.results.redraw(Drawer(view, self.palette))
             self.query_one(SearchBox).palette = self.bar.palette = self.time_line.palette = self.palette
             self.query_one(SearchBox).draw()
-        if self._wanted and self._wanted in view.queries:
-            selected, self._wanted = self._wanted, ""
+        if self._awaited_query and self._awaited_query in view.queries:
+            selected, self._awaited_query = self._awaited_query, ""
             self.bar.select(selected)
-        elif self.bar.selected is not None and self.bar.selected not in view.queries and not self._wanted:
+        elif (
+            self.bar.selected is not None
+            and self.bar.selected not in view.queries
+            and not self._awaited_query
+        ):
             self.bar.select(None)
-        session.selected, session.trees = self.bar.selected or self._wanted, self.results.trees
+        session.selected, session.trees = self.bar.selected or self._awaited_query, self.results.trees
         self._show_list()
         self.pane.draw_detail()
         self.query_one(WindowDrawing).show(view, self.bar.selected, self.palette)
-        self.time_line.query_name = self._selected().query
+        self.time_line.query_name = self._query_selection().query
         self.time_line.position = self.skws.position
         self.time_line.display = not self.time_line.timeless
         self.time_line.refresh()
 
     def _show_list(self) -> None:
         """Update the list if it has changed."""
-        view, bar, selection, scored = self.skws.view, self.bar, self._selected(), self._scored
+        view, bar, selection, scored = self.skws.view, self.bar, self._query_selection(), self._has_scores
         width = self.results.row_width
         several = bar.selected is None and len(view.queries) > 1
         longest = max((cell_len(text_of(name)) for name in view.queries), default=0) if several else 0
@@ -204,7 +208,7 @@ class SearchScreen(FilteredScreen):
         if not self.pane.start.display:
             self._explain_empty(selection)
         self.pane.note(self._notices(selection))
-        best = view.best.get(self._chosen() or "")
+        best = view.best.get(self._current_query() or "")
         self.pane.hint(best.notes if best is not None and self.results.listed else ())
 
     def _show_start(self) -> None:
@@ -232,8 +236,8 @@ class SearchScreen(FilteredScreen):
         except SkwsError:
             return  # it took too long; there may be fewer rows next time
         # Offered words stay in their places while the user looks at them.
-        stay = self._start.whole and self._start_state[:2] == self._start_of
-        self._start_of = self._start_state[:2]
+        stay = self._start.whole and self._start_state[:2] == self._start_inputs
+        self._start_inputs = self._start_state[:2]
         self._start = replace(contents, trials=self._start.trials, whole=True) if stay else contents
         self._show_start()
         await sleep(_SHARE * (monotonic() - began))
@@ -253,10 +257,10 @@ class SearchScreen(FilteredScreen):
         ]
         self.pane.explain(why_empty(view, selected, selection, reasons, job))
         question = (names, view.schema, view.metrics and view.metrics.tuples)
-        if job is None or job.rows is None or not names or question == self._reasoned:
+        if job is None or job.rows is None or not names or question == self._reason_inputs:
             return
         if self._reasoning is None or self._reasoning.is_finished:
-            self._reasoned = question
+            self._reason_inputs = question
             self._reasoning = self._find_reasons(names, job.rows)
 
     @work(group="reasons")
@@ -270,17 +274,17 @@ class SearchScreen(FilteredScreen):
                 lines = []
             self._reasons[name] = lines
         self._reasons = {name: self._reasons[name] for name in names}
-        self._explain_empty(self._selected())
+        self._explain_empty(self._query_selection())
         await sleep(_SHARE * (monotonic() - began))
         self.post_message(ViewChanged())  # for changes that came meanwhile
 
-    def _selected(self) -> ListSelection:
+    def _query_selection(self) -> ListSelection:
         """The selection with the query, the words and the order."""
-        sort = self._sort or (ListOrder.BEST if self._scored else ListOrder.NEWEST)
+        sort = self._sort or (ListOrder.BEST if self._has_scores else ListOrder.NEWEST)
         return replace(self.selection, query=self.bar.selected, words=self.filter_box.words, sort=sort)
 
     @property
-    def _scored(self) -> bool:
+    def _has_scores(self) -> bool:
         """True if the listed results have scores."""
         queries = self.skws.view.queries if self.bar.selected is None else (self.bar.selected,)
         return bool(queries) and all(map(self.skws.view.scored, queries))
@@ -291,7 +295,7 @@ class SearchScreen(FilteredScreen):
         notices = [self._following(selection)] if self._following(selection) else []
         if self.results.unseen:
             notices.append(f"▲ {self.results.unseen:,} new: g")
-        best = view.best.get(self._chosen() or "")
+        best = view.best.get(self._current_query() or "")
         if best is not None and best.part:
             notices.append(f"{best.part}; all: WORDS lists all")
         if selection.network:
@@ -334,7 +338,7 @@ class SearchScreen(FilteredScreen):
         if not message.name:
             self.listing.focus()
             return
-        self._add(message.name, self._chosen() if message.replace else None)
+        self._add(message.name, self._current_query() if message.replace else None)
 
     @work(group="add")
     async def _add(self, name: str, instead_of: str | None) -> None:
@@ -346,7 +350,7 @@ class SearchScreen(FilteredScreen):
             self._refusal = refusal
             self.skws.tell("error", refusal, shown=not is_displayed)
             return
-        self._wanted = name
+        self._awaited_query = name
         self.box.remember(self.skws.session.history)
         if unchanged:
             self.box.value = ""
@@ -403,7 +407,7 @@ class SearchScreen(FilteredScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Enable undo once a query was removed, and moves in time for a replay."""
         if action == "undo_remove":
-            return bool(self._removed)
+            return bool(self._removed_queries)
         if action in {"seek", "step", "go_to"}:
             return self.skws.job is not None and self.skws.job.control.times is not None
         return True
@@ -460,15 +464,15 @@ class SearchScreen(FilteredScreen):
             self.notify("result copied as JSON")
 
     def action_remove_query(self) -> None:
-        name = self._chosen() or self._of_result()
+        name = self._current_query() or self._of_result()
         if name is None:
             return
         self.skws.remove_query(name)
-        self._removed.append(name)
+        self._removed_queries.append(name)
         self.refresh_bindings()
         self.notify(f"{visible(name)}: removed, u undoes it", markup=False)
 
-    def _chosen(self) -> str | None:
+    def _current_query(self) -> str | None:
         """The selected query, or the only one."""
         queries = self.skws.view.queries
         return self.bar.selected or (queries[0] if len(queries) == 1 else None)
@@ -480,7 +484,7 @@ class SearchScreen(FilteredScreen):
 
     def action_undo_remove(self) -> None:
         """Add the last removed query again."""
-        self._add(self._removed.pop(), None)
+        self._add(self._removed_queries.pop(), None)
         self.refresh_bindings()
 
     def action_ended(self) -> None:
@@ -495,15 +499,15 @@ class SearchScreen(FilteredScreen):
 
     def action_order(self) -> None:
         """Use the next order; only results with scores can be listed best first."""
-        orders = [order for order in ListOrder if order is not ListOrder.BEST or self._scored]
-        now = self._selected().sort
+        orders = [order for order in ListOrder if order is not ListOrder.BEST or self._has_scores]
+        now = self._query_selection().sort
         self._sort = orders[(orders.index(now) + 1 if now in orders else 0) % len(orders)]
         self.results.action_follow()
         self.refresh_view()
 
     def action_relation(self) -> None:
         """Choose a relation: only results with keywords in it are listed."""
-        rows = self.skws.view.results.listed(replace(self._selected(), relation=None))
+        rows = self.skws.view.results.listed(replace(self._query_selection(), relation=None))
         counts = Counter(name for row in rows for name in relations_of(row.result))
         choices = [(name, counted(number, "result")) for name, number in counts.most_common()]
         self.app.push_screen(
@@ -540,14 +544,14 @@ class SearchScreen(FilteredScreen):
         session = self.skws.session
         choices = [(text, "saved") for text in session.saved]
         choices += [(text, "") for text in reversed(session.history) if text not in session.saved]
-        self.app.push_screen(PickScreen("Saved and earlier queries", choices), self._picked)
+        self.app.push_screen(PickScreen("Saved and earlier queries", choices), self._pick)
 
     def action_export(self) -> None:
         results = [result for row in self.results.listed for result in row.alike]
         question = f"Export {counted(len(results), 'result')} to (.jsonl, .csv, .parquet):"
         self.app.push_screen(PromptScreen(question, "results.jsonl", partial(self.skws.export, results)))
 
-    def _picked(self, name: str | None) -> None:
+    def _pick(self, name: str | None) -> None:
         if name:
             self.write_query(name)
 

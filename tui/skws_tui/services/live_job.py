@@ -83,9 +83,9 @@ class LiveJob:
         self.found: dict[str, TimeBuckets] = {}
         """The start times of results, by the names of their queries."""
         # Since the last move, and before it; some results are in both.
-        self._found_again: dict[str, TimeBuckets] = {}
-        self._found_before: dict[str, TimeBuckets] = {}
-        self._arrived = TimeBuckets()
+        self._new_result_times: dict[str, TimeBuckets] = {}
+        self._former_result_times: dict[str, TimeBuckets] = {}
+        self._arrival_times = TimeBuckets()
         self._new_host = new_host or partial(LiveJob.host_with, lasting=True)
         self._host: Host | None = None
         self._host_view: HostView | None = None  # exists with the host
@@ -97,9 +97,9 @@ class LiveJob:
         self._observing: SimpleQueue[str] = SimpleQueue()
         # For best results: the position of the stream at the last search of each query, and at the last step;
         # the time of the next searches.
-        self._searched: dict[str, int] = {}
+        self._searched_positions: dict[str, int] = {}
         self._position = -1
-        self._reached: int | None = None  # the event time after the last step
+        self._last_event_time: int | None = None  # the event time after the last step
         self._search_again = 0
         for name in request.queries:
             self.add_query(name)
@@ -133,7 +133,7 @@ class LiveJob:
             self._report_queries()
             return
         self.unanswered.add(name)
-        self._submit(JobCommand.adding(replace(query, name=name)), partial(self._added, name))
+        self._submit(JobCommand.adding(replace(query, name=name)), partial(self._on_added, name))
 
     def remove_query(self, name: str) -> None:
         """Stop answering a query."""
@@ -145,7 +145,7 @@ class LiveJob:
             self._report_queries()
         if best_first:
             return
-        self._submit(JobCommand("remove", name), partial(self._removed, name))
+        self._submit(JobCommand("remove", name), partial(self._on_removed, name))
 
     def apply_schema(self, text: str) -> None:
         """Change to the schema of a YAML text, keeping the live tuples."""
@@ -155,7 +155,7 @@ class LiveJob:
     @property
     def arrivals(self) -> TimeBuckets:
         """The arrival times of records; for a replay, also those to come."""
-        return self.control.times or self._arrived
+        return self.control.times or self._arrival_times
 
     @property
     def static(self) -> Mapping[str, int]:
@@ -169,7 +169,7 @@ class LiveJob:
 
     def start_of(self, metrics: Metrics) -> StartContents:
         """The contents of the start, as soon as there are rows. Any thread may call it."""
-        live, schema = self._live_rows, self._running.schema
+        live, schema = self._live_rows, self._started_host.schema
         rows = {relation.name: live.latest(relation.name, LOOKED_AT) for relation in schema.relations}
         counts = live.counts()
         if live.cut:
@@ -216,7 +216,7 @@ class LiveJob:
         self.events.put(lines=[LogLine(self._calendar(), level, text)])
 
     def report_metrics(self) -> None:
-        host = self._running
+        host = self._started_host
         self._measured_at = self.control.clock.now()
         metrics = host.metrics()
         if metrics.bad > self._bad:
@@ -228,38 +228,38 @@ class LiveJob:
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Called by the job, as its listener."""
-        relations = self._running.schema.relations
+        relations = self._started_host.schema.relations
         self._static.update(relations[record.relation].name for record in records)
-        if self._seen.latest is not None:
-            self._seen.latest.load_tables(records)
+        if self._started_view.latest is not None:
+            self._started_view.latest.load_tables(records)
 
     def add(self, batch: RecordBatch) -> None:
         """Called by the job, as its listener."""
-        host = self._running
+        host = self._started_host
         removed_relations = host.schema.evolution.removed_relations
         times = zip(batch.relation.tolist(), batch.time.tolist(), strict=True)
         # In a source of many files, each has its own order.
-        self._arrived.add(sorted(time for relation, time in times if relation not in removed_relations))
-        if self._seen.latest is not None:
-            self._seen.latest.add(batch, host.event_time or 0)
+        self._arrival_times.add(sorted(time for relation, time in times if relation not in removed_relations))
+        if self._started_view.latest is not None:
+            self._started_view.latest.add(batch, host.event_time or 0)
 
     def moved(self) -> None:
         """Called by the job, as its listener."""
-        self._seen.moved()
-        self.rows = self._seen.rows
+        self._started_view.moved()
+        self.rows = self._started_view.rows
         self.networks.clear()
-        self._searched.clear()
+        self._searched_positions.clear()
         self._static.clear()  # the tables are loaded again
-        self._found_before, self._found_again = dict(self.found), {}
+        self._former_result_times, self._new_result_times = dict(self.found), {}
         self.events.put(restarted=True)
 
     @property
-    def _running(self) -> Host:
+    def _started_host(self) -> Host:
         assert self._host is not None  # noqa: S101 - the host calls this object
         return self._host
 
     @property
-    def _seen(self) -> HostView:
+    def _started_view(self) -> HostView:
         assert self._host_view is not None  # noqa: S101 - as above
         return self._host_view
 
@@ -284,28 +284,28 @@ class LiveJob:
 
         self.control.submit(command).add_done_callback(pass_answer)
 
-    def _added(self, name: str, answer: Answer) -> None:
+    def _on_added(self, name: str, answer: Answer) -> None:
         self.unanswered.discard(name)
         if answer.error and "already" not in answer.error:
             self.queries.pop(name, None)
 
-    def _removed(self, name: str, answer: Answer) -> None:
+    def _on_removed(self, name: str, answer: Answer) -> None:
         if answer.error:
             return
         self.queries.pop(name, None)
         for key in [key for key in self.networks if key[0] == name]:
             del self.networks[key]
-        for buckets_by_name in (self.found, self._found_again, self._found_before):
+        for buckets_by_name in (self.found, self._new_result_times, self._former_result_times):
             buckets_by_name.pop(name, None)
-        self._running.forget(name)
+        self._started_host.forget(name)
 
     def _schema_applied(self, text: str, answer: Answer) -> None:
         if answer.error:
             return
-        schema = self._running.schema
-        if self._seen.latest is not None:
-            self._seen.latest.change_schema(text)
-        self._searched.clear()
+        schema = self._started_host.schema
+        if self._started_view.latest is not None:
+            self._started_view.latest.change_schema(text)
+        self._searched_positions.clear()
         self.events.put(schema=schema)
         self.log("info", "the schema is applied; rows are kept")
 
@@ -324,9 +324,9 @@ class LiveJob:
             if result.op == "+" and result.start is not None:
                 times.setdefault(result.name, []).append(round(result.start * MICROSECOND))
         for name, starts in times.items():
-            new_buckets = self._found_again.setdefault(name, TimeBuckets())
+            new_buckets = self._new_result_times.setdefault(name, TimeBuckets())
             new_buckets.add(starts)
-            former_buckets = self._found_before.get(name)
+            former_buckets = self._former_result_times.get(name)
             self.found[name] = new_buckets if former_buckets is None else new_buckets.larger(former_buckets)
 
     def _windows(self, host: Host) -> Mapping[str, Sequence[WindowSpan]]:
@@ -343,7 +343,7 @@ class LiveJob:
                 self._observe(self._observing.get())
         self._find_best()
         with suppress(TimeLimitError):
-            self._learn_words(self._running)
+            self._learn_words(self._started_host)
         if self.control.clock.now() - self._measured_at >= _METRICS_EVERY:
             self.report_metrics()
 
@@ -351,7 +351,7 @@ class LiveJob:
         if name not in self.queries or parse_typed(name).pattern:
             return
         results = {network: n for (query, network), n in self.networks.items() if query == name}
-        observed = self._seen.observed(name, results, self.static_rows)
+        observed = self._started_view.observed(name, results, self.static_rows)
         if observed is not None:
             self.events.put(observed={name: observed})
 
@@ -362,35 +362,35 @@ class LiveJob:
         it.
         """
         names = [name for name in list(self.queries) if self.request.best_first(name)]
-        position = self._seen.position if names else None
+        position = self._started_view.position if names else None
         if position is None:
             return
         began = self.control.clock.now()
         is_due = position == self._position or began >= self._search_again
         self._position = position
         for name in names:
-            searched_position = self._searched.get(name) if name not in self.unanswered else None
+            searched_position = self._searched_positions.get(name) if name not in self.unanswered else None
             if searched_position is None or (searched_position != position and is_due):
-                self._searched[name] = position
+                self._searched_positions[name] = position
                 self._search(name)
                 now = self.control.clock.now()
                 self._search_again = now + _SHARE * (now - began)
 
     def _learn_words(self, host: Host) -> None:
         """Learn the words of rows while nothing arrives, so that counts are ready when the user types."""
-        if self._seen.latest is None and host.event_time == self._reached:
+        if self._started_view.latest is None and host.event_time == self._last_event_time:
             self._live_rows.learn(_LEARNED)
-        self._reached = host.event_time
+        self._last_event_time = host.event_time
 
     def _search(self, name: str) -> None:
         try:
-            plan = self._seen.ranked(name)
+            plan = self._started_view.ranked(name)
         except SkwsError as error:
             self._leave_out(f"{name}: {error}", name)
             return
         try:
             with within(_BEST_SECONDS):
-                best_results = self._seen.best(plan, MOST_BEST)
+                best_results = self._started_view.best(plan, MOST_BEST)
         except SkwsError as error:
             self._leave_out(f"{name}: {error}; all: {name} finds all results as they come", name)
             return

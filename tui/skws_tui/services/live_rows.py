@@ -130,7 +130,7 @@ class LatestRows(LiveRows):
         kept_window = CountWindow(kept)
         if isinstance(window, CountWindow) and window.size < kept:
             kept_window = window
-        self._own = Session(
+        self._latest_session = Session(
             replace(
                 stream,
                 window=kept_window,
@@ -141,32 +141,32 @@ class LatestRows(LiveRows):
                 sample=None,
             )
         )
-        self._kept = kept
+        self._capacity = kept
         self._now: int | None = None
-        super().__init__(lambda: self._own, self._turns.turn, self._horizon)
+        super().__init__(lambda: self._latest_session, self._turns.turn, self._horizon)
 
     @property
     def cut(self) -> bool:
         if isinstance(self._window, ExpressionWindow):  # its length is unknown
             return True
-        return self._own.position > self._kept and not isinstance(self._window, CountWindow)
+        return self._latest_session.position > self._capacity and not isinstance(self._window, CountWindow)
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Add the rows of static tables."""
         with self._turns.turn():
-            self._own.load_tables(records)
+            self._latest_session.load_tables(records)
 
     def add(self, batch: RecordBatch, now: int) -> None:
         """Add stream records in order of arrival; ``now``: the event time after them, in microseconds."""
         with self._turns.turn():
             self._now = now
-            for _ in self._own.process(batch):
+            for _ in self._latest_session.process(batch):
                 pass
 
     def change_schema(self, text: str) -> None:
         """Continue with the schema of a YAML text; rows of removed relations are dropped."""
         with self._turns.turn():
-            self._own.change_schema(text)
+            self._latest_session.change_schema(text)
 
     def _horizon(self) -> int | None:
         """The event time before which tuples have expired."""

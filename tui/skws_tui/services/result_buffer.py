@@ -137,10 +137,10 @@ class ResultBuffer:
         self._rows: dict[Key, ListedResult] = {}
         self._folded: dict[object, ListedResult] = {}
         self._order: OrderedDict[int, ListedResult] = OrderedDict()  # by number
-        self._ended: OrderedDict[int, ListedResult] = OrderedDict()  # in the order in which they ended
+        self._ended_rows: OrderedDict[int, ListedResult] = OrderedDict()  # in the order in which they ended
         self._ends: list[tuple[float, int]] = []  # (end, number)
         self._counts: Counter[str] = Counter()
-        self._settled: Counter[str] = Counter()
+        self._settled_counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._order)
@@ -152,7 +152,7 @@ class ResultBuffer:
 
     def counts(self, *, live: bool) -> Mapping[str, int]:
         """The number of rows by the name of their query, without a filter."""
-        return self._counts - self._settled if live else self._counts
+        return self._counts - self._settled_counts if live else self._counts
 
     def take(self, results: Iterable[Result]) -> int:
         """Process results and retractions in order; returns the number of new rows."""
@@ -163,7 +163,7 @@ class ResultBuffer:
                 if row is not None and len(row.alike) > 1:
                     self._take_out(row, result)
                 elif row is not None:
-                    self._end(row, _why(result))
+                    self._end(row, _ending_of(result))
                 continue
             if row is not None and result.op == "~":
                 self._update(row, result)
@@ -196,9 +196,9 @@ class ResultBuffer:
 
     def settle(self) -> None:
         """The user has moved: ended results may now leave a list of live ones."""
-        for row in self._ended.values():
+        for row in self._ended_rows.values():
             self.version += not row.settled
-            self._settled[row.query] += not row.settled
+            self._settled_counts[row.query] += not row.settled
             row.settled = True
 
     def forget(self, query: str) -> None:
@@ -267,7 +267,7 @@ class ResultBuffer:
     def _end(self, row: ListedResult, ending: Ending) -> None:
         if row.ending is None:
             row.ending = ending
-            self._ended[row.number] = row
+            self._ended_rows[row.number] = row
             self._unfold(row)
             self.version += 1
 
@@ -278,9 +278,9 @@ class ResultBuffer:
 
     def _drop(self, row: ListedResult) -> None:
         del self._order[row.number]
-        self._ended.pop(row.number, None)
+        self._ended_rows.pop(row.number, None)
         self._counts[row.query] -= 1
-        self._settled[row.query] -= row.settled
+        self._settled_counts[row.query] -= row.settled
         for result in row.alike:
             del self._rows[result.name, result.id]
         if row.ending is None:
@@ -290,7 +290,7 @@ class ResultBuffer:
     def _trim(self) -> None:
         """Remove rows beyond the capacity: first ended rows, in the order in which they ended."""
         while len(self) > self.capacity:
-            self._drop(next(iter((self._ended or self._order).values())))
+            self._drop(next(iter((self._ended_rows or self._order).values())))
             self.dropped += 1
         if len(self._ends) > 4 * self.capacity:
             self._ends = [entry for entry in self._ends if entry[1] in self._order]
@@ -310,7 +310,7 @@ def _fold(result: Result) -> object:
     return result.name, frozenset(names), frozenset(pairs)
 
 
-def _why(retraction: Result) -> Ending:
+def _ending_of(retraction: Result) -> Ending:
     """The reason why a result ended; a retraction among the best results has it."""
     change = retraction.place
     match None if change is None else change.reason:

@@ -198,7 +198,7 @@ class Drawer:
                 text += short_text
         if text:
             return TuplePhrase(text, spans)
-        text, is_match = _labelled(result_tuple) + self._name(result_tuple), _matched(result, result_tuple)
+        text, is_match = _label_text(result_tuple) + self._name(result_tuple), _is_match(result, result_tuple)
         return TuplePhrase(
             text, (), matched=is_match, names=len(self._relation(result_tuple.relation).key) == 1
         )
@@ -241,7 +241,7 @@ class Drawer:
     def _members(self, result: Result, width: int) -> Iterator[Text]:
         """The tuples of a pattern match in order, with their labels."""
         for result_tuple in result.tuples:
-            line = Text(_labelled(result_tuple)).append(
+            line = Text(_label_text(result_tuple)).append(
                 visible(result_tuple.relation) + _GAP, self.palette.dim
             )
             line.append_text(self._values(result, result_tuple, width - line.cell_len))
@@ -258,7 +258,7 @@ class Drawer:
         relation = self._relation(result_tuple.relation)
         search_attributes, joining = relation.search, self._joining(relation)
         times = self._times(relation)
-        changed_attributes = _changed(result, result_tuple)
+        changed_attributes = _changed_attributes(result, result_tuple)
         name_texts, texts, other_texts = (list[tuple[bool, Text]]() for _ in range(3))
         for name, value in result_tuple.row.items():
             if value in {None, ""}:
@@ -316,8 +316,8 @@ class Drawer:
 
     def _whole_rows(self, result: Result) -> Iterator[Text]:
         for node, result_tuple in enumerate(result.tuples):
-            changed_attributes = _changed(result, result_tuple)
-            heading = Text(_labelled(result_tuple))
+            changed_attributes = _changed_attributes(result, result_tuple)
+            heading = Text(_label_text(result_tuple))
             yield heading.append(visible(result_tuple.relation)).append(
                 f"  {visible(result_tuple.id)}", self.palette.dim
             )
@@ -407,18 +407,18 @@ def _reading_order(result: Result) -> Sequence[int]:
     return range(len(result.tuples))
 
 
-def _changed(result: Result, result_tuple: ResultTuple) -> tuple[str, ...]:
+def _changed_attributes(result: Result, result_tuple: ResultTuple) -> tuple[str, ...]:
     """The attributes of a tuple that the last update of its result has changed."""
     return dict(result.changed).get(result_tuple.id, ())
 
 
-def _labelled(result_tuple: ResultTuple) -> str:
+def _label_text(result_tuple: ResultTuple) -> str:
     """The labels of a tuple in a pattern match, before its values."""
     labels = ", ".join(result_tuple.labels)
     return f"{visible(labels)}: " if labels else ""
 
 
-def _matched(result: Result, result_tuple: ResultTuple) -> bool:
+def _is_match(result: Result, result_tuple: ResultTuple) -> bool:
     return bool(result_tuple.keywords) or not result.network
 
 
@@ -500,9 +500,7 @@ def sentence(phrases: Sequence[TuplePhrase], width: int) -> list[TuplePhrase]:
         p if p.matched else replaced(p, text=shortened(p.text, (), _CONNECTING)[0]) for p in phrases if p.text
     ]
     short_phrases = _without(short_phrases, width, names=False)
-    while _width(fitted_phrases := _fitted(short_phrases, width)) > width and any(
-        map(_is_thing, short_phrases)
-    ):
+    while _width(fitted_phrases := _fit(short_phrases, width)) > width and any(map(_is_thing, short_phrases)):
         short_phrases = _without(short_phrases, _width(short_phrases) - 1, names=True)
     return [
         p
@@ -537,15 +535,15 @@ def _is_thing(phrase: TuplePhrase) -> bool:
     return phrase.names and not phrase.matched
 
 
-def _fitted(phrases: list[TuplePhrase], width: int) -> list[TuplePhrase]:
+def _fit(phrases: list[TuplePhrase], width: int) -> list[TuplePhrase]:
     """Phrases cut as little as necessary; shorter than usual only if one names a thing, which is kept."""
-    fitted_phrases = _cut(phrases, _width(phrases) - width)
+    fitted_phrases = _shorten(phrases, _width(phrases) - width)
     if _width(fitted_phrases) > width and any(map(_is_thing, phrases)):
-        fitted_phrases = _cut(phrases, _width(phrases) - width, _SHORTEST_BESIDE_THINGS)
+        fitted_phrases = _shorten(phrases, _width(phrases) - width, _SHORTEST_BESIDE_THINGS)
     return fitted_phrases
 
 
-def _cut(phrases: list[TuplePhrase], over: int, shortest: int = _SHORTEST) -> list[TuplePhrase]:
+def _shorten(phrases: list[TuplePhrase], over: int, shortest: int = _SHORTEST) -> list[TuplePhrase]:
     """Remove ``over`` cells from the longest phrases that are matched or name things, as far as possible."""
     sizes = [cell_len(p.text) if p.matched or _is_thing(p) else 0 for p in phrases]
     while over > 0 and (most := max(sizes, default=0)) > shortest:

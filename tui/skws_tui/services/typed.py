@@ -91,7 +91,7 @@ def as_query(typed_text: TypedText, *, allow_unbounded_windows: bool = False) ->
             f"{prefix_match.group()}{also}: expected {_FORMS} (to search for the words, leave out the colon)"
         )
     if typed_text.scored:
-        return _scored(typed_text)
+        return _scored_query(typed_text)
     if not typed_text.window:
         return Query(typed_text.text)
     window = parse_window(typed_text.window)
@@ -103,7 +103,7 @@ def as_query(typed_text: TypedText, *, allow_unbounded_windows: bool = False) ->
     return Query(typed_text.text).over(window, allowed=allow_unbounded_windows)
 
 
-def _scored(typed_text: TypedText) -> Query:
+def _scored_query(typed_text: TypedText) -> Query:
     half_life = parse_duration(typed_text.half_life, what="half-life") if typed_text.half_life else None
     choice = RankingChoice(known_ranking(typed_text.ranking or DEFAULT), half_life, explain=True)
     top = None if typed_text.top is None else TopChoice(typed_text.top, typed_text.group)

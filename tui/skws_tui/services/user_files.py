@@ -142,11 +142,11 @@ def fault_line(error: BaseException, path: Path | None = None, advice: str = ADV
         return str(error)
     path = path or faults_file()
     line = " ".join(f"unexpected {type(error).__name__}: {error}".split())
-    location = f"details in {path}" if _written(error, path) else f"details cannot be written to {path}"
+    location = f"details in {path}" if _write_fault(error, path) else f"details cannot be written to {path}"
     return "; ".join(part for part in (visible(line), advice, location) if part)
 
 
-def _written(error: BaseException, path: Path) -> bool:
+def _write_fault(error: BaseException, path: Path) -> bool:
     lines = "".join(format_exception(error)).splitlines()
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
     text = "\n".join([f"{stamp} UTC", *map(visible, lines), "", ""])

@@ -50,7 +50,7 @@ class QueryBar(Widget):
         self.sort = ListOrder.NEWEST
         self._view = view
         self._places: list[tuple[int, int, str | None]] = []
-        self._listed: int | None = None  # the start of the link to the list of queries
+        self._list_link: int | None = None  # the start of the link to the list of queries
 
     def select(self, query: str | None) -> None:
         self.selected = query
@@ -70,7 +70,7 @@ class QueryBar(Widget):
         for start, end, query in self._places:
             if start <= event.x < end:
                 self.select(query)
-        if self._listed is not None and event.x >= self._listed:
+        if self._list_link is not None and event.x >= self._list_link:
             self.post_message(self.ListClicked())
 
     @property
@@ -90,11 +90,11 @@ class QueryBar(Widget):
 
     def _tabs(self, cards: list[tuple[str | None, str]], room: int) -> Text:
         """The cards in a row; if they do not fit, the selected card and the link to the list of all."""
-        self._listed = None
+        self._list_link = None
         if sum(cell_len(text) + len(_GAP) + 2 for _, text in cards) > room:
             selected_cards = [card for card in cards if card[0] == self.selected]
             line = self._row(selected_cards or cards[:1])
-            self._listed = line.cell_len + 2
+            self._list_link = line.cell_len + 2
             return line.append(f"w lists {len(cards) - 1:,} queries", self.palette.dim)
         return self._row(cards)
 

@@ -88,17 +88,17 @@ class ResultList(ScrollView, can_focus=True):
         self._columns = TableColumns(0)
         self._tops: list[int] = [0]
         self._cursor: int | None = None  # the number of a result
-        self._last = 0  # its last index
+        self._last_index = 0  # its last index
         self._newest = 0  # the greatest number that was listed while following
         self._sorted = False
         self._width = 0
-        self._marked: int | None = None  # the index at which the cursor is drawn
+        self._drawn_cursor: int | None = None  # the index at which the cursor is drawn
         self._strips: dict[tuple[_State, bool, int], list[Strip]] = {}
 
     @property
     def selected(self) -> ListedResult | None:
         """The result under the cursor; the newest while following."""
-        index = self._place()
+        index = self._cursor_index()
         return self.listed[index] if index is not None else None
 
     @property
@@ -139,11 +139,11 @@ class ResultList(ScrollView, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         self._width = self.scrollable_content_region.width
-        self._marked = self._place()
+        self._drawn_cursor = self._cursor_index()
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        line, width, cursor_index = y + self.scroll_offset.y, self._width, self._marked
+        line, width, cursor_index = y + self.scroll_offset.y, self._width, self._drawn_cursor
         if not 0 <= line < self._tops[-1]:
             return Strip.blank(width, self.rich_style)
         index = bisect_right(self._tops, line) - 1
@@ -152,13 +152,13 @@ class ResultList(ScrollView, can_focus=True):
         if key not in self._strips:
             if len(self._strips) >= _DRAWN:
                 self._strips.clear()
-            self._strips[key] = list(self._drawn(row, width, at_cursor=at_cursor))
+            self._strips[key] = list(self._row_strips(row, width, at_cursor=at_cursor))
         return self._strips[key][line - self._tops[index]]
 
     def action_move(self, step: int) -> None:
         if not self.listed:
             return
-        index = self._place() or 0
+        index = self._cursor_index() or 0
         self.following = False
         self._go(min(max(index + step, 0), len(self.listed) - 1))
 
@@ -166,7 +166,7 @@ class ResultList(ScrollView, can_focus=True):
         if not self.listed:
             return
         self.following = False
-        line = self._tops[self._place() or 0] + step * max(1, self.size.height - 1)
+        line = self._tops[self._cursor_index() or 0] + step * max(1, self.size.height - 1)
         self._go(min(max(bisect_right(self._tops, line) - 1, 0), len(self.listed) - 1))
 
     def action_follow(self) -> None:
@@ -220,7 +220,7 @@ class ResultList(ScrollView, can_focus=True):
         if self.scroll_offset.y > self.max_scroll_y:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
 
-    def _place(self) -> int | None:
+    def _cursor_index(self) -> int | None:
         """The index of the cursor, or of the nearest result if its own is gone."""
         if not self.listed:
             return None
@@ -232,13 +232,13 @@ class ResultList(ScrollView, can_focus=True):
         """The index of a result; if it is gone, its former index, or the nearest."""
         if self._sorted:
             numbers = [row.number for row in self.listed]
-            return numbers.index(number) if number in numbers else min(self._last, len(numbers) - 1)
+            return numbers.index(number) if number in numbers else min(self._last_index, len(numbers) - 1)
         # Numbers decrease from the newest result on.
         return max(bisect_right(self.listed, -number, key=lambda row: -row.number) - 1, 0)
 
     def _go(self, index: int) -> None:
-        former_index = self._place()
-        self._cursor, self._last = self.listed[index].number, index
+        former_index = self._cursor_index()
+        self._cursor, self._last_index = self.listed[index].number, index
         top, bottom = self._tops[index], self._tops[index + 1]
         height = max(1, self.scrollable_content_region.height)
         if top < self.scroll_offset.y:
@@ -263,7 +263,7 @@ class ResultList(ScrollView, can_focus=True):
     def _return_to(self, number: int, offset: int) -> None:
         self.scroll_to(y=self._tops[self._find(number)] + offset, animate=False, force=True, immediate=True)
 
-    def _drawn(self, row: ListedResult, width: int, *, at_cursor: bool) -> Iterator[Strip]:
+    def _row_strips(self, row: ListedResult, width: int, *, at_cursor: bool) -> Iterator[Strip]:
         """The lines of a result."""
         style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
         below = [Text("  ").append_text(line) for line in self.drawer.tree(row)] if self.trees else []
@@ -337,9 +337,9 @@ class ResultPane(Horizontal):
     def __init__(self, drawer: Drawer) -> None:
         super().__init__(id="body")
         self._drawer = drawer
-        self._drawn: tuple[ListedResult | None, Text] = None, Text()
+        self._drawn_detail: tuple[ListedResult | None, Text] = None, Text()
         self._notice = ""
-        self._why: str | None = None
+        self._reason: str | None = None
         self._hint: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -414,20 +414,20 @@ class ResultPane(Horizontal):
         self.start.display = shown
         self.query_one("#table").border_title = "start" if shown else "results"
         if shown:
-            self._why = None
+            self._reason = None
             self.set_class(True, "none")
             self.empty.display = self.results.display = False
             self.query_one("#columns").display = False
         else:
-            self._why = ""  # the replacement is drawn again
+            self._reason = ""  # the replacement is drawn again
         if not shown and self.start.has_focus:
             self.results.focus()
 
     def explain(self, reason: str | None) -> None:
         """Show a text instead of the list; None shows the list."""
-        if reason == self._why:
+        if reason == self._reason:
             return  # a new text would lay out the whole screen, once a second
-        self._why = reason
+        self._reason = reason
         self.set_class(reason is not None, "none")
         had_focus = self.empty.has_focus or self.results.has_focus
         self.empty.display = reason is not None
@@ -447,10 +447,12 @@ class ResultPane(Horizontal):
         if not width:
             return  # it is hidden, and is drawn once it has a size
         text = self.results.drawer.detail(row, width, whole=self.whole) if row else Text()
-        if (row, text) != self._drawn:
+        if (row, text) != self._drawn_detail:
             # For the same result usually only the lifespan changes, and the height is the same.
-            layout = row is not self._drawn[0] or text.plain.count("\n") != self._drawn[1].plain.count("\n")
-            self._drawn = row, text
+            layout = row is not self._drawn_detail[0] or text.plain.count("\n") != self._drawn_detail[
+                1
+            ].plain.count("\n")
+            self._drawn_detail = row, text
             self.query_one("#detail-text", Static).update(text, layout=layout)
             if layout:
                 self.detail.scroll_home(animate=False)

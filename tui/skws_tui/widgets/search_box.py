@@ -150,14 +150,14 @@ class SearchLine(LineInput):
         )
         self.history: Sequence[str] = ()
         self.correction = ""
-        self._at = 0
+        self._history_index = 0
 
     def complete(self, words: Sequence[tuple[str, int]]) -> None:
         self._completions.words = words
 
     def remember(self, history: Sequence[str]) -> None:
         """Set the queries for the arrow keys, latest last."""
-        self.history, self._at = history, len(history)
+        self.history, self._history_index = history, len(history)
 
     def write(self, text: str) -> None:
         """Replace the text, with the cursor after it."""
@@ -178,8 +178,8 @@ class SearchLine(LineInput):
 
     def action_history(self, step: int) -> None:
         if self.history:
-            self._at = min(max(self._at + step, 0), len(self.history))
-            self.write(self.history[self._at] if self._at < len(self.history) else "")
+            self._history_index = min(max(self._history_index + step, 0), len(self.history))
+            self.write(self.history[self._history_index] if self._history_index < len(self.history) else "")
 
     def action_replace(self) -> None:
         self.post_message(self.Entered(self.value.strip(), replace=True))

@@ -51,21 +51,21 @@ class StartMenu(OptionList):
     def __init__(self, palette: Palette) -> None:
         super().__init__(compact=True)
         self.palette = palette
-        self._shown = StartContents()
-        self._drawn: object = None
+        self._contents = StartContents()
+        self._drawn_state: object = None
         self._queries: list[str | None] = []
 
     @property
     def trials(self) -> Sequence[Trial]:
-        return self._shown.trials
+        return self._contents.trials
 
     def fill(self, start: StartContents, history: Sequence[str]) -> None:
         """Show a start and the latest queries of ``history``, latest last."""
         recent_queries = list(reversed(history))[:_EARLIER]
         state = (start, recent_queries, self.palette)
-        if state == self._drawn:
+        if state == self._drawn_state:
             return
-        self._drawn, self._shown = state, start
+        self._drawn_state, self._contents = state, start
         index = self.highlighted
         lines = list(self._entries(start, recent_queries))
         self._queries = [query for _, query, _ in lines]
@@ -86,8 +86,8 @@ class StartMenu(OptionList):
             self.post_message(self.Asked(query))
 
     def action_try(self, number: int) -> None:
-        if number < len(self._shown.trials):
-            self.post_message(self.Asked(self._shown.trials[number].text))
+        if number < len(self._contents.trials):
+            self.post_message(self.Asked(self._contents.trials[number].text))
 
     def _entries(
         self, start: StartContents, recent_queries: Sequence[str]
@@ -110,7 +110,7 @@ class StartMenu(OptionList):
         most = max((len(f"{relation.rows:,}") for relation in start.relations), default=0)
         for relation in start.relations:
             line = Text(f"  {visible(relation.name):<{longest}}  {relation.rows:>{most},}")
-            yield line.append(f"  {visible(_searched(relation))}", dim), None, False
+            yield line.append(f"  {visible(_search_text(relation))}", dim), None, False
 
 
 def _heading(relations: Sequence[RelationShown]) -> str:
@@ -118,7 +118,7 @@ def _heading(relations: Sequence[RelationShown]) -> str:
     return f"{counted(len(relations), 'relation')} with {rows}, and the columns that are searched"
 
 
-def _searched(relation: RelationShown) -> str:
+def _search_text(relation: RelationShown) -> str:
     """The searched attributes of a relation, as many as fit in a line."""
     names = list(relation.searched)
     while len(", ".join(names)) > _NAMED and len(names) > 1:

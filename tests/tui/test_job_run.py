@@ -35,7 +35,7 @@ def test_queries_come_and_go_while_the_job_runs() -> None:
         _until(queue, view, lambda: len(run.rows or ()) == 769)
         reading = view.analyzer.analyse("tarantno uma tra", run.rows)
         assert [(slot.text, slot.count) for slot in reading.slots][1] == ("uma", 1)
-        assert reading.slots[0].meant == "tarantino"
+        assert reading.slots[0].correction == "tarantino"
         assert ("travolta", 1) in reading.completions
         run.observe(QUERY)
         _until(queue, view, lambda: QUERY in view.observed)

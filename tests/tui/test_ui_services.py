@@ -264,7 +264,7 @@ def moving() -> tuple[View, LatestRows, Schema]:
 def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LatestRows, Schema]) -> None:
     view, rows, _ = moving
     reading = view.analyzer.analyse("travlta actor:uma the", rows)
-    assert [(slot.count, slot.meant) for slot in reading.slots] == [(0, "travolta"), (1, "")]
+    assert [(slot.count, slot.correction) for slot in reading.slots] == [(0, "travolta"), (1, "")]
     assert reading.dropped == ("the",)
     assert view.analyzer.analyse("uma, thurman!", rows).ignored == (",", "!")
     assert "'~' is only allowed at the end of a word" in view.analyzer.analyse("u~ma", rows).fault
@@ -273,7 +273,7 @@ def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LatestRows, Sch
     assert view.analyzer.analyse("(uma", rows).fault
     assert view.analyzer.analyse("travolta actor.aid<2", rows).restricting == ("actor.aid<2",)
     shown = view.analyzer.analyse("travlota~ t?urman trvlta~ actor.aid<2 !actor.aid=2", rows)
-    assert [(slot.text, slot.count, slot.meant) for slot in shown.slots] == [
+    assert [(slot.text, slot.count, slot.correction) for slot in shown.slots] == [
         ("travlota~", 1, ""),
         ("t?urman", 0, ""),
         ("trvlta~", 0, ""),

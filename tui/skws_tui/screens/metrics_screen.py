@@ -70,7 +70,7 @@ class _Row(NamedTuple):
 class _Group(NamedTuple):
     """Metrics on one scale, from 0 to the largest value or to ``most``; ``unit`` names it.
 
-    ``none``: the text if there are no metrics.
+    ``placeholder``: the text if there are no metrics.
     """
 
     title: str
@@ -78,7 +78,7 @@ class _Group(NamedTuple):
     rows: Sequence[_Row]
     most: float | None = None
     total: str = ""
-    none: str = ""
+    placeholder: str = ""
 
 
 def figures(
@@ -99,13 +99,15 @@ def figures(
         return Text("The engine has not started yet.", palette.dim)
     room = max(min(width - _NAME - 2 * _NUMBER - 4, _MOST), 1)
     lines = list(_facts(metrics, palette, memory, sum(static.values())))
-    for group in _groups(metrics, static, stages=stages, searched=bool(view.queries)):
+    for group in _groups(metrics, static, stages=stages, has_queries=bool(view.queries)):
         lines.append(Text())
         lines += _group_lines(group, view, palette, room)
     return Text("\n").join(lines)
 
 
-def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool, searched: bool) -> Iterator[_Group]:
+def _groups(
+    metrics: Metrics, static: Mapping[str, int], *, stages: bool, has_queries: bool
+) -> Iterator[_Group]:
     row_count = metrics.tuples + sum(static.values())
     rows = [_Row("all relations", f"{metrics.rate:,.1f}", f"{row_count:,}", "tuples/s")]
     rows += [
@@ -116,12 +118,12 @@ def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool, search
     found_rows = [
         _Row(q.name, f"{q.rate:,.1f}", f"{q.results:,}", f"query {q.name}") for q in metrics.queries
     ]
-    none = (
+    placeholder = (
         "no standing query: searches for the best results are repeated as rows arrive"
-        if searched
+        if has_queries
         else "no query yet"
     )
-    yield _Group("results found", "a second", found_rows, total="so far", none=none)
+    yield _Group("results found", "a second", found_rows, total="so far", placeholder=placeholder)
     # Ended tuples count until they are purged; queries of several kinds hold the same tuples.
     in_memory = [
         _Row("rows", f"{metrics.live_tuples:,}", "", "live tuples"),
@@ -177,7 +179,7 @@ def _group_lines(group: _Group, view: View, palette: Palette, room: int) -> Iter
         line.append(f"{row.value:>{_NUMBER}}").append(f"{row.total:>{_NUMBER}}", palette.dim)
         yield line.append("    " + bars(values, most or 1.0))
     if not group.rows:
-        yield Text(f"  {group.none}", palette.dim)
+        yield Text(f"  {group.placeholder}", palette.dim)
     elif most:
         axis = "a minute ago" + "now".rjust(room - 12) if room > 18 else "now".rjust(room)
         yield Text(" " * (_NAME + 2 * _NUMBER + 4) + axis, palette.dim)

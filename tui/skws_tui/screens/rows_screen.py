@@ -102,9 +102,9 @@ class RowsScreen(FilteredScreen):
         self.call_later(self._show, place, page)
 
     def _show(self, place: RowPlace, page: Page) -> None:
-        number = counted(page.found, "row")
+        number = counted(page.row_count, "row")
         first_note = (
-            f", the first {len(page.rows):,} shown: / finds others" if len(page.rows) < page.found else ""
+            f", the first {len(page.rows):,} shown: / finds others" if len(page.rows) < page.row_count else ""
         )
         latest_note = f" (of the latest {page.latest:,})" if page.latest else ""
         self.query_one("#place", Static).update(f"{visible(place.text)}  {number}{latest_note}{first_note}")

@@ -236,9 +236,9 @@ class SearchScreen(FilteredScreen):
         except SkwsError:
             return  # it took too long; there may be fewer rows next time
         # Offered words stay in their places while the user looks at them.
-        stay = self._start.whole and self._start_state[:2] == self._start_inputs
+        stay = self._start.complete and self._start_state[:2] == self._start_inputs
         self._start_inputs = self._start_state[:2]
-        self._start = replace(contents, trials=self._start.trials, whole=True) if stay else contents
+        self._start = replace(contents, trials=self._start.trials, complete=True) if stay else contents
         self._show_start()
         await sleep(_SHARE * (monotonic() - began))
         self.post_message(ViewChanged())

@@ -111,7 +111,7 @@ class QueryAnalyzer:
             ignored=query.ignored,
             start=len(typed_text.prefix),
             tuples=sum(counts.values()),
-            whole=rows is None or not rows.cut,
+            complete=rows is None or not rows.cut,
             completions=offers,
             restricting=query.restrictions,
         )

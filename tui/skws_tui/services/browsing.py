@@ -28,13 +28,13 @@ class RowPlace(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The first rows of a place that have all words of a filter; ``found``: the number of such rows.
+    """The first rows of a place that have all words of a filter; ``row_count``: their number.
 
     ``latest``: the number of rows that were examined if there are more; 0 if all were.
     """
 
     rows: Sequence[JsonRow]
-    found: int
+    row_count: int
     latest: int = 0
 
 

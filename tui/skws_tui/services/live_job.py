@@ -80,7 +80,7 @@ class LiveJob:
         """Names of the queries whose first results are being computed."""
         self.networks: Counter[tuple[str, str]] = Counter()
         """The number of results so far by query and network."""
-        self.found: dict[str, TimeBuckets] = {}
+        self.result_times: dict[str, TimeBuckets] = {}
         """The start times of results, by the names of their queries."""
         # Since the last move, and before it; some results are in both.
         self._new_result_times: dict[str, TimeBuckets] = {}
@@ -250,7 +250,7 @@ class LiveJob:
         self.networks.clear()
         self._searched_positions.clear()
         self._static.clear()  # the tables are loaded again
-        self._former_result_times, self._new_result_times = dict(self.found), {}
+        self._former_result_times, self._new_result_times = dict(self.result_times), {}
         self.events.put(restarted=True)
 
     @property
@@ -295,7 +295,7 @@ class LiveJob:
         self.queries.pop(name, None)
         for key in [key for key in self.networks if key[0] == name]:
             del self.networks[key]
-        for buckets_by_name in (self.found, self._new_result_times, self._former_result_times):
+        for buckets_by_name in (self.result_times, self._new_result_times, self._former_result_times):
             buckets_by_name.pop(name, None)
         self._started_host.forget(name)
 
@@ -327,7 +327,9 @@ class LiveJob:
             new_buckets = self._new_result_times.setdefault(name, TimeBuckets())
             new_buckets.add(starts)
             former_buckets = self._former_result_times.get(name)
-            self.found[name] = new_buckets if former_buckets is None else new_buckets.larger(former_buckets)
+            self.result_times[name] = (
+                new_buckets if former_buckets is None else new_buckets.larger(former_buckets)
+            )
 
     def _windows(self, host: Host) -> Mapping[str, Sequence[WindowSpan]]:
         """The windows of queries over an expression, by their names."""

@@ -95,23 +95,23 @@ EVERYTHING: Final = ListSelection()
 class BestResults(NamedTuple):
     """The best results of a query over the present rows.
 
-    ``found``: their number; ``known``: False if there may be more. ``notes``: on rows that they hide.
+    ``total``: their number; ``is_total``: False if there may be more. ``notes``: on rows that they hide.
     """
 
     results: Sequence[Result]
-    found: int
-    known: bool
+    total: int
+    is_total: bool
     notes: Sequence[str] = ()
 
     @property
     def part(self) -> str:
         """The listed share, as in ``20 of 166,615``; empty if these are all."""
         listed_count = len(self.results)
-        return "" if listed_count == self.found and self.known else f"{listed_count:,} of {self.of}"
+        return "" if listed_count == self.total and self.is_total else f"{listed_count:,} of {self.of}"
 
     @property
     def of(self) -> str:
-        return f"{self.found:,}" if self.known else "more"
+        return f"{self.total:,}" if self.is_total else "more"
 
 
 class ResultBuffer:

@@ -27,20 +27,20 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class RelationShown:
-    """A relation on the start. ``searched``: the attributes in which keywords are searched."""
+    """A relation on the start. ``search``: the attributes in which keywords are searched."""
 
     name: str
     rows: int
-    searched: tuple[str, ...]
+    search: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StartContents:
-    """The contents. ``whole``: True if all trials are of joined rows, and there are enough of them."""
+    """The contents. ``complete``: True if all trials are of joined rows, and there are enough of them."""
 
     relations: tuple[RelationShown, ...] = ()
     trials: tuple[Trial, ...] = ()
-    whole: bool = False
+    complete: bool = False
 
 
 def start_of(

@@ -116,12 +116,12 @@ def _scored_query(typed_text: TypedText) -> Query:
 class SlotAnalysis:
     """A slot and the number of live tuples that match it.
 
-    ``meant``: a similar word of the data if no tuple matches.
+    ``correction``: a similar word of the data if no tuple matches.
     """
 
     text: str
     count: int
-    meant: str = ""
+    correction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,8 @@ class Analysis:
 
     ``completions``: completions of the last word, with their counts; 0 for names of compared attributes.
     ``restricting``: conditions that are not slots. ``dropped``: stop words; ``ignored``: punctuation.
-    ``start``: the offset of the keywords. ``tuples``: the number of live tuples that were counted; ``whole``:
-    True if these are all.
+    ``start``: the offset of the keywords. ``tuples``: the number of live tuples that were counted;
+    ``complete``: True if these are all.
     """
 
     text: str
@@ -141,7 +141,7 @@ class Analysis:
     ignored: tuple[str, ...] = ()
     start: int = 0
     tuples: int = 0
-    whole: bool = True
+    complete: bool = True
     completions: tuple[tuple[str, int], ...] = ()
     restricting: tuple[str, ...] = ()
 
@@ -149,4 +149,6 @@ class Analysis:
     def corrected(self) -> str:
         """The text with the suggested words in place of unknown ones."""
         prefix, text = self.text[: self.start], self.text[self.start :]
-        return prefix + corrected(text, {slot.text: slot.meant for slot in self.slots if slot.meant})
+        return prefix + corrected(
+            text, {slot.text: slot.correction for slot in self.slots if slot.correction}
+        )

@@ -143,7 +143,7 @@ class SearchLine(LineInput):
     def __init__(self, schema: Schema) -> None:
         self._completions = _Completions()
         super().__init__(
-            placeholder=_placeholder(searched(schema)),
+            placeholder=_placeholder(search_attributes(schema)),
             suggester=self._completions,
             id="query",
             compact=True,
@@ -203,7 +203,7 @@ def _placeholder(names: Sequence[str]) -> str:
     return visible(f"words in {', '.join(listed_names)}{suffix}")
 
 
-def searched(schema: Schema) -> list[str]:
+def search_attributes(schema: Schema) -> list[str]:
     """The attributes in which keywords are searched."""
     removed_relations = schema.evolution.removed_relations
     relations = [
@@ -222,14 +222,14 @@ def analysis_line(analysis: Analysis, palette: Palette) -> Text:
         if analysis.tuples:
             keyword.append(f" {slot.count:,}", dim)
         parts.append(keyword)
-    corrections = [slot.meant for slot in analysis.slots if slot.meant]
+    corrections = [slot.correction for slot in analysis.slots if slot.correction]
     if corrections:
         key = "" if analysis.completions else " Tab"
         parts.append(Text(f"did you mean {visible(', '.join(corrections))}?{key}", palette.warn))
     parts += [Text(f"{visible(word)}: too common, not searched", dim) for word in analysis.dropped]
     parts += [Text(f"{visible(keyword)!r}: ignored", dim) for keyword in analysis.ignored]
     parts += [Text(f"only rows with {visible(keyword)}", dim) for keyword in analysis.restricting]
-    if analysis.tuples and not analysis.whole:
+    if analysis.tuples and not analysis.complete:
         parts.append(Text(f"of the latest {analysis.tuples:,} rows", dim))
     if analysis.completions:
         words = [

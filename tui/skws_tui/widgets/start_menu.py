@@ -120,8 +120,8 @@ def _heading(relations: Sequence[RelationShown]) -> str:
 
 def _search_text(relation: RelationShown) -> str:
     """The searched attributes of a relation, as many as fit in a line."""
-    names = list(relation.searched)
+    names = list(relation.search)
     while len(", ".join(names)) > _NAMED and len(names) > 1:
         names.pop()
-    hidden = len(relation.searched) - len(names)
+    hidden = len(relation.search) - len(names)
     return ", ".join(names) + (f" and {hidden} more" if hidden else "")

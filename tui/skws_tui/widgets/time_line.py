@@ -89,8 +89,12 @@ class TimeLine(Widget):
         return Text("\n").join(lines)
 
     def _results(self, job: LiveJob, begin: int, end: int) -> str:
-        names = list(job.found) if self.query_name is None else [self.query_name]
-        counts = [job.found[name].columns(self._columns, begin, end) for name in names if name in job.found]
+        names = list(job.result_times) if self.query_name is None else [self.query_name]
+        counts = [
+            job.result_times[name].columns(self._columns, begin, end)
+            for name in names
+            if name in job.result_times
+        ]
         return bars(
             [sum(column_counts) for column_counts in zip(*counts, strict=True)] or [0] * self._columns
         )

@@ -53,7 +53,7 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
     replay = Replay.open(path, plan.schema)
     log = BadRecordLog()
     if mode == FLOOR:
-        match_count = sum(_matched(plan, replay, log))
+        match_count = sum(_match_counts(plan, replay, log))
         return {
             "results": match_count,
             "cpu_seconds": process_time() - began,
@@ -85,7 +85,7 @@ def _with_queries(plan: Plan, number: int) -> StreamEngine:
     return engine
 
 
-def _matched(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[int]:
+def _match_counts(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[int]:
     """The number of tuples with a keyword in each batch, read and matched as the default engine does."""
     matching = KeywordMatching.only(0, plan.matcher)
     for batch in replay.batches(log):

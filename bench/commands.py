@@ -62,7 +62,7 @@ def paper(
 
     skws bench paper --hours 0.25 --figures 5.1,5.3 --time-limit 60
     """
-    chosen_figures = paper_figures.chosen(figures)
+    chosen_figures = paper_figures.select_figures(figures)
     if draw:
         figures_of.check_drawable()
     output.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def queries(
 
     skws bench queries --hours 0.25 --numbers 1,10,100
     """
-    query_numbers = number_of_queries.chosen(numbers)
+    query_numbers = number_of_queries.parse_numbers(numbers)
     if draw:
         figures_of.check_drawable()
     output.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def peers(
 
     skws bench peers --hours 0.25 --engines duckdb
     """
-    peer_names = environment.chosen(engines)
+    peer_names = environment.select_peers(engines)
     rows = compare.rows(
         replace(HEAVY, max_size=max_size), int(hours * 3600), slice_seconds, peer_names, time_limit, tell
     )

@@ -78,8 +78,8 @@ def run(
         floors, engines = [], []
         for number in range(runs):
             report(f"run {number + 1} of {runs}: {tuples:,} tuples from {file_format}")
-            floors.append(_finished(measure(FLOOR, load, path, limit)))
-            engines.append(_finished(measure(DEFAULT, load, path, limit)))
+            floors.append(_check_finished(measure(FLOOR, load, path, limit)))
+            engines.append(_check_finished(measure(DEFAULT, load, path, limit)))
     floor_seconds = [m.cpu_seconds or 0 for m in floors]
     engine_seconds = [m.cpu_seconds or 0 for m in engines]
     return FloorReport(
@@ -93,7 +93,7 @@ def run(
     )
 
 
-def _finished(measured: Measured) -> Measured:
+def _check_finished(measured: Measured) -> Measured:
     if measured.status != FINISHED:
         raise SkwsError(
             f"a run did not finish: {measured.status}; try fewer --hours or a longer --time-limit"

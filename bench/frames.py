@@ -119,7 +119,7 @@ def _session(cores: int, shards: int) -> SparkSession:
     )
 
 
-def searched(spark: SparkSession, folder: Path, form: str, shards: int) -> tuple[list[float], int]:
+def run_search(spark: SparkSession, folder: Path, form: str, shards: int) -> tuple[list[float], int]:
     """The result of ``on_spark``, on a session with as many state partitions as shards."""
     import skws.spark  # noqa: PLC0415 - only the measuring process needs Spark
 
@@ -159,7 +159,7 @@ def main() -> None:
     if args.run:
         form, cores, shards = args.run.split(",")
         spark = _session(int(cores), int(shards))
-        print(orjson.dumps(searched(spark, args.folder, form, int(shards))).decode())
+        print(orjson.dumps(run_search(spark, args.folder, form, int(shards))).decode())
         spark.stop()
         return
     with TemporaryDirectory() as path:

@@ -57,7 +57,7 @@ def parts_of(replay: Path, number: int, records: int) -> list[SourcePartition]:
     ]
 
 
-def read(replay: Path, number: int, records: int, partition: SourcePartition) -> tuple[float, int]:
+def read_partition(replay: Path, number: int, records: int, partition: SourcePartition) -> tuple[float, int]:
     """Processor seconds of a warmed-up task, and the bytes that it passes on."""
     reader = reader_of(replay, number, records)
     spent, size = [], 0
@@ -87,7 +87,7 @@ def main() -> None:
             seconds, sizes = [], []
             for partition in parts_of(replay, number, records):
                 with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                    spent, size = pool.submit(read, replay, number, records, partition).result()
+                    spent, size = pool.submit(read_partition, replay, number, records, partition).result()
                     seconds.append(spent)
                     sizes.append(size)
             single_seconds = single_seconds or seconds[0]

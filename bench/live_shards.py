@@ -76,18 +76,18 @@ def live_shards(
     for number in numbers:
         layout = LayoutRequest(number, spread).layout([query], job.stream, job.plan_window)
         paths = [folder / f"{shard}.batches" for shard in range(number)]
-        read_seconds = _read(job, replay, layout, paths)
+        read_seconds = _write_batches(job, replay, layout, paths)
         shard_runs = []
         for path, share in zip(paths, layout.shares.values(), strict=True):
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                shard_runs.append(pool.submit(_worked, job, share, path).result())
+                shard_runs.append(pool.submit(_run_shard, job, share, path).result())
         measurements.append(LiveShards(number, read_seconds, shard_runs))
     if len({measurement.results for measurement in measurements}) != 1:
         raise SystemExit("shards found other results")
     return measurements
 
 
-def _read(job: Job, replay: Path, layout: Layout, paths: Sequence[Path]) -> float:
+def _write_batches(job: Job, replay: Path, layout: Layout, paths: Sequence[Path]) -> float:
     """Write the micro-batches of each shard; returns the processor seconds."""
     began = time.process_time()
     head = BatchHeader(0.0, tuple(JobCommand.adding(query) for query in job.named().values()))
@@ -116,7 +116,7 @@ def _batches(job: Job, replay: Path) -> Iterator[RecordBatch]:
         yield concat_batches(pending)
 
 
-def _worked(job: Job, share: Part, path: Path) -> LiveShard:
+def _run_shard(job: Job, share: Part, path: Path) -> LiveShard:
     expect_long_lived_objects()
     server = ShardServer(job, share)
     server.answer(("begin", LogEnd(0, ALWAYS, None, ALWAYS), [], [], [], {}))

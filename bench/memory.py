@@ -30,7 +30,7 @@ class Held(NamedTuple):
     peak: int
 
 
-def held(load: Load) -> Held:
+def measure(load: Load) -> Held:
     """Memory at the end of a stream of two windows."""
     engine = StreamEngine.of(plan_of(load))
     gc.collect()
@@ -50,7 +50,7 @@ def held(load: Load) -> Held:
 def main() -> None:
     sys.stdout.write("window, min  live tuples   waiting  held MB  bytes a live tuple  peak MB\n")
     for minutes in MINUTES:
-        live, waiting, size, peak = held(replace(HEAVY, minutes=minutes))
+        live, waiting, size, peak = measure(replace(HEAVY, minutes=minutes))
         sys.stdout.write(
             f"{minutes:11} {live:12,} {waiting:9,} {size / 1e6:8.1f} {size / live:19,.0f} {peak / 1e6:8.1f}\n"
         )

@@ -55,7 +55,7 @@ class Point:
 COLUMNS = ("figure", "parameter", "value", "mode", *(field.name for field in fields(Measured)))
 
 
-def chosen(names: str | None) -> tuple[Figure, ...]:
+def select_figures(names: str | None) -> tuple[Figure, ...]:
     """The figures of a list such as ``5.1,5.3``; None for all. Raises UsageError."""
     if names is None:
         return FIGURES

@@ -23,15 +23,15 @@ _TICK: Final = os.sysconf("SC_CLK_TCK")
 def processor_seconds() -> dict[str, float]:
     """Seconds so far by role, without processes that have ended."""
     spent: dict[str, float] = {}
-    for process in _own():
-        role = _part(process)
+    for process in _own_processes():
+        role = _role(process)
         spent[role] = spent.get(role, 0.0) + _seconds(process / "stat")
     return spent
 
 
-def _own() -> Iterator[Path]:
+def _own_processes() -> Iterator[Path]:
     parents = {}
-    for process in _listed(Path("/proc")):
+    for process in _list_folder(Path("/proc")):
         if process.name.isdigit() and (fields := _fields(process / "stat")):
             parents[int(process.name)] = int(fields[1])
     numbers = {os.getpid()}
@@ -39,7 +39,7 @@ def _own() -> Iterator[Path]:
         numbers |= children
     for number in parents:
         path = Path(f"/proc/{number}")
-        if number in numbers or (_part(path) == "server" and _folder(path) == _folder(Path("/proc/self"))):
+        if number in numbers or (_role(path) == "server" and _folder(path) == _folder(Path("/proc/self"))):
             yield path
 
 
@@ -51,7 +51,7 @@ def _folder(process: Path) -> str:
         return ""
 
 
-def _part(process: Path) -> str:
+def _role(process: Path) -> str:
     if process.name == str(os.getpid()):
         return "driver"
     try:
@@ -74,7 +74,7 @@ def _seconds(stat: Path) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICK if fields else 0.0
 
 
-def _listed(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
     except OSError:

@@ -33,7 +33,7 @@ class Point:
     peak_bytes: int
 
 
-def chosen(numbers: str) -> list[int]:
+def parse_numbers(numbers: str) -> list[int]:
     """The numbers of a list such as ``1,10,100``, in order. Raises UsageError."""
     texts = [number.strip() for number in numbers.split(",")]
     if not all(number.isdecimal() and int(number) for number in texts):

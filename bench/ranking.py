@@ -42,13 +42,13 @@ class Question(NamedTuple):
     whole: bool = True
 
 
-def _one(words: str, *answer: Known) -> Question:
+def _question(words: str, *answer: Known) -> Question:
     """A question whose answer has these tuples, whatever connects them."""
-    return _any(words, answer)
+    return _any_question(words, answer)
 
 
-def _any(words: str, *answers: tuple[Known, ...]) -> Question:
-    """A question with several answers, each as in ``_one``."""
+def _any_question(words: str, *answers: tuple[Known, ...]) -> Question:
+    """A question with several answers, each as in ``_question``."""
     return Question(words, answers, whole=False)
 
 
@@ -67,26 +67,26 @@ def _actor(first_name: str, last_name: str) -> Known:
 _MARY: Final = "customer", {"first_name": "MARY", "last_name": "SMITH"}
 _JAPAN: Final = "country", {"country": "Japan"}
 SAKILA: Final = (
-    _one("uptown children", _film("UPTOWN YOUNG"), _category("Children")),
-    _one("mary smith", _MARY),
-    _one("mary smith japan", _MARY, _JAPAN),
-    _one("academy dinosaur", _film("ACADEMY DINOSAUR")),
-    _one("dinosaur documentary", _film("ACADEMY DINOSAUR")),
-    _one("dinosaur classics", _film("CENTER DINOSAUR"), _category("Classics")),
-    _one("penelope guiness", _actor("PENELOPE", "GUINESS")),
-    _one("penelope guiness horror", _actor("PENELOPE", "GUINESS"), _category("Horror")),
-    _one("actor daryl", _actor("DARYL", "WAHLBERG")),
-    _one("mike lethbridge", ("staff", {"first_name": "Mike"}), ("city", {"city": "Lethbridge"})),
-    _one("country japan", _JAPAN),
-    _one("customer japan", ("customer", {}), _JAPAN),
-    _one("category comedy", _category("Comedy")),
-    _one("tokat turkey", ("city", {"city": "Tokat"}), ("country", {"country": "Turkey"})),
-    _one("african egg", _film("AFRICAN EGG")),
-    _one("zorro comedy", _film("ZORRO ARK"), _category("Comedy")),
-    _one("lisa monroe zorro", _actor("LISA", "MONROE"), _film("ZORRO ARK")),
-    _one("matthew carrey family", _actor("MATTHEW", "CARREY"), _category("Family")),
-    _one("fay kilmer", _actor("FAY", "KILMER")),
-    _one("everett banda", ("customer", {"first_name": "EVERETT", "last_name": "BANDA"})),
+    _question("uptown children", _film("UPTOWN YOUNG"), _category("Children")),
+    _question("mary smith", _MARY),
+    _question("mary smith japan", _MARY, _JAPAN),
+    _question("academy dinosaur", _film("ACADEMY DINOSAUR")),
+    _question("dinosaur documentary", _film("ACADEMY DINOSAUR")),
+    _question("dinosaur classics", _film("CENTER DINOSAUR"), _category("Classics")),
+    _question("penelope guiness", _actor("PENELOPE", "GUINESS")),
+    _question("penelope guiness horror", _actor("PENELOPE", "GUINESS"), _category("Horror")),
+    _question("actor daryl", _actor("DARYL", "WAHLBERG")),
+    _question("mike lethbridge", ("staff", {"first_name": "Mike"}), ("city", {"city": "Lethbridge"})),
+    _question("country japan", _JAPAN),
+    _question("customer japan", ("customer", {}), _JAPAN),
+    _question("category comedy", _category("Comedy")),
+    _question("tokat turkey", ("city", {"city": "Tokat"}), ("country", {"country": "Turkey"})),
+    _question("african egg", _film("AFRICAN EGG")),
+    _question("zorro comedy", _film("ZORRO ARK"), _category("Comedy")),
+    _question("lisa monroe zorro", _actor("LISA", "MONROE"), _film("ZORRO ARK")),
+    _question("matthew carrey family", _actor("MATTHEW", "CARREY"), _category("Family")),
+    _question("fay kilmer", _actor("FAY", "KILMER")),
+    _question("everett banda", ("customer", {"first_name": "EVERETT", "last_name": "BANDA"})),
 )
 
 
@@ -99,49 +99,51 @@ def _user(name: str) -> Known:
 
 
 STACK_EXCHANGE: Final = (
-    _one("paradox kill", _post(1768)),
-    _one("self-driving ethical kill", _post(111)),
-    _one("technological singularity concept", _post(17)),
-    _one("alphago lose", _post(1492)),
-    _one("loebner prize gold", _post(1628)),
-    _one("kenorb", _user("kenorb")),
-    _one("users mindcrime", _user("mindcrime")),
-    _one("kenorb neurons", _user("kenorb"), _post(4)),
-    _one("kenorb loebner", _user("kenorb"), _post(1628)),
-    _one("mindcrime paradox", _user("mindcrime"), _post(1768)),
-    _one("doxosophoi teacher", _user("Doxosophoi"), ("Badges", {"Name": "Teacher"})),
-    _one("novelty search", _post(1296)),
-    _one("boltzmann machine differences", _post(130)),
-    _one("valkyrie robot mars", _post(1658)),
-    _one("deep blue cheat", _post(1517)),
-    _one("eka adversarial", _user("Eka"), _post(2211)),
-    _one("rcpinto novelty", _user("rcpinto"), _post(1296)),
+    _question("paradox kill", _post(1768)),
+    _question("self-driving ethical kill", _post(111)),
+    _question("technological singularity concept", _post(17)),
+    _question("alphago lose", _post(1492)),
+    _question("loebner prize gold", _post(1628)),
+    _question("kenorb", _user("kenorb")),
+    _question("users mindcrime", _user("mindcrime")),
+    _question("kenorb neurons", _user("kenorb"), _post(4)),
+    _question("kenorb loebner", _user("kenorb"), _post(1628)),
+    _question("mindcrime paradox", _user("mindcrime"), _post(1768)),
+    _question("doxosophoi teacher", _user("Doxosophoi"), ("Badges", {"Name": "Teacher"})),
+    _question("novelty search", _post(1296)),
+    _question("boltzmann machine differences", _post(130)),
+    _question("valkyrie robot mars", _post(1658)),
+    _question("deep blue cheat", _post(1517)),
+    _question("eka adversarial", _user("Eka"), _post(2211)),
+    _question("rcpinto novelty", _user("rcpinto"), _post(1296)),
 )
 
 
-def _named(relation: str, name: str) -> Known:
+def _named_tuple(relation: str, name: str) -> Known:
     return relation, {"name": name}
 
 
-_NEPAL: Final = _named("country", "Nepal"), ("religion", {"country": "NEP", "name": "Hindu"})
+_NEPAL: Final = _named_tuple("country", "Nepal"), ("religion", {"country": "NEP", "name": "Hindu"})
 PLACES: Final = (
-    _one("mountain kilimanjaro", _named("mountain", "Kilimanjaro")),
-    _one("etna sicilia", _named("mountain", "Etna"), _named("island", "Sicilia")),
-    _one("lake victoria uganda", _named("lake", "Lake Victoria"), _named("country", "Uganda")),
-    _any(
-        "gobi mongolia",
-        (_named("desert", "Gobi"), _named("province", "Mongolia")),
-        (_named("desert", "Gobi"), _named("country", "Mongolia")),
+    _question("mountain kilimanjaro", _named_tuple("mountain", "Kilimanjaro")),
+    _question("etna sicilia", _named_tuple("mountain", "Etna"), _named_tuple("island", "Sicilia")),
+    _question(
+        "lake victoria uganda", _named_tuple("lake", "Lake Victoria"), _named_tuple("country", "Uganda")
     ),
-    _one("hindu nepal", *_NEPAL),
-    _one(
+    _any_question(
+        "gobi mongolia",
+        (_named_tuple("desert", "Gobi"), _named_tuple("province", "Mongolia")),
+        (_named_tuple("desert", "Gobi"), _named_tuple("country", "Mongolia")),
+    ),
+    _question("hindu nepal", *_NEPAL),
+    _question(
         "nato germany",
-        _named("organization", "North Atlantic Treaty Organization"),
-        _named("country", "Germany"),
+        _named_tuple("organization", "North Atlantic Treaty Organization"),
+        _named_tuple("country", "Germany"),
         ("ismember", {}),
     ),
-    _one("mont blanc france", _named("mountain", "Mont Blanc"), _named("country", "France")),
-    _one("donau hungary", _named("river", "Donau"), _named("country", "Hungary")),
+    _question("mont blanc france", _named_tuple("mountain", "Mont Blanc"), _named_tuple("country", "France")),
+    _question("donau hungary", _named_tuple("river", "Donau"), _named_tuple("country", "Hungary")),
 )
 """Questions on Mondial."""
 
@@ -149,16 +151,18 @@ PLACES: Final = (
 def _members(words: str, country: str, other_country: str, *tuples: Known) -> Question:
     """A question about two countries connected by an organization that has both as members."""
     members: tuple[Known, ...] = (("organization", {}), ("ismember", {}))
-    return _one(words, _named("country", country), _named("country", other_country), *members, *tuples)
+    return _question(
+        words, _named_tuple("country", country), _named_tuple("country", other_country), *members, *tuples
+    )
 
 
 PUBLISHED: Final = (
-    _one("thailand", _named("country", "Thailand")),
-    _one("georgia", _named("country", "Georgia")),
-    _one("bangladesh", _named("country", "Bangladesh")),
-    _one("haiti religion", _named("country", "Haiti"), ("religion", {"country": "RH"})),
-    _one("nigeria gdp", _named("country", "Nigeria"), ("economy", {"country": "WAN"})),
-    _one("slovakia german", _named("country", "Slovakia"), ("ethnicgroup", {"country": "SK"})),
+    _question("thailand", _named_tuple("country", "Thailand")),
+    _question("georgia", _named_tuple("country", "Georgia")),
+    _question("bangladesh", _named_tuple("country", "Bangladesh")),
+    _question("haiti religion", _named_tuple("country", "Haiti"), ("religion", {"country": "RH"})),
+    _question("nigeria gdp", _named_tuple("country", "Nigeria"), ("economy", {"country": "WAN"})),
+    _question("slovakia german", _named_tuple("country", "Slovakia"), ("ethnicgroup", {"country": "SK"})),
     _members("iceland mali", "Iceland", "Mali"),
     _members("mauritius india", "Mauritius", "India"),
     _members("libya australia", "Libya", "Australia"),
@@ -168,7 +172,9 @@ PUBLISHED: Final = (
         "Cote dIvoire",
         ("ismember", {"country": "CZ"}),
     ),
-    _one("rhein germany", _named("river", "Rhein"), _named("country", "Germany"), ("geo_river", {})),
+    _question(
+        "rhein germany", _named_tuple("river", "Rhein"), _named_tuple("country", "Germany"), ("geo_river", {})
+    ),
 )
 """More of Coffman and Weaver's queries on Mondial; their answers follow from the meaning of the words."""
 
@@ -220,7 +226,7 @@ class Measured(NamedTuple):
         return f"first {first}, among ten {ten} of {len(places)}; reciprocal {mean:.3f}; not first: {lower}"
 
 
-def measured(questions: Sequence[Question], schema: Schema, database: StoredTuples) -> Measured:
+def measure(questions: Sequence[Question], schema: Schema, database: StoredTuples) -> Measured:
     places = {}
     for question in questions:
         query = parse_query(question.words, schema, match_names=True)
@@ -251,7 +257,7 @@ def main() -> None:
             database = database_index(
                 SqliteDatabase(path), schema, path.with_suffix(".index"), lambda _: None
             )
-            print(f"{example}: {measured(questions, schema, database)}")
+            print(f"{example}: {measure(questions, schema, database)}")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def parse_only(path: Path) -> int:
         return sum(1 for line in file if orjson.loads(line))
 
 
-def read(path: Path) -> int:
+def read_records(path: Path) -> int:
     items = (item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA))
     return sum(1 for item in items if type(item) is Record)
 
@@ -100,11 +100,11 @@ def main() -> None:
         print(f"{RECORDS:,} records of {lines.stat().st_size / RECORDS:.0f} bytes as JSON lines")
         baseline = rate(parse_only, lines)
         print(f"{'orjson.loads':14}{baseline:12,.0f} /s")
-        print_rate("JSON lines", rate(read, lines), baseline)
+        print_rate("JSON lines", rate(read_records, lines), baseline)
         for name, write in (("csv", write_csv), ("parquet", write_parquet)):
             path = Path(directory) / f"movie.{name}"
             write(path)
-            print_rate(name, rate(read, path), baseline)
+            print_rate(name, rate(read_records, path), baseline)
 
 
 def print_rate(name: str, records_per_second: float, baseline: float) -> None:

@@ -109,7 +109,7 @@ def _search(schema: Path, replay: Path) -> list[str]:
     return [sys.executable, "-m", "skws", "search", *words, "--max-size", str(HEAVY.max_size)]
 
 
-def scaled(replay: Path, workers: Sequence[int]) -> list[Scaled]:
+def predict(replay: Path, workers: Sequence[int]) -> list[Scaled]:
     """Predicted times for each number of workers, from slices that are searched one by one."""
     job = Job.search(HEAVY.query, HEAVY.schema(), replay, max_size=HEAVY.max_size)
     files = Replay.open(replay, job.schema)
@@ -123,7 +123,7 @@ def scaled(replay: Path, workers: Sequence[int]) -> list[Scaled]:
     for number in workers:
         slicing = plan_slices([piece for piece, _ in blocks], [query], job.stream, window, number)
         ranges = [SliceRanges.of(stream_slice, blocks) for stream_slice in slicing.slices]
-        shares = [_alone(job, slice_ranges) for slice_ranges in ranges]
+        shares = [_run_apart(job, slice_ranges) for slice_ranges in ranges]
         busy = [0.0]
         for share in sorted((share.seconds for share in shares), reverse=True):
             if len(busy) < number:
@@ -139,19 +139,19 @@ def scaled(replay: Path, workers: Sequence[int]) -> list[Scaled]:
     return predictions
 
 
-def _alone(job: Job, ranges: SliceRanges) -> Share:
+def _run_apart(job: Job, ranges: SliceRanges) -> Share:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(_searched, job, ranges).result()
+        return pool.submit(_search_ranges, job, ranges).result()
 
 
-def _searched(job: Job, ranges: SliceRanges) -> Share:
+def _search_ranges(job: Job, ranges: SliceRanges) -> Share:
     began = time.process_time()
     run = SliceRun(list(job.named().values()), job.stream, ranges.slice)
     results = sum(1 for _ in ranges.run(run, job.stream, lambda _: None, lambda _: None))
     return Share(time.process_time() - began, peak(), results)
 
 
-def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
+def measure_shards(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
     """Measurements for each number of shards of the keyed load, one shard after the other."""
     job = Job.search(KEYED.query, KEYED.schema(), replay, max_size=KEYED.max_size)
     queries = list(job.named().values())
@@ -179,7 +179,7 @@ def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
         runs = []
         for path, shard_slice in zip(paths, slicing.slices, strict=True):
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                runs.append(pool.submit(_searched_part, job, shard_slice, path).result())
+                runs.append(pool.submit(_search_shard, job, shard_slice, path).result())
         largest, most = max(share.seconds for share in runs), max(share.peak for share in runs)
         measurements.append(
             Sharded(number, divide / number, largest, most, sum(share.results for share in runs))
@@ -189,14 +189,14 @@ def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
     return measurements
 
 
-def _searched_part(job: Job, shard_slice: Slice, path: Path) -> Share:
+def _search_shard(job: Job, shard_slice: Slice, path: Path) -> Share:
     run = SliceRun(list(job.named().values()), job.stream, shard_slice)
     base_memory, began = peak(), time.process_time()
-    results = sum(1 for _ in run.results(*in_order(_pieces(path))))
+    results = sum(1 for _ in run.results(*in_order(_stored_pieces(path))))
     return Share(time.process_time() - began, peak() - base_memory, results)
 
 
-def _pieces(path: Path) -> Iterator[tuple[PackedPiece, RecordBatch]]:
+def _stored_pieces(path: Path) -> Iterator[tuple[PackedPiece, RecordBatch]]:
     with path.open("rb") as file:
         while file.peek(1):
             piece, blob = pickle.load(file)
@@ -249,7 +249,7 @@ def main() -> None:
             for name, seconds in times.items():
                 middle = statistics.median(seconds)
                 print(f"{name:24}{middle:10.1f}{min(seconds):10.1f}{base / middle:16.2f}")
-        predictions = scaled(replay, [int(text) for text in args.workers.split(",")])
+        predictions = predict(replay, [int(text) for text in args.workers.split(",")])
         headings = ("workers", "slices", "look s", "largest s", "to N=1", "all s", "peak MB", "tuples/s")
         print("\n" + "".join(f"{heading:>11}" for heading in headings))
         for row in predictions:
@@ -267,7 +267,7 @@ def main() -> None:
         KEYED.write(replay, round(args.hours * 3600))
         shard_headings = ("shards", "divide s", "largest s", "to N=1", "held MB", "to N=1")
         print("\n" + "".join(f"{heading:>11}" for heading in shard_headings))
-        rows = sharded(replay, numbers, Path(folder))
+        rows = measure_shards(replay, numbers, Path(folder))
         for shard_row in rows:
             ratio, memory_ratio = shard_row.largest / rows[0].largest, shard_row.held / rows[0].held
             print(

@@ -87,7 +87,7 @@ def serving(source: str, schema: Path, *options: str) -> Iterator[Server]:
     os.sched_setaffinity(0, cores[-1:])
     server = Server(process, port)
     try:
-        while b'"ok"' not in _tried(lambda: server.ask("GET", "/healthz")):
+        while b'"ok"' not in _try_call(lambda: server.ask("GET", "/healthz")):
             time.sleep(0.1)
         yield server
     finally:
@@ -96,7 +96,7 @@ def serving(source: str, schema: Path, *options: str) -> Iterator[Server]:
         process.wait()
 
 
-def _tried(call: Callable[[], bytes]) -> bytes:
+def _try_call(call: Callable[[], bytes]) -> bytes:
     try:
         return call()
     except OSError:
@@ -145,7 +145,7 @@ def search(folder: Path, schema: Path, count: int, size: int) -> None:
             for text in texts:
                 began, before_it = time.perf_counter(), server.cpu()
                 body = {"query": text, "max_size": size}
-                answer_body = _tried(partial(server.ask, "POST", "/search", body))
+                answer_body = _try_call(partial(server.ask, "POST", "/search", body))
                 seconds.append(time.perf_counter() - began)
                 cpu_times.append(server.cpu() - before_it)
                 answers.append(orjson.loads(answer_body) if answer_body else {"found": 0, "complete": False})
@@ -210,7 +210,7 @@ def commit(uri: str, count: int) -> None:
         connection.close()
 
 
-async def _subscribed(port: int, path: str, ages: list[float], ready: asyncio.Semaphore) -> None:
+async def _subscribe(port: int, path: str, ages: list[float], ready: asyncio.Semaphore) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     while line := await reader.readline():
@@ -228,7 +228,7 @@ async def _streams(
     ages: list[float] = []
     ready = asyncio.Semaphore(0)
     paths = [f"/queries/q{n if own else 0}/events" for n in range(number)]
-    reading = [asyncio.create_task(_subscribed(server.port, path, ages, ready)) for path in paths]
+    reading = [asyncio.create_task(_subscribe(server.port, path, ages, ready)) for path in paths]
     for _ in paths:
         await ready.acquire()
     rng, began, row_count = random.Random(7), time.monotonic(), 0

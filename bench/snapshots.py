@@ -115,7 +115,7 @@ def joins_indexed(schema: Schema) -> list[str]:
     ]
 
 
-def timed(run: Callable[[], int], clock: Callable[[], float] = process_time) -> tuple[int, float]:
+def time_run(run: Callable[[], int], clock: Callable[[], float] = process_time) -> tuple[int, float]:
     count, seconds = 0, []
     for _ in range(RUNS):
         began = clock()
@@ -137,7 +137,7 @@ def of_skws(path: Path, schema: Schema) -> Iterator[Measured]:
                 engine = StreamEngine.over(plan, database)
                 return len(engine.search_once(plan, most).results)
 
-            yield Measured(f"skws, {task.words}, {'all' if most == ALL else f'top {most}'}", *timed(run))
+            yield Measured(f"skws, {task.words}, {'all' if most == ALL else f'top {most}'}", *time_run(run))
 
 
 def of_sqlite(path: Path) -> Iterator[Measured]:
@@ -159,7 +159,7 @@ def of_sqlite(path: Path) -> Iterator[Measured]:
             def run(statements: list[str] = statements) -> int:
                 return sum(len(connection.execute(statement).fetchall()) for statement in statements)
 
-            yield Measured(f"SQLite FTS5, {task.words}, {len(statements)} by hand", *timed(run))
+            yield Measured(f"SQLite FTS5, {task.words}, {len(statements)} by hand", *time_run(run))
 
 
 def of_postgres(url: str | None, path: Path, schema: Schema) -> Iterator[Measured]:
@@ -198,7 +198,7 @@ def of_postgres(url: str | None, path: Path, schema: Schema) -> Iterator[Measure
                 return row_count
 
             yield Measured(
-                f"PostgreSQL, {task.words}, {len(statements)} by hand (clock)", *timed(run, perf_counter)
+                f"PostgreSQL, {task.words}, {len(statements)} by hand (clock)", *time_run(run, perf_counter)
             )
 
 

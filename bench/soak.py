@@ -118,7 +118,7 @@ class Watch:
         self.memory = self.checkpoint = 0
         self._thread.start()
 
-    def begun(self) -> str:
+    def wait_until_started(self) -> str:
         """The message that it prints when it runs."""
         assert self.process.stderr is not None
         messages = []
@@ -138,7 +138,7 @@ class Watch:
             time.sleep(EACH)
         raise AssertionError("the search has ended")
 
-    def held(self) -> tuple[int, int]:
+    def take_maxima(self) -> tuple[int, int]:
         """The maximum of each value since the last call."""
         maxima = self.memory, self.checkpoint
         self.memory = self.checkpoint = 0
@@ -197,36 +197,38 @@ def soak(
         options = ["--window", window, *options]
         lines = Rows(kind, rows)
         watch = Watch(folder, options)
-        watch.begun()
-        yield taken(watch, folder, lines.first(), 0, rows)
+        watch.wait_until_started()
+        yield measure_part(watch, folder, lines.first(), 0, rows)
         following, record_count = lines.changes(), rows
         for _ in range(-(-changes // part)):
-            yield taken(watch, folder, following, record_count, part)
+            yield measure_part(watch, folder, following, record_count, part)
             record_count += part
         watch.stop()
         began = time.monotonic()
         watch = Watch(folder, options)
-        message = watch.begun()
+        message = watch.wait_until_started()
         seconds = time.monotonic() - began
         print(f"started again in {seconds:.1f} s: {message}")
-        yield taken(watch, folder, following, 0, part)
+        yield measure_part(watch, folder, following, 0, part)
         watch.stop()
         with (folder / "out.jsonl").open("rb") as file:
             ops = Counter(orjson.loads(line)["op"] for line in file)
         print("told: " + ", ".join(f"{ops[op]:,} {op}" for op in "+-~"))
 
 
-def taken(watch: Watch, folder: Path, lines: Iterator[bytes], earlier_records: int, number: int) -> Held:
+def measure_part(
+    watch: Watch, folder: Path, lines: Iterator[bytes], earlier_records: int, number: int
+) -> Held:
     """The maxima while the search reads more lines; ``earlier_records``: the number of earlier records."""
     began = time.monotonic()
-    watch.held()
+    watch.take_maxima()
     with (folder / "in.jsonl").open("ab") as file:
         file.writelines(islice(lines, number))
     live = watch.wait_for(earlier_records + number).live_tuples
-    return Held(*watch.held(), live, number / (time.monotonic() - began))
+    return Held(*watch.take_maxima(), live, number / (time.monotonic() - began))
 
 
-def told(number: int, held: Held) -> str:
+def table_row(number: int, held: Held) -> str:
     return (
         f"{number:12,} {held.memory / 1e6:10.0f} {held.checkpoint / 1e6:14.1f}"
         f" {held.live:12,} {held.rate:10,.0f}"
@@ -268,7 +270,7 @@ def main() -> None:
     for part_maxima in soak(args.of, args.window, args.rows, args.changes, args.part, options, args.searches):
         number += args.part if maxima else args.rows
         maxima.append(part_maxima)
-        print(told(number, part_maxima), flush=True)
+        print(table_row(number, part_maxima), flush=True)
     sys.exit(not level(maxima[1:-1]))
 
 

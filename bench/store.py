@@ -216,7 +216,7 @@ class Watch:
         raise SystemExit(f"nothing after {LIMIT:,.0f} s")
 
 
-def watched(shop: Shop, folder: Path) -> Iterator[Line]:
+def measure_watch(shop: Shop, folder: Path) -> Iterator[Line]:
     watch = Watch(shop, folder)
     seconds = watch.wait_for_rows(shop.rows)
     yield Line("skws watch, all rows", seconds, watch.cpu, watch.memory, watch.disk)
@@ -250,7 +250,7 @@ def watched(shop: Shop, folder: Path) -> Iterator[Line]:
     second_watch.stop()
 
 
-def searched(shop: Shop, folder: Path) -> Iterator[Line]:
+def measure_search(shop: Shop, folder: Path) -> Iterator[Line]:
     command = [sys.executable, "-m", "skws", "search", shop.url, QUERY, "--format", "jsonl"]
     for label in (
         "skws search, without an index",
@@ -271,7 +271,7 @@ def cached_in(folder: Path) -> dict[str, str]:
     return {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
 
 
-def indexed(shop: Shop, folder: Path) -> Iterator[Line]:
+def measure_index(shop: Shop, folder: Path) -> Iterator[Line]:
     yield from in_sqlite(shop, folder)
     yield from in_duckdb(shop, folder)
     yield in_postgres(shop)
@@ -287,9 +287,9 @@ def in_sqlite(shop: Shop, folder: Path) -> Iterator[Line]:
             database.commit()
         yield line
         with _measured("joined rows of it with both words") as line:
-            purchases = {number for (number,) in database.execute(_joined(*QUERY.split()))}
+            purchases = {number for (number,) in database.execute(_join_query(*QUERY.split()))}
         yield line
-        if purchases != _found(folder / FOUND, database):
+        if purchases != _found_purchases(folder / FOUND, database):
             raise SystemExit("SQLite and skws have found different purchases")
         changes = ROUNDS * (shop.rows // 10)
         with _measured(f"{changes:,} updates of it", path) as line:
@@ -297,7 +297,7 @@ def in_sqlite(shop: Shop, folder: Path) -> Iterator[Line]:
         yield line
 
 
-def _found(results: Path, database: sqlite3.Connection) -> set[int]:
+def _found_purchases(results: Path, database: sqlite3.Connection) -> set[int]:
     """The purchases whose row, together with those of its customer and product, has both words."""
     purchases: set[int] = set()
     for line in results.read_bytes().splitlines():
@@ -346,7 +346,7 @@ def _update(database: sqlite3.Connection, changes: int) -> None:
         database.commit()
 
 
-def _joined(*words: str) -> str:
+def _join_query(*words: str) -> str:
     """A query for the joined rows that have each of the words in some text."""
     holding = " AND ".join(
         "("
@@ -373,7 +373,7 @@ def in_duckdb(shop: Shop, folder: Path) -> Iterator[Line]:
     process = subprocess.run(command, check=True, capture_output=True)
     outcome = orjson.loads(process.stdout)
     with closing(sqlite3.connect(folder / "fts.sqlite")) as database:
-        if outcome["found"] != len(_found(folder / FOUND, database)):
+        if outcome["found"] != len(_found_purchases(folder / FOUND, database)):
             raise SystemExit("DuckDB and skws have found different purchases")
     yield Line("DuckDB, all rows from CSV files", **outcome["loaded"], disk=outcome["disk"])
     yield Line("joined rows of it with both words", **outcome["searched"])
@@ -418,7 +418,9 @@ def measure(url: str, rows: int) -> None:
     print(f"{'':52} {'seconds':>10} {'CPU s':>8} {'memory MB':>10} {'disk MB':>8}")
     with TemporaryDirectory() as name:
         folder = Path(name)
-        for line in chain(watched(shop, folder), searched(shop, folder), indexed(shop, folder)):
+        for line in chain(
+            measure_watch(shop, folder), measure_search(shop, folder), measure_index(shop, folder)
+        ):
             print(line, flush=True)
 
 

@@ -91,7 +91,7 @@ def most_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def searched(schema: Schema, rows: int, query: str) -> str:
+def measure_stream(schema: Schema, rows: int, query: str) -> str:
     """The result of one run over the stream, as a line."""
     batches = list(stream(rows))
     began = time.process_time()
@@ -107,7 +107,7 @@ def searched(schema: Schema, rows: int, query: str) -> str:
     )
 
 
-def asked(schema: Schema, rows: int) -> list[str]:
+def measure_searches(schema: Schema, rows: int) -> list[str]:
     """Lines for searches of all live sales and all products, each run twice."""
     window = parse_window("none")
 
@@ -130,13 +130,13 @@ def asked(schema: Schema, rows: int) -> list[str]:
     return lines
 
 
-def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
+def measure_table(folder: Path, rows: int, processes: int) -> Iterator[str]:
     path = folder / f"product-{rows}.parquet"
     write_table(path, rows)
     schema = parse_schema(_SCHEMA.format(source=path))
     began = time.process_time()
     with multiprocessing.get_context("spawn").Pool(1) as pool:  # its memory is released when it ends
-        took, most = pool.apply(_indexed, (schema,))
+        took, most = pool.apply(_measure_index, (schema,))
     size = sum(file.stat().st_size for file in cache_folder(TABLES).rglob("*.*"))
     yield (
         f"{rows:,} rows: indexed in {took:.1f} s of processor time, {most:.0f} MB private at most,"
@@ -153,14 +153,14 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
     for query in QUERIES:
         # Memory is measured in processes that do nothing else.
         with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=1) as pool:
-            for line in pool.starmap(searched, [(schema, rows, query)] * processes, chunksize=1):
+            for line in pool.starmap(measure_stream, [(schema, rows, query)] * processes, chunksize=1):
                 yield f"  {line}"
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        for line in pool.apply(asked, (schema, rows)):
+        for line in pool.apply(measure_searches, (schema, rows)):
             yield f"  {line}"
 
 
-def _indexed(schema: Schema) -> tuple[float, float]:
+def _measure_index(schema: Schema) -> tuple[float, float]:
     """Seconds to index, and peak memory, sampled ten times a second."""
     samples, ended = [private_megabytes()], threading.Event()
 
@@ -188,7 +188,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ[CACHE] = folder
         for rows in (1000, args.rows):
-            for line in measured(Path(folder), rows, args.processes):
+            for line in measure_table(Path(folder), rows, args.processes):
                 print(line, flush=True)
     print(f"load {os.getloadavg()[0]:.1f}")
 

@@ -104,10 +104,10 @@ def measure(rate: float, seconds: float, keys_a_second: float = 20) -> Measured:
     job = live_job(movie_schema, str(replay))
     request = UiRequest(job, schema, (QUERY,), restore=False, theme="skws-dark")
     app = SkwsApp(request, lambda ui_request, events: LoadRun(ui_request, events, rate, results))
-    return asyncio.run(_measured(app, seconds, keys_a_second))
+    return asyncio.run(_run_app(app, seconds, keys_a_second))
 
 
-async def _measured(app: SkwsApp, seconds: float, keys_a_second: float) -> Measured:
+async def _run_app(app: SkwsApp, seconds: float, keys_a_second: float) -> Measured:
     answers: list[tuple[float, float]] = []
     walked = asyncio.Event()
 
@@ -129,7 +129,7 @@ async def _measured(app: SkwsApp, seconds: float, keys_a_second: float) -> Measu
         end = time.perf_counter() + seconds
         number = 0
         while time.perf_counter() < end:
-            answers.append(await _answered(app, screen, walked, _KEYS[number % len(_KEYS)]))
+            answers.append(await _press_key(app, screen, walked, _KEYS[number % len(_KEYS)]))
             number += 1
             await asyncio.sleep(1 / keys_a_second)
         end_megabytes = (resident_bytes() or 0) / 1e6
@@ -141,7 +141,7 @@ async def _measured(app: SkwsApp, seconds: float, keys_a_second: float) -> Measu
         )
 
 
-async def _answered(
+async def _press_key(
     app: SkwsApp, screen: SearchScreen, walked: asyncio.Event, key: str
 ) -> tuple[float, float]:
     """Seconds from a key until its change has been drawn, and the processor seconds of the app's thread."""

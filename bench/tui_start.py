@@ -38,20 +38,20 @@ def measure(arguments: tuple[str, ...], result: str) -> dict[str, tuple[float, f
     """Seconds from the start of ``skws`` to each step, and the processor seconds of its processes."""
     steps = {"first picture": _PICTURE, "first result": result}
     times: dict[str, tuple[float, float]] = {}
-    with TemporaryDirectory() as folder, _started(arguments, folder) as (process, terminal):
+    with TemporaryDirectory() as folder, _start_skws(arguments, folder) as (process, terminal):
         began = time.monotonic()
         output = ""
         while len(times) < len(steps) and time.monotonic() - began < _MOST:
-            output += _read(terminal)
+            output += _read_output(terminal)
             text = _ESCAPES.sub("", output)
             for step, sign in steps.items():
                 if step not in times and sign in text:
-                    times[step] = (time.monotonic() - began, _worked(process))
+                    times[step] = (time.monotonic() - began, _cpu_seconds(process))
     return times
 
 
 @contextmanager
-def _started(arguments: tuple[str, ...], folder: str) -> Iterator[tuple[int, int]]:
+def _start_skws(arguments: tuple[str, ...], folder: str) -> Iterator[tuple[int, int]]:
     process, terminal = pty.fork()
     if not process:
         variables = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
@@ -67,12 +67,12 @@ def _started(arguments: tuple[str, ...], folder: str) -> Iterator[tuple[int, int
         os.close(terminal)
 
 
-def _read(terminal: int) -> str:
+def _read_output(terminal: int) -> str:
     readable, _, _ = select.select([terminal], [], [], 0.05)
     return os.read(terminal, 1 << 16).decode(errors="replace") if readable else ""
 
 
-def _worked(process: int) -> float:
+def _cpu_seconds(process: int) -> float:
     """Processor seconds of a process and of its live descendants, of which Spark has many."""
     ticks: dict[int, int] = {}
     parents: dict[int, int] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.bounded import decide
-from bench.peers.environment import chosen, python_of
+from bench.peers.environment import python_of, select_peers
 
 _ROOT = Path(__file__).resolve().parents[2]
 _FOUND = Path(sys.executable)
@@ -32,7 +32,7 @@ def main() -> None:
     print(f"{'engine':8} {'records':>10} {'seconds':>9} {'CPU s':>9} {'per CPU s':>10} {'MB':>7} results")
     for line in _run(_FOUND, "skws", args.records, max(1, args.records // 10), None):
         _show("skws", line)
-    peers = chosen(args.engines) if args.engines else ()
+    peers = select_peers(args.engines) if args.engines else ()
     for size in map(int, args.sizes.split(",")):
         for engine in ("skws", *peers):
             python = (

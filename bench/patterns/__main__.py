@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.patterns.engines import SKWS, Run, agree, compare, in_batches, peers
 from bench.patterns.growth import by_kind, by_matches, by_window, delays
 from bench.patterns.loads import EVENTS
-from bench.peers.environment import chosen, python_of
+from bench.peers.environment import python_of, select_peers
 from skws.memory import expect_long_lived_objects
 
 # The default runs take a minute or two, mostly to start engines.
@@ -21,7 +21,9 @@ _OFTEN = 3
 
 def engines(args: argparse.Namespace) -> int:
     """Print the table of every load; returns 1 if engines disagree."""
-    pythons = {name: python_of(name, _told) for name in (chosen(args.engines) if args.engines else ())}
+    pythons = {
+        name: python_of(name, _report) for name in (select_peers(args.engines) if args.engines else ())
+    }
     apart = {"core": args.core, "flink": args.flink}
     pythons |= {name: Path(python).absolute() for name, python in apart.items() if python}
     events = args.events or (EVENTS if args.full else _FEW)
@@ -63,7 +65,7 @@ def growth(_: argparse.Namespace) -> int:
     return 0
 
 
-def _told(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr)
 
 

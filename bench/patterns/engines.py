@@ -54,7 +54,7 @@ def peers(pythons: dict[str, Path]) -> list[Engine]:
     for peer, python in pythons.items():
         command = (str(python), str(_CHILDREN / f"{peer}_engine.py"))
         if peer == "duckdb":
-            engines += [Engine(_batched("DuckDB", batch), command, batch) for batch in BATCHES]
+            engines += [Engine(_batch_name("DuckDB", batch), command, batch) for batch in BATCHES]
         else:
             engines.append(Engine(_NAMES[peer], command))
     return engines
@@ -77,14 +77,14 @@ def compare(engines: Sequence[Engine], number: int, repeat: int) -> Iterator[tup
 
 def in_batches() -> list[Engine]:
     """skws by columns."""
-    return [Engine(_batched("skws", batch), _OURS, batch, by_columns=True) for batch in BATCHES]
+    return [Engine(_batch_name("skws", batch), _OURS, batch, by_columns=True) for batch in BATCHES]
 
 
 def agree(runs: Sequence[Run]) -> bool:
     return len({run.matches for run in runs} - {None}) == 1
 
 
-def _batched(name: str, batch: int | None) -> str:
+def _batch_name(name: str, batch: int | None) -> str:
     return f"{name}, at the end" if batch is None else f"{name}, every {batch:,}"
 
 

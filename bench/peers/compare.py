@@ -84,11 +84,11 @@ def rows(
                 differs = difference(expected, of_peer(folder / f"{peer}.results", comparison))
                 if differs:
                     report(f"{peer} and skws differ: {differs}")
-                row = _beside(row, ours, equal=differs is None)
+                row = _with_ratio(row, ours, equal=differs is None)
             yield row
 
 
-def _beside(row: Row, ours: Row, *, equal: bool) -> Row:
+def _with_ratio(row: Row, ours: Row, *, equal: bool) -> Row:
     values = asdict(row)
     return Row(**{**values, "equal": equal, "ratio": (row.cpu_seconds or 0) / (ours.cpu_seconds or 1)})
 

@@ -22,7 +22,7 @@ _READY = ".ready"
 _INSTALL_SECONDS = 1800
 
 
-def chosen(names: str) -> tuple[str, ...]:
+def select_peers(names: str) -> tuple[str, ...]:
     """The peers of a list such as ``duckdb,pathway``. Raises UsageError."""
     peers = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
     for name in peers:

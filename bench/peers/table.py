@@ -23,15 +23,15 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         row.engine,
         f"{row.tuples:,}",
-        _shown(row.results, ",d"),
+        _cell_text(row.results, ",d"),
         "-" if row.equal is None else "yes" if row.equal else "NO",
-        _shown(row.start_cpu_seconds, ",.2f"),
-        _shown(row.cpu_seconds, ",.2f"),
-        _shown(row.wall_seconds, ",.2f"),
-        _shown(None if row.peak_bytes is None else row.peak_bytes / 1e6, ",.0f"),
-        _shown(row.ratio, ",.1f"),
+        _cell_text(row.start_cpu_seconds, ",.2f"),
+        _cell_text(row.cpu_seconds, ",.2f"),
+        _cell_text(row.wall_seconds, ",.2f"),
+        _cell_text(None if row.peak_bytes is None else row.peak_bytes / 1e6, ",.0f"),
+        _cell_text(row.ratio, ",.1f"),
     )
 
 
-def _shown(value: float | None, form: str) -> str:
+def _cell_text(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)

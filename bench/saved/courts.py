@@ -87,7 +87,7 @@ def compare(changes: int, hub: int, alerts: int) -> Iterator[Courts]:
         court_day = day(Path(folder), changes, hub, alerts)
         by_skws, matches = _by_skws(court_day)
         yield by_skws
-        percolated, expected = _percolated(court_day)
+        percolated, expected = _by_percolator(court_day)
         yield percolated
     if matches != expected:
         missing, extra = len(expected - matches), len(matches - expected)
@@ -147,7 +147,7 @@ def _records(
     )
 
 
-def _percolated(court_day: Day) -> tuple[Courts, set[tuple[str, int]]]:
+def _by_percolator(court_day: Day) -> tuple[Courts, set[tuple[str, int]]]:
     percolator = Percolator(court_day.alerts)
     began = perf_counter()
     for docket in {percolator.store(line["relation"], line["row"]) for line in court_day.morning}:

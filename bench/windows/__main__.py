@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from bench.windows.files import files
 from bench.windows.load import KEYS, readings
 from bench.windows.sessions import sessions
-from bench.windows.throughput import lasting, overlapping, throughput
+from bench.windows.throughput import memory_over_time, overlapping, throughput
 from skws.memory import expect_long_lived_objects
 
 
@@ -34,7 +34,7 @@ def main() -> None:
     tables: dict[str, Callable[[], Iterator[str]]] = {
         "throughput": lambda: throughput(rows, times, options.runs),
         "overlapping": lambda: overlapping(options.records),
-        "lasting": lambda: lasting(options.records),
+        "lasting": lambda: memory_over_time(options.records),
         "files": lambda: files(rows, times, options.runs),
         "sessions": lambda: sessions(*keyed, options.runs),
     }

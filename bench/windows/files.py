@@ -31,7 +31,7 @@ def files(rows: Sequence[Row], times: Sequence[int], runs: int) -> Iterator[str]
     """Records per processor second for each format: only reading, and with each expression."""
     with TemporaryDirectory() as folder:
         for replay in (_parquet(Path(folder), rows, times), _json_lines(Path(folder), rows, times)):
-            record_count, seconds = best(partial(_read, replay), runs)
+            record_count, seconds = best(partial(_read_records, replay), runs)
             yield f"{replay.name:>8} {record_count / seconds / 1e6:>6.2f} M records/s  read alone, as columns"
             for text in _EXPRESSIONS:
                 window_count, seconds = best(partial(_windows, text, replay), runs)
@@ -39,7 +39,7 @@ def files(rows: Sequence[Row], times: Sequence[int], runs: int) -> Iterator[str]
                 yield f"{replay.name:>8} {rate:>6.2f} M records/s  {window_count:>7,} windows  {text}"
 
 
-def _read(replay: Path) -> int:
+def _read_records(replay: Path) -> int:
     return sum(map(len, Replay.open((replay,), SCHEMA).batches(BadRecordLog())))
 
 

@@ -55,7 +55,7 @@ def throughput(rows: list[Row], times: list[int], runs: int) -> Iterator[str]:
     for select, by_hand in (("first", first_by_hand), ("every", every_by_hand)):
         ours, seconds = best(partial(skws, f"{select} {RISING}", rows, times), runs)
         theirs, by_loop = best(partial(by_hand, rows), runs)
-        _same(ours, theirs)
+        _have_same(ours, theirs)
         yield (
             f"{select:>8}  {len(ours):>9,} windows  skws {len(rows) / seconds:>11,.0f} records/s"
             f"  by hand {len(rows) / by_loop:>11,.0f} records/s"
@@ -68,8 +68,8 @@ def overlapping(count: int) -> Iterator[str]:
         rows: list[Row] = [("a", 50.0 if i % (width + 1) == width else 100.0) for i in range(count)]
         times = list(range(count))
         windows, seconds = best(partial(skws, _PILING, rows, times), 2)
-        starts, start_size = _held(rows[:width], times[:width], MEAN)
-        panes, pane_size = _held(rows[:width], times[:width], _VARIANCE)
+        starts, start_size = _memory_use(rows[:width], times[:width], MEAN)
+        panes, pane_size = _memory_use(rows[:width], times[:width], _VARIANCE)
         yield (
             f"{width:>8,} overlapping  {seconds / count * 1e6:>6.2f} us/record  {len(windows):>9,} windows"
             f"  {starts:>6,} starts {start_size / 1e3:>6,.0f} kB"
@@ -77,15 +77,15 @@ def overlapping(count: int) -> Iterator[str]:
         )
 
 
-def lasting(count: int) -> Iterator[str]:
+def memory_over_time(count: int) -> Iterator[str]:
     """Memory after longer and longer streams with a hundred overlapping windows."""
     for size in (count // 16, count // 4, count):
         rows: list[Row] = [("a", 50.0 if i % 101 == 100 else 100.0) for i in range(size)]
-        panes, pane_size = _held(rows, list(range(size)), _VARIANCE)
+        panes, pane_size = _memory_use(rows, list(range(size)), _VARIANCE)
         yield f"{size:>9,} records  {panes:>6,} panes {pane_size / 1e3:>6,.0f} kB"
 
 
-def _held(rows: list[Row], times: list[int], aggregates: Sequence[Aggregate]) -> tuple[int, int]:
+def _memory_use(rows: list[Row], times: list[int], aggregates: Sequence[Aggregate]) -> tuple[int, int]:
     """The panes in the processor (or open starts, if the aggregates need no panes), and its bytes."""
     processor = processor_of(_PILING, aggregates)
     relation, clock = np.zeros(len(rows), dtype=np.int64), np.array(times, dtype=np.int64)
@@ -99,7 +99,7 @@ def _held(rows: list[Row], times: list[int], aggregates: Sequence[Aggregate]) ->
     return processor.panes or processor.open_starts, size
 
 
-def _same(ours: Found, theirs: Found) -> None:
+def _have_same(ours: Found, theirs: Found) -> None:
     if [w[:2] for w in ours] != [w[:2] for w in theirs]:
         raise AssertionError("other windows than by hand")
     worst = max((abs(a[2] - b[2]) for a, b in zip(ours, theirs, strict=True)), default=0.0)

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from bench.bounded import decide, skws_run
 from bench.bounded.load import records
 from bench.floor import FORMATS, run
-from bench.frames import in_process, on_spark, searched, write
+from bench.frames import in_process, on_spark, run_search, write
 from bench.live_shards import live_shards
 from bench.load import HEAVY, KEYED, Load, query_texts
-from bench.queries import chosen, points, write_csv
+from bench.queries import parse_numbers, points, write_csv
 from bench.saved.courts import compare
 from bench.saved.percolator import Percolator
-from bench.scale import cost, scaled, sharded
+from bench.scale import cost, measure_shards, predict
 from bench.seek import lines, moves
 from bench.soak import KINDS, level, soak
 from skws.cli.main import run as skws
@@ -61,7 +61,7 @@ def test_the_command_tells_medians_and_the_fastest(capsys: pytest.CaptureFixture
 def test_spark_finds_what_is_found_in_process(tmp_path: Path, spark_two: SparkSession, form: str) -> None:
     assert write(tmp_path, 0.05, 2) == 3_600
     seconds, found = in_process(tmp_path)
-    batches, on_two = searched(spark_two, tmp_path, form, 2)
+    batches, on_two = run_search(spark_two, tmp_path, form, 2)
     assert found == on_two > 0 < seconds
     assert len(batches) == 2
 
@@ -82,7 +82,7 @@ def test_queries_differ() -> None:
 @pytest.mark.parametrize("numbers", ["", "0", "1,x", "1.5"])
 def test_numbers_are_checked(numbers: str) -> None:
     with pytest.raises(UsageError, match="expected positive numbers"):
-        chosen(numbers)
+        parse_numbers(numbers)
 
 
 def test_points_of_a_short_stream(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_slices_one_by_one(tmp_path: Path) -> None:
     replay, schema = tmp_path / "load.jsonl", tmp_path / "load.yaml"
     schema.write_text(to_yaml(HEAVY.schema()), encoding="utf-8")
     assert HEAVY.write(replay, 5400) == 108_000
-    one, two = scaled(replay, [1, 2])
+    one, two = predict(replay, [1, 2])
     assert (one.workers, one.slices, two.workers) == (1, 1, 2)
     assert two.slices > 1
     assert one.results == two.results > 10
@@ -137,7 +137,7 @@ def test_slices_one_by_one(tmp_path: Path) -> None:
 def test_shards_one_by_one(tmp_path: Path) -> None:
     replay = tmp_path / "load.jsonl"
     KEYED.write(replay, 1800)
-    one, two = sharded(replay, [1, 2], tmp_path)
+    one, two = measure_shards(replay, [1, 2], tmp_path)
     assert one.results == two.results > 10
     assert (one.shards, two.shards) == (1, 2)
     assert min(one.largest, two.largest, one.held, two.held) > 0

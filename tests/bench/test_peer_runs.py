@@ -64,11 +64,11 @@ def test_equal_lines_cannot_be_compared(tmp_path: Path) -> None:
 
 
 def test_unknown_engines_are_refused() -> None:
-    assert environment.chosen("pathway, duckdb") == ("pathway", "duckdb")
+    assert environment.select_peers("pathway, duckdb") == ("pathway", "duckdb")
     with pytest.raises(
         UsageError, match=r"'duckdbb': expected some of duckdb, pathway; did you mean 'duckdb'\?"
     ):
-        environment.chosen("duckdbb")
+        environment.select_peers("duckdbb")
 
 
 def test_environments_are_by_version_in_the_cache_of_the_user(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.ranking import PLACES, PUBLISHED, SAKILA, STACK_EXCHANGE, Question, measured, mondial
+from bench.ranking import PLACES, PUBLISHED, SAKILA, STACK_EXCHANGE, Question, measure, mondial
 from bench.snapshots import make_file
 from skws.data.batch import Record, batched
 from skws.index.index_cache import database_index
@@ -113,6 +113,6 @@ def test_of_real_data(tmp_path: Path, name: str) -> None:
     path = tmp_path / "data.sqlite"
     make_file(path, schema, DATA / folder / "csv")
     database = database_index(SqliteDatabase(path), schema, tmp_path / "index", lambda _: None)
-    places = measured(asked, schema, database).places.values()
+    places = measure(asked, schema, database).places.values()
     assert sum(place == 1 for place in places) >= first
     assert sum(1 / place for place in places if place) / len(asked) >= mean

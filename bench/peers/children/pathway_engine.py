@@ -121,14 +121,14 @@ def _networks(task: dict[str, Any], nodes: dict[tuple[int, int], Any]) -> list[t
         left_step = step["left"]
         sizes.append(1 if left_step is None else sizes[left_step] + 1)
         tables.append(
-            _first(step, node)
+            _first_table(step, node)
             if left_step is None
             else _join(task, step, tables[left_step], sizes[left_step], node)
         )
     return [(tables[step_number], sizes[step_number]) for step_number in task["last_steps"]]
 
 
-def _first(step: dict[str, Any], node: Any) -> Any:
+def _first_table(step: dict[str, Any], node: Any) -> Any:
     columns = {f"m0c{column}": node[f"c{column}"] for _, column in step["reads"]}
     return node.select(i0=node.number, low=node.start, high=node.start, **columns)
 

@@ -89,7 +89,7 @@ def _by_triggers(searches: list[list[str]], records: list[dict[str, Any]]) -> It
 def _by_polls(
     kind: str, searches: list[list[str]], records: list[dict[str, Any]], interval: int
 ) -> set[tuple[Any, ...]]:
-    database = _opened(kind)
+    database = _open_database(kind)
     for statement in (_TABLES + (_INDEXES if kind == "sqlite" else "")).split(";\n"):
         if statement.strip():
             database.execute(statement)
@@ -142,7 +142,7 @@ def _insert(kind: str, database: Any, table: str, rows: list[Any]) -> None:
     database.execute(f"INSERT INTO {table} SELECT unnest(?), unnest(?)", [left_values, right_values])
 
 
-def _opened(kind: str) -> Any:
+def _open_database(kind: str) -> Any:
     if kind == "sqlite":
         return sqlite3.connect(":memory:")
     import duckdb  # noqa: PLC0415 - only needed for this engine

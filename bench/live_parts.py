@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from bench.load import KEYED
-from skws.memory import MemoryShare, asked
+from skws.memory import MemoryShare, size_text
 from skws.queries.partitioning.parts import Partitioning
 from skws.spark.source_reader import Pieces, Reading, SourcePartition, SourceReader
 from skws.spark.streaming.layout import Layout, LayoutRequest
@@ -34,7 +34,7 @@ def reader_of(replay: Path, number: int, records: int) -> SourceReader:
     job = Job({"load": query}, KEYED.schema(), str(replay), max_size=KEYED.max_size)
     layout = LayoutRequest(number, Partitioning.KEYS).layout([query], job.stream, job.plan_window)
     reading = Reading(str(replay), job.schema, records=(records, records), tasks=number)
-    return SourceReader(reading, Pieces(job, _Same(layout), MemoryShare(asked(), 0)))
+    return SourceReader(reading, Pieces(job, _Same(layout), MemoryShare(size_text(), 0)))
 
 
 class _Same:

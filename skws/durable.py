@@ -25,14 +25,14 @@ _CODE: Final = 8  # hexadecimal digits of a checksum
 _LENGTH: Final = 20  # digits at most
 
 
-def checked(text: bytes, owner: str = "", offset: int = 0) -> bytes:
+def encode_frame(text: bytes, owner: str = "", offset: int = 0) -> bytes:
     """The frame of a text of ``owner``, at ``offset`` of its file."""
     return b"%08x %d %b\n" % (_checksum(text, owner, offset), len(text), text)
 
 
-def unchecked(frame: bytes, owner: str = "") -> bytes | None:
-    """The text of a frame made by ``checked``; None if it is damaged, or not a single frame."""
-    first_frame = _first(frame, 0, owner, 0)
+def decode_frame(frame: bytes, owner: str = "") -> bytes | None:
+    """The text of a frame made by ``encode_frame``; None if it is damaged, or not a single frame."""
+    first_frame = _frame_at(frame, 0, owner, 0)
     return first_frame[0] if first_frame is not None and first_frame[1] == len(frame) else None
 
 
@@ -42,7 +42,7 @@ def frames(data: bytes, owner: str = "", file_offset: int = 0) -> Iterator[tuple
     ``file_offset``: the offset of ``data`` in the file.
     """
     offset = 0
-    while (frame := _first(data, offset, owner, file_offset + offset)) is not None:
+    while (frame := _frame_at(data, offset, owner, file_offset + offset)) is not None:
         yield frame
         offset = frame[1]
 
@@ -53,7 +53,7 @@ def all_frames(data: bytes, owner: str = "", file_offset: int = 0) -> tuple[list
     return [text for text, _ in text_ends], text_ends[-1][1] if text_ends else 0
 
 
-def _first(data: bytes, offset: int, owner: str, file_offset: int) -> tuple[bytes, int] | None:
+def _frame_at(data: bytes, offset: int, owner: str, file_offset: int) -> tuple[bytes, int] | None:
     """The text of the frame at an offset in ``data``, and its end; ``file_offset``: the same in the file."""
     length_at = offset + _CODE + 1
     text_at = data.find(b" ", length_at, length_at + _LENGTH) + 1
@@ -148,18 +148,18 @@ class GrowingFile:
     def append(self, piece: bytes) -> None:
         """Append all of ``piece``, or break the file. Readers see it at once."""
         self._check()
-        with self.alone():
+        with self.exclusive_access():
             size = self.size
             self._broken, self._synced = True, False
             try:
-                written(self._handle, piece)
+                write_all(self._handle, piece)
             except BaseException:
                 with suppress(OSError):
-                    self.cut(size)
+                    self.truncate(size)
                 raise
         self._broken = False
 
-    def cut(self, length: int) -> None:
+    def truncate(self, length: int) -> None:
         """Truncate a regular file to ``length``."""
         if self._regular:
             os.ftruncate(self._handle, length)
@@ -172,7 +172,7 @@ class GrowingFile:
             self._broken = True  # after a failed sync, the next one would not report the loss
             os.fdatasync(self._handle)
             if not self._name_synced:
-                synced(self.path.parent)
+                sync_folder(self.path.parent)
             self._broken = False
         self._synced = self._name_synced = True
         return self.size
@@ -188,7 +188,7 @@ class GrowingFile:
             raise OSError(errno.EIO, "an earlier write to it was interrupted")
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive_access(self) -> Iterator[None]:
         """Keep other processes of skws from appending to a ``shared`` file; may be nested."""
         if not (self._shared and self._regular) or self._locked:
             yield
@@ -202,7 +202,7 @@ class GrowingFile:
             fcntl.flock(self._handle, fcntl.LOCK_UN)
 
 
-def written(handle: int, data: bytes) -> None:
+def write_all(handle: int, data: bytes) -> None:
     """Write all of ``data``, in several parts if the system takes only some. Raises OSError."""
     view = memoryview(data)
     while view:
@@ -216,7 +216,7 @@ _PRIVATE_FOLDER: Final = 0o700
 _ADVICE: Final = "start with a new --checkpoint, or put back a copy of the whole folder"
 
 
-def replaced(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o666) -> None:
+def replace_file(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o666) -> None:
     """Replace the content of ``path``; ``durable``: it survives a loss of power. Raises StateError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with explained(f"{path}: cannot write"):
@@ -227,20 +227,20 @@ def replaced(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o66
             temporary.unlink(missing_ok=True)
             raise
         if durable:
-            synced(path.parent)
+            sync_folder(path.parent)
 
 
 def _write(path: Path, data: bytes, mode: int, *, durable: bool) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
-        written(handle, data)
+        write_all(handle, data)
         if durable:
             os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
     """The content of a file of a checkpoint. Raises StateError, also if it is missing."""
     with explained(f"{path}: cannot read"):
         try:
@@ -249,7 +249,7 @@ def read(path: Path) -> bytes:
             raise missing(path) from None
 
 
-def removed(path: Path) -> None:
+def remove_file(path: Path) -> None:
     """Remove a file if it exists. Raises StateError."""
     with explained(f"{path}: cannot remove"):
         path.unlink(missing_ok=True)
@@ -270,7 +270,7 @@ def private_folder(path: Path) -> None:
     path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
-def kept_folder(path: Path) -> None:
+def checkpoint_folder(path: Path) -> None:
     """As ``private_folder``, within a checkpoint. Raises StateError."""
     with explained(f"{path}: cannot be created"):
         private_folder(path)
@@ -283,7 +283,7 @@ def cache_folder(kind: str) -> Path:
     return (Path(configured).absolute() if configured else Path(user).expanduser() / "skws") / kind
 
 
-def synced(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make creations, renames and removals in ``folder`` durable. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -295,7 +295,7 @@ def synced(folder: Path) -> None:
 _PIECE: Final = 1 << 20
 
 
-def summed(path: Path) -> dict[str, int]:
+def file_digest(path: Path) -> dict[str, int]:
     """The length and checksum of a large file, as JSON. Raises OSError."""
     code, length = 0, 0
     with path.open("rb") as file:

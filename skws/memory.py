@@ -47,7 +47,7 @@ class MemoryShare:
             yield
 
 
-class _Asked:
+class _CommandLine:
     """The budget that the command line sets."""
 
     size = DEFAULT
@@ -57,28 +57,28 @@ class _Asked:
 def use(size: str, warn: Callable[[str], None], among: int = 1) -> None:
     """Set the budget of this process. Raises UsageError for an invalid size."""
     budgets.use(budgets.MemoryBudget(read_size(size, among), warn))
-    _Asked.size, _Asked.warn = size, warn
+    _CommandLine.size, _CommandLine.warn = size, warn
 
 
-def ask(size: str) -> None:
+def set_size(size: str) -> None:
     """Set the budget to the size of ``--memory``. Raises UsageError."""
-    use(size, _Asked.warn)
+    use(size, _CommandLine.warn)
 
 
 def warn_by(warn: Callable[[str], None]) -> None:
     """Set the function that receives warnings, if there is a budget."""
     if budgets.size() is not None:
-        use(_Asked.size, warn)
+        use(_CommandLine.size, warn)
 
 
-def asked() -> str:
+def size_text() -> str:
     """The text of ``--memory``, for other processes."""
-    return _Asked.size
+    return _CommandLine.size
 
 
 def share(among: int) -> MemoryShare | None:
     """The budget of each of ``among`` processes; None if there is no budget."""
-    return None if budgets.size() is None else MemoryShare(_Asked.size, among)
+    return None if budgets.size() is None else MemoryShare(_CommandLine.size, among)
 
 
 def read_size(text: str, among: int = 1, what: str = "--memory") -> int:

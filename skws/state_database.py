@@ -23,7 +23,7 @@ from zlib import crc32
 
 import orjson
 
-from skws.durable import PRIVATE, damaged, explained, missing, synced
+from skws.durable import PRIVATE, damaged, explained, missing, sync_folder
 from skws_schema.errors import StateError
 
 NAME: Final = "state.db"
@@ -199,7 +199,7 @@ class StateDatabase:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-            synced(self.path.parent)
+            sync_folder(self.path.parent)
 
     def _prepare(self) -> None:
         self._connection.text_factory = partial(str, encoding="utf-8", errors="replace")

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from skws.jobs.log import LogFormat
-from skws.memory import ask
+from skws.memory import set_size
 from skws.spec.enums import (
     DEFAULT_MAX_SIZE,
     EngineChoice,
@@ -225,7 +225,7 @@ NoDemand = Annotated[
 
 def _keep_to(size: str | None) -> str | None:
     if size is not None:
-        ask(size)
+        set_size(size)
     return size
 
 

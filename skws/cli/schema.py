@@ -13,7 +13,7 @@ from skws.cli import options, query
 from skws.cli.data import schema_file
 from skws.cli.option_values import read_schema
 from skws.cli.terminal import tell, write_text
-from skws.durable import replaced
+from skws.durable import replace_file
 from skws.jobs.control import JobCommand
 from skws.queries.windowed.window_checks import verdict_lines
 from skws.sources.inferred_schemas import inferred
@@ -100,7 +100,7 @@ def join(
     new_join = join_of(conditions, schema)
     yaml_text = with_join(file.read_text(encoding="utf-8-sig"), new_join)
     try:
-        replaced(file, yaml_text.encode())
+        replace_file(file, yaml_text.encode())
     except (OSError, StateError) as error:
         raise SourceError(f"{file}: cannot be written: {error}") from None
     write_text(f"{file}: joined by {new_join.name}\n")

@@ -13,7 +13,7 @@ import typer
 from skws.cli import option_values, options
 from skws.cli.data import describe, live_data
 from skws.cli.watch import with_json_errors
-from skws.durable import PRIVATE, replaced
+from skws.durable import PRIVATE, replace_file
 from skws.hosts import LOOPBACK, is_loopback
 from skws.jobs.log import Log, LogFormat
 from skws.serve.server_options import Access, StreamLimits
@@ -146,7 +146,7 @@ def _token_of(file: Path, notes: Log) -> str:
         return _strong(file.read_text(encoding="utf-8").strip(), str(file))
     except FileNotFoundError:
         token = secrets.token_urlsafe(32)
-        replaced(file, token.encode() + b"\n", mode=PRIVATE)
+        replace_file(file, token.encode() + b"\n", mode=PRIVATE)
         notes.info("token", f"requests must carry the token in {file}", file=str(file))
         return token
     except (OSError, UnicodeDecodeError) as error:

@@ -24,7 +24,7 @@ from uuid import uuid4
 
 import orjson
 
-from skws.durable import PRIVATE, GrowingFile, explained, private_folder, replaced
+from skws.durable import PRIVATE, GrowingFile, explained, private_folder, replace_file
 from skws.jobs.clock import Pace, StoppableClock, replay_rate
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -438,7 +438,7 @@ class ControlFolder:
     def publish(self, queries: Iterable[Query]) -> None:
         """Replace the published standing queries."""
         content = orjson.dumps({"queries": [one.to_dict() for one in queries]})
-        replaced(self.folder / _QUERIES, content, mode=PRIVATE)
+        replace_file(self.folder / _QUERIES, content, mode=PRIVATE)
 
     def standing(self) -> list[Query]:
         """The queries as the job last published them. Raises SourceError if no job has."""

@@ -24,15 +24,15 @@ from skws.data.packing import WORD, decode, encode
 from skws.durable import (
     PRIVATE,
     GrowingFile,
-    checked,
     damaged,
+    encode_frame,
     explained,
     frames,
     is_torn,
     missing,
-    read,
-    removed,
-    replaced,
+    read_file,
+    remove_file,
+    replace_file,
 )
 from skws.jobs.control import JobCommand
 from skws.queries.keywords.updates import Begin
@@ -300,13 +300,13 @@ class Journal:
         an earlier process's appends again proves nothing.
         """
         for path in self._dropped_paths:
-            removed(path)
+            remove_file(path)
         first = self.first_entry()
         self._needed_files = () if first is None else first.files
         self._files.trim(self._needed_files)
         if self.segments:
             path = self.segments[-1].path
-            replaced(path, read(path)[: self._end(path)], durable=True, mode=PRIVATE)
+            replace_file(path, read_file(path)[: self._end(path)], durable=True, mode=PRIVATE)
 
     def first_entry(self) -> JournalEntry | None:
         """The oldest entry, without the records that are in row files; None if there is none."""
@@ -345,7 +345,7 @@ class Journal:
                 path = self._path(entry.number)
                 self._file = self._roll(Segment(path, entry.number, prior_state, after=prior_state.position))
             text = entry.to_bytes()
-            frame = checked(text, self._checksum_name(self._file.path), self._file.size)
+            frame = encode_frame(text, self._checksum_name(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].count(entry, len(frame))
         self.tail += len(frame)
@@ -371,7 +371,7 @@ class Journal:
             if self._file is None:
                 self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
             text = orjson.dumps({"begins": {name: list(map(list, items)) for name, items in begins.items()}})
-            frame = checked(text, self._checksum_name(self._file.path), self._file.size)
+            frame = encode_frame(text, self._checksum_name(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].size += len(frame)
 
@@ -386,7 +386,7 @@ class Journal:
         text = replace(entry, records=stored.rest, files=stored.files).to_bytes()
         with self._writing():
             self._file = self._roll(Segment(path, entry.number, prior_state, after=prior_state.position))
-            frame = checked(text, self._checksum_name(path), self._file.size)
+            frame = encode_frame(text, self._checksum_name(path), self._file.size)
             self._file.append(frame)
         self.segments[-1].grow(len(frame), replacement.size, lasting_records.insertions, replacement.latest)
         self.append_begins(entry.begins)
@@ -412,7 +412,7 @@ class Journal:
     def trim(self, first: int) -> None:
         """Drop the segments before the one that begins with entry ``first``."""
         while self.segments and self.segments[0].first < first:
-            removed(self.segments.pop(0).path)
+            remove_file(self.segments.pop(0).path)
         self._files.trim(self._needed_files)
 
     def release_pages(self) -> None:
@@ -434,7 +434,7 @@ class Journal:
         self.sync()
         self.close()
         file = GrowingFile(segment.path, mode=PRIVATE, anew=True)
-        file.append(checked(segment.head(), self._checksum_name(segment.path)))
+        file.append(encode_frame(segment.head(), self._checksum_name(segment.path)))
         self.segments.append(segment)
         return file
 
@@ -478,7 +478,7 @@ class Journal:
             yield entry, entry_end
 
     def _frames(self, path: Path) -> Iterator[tuple[bytes, int]]:
-        return frames(read(path), self._checksum_name(path))
+        return frames(read_file(path), self._checksum_name(path))
 
     def _end(self, path: Path) -> int:
         """The end of the last whole entry of a segment."""
@@ -486,7 +486,7 @@ class Journal:
 
     def _check_end(self, path: Path) -> None:
         """Raises StateError if the last whole entry is followed by more than an unfinished one."""
-        data, end = read(path), self._end(path)
+        data, end = read_file(path), self._end(path)
         if not is_torn(data, end, self._checksum_name(path)):
             raise damaged(path, f" after byte {end:,}")
 
@@ -501,7 +501,7 @@ class Journal:
 
     def _is_headless(self, path: Path) -> bool:
         """True for a segment without a complete header: its writer ended just after creating it."""
-        return next(self._frames(path), None) is None and b"\n" not in read(path).rstrip(b"\n")
+        return next(self._frames(path), None) is None and b"\n" not in read_file(path).rstrip(b"\n")
 
     def _last_number(self, path: Path) -> int:
         """The number of the last whole entry of a segment; one less than its first if it has none."""

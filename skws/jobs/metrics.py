@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from skws.data.batch import Record, RecordBatch
-from skws.durable import replaced
+from skws.durable import replace_file
 from skws.queries.evaluator import Load
 from skws.results.result import LiveResult
 from skws.sinks.text import escaped
@@ -113,7 +113,7 @@ class Metrics:
 
     def write(self, path: Path) -> None:
         """Replace a JSON file atomically, so that readers never see part of it. Raises StateError."""
-        replaced(path, self.to_json() + b"\n")
+        replace_file(path, self.to_json() + b"\n")
 
     def summary(self, seconds: float) -> str:
         """One line about a run: rows, results, dropped records, duration."""

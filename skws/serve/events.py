@@ -20,7 +20,16 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 import orjson
 
-from skws.durable import PRIVATE, GrowingFile, checked, explained, frames, private_folder, read, synced
+from skws.durable import (
+    PRIVATE,
+    GrowingFile,
+    encode_frame,
+    explained,
+    frames,
+    private_folder,
+    read_file,
+    sync_folder,
+)
 
 Kind: TypeAlias = Literal["result", "added", "removed", "replaced", "digest"]
 ENDING: Final = ("removed", "replaced")
@@ -242,7 +251,7 @@ class EventFiles:
             self._file = None
 
     def _segment(self, path: Path) -> tuple[tuple[_Head, list[SearchEvent]] | None, int]:
-        frames_read = frames(read(path), f"{self._run}/{path.name}")
+        frames_read = frames(read_file(path), f"{self._run}/{path.name}")
         text, end = next(frames_read, (b"", 0))
         if not text:
             return None, 0
@@ -262,11 +271,11 @@ class EventFiles:
         number = int(max(self._sizes).stem) + 1 if self._sizes else 1
         self._file = GrowingFile(self._folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
         self._put(self._file, orjson.dumps({"floor": tuple(floor), "digests": digests()}))
-        synced(self._folder)
+        sync_folder(self._folder)
         return self._file
 
     def _put(self, file: GrowingFile, text: bytes) -> None:
-        frame = checked(text, f"{self._run}/{file.path.name}", file.size)
+        frame = encode_frame(text, f"{self._run}/{file.path.name}", file.size)
         file.append(frame)
         self._sizes[file.path] = file.size
 

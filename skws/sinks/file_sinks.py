@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from skws.durable import GrowingFile, explained, synced
+from skws.durable import GrowingFile, explained, sync_folder
 from skws.results.result import LiveResult
 from skws.sinks.base import NONE, BatchSink, JsonLinesEncoder, SinkError, SinkProgress, SinkRun, destination
 from skws.sinks.formats import Writer, plain_encoder
@@ -63,7 +63,7 @@ class AppendedFile:
 
         If the file ends in an incomplete line of another writer, that line is ended first.
         """
-        with _guarded(self._path), self._file.alone():
+        with _guarded(self._path), self._file.exclusive_access():
             if data and not self._has_written:
                 self._has_written = True
                 data = b"\n" + data if self._ends_torn() else data
@@ -78,7 +78,7 @@ class AppendedFile:
         incomplete line at the end, or the zeros that a loss of power leaves. Lines are compared up to the
         last ``separator`` in them. ``repeats``: lines of the run that must not be written again.
         """
-        with _guarded(self._path), self._file.alone():
+        with _guarded(self._path), self._file.exclusive_access():
             if not ((lines or repeats) and self._is_readable and self._file.size > self.start):
                 return list(lines)
             tail = _TailLines(lines, separator, repeats)
@@ -87,14 +87,14 @@ class AppendedFile:
                 for line in file:
                     tail.add(line)
             if not tail.other_count:
-                self._file.cut(self.start)  # after a failed sync, the system considers lines written
+                self._file.truncate(self.start)  # after a failed sync, the system considers lines written
                 return list(lines)
             self._tell(
                 f"{self._path} has {counted(tail.other_count, 'line')} of other writers after those of this"
                 " run: they are kept"
             )
             if tail.cut_at is not None:
-                self._file.cut(self.start + tail.cut_at)
+                self._file.truncate(self.start + tail.cut_at)
             return tail.missing_lines()
 
     def close(self) -> None:
@@ -288,7 +288,7 @@ class ParquetSink(BatchSink):
         with _guarded(self._folder):
             for path in self._folder.glob(f".{self._prefix}*.partial"):
                 path.unlink()  # of a killed process
-            synced(self._folder)  # the process may have been killed after a rename
+            sync_folder(self._folder)  # the process may have been killed after a rename
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         if not self._results:
@@ -310,7 +310,7 @@ class ParquetSink(BatchSink):
             writer.finish()
             open_output.sync()
         with _guarded(self._folder):
-            synced(self._folder)
+            sync_folder(self._folder)
         self._results = []
 
     def close(self) -> None:

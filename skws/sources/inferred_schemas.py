@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from skws.durable import replaced
+from skws.durable import replace_file
 from skws.formats.files import KEPT_SCHEMA, entries
 from skws.formats.sampling import sample
 from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
@@ -240,7 +240,7 @@ def _store(paths: Sequence[Path], text: Callable[[], str]) -> Path:
         try:
             if path.parent.is_relative_to(_user_folder()):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            replaced(path, data)
+            replace_file(path, data)
         except (OSError, StateError) as error:
             fault = str(error)
         else:

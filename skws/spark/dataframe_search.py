@@ -39,7 +39,7 @@ from skws.formats.jsonl import TextReader
 from skws.formats.rows import Origins
 from skws.library import Queries, at_least, named_queries, stream_of
 from skws.library_inputs import SchemaLike, schema_of, take_times, warn_of_missing
-from skws.memory import MemoryShare, asked, read_size
+from skws.memory import MemoryShare, read_size, size_text
 from skws.queries.kinds import plans_over
 from skws.queries.partitioning.parts import Partitioning, plan_keys
 from skws.results.frames import result_table
@@ -176,7 +176,7 @@ def search(
     if len(windows) > 1:
         raise UsageError("queries with different windows: search for them one by one")
     share_packages(spark)
-    size = asked() if memory is None else memory
+    size = size_text() if memory is None else memory
     memory_share = MemoryShare(size, int(spark.conf.get("spark.executor.cores", None) or 0))
     if is_live:
         job = Job(

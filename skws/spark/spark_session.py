@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-from skws.memory import MemoryShare, asked
+from skws.memory import MemoryShare, size_text
 from skws.spark.local_java import driver_memory, is_local, java_options, use_java
 
 PACKAGES = (
@@ -98,9 +98,9 @@ def worker_memory(session: SparkSession) -> MemoryShare:
     """The share of its machine's memory that a Python worker may use: one task runs on each core."""
     context = session.sparkContext
     if is_local(context.master):
-        return MemoryShare(asked(), context.defaultParallelism)
+        return MemoryShare(size_text(), context.defaultParallelism)
     # By default an executor of a standalone cluster has all cores of its machine.
-    return MemoryShare(asked(), int(context.getConf().get("spark.executor.cores", None) or 0))
+    return MemoryShare(size_text(), int(context.getConf().get("spark.executor.cores", None) or 0))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from skws.memory import asked
+from skws.memory import size_text
 from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, ToldUpdates, check_master
 from skws.spec.query_spec import (
     FORMULA,
@@ -95,7 +95,7 @@ class Job:
     speed: float | None = None
     allow_unbounded_windows: bool = False
     evaluator: EvaluatorName = EvaluatorName.AUTO
-    memory: str = field(default_factory=asked, compare=False)
+    memory: str = field(default_factory=size_text, compare=False)
     replay: tuple[Path, ...] = ()
     mesh: MeshChoice | None = None
     jobs: int | None = None

@@ -21,7 +21,7 @@ import orjson
 from skws import __version__
 from skws.data.batch import Rows
 from skws.data.blocks import BlockFile, MappedBlock
-from skws.durable import PRIVATE, checked, read, removed, replaced, unchecked
+from skws.durable import PRIVATE, decode_frame, encode_frame, read_file, remove_file, replace_file
 from skws.keywords.keyword_matching import KeywordMatching, in_order
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Integers, Ints, ranges
@@ -83,7 +83,7 @@ class FileBitmaps:
         """Read the bitmaps beside a row file; none if they are missing, damaged, or of other rows."""
         text = None
         with suppress(StateError):
-            text = unchecked(read(file.path.with_suffix(SUFFIX)), file.content)
+            text = decode_frame(read_file(file.path.with_suffix(SUFFIX)), file.content)
         if text is None:
             return cls([], *(np.empty(0, dtype=kind) for kind in _COLUMNS.values()))
         head, _, data = text.partition(b"\n")
@@ -102,10 +102,10 @@ class FileBitmaps:
         path = file.path.with_suffix(SUFFIX)
         head = orjson.dumps({"keys": self.keys, "size": len(self.row)})
         columns = (getattr(self, name).tobytes() for name in _COLUMNS)
-        data = checked(b"".join((head, b"\n", *columns)), file.content)
+        data = encode_frame(b"".join((head, b"\n", *columns)), file.content)
         if len(data) <= max(_SMALL, file.path.stat().st_size // _SHARE):
             with suppress(StateError):
-                replaced(path, data, mode=PRIVATE)
+                replace_file(path, data, mode=PRIVATE)
 
 
 def keys_of(matchers: Mapping[int, Matcher]) -> dict[int, str]:
@@ -246,4 +246,4 @@ def trim(folder: Path, rows: Iterable[Path]) -> None:
     kept_paths = {path.with_suffix(SUFFIX) for path in rows}
     for path in folder.glob(f"*{SUFFIX}"):
         if path not in kept_paths:
-            removed(path)
+            remove_file(path)

@@ -22,7 +22,7 @@ import numpy as np
 from skws.data.batch import BATCH, NO_RECORDS, RecordBatch, Rows, concat_batches, whole_groups
 from skws.data.blocks import BlockFile, ColumnBlock, MappedBlock
 from skws.data.packing import decode, encode, times_in
-from skws.durable import PRIVATE, GrowingFile, damaged, explained, missing, removed
+from skws.durable import PRIVATE, GrowingFile, damaged, explained, missing, remove_file
 from skws.store import row_bitmaps
 from skws.store.live_store import LastingRecords
 from skws.store.row_bitmaps import FileBitmaps
@@ -318,7 +318,7 @@ class RowFiles:
         self._open = {name: file for name, file in self._open.items() if name in names}
         for path in self.folder.glob(f"*{SUFFIX}"):
             if path.name not in names:
-                removed(path)
+                remove_file(path)
         row_bitmaps.trim(self.folder, (self.folder / name for name in names))
 
     @property

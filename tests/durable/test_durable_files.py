@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from skws.durable import GrowingFile, all_frames, checked, is_torn, private_folder, replaced, unchecked
+from skws.durable import (
+    GrowingFile,
+    all_frames,
+    decode_frame,
+    encode_frame,
+    is_torn,
+    private_folder,
+    replace_file,
+)
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 
@@ -72,11 +80,11 @@ def test_a_pipe_takes_pieces_too() -> None:
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_a_file_is_replaced_or_stays_as_it_was(tmp_path: Path, after: int, fault: Fault) -> None:
     path = tmp_path / "file"
-    replaced(path, b"old")
+    replace_file(path, b"old")
     with pytest.MonkeyPatch.context() as patch:
         disk = FullDisk(patch, after, fault)
         with pytest.raises((StateError, KeyboardInterrupt)):
-            replaced(path, b"renewed", durable=True)
+            replace_file(path, b"renewed", durable=True)
         assert disk.hit
     assert path.read_bytes() in {b"old", b"renewed"}
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
@@ -84,23 +92,23 @@ def test_a_file_is_replaced_or_stays_as_it_was(tmp_path: Path, after: int, fault
 
 def test_a_frame_with_any_bit_flipped_or_any_end_cut_off_is_known() -> None:
     for word in WORDS:
-        frame = checked(word, "run/file")
-        assert unchecked(frame, "run/file") == word
-        assert unchecked(frame, "run/other") is None
+        frame = encode_frame(word, "run/file")
+        assert decode_frame(frame, "run/file") == word
+        assert decode_frame(frame, "run/other") is None
         for bit in range(8 * len(frame)):
             damaged = bytearray(frame)
             damaged[bit // 8] ^= 1 << bit % 8
-            assert unchecked(bytes(damaged), "run/file") is None
+            assert decode_frame(bytes(damaged), "run/file") is None
         for length in range(len(frame)):
-            assert unchecked(frame[:length], "run/file") is None
-        assert unchecked(frame + b"\n", "run/file") is None
+            assert decode_frame(frame[:length], "run/file") is None
+        assert decode_frame(frame + b"\n", "run/file") is None
 
 
 def test_frames_are_read_up_to_the_first_that_is_damaged_or_elsewhere() -> None:
     data, last = b"", 0
     for word in WORDS:
         last = len(data)
-        data += checked(word, "a", len(data))
+        data += encode_frame(word, "a", len(data))
     assert all_frames(data, "a") == (WORDS, len(data))
     assert all_frames(data[:-1], "a") == (WORDS[:-1], last)
     assert all_frames(data + data, "a") == (WORDS, len(data))
@@ -112,8 +120,8 @@ def test_frames_are_read_up_to_the_first_that_is_damaged_or_elsewhere() -> None:
 
 @pytest.mark.parametrize("word", [*WORDS[:3], bytes(range(256)), bytes(range(1, 256)) * 40])
 def test_a_write_that_was_broken_off_is_told_from_a_flipped_bit(word: bytes) -> None:
-    before = checked(b"before", "a")
-    frame, first = checked(word, "a", len(before)), len(before)
+    before = encode_frame(b"before", "a")
+    frame, first = encode_frame(word, "a", len(before)), len(before)
     step = 1 + len(frame) // 500
     for length in range(0, len(frame), step):
         torn = before + frame[:length]
@@ -123,12 +131,12 @@ def test_a_write_that_was_broken_off_is_told_from_a_flipped_bit(word: bytes) -> 
         damaged = bytearray(before + frame)
         damaged[first + bit // 8] ^= 1 << bit % 8
         assert not is_torn(bytes(damaged), first, "a")
-        assert not is_torn(bytes(damaged) + checked(b"behind", "a", len(damaged)), first, "a")
+        assert not is_torn(bytes(damaged) + encode_frame(b"behind", "a", len(damaged)), first, "a")
 
 
 def test_blocks_that_a_loss_of_power_left_out_are_a_broken_write() -> None:
-    before = checked(b"before", "a")
-    data = before + checked(b"more\n" * 4000, "a", len(before))
+    before = encode_frame(b"before", "a")
+    data = before + encode_frame(b"more\n" * 4000, "a", len(before))
     for begin in range(0, len(data), 4096):
         first = max(begin, len(before))
         holed = bytearray(data)

@@ -71,7 +71,7 @@ _SINKS: Final = "skws.sinks"
 _mutant(
     "full-disk",
     "a full disk leaves half a batch in a file, and the mark counts it",
-    (f"{_FILES}:GrowingFile.append", "self.cut(size)", "pass"),
+    (f"{_FILES}:GrowingFile.append", "self.truncate(size)", "pass"),
     (f"{_FILES}:GrowingFile.append", "self._broken, self._synced = True, False", "self._synced = False"),
     (f"{_SINKS}.base:WholeSink._whole", "self._broken = True", "self._broken = False"),
     host="local",
@@ -81,7 +81,7 @@ _mutant(
     "no-checksums",
     "checkpoints are read without a check of their checksums",
     (
-        "skws.durable:_first",
+        "skws.durable:_frame_at",
         '== b"%08x " % _checksum(\n        text, owner, file_offset\n    )',
         "is not None",
     ),
@@ -95,7 +95,7 @@ _mutant(
     "short-write",
     "a write that the system cut short counts as complete",
     (
-        f"{_FILES}:written",
+        f"{_FILES}:write_all",
         "view = view[os.write(handle, view) :]",
         "view = view[os.write(handle, view) and len(view) :]",
     ),
@@ -118,7 +118,7 @@ _mutant(
 _mutant(
     "new-file-not-synced",
     "the name of a new file is not synced in its folder",
-    (f"{_FILES}:GrowingFile.sync", "synced(self.path.parent)", "pass"),
+    (f"{_FILES}:GrowingFile.sync", "sync_folder(self.path.parent)", "pass"),
 )
 _mutant(
     "replaced-not-synced",
@@ -128,7 +128,7 @@ _mutant(
 _mutant(
     "rename-not-synced",
     "a loss of power undoes the replacement of a file",
-    (f"{_FILES}:replaced", "synced(path.parent)", "pass"),
+    (f"{_FILES}:replace_file", "sync_folder(path.parent)", "pass"),
 )
 _mutant(
     "sync-failure-forgotten",
@@ -180,7 +180,7 @@ _mutant(
 _mutant(
     "journal-tail-kept",
     "an unfinished entry stays in the journal, and others follow it",
-    (f"{_JOURNAL}.repair", "read(path)[: self._end(path)]", "read(path)"),
+    (f"{_JOURNAL}.repair", "read_file(path)[: self._end(path)]", "read_file(path)"),
     host="local",
 )
 _mutant(
@@ -408,7 +408,7 @@ _mutant(
 _mutant(
     "snapshot-unsecured",
     "a snapshot that a killed process left is used before it would survive a loss of power",
-    (f"{_POSTGRES}.spool:SnapshotSpool.secure", "synced(self.folder)", "pass"),
+    (f"{_POSTGRES}.spool:SnapshotSpool.secure", "sync_folder(self.folder)", "pass"),
     source="postgres",
 )
 _mutant(
@@ -662,17 +662,17 @@ _mutant(
 _mutant(
     "removal-escapes",
     "a file of a checkpoint that cannot be removed causes a traceback",
-    (f"{_FILES}:removed", 'explained(f"{path}: cannot remove")', "suppress()"),
+    (f"{_FILES}:remove_file", 'explained(f"{path}: cannot remove")', "suppress()"),
 )
 _mutant(
     "read-escapes",
     "a file of a checkpoint that cannot be read causes a traceback",
-    (f"{_FILES}:read", 'explained(f"{path}: cannot read")', "suppress()"),
+    (f"{_FILES}:read_file", 'explained(f"{path}: cannot read")', "suppress()"),
 )
 _mutant(
     "folder-escapes",
     "a folder of a checkpoint that cannot be created causes a traceback",
-    (f"{_FILES}:kept_folder", 'explained(f"{path}: cannot be created")', "suppress()"),
+    (f"{_FILES}:checkpoint_folder", 'explained(f"{path}: cannot be created")', "suppress()"),
     host="spark",
 )
 _mutant(
@@ -689,12 +689,12 @@ _mutant(
 _mutant(
     "parquet-name-not-synced",
     "a Parquet file that an earlier process renamed may not be durable",
-    (f"{_SINKS}.file_sinks:ParquetSink._take_over", "synced(self._folder)", "pass"),
+    (f"{_SINKS}.file_sinks:ParquetSink._take_over", "sync_folder(self._folder)", "pass"),
 )
 _mutant(
     "slot-unmarked",
     "a slot is created before the note about it is on the disk",
-    (f"{_POSTGRES}.spool:SnapshotSpool.begin", "synced(self.folder)", "pass"),
+    (f"{_POSTGRES}.spool:SnapshotSpool.begin", "sync_folder(self.folder)", "pass"),
     source="postgres",
 )
 _mutant(
@@ -702,10 +702,10 @@ _mutant(
     "the names of a snapshot's files are not synced before its position counts",
     (
         f"{_POSTGRES}.spool:SnapshotSpool.finish",
-        "replaced(self.header, text, durable=True, mode=PRIVATE)",
-        "replaced(self.header, text, mode=PRIVATE)",
+        "replace_file(self.header, text, durable=True, mode=PRIVATE)",
+        "replace_file(self.header, text, mode=PRIVATE)",
     ),
-    (f"{_POSTGRES}.spool:SnapshotSpool.finish", "synced(self.folder)  # the rows", "pass  # the rows"),
+    (f"{_POSTGRES}.spool:SnapshotSpool.finish", "sync_folder(self.folder)  # the rows", "pass  # the rows"),
     source="postgres",
 )
 _mutant(
@@ -766,7 +766,7 @@ _mutant(
 _mutant(
     "state-not-secured",
     "a start relies on a commit of the state whose last sync has failed",
-    ("skws.state_database:StateDatabase._secure", "synced(self.path.parent)", "pass"),
+    ("skws.state_database:StateDatabase._secure", "sync_folder(self.path.parent)", "pass"),
     hook="letters",
 )
 _mutant(

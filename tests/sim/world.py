@@ -20,7 +20,7 @@ from unittest.mock import patch
 from weakref import WeakSet
 
 from skws import memory
-from skws.durable import read
+from skws.durable import read_file
 from skws.formats import files
 from skws.jobs import checkpoint
 from skws.jobs import standing_queries as standing
@@ -132,7 +132,7 @@ class World:
             stack.enter_context(patch.object(engine, "LOAD_SIZE", _LEAST_FILED))
             stack.enter_context(patch.object(row_files, "mapped", self._mapped))
             stack.enter_context(patch.object(budget._Process, "budget", budget.MemoryBudget(_BUDGET)))
-            stack.enter_context(patch.object(memory._Asked, "size", "1GiB"))
+            stack.enter_context(patch.object(memory._CommandLine, "size", "1GiB"))
             stack.enter_context(patch.object(budget, "used_bytes", self.used))
             stack.enter_context(patch.object(budget, "_holders", WeakSet()))  # not those of other worlds
             stack.enter_context(patch.object(os, "urandom", self._entropy.randbytes))
@@ -143,7 +143,7 @@ class World:
 
     def _mapped(self, path: Path) -> memoryview:
         """A file that a process maps: its content at that time, since such a file is written once."""
-        return memoryview(read(path))
+        return memoryview(read_file(path))
 
     # --- faults ----------------------------------------------------------------------------------
 

@@ -26,7 +26,15 @@ from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.data.batch import Chunk, Ints, Item
-from skws.durable import PRIVATE, checked, explained, replaced, summed, synced, unchecked
+from skws.durable import (
+    PRIVATE,
+    decode_frame,
+    encode_frame,
+    explained,
+    file_digest,
+    replace_file,
+    sync_folder,
+)
 from skws.sources.postgres.catalog import CatalogTable
 from skws.sources.postgres.numerics import AS_TEXT
 from skws.sources.postgres.replica_identity import sql_name
@@ -202,7 +210,7 @@ class SnapshotSpool:
         """Remove the files of another run, and mark a new snapshot as begun."""
         self.remove()
         with _new_file(self.marker):
-            synced(self.folder)
+            sync_folder(self.folder)
 
     def point(self) -> tuple[int, int] | None:
         """Position and time of the snapshot; None if it is missing or incomplete."""
@@ -213,7 +221,7 @@ class SnapshotSpool:
         """Raises SourceError if the streams' rows were damaged since the copy."""
         header = self._header()
         with _reading(self.rows):
-            is_whole = header is not None and header["rows"] == summed(self.rows)
+            is_whole = header is not None and header["rows"] == file_digest(self.rows)
         if not is_whole:
             raise SourceError(
                 f"{self.rows}: damaged: the run cannot continue from this snapshot"
@@ -223,16 +231,16 @@ class SnapshotSpool:
     def finish(self, lsn: int, time: int) -> None:
         """Mark the files as complete."""
         with _writing(self.header):
-            header = {"lsn": lsn, "time": time, "rows": summed(self.rows)}
-            synced(self.folder)  # the rows are durable before the header
-            text = checked(orjson.dumps(header), self.header.name)
-            replaced(self.header, text, durable=True, mode=PRIVATE)
+            header = {"lsn": lsn, "time": time, "rows": file_digest(self.rows)}
+            sync_folder(self.folder)  # the rows are durable before the header
+            text = encode_frame(orjson.dumps(header), self.header.name)
+            replace_file(self.header, text, durable=True, mode=PRIVATE)
             self.marker.unlink(missing_ok=True)
 
     def secure(self) -> None:
         """Make a complete snapshot durable, as its process may have been killed before doing so."""
         with _writing(self.header):
-            synced(self.folder)
+            sync_folder(self.folder)
 
     def sort(self, schema: Schema, time: int) -> None:
         """Sort the streams' rows by time, unless all have the snapshot's ``time``."""
@@ -265,7 +273,7 @@ class SnapshotSpool:
 
     def _header(self) -> dict[str, Any] | None:
         try:
-            text = unchecked(self.header.read_bytes(), self.header.name)
+            text = decode_frame(self.header.read_bytes(), self.header.name)
         except OSError:
             return None
         return None if text is None else orjson.loads(text)

@@ -32,14 +32,14 @@ from skws.durable import (
     PRIVATE,
     GrowingFile,
     all_frames,
-    checked,
+    checkpoint_folder,
     damaged,
+    encode_frame,
     explained,
-    kept_folder,
     private_folder,
-    read,
-    removed,
-    replaced,
+    read_file,
+    remove_file,
+    replace_file,
 )
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Answer, ControlFolder, JobCommand
@@ -109,7 +109,7 @@ class OutputLog:
             if self._file is None:
                 path = self.folder / f"{output.number:012d}{_SUFFIX}"
                 self._file = GrowingFile(path, mode=PRIVATE, anew=True)
-            frame = checked(
+            frame = encode_frame(
                 msgspec.msgpack.encode(output), self._checksum_name(self._file.path), self._file.size
             )
             self._file.append(frame)
@@ -123,7 +123,7 @@ class OutputLog:
         """Removes batches up to one that all sinks have."""
         for path, last in list(self._last_numbers.items()):
             if last <= committed and (self._file is None or self._file.path != path):
-                removed(path)
+                remove_file(path)
                 del self._last_numbers[path]
 
     def close(self) -> None:
@@ -132,10 +132,10 @@ class OutputLog:
             self._file = None
 
     def _read(self, path: Path, *, last: bool) -> Iterator[Output]:
-        data = read(path)
+        data = read_file(path)
         texts, end = all_frames(data, self._checksum_name(path))
         if last:  # its writer may have been killed, or a sync may have failed
-            replaced(path, data[:end], durable=True, mode=PRIVATE)
+            replace_file(path, data[:end], durable=True, mode=PRIVATE)
         elif end < len(data):
             raise damaged(path, f" after byte {end:,}")
         for output in map(_DECODE, texts):
@@ -202,7 +202,7 @@ class RunDirectory:
 
     def change_layout(self, layout: Layout) -> None:
         """Records another layout of the run's shards."""
-        kept_folder(self._state(layout.generation))
+        checkpoint_folder(self._state(layout.generation))
         self.checkpoint.change("layout", to_builtins(layout))
 
     def first_offset(self, layout: Layout) -> Offset:
@@ -218,7 +218,7 @@ class RunDirectory:
                 self.dead_letters = BadRecordPolicy(request.on_error).refuse(chunk.bad)
                 self.checkpoint.begin(chunk.records.records(), offset, {"layout": to_builtins(layout)})
         self.checkpoint.tables()  # the source reads the commands; they are checked here
-        kept_folder(self._state(layout.generation))
+        checkpoint_folder(self._state(layout.generation))
         return self.checkpoint.start()
 
     def expect_commands(self, planned_offset: Offset | None) -> None:
@@ -264,7 +264,7 @@ class ReplayControl:
 
     def put(self, folder: Path) -> None:
         """Replaces the settings."""
-        replaced(folder / _CONTROL, orjson.dumps(asdict(self)), mode=PRIVATE)
+        replace_file(folder / _CONTROL, orjson.dumps(asdict(self)), mode=PRIVATE)
 
     @classmethod
     def of(cls, folder: Path) -> ReplayControl:
@@ -293,7 +293,7 @@ class CommandLog:
         self._command_queue = queue
         self._start_queries = queries
         checkpoint, path = run_directory.checkpoint, run_directory.folder / COMMANDS
-        kept_folder(path.parent)
+        checkpoint_folder(path.parent)
         self._register = Register(run_directory.request, path, checkpoint)
         earlier_start = checkpoint.query_names(), checkpoint.new_schema()
         self._first_commands = self._register.standing.restart_commands(queries, *earlier_start)
@@ -378,14 +378,14 @@ class Register:
         self.standing = StandingQueries(request)
         self.read_to: int | None = None
         least = checkpoint.commands()
-        data = read(path) if path.exists() or least else b""
+        data = read_file(path) if path.exists() or least else b""
         texts, end = all_frames(data, name_of(checkpoint.id, path))
         for text in texts:
             self._apply(text)
         if end < least:
             raise damaged(path, f" after byte {end:,}")
         # Its writer may have been killed, or a sync may have failed.
-        replaced(path, data[:end], durable=True, mode=PRIVATE)
+        replace_file(path, data[:end], durable=True, mode=PRIVATE)
 
     def take(self, commands: Iterable[JobCommand], read_to: int | None) -> None:
         """Store commands that can be carried out, all or none, for the source. ``read_to``: see the class."""
@@ -397,7 +397,7 @@ class Register:
             explained(f"{self._path}: cannot write"),
             closing(GrowingFile(self._path, mode=PRIVATE)) as file,
         ):
-            file.append(checked(text, name_of(self._checkpoint.id, self._path), file.size))
+            file.append(encode_frame(text, name_of(self._checkpoint.id, self._path), file.size))
             size = file.sync()
         self._checkpoint.record_commands(size)
         self._apply(text)

@@ -17,7 +17,7 @@ from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 from textual.widgets.text_area import Selection
 
-from skws.durable import replaced
+from skws.durable import replace_file
 from skws.sinks.text import visible
 from skws_schema.errors import Problem, SkwsError, UsageError, counted
 from skws_schema.model import Schema
@@ -214,7 +214,7 @@ class SchemaScreen(LiveScreen):
     def action_save(self) -> None:
         """Save the text even if it has errors: it is the user's file."""
         try:
-            replaced(self.skws.request.schema_path, self.editor.text.encode())
+            replace_file(self.skws.request.schema_path, self.editor.text.encode())
         except SkwsError as error:
             self.skws.post_message(WorkFailed(str(error)))
             return

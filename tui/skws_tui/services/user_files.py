@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from skws.durable import explained, replaced
+from skws.durable import explained, replace_file
 from skws.results.result import Result
 from skws.sinks.base import destination
 from skws.sinks.formats import Writer, plain_encoder
@@ -93,7 +93,7 @@ def save_session(session: SavedSession, path: Path) -> None:
     """Store the session. Raises StateError if it cannot be written."""
     with explained(f"{path.parent}: cannot keep the session"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    replaced(path, msgspec.json.format(msgspec.json.encode(session)) + b"\n")
+    replace_file(path, msgspec.json.format(msgspec.json.encode(session)) + b"\n")
 
 
 def keymap_file() -> Path:

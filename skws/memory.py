@@ -40,7 +40,7 @@ class MemoryShare:
     among: int = 1
 
     @contextmanager
-    def kept(self, warn: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    def apply(self, warn: Callable[[str], None] = lambda _: None) -> Iterator[None]:
         """Limit this process to the budget. Code inside raises MemoryBudgetError when it is used up."""
         use(self.size, warn, self.among or os.cpu_count() or 1)
         with budgets.explain_refusals():

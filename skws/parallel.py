@@ -238,7 +238,7 @@ def _run_task(
         if memory is None:
             task(worker, *arguments)
         else:
-            with memory.kept():
+            with memory.apply():
                 task(worker, *arguments)
     except BrokenPipeError:
         os._exit(1)  # the command has ended

@@ -96,7 +96,7 @@ def test_memory_that_the_system_refuses_is_told_like_the_budget() -> None:
         raise MemoryError
     with (
         pytest.raises(MemoryBudgetError, match="the system is out of memory"),
-        MemoryShare("50%", 2).kept(),
+        MemoryShare("50%", 2).apply(),
     ):
         raise MemoryError
 
@@ -106,7 +106,7 @@ def test_processes_of_an_executor_that_has_all_cores_share_the_memory(
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     former = budgets.size()
-    with MemoryShare("4GiB", 0).kept():
+    with MemoryShare("4GiB", 0).apply():
         assert budgets.size() == 1 << 30
     budgets.use(None if former is None else MemoryBudget(former))
 

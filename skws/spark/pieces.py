@@ -75,7 +75,7 @@ def shared_pieces(
             report = PackedPiece(place, -1, Holds.TIME, first, last, len(end_times)), _with_clock(end_times)
             yield from ((group, *report) for group in layout.groups)
 
-    with memory.kept():
+    with memory.apply():
         yield from _rows(pieces())
     freeze_loaded_objects()
 

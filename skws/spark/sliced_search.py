@@ -95,7 +95,7 @@ def replay_pieces(
     parts = tuple(splits)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with memory.kept():
+        with memory.apply():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     yield from (piece_rows([piece]) for piece in read_pieces(parts[number], schema))
@@ -186,7 +186,7 @@ class BatchRun(SlicedRun):
         slicing, memory = self.slicing, self._memory
 
         def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with memory.kept():
+            with memory.apply():
                 for row in _rows(batches):
                     for number, piece, blob in _slice_pieces(slicing, row):
                         number_column = pa.array([number], pa.int32())
@@ -196,7 +196,7 @@ class BatchRun(SlicedRun):
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             expect_long_lived_objects()
             rows = _rows(batches)
-            with memory.kept():
+            with memory.apply():
                 for seed in islice(rows, 1):
                     yield from search(slicing.slices[seed["slice"]], map(_unpack_row, rows))
             freeze_loaded_objects()
@@ -341,7 +341,7 @@ def _tasks(
     """A task for each argument."""
 
     def run(task_arguments: Iterable[A]) -> Iterator[M]:
-        with memory.kept():
+        with memory.apply():
             for argument in task_arguments:
                 yield from task(argument)
         freeze_loaded_objects()

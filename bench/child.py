@@ -97,8 +97,8 @@ def main() -> None:
     if task.get("one_core") and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     expect_long_lived_objects()
-    measured = run(task["mode"], Load(**task["load"]), Path(task["path"]))
-    sys.stdout.write(orjson.dumps({**measured, "peak_bytes": peak_bytes()}).decode())
+    outcome = run(task["mode"], Load(**task["load"]), Path(task["path"]))
+    sys.stdout.write(orjson.dumps({**outcome, "peak_bytes": peak_bytes()}).decode())
 
 
 if __name__ == "__main__":

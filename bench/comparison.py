@@ -130,17 +130,20 @@ def contenders(duckdb: str, poll_interval: int) -> list[Contender]:
         "--quiet",
     )
     options = ("--queries", "queries.yaml", "--output", "skws.jsonl")
-    polled = f"every {poll_interval:,} changes"
+    interval_text = f"every {poll_interval:,} changes"
     return [
         Contender("skws watch", (sys.executable, "-m", "skws", *watch, *options), "each change", _of_skws),
         Contender("SQLite, triggers", (sys.executable, str(CHILD), "triggers"), "each change", _of_child),
         Contender(
-            "SQLite, polled", (sys.executable, str(CHILD), "sqlite", str(poll_interval)), polled, _of_child
+            "SQLite, polled",
+            (sys.executable, str(CHILD), "sqlite", str(poll_interval)),
+            interval_text,
+            _of_child,
         ),
         Contender(
             "DuckDB, polled",
             (duckdb, "-E", "-s", str(CHILD), "duckdb", str(poll_interval)),
-            polled,
+            interval_text,
             _of_child,
         ),
     ]

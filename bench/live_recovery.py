@@ -124,8 +124,8 @@ def make(path: Path, megabytes: int, shards: int, records: int) -> None:
     )
     share = next(iter(layout.shares.values()))
     server, state = ShardServer(job, share), KeptState({})
-    keeper = MeshProcessor("", job, {})
-    keeper.init(state)  # type: ignore[arg-type]  # all that the processor uses of it
+    processor = MeshProcessor("", job, {})
+    processor.init(state)  # type: ignore[arg-type]  # all that the processor uses of it
     mark = ShardProgress(ended=ALWAYS, part=(share.number, share.shards, str(share.spread)))
     server.answer(("begin", LogEnd(0, ALWAYS, None, ALWAYS), [], [], [], {}))
     server.answer(("seek", 0, ALWAYS, 0))
@@ -134,8 +134,8 @@ def make(path: Path, megabytes: int, shards: int, records: int) -> None:
         blob = layout.pack(batch)[0]
         head = replace(head, number=number, reached=int(batch.time.max()))
         micro_batch = MicroBatch(head, b"", blob)
-        worked: BatchAnswer = server.answer(("work", mark.epoch, micro_batch.to_bytes(), False))
-        mark = keeper._store_answer(mark, micro_batch, worked)  # noqa: SLF001 - as a task does
+        outcome: BatchAnswer = server.answer(("work", mark.epoch, micro_batch.to_bytes(), False))
+        mark = processor._store_answer(mark, micro_batch, outcome)  # noqa: SLF001 - as a task does
         head = replace(head, commands=())
         if number % 20 == 0:
             print(f"{number}: {state.log_bytes / 1e6:,.0f} MB", flush=True)

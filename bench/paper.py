@@ -71,8 +71,8 @@ def select_figures(names: str | None) -> tuple[Figure, ...]:
 
 def load_of(figure: Figure, value: float) -> Load:
     """The default load with this value of the figure's parameter."""
-    varied: dict[str, Any] = {figure.parameter: value}
-    return replace(Load(), **varied)
+    parameters: dict[str, Any] = {figure.parameter: value}
+    return replace(Load(), **parameters)
 
 
 def points(

@@ -222,8 +222,8 @@ class Measured(NamedTuple):
         places = self.places.values()
         first, ten = sum(rank == 1 for rank in places), sum(rank > 0 for rank in places)
         mean = sum(1 / rank for rank in places if rank) / max(1, len(places))
-        lower = ", ".join(f"{words} ({rank or 'none'})" for words, rank in self.places.items() if rank != 1)
-        return f"first {first}, among ten {ten} of {len(places)}; reciprocal {mean:.3f}; not first: {lower}"
+        misses = ", ".join(f"{words} ({rank or 'none'})" for words, rank in self.places.items() if rank != 1)
+        return f"first {first}, among ten {ten} of {len(places)}; reciprocal {mean:.3f}; not first: {misses}"
 
 
 def measure(questions: Sequence[Question], schema: Schema, database: StoredTuples) -> Measured:
@@ -232,8 +232,8 @@ def measure(questions: Sequence[Question], schema: Schema, database: StoredTuple
         query = parse_query(question.words, schema, match_names=True)
         plan = Plan(schema, query, Unbounded(), ranking=RankingChoice())
         results = StreamEngine.over(plan, database).search_once(plan, TEN).results
-        ranked = (rank for rank, result in enumerate(results, 1) if right(result, question))
-        places[question.words] = next(ranked, 0)
+        ranks = (rank for rank, result in enumerate(results, 1) if right(result, question))
+        places[question.words] = next(ranks, 0)
     return Measured(places)
 
 

@@ -163,9 +163,9 @@ def measure_shards(replay: Path, shards: Sequence[int], folder: Path) -> list[Sh
         pieces = [packed_piece for split in splits for packed_piece in read_pieces(split, job.schema)]
         slicing = Slicing()
         if number > 1:
-            planned = plan_parts([piece for piece, _ in pieces], queries, job.stream, window, number, 1)
-            assert planned is not None
-            slicing = planned
+            part_slicing = plan_parts([piece for piece, _ in pieces], queries, job.stream, window, number, 1)
+            assert part_slicing is not None
+            slicing = part_slicing
         paths = [folder / f"{part}.pieces" for part in range(number)]
         with ExitStack() as stack:
             files = [stack.enter_context(path.open("wb")) for path in paths]

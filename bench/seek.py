@@ -55,10 +55,10 @@ def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[
         sleep(0.1)
     for move in range(number + 1):
         control.seek((START + rng.randrange(tuples // 50, tuples)) * 1_000_000)
-        began, worked = perf_counter(), process_time()
+        began, cpu_began = perf_counter(), process_time()
         watch.step()
         if move:
-            yield (perf_counter() - began) * 1e3, (process_time() - worked) * 1e3
+            yield (perf_counter() - began) * 1e3, (process_time() - cpu_began) * 1e3
 
 
 def main() -> None:

@@ -150,10 +150,10 @@ def search(folder: Path, schema: Path, count: int, size: int) -> None:
                 cpu_times.append(server.cpu() - before_it)
                 answers.append(orjson.loads(answer_body) if answer_body else {"found": 0, "complete": False})
             counts = sorted(answer["found"] for answer in answers)
-            broken = sum(not answer["complete"] for answer in answers)
+            incomplete = sum(not answer["complete"] for answer in answers)
             print(f"{method}: {quantiles(seconds)}; of the processor {quantiles(cpu_times)}", end="; ")
             print(f"results: median {counts[count // 2]:,}, most {counts[-1]:,}", end="; ")
-            print(f"{broken} of {count} not complete in 5 s")
+            print(f"{incomplete} of {count} not complete in 5 s")
 
 
 class Reader:
@@ -228,7 +228,7 @@ async def _streams(
     ages: list[float] = []
     ready = asyncio.Semaphore(0)
     paths = [f"/queries/q{n if own else 0}/events" for n in range(number)]
-    reading = [asyncio.create_task(_subscribe(server.port, path, ages, ready)) for path in paths]
+    read_tasks = [asyncio.create_task(_subscribe(server.port, path, ages, ready)) for path in paths]
     for _ in paths:
         await ready.acquire()
     rng, began, row_count = random.Random(7), time.monotonic(), 0
@@ -252,9 +252,9 @@ async def _streams(
         await asyncio.sleep(0.1)
         if len(ages) >= row_count * (1 if own else number):
             break
-    for task in reading:
+    for task in read_tasks:
         task.cancel()
-    await asyncio.gather(*reading, return_exceptions=True)
+    await asyncio.gather(*read_tasks, return_exceptions=True)
     shape = f"{number:,} streams of " + ("searches of their own" if own else "one search")
     print(
         f"{shape}, {rate} results/s, {len(ages):,} events of {row_count * (1 if own else number):,}:", end=" "

@@ -178,8 +178,8 @@ def size_of(folder: Path) -> int:
 def searches(number: int) -> str:
     """``number`` searches, beginning with those of ``SEARCHES``."""
     rng = random.Random(7)
-    further = (f"s{n}: {{query: {' '.join(rng.sample(WORDS, 2))}, max_size: 3}}\n" for n in range(number - 3))
-    return SEARCHES + "".join(further)
+    lines = (f"s{n}: {{query: {' '.join(rng.sample(WORDS, 2))}, max_size: 3}}\n" for n in range(number - 3))
+    return SEARCHES + "".join(lines)
 
 
 def soak(
@@ -199,9 +199,9 @@ def soak(
         watch = Watch(folder, options)
         watch.wait_until_started()
         yield measure_part(watch, folder, lines.first(), 0, rows)
-        following, record_count = lines.changes(), rows
+        change_lines, record_count = lines.changes(), rows
         for _ in range(-(-changes // part)):
-            yield measure_part(watch, folder, following, record_count, part)
+            yield measure_part(watch, folder, change_lines, record_count, part)
             record_count += part
         watch.stop()
         began = time.monotonic()
@@ -209,7 +209,7 @@ def soak(
         message = watch.wait_until_started()
         seconds = time.monotonic() - began
         print(f"started again in {seconds:.1f} s: {message}")
-        yield measure_part(watch, folder, following, 0, part)
+        yield measure_part(watch, folder, change_lines, 0, part)
         watch.stop()
         with (folder / "out.jsonl").open("rb") as file:
             ops = Counter(orjson.loads(line)["op"] for line in file)

@@ -348,7 +348,7 @@ def _update(database: sqlite3.Connection, changes: int) -> None:
 
 def _join_query(*words: str) -> str:
     """A query for the joined rows that have each of the words in some text."""
-    holding = " AND ".join(
+    conditions = " AND ".join(
         "("
         + " OR ".join(
             f"{letter}.id IN (SELECT rowid FROM {name}_words WHERE {name}_words MATCH '{word}')"
@@ -359,7 +359,7 @@ def _join_query(*words: str) -> str:
     )
     return (
         "SELECT p.id FROM purchase p JOIN customer c ON p.customer = c.id JOIN product d ON p.product = d.id"
-        f" WHERE {holding}"
+        f" WHERE {conditions}"
     )
 
 

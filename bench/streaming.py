@@ -127,7 +127,7 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
             sinks=[sink],
             layout_request=LayoutRequest(shards),
         )
-        filled = WARM_UP + LIVE / rate
+        fill_seconds = WARM_UP + LIVE / rate
         marks: list[tuple[int, dict[str, float]]] = []  # batches so far, and processor time
 
         def mark() -> None:
@@ -137,10 +137,12 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
             while watch.metrics().state != "running":
                 time.sleep(0.1)
             began = time.time()
-            Timer(filled, mark).start()
-            grow(path, rate, began + filled + seconds)
+            Timer(fill_seconds, mark).start()
+            grow(path, rate, began + fill_seconds + seconds)
             mark()
-            sink.given = [(write_time, r) for write_time, r in sink.given if (r.start or 0) > began + filled]
+            sink.given = [
+                (write_time, r) for write_time, r in sink.given if (r.start or 0) > began + fill_seconds
+            ]
             time.sleep(3)
             watch.control.stop()
 

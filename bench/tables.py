@@ -168,14 +168,14 @@ def _measure_index(schema: Schema) -> tuple[float, float]:
         while not ended.wait(0.1):
             samples.append(private_megabytes())
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    sampler = threading.Thread(target=look)
+    sampler.start()
     began = time.process_time()
     open_tables(schema)
     took = time.process_time() - began
     os.sync()  # dirty pages would count as memory of the process that reads them
     ended.set()
-    looking.join()
+    sampler.join()
     return took, max(samples)
 
 

@@ -109,11 +109,11 @@ def measure(rate: float, seconds: float, keys_a_second: float = 20) -> Measured:
 
 async def _run_app(app: SkwsApp, seconds: float, keys_a_second: float) -> Measured:
     answers: list[tuple[float, float]] = []
-    walked = asyncio.Event()
+    selection = asyncio.Event()
 
     def note(message: Message) -> None:
         if isinstance(message, ResultList.Selected):
-            walked.set()
+            selection.set()
 
     async with app.run_test(size=(120, 36), message_hook=note) as pilot:
         screen = app.screen
@@ -129,7 +129,7 @@ async def _run_app(app: SkwsApp, seconds: float, keys_a_second: float) -> Measur
         end = time.perf_counter() + seconds
         number = 0
         while time.perf_counter() < end:
-            answers.append(await _press_key(app, screen, walked, _KEYS[number % len(_KEYS)]))
+            answers.append(await _press_key(app, screen, selection, _KEYS[number % len(_KEYS)]))
             number += 1
             await asyncio.sleep(1 / keys_a_second)
         end_megabytes = (resident_bytes() or 0) / 1e6
@@ -142,17 +142,17 @@ async def _run_app(app: SkwsApp, seconds: float, keys_a_second: float) -> Measur
 
 
 async def _press_key(
-    app: SkwsApp, screen: SearchScreen, walked: asyncio.Event, key: str
+    app: SkwsApp, screen: SearchScreen, selection: asyncio.Event, key: str
 ) -> tuple[float, float]:
     """Seconds from a key until its change has been drawn, and the processor seconds of the app's thread."""
     redraw = asyncio.Event()
-    walked.clear()
-    began, worked = time.perf_counter(), time.thread_time()
+    selection.clear()
+    began, cpu_began = time.perf_counter(), time.thread_time()
     app.post_message(Key(key, key if len(key) == 1 else None))
-    await walked.wait()
+    await selection.wait()
     screen.results.call_after_refresh(redraw.set)
     await redraw.wait()
-    return time.perf_counter() - began, time.thread_time() - worked
+    return time.perf_counter() - began, time.thread_time() - cpu_began
 
 
 def main() -> None:

@@ -24,11 +24,11 @@ def engines(args: argparse.Namespace) -> int:
     pythons = {
         name: python_of(name, _report) for name in (select_peers(args.engines) if args.engines else ())
     }
-    apart = {"core": args.core, "flink": args.flink}
-    pythons |= {name: Path(python).absolute() for name, python in apart.items() if python}
+    own_pythons = {"core": args.core, "flink": args.flink}
+    pythons |= {name: Path(python).absolute() for name, python in own_pythons.items() if python}
     events = args.events or (EVENTS if args.full else _FEW)
     repeat = args.repeat or (_OFTEN if args.full else 1)
-    disagreed = 0
+    exit_code = 0
     for load, number, runs in compare([SKWS, *in_batches(), *peers(pythons)], events, repeat):
         print(f"\n{load.name}: {load.text}\n{number:,} events, window {load.window:,} tuples")
         print(f"{'engine':20} {'matches':>10} {'CPU s':>8} {'wall s':>8} {'events/CPU s':>13} {'to skws':>8}")
@@ -36,8 +36,8 @@ def engines(args: argparse.Namespace) -> int:
             print(_line(run, number, runs[0]))
         if not agree(runs):
             print("the engines disagree", file=sys.stderr)
-            disagreed = 1
-    return disagreed
+            exit_code = 1
+    return exit_code
 
 
 def _line(run: Run, number: int, ours: Run) -> str:

@@ -71,8 +71,8 @@ def _make(path: Path, python: Path, packages: tuple[str, ...]) -> None:
 
 def _not_installed(peer: str, path: Path, error: Exception) -> str:
     # The reason that pip gives is its last error line, followed by notices.
-    printed = str(getattr(error, "stderr", None) or error).strip().splitlines()
-    complaints = [line for line in printed if "error" in line.lower()] or printed or ["no message"]
+    output_lines = str(getattr(error, "stderr", None) or error).strip().splitlines()
+    complaints = [line for line in output_lines if "error" in line.lower()] or output_lines or ["no message"]
     other_peers = ",".join(name for name in PEERS if name != peer)
     return (
         f"{peer} could not be installed ({', '.join(pins(peer))}, in {path}): {complaints[-1].strip()}; "

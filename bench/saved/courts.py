@@ -119,10 +119,10 @@ def _by_skws(court_day: Day) -> tuple[Courts, set[tuple[str, int]]]:
         _count(matches, iter(results), of_party)
     began = perf_counter()
     results = [result for batch in other_batches for result in session.process(batch)]
-    together = (perf_counter() - began) * 1e3 / len(court_day.others)
+    batch_ms = (perf_counter() - began) * 1e3 / len(court_day.others)
     _count(matches, iter(results), of_party)
     pairs = {pair for pair, alive in matches.items() if alive}
-    return Courts("skws", load_seconds, _spread(times), _spread(large), together), pairs
+    return Courts("skws", load_seconds, _spread(times), _spread(large), batch_ms), pairs
 
 
 def _records(
@@ -162,11 +162,11 @@ def _by_percolator(court_day: Day) -> tuple[Courts, set[tuple[str, int]]]:
     began = perf_counter()
     for line in court_day.others:
         percolator.percolate(percolator.store(line["relation"], line["row"]))
-    together = (perf_counter() - began) * 1e3 / len(court_day.others)
+    batch_ms = (perf_counter() - began) * 1e3 / len(court_day.others)
     pairs = {
         (court_day.alerts[name], docket) for docket, names in percolator.matches.items() for name in names
     }
-    return Courts("percolator over SQLite", load_seconds, _spread(times), _spread(large), together), pairs
+    return Courts("percolator over SQLite", load_seconds, _spread(times), _spread(large), batch_ms), pairs
 
 
 def _count(

@@ -68,11 +68,11 @@ def check(
     """
     union = _union(query, read_schema(schema))
     verdict = decide(union)
-    offered = () if verdict.bounded else repairs(union, verdict)
+    suggestions = () if verdict.bounded else repairs(union, verdict)
     if output_format is VerdictFormat.JSON:
-        write_text(escaped(orjson.dumps(to_json(union, verdict, offered))).decode() + "\n")
+        write_text(escaped(orjson.dumps(to_json(union, verdict, suggestions))).decode() + "\n")
     else:
-        write_text(to_text(union, verdict, offered))
+        write_text(to_text(union, verdict, suggestions))
     return 0 if verdict.bounded else 1
 
 

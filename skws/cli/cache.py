@@ -48,7 +48,7 @@ def clear() -> None:
     """
     from skws.index.kept import clear as cleared  # noqa: PLC0415 - as above
 
-    deleted = cleared()
-    size = sum(index.size for index in deleted) / _MEGABYTE
-    number = "1 index" if len(deleted) == 1 else f"{len(deleted):,} indexes"
+    indexes = cleared()
+    size = sum(index.size for index in indexes) / _MEGABYTE
+    number = "1 index" if len(indexes) == 1 else f"{len(indexes):,} indexes"
     write_text(f"{number} deleted, {size:,.1f} MB\n")

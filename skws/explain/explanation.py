@@ -176,9 +176,9 @@ def _summary(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
     if observed is not None:
         counts = [f"after {counted(observed.tuples, 'row')}: {observed.live:,} live"]
         if observed.waiting is not None:
-            touched = len(observed.waiting) + sum(number > 0 for number in observed.results.values())
+            touched_count = len(observed.waiting) + sum(number > 0 for number in observed.results.values())
             counts.append(f"{counted(sum(observed.waiting.values()), 'partial')} waiting")
-            counts.append(f"{counted(touched, 'operator')} touched")
+            counts.append(f"{counted(touched_count, 'operator')} touched")
         counts.append(counted(sum(observed.results.values()), "result"))
         yield Branch(", ".join(counts))
         if observed.asleep:

@@ -174,10 +174,10 @@ def keys_branch(plan: Plan) -> Branch:
     tree, node, edge = min(pruned, key=lambda clash: len(clash.tree.relations))
     schema = plan.schema
     text = CandidateNetwork.of(tree).text(schema, plan.keywords)
-    meeting = node_text(schema, tree.relations[node], tree.keywords[node], plan.keywords)
+    node_label = node_text(schema, tree.relations[node], tree.keywords[node], plan.keywords)
     target = schema.relations[edge.target]
     reason = (
-        f"because {meeting} meets at most one {target.name} row through {schema.joins[edge.join].name}: "
+        f"because {node_label} meets at most one {target.name} row through {schema.joins[edge.join].name}: "
         f"{', '.join(target.key)} is a key"
     )
     heading = f"networks pruned by keys: {'' if complete else 'at least '}{len(pruned):,}"

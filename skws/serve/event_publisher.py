@@ -204,15 +204,15 @@ class EventPublisher:
         """Make the events of a batch: removed and added searches, then results; skips stored ones."""
         if not self._begun:
             self.begin(standing())
-        removed, added = self._changes(commands)
+        removed_searches, added_searches = self._changes(commands)
 
         def settle() -> None:
-            for name in removed:
+            for name in removed_searches:
                 self.saved.pop(name, None)
-            self.saved.update(added)
+            self.saved.update(added_searches)
 
-        if number > self._resumed and (removed or added or results):
-            events = list(self._search_events(removed, added))
+        if number > self._resumed and (removed_searches or added_searches or results):
+            events = list(self._search_events(removed_searches, added_searches))
             events += [("result", result.name, result.to_json()) for result in results]
             self._append(number, events, settle)
         else:
@@ -265,25 +265,29 @@ class EventPublisher:
         self, commands: Iterable[JobCommand]
     ) -> tuple[dict[str, SavedSearch], dict[str, SavedSearch]]:
         """The searches that a batch removes or replaces, and those that it adds, by name."""
-        added: dict[str, SavedSearch] = {}
-        removed: dict[str, SavedSearch] = {}
+        added_searches: dict[str, SavedSearch] = {}
+        removed_searches: dict[str, SavedSearch] = {}
         for command in commands:
             if command.op == "add":
-                added[command.name] = SavedSearch.of(command.added)
+                added_searches[command.name] = SavedSearch.of(command.added)
             elif command.op == "remove":
-                new, old = added.pop(command.name, None), self.saved.get(command.name)
+                new, old = added_searches.pop(command.name, None), self.saved.get(command.name)
                 if (saved_search := old or new) is not None:
-                    removed.setdefault(command.name, saved_search)
-        return removed, added
+                    removed_searches.setdefault(command.name, saved_search)
+        return removed_searches, added_searches
 
     def _search_events(
-        self, removed: Mapping[str, SavedSearch], added: Mapping[str, SavedSearch]
+        self, removed_searches: Mapping[str, SavedSearch], added_searches: Mapping[str, SavedSearch]
     ) -> Iterator[EventData]:
-        for name, saved_search in removed.items():
-            by = added.get(name)
-            body = saved_search.to_dict() if by is None else {**saved_search.to_dict(), "by": by.owner}
-            yield ("removed" if by is None else "replaced"), name, orjson.dumps(body)
-        for name, added_search in added.items():
+        for name, saved_search in removed_searches.items():
+            successor = added_searches.get(name)
+            body = (
+                saved_search.to_dict()
+                if successor is None
+                else {**saved_search.to_dict(), "by": successor.owner}
+            )
+            yield ("removed" if successor is None else "replaced"), name, orjson.dumps(body)
+        for name, added_search in added_searches.items():
             yield "added", name, orjson.dumps({**added_search.to_dict(), "at": self._now()})
 
     def _follow(self, event: SearchEvent) -> None:

@@ -302,24 +302,24 @@ def _add_saved(app: FastAPI, served: Served) -> None:
     @app.put("/queries", summary="Save many searches in one step; the answer names those that are refused")
     async def put_all(body: SavedBodies) -> Response:
         def check_all() -> tuple[list[tuple[SavedSearch, QueryPlan]], dict[str, str]]:
-            good: list[tuple[SavedSearch, QueryPlan]] = []
-            refused: dict[str, str] = {}
+            planned_searches: list[tuple[SavedSearch, QueryPlan]] = []
+            refusals: dict[str, str] = {}
             for name, saved_body in body.queries.items():
                 try:
-                    good.append(_check_saved(job, name, saved_body))
+                    planned_searches.append(_check_saved(job, name, saved_body))
                 except SkwsError as error:
-                    refused[name] = str(error)
-            return good, refused
+                    refusals[name] = str(error)
+            return planned_searches, refusals
 
-        good, refused = await served.others.answer(check_all)
-        answers = await _answers(job.put(good)) if good else []
-        for (saved_search, _), answer in zip(good, answers, strict=True):
+        planned_searches, refusals = await served.others.answer(check_all)
+        answers = await _answers(job.put(planned_searches)) if planned_searches else []
+        for (saved_search, _), answer in zip(planned_searches, answers, strict=True):
             if answer.error:
-                refused[saved_search.name] = answer.error
-        answer = {"saved": len(body.queries) - len(refused), "refused": refused}
-        if not refused or answer["saved"]:
+                refusals[saved_search.name] = answer.error
+        answer = {"saved": len(body.queries) - len(refusals), "refused": refusals}
+        if not refusals or answer["saved"]:
             return Json(answer)
-        return Json({"error": f"none could be saved: {next(iter(refused.values()))}", **answer}, 400)
+        return Json({"error": f"none could be saved: {next(iter(refusals.values()))}", **answer}, 400)
 
     @app.get("/queries/{name:any}", summary="A saved search", responses=_answers_like(_SAVED))
     async def shown(name: str) -> Response:
@@ -428,16 +428,16 @@ def _stream(
             yield b": resumed\n\n"
             return
         queries = names()
-        instant = [name for name in queries if not job.hub.saved[name].every]
+        names_at_once = [name for name in queries if not job.hub.saved[name].every]
         try:
-            subscription.at, alive = await served.others.answer(partial(job.alive, instant))
+            subscription.at, alive = await served.others.answer(partial(job.alive, names_at_once))
         except SkwsError as error:
             yield message("failed", error_body(str(error)))
             subscription.at = log.last
             return
         reason = "" if last_id is None else _not_resumed(position)
         yield message("snapshot", orjson.dumps({"names": queries, "reason": reason}))
-        for name, results in zip(instant, alive, strict=True):
+        for name, results in zip(names_at_once, alive, strict=True):
             for offset in range(0, len(results), 256):
                 page = results[offset : offset + 256]
                 yield b"".join(message("result", show.result(name, result)) for result in page)

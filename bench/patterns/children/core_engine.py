@@ -32,11 +32,11 @@ def main() -> None:
         print("null")
         return
     server = pycer.PyOfflineServer()
-    declared = ", ".join(
+    declarations = ", ".join(
         f"EVENT {name} {{ {', '.join(f'{column}:int' for column in columns)} }}"
         for name, columns in task["relations"].items()
     )
-    stream = server.declare_stream(f"CREATE STREAM S {{ {declared} }}")
+    stream = server.declare_stream(f"CREATE STREAM S {{ {declarations} }}")
     ids = {event.name: event.id for event in stream.events_info}
     numbers = [ids[name] for name in task["relations"]]
     server.add_query(query_text)

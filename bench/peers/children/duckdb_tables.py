@@ -28,10 +28,10 @@ def main(folder: Path, words: list[str]) -> None:
     database.execute("CHECKPOINT")
     load_costs = _spent(began, cpu)
     began, cpu = perf_counter(), process_time()
-    holding = " AND ".join(f"({' OR '.join(_has(text, word) for text in TEXTS)})" for word in words)
+    conditions = " AND ".join(f"({' OR '.join(_has(text, word) for text in TEXTS)})" for word in words)
     ((count,),) = database.execute(
         "SELECT count(*) FROM purchase p JOIN customer c ON p.customer = c.id"
-        f" JOIN product d ON p.product = d.id WHERE {holding}"
+        f" JOIN product d ON p.product = d.id WHERE {conditions}"
     ).fetchall()
     search_costs = _spent(began, cpu)
     size = (folder / "duck.db").stat().st_size

@@ -108,7 +108,7 @@ class RowsScreen(FilteredScreen):
         )
         latest_note = f" (of the latest {page.latest:,})" if page.latest else ""
         self.query_one("#place", Static).update(f"{visible(place.text)}  {number}{latest_note}{first_note}")
-        former, self._drawn_page = self._drawn_page, (place, page)
+        former_page, self._drawn_page = self._drawn_page, (place, page)
         table, cursor_row = self.listing, self.listing.cursor_row
         table.clear(columns=True)
         attributes = self.skws.view.schema.relation(place.relation).attributes
@@ -119,7 +119,7 @@ class RowsScreen(FilteredScreen):
             width = max(heading.cell_len, *(row[column].cell_len for row in cells), 0)
             table.add_column(heading, width=width)
         table.add_rows(cells)
-        if former is not None and former[0] == place:
+        if former_page is not None and former_page[0] == place:
             table.move_cursor(row=cursor_row, animate=False)
         self._worker = None  # its work is done, even if it has not ended yet
         self.refresh_view()  # a request that came meanwhile

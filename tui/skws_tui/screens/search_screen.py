@@ -168,8 +168,8 @@ class SearchScreen(FilteredScreen):
             self.query_one(SearchBox).palette = self.bar.palette = self.time_line.palette = self.palette
             self.query_one(SearchBox).draw()
         if self._awaited_query and self._awaited_query in view.queries:
-            selected, self._awaited_query = self._awaited_query, ""
-            self.bar.select(selected)
+            selected_query, self._awaited_query = self._awaited_query, ""
+            self.bar.select(selected_query)
         elif (
             self.bar.selected is not None
             and self.bar.selected not in view.queries

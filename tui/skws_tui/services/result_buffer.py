@@ -299,8 +299,8 @@ class ResultBuffer:
 
 def relations_of(result: Result) -> Collection[str]:
     """The relations in which a result's keywords were found; for other results all of their relations."""
-    matching = {result_tuple.relation for result_tuple in result.tuples if result_tuple.keywords}
-    return matching or {result_tuple.relation for result_tuple in result.tuples}
+    relations = {result_tuple.relation for result_tuple in result.tuples if result_tuple.keywords}
+    return relations or {result_tuple.relation for result_tuple in result.tuples}
 
 
 def _fold(result: Result) -> object:
@@ -323,11 +323,11 @@ def _ending_of(retraction: Result) -> Ending:
 
 def _best_first(rows: list[ListedResult]) -> list[ListedResult]:
     """By score, in an order that never changes, ended rows last; ranks are among the live ones."""
-    scored = sorted(rows, key=_order)
+    ranked_rows = sorted(rows, key=_order)
     living = count(1)
-    for row in scored:
+    for row in ranked_rows:
         row.rank = None if row.ending else next(living)
-    return scored
+    return ranked_rows
 
 
 def _order(row: ListedResult) -> tuple[bool, int, float, str]:

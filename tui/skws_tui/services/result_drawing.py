@@ -256,7 +256,7 @@ class Drawer:
         The first keyword of each value is within ``width``, or close to the start of the value.
         """
         relation = self._relation(result_tuple.relation)
-        search_attributes, joining = relation.search, self._joining(relation)
+        search_attributes, join_attributes = relation.search, self._joining(relation)
         times = self._times(relation)
         changed_attributes = _changed_attributes(result, result_tuple)
         name_texts, texts, other_texts = (list[tuple[bool, Text]]() for _ in range(3))
@@ -275,9 +275,15 @@ class Drawer:
                 plain = day_or_second(value_line.plain) if name in times else value_line.plain
                 entry = Text(f"{visible(name)} {plain}", self.palette.dim)
                 entry.stylize(style, len(visible(name)) + 1)
-                (name_texts if name == name_attribute else other_texts).append((name in joining, entry))
-        ordered = [*name_texts, *sorted(texts, key=itemgetter(0)), *sorted(other_texts, key=itemgetter(0))]
-        return Text(_GAP).join([text for _, text in ordered])
+                (name_texts if name == name_attribute else other_texts).append(
+                    (name in join_attributes, entry)
+                )
+        ordered_entries = [
+            *name_texts,
+            *sorted(texts, key=itemgetter(0)),
+            *sorted(other_texts, key=itemgetter(0)),
+        ]
+        return Text(_GAP).join([text for _, text in ordered_entries])
 
     def _value(self, result: Result, relation: str, attribute: str, text: str, width: int) -> Text:
         short_text, spans = shortened(visible(text), self._spans(result, relation, attribute, text), width)

@@ -194,8 +194,8 @@ def search(
     plans = plans_over(queries.values(), stream)
     results = Results(stream_schema, queries, OnError(on_error))
     answers = _search_results(results, inputs, stream, plans)
-    if _wants_best(queries, stream) and (_timeless(stream_schema) or limit is not None):
-        answers = _best(results, inputs, plans[0], limit)
+    if _wants_best(queries, stream) and (_without_times(stream_schema) or limit is not None):
+        answers = _best_results(results, inputs, plans[0], limit)
     results._remaining = islice(answers, limit)  # noqa: SLF001 - its own
     return results
 
@@ -331,12 +331,12 @@ def _wants_best(queries: Mapping[str, Query], stream: Stream) -> bool:
     return unbounded and [query.kind for query in queries.values()] == [KEYWORDS]
 
 
-def _timeless(schema: Schema) -> bool:
+def _without_times(schema: Schema) -> bool:
     """True if no row has a time, as in every database: results then have no order of time."""
     return all(relation.table for relation in schema.relations)
 
 
-def _best(results: Results, inputs: Inputs, plan: QueryPlan, most: int | None) -> Iterator[Result]:
+def _best_results(results: Results, inputs: Inputs, plan: QueryPlan, most: int | None) -> Iterator[Result]:
     """The best results over all rows, best first; ``most``: None for all."""
     assert plan.search is not None  # noqa: S101 - of keywords
     ranked = replace(plan.search, ranking=plan.search.ranking or RankingChoice())

@@ -259,7 +259,7 @@ def engine_of(
     return EngineName.SPARK
 
 
-def python_ahead(job: Job) -> AbstractContextManager[None]:
+def preload_python(job: Job) -> AbstractContextManager[None]:
     """For a search on Spark: forks its Python processes from one that has loaded their imports."""
     if job.engine is not EngineName.SPARK:
         return nullcontext()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from time import perf_counter
 
-from skws.cli.run import ALL, of_all
+from skws.cli.run import ALL, shown_of_total
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.formats import BadRecordLog
 from skws.index.index_cache import database_index, passed_over
@@ -54,7 +54,7 @@ def search_database(
     bad = BadRecordLog()
     bad.take(passed_over(database.tables))
     search_start = perf_counter()
-    most = _most(job, query)
+    most = _result_limit(job, query)
     engine = StreamEngine.over(plan, database)
     page = engine.search_once(plan, most)
     color = color_on_stdout() and output is None
@@ -71,7 +71,7 @@ def search_database(
         tell(line)
 
 
-def _most(job: Job, query: Query) -> int:
+def _result_limit(job: Job, query: Query) -> int:
     """The maximum number of results: the smaller of --top and --limit."""
     limits = [top_of(query.options).size] if query.kind == TOP else []
     limits += [] if job.limit is None else [job.limit]
@@ -82,4 +82,4 @@ def summary(page: Searched, max_size: int, seconds: float) -> str:
     """One line: the number of results, the size beyond which no result can be better, the duration."""
     is_total = page.size >= max_size
     early = "" if is_total else f", none of more than {counted(page.size, 'tuple')} can be better"
-    return f"{of_all(len(page.results), page.found, is_total=is_total)}{early} in {seconds:.2f} s"
+    return f"{shown_of_total(len(page.results), page.found, is_total=is_total)}{early} in {seconds:.2f} s"

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from skws.cli import options
-from skws.cli.data import engine_of, python_ahead
+from skws.cli.data import engine_of, preload_python
 from skws.cli.option_values import query_text, read_schema
 from skws.cli.terminal import on_terminal
 from skws.spec.enums import EngineChoice, EngineName, OutputFormat
@@ -59,7 +59,7 @@ def _open(queries: tuple[str, ...], engine: EngineName) -> None:
 def _print(text: str, engine: EngineName, *, quiet: bool) -> None:
     schema, replay = movie_files()
     job = Job.search(text, read_schema(schema), replay, engine=engine)
-    with python_ahead(job):
+    with preload_python(job):
         from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Spark's Python does
 
         run_search(job, OutputFormat.TREE, None, quiet=quiet)

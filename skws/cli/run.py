@@ -102,7 +102,7 @@ def run_best(
         summary(
             search,
             perf_counter() - start,
-            of_all(len(best_results.results), best_results.found, is_total=is_total),
+            shown_of_total(len(best_results.results), best_results.found, is_total=is_total),
         )
     )
     for note in best_results.notes:
@@ -114,7 +114,7 @@ def run_best(
             tell(line)
 
 
-def of_all(shown_count: int, total: int, *, is_total: bool) -> str:
+def shown_of_total(shown_count: int, total: int, *, is_total: bool) -> str:
     """The number of results shown, out of all; ``is_total``: False if there are more than ``total``."""
     if shown_count == total:
         return counted(shown_count, "result")
@@ -130,12 +130,12 @@ def _by_score(most: int | None) -> Order:
                 latest[result.id] = result
             elif result.id in latest:
                 latest[result.id] = replace(latest[result.id], end=result.end)
-        yield from sorted(latest.values(), key=_worth, reverse=True)[:most]
+        yield from sorted(latest.values(), key=_score_value, reverse=True)[:most]
 
     return ordered
 
 
-def _worth(result: Result) -> float:
+def _score_value(result: Result) -> float:
     return result.score.value if result.score is not None else 0.0
 
 

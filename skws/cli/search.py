@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from skws.cli import option_values, options
-from skws.cli.data import Data, command_of, describe, engine_of, finite_data, python_ahead
+from skws.cli.data import Data, command_of, describe, engine_of, finite_data, preload_python
 from skws.sources.addresses import SQLITE, all_tables, is_postgres, is_sqlite
 from skws.spec.enums import SUFFIXES, EngineName, OutputFormat, Sort, ToldUpdates
 from skws.spec.job import Job
@@ -168,7 +168,7 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
         return
     # The best results by score are only known at the end.
     job = Job({search_query.text: search_query}, **fields | {"limit": None if by_score else most})
-    with python_ahead(job):
+    with preload_python(job):
         from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Spark's Python does
 
         run_search(

@@ -101,7 +101,7 @@ def serve(
 
 
 def _serve(job: Job, notes: Log, opts: ServeOptions) -> None:
-    from skws.serve.server import listening_socket, served  # noqa: PLC0415 - FastAPI and uvicorn are an extra
+    from skws.serve.server import listening_socket, serving  # noqa: PLC0415 - FastAPI and uvicorn are an extra
 
     access = Access(
         _token(opts.host, opts.token_file, job.checkpoint, notes),
@@ -111,7 +111,7 @@ def _serve(job: Job, notes: Log, opts: ServeOptions) -> None:
     listener = listening_socket(opts.host, opts.port)
     limits = StreamLimits(most=opts.most_streams)
     keep = opts.keep * _MEGABYTE
-    with served(
+    with serving(
         job, access, listener, notes, keep=keep, most_saved=opts.most_queries, limits=limits
     ) as served_job:
         address, port = listener.getsockname()[:2]

@@ -93,7 +93,7 @@ class _PlanParts:
 def _plan_parts(plan: Plan, limit: int, most: int) -> _PlanParts:
     count = count_mesh(plan.generator(), most)
     sizes, complete = (count.sizes, True) if count.complete else network_counts(plan)
-    fruitful = _fruitful(count)[:_MOST_CLUSTERS]
+    fruitful = _clusters_with_networks(count)[:_MOST_CLUSTERS]
     room = shares([cluster.networks for cluster in fruitful], limit)
     generator = plan.generator()
     sections = (
@@ -116,7 +116,7 @@ def _plan_parts(plan: Plan, limit: int, most: int) -> _PlanParts:
     )
 
 
-def _fruitful(count: MeshCount) -> list[ClusterCount]:
+def _clusters_with_networks(count: MeshCount) -> list[ClusterCount]:
     return [cluster for cluster in count.clusters if cluster.networks]
 
 
@@ -191,7 +191,7 @@ def _summary(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
 def _clusters(plan: Plan, parts: _PlanParts, observed: Observed | None) -> Iterator[Branch]:
     for cluster, trees in parts.trees:
         yield cluster_branch(plan, cluster, trees, observed)
-    hidden = _fruitful(parts.count)[_MOST_CLUSTERS:]
+    hidden = _clusters_with_networks(parts.count)[_MOST_CLUSTERS:]
     if hidden:
         yield _hidden_branch(hidden)
     if parts.count.uncounted:

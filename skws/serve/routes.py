@@ -105,7 +105,7 @@ class RequestQueue:
 
 
 @dataclass(slots=True)
-class Served:
+class AppState:
     """The common state of the routes."""
 
     job: ServedJob
@@ -123,7 +123,7 @@ class _Events(StarletteResponse):
     media_type = "text/event-stream"
 
 
-def make_app(served: Served) -> FastAPI:
+def make_app(app_state: AppState) -> FastAPI:
     """All routes. Errors are JSON with a message."""
     app = FastAPI(
         title="skws",
@@ -138,10 +138,10 @@ def make_app(served: Served) -> FastAPI:
     )
     app.router.route_class = StrictRoute
     handle_errors(app)
-    _add_search(app, served)
-    _add_events(app, served)
-    _add_saved(app, served)
-    _add_state(app, served)
+    _add_search(app, app_state)
+    _add_events(app, app_state)
+    _add_saved(app, app_state)
+    _add_state(app, app_state)
     add_page(app)
     return app
 
@@ -205,10 +205,10 @@ _SAVED: Final[dict[str, Any]] = {
 }
 
 
-def _add_search(app: FastAPI, served: Served) -> None:
+def _add_search(app: FastAPI, app_state: AppState) -> None:
     @app.post("/search", summary="Search the live rows, best results first", responses=_answers_like(_FOUND))
     async def search(body: SearchBody) -> Response:
-        return Json(await served.searches.answer(partial(_search_answer, served, body)))
+        return Json(await app_state.searches.answer(partial(_search_answer, app_state, body)))
 
     @app.post(
         "/complete",
@@ -216,8 +216,8 @@ def _add_search(app: FastAPI, served: Served) -> None:
         responses=_answers_like({"completions": [{"text": "lamp", "query": "ada lamp", "count": 2}]}),
     )
     async def complete(body: CompleteBody) -> Response:
-        counts_of_texts = await served.completions.answer(
-            partial(served.job.complete, body.query, body.limit, _COMPLETE_SECONDS)
+        counts_of_texts = await app_state.completions.answer(
+            partial(app_state.job.complete, body.query, body.limit, _COMPLETE_SECONDS)
         )
         completions = [
             {"text": text, "query": completed(body.query, text), "count": count or None}
@@ -226,13 +226,13 @@ def _add_search(app: FastAPI, served: Served) -> None:
         return Json({"completions": completions})
 
 
-def _search_answer(served: Served, body: SearchBody) -> bytes:
+def _search_answer(app_state: AppState, body: SearchBody) -> bytes:
     began = perf_counter()
     half_life = None if body.half_life is None else parse_duration(body.half_life, what="half_life")
     ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
     query = Query(body.query, body.max_size, options=ranking_options(ranking))
-    page, notes = served.job.search(query, body.limit, body.time_limit)
-    marks = marks_of(served.job, body.query) if body.marks else None
+    page, notes = app_state.job.search(query, body.limit, body.time_limit)
+    marks = marks_of(app_state.job, body.query) if body.marks else None
     results: list[orjson.Fragment] = []
     size = 0
     for result in page.results:
@@ -249,7 +249,7 @@ def _search_answer(served: Served, body: SearchBody) -> bytes:
         results.append(orjson.Fragment(text))
     empty_result = page.why_nothing or EmptyResult(())
     seconds = perf_counter() - began
-    served.measures.count_search(seconds)
+    app_state.measures.count_search(seconds)
     return orjson.dumps(
         {
             "query": body.query,
@@ -279,8 +279,8 @@ def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]
     return partial(highlight, parse_query(query, schema, match_names=job.stream.match_names), schema)
 
 
-def _add_saved(app: FastAPI, served: Served) -> None:
-    job = served.job
+def _add_saved(app: FastAPI, app_state: AppState) -> None:
+    job = app_state.job
 
     @app.get("/queries", summary="Saved searches", responses=_answers_like({"queries": [_SAVED], "count": 1}))
     async def listed(
@@ -311,7 +311,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
                     refusals[name] = str(error)
             return planned_searches, refusals
 
-        planned_searches, refusals = await served.others.answer(check_all)
+        planned_searches, refusals = await app_state.others.answer(check_all)
         answers = await _answers(job.put(planned_searches)) if planned_searches else []
         for (saved_search, _), answer in zip(planned_searches, answers, strict=True):
             if answer.error:
@@ -335,7 +335,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
     async def put(name: SavedName, body: SavedBody) -> Response:
         job.check_ready()
         new = name not in job.hub.saved
-        saved_search, plan = await served.others.answer(partial(_check_saved, job, name, body))
+        saved_search, plan = await app_state.others.answer(partial(_check_saved, job, name, body))
         (answer,) = await _answers(job.put([(saved_search, plan)]))
         if answer.error:
             raise HTTPException(409 if job.ready else 503, answer.error)
@@ -372,8 +372,8 @@ async def _answers(futures: Sequence[Any]) -> list[Any]:
         raise TimeLimitError("the job is busy; it may still process the request") from None
 
 
-def _add_events(app: FastAPI, served: Served) -> None:
-    job = served.job
+def _add_events(app: FastAPI, app_state: AppState) -> None:
+    job = app_state.job
 
     @app.get(
         "/queries/{name}/events",
@@ -384,7 +384,7 @@ def _add_events(app: FastAPI, served: Served) -> None:
         name: str, marks: bool = False, last_event_id: str | None = Header(None), last: str | None = None
     ) -> StarletteResponse:
         _saved_search(job, name)
-        return _stream(served, Subscription(name), last_event_id or last, marks=marks)
+        return _stream(app_state, Subscription(name), last_event_id or last, marks=marks)
 
     @app.get(
         "/events",
@@ -397,13 +397,13 @@ def _add_events(app: FastAPI, served: Served) -> None:
         last_event_id: str | None = Header(None),
         last: str | None = None,
     ) -> StarletteResponse:
-        return _stream(served, Subscription(None, owner), last_event_id or last, marks=marks)
+        return _stream(app_state, Subscription(None, owner), last_event_id or last, marks=marks)
 
 
 def _stream(
-    served: Served, subscription: Subscription, last_id: str | None, *, marks: bool
+    app_state: AppState, subscription: Subscription, last_id: str | None, *, marks: bool
 ) -> StarletteResponse:
-    job, streams = served.job, served.streams
+    job, streams = app_state.job, app_state.streams
     job.check_ready()
     if streams.closing:
         raise NotReadyError("the job ends")
@@ -430,7 +430,7 @@ def _stream(
         queries = names()
         names_at_once = [name for name in queries if not job.hub.saved[name].every]
         try:
-            subscription.at, alive = await served.others.answer(partial(job.alive, names_at_once))
+            subscription.at, alive = await app_state.others.answer(partial(job.alive, names_at_once))
         except SkwsError as error:
             yield message("failed", error_body(str(error)))
             subscription.at = log.last
@@ -491,8 +491,8 @@ def _envelope(name: str, saved_search: SavedSearch | None) -> dict[str, Any]:
     return {"name": name} if saved_search is None else saved_search.envelope()
 
 
-def _add_state(app: FastAPI, served: Served) -> None:
-    job = served.job
+def _add_state(app: FastAPI, app_state: AppState) -> None:
+    job = app_state.job
 
     @app.get("/schema", summary="Relations, their attributes, and joins")
     async def schema() -> Response:
@@ -532,7 +532,7 @@ def _add_state(app: FastAPI, served: Served) -> None:
 
     @app.get("/healthz", summary="Whether the job runs")
     async def health() -> Response:
-        state = "running" if job.ready and not served.streams.closing else "starting or ending"
+        state = "running" if job.ready and not app_state.streams.closing else "starting or ending"
         return Json(
             {"status": "ok" if job.ready else "unavailable", "state": state}, 200 if job.ready else 503
         )
@@ -543,8 +543,8 @@ def _add_state(app: FastAPI, served: Served) -> None:
         response_class=PlainTextResponse,
     )
     async def metrics() -> Response:
-        of_job = text(await served.others.answer(job.metrics))
-        return Response(of_job + served.measures.text(), media_type=CONTENT_TYPE)
+        of_job = text(await app_state.others.answer(job.metrics))
+        return Response(of_job + app_state.measures.text(), media_type=CONTENT_TYPE)
 
 
 _KINDS: Final = {

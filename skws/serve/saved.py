@@ -85,7 +85,7 @@ class SavedSearch:
         return parse_duration(self.every, what="every") if self.every else None
 
     @property
-    def tagged(self) -> Query:
+    def tagged_query(self) -> Query:
         """The query, with all other fields in its tag."""
         fields = {
             "owner": self.owner,

@@ -136,7 +136,7 @@ class ServedJob:
 
     def plan(self, saved_search: SavedSearch) -> QueryPlan:
         """The plan of a search. Raises SkwsError if it cannot be evaluated over the stream."""
-        plan = plan_of(self._job.standing(saved_search.name, saved_search.tagged), self.stream)
+        plan = plan_of(self._job.standing(saved_search.name, saved_search.tagged_query), self.stream)
         if plan.search is not None and (warning := many_networks(plan.search)):
             raise UsageError(warning)
         return plan
@@ -160,7 +160,7 @@ class ServedJob:
             if search.name in saved_searches:
                 commands.append(JobCommand("remove", search.name))
             add_indexes.append(len(commands))
-            commands.append(JobCommand.adding(search.tagged))
+            commands.append(JobCommand.adding(search.tagged_query))
         futures = self._control.submit_all(commands, {search.name: plan for search, plan in planned_searches})
         return [futures[index] for index in add_indexes]
 

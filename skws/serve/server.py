@@ -20,7 +20,7 @@ from skws.jobs.log import Log
 from skws.serve.error_answers import error_body
 from skws.serve.measures import Measures
 from skws.serve.request_guard import Guard
-from skws.serve.routes import Served, make_app
+from skws.serve.routes import AppState, make_app
 from skws.serve.served_job import ServedJob
 from skws.serve.server_options import Access, StreamLimits
 from skws.serve.streams import EventStreams
@@ -46,18 +46,18 @@ class Connection(H11Protocol):
     most = 1 << 30
     patience = PATIENCE
     _last_state: tuple[object, int] | None = None
-    _looking: asyncio.TimerHandle | None = None
+    _check_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         super().connection_made(transport)
         if len(self.connections) > self.most:
             transport.abort()
         else:
-            self._look_again()
+            self._schedule_check()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._check_timer is not None:
+            self._check_timer.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -74,10 +74,10 @@ class Connection(H11Protocol):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
-    def _look_again(self) -> None:
-        self._looking = self.loop.call_later(self.patience, self._look)
+    def _schedule_check(self) -> None:
+        self._check_timer = self.loop.call_later(self.patience, self._check_progress)
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         state = self.cycle, self.transport.get_write_buffer_size()
         busy = self.cycle is not None and not self.cycle.response_complete
         stuck = state == self._last_state and (self.transport.is_closing() or not busy)
@@ -85,7 +85,7 @@ class Connection(H11Protocol):
         if stuck:
             self.transport.abort()
         else:
-            self._look_again()
+            self._schedule_check()
 
 
 def connections(
@@ -179,7 +179,7 @@ class HttpServer:
 
 
 @contextmanager
-def served(
+def serving(
     job: Job,
     access: Access,
     listener: socket.socket,
@@ -192,7 +192,7 @@ def served(
     """A job with a server in front of it, while the context is entered. Raises SkwsError."""
     streams = EventStreams(limits)
     served_job = ServedJob(job, notes, streams.wake, keep=keep, most_saved=most_saved)
-    app = make_app(Served(served_job, streams, Measures(streams, served_job.hub)))
+    app = make_app(AppState(served_job, streams, Measures(streams, served_job.hub)))
 
     def log_error(error: Exception) -> None:
         notes.error("request", f"unexpected {type(error).__name__} in a request: {error}")

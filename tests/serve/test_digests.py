@@ -45,7 +45,7 @@ def result(number: int, name: str = "daily", op: str = "+", *, snapshot: bool = 
 
 
 def adding(name: str, text: str = "ada lamp", **more: Any) -> JobCommand:
-    return JobCommand.adding(SavedSearch(Query(text, name=name), **more).tagged)
+    return JobCommand.adding(SavedSearch(Query(text, name=name), **more).tagged_query)
 
 
 def standing(*queries: Query) -> Callable[[], Sequence[Query]]:
@@ -225,7 +225,7 @@ def test_a_kill_before_the_events_of_a_replacement_are_kept(tmp_path: Path) -> N
     first = opened(tmp_path, clock)
     take(first, 1, [adding("moves", "ada lamp", owner="ann")])
     again = opened(tmp_path, clock)
-    before = standing(SavedSearch(Query("ada lamp", name="moves"), owner="ann").tagged)
+    before = standing(SavedSearch(Query("ada lamp", name="moves"), owner="ann").tagged_query)
     commands = [JobCommand("remove", "moves"), adding("moves", "ada sofa", owner="bob")]
     again.take(2, commands, [result(1, "moves")], before)
     told = again.log.after(EventPosition(1, 9), "moves", 9)

@@ -77,7 +77,7 @@ async def _ended(app: SkwsApp, pilot: Pilot[None]) -> None:
     """Results of which some were retracted and some have expired."""
     await _search(app, pilot)
     results = app.view.results
-    listed = results.listed(ListSelection())
+    listed = results.rows(ListSelection())
     results.take([replace(row.result, op="-") for row in listed[:2] if isinstance(row.result, Result)])
     results.expire(max(row.result.end or 0 for row in listed))
     await pilot.press("escape")

@@ -78,10 +78,10 @@ def tui(context: typer.Context, opts: TuiOptions, query: options.SourceAndWords 
 def _check_query(request: UiRequest) -> None:
     """Report invalid queries before the screen is drawn. Raises QueryError, UsageError."""
     if request.queries:
-        from skws_tui.services.analyzer import planned  # noqa: PLC0415 - loads only for given keywords
+        from skws_tui.services.analyzer import plan_of_typed  # noqa: PLC0415 - loads only for given keywords
 
         for text in request.queries:
-            planned(request.job, text, request.job.schema)
+            plan_of_typed(request.job, text, request.job.schema)
 
 
 def _need_terminal(command: str) -> None:

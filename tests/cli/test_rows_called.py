@@ -118,7 +118,7 @@ def test_the_terminal_ui_says_whose_change_it_is(tmp_path: Path) -> None:
     view = View(movies(path=schema))
     view.queries = ("leak",)
     view.results.take([result(changed(), package("libxml2-dev"))])
-    (row,) = view.results.listed()
+    (row,) = view.results.rows()
     drawer = Drawer(view, palette(BUILTIN_THEMES["textual-dark"]))
     line = drawer.line(row, TableColumns(70)).plain
     assert "libxml2 · Fixes a leak. · libxml2-dev" in line

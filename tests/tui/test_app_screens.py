@@ -99,13 +99,13 @@ async def test_an_edited_schema_is_applied_without_losing_live_tuples(schema_fil
         await driver.settle()
         assert "removes director.did = movie.did" in str(screen.query_one("#graph", Static).render())
         await driver.press("ctrl+j")
-        results = driver.app.view.results.listed()
+        results = driver.app.view.results.rows()
         assert [one.ending for one in results if len(one.result.tuples) == 4] == ["gone"]
         assert driver.metrics.live_tuples == 769
         screen.editor.load_text(whole)
         await driver.settle()
         await driver.press("ctrl+j")
-        assert [one.ending for one in driver.app.view.results.listed()] == [None, None]
+        assert [one.ending for one in driver.app.view.results.rows()] == [None, None]
 
 
 @scenario
@@ -137,7 +137,7 @@ async def test_a_suggested_join_is_added_and_can_be_undone(schema_file: Path) ->
         screen = schema_screen(driver.app.screen)
         assert "  - director.did = movie.did\n" in screen.editor.text
         await driver.press("ctrl+j")
-        assert len(driver.app.view.results.listed()) == 2
+        assert len(driver.app.view.results.rows()) == 2
         await driver.press("ctrl+z")
         assert screen.editor.text == before
         screen.editor.load_text("relations: [")

@@ -45,11 +45,11 @@ def viewed(request: UiRequest) -> tuple[SteppedRun, View]:
 
 def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
     run.advance(seconds)
-    view.absorb(run.events.take())
+    view.apply_events(run.events.take())
 
 
 def listed(view: View) -> list[str]:
-    return [row.result.id for row in view.results.listed(ListSelection(sort=ListOrder.BEST))]
+    return [row.result.id for row in view.results.rows(ListSelection(sort=ListOrder.BEST))]
 
 
 @pytest.mark.parametrize("text", [QUERY, "john OR man", "coppola pacino", "zzyzx uma"])
@@ -101,7 +101,7 @@ def test_deleted_rows_leave_the_best_results(tmp_path: Path) -> None:
     for _ in range(4):
         advanced(run, view, 10**9)
     assert set(listed(view)) < set(before)
-    assert "Pulp Fiction" not in str([row.result for row in view.results.listed()])
+    assert "Pulp Fiction" not in str([row.result for row in view.results.rows()])
 
 
 def test_all_asks_for_all_results_in_order_of_time_in_place_of_the_best() -> None:

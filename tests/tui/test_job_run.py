@@ -44,10 +44,10 @@ def test_queries_come_and_go_while_the_job_runs() -> None:
         assert view.metrics is not None
         run.remove_query("nolan bale")
         _until(queue, view, lambda: view.queries == (QUERY,))
-        assert {shown.result.query for shown in view.results.listed()} == {QUERY}
+        assert {shown.result.query for shown in view.results.rows()} == {QUERY}
     finally:
         run.stop()
-    view.absorb(queue.take())
+    view.apply_events(queue.take())
     assert not view.failure
 
 
@@ -68,13 +68,13 @@ def test_a_paused_job_takes_nothing_in(tmp_path: Path) -> None:
         with source.open("a") as file:
             file.write(_BOTH)
         time.sleep(5)
-        view.absorb(queue.take())
+        view.apply_events(queue.take())
         assert len(view.results) == 2
         run.control.resume()
         _until(queue, view, lambda: len(view.results) == 3)
     finally:
         run.stop()
-    view.absorb(queue.take())
+    view.apply_events(queue.take())
     assert not view.failure
 
 
@@ -85,4 +85,4 @@ def _until(queue: EventQueue, view: View, done: object) -> None:
         assert time.monotonic() < end, (view.queries, len(view.results), list(view.log))
         assert not view.failure
         time.sleep(0.1)
-        view.absorb(queue.take())
+        view.apply_events(queue.take())

@@ -115,12 +115,12 @@ def viewed(request: UiRequest) -> tuple[SteppedRun, View]:
 
 def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
     run.advance(seconds)
-    view.absorb(run.events.take())
+    view.apply_events(run.events.take())
     view.tick(run.hand.seconds())
 
 
 def alive(view: View, query: str) -> list[str]:
-    rows = view.results.listed(ListSelection(query, sort=ListOrder.BEST))
+    rows = view.results.rows(ListSelection(query, sort=ListOrder.BEST))
     return [row.result.id for row in rows if not row.ending]
 
 
@@ -137,7 +137,7 @@ def test_the_best_are_those_of_all_results_with_scores(size: int) -> None:
         assert alive(some, name) == alive(all_of_them, "rank: john")[:size]
         seen.update(alive(some, name))
     assert len(seen) > size
-    assert {shown.ending for shown in some.results.listed(ListSelection(name))} >= {"outranked"}
+    assert {shown.ending for shown in some.results.rows(ListSelection(name))} >= {"outranked"}
 
 
 def test_the_best_in_a_window_of_their_own_stand_beside_keywords() -> None:
@@ -161,7 +161,7 @@ def test_the_same_keywords_can_be_asked_for_in_two_ways() -> None:
     run.remove_query(QUERY)
     advanced(run, view)
     assert list(view.queries) == [best]
-    assert len(view.results.listed(ListSelection())) == len(alive(view, best)) == 1
+    assert len(view.results.rows(ListSelection())) == len(alive(view, best)) == 1
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None
     for early in ("nolan bale", f"top 1: {QUERY}", "clint"):
         run.add_query(early)
     run.remove_query("clint")
-    view.absorb(queue.take())
+    view.apply_events(queue.take())
     assert list(view.queries) == [QUERY, "nolan bale", f"top 1: {QUERY}"]
     run.start()
     for _ in range(4):
@@ -314,7 +314,7 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
     run, view = viewed(movies(f"top 1: {QUERY}", "nolan bale"))
     advanced(run, view, 2)
     path = tmp_path / "found.csv"
-    export([shown.result for shown in view.results.listed()], path)
+    export([shown.result for shown in view.results.rows()], path)
     with path.open() as file:
         rows = list(csv.DictReader(file))
     ranks = {row["query"]: row["rank"] for row in rows}
@@ -325,6 +325,6 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
 def test_a_refused_query_does_not_take_the_results_of_the_same_keywords_along() -> None:
     run, view = viewed(movies(QUERY))
     advanced(run, view, 2)
-    view.absorb(JobEvents(queries=(QUERY, f"top 1: {QUERY}")))
-    view.absorb(JobEvents(queries=(QUERY,)))
+    view.apply_events(JobEvents(queries=(QUERY, f"top 1: {QUERY}")))
+    view.apply_events(JobEvents(queries=(QUERY,)))
     assert len(alive(view, QUERY)) == 2

@@ -142,9 +142,9 @@ async def test_what_a_thread_a_task_or_a_finaliser_raises_is_told() -> None:
 async def test_an_app_in_which_nothing_works_ends_with_a_line() -> None:
     async with opened(movies(), faults=None) as driver:
         for _ in range(499):
-            driver.app.caught(ValueError("again"))
+            driver.app.report_fault(ValueError("again"))
         assert driver.app.broken == ""
-        driver.app.caught(ValueError("again"))
+        driver.app.report_fault(ValueError("again"))
         await until(lambda: not driver.app.is_running, driver.pilot.pause)
         assert driver.app.return_code == 1
         assert driver.app.broken.startswith(
@@ -285,4 +285,4 @@ async def test_a_session_with_queries_that_are_no_longer_right_opens(tmp_path: P
 
 def test_messages_are_dispatched_inside_the_fence() -> None:
     """Textual's own name for it: if it changes, the fence must follow."""
-    assert MessagePump._dispatch_message.__qualname__ == "_fenced.<locals>.fenced"
+    assert MessagePump._dispatch_message.__qualname__ == "_with_error_boundary.<locals>.dispatch_safely"

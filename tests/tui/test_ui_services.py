@@ -24,7 +24,7 @@ from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_tui.screens.dialogs import ACTIONS
 from skws_tui.screens.metrics_screen import resampled
-from skws_tui.services.analyzer import QueryAnalyzer, change_text, folded, read_draft
+from skws_tui.services.analyzer import QueryAnalyzer, change_text, fold_line, read_draft
 from skws_tui.services.live_rows import LatestRows
 from skws_tui.services.result_buffer import ListOrder, ListSelection, ResultBuffer
 from skws_tui.services.result_drawing import (
@@ -156,11 +156,11 @@ def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
         for row in sorted(due, key=itemgetter(1)):
             ended += 1
             row[2:4] = "expired", ended
-    found = [(int(row.result.id), row.ending) for row in buffer.listed()]
+    found = [(int(row.result.id), row.ending) for row in buffer.rows()]
     assert found == [(row[0], row[2]) for row in reversed(rows)]
     assert buffer.dropped == dropped
     assert sum(buffer.counts(live=False).values()) == len(rows) == len(buffer)
-    live = buffer.listed(ListSelection(live=True))
+    live = buffer.rows(ListSelection(live=True))
     assert [int(row.result.id) for row in live] == [row[0] for row in reversed(rows) if not row[4]]
     assert sum(buffer.counts(live=True).values()) == len(live)
 
@@ -177,7 +177,7 @@ def test_a_day_of_results_takes_no_more_room_than_an_hour(moving: bool) -> None:
         buffer.expire(second)
         if moving:
             buffer.settle()
-        most = max(most, buffer.queued)
+        most = max(most, buffer.end_count)
     assert len(buffer) <= 50
     assert most <= 4 * 50 + 1
 
@@ -190,16 +190,16 @@ def test_results_of_the_same_tuples_are_one_row() -> None:
     buffer = ResultBuffer()
     buffer.folding = True
     assert buffer.take([joined("1", "from"), joined("2", "to")]) == 1
-    (row,) = buffer.listed()
+    (row,) = buffer.rows()
     assert [one.id for one in row.alike] == ["1", "2"]
     buffer.take([joined("1", "from", "-")])
     assert (row.result.id, row.ending) == ("2", None)
     buffer.take([joined("2", "to", "-")])
     assert row.ending == "gone"
     buffer.take([joined("3", "to")])
-    assert [one.ending for one in buffer.listed()] == [None, "gone"]
+    assert [one.ending for one in buffer.rows()] == [None, "gone"]
     buffer.take([joined("3", "to")])  # it comes again
-    assert [one.ending for one in buffer.listed()] == [None, "gone"]
+    assert [one.ending for one in buffer.rows()] == [None, "gone"]
     apart = ResultBuffer()
     assert apart.take([joined("1", "from"), joined("2", "to")]) == 2
 
@@ -207,11 +207,11 @@ def test_results_of_the_same_tuples_are_one_row() -> None:
 def test_the_buffer_filters_by_query_network_and_words() -> None:
     buffer = ResultBuffer()
     buffer.take([result(1, query="a"), result(2, query="b"), result(12, query="b")])
-    assert [s.result.id for s in buffer.listed(ListSelection("b"))] == ["12", "2"]
-    assert [s.result.id for s in buffer.listed(ListSelection(words="NOTE:1 red"))] == ["12", "1"]
-    assert buffer.listed(ListSelection(network="other")) == []
-    buffer.forget("b")
-    assert [s.result.id for s in buffer.listed()] == ["1"]
+    assert [s.result.id for s in buffer.rows(ListSelection("b"))] == ["12", "2"]
+    assert [s.result.id for s in buffer.rows(ListSelection(words="NOTE:1 red"))] == ["12", "1"]
+    assert buffer.rows(ListSelection(network="other")) == []
+    buffer.drop_query("b")
+    assert [s.result.id for s in buffer.rows()] == ["1"]
 
 
 @given(
@@ -244,10 +244,10 @@ def test_the_outbox_calls_once_until_it_is_emptied_and_drops_the_oldest() -> Non
 
 def test_results_of_removed_queries_go_and_late_ones_do_not_come_back() -> None:
     view = View(movies())
-    view.absorb(JobEvents(queries=("q", "r"), results=[result(1), result(2, query="r")]))
-    view.absorb(JobEvents(queries=("r",)))
-    view.absorb(JobEvents(results=[result(3)]))
-    assert [s.result.query for s in view.results.listed()] == ["r"]
+    view.apply_events(JobEvents(queries=("q", "r"), results=[result(1), result(2, query="r")]))
+    view.apply_events(JobEvents(queries=("r",)))
+    view.apply_events(JobEvents(results=[result(3)]))
+    assert [s.result.query for s in view.results.rows()] == ["r"]
 
 
 @pytest.fixture
@@ -411,7 +411,7 @@ def test_a_drawn_result_is_dimmed_once_it_has_ended() -> None:
     )
     found = Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())
     view.results.take([found])
-    (row,) = view.results.listed()
+    (row,) = view.results.rows()
     drawer, columns = Drawer(view, palette(_theme("textual-dark"))), TableColumns(70, badge=7)
     lines = [drawer.line(row, columns), *drawer.tree(row)]
     assert "\x1b" not in plain_text(lines)
@@ -438,7 +438,7 @@ def test_an_update_changes_its_row_where_it_stands_and_marks_what_changed() -> N
     assert view.results.take(found) == 2
     changed = (("actor:1", ("age",)),)
     assert view.results.take([told("~", "1", "John Travolta", 70, at=30.0, changed=changed)]) == 0
-    first, second = view.results.listed(ListSelection(sort=ListOrder.OLDEST))
+    first, second = view.results.rows(ListSelection(sort=ListOrder.OLDEST))
     drawer = Drawer(view, palette(_theme("textual-dark")))
     for row, marked in ((first, ["70"]), (second, [])):
         for whole in (False, True):
@@ -456,7 +456,7 @@ def test_a_keyword_far_into_a_long_value_is_seen_in_a_narrow_tree() -> None:
     view.results.take(
         [Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())]
     )
-    (row,) = view.results.listed()
+    (row,) = view.results.rows()
     drawer = Drawer(view, palette(_theme("textual-dark")))
     for width in range(30, 100):
         first = drawer.detail(row, width, whole=False).plain.splitlines()[0]
@@ -526,4 +526,4 @@ def _theme(name: str):  # type: ignore[no-untyped-def]
 def test_the_joins_of_a_graph_go_on_below_themselves(
     line: str, width: int, expected: list[str] | None
 ) -> None:
-    assert folded(line, width).splitlines() == (expected or [line])
+    assert fold_line(line, width).splitlines() == (expected or [line])

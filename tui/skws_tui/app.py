@@ -110,16 +110,16 @@ class SkwsApp(FencedApp):
             self.register_theme(theme)
         self.theme = self.request.theme or self._known_theme(self.session.theme) or default_theme()
         self._load_keys()
-        self.events.on_events = self._events_ready
+        self.events.on_events = self._post_events_ready
         self.set_interval(1.0, self.tick)
 
     def on_ready(self) -> None:
         """Start the job after the first picture, which loading its modules would delay."""
         if self.job is not None:
             self.job.start()
-        self._events_ready()  # for events that came before the queue had a listener
+        self._post_events_ready()  # for events that came before the queue had a listener
 
-    def _events_ready(self) -> None:
+    def _post_events_ready(self) -> None:
         """Called by the thread of the job."""
         self.post_message(EventsReady())
 
@@ -136,14 +136,14 @@ class SkwsApp(FencedApp):
         self._draw_timer = None
         self._drawn_at = time.monotonic()
         events = self.events.take()
-        self.view.absorb(events)
+        self.view.apply_events(events)
         for line in events.lines:
             if line.level != "info":
                 self._show(line)
         self._redraw()
-        self.call_after_refresh(self._events_drawn, self._drawn_at)
+        self.call_after_refresh(self._adapt_gap, self._drawn_at)
 
-    def _events_drawn(self, began: float) -> None:
+    def _adapt_gap(self, began: float) -> None:
         """Draw less often if drawing takes long, so that most of the time is left for keys."""
         self._gap = min(max(_LEAST_GAP, _SHARE * (time.monotonic() - began)), _MOST_GAP)
 

@@ -103,9 +103,9 @@ class FencedApp(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         """Replaces Textual's method, which ends the app."""
-        self.caught(error.error if isinstance(error, WorkerFailed) else error)
+        self.report_fault(error.error if isinstance(error, WorkerFailed) else error)
 
-    def caught(self, error: BaseException) -> None:
+    def report_fault(self, error: BaseException) -> None:
         """Report a fault. Any thread may call it."""
         line = self.faults.line(error)
         if not self._is_ready:
@@ -120,7 +120,7 @@ class FencedApp(App[None]):
         """Report an error of a task that nothing awaits."""
         error = context.get("exception")
         if isinstance(error, Exception):
-            self.caught(error)
+            self.report_fault(error)
 
 
 @contextmanager
@@ -130,11 +130,11 @@ def hooks(app: FencedApp) -> Iterator[None]:
 
     def of_thread(raised: threading.ExceptHookArgs) -> None:
         if raised.exc_value is not None and not isinstance(raised.exc_value, SystemExit):
-            app.caught(raised.exc_value)
+            app.report_fault(raised.exc_value)
 
     def of_finaliser(raised: sys.UnraisableHookArgs) -> None:
         if raised.exc_value is not None:
-            app.caught(raised.exc_value)
+            app.report_fault(raised.exc_value)
 
     threading.excepthook, sys.unraisablehook = of_thread, of_finaliser
     try:
@@ -143,18 +143,18 @@ def hooks(app: FencedApp) -> Iterator[None]:
         threading.excepthook, sys.unraisablehook = former_hooks
 
 
-def _fenced(dispatch: _Dispatch) -> _Dispatch:
-    async def fenced(pump: MessagePump, message: Message) -> None:
+def _with_error_boundary(dispatch: _Dispatch) -> _Dispatch:
+    async def dispatch_safely(pump: MessagePump, message: Message) -> None:
         try:
             await dispatch(pump, message)
         except Exception as error:
             pump.app._handle_exception(error)  # noqa: SLF001 - Textual calls it there
 
-    return fenced
+    return dispatch_safely
 
 
 _dispatch = MessagePump._dispatch_message  # noqa: SLF001 - Textual has no hook there
-MessagePump._dispatch_message = _fenced(_dispatch)  # type: ignore[method-assign,assignment]  # noqa: SLF001
+MessagePump._dispatch_message = _with_error_boundary(_dispatch)  # type: ignore[method-assign,assignment]  # noqa: SLF001
 
 
 SECONDS: Final = 10.0
@@ -189,14 +189,14 @@ class OffThread:
         await self._turn()
         future = _in_thread(work)
         self._busy, self._deadline = future, _now() + self._seconds
-        if not await _done_within(future, self._seconds):
+        if not await _wait_until_done(future, self._seconds):
             raise TooLongError.over(self._seconds)
         return future.result()
 
     async def _turn(self) -> None:
         """Wait until the previous work has ended or exceeded its limit."""
         while (previous := self._busy) is not None:
-            is_done = await _done_within(previous, self._deadline - _now())
+            is_done = await _wait_until_done(previous, self._deadline - _now())
             if previous is self._busy:
                 self._busy = None
                 self._strays += [] if is_done else [previous]
@@ -219,7 +219,7 @@ def _in_thread(work: Callable[[], T]) -> Future[T]:
     return future
 
 
-async def _done_within(future: Future[Any], seconds: float) -> bool:
+async def _wait_until_done(future: Future[Any], seconds: float) -> bool:
     if not future.done() and seconds > 0:
         waiter = asyncio.wrap_future(future)
         waiter.add_done_callback(_ignore_error)

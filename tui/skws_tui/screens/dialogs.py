@@ -57,7 +57,7 @@ GOING: Final = (
 ScreenMaker: TypeAlias = str | Callable[[], Screen[Any]]
 
 
-def _loaded_late(name: str) -> ScreenMaker:
+def _lazy_screen(name: str) -> ScreenMaker:
     """A maker of a screen whose module is loaded at the first visit."""
 
     def load() -> Screen[Any]:
@@ -69,7 +69,7 @@ def _loaded_late(name: str) -> ScreenMaker:
 
 
 MODES: Final[dict[str, ScreenMaker]] = {
-    name: _loaded_late(name) for name in ("search", "schema", "networks", "metrics", "log", "rows")
+    name: _lazy_screen(name) for name in ("search", "schema", "networks", "metrics", "log", "rows")
 }
 
 

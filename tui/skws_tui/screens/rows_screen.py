@@ -16,7 +16,7 @@ from skws.sinks.text import shortened, value_text, visible
 from skws_schema.errors import SkwsError, counted
 from skws_tui.error_boundary import OffThread, WorkFailed
 from skws_tui.screens.live_screen import FilteredScreen
-from skws_tui.services.browsing import Page, RowPlace, page_of, places_from
+from skws_tui.services.browsing import Page, RowPlace, joined_places, page_of
 from skws_tui.widgets.search_box import FilterBox
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class RowsScreen(FilteredScreen):
             return
         row_place, page = self._drawn_page
         row = page.rows[event.cursor_row]
-        self.skws.pick_rows(places_from(self.skws.view.schema, row_place.relation, row))
+        self.skws.pick_rows(joined_places(self.skws.view.schema, row_place.relation, row))
 
     def action_relation(self, step: int) -> None:
         names, place = self._relations(), self.place

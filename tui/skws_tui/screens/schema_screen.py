@@ -25,7 +25,7 @@ from skws_schema.yaml.add_join import join_of, with_join
 from skws_tui.error_boundary import OffThread, TooLongError, WorkFailed
 from skws_tui.screens.dialogs import ConfirmScreen, PickScreen, PromptScreen
 from skws_tui.screens.live_screen import LiveScreen
-from skws_tui.services.analyzer import CheckedText, change_text, folded, inferred, read_draft
+from skws_tui.services.analyzer import CheckedText, change_text, fold_line, infer_yaml, read_draft
 
 _SAMPLING: Final = 120.0
 """The time limit for sampling a source, which may be remote, in seconds."""
@@ -171,10 +171,10 @@ class SchemaScreen(LiveScreen):
 
     @work(group="draft", exclusive=True)
     async def _read(self, text: str) -> None:
-        draft = await self._checked(text)
+        draft = await self._read_text(text)
         self.call_later(self._show_draft, draft)  # dropped if the screen has been closed
 
-    async def _checked(self, text: str) -> CheckedText:
+    async def _read_text(self, text: str) -> CheckedText:
         path = self.skws.request.schema_path
         try:
             return await self._checks.run(partial(read_draft, text, path))
@@ -229,7 +229,7 @@ class SchemaScreen(LiveScreen):
         self.skws.run_worker(self._apply(self.editor.text), group="apply", exclusive=True)
 
     async def _apply(self, text: str) -> None:
-        draft = await self._checked(text)
+        draft = await self._read_text(text)
         if draft.schema is None:
             self.skws.post_message(WorkFailed(f"not applied: {draft.problems[0].message}"))
         elif self.skws.job is None:
@@ -278,7 +278,7 @@ class SchemaScreen(LiveScreen):
     @work(group="infer", exclusive=True)
     async def _sample(self) -> None:
         job = self.skws.request.job
-        work = partial(inferred, job.source, job.schema.name, job.schema.window)
+        work = partial(infer_yaml, job.source, job.schema.name, job.schema.window)
         try:
             text = await self._samples.run(work)
         except SkwsError as error:
@@ -294,7 +294,7 @@ class SchemaScreen(LiveScreen):
             lines.append(f"Fix {counted(len(draft.problems), 'error')} to see the graph.", palette.warn)
         else:
             width = self.query_one("#beside").scrollable_content_region.width
-            graph_lines = (folded(visible(line), width) for line in draft.graph)
+            graph_lines = (fold_line(visible(line), width) for line in draft.graph)
             lines.append("\n".join(graph_lines) + "\n\n")
             lines.append(f"{len(draft.schema.relations)} relations, {len(draft.schema.joins)} joins, ")
             lines.append(f"window {visible(draft.schema.window)}\n")

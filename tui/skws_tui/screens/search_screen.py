@@ -196,7 +196,7 @@ class SearchScreen(FilteredScreen):
         state = (view.results.version, selection, columns, self.results.trees, now)
         if state != self._list_state:
             self._list_state = state
-            rows = view.results.listed(selection)
+            rows = view.results.rows(selection)
             badge = max((len(row.ending or "") for row in rows), default=0)
             timed = any(row.result.start is not None for row in rows)
             columns = replace(columns, badge=badge, time=timed)
@@ -292,7 +292,7 @@ class SearchScreen(FilteredScreen):
     def _notices(self, selection: ListSelection) -> list[str]:
         """Notes on results that the list leaves out."""
         view, results = self.skws.view, self.skws.view.results
-        notices = [self._following(selection)] if self._following(selection) else []
+        notices = [self._follow_note(selection)] if self._follow_note(selection) else []
         if self.results.unseen:
             notices.append(f"▲ {self.results.unseen:,} new: g")
         best = view.best.get(self._current_query() or "")
@@ -312,7 +312,7 @@ class SearchScreen(FilteredScreen):
             notices.append(f"{view.skipped:,} not shown: too many arrived at once")
         return notices
 
-    def _following(self, selection: ListSelection) -> str:
+    def _follow_note(self, selection: ListSelection) -> str:
         """A note whether the list follows new results; empty if none arrive, or in another order."""
         view, job = self.skws.view, self.skws.job
         if job is None or view.metrics is None or view.metrics.state == "ended":
@@ -433,20 +433,20 @@ class SearchScreen(FilteredScreen):
         counts = self.bar.counts
         choices = [(_ALL, counted(sum(counts.values()), "result"))]
         choices += [(name, counted(counts.get(name, 0), "result")) for name in self.skws.view.queries]
-        self.app.push_screen(PickScreen("Queries", choices), self._query_picked)
+        self.app.push_screen(PickScreen("Queries", choices), self._select_query)
 
-    def _query_picked(self, name: str | None) -> None:
+    def _select_query(self, name: str | None) -> None:
         if name is not None:
             self.bar.select(None if name == _ALL else name)
 
     def action_joined(self) -> None:
         """Go from the selected result to all rows with one of its join values."""
-        from skws_tui.services.browsing import places_from  # noqa: PLC0415 - loads after the first picture
+        from skws_tui.services.browsing import joined_places  # noqa: PLC0415 - loads after the first picture
 
         row, schema = self.results.selected, self.skws.view.schema
         if row is not None:
             places = [
-                places_from(schema, result_tuple.relation, result_tuple.row)
+                joined_places(schema, result_tuple.relation, result_tuple.row)
                 for result_tuple in row.result.tuples
             ]
             self.skws.pick_rows(list(dict.fromkeys(chain.from_iterable(places))))
@@ -464,7 +464,7 @@ class SearchScreen(FilteredScreen):
             self.notify("result copied as JSON")
 
     def action_remove_query(self) -> None:
-        name = self._current_query() or self._of_result()
+        name = self._current_query() or self._result_query()
         if name is None:
             return
         self.skws.remove_query(name)
@@ -477,7 +477,7 @@ class SearchScreen(FilteredScreen):
         queries = self.skws.view.queries
         return self.bar.selected or (queries[0] if len(queries) == 1 else None)
 
-    def _of_result(self) -> str | None:
+    def _result_query(self) -> str | None:
         """The query of the selected result."""
         row = self.results.selected
         return None if row is None else row.query
@@ -507,11 +507,11 @@ class SearchScreen(FilteredScreen):
 
     def action_relation(self) -> None:
         """Choose a relation: only results with keywords in it are listed."""
-        rows = self.skws.view.results.listed(replace(self._query_selection(), relation=None))
+        rows = self.skws.view.results.rows(replace(self._query_selection(), relation=None))
         counts = Counter(name for row in rows for name in relations_of(row.result))
         choices = [(name, counted(number, "result")) for name, number in counts.most_common()]
         self.app.push_screen(
-            PickScreen("Results whose keywords were found in", choices), self._relation_picked
+            PickScreen("Results whose keywords were found in", choices), self._select_relation
         )
 
     def on_time_line_sought(self, message: TimeLine.Sought) -> None:
@@ -555,7 +555,7 @@ class SearchScreen(FilteredScreen):
         if name:
             self.write_query(name)
 
-    def _relation_picked(self, name: str | None) -> None:
+    def _select_relation(self, name: str | None) -> None:
         if name:
             self.selection = replace(self.selection, relation=name)
             self.refresh_view()

@@ -36,7 +36,7 @@ _PLANS_KEPT: Final = 256
 """Texts without a fault: a query has usually been checked while it was typed, before Enter."""
 
 
-def planned(job: Job, name: str, schema: Schema) -> QueryPlan:
+def plan_of_typed(job: Job, name: str, schema: Schema) -> QueryPlan:
     """The plan of a query, by its name, over ``schema``, the current one.
 
     Raises QueryError, PatternError, SchemaError, UsageError if the query cannot be added.
@@ -52,18 +52,18 @@ class QueryAnalyzer:
         self._job = job
         self.schema = schema
         self._names = completable(schema)
-        self._planned = lru_cache(_PLANS_KEPT)(partial(planned, job, schema=schema))
+        self._cached_plan = lru_cache(_PLANS_KEPT)(partial(plan_of_typed, job, schema=schema))
 
     def plan(self, name: str) -> Plan:
-        """The plan of a keyword query, by its name. Raises like ``planned``."""
-        plan = self._planned(name).search
+        """The plan of a keyword query, by its name. Raises like ``plan_of_typed``."""
+        plan = self._cached_plan(name).search
         if plan is None:
             raise UsageError(f"{name}: expected keywords")
         return plan
 
     def check(self, name: str) -> None:
-        """Raises like ``planned``."""
-        self._planned(name)
+        """Raises like ``plan_of_typed``."""
+        self._cached_plan(name)
 
     def spans(self, name: str, relation: str, attribute: str, value: str) -> list[tuple[int, int, int]]:
         """The spans of a query's keywords in a value."""
@@ -75,11 +75,11 @@ class QueryAnalyzer:
         No tuples are counted if ``rows`` is None, or if the job is busy.
         """
         try:
-            return self._analysed(name, rows)
+            return self._analyse_text(name, rows)
         except TimeLimitError:
-            return self._analysed(name, None)
+            return self._analyse_text(name, None)
 
-    def _analysed(self, name: str, rows: LiveRows | None) -> Analysis:
+    def _analyse_text(self, name: str, rows: LiveRows | None) -> Analysis:
         offers = () if rows is None else tuple(completions(name, rows.completions, self._names))
         typed_text = parse_typed(name)
         if not typed_text.text:
@@ -123,7 +123,7 @@ class QueryAnalyzer:
         """
         if parse_typed(name).pattern:
             return []
-        return rows.why_nothing(self._planned(name))
+        return rows.why_nothing(self._cached_plan(name))
 
 
 _CONTINUED: Final = {"├": "│", "│": "│"}
@@ -170,14 +170,14 @@ def change_text(before: Schema, after: Schema) -> str:
     return "; ".join(effects) or "changes nothing that is running"
 
 
-def inferred(source: str, name: str, window: str) -> str:
+def infer_yaml(source: str, name: str, window: str) -> str:
     """The YAML of a schema inferred from a source. Raises UsageError, SourceError."""
     if not source:
         raise UsageError("nothing to infer from: the UI was opened without a source")
     return drafts.inferred([source], name, window).to_yaml()
 
 
-def folded(line: str, width: int) -> str:
+def fold_line(line: str, width: int) -> str:
     """A line of a graph, folded to ``width`` cells: its joins, in brackets, continue below one another.
 
     They begin below the relation's name if there is no room beside it.

@@ -62,7 +62,7 @@ def _has(row: JsonRow, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def places_from(schema: Schema, relation: str, row: JsonRow) -> list[RowPlace]:
+def joined_places(schema: Schema, relation: str, row: JsonRow) -> list[RowPlace]:
     """The places to which the joins of a row lead: rows of other relations and of its own, by its values."""
     places: dict[RowPlace, None] = {}
     for position, join in enumerate(schema.joins):

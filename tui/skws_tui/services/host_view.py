@@ -38,7 +38,7 @@ class HostView:
         self.latest: LatestRows | None = None
         self.rows = self._rows()
 
-    def moved(self) -> None:
+    def reload_rows(self) -> None:
         """Read the new session of a host that has moved in its stream."""
         self.rows = self._rows()
 

@@ -150,7 +150,7 @@ class LiveJob:
     def apply_schema(self, text: str) -> None:
         """Change to the schema of a YAML text, keeping the live tuples."""
         if not self._refuses():
-            self._submit(JobCommand("schema", "", schema=text), partial(self._schema_applied, text))
+            self._submit(JobCommand("schema", "", schema=text), partial(self._on_schema_applied, text))
 
     @property
     def arrivals(self) -> TimeBuckets:
@@ -245,7 +245,7 @@ class LiveJob:
 
     def moved(self) -> None:
         """Called by the job, as its listener."""
-        self._started_view.moved()
+        self._started_view.reload_rows()
         self.rows = self._started_view.rows
         self.networks.clear()
         self._searched_positions.clear()
@@ -299,7 +299,7 @@ class LiveJob:
             buckets_by_name.pop(name, None)
         self._started_host.forget(name)
 
-    def _schema_applied(self, text: str, answer: Answer) -> None:
+    def _on_schema_applied(self, text: str, answer: Answer) -> None:
         if answer.error:
             return
         schema = self._started_host.schema

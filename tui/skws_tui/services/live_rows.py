@@ -57,18 +57,18 @@ class LiveRows:
         return False
 
     def __len__(self) -> int:
-        with self._reading() as rows:
+        with self._present_rows() as rows:
             return 0 if rows is None else len(rows)
 
     def counts(self) -> Mapping[str, int]:
         """The number of rows of each relation that has any."""
-        with self._reading() as rows:
-            return {} if rows is None else self._named(rows.counts())
+        with self._present_rows() as rows:
+            return {} if rows is None else self._by_relation_name(rows.counts())
 
     def node_counts(self, matcher: Matcher) -> Mapping[tuple[int, int], int]:
         """The number of live tuples by relation and keyword bitmap: the nodes of the expanded schema."""
         self._learn()
-        with self._reading() as rows:
+        with self._present_rows() as rows:
             return {} if rows is None else rows.keyword_counts(matcher)
 
     def why_nothing(self, plan: QueryPlan) -> list[str]:
@@ -80,7 +80,7 @@ class LiveRows:
 
     def latest(self, relation: str, most: int = KEPT_ROWS) -> Sequence[Row]:
         """The latest rows of a relation, in order of arrival."""
-        with self._reading() as rows:
+        with self._present_rows() as rows:
             session = self._session()
             if rows is None or session is None or relation not in session.stream.schema.index:
                 return []
@@ -89,13 +89,13 @@ class LiveRows:
     def words(self) -> Mapping[str, int]:
         """Searchable words with the number of texts that contain them."""
         self._learn()
-        with self._reading() as rows:
+        with self._present_rows() as rows:
             return {} if rows is None else rows.vocabulary()
 
     def completions(self, start: str) -> list[tuple[str, int]]:
         """Words that begin with ``start`` (folded), the most frequent first, with their numbers of rows."""
         self._learn()
-        with self._reading() as rows:
+        with self._present_rows() as rows:
             return [] if rows is None else rows.completions(start, _COMPLETIONS)
 
     def learn(self, most: int) -> bool:
@@ -109,13 +109,13 @@ class LiveRows:
         while self.learn(_LEARNED):
             pass
 
-    def _named(self, counts: Mapping[int, int]) -> Mapping[str, int]:
+    def _by_relation_name(self, counts: Mapping[int, int]) -> Mapping[str, int]:
         session = self._session()
         relations = () if session is None else session.stream.schema.relations
         return {relations[number].name: count for number, count in counts.items()}
 
     @contextmanager
-    def _reading(self) -> Iterator[PresentRows | None]:
+    def _present_rows(self) -> Iterator[PresentRows | None]:
         with self._turn(_SECONDS):
             session = self._session()
             yield None if session is None else session.present(self._since())

@@ -146,7 +146,7 @@ class ResultBuffer:
         return len(self._order)
 
     @property
-    def queued(self) -> int:
+    def end_count(self) -> int:
         """The number of ends in memory."""
         return len(self._ends)
 
@@ -175,7 +175,7 @@ class ResultBuffer:
         self.version += bool(new)
         return new
 
-    def become(self, query: str, results: Sequence[Result]) -> None:
+    def replace_results(self, query: str, results: Sequence[Result]) -> None:
         """Replace the results of a query; its former results leave at once."""
         stay = {result.id for result in results}
         for name, result_id in [key for key in self._rows if key[0] == query and key[1] not in stay]:
@@ -201,12 +201,12 @@ class ResultBuffer:
             self._settled_counts[row.query] += not row.settled
             row.settled = True
 
-    def forget(self, query: str) -> None:
+    def drop_query(self, query: str) -> None:
         """Drop all rows of a query."""
         for row in [row for row in self._order.values() if row.query == query]:
             self._drop(row)
 
-    def listed(self, selection: ListSelection = EVERYTHING) -> list[ListedResult]:
+    def rows(self, selection: ListSelection = EVERYTHING) -> list[ListedResult]:
         """The rows of a selection. Best first, live rows get their ranks."""
         rows = list(reversed(self._order.values()))
         if selection.query is not None:

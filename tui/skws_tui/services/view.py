@@ -153,7 +153,7 @@ class View:
     def event_time(self) -> float | None:
         return self.metrics.event_time if self.metrics else None
 
-    def absorb(self, events: JobEvents) -> None:
+    def apply_events(self, events: JobEvents) -> None:
         """Apply events."""
         if events.schema is not None:
             self.schema = events.schema
@@ -170,7 +170,7 @@ class View:
         for name, best in events.best.items():
             if name in self.queries:
                 self.best[name] = best
-                self.results.become(name, best.results)
+                self.results.replace_results(name, best.results)
         self.skipped += events.dropped
         self.failure = events.failure or self.failure
         for line in events.lines:
@@ -230,7 +230,7 @@ class View:
         for name in set(self.queries) - set(queries):
             self.observed.pop(name, None)
             self.best.pop(name, None)
-            self.results.forget(name)
+            self.results.drop_query(name)
         self.queries = queries
 
     def _measure(self, metrics: Metrics) -> None:

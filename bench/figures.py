@@ -43,11 +43,13 @@ def _draw(figure: Figure, points: list[Point], path: Path, title: str) -> None:
         memory.plot(values, [(p.measured.peak_bytes or 0) / 1e6 for p in finished], marker="o", label=label)
     _label(cpu, figure, "processor seconds")
     _label(memory, figure, "peak memory (MB)")
-    _under(cpu, "|R|", {p.value: f"{p.measured.results:,}" for p in points if p.measured.results is not None})
-    _under(
+    _label_ticks(
+        cpu, "|R|", {p.value: f"{p.measured.results:,}" for p in points if p.measured.results is not None}
+    )
+    _label_ticks(
         memory,
         "I (s)",
-        {p.value: _initialised(p) for p in points if p.mode == "full" and p.measured.status == FINISHED},
+        {p.value: _init_seconds(p) for p in points if p.mode == "full" and p.measured.status == FINISHED},
     )
     cpu.set_yscale("log")
     lines, names = cpu.get_legend_handles_labels()
@@ -56,12 +58,12 @@ def _draw(figure: Figure, points: list[Point], path: Path, title: str) -> None:
     canvas.savefig(path)
 
 
-def _initialised(point: Point) -> str:
+def _init_seconds(point: Point) -> str:
     """The time to build the full mesh, in seconds."""
     return f"{point.measured.init_seconds or 0:.2f}"
 
 
-def _under(axes: Any, name: str, texts: dict[float, str]) -> None:
+def _label_ticks(axes: Any, name: str, texts: dict[float, str]) -> None:
     """Write a number under each value of the parameter, as in the paper."""
     ticks = sorted(texts)
     if ticks[-1] >= 8 * ticks[0]:  # otherwise the first numbers overlap

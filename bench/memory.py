@@ -21,7 +21,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 MINUTES = (5, 10, 20, 40, 80)
 
 
-class Held(NamedTuple):
+class Memory(NamedTuple):
     """Live tuples, waiting partial results, the bytes of both, and the peak of bytes."""
 
     live: int
@@ -30,7 +30,7 @@ class Held(NamedTuple):
     peak: int
 
 
-def measure(load: Load) -> Held:
+def measure(load: Load) -> Memory:
     """Memory at the end of a stream of two windows."""
     engine = StreamEngine.of(plan_of(load))
     gc.collect()
@@ -42,7 +42,7 @@ def measure(load: Load) -> Held:
         engine.compact(engine.now)
         gc.collect()
         waiting = sum(use.waiting for use in engine.used())
-        return Held(engine.live_tuples, waiting, tracemalloc.get_traced_memory()[0], peak)
+        return Memory(engine.live_tuples, waiting, tracemalloc.get_traced_memory()[0], peak)
     finally:
         tracemalloc.stop()
 

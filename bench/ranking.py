@@ -189,23 +189,23 @@ def mondial(folder: Path) -> Iterator[Question]:
         yield Question(question["query"], tuple(answers))
 
 
-def holds(result_tuple: ResultTuple, answer_tuple: Known) -> bool:
+def is_known_tuple(result_tuple: ResultTuple, answer_tuple: Known) -> bool:
     """True if a tuple of a result is the known one."""
     relation, values = answer_tuple
     return result_tuple.relation == relation and all(
-        _plain(result_tuple.row.get(name)) == _plain(value) for name, value in values.items()
+        _value_text(result_tuple.row.get(name)) == _value_text(value) for name, value in values.items()
     )
 
 
-def _plain(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return str(value).removesuffix("T00:00:00Z")
 
 
-def right(result: Result, question: Question) -> bool:
+def is_answer(result: Result, question: Question) -> bool:
     """True if a result is one of a question's answers."""
     return any(
         all(
-            any(holds(result_tuple, answer_tuple) for result_tuple in result.tuples)
+            any(is_known_tuple(result_tuple, answer_tuple) for result_tuple in result.tuples)
             for answer_tuple in answer
         )
         and (not question.whole or len(answer) == len(result.tuples))
@@ -232,7 +232,7 @@ def measure(questions: Sequence[Question], schema: Schema, database: StoredTuple
         query = parse_query(question.words, schema, match_names=True)
         plan = Plan(schema, query, Unbounded(), ranking=RankingChoice())
         results = StreamEngine.over(plan, database).search_once(plan, TEN).results
-        ranks = (rank for rank, result in enumerate(results, 1) if right(result, question))
+        ranks = (rank for rank, result in enumerate(results, 1) if is_answer(result, question))
         places[question.words] = next(ranks, 0)
     return Measured(places)
 

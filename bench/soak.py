@@ -50,7 +50,7 @@ EACH = 0.05  # seconds between two samples
 LEVEL = 1.1
 
 
-class Held(NamedTuple):
+class PartMeasures(NamedTuple):
     """Bytes of a process and of its checkpoint, live tuples, and changes per second."""
 
     memory: int
@@ -184,7 +184,7 @@ def searches(number: int) -> str:
 
 def soak(
     kind: str, window: str, rows: int, changes: int, part: int, options: list[str], number: int = 3
-) -> Iterator[Held]:
+) -> Iterator[PartMeasures]:
     """The maxima of each part: first for the rows, then for the changes, then after a restart.
 
     ``number``: of searches.
@@ -218,24 +218,24 @@ def soak(
 
 def measure_part(
     watch: Watch, folder: Path, lines: Iterator[bytes], earlier_records: int, number: int
-) -> Held:
+) -> PartMeasures:
     """The maxima while the search reads more lines; ``earlier_records``: the number of earlier records."""
     began = time.monotonic()
     watch.take_maxima()
     with (folder / "in.jsonl").open("ab") as file:
         file.writelines(islice(lines, number))
     live = watch.wait_for(earlier_records + number).live_tuples
-    return Held(*watch.take_maxima(), live, number / (time.monotonic() - began))
+    return PartMeasures(*watch.take_maxima(), live, number / (time.monotonic() - began))
 
 
-def table_row(number: int, held: Held) -> str:
+def table_row(number: int, measures: PartMeasures) -> str:
     return (
-        f"{number:12,} {held.memory / 1e6:10.0f} {held.checkpoint / 1e6:14.1f}"
-        f" {held.live:12,} {held.rate:10,.0f}"
+        f"{number:12,} {measures.memory / 1e6:10.0f} {measures.checkpoint / 1e6:14.1f}"
+        f" {measures.live:12,} {measures.rate:10,.0f}"
     )
 
 
-def level(parts: list[Held]) -> bool:
+def level(parts: list[PartMeasures]) -> bool:
     """Print whether memory and checkpoint stay level; ``parts``: of the changes."""
     third = -(-len(parts) // 3)
     fine = True
@@ -265,7 +265,7 @@ def main() -> None:
     args, options = parser.parse_known_args()
     print(f"{args.of}, window {args.window} {' '.join(options)}")
     print("     records  memory MB  checkpoint MB  live tuples  records/s")
-    maxima: list[Held] = []
+    maxima: list[PartMeasures] = []
     number = 0
     for part_maxima in soak(args.of, args.window, args.rows, args.changes, args.part, options, args.searches):
         number += args.part if maxima else args.rows

@@ -149,7 +149,7 @@ class Watch:
     """``skws watch`` as a process."""
 
     def __init__(self, shop: Shop, folder: Path) -> None:
-        self.begun = perf_counter()
+        self.started_at = perf_counter()
         self._out, self._metrics, self._checkpoint = (
             folder / "out.jsonl",
             folder / "metrics.json",
@@ -179,7 +179,7 @@ class Watch:
         for _ in self._looks():
             if self._metrics.exists() and Metrics.from_json(self._metrics.read_bytes()).tuples >= rows:
                 break
-        return perf_counter() - self.begun
+        return perf_counter() - self.started_at
 
     def wait_for(self, word: str) -> None:
         """Wait for a result with a word."""
@@ -207,7 +207,7 @@ class Watch:
         self._process.wait()
 
     def _looks(self) -> Iterator[None]:
-        while perf_counter() - self.begun < LIMIT:
+        while perf_counter() - self.started_at < LIMIT:
             if self._process.poll() is not None:
                 raise SystemExit("the search has ended")
             self.memory = max(self.memory, memory_of(self._process.pid))
@@ -242,7 +242,7 @@ def measure_watch(shop: Shop, folder: Path) -> Iterator[Line]:
     second_watch.wait_for("again")
     yield Line(
         "started again, to an alert",
-        perf_counter() - second_watch.begun,
+        perf_counter() - second_watch.started_at,
         second_watch.cpu,
         second_watch.memory,
         second_watch.disk,

@@ -41,7 +41,7 @@ def main(count: int, interval: int) -> None:
             row = base.execute(_NEW, [last_time]).fetchone()
             results += int(row[0]) if row else 0
             last_time = time
-            meter.tell(time, results)
+            meter.report(time, results)
 
 
 if __name__ == "__main__":

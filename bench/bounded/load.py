@@ -35,7 +35,7 @@ class Meter:
     def __init__(self) -> None:
         self._began, self._cpu = perf_counter(), process_time()
 
-    def tell(self, records: int, results: int) -> None:
+    def report(self, records: int, results: int) -> None:
         seconds = perf_counter() - self._began
         line = {
             "records": records,

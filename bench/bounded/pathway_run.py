@@ -31,8 +31,8 @@ def main(count: int, interval: int) -> None:
     replayed = pw.io.python.read(_Source(count, interval), schema=schema, autocommit_duration_ms=None)
     s, t, u = (replayed.filter(pw.this.name == name) for name in "stu")
     t = t.filter((pw.this.value > 0) & (pw.this.value < 5))
-    pairs = _all(t, u).filter(pw.this.j > pw.this.k)
-    triples = _all_three(s, pairs).filter((pw.this.i > pw.this.j) & (pw.this.a > pw.this.b))
+    pairs = _all_pairs(t, u).filter(pw.this.j > pw.this.k)
+    triples = _all_triples(s, pairs).filter((pw.this.i > pw.this.j) & (pw.this.a > pw.this.b))
     counts = triples.groupby(pw.this.i, pw.this.a, pw.this.b).reduce(n=pw.reducers.count())
     total = counts.reduce(n=pw.reducers.sum(pw.this.n))
     latest = {"n": 0}
@@ -44,16 +44,16 @@ def main(count: int, interval: int) -> None:
     meter = Meter()
     pw.io.subscribe(total, on_change)
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
-    meter.tell(count, latest["n"])
+    meter.report(count, latest["n"])
 
 
-def _all(t: Any, u: Any) -> Any:
+def _all_pairs(t: Any, u: Any) -> Any:
     """All pairs of tuples of T and U, with b, j and k."""
     left, right = (table.with_columns(one=1) for table in (t, u))
     return left.join(right, left.one == right.one).select(b=left.value, j=left.time, k=right.time, one=1)
 
 
-def _all_three(s: Any, pairs: Any) -> Any:
+def _all_triples(s: Any, pairs: Any) -> Any:
     left = s.with_columns(one=1)
     triples = left.join(pairs, left.one == pairs.one)
     return triples.select(i=left.time, a=left.value, b=pairs.b, j=pairs.j)

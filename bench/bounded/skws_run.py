@@ -33,7 +33,7 @@ def main(count: int, interval: int) -> None:
         for _, times in run.step(time * SECOND, {name: [(value, time * SECOND)]}):
             results += times
         if time % interval == 0:
-            meter.tell(time, results)
+            meter.report(time, results)
 
 
 if __name__ == "__main__":

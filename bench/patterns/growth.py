@@ -75,7 +75,7 @@ def unfinished(load: Load) -> Callable[[int], Event]:
 
 
 def measure(load: Load, window: int, event: Callable[[int], Event]) -> Growth:
-    tuple_evaluator, position = _full(load, window, event), window + 1
+    tuple_evaluator, position = _full_evaluator(load, window, event), window + 1
     best = float("inf")
     for _ in range(3):
         events = [event(position + i) for i in range(_MEASURED)]
@@ -113,7 +113,7 @@ def by_matches(values: tuple[int, ...] = VALUES) -> Iterator[Growth]:
 def delays(windows: tuple[int, ...] = WINDOWS) -> Iterator[Delay]:
     """One event that completes more and more matches: the delay of the first, and of each of a million."""
     for window in windows:
-        tuple_evaluator = _full(NESTED, window, one_key(NESTED))
+        tuple_evaluator = _full_evaluator(NESTED, window, one_key(NESTED))
         matches = tuple_evaluator.count()
         firsts, delays_ns, count = [], [], 0
         for _ in range(3):
@@ -128,7 +128,7 @@ def delays(windows: tuple[int, ...] = WINDOWS) -> Iterator[Delay]:
         yield Delay(window, matches, count, min(firsts), min(delays_ns))
 
 
-def _full(load: Load, window: int, event: Callable[[int], Event]) -> TupleEvaluator:
+def _full_evaluator(load: Load, window: int, event: Callable[[int], Event]) -> TupleEvaluator:
     tuple_evaluator = evaluator(load, window)
     for position in range(window + 1):
         tuple_evaluator.update(*event(position))

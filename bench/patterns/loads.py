@@ -51,7 +51,7 @@ class Load:
     def events(self, seed: int = 1) -> Iterator[Event]:
         """Endless if drawn, with equally frequent relations; y is drawn even if the query ignores it."""
         if self.values is None:
-            yield from _traced()
+            yield from _trace_events()
             return
         source = random.Random(seed)
         arities = [len(columns) for columns in self.relations.values()]
@@ -92,7 +92,7 @@ def write(path: Path, events: Iterable[Event]) -> int:
     return len(lines)
 
 
-def _traced() -> Iterator[Event]:
+def _trace_events() -> Iterator[Event]:
     """TASK(job, machine, status). Some lines have a superfluous empty value before the last one."""
     (path,) = TRACES.glob("*query1*.csv")
     with path.open(newline="") as file:

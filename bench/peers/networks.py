@@ -54,10 +54,10 @@ def _conditions(schema: Schema, network: CandidateNetwork, node: int) -> list[st
         f"n{network.parents[node]}.c{left_column} = n{node}.c{right_column}"
         for left_column, right_column in pairs
     ]
-    return equal + [f"n{alike_node}.id <> n{node}.id" for alike_node in _alike(network, node)]
+    return equal + [f"n{alike_node}.id <> n{node}.id" for alike_node in _alike_nodes(network, node)]
 
 
-def _alike(network: CandidateNetwork, node: int) -> list[int]:
+def _alike_nodes(network: CandidateNetwork, node: int) -> list[int]:
     """Earlier nodes that could match the same tuple: the tuples of a result must differ."""
     label = (network.relations[node], network.keywords[node])
     return [n for n in range(node) if (network.relations[n], network.keywords[n]) == label]
@@ -113,7 +113,9 @@ def _step(network: CandidateNetwork, node: int, previous: int | None, schema_edg
         edge, parent = schema_edges[network.edges[node]], network.parents[node]
         pairs = zip(edge.source_columns, edge.target_columns, strict=True)
         on = tuple((parent, left_column, right_column) for left_column, right_column in pairs)
-    return Step(previous, network.relations[node], network.keywords[node], on, tuple(_alike(network, node)))
+    return Step(
+        previous, network.relations[node], network.keywords[node], on, tuple(_alike_nodes(network, node))
+    )
 
 
 def _with_reads(steps: list[Step]) -> list[Step]:

@@ -22,7 +22,7 @@ def main() -> None:
         for point in scale.points(tuple(map(int, args.numbers.split(",")))):
             print(
                 f"{point.queries:9,}  {point.add_seconds:5.1f}  {point.tuples_per_second:8,.0f}"
-                f"  {point.results_per_tuple:13.1f}  {_times(point.one_more)}  {_times(point.one_less)}"
+                f"  {point.results_per_tuple:13.1f}  {_pair(point.one_more)}  {_pair(point.one_less)}"
                 f"  {point.peak_bytes / 1e6:7,.0f}",
                 flush=True,
             )
@@ -30,13 +30,13 @@ def main() -> None:
     print("                        morning, s  a change, ms    the large docket, ms (median, worst)")
     for row in courts.compare(args.changes, args.hub, args.alerts):
         print(
-            f"{row.name:22}  {row.load_seconds:10.1f}  {_times(row.change)}  {_times(row.hub)}"
+            f"{row.name:22}  {row.load_seconds:10.1f}  {_pair(row.change)}  {_pair(row.hub)}"
             f"  {row.together:8.3f}",
             flush=True,
         )
 
 
-def _times(pair: tuple[float, float]) -> str:
+def _pair(pair: tuple[float, float]) -> str:
     return f"{pair[0]:6.2f} {pair[1]:7.2f}"
 
 

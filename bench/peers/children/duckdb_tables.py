@@ -26,23 +26,25 @@ def main(folder: Path, words: list[str]) -> None:
     for name in ("customer", "product", "purchase"):
         database.execute(f"CREATE TABLE {name} AS SELECT * FROM read_csv('{folder / name}.csv')")
     database.execute("CHECKPOINT")
-    load_costs = _spent(began, cpu)
+    load_costs = _costs_since(began, cpu)
     began, cpu = perf_counter(), process_time()
-    conditions = " AND ".join(f"({' OR '.join(_has(text, word) for text in TEXTS)})" for word in words)
+    conditions = " AND ".join(
+        f"({' OR '.join(_contains_word(text, word) for text in TEXTS)})" for word in words
+    )
     ((count,),) = database.execute(
         "SELECT count(*) FROM purchase p JOIN customer c ON p.customer = c.id"
         f" JOIN product d ON p.product = d.id WHERE {conditions}"
     ).fetchall()
-    search_costs = _spent(began, cpu)
+    search_costs = _costs_since(began, cpu)
     size = (folder / "duck.db").stat().st_size
     print(json.dumps({"loaded": load_costs, "searched": search_costs, "found": count, "disk": size}))
 
 
-def _has(text: str, word: str) -> str:
+def _contains_word(text: str, word: str) -> str:
     return f"list_contains(string_split({text}, ' '), '{word}')"
 
 
-def _spent(began: float, cpu: float) -> dict[str, Any]:
+def _costs_since(began: float, cpu: float) -> dict[str, Any]:
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"seconds": perf_counter() - began, "cpu": process_time() - cpu, "memory": most}
 

@@ -1,8 +1,8 @@
 """Runs one engine over one task and reports the measurements. Standard library only, for every environment.
 
 The task is JSON on standard input: ``engine``, the module to run; ``results`` and ``measured``, the output
-files; and the engine's own parameters. An engine has ``run(task, begun)``, which calls ``begun`` when it is
-ready for the first record, then reads the replay, writes the results and returns their number.
+files; and the engine's own parameters. An engine has ``run(task, on_start)``, which calls ``on_start`` when
+it is ready for the first record, then reads the replay, writes the results and returns their number.
 """
 
 from __future__ import annotations

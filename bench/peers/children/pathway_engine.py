@@ -65,7 +65,7 @@ class _Replayed(pw.io.python.ConnectorSubject):  # type: ignore[misc]
         super().__init__()
         self._task = task
         self._width = width
-        self._begun = on_start
+        self._announce_start = on_start
         self._through = threading.Event()
 
     def first_is_through(self, **_: Any) -> None:
@@ -76,7 +76,7 @@ class _Replayed(pw.io.python.ConnectorSubject):  # type: ignore[misc]
         self.next(number=-1, relation=_FIRST, keywords=0, start=0, **unused)
         self.commit()
         self._through.wait()
-        self._begun()
+        self._announce_start()
         self._replay()
 
     def _replay(self) -> None:

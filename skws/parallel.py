@@ -106,7 +106,7 @@ class Workers:
         self._busy: dict[Connection, int] = {}  # the numbers of tasks
         self._queue: deque[tuple[int, Task]] = deque()
         self._inbox: dict[int, deque[Any]] = {}
-        self._most = number
+        self._max_busy = number
         self._processes: list[BaseProcess] = []
         with _interrupts_held():
             self._start(number)
@@ -158,7 +158,7 @@ class Workers:
             self._receive(wait=True)
         self._queue = deque(enumerate(tasks))
         self._inbox = {number: deque() for number in range(len(tasks))}
-        self._most = self.number if most is None else most
+        self._max_busy = self.number if most is None else most
         self._assign()
         for number in range(len(tasks)):
             yield self._messages(number)
@@ -177,7 +177,7 @@ class Workers:
                     return
 
     def _assign(self) -> None:
-        while self._idle and self._queue and len(self._busy) < self._most:
+        while self._idle and self._queue and len(self._busy) < self._max_busy:
             channel = self._idle.pop()
             number, task = self._queue.popleft()
             channel.send(task)
@@ -295,7 +295,7 @@ _Pieces: TypeAlias = list[tuple[PackedPiece, SpooledBytes]]
 class ParallelSearch(SlicedRun):
     """One query over replay files, by ``jobs`` processes. ``divide`` it, then read the results.
 
-    ``least`` and ``held``: as in ``Cuts``.
+    ``min_slice`` and ``max_held``: as in ``Cuts``.
     """
 
     def __init__(
@@ -305,12 +305,12 @@ class ParallelSearch(SlicedRun):
         replay: Replay,
         jobs: int,
         on_read: Callable[[int], None],
-        least: int,
-        held: int,
+        min_slice: int,
+        max_held: int,
     ) -> None:
         super().__init__(on_read)
-        self._least = least
-        self._held = held
+        self._min_slice = min_slice
+        self._max_held = max_held
         self.slicing = Slicing()
         self._queries = (query,)
         self._stream = stream
@@ -352,7 +352,7 @@ class ParallelSearch(SlicedRun):
         self.slicing = self._plan_slices(pieces)
         if self.slicing.reason and (part_slicing := self._plan_parts(pieces)):
             self.slicing, self._parts = part_slicing, self._divide_pieces(self._workers, part_slicing)
-        self._at_a_time = min(self._jobs, self._held // max(overlap(pieces), 1))
+        self._at_a_time = min(self._jobs, self._max_held // max(overlap(pieces), 1))
         return "" if self._at_a_time else "too many parts of it overlap in time"
 
     def results(self, bad: BadRecordLog) -> Iterator[LiveResult]:
@@ -388,11 +388,11 @@ class ParallelSearch(SlicedRun):
 
     def _plan_slices(self, pieces: Sequence[PackedPiece]) -> Slicing:
         return plan_slices(
-            pieces, self._queries, self._stream, self._window, self._jobs, self._least, _EVENING
+            pieces, self._queries, self._stream, self._window, self._jobs, self._min_slice, _EVENING
         )
 
     def _plan_parts(self, pieces: Sequence[PackedPiece]) -> Slicing | None:
-        return plan_parts(pieces, self._queries, self._stream, self._window, self._jobs, self._least)
+        return plan_parts(pieces, self._queries, self._stream, self._window, self._jobs, self._min_slice)
 
     def _divide_pieces(self, workers: Workers, slicing: Slicing) -> list[_Pieces]:
         """The pieces of each part of the keys."""

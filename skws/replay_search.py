@@ -47,9 +47,9 @@ class Cuts:
     split_bytes: int = SPLIT_BYTES
     large: int = 32 << 20
     """The bytes from which several processes search a replay by default; for less, starting costs more."""
-    least: int = SMALL
+    min_slice: int = SMALL
     """The fewest records of a slice."""
-    held: int = 4 * MEMORY_RECORDS
+    max_held: int = 4 * MEMORY_RECORDS
     """The most records, of parts that overlap in time, that all processes together may hold."""
 
 
@@ -78,11 +78,11 @@ class Search:
         self._tell = tell
         self._stream = job.stream
         (self.query,) = job.named().values()
-        self._planned = plan_of(self.query, self._stream)
-        self.warning = self._planned.warning
+        self._query_plan = plan_of(self.query, self._stream)
+        self.warning = self._query_plan.warning
         self.plan = self._search()
         self.replay = Replay.open(job.replay, job.schema, split_bytes=cuts.split_bytes)
-        self.notes = (*self._planned.notes, *self.replay.notes)
+        self.notes = (*self._query_plan.notes, *self.replay.notes)
         self.bad = self._log = BadRecordLog(job.on_error, job.dead_letters)
         self.counts = Counts()
         self.found = 0
@@ -161,7 +161,7 @@ class Search:
         return min(_cores(), len(self.replay.splits)) if large else 1
 
     def _search(self) -> Plan | None:
-        plan = self._planned.search
+        plan = self._query_plan.search
         if plan is None:
             return None
         return replace(plan, lateness=self._stream.lateness)
@@ -172,7 +172,7 @@ class Search:
             schema = pinned(self.job.schema, report, self.bad)
             self.plan = replace(self.plan, schema=schema)
             self._stream = replace(self._stream, schema=schema)
-            self._planned = self._planned.over(self._stream)
+            self._query_plan = self._query_plan.over(self._stream)
         with self.bad, explain_refusals():
             yield
 
@@ -219,7 +219,7 @@ class Search:
             return
         from skws.parallel import ParallelSearch  # noqa: PLC0415 - only large replays start processes
 
-        with ParallelSearch(*inputs, jobs, on_read, self._cuts.least, self._cuts.held) as run:
+        with ParallelSearch(*inputs, jobs, on_read, self._cuts.min_slice, self._cuts.max_held) as run:
             reason = run.divide(self.bad)
             if reason and run.has_read:
                 self._log = BadRecordLog(OnError.SKIP)  # the bad records are known
@@ -253,7 +253,7 @@ class Search:
     def _session(self, report: ReportProgress) -> tuple[Session, Iterator[RecordBatch]]:
         """A session with the query, and the batches of the replay."""
         expect_long_lived_objects()
-        return bounded_session([self._planned], self._stream, self._batches(report))
+        return bounded_session([self._query_plan], self._stream, self._batches(report))
 
     def _batches(self, report: ReportProgress) -> Iterator[RecordBatch]:
         return self.replay.batches(self._log, self._step(report, "reading"))

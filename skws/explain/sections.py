@@ -297,7 +297,7 @@ class _Visit:
 
     def __init__(self, generator: CNGen, most: int) -> None:
         self._generator = generator
-        self._most = most
+        self._max_operators = most
         self._operators = 0
         self._sizes = [0] * generator.max_size
         self._complete = True
@@ -313,7 +313,7 @@ class _Visit:
         if complete:
             self._sizes[len(tree.relations) - 1] += 1
             return 1
-        if self._operators >= self._most:
+        if self._operators >= self._max_operators:
             self._complete = False
             return 0
         above = sum(self._visit(*extension) for extension in self._generator.extensions(tree))

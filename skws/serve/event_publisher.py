@@ -163,22 +163,22 @@ class EventPublisher:
         self.saved: dict[str, SavedSearch] = {}
         """The saved searches by name; other threads may look one up, or copy all values in one step."""
         self._folder = folder
-        self._most = most
+        self._max_bytes = most
         self._now = now
         self._wake = wake
         self._files: EventFiles | None = None
         self._digests = Digests()
         self._begun = False
-        self._resumed = 0  # the last batch whose events an earlier process has stored
+        self._resumed_batch = 0  # the last batch whose events an earlier process has stored
 
     def open(self, run: SinkRun) -> None:
         self.run = run.id
         if self._folder is None:
             return
-        self._files = EventFiles(self._folder, run.id, self._most, self._segment)
+        self._files = EventFiles(self._folder, run.id, self._max_bytes, self._segment)
         events = self._files.load()
         self.log.begin(self._files.floor, events)
-        self._resumed = self.log.last.batch
+        self._resumed_batch = self.log.last.batch
         self._digests.restore(self._files.digests)
         for event in self._files.segment_events:
             self._follow(event)
@@ -211,7 +211,7 @@ class EventPublisher:
                 self.saved.pop(name, None)
             self.saved.update(added_searches)
 
-        if number > self._resumed and (removed_searches or added_searches or results):
+        if number > self._resumed_batch and (removed_searches or added_searches or results):
             events = list(self._search_events(removed_searches, added_searches))
             events += [("result", result.name, result.to_json()) for result in results]
             self._append(number, events, settle)

@@ -74,7 +74,7 @@ class EventLog:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._max_bytes = most
         self._lock = Lock()
         self._events: deque[SearchEvent] = deque()
         self._by_name: defaultdict[str, deque[SearchEvent]] = defaultdict(deque)
@@ -106,7 +106,7 @@ class EventLog:
                 self._by_name[event.name].append(event)
             self.count += len(events)
             self.last = events[-1].at
-            while self.bytes > self._most and len(self._events) > 1:
+            while self.bytes > self._max_bytes and len(self._events) > 1:
                 self._drop()
 
     def after(self, position: EventPosition, name: str, most: int) -> list[SearchEvent]:
@@ -189,7 +189,7 @@ class EventFiles:
         self._segment_bytes = segment
         self._folder = folder
         self._run = run
-        self._most = most
+        self._max_bytes = most
         self._file: GrowingFile | None = None
         self._sizes: dict[Path, int] = {}
         self.floor = EventPosition(0, 0)
@@ -240,7 +240,7 @@ class EventFiles:
         with explained(f"{self._folder}: cannot write events"):
             self._file.sync()
             paths = sorted(self._sizes)
-            while len(paths) > 1 and sum(self._sizes.values()) > self._most:
+            while len(paths) > 1 and sum(self._sizes.values()) > self._max_bytes:
                 obsolete = paths.pop(0)
                 obsolete.unlink(missing_ok=True)
                 del self._sizes[obsolete]

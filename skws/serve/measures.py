@@ -38,7 +38,7 @@ class Measures:
         """The metrics as families, for the library that writes them."""
         counters = (
             ("serve_searches", "Searches answered.", self.searches),
-            ("serve_streams_opened", "Event streams opened.", self.streams.opened),
+            ("serve_streams_opened", "Event streams opened.", self.streams.opened_count),
             ("serve_streams_slow", "Event streams ended because they fell behind.", self.streams.slow),
             ("serve_events", "Events of saved searches.", self.hub.log.count),
         )

@@ -90,12 +90,12 @@ class RequestQueue:
 
     def __init__(self, threads: int, most: int) -> None:
         self._pool = ThreadPoolExecutor(threads, "skws serve")
-        self._most = most
+        self._max_waiting = most
         self._waiting_count = 0
 
     async def answer(self, call: Callable[[], T]) -> T:
         """Run ``call`` in a thread. Raises HTTPException if too many requests wait."""
-        if self._waiting_count >= self._most:
+        if self._waiting_count >= self._max_waiting:
             raise HTTPException(503, "too many requests are waiting", {"retry-after": "1"})
         self._waiting_count += 1
         try:

@@ -42,7 +42,7 @@ class Subscription:
     name: str | None
     owner: str | None = None
     at: EventPosition = field(default_factory=lambda: EventPosition(*START))
-    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    wake_event: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class EventStreams:
@@ -52,7 +52,7 @@ class EventStreams:
         self.limits = limits
         self.slow = 0
         """The number of streams ended because they fell behind or their clients received nothing."""
-        self.opened = 0
+        self.opened_count = 0
         self._by_name: dict[str, set[Subscription]] = {}
         self._of_owners: set[Subscription] = set()
         self._open = 0
@@ -85,11 +85,11 @@ class EventStreams:
             *self._of_owners,
             *(subscription for subscriptions in self._by_name.values() for subscription in subscriptions),
         ]:
-            subscription.woken.set()
+            subscription.wake_event.set()
 
     def add(self, subscription: Subscription) -> None:
         self._open += 1
-        self.opened += 1
+        self.opened_count += 1
         if subscription.name is None:
             self._of_owners.add(subscription)
         else:
@@ -108,9 +108,9 @@ class EventStreams:
     def _wake(self, names: Sequence[str]) -> None:
         for name in names:
             for subscription in self._by_name.get(name, ()):
-                subscription.woken.set()
+                subscription.wake_event.set()
         for subscription in self._of_owners:
-            subscription.woken.set()
+            subscription.wake_event.set()
 
 
 class EventStream(Response):
@@ -167,7 +167,7 @@ class EventStream(Response):
         async for piece in self._snapshot():
             yield piece
         while True:
-            subscription.woken.clear()
+            subscription.wake_event.clear()
             events = self._events(self._streams.limits.behind + 1)
             if subscription.at < log.floor or len(events) > self._streams.limits.behind:
                 self._streams.slow += 1
@@ -186,7 +186,7 @@ class EventStream(Response):
                 return
             last_position = log.last
             try:
-                await asyncio.wait_for(subscription.woken.wait(), HEARTBEAT)
+                await asyncio.wait_for(subscription.wake_event.wait(), HEARTBEAT)
             except TimeoutError:
                 if not self._events(1):
                     subscription.at = max(subscription.at, last_position)

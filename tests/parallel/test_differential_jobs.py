@@ -48,7 +48,7 @@ QUERIES = {
 }
 
 
-SMALL = Cuts(split_bytes=4_000, least=20)
+SMALL = Cuts(split_bytes=4_000, min_slice=20)
 """Limits by which even a small replay is cut."""
 
 
@@ -340,7 +340,7 @@ def test_pieces_that_overlap_too_much(tmp_path: Path, held: int) -> None:
     stream = shuffled(insertions(random_stream(STREAMS, 4, 900, 7)), 2)
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     path.write_bytes(b"{nonsense\n" + path.read_bytes() + b"{nonsense\n")
-    cuts = replace(SMALL, held=held)
+    cuts = replace(SMALL, max_held=held)
     notes = compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(12), on_error=OnError.SKIP, cuts=cuts)
     assert notes == (
         ["--jobs 3: one process searches: too many parts of it overlap in time"] if not held else []

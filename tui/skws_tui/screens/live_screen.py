@@ -50,7 +50,7 @@ class KeyLine(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._places: list[tuple[int, int, ActiveBinding]] = []
+        self._hint_spans: list[tuple[int, int, ActiveBinding]] = []
         self._lines = 1
 
     def on_mount(self) -> None:
@@ -71,13 +71,13 @@ class KeyLine(Widget):
     def render(self) -> Text:
         notice = cast("SkwsApp", self.app).message
         if notice is not None:
-            self._places = []
+            self._hint_spans = []
             return Text("\n").join(_notice_lines(notice, self.size.width, self._palette))
         hints = sorted(self._hints(), key=_declaration_order)
         pinned = [hint for name in _PINNED for hint in hints if hint[1].binding.action == name]
         unpinned = [hint for hint in hints if hint not in pinned]
         room = self.size.width - sum(_width(*hint) for hint in pinned)
-        line, self._places = Text(no_wrap=True), []
+        line, self._hint_spans = Text(no_wrap=True), []
         for key, active in unpinned:
             width = _width(key, active)
             if width <= room:
@@ -88,14 +88,14 @@ class KeyLine(Widget):
         return line
 
     def on_click(self, event: events.Click) -> None:
-        for start, end, active in self._places:
+        for start, end, active in self._hint_spans:
             if start <= event.x < end:
                 self.app.call_later(self.app.run_action, active.binding.action, active.node)
 
     def _append(self, line: Text, key: str, active: ActiveBinding) -> None:
         start = line.cell_len + 1
         line.append(key, "bold").append(f" {active.binding.description}{_GAP}")
-        self._places.append((start, line.cell_len, active))
+        self._hint_spans.append((start, line.cell_len, active))
 
     def _hints(self) -> Iterator[tuple[str, ActiveBinding]]:
         """The shortest key of each action, unless the focused widget takes the key as text."""

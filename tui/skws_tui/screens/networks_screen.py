@@ -71,7 +71,7 @@ class NetworksScreen(FilteredScreen):
         super().__init__()
         self._query: str | None = None
         self._drawn_networks: _Networks | None = None
-        self._looking: Timer | None = None
+        self._refresh_timer: Timer | None = None
         self._off_thread = OffThread()
         self._worker: Worker[None] | None = None
         self._worker_query: str | None = None
@@ -87,18 +87,18 @@ class NetworksScreen(FilteredScreen):
         super().on_mount()
         self.listing.focus()
         # An observation costs the engine time, so there is only one a second.
-        self._looking = self.set_interval(1.0, self.look)
+        self._refresh_timer = self.set_interval(1.0, self.look)
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
         self._query = self.skws.selected_query()
         self.look()
-        if self._looking:
-            self._looking.resume()
+        if self._refresh_timer:
+            self._refresh_timer.resume()
 
     def on_screen_suspend(self) -> None:
-        if self._looking:
-            self._looking.pause()
+        if self._refresh_timer:
+            self._refresh_timer.pause()
 
     @property
     def listing(self) -> Tree[Branch]:

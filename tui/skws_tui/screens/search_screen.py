@@ -112,13 +112,13 @@ class SearchScreen(FilteredScreen):
         self._refusal = ""  # of the last query that was refused
         self._reasons: dict[str, list[str]] = {}  # why the queries of an empty list have no results
         self._reason_inputs: tuple[object, ...] = ()  # the inputs of the reasons
-        self._reasoning: Worker[None] | None = None
+        self._reasons_worker: Worker[None] | None = None
         self._off_thread = OffThread()
         self._start = StartContents()
         self._start_thread = OffThread()
         self._start_inputs: tuple[object, ...] = ()  # the schema and the rows of the start
         self._start_state: tuple[object, ...] = ()  # the inputs of the start
-        self._starting: Worker[None] | None = None
+        self._start_worker: Worker[None] | None = None
         self._removed_queries: list[str] = []  # queries that can be added again, the latest last
 
     def compose_body(self) -> ComposeResult:
@@ -223,9 +223,9 @@ class SearchScreen(FilteredScreen):
         state = (view.schema, job and job.rows, view.metrics and view.metrics.tuples)
         if job is None or view.metrics is None or not is_shown or state == self._start_state:
             return
-        if self._starting is None or self._starting.is_finished:
+        if self._start_worker is None or self._start_worker.is_finished:
             self._start_state = state
-            self._starting = self._find_start(job, view.metrics)
+            self._start_worker = self._find_start(job, view.metrics)
 
     @work(group="start")
     async def _find_start(self, job: LiveJob, metrics: Metrics) -> None:
@@ -259,9 +259,9 @@ class SearchScreen(FilteredScreen):
         question = (names, view.schema, view.metrics and view.metrics.tuples)
         if job is None or job.rows is None or not names or question == self._reason_inputs:
             return
-        if self._reasoning is None or self._reasoning.is_finished:
+        if self._reasons_worker is None or self._reasons_worker.is_finished:
             self._reason_inputs = question
-            self._reasoning = self._find_reasons(names, job.rows)
+            self._reasons_worker = self._find_reasons(names, job.rows)
 
     @work(group="reasons")
     async def _find_reasons(self, names: Sequence[str], rows: LiveRows) -> None:

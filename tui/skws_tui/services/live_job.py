@@ -93,8 +93,8 @@ class LiveJob:
         self._measured_at = float("-inf")
         self._static: Counter[str] = Counter()
         self._bad = 0
-        self._stepped = False
-        self._observing: SimpleQueue[str] = SimpleQueue()
+        self._has_stepped = False
+        self._names_to_observe: SimpleQueue[str] = SimpleQueue()
         # For best results: the position of the stream at the last search of each query, and at the last step;
         # the time of the next searches.
         self._searched_positions: dict[str, int] = {}
@@ -178,7 +178,7 @@ class LiveJob:
 
     def observe(self, name: str) -> None:
         """Report the state of a query's mesh after the next step."""
-        self._observing.put(name)
+        self._names_to_observe.put(name)
 
     def run(self) -> None:
         """The work of the job's thread. An error is reported and ends the job, but not the app."""
@@ -337,12 +337,12 @@ class LiveJob:
         return {name: windows for name, (kind, windows) in by_name.items() if windows or kind == WINDOWED}
 
     def _after_step(self) -> None:
-        if not self._stepped:
-            self._stepped = True
+        if not self._has_stepped:
+            self._has_stepped = True
             expect_short_pauses()  # the host itself prefers fewer collections
         with suppress(TimeLimitError):  # a reader uses the session: the app will ask again
-            while not self._observing.empty():
-                self._observe(self._observing.get())
+            while not self._names_to_observe.empty():
+                self._observe(self._names_to_observe.get())
         self._find_best()
         with suppress(TimeLimitError):
             self._learn_words(self._started_host)

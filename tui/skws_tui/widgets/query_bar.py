@@ -49,7 +49,7 @@ class QueryBar(Widget):
         self.counts: Mapping[str, int] = {}
         self.sort = ListOrder.NEWEST
         self._view = view
-        self._places: list[tuple[int, int, str | None]] = []
+        self._tab_spans: list[tuple[int, int, str | None]] = []
         self._list_link: int | None = None  # the start of the link to the list of queries
 
     def select(self, query: str | None) -> None:
@@ -67,7 +67,7 @@ class QueryBar(Widget):
         if event.x >= self.size.width - len(self._order):
             self.post_message(self.SortClicked())
             return
-        for start, end, query in self._places:
+        for start, end, query in self._tab_spans:
             if start <= event.x < end:
                 self.select(query)
         if self._list_link is not None and event.x >= self._list_link:
@@ -100,12 +100,12 @@ class QueryBar(Widget):
 
     def _row(self, cards: list[tuple[str | None, str]]) -> Text:
         line = Text(no_wrap=True)
-        self._places = []
+        self._tab_spans = []
         for query, text in cards:
             start, on = line.cell_len + 2, query == self.selected
             line.append("▸ " if on else "", self.palette.accent)
             line.append(text, "bold" if on else self.palette.dim).append(_GAP)
-            self._places.append((start, line.cell_len + 2, query))
+            self._tab_spans.append((start, line.cell_len + 2, query))
         return line
 
 

@@ -13,20 +13,20 @@ from bench.load import WORDS
 def test_contenders_end_with_the_same_results(tmp_path: Path) -> None:
     rng = random.Random(3)
     records = changes(300, rng)
-    some = [each["row"] for each in records if each["op"] == "+"]
-    items = [word for row in some if "item" in row for word in row["item"].split()]
-    bodies = [word for row in some if "body" in row for word in row["body"].split()]
+    rows = [change["row"] for change in records if change["op"] == "+"]
+    items = [word for row in rows if "item" in row for word in row["item"].split()]
+    bodies = [word for row in rows if "body" in row for word in row["body"].split()]
     pairs = list(dict.fromkeys((rng.choice(items), rng.choice(bodies)) for _ in range(300)))
     write(tmp_path, pairs, records)
-    found = [
+    live_counts = [
         (measured.live, live)
         for contender in contenders(sys.executable, 50)
         if "DuckDB" not in contender.name
         for measured, live in [measure(contender, tmp_path, 1)]
     ]
-    assert len(found) == 3
-    assert found[0][0] == len(found[0][1]) > 0
-    assert all(live == found[0][1] for _, live in found)
+    assert len(live_counts) == 3
+    assert live_counts[0][0] == len(live_counts[0][1]) > 0
+    assert all(live == live_counts[0][1] for _, live in live_counts)
 
 
 def test_searches_are_different_pairs_of_words() -> None:

@@ -18,8 +18,8 @@ def test_rates_keywords_and_values_follow_the_parameters() -> None:
     records = list(load.records(400))
     assert len(records) == 5 * 400
     assert {r.time for r in records} == {(START + s) * 1_000_000 for s in range(400)}
-    carrying = sum(KEYWORDS[0] in str(r.row[0]).split() for r in records) / len(records)
-    assert carrying == pytest.approx(0.1, abs=0.03)
+    keyword_rate = sum(KEYWORDS[0] in str(r.row[0]).split() for r in records) / len(records)
+    assert keyword_rate == pytest.approx(0.1, abs=0.03)
     values = [v for r in records for v in r.row[1:] if isinstance(v, int)]
     assert (min(values), max(values)) == (1, 50)
     assert sum(values) / len(values) == pytest.approx(25.5, abs=1)
@@ -44,15 +44,15 @@ def test_every_mode_finds_the_same(tmp_path: Path) -> None:
     path = tmp_path / "load.jsonl"
     load.write(path, 200)
     modes = (DEFAULT, "full", "full-eager", "full-nodemand", "partial", "forest")
-    found = {mode: run(mode, load, path)["results"] for mode in modes}
-    assert found[DEFAULT] > 10
-    assert set(found.values()) == {found[DEFAULT]}
+    results_by_mode = {mode: run(mode, load, path)["results"] for mode in modes}
+    assert results_by_mode[DEFAULT] > 10
+    assert set(results_by_mode.values()) == {results_by_mode[DEFAULT]}
     assert run(FLOOR, load, path)["results"] > 0
 
 
 def test_paper_writes_every_point_also_those_that_take_too_long(tmp_path: Path) -> None:
-    short = ["--hours", "0.003", "--figures", "5.3", "--no-draw", "--output", str(tmp_path)]
-    assert command(["bench", "paper", *short, "--time-limit", "0.1"]) == 0
+    options = ["--hours", "0.003", "--figures", "5.3", "--no-draw", "--output", str(tmp_path)]
+    assert command(["bench", "paper", *options, "--time-limit", "0.1"]) == 0
     with (tmp_path / "paper.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) >= 5

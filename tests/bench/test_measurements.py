@@ -32,10 +32,10 @@ from skws_schema.show import to_yaml
 
 @pytest.mark.slow
 def test_engine_and_floor_over_one_stream() -> None:
-    told: list[str] = []
-    report = run(0.25, FORMATS[1], 1, 60, told.append)
+    messages: list[str] = []
+    report = run(0.25, FORMATS[1], 1, 60, messages.append)
     assert report.tuples == 20 * 900
-    assert len(told) == 1
+    assert len(messages) == 1
     assert report.results > 10
     assert report.floor_seconds > 0
     assert report.ratio == report.engine_seconds / report.floor_seconds == report.fastest_ratio
@@ -44,14 +44,14 @@ def test_engine_and_floor_over_one_stream() -> None:
 
 def test_the_command_tells_medians_and_the_fastest(capsys: pytest.CaptureFixture[str]) -> None:
     assert skws(["bench", "floor", "--hours", "0.25", "--runs", "2"]) == 0
-    shown, told = capsys.readouterr()
-    assert told.count("18,000 tuples from jsonl") == 2
-    found = {name.strip(): value for name, value in re.findall(r"^(.{18})([0-9.,]+)", shown, re.M)}
-    assert found["tuples"] == "18,000"
-    assert int(found["results"]) > 10
-    assert float(found["floor, CPU s"]) > 0 < float(found["engine, CPU s"])
-    assert int(found["peak memory, MB"]) > 1
-    ((median, fastest),) = re.findall(r"engine / floor +([0-9.]+) \(of the fastest runs ([0-9.]+)\)", shown)
+    output, messages = capsys.readouterr()
+    assert messages.count("18,000 tuples from jsonl") == 2
+    table = {name.strip(): value for name, value in re.findall(r"^(.{18})([0-9.,]+)", output, re.M)}
+    assert table["tuples"] == "18,000"
+    assert int(table["results"]) > 10
+    assert float(table["floor, CPU s"]) > 0 < float(table["engine, CPU s"])
+    assert int(table["peak memory, MB"]) > 1
+    ((median, fastest),) = re.findall(r"engine / floor +([0-9.]+) \(of the fastest runs ([0-9.]+)\)", output)
     assert 0 < float(median) < 100 > float(fastest) > 0
 
 
@@ -60,9 +60,9 @@ def test_the_command_tells_medians_and_the_fastest(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("form", ["records", "relations"])
 def test_spark_finds_what_is_found_in_process(tmp_path: Path, spark_two: SparkSession, form: str) -> None:
     assert write(tmp_path, 0.05, 2) == 3_600
-    seconds, found = in_process(tmp_path)
-    batches, on_two = run_search(spark_two, tmp_path, form, 2)
-    assert found == on_two > 0 < seconds
+    seconds, in_process_count = in_process(tmp_path)
+    batches, spark_count = run_search(spark_two, tmp_path, form, 2)
+    assert in_process_count == spark_count > 0 < seconds
     assert len(batches) == 2
 
 
@@ -70,8 +70,8 @@ def test_spark_finds_what_is_found_in_process(tmp_path: Path, spark_two: SparkSe
 @pytest.mark.slow
 def test_a_run_in_a_process_of_its_own(tmp_path: Path) -> None:
     write(tmp_path, 0.05, 2)
-    batches, found = on_spark(tmp_path, "records", 2, 2)
-    assert (len(batches), found) == (2, in_process(tmp_path)[1])
+    batches, count = on_spark(tmp_path, "records", 2, 2)
+    assert (len(batches), count) == (2, in_process(tmp_path)[1])
 
 
 def test_queries_differ() -> None:
@@ -86,19 +86,19 @@ def test_numbers_are_checked(numbers: str) -> None:
 
 
 def test_points_of_a_short_stream(tmp_path: Path) -> None:
-    found = write_csv(points(0.02, [1, 6], 1, 120.0, lambda _: None), tmp_path / "queries.csv")
-    assert [(p.queries, p.tuples) for p in found] == [(1, 1440), (6, 1440)]
-    assert found[0].ratio == 1.0
-    assert found[1].results >= found[0].results
+    rows = write_csv(points(0.02, [1, 6], 1, 120.0, lambda _: None), tmp_path / "queries.csv")
+    assert [(p.queries, p.tuples) for p in rows] == [(1, 1440), (6, 1440)]
+    assert rows[0].ratio == 1.0
+    assert rows[1].results >= rows[0].results
     assert len((tmp_path / "queries.csv").read_text().splitlines()) == 3
 
 
 @pytest.mark.slow
 def test_skws_and_the_percolator_match_the_same_dockets() -> None:
     pytest.importorskip("ahocorasick")
-    by_skws, percolated = compare(400, 50, 3000)
-    assert by_skws.change[0] > 0
-    assert percolated.hub[1] > 0
+    engine, percolator = compare(400, 50, 3000)
+    assert engine.change[0] > 0
+    assert percolator.hub[1] > 0
 
 
 def test_a_docket_is_percolated_as_it_is_now() -> None:
@@ -115,9 +115,9 @@ def test_each_move_is_measured(tmp_path: Path) -> None:
     rng = random.Random(1)
     path = tmp_path / "replay.jsonl"
     path.write_text("".join(lines(2_000, rng)), encoding="utf-8")
-    found = list(moves(path, 2_000, 3, rng))
-    assert len(found) == 3
-    assert all(waited > 0 and worked >= 0 for waited, worked in found)
+    times = list(moves(path, 2_000, 3, rng))
+    assert len(times) == 3
+    assert all(wait > 0 and work >= 0 for wait, work in times)
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_live_shards_one_by_one(tmp_path: Path, load: Load, spread: Partitioning
     one, two = live_shards(load, replay, spread, [1, 2], tmp_path)
     assert one.results == two.results > 10
     assert (len(one.taken), len(two.taken)) == (1, 2)
-    live = [[shard.live for shard in each.taken] for each in (one, two)]
+    live = [[shard.live for shard in run.taken] for run in (one, two)]
     if spread is Partitioning.KEYS:
         assert sum(live[1]) == live[0][0] == tuples
     else:
@@ -171,23 +171,23 @@ def test_commands_write_the_same(tmp_path: Path) -> None:
 
 
 def _expected(count: int) -> int:
-    arrived = list(records(count))
+    arrivals = list(records(count))
     return sum(
         1
-        for name, a, i in arrived
+        for name, a, i in arrivals
         if name == "s"
-        for other, b, j in arrived
+        for other, b, j in arrivals
         if other == "t" and i > j and a > b and 0 < b < 5
-        for third, _, k in arrived
+        for third, _, k in arrivals
         if third == "u" and j > k
     )
 
 
 def test_results_are_those_of_the_query(capsys: pytest.CaptureFixture[str]) -> None:
     skws_run.main(90, 30)
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["records"] for line in told] == [30, 60, 90]
-    assert [line["results"] for line in told] == [_expected(30), _expected(60), _expected(90)]
+    measurements = [json.loads(point) for point in capsys.readouterr().out.splitlines()]
+    assert [point["records"] for point in measurements] == [30, 60, 90]
+    assert [point["results"] for point in measurements] == [_expected(30), _expected(60), _expected(90)]
 
 
 def test_the_long_stream_is_of_a_bounded_query() -> None:
@@ -195,8 +195,8 @@ def test_the_long_stream_is_of_a_bounded_query() -> None:
 
 
 def test_decisions_on_random_queries_are_timed() -> None:
-    middle, most, verdicts = decide.seconds(40)
-    assert 0 < middle <= most
+    median, maximum, verdicts = decide.seconds(40)
+    assert 0 < median <= maximum
     assert verdicts[True]
     assert verdicts[False]
 
@@ -204,10 +204,12 @@ def test_decisions_on_random_queries_are_timed() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_search_holds_while_rows_change(kind: str) -> None:
-    rows, *parts, last = soak(kind, "none", 1_000, 4_000, 1_000, [])
-    assert len(parts) == 4
-    assert all(each.memory > 1 << 20 and each.checkpoint > 10_000 and each.live >= 1_000 for each in parts)
-    assert rows.checkpoint < parts[-1].checkpoint, "so little is never replaced"
+    rows, *samples, last = soak(kind, "none", 1_000, 4_000, 1_000, [])
+    assert len(samples) == 4
+    assert all(
+        sample.memory > 1 << 20 and sample.checkpoint > 10_000 and sample.live >= 1_000 for sample in samples
+    )
+    assert rows.checkpoint < samples[-1].checkpoint, "so little is never replaced"
     assert last.live >= 1_000
-    assert level([parts[-1]] * 3)
-    assert not level([rows, *parts])
+    assert level([samples[-1]] * 3)
+    assert not level([rows, *samples])

@@ -45,10 +45,10 @@ def test_matches_are_those_of_loops(load: Load, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("load", "known"), [(STAR, 98_793), (NESTED, 97_386)], ids=["star", "nested"])
-def test_matches_are_those_known_of_other_engines(load: Load, known: int) -> None:
+def test_matches_are_those_known_of_other_engines(load: Load, published: int) -> None:
     running = evaluator(load, load.window)
-    found = sum(running.count() for event in islice(load.events(), EVENTS) if running.update(*event))
-    assert found == known
+    count = sum(running.count() for event in islice(load.events(), EVENTS) if running.update(*event))
+    assert count == published
 
 
 def test_growth_counts_what_the_last_events_complete() -> None:

@@ -44,12 +44,14 @@ Shown: TypeAlias = tuple[str, int, tuple[tuple[str, Row], ...]]
 
 
 def known(schema: Schema, words: Sequence[str], records: Iterable[Record]) -> list[Known]:
-    found = []
+    tuples = []
     for number, record in enumerate(records):
-        searched = schema.relations[record.relation].search
-        text = str(record.row[0]).split() if searched else []
-        found.append(Known(number, record, sum(1 << slot for slot, word in enumerate(words) if word in text)))
-    return found
+        searchable = schema.relations[record.relation].search
+        text = str(record.row[0]).split() if searchable else []
+        tuples.append(
+            Known(number, record, sum(1 << slot for slot, word in enumerate(words) if word in text))
+        )
+    return tuples
 
 
 def by_sqlite(
@@ -80,9 +82,9 @@ def _database(
     for number, record, keywords in recent:
         if (record.relation, keywords) in nodes:
             values = (number, record.time, *record.row)
-            marks = ", ".join("?" * len(values))
+            placeholders = ", ".join("?" * len(values))
             table = node_table(record.relation, keywords)
-            database.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+            database.execute(f"INSERT INTO {table} VALUES ({placeholders})", values)
     return database
 
 
@@ -90,13 +92,13 @@ def by_steps(
     plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[Known]
 ) -> Iterator[tuple[int, Members]]:
     """The same from the shared join steps, which read only the listed columns of their left input."""
-    steps, last = shared_steps(plan.schema, networks)
-    found: list[list[dict[Any, Any]]] = []
+    steps, last_steps = shared_steps(plan.schema, networks)
+    partials: list[list[dict[Any, Any]]] = []
     for step in steps:
-        lefts: list[dict[Any, Any]] = [{"ids": ()}] if step.left is None else found[step.left]
-        found.append(list(_joined(step, lefts, tuples, plan.window.end(0))))
-    for number, step_number in enumerate(last):
-        yield from ((number, partial["ids"]) for partial in found[step_number])
+        lefts: list[dict[Any, Any]] = [{"ids": ()}] if step.left is None else partials[step.left]
+        partials.append(list(_joined(step, lefts, tuples, plan.window.end(0))))
+    for number, step_number in enumerate(last_steps):
+        yield from ((number, partial["ids"]) for partial in partials[step_number])
 
 
 def _joined(
@@ -106,15 +108,15 @@ def _joined(
         ids = left["ids"]
         for number, record, keywords in tuples:
             time = record.time
-            low, high = min(left.get("low", time), time), max(left.get("high", time), time)
-            if (record.relation, keywords) != (step.relation, step.keywords) or high - low >= window:
+            oldest, newest = min(left.get("low", time), time), max(left.get("high", time), time)
+            if (record.relation, keywords) != (step.relation, step.keywords) or newest - oldest >= window:
                 continue
             pairs = [(left[place, near], record.row[far]) for place, near, far in step.on]
             if any(a is None or a != b for a, b in pairs) or any(ids[p] == number for p in step.alike):
                 continue
             size = len(ids)
             reads = {r: record.row[r[1]] if r[0] == size else left[r] for r in step.reads}
-            yield {"ids": (*ids, number), "low": low, "high": high, **reads}
+            yield {"ids": (*ids, number), "low": oldest, "high": newest, **reads}
 
 
 def all_at_once(
@@ -138,7 +140,7 @@ def shown(
     plan: Plan,
     networks: Sequence[CandidateNetwork],
     records: Sequence[Record],
-    found: Iterable[tuple[int, Members]],
+    results: Iterable[tuple[int, Members]],
 ) -> Counter[Shown]:
     """Results in the form of ``by_engine``."""
     relations = plan.schema.relations
@@ -148,7 +150,7 @@ def shown(
             max(records[m].time for m in members),
             tuple((relations[records[m].relation].name, records[m].row) for m in members),
         )
-        for number, members in found
+        for number, members in results
     )
 
 
@@ -209,9 +211,11 @@ def test_branches_join_the_members_they_hang_on(seed: int) -> None:
     tuples = known(schema, WORDS, records)
     branched = [network for network in networks if network.parents == (-1, 0, 1, 1)]
     # One by one, so that no other network makes a step keep the columns that this one reads.
-    steps, queries = ([list(by(plan, [n], tuples)) for n in branched] for by in (by_steps, all_at_once))
-    assert [Counter(found) for found in steps] == [Counter(found) for found in queries]
-    assert sum(map(len, queries)) > 0
+    step_results, query_results = (
+        [list(by(plan, [n], tuples)) for n in branched] for by in (by_steps, all_at_once)
+    )
+    assert [Counter(results) for results in step_results] == [Counter(results) for results in query_results]
+    assert sum(map(len, query_results)) > 0
 
 
 @pytest.mark.parametrize(

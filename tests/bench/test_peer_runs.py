@@ -95,23 +95,23 @@ def test_a_peer_that_cannot_be_installed_is_an_error_and_leaves_nothing(
         command(["bench", "peers", "--engines", "duckdb", "--output", str(tmp_path / "x.csv")])
         == SourceError.exit_code
     )
-    told = capsys.readouterr().err
-    assert "duckdb could not be installed (duckdb==" in told
-    assert "No matching distribution found" in told
-    assert "--engines pathway does without" in told
+    errors = capsys.readouterr().err
+    assert "duckdb could not be installed (duckdb==" in errors
+    assert "No matching distribution found" in errors
+    assert "--engines pathway does without" in errors
     assert list((tmp_path / "skws" / "peers").iterdir()) == []
 
 
 def test_a_peer_that_fails_or_takes_too_long_is_shown_as_such() -> None:
     # This environment has no Pathway; users would see the same import error.
-    own = Path(sys.executable)
-    found = list(compare.rows(Load(5), 60, 30, ["pathway"], 60.0, lambda _: None, lambda *_: own))
-    assert [row.engine for row in found] == ["skws", "pathway"]
-    assert found[0].status == "ok"
-    assert found[1].results is None
-    assert "No module named 'pathway'" in found[1].status
+    interpreter = Path(sys.executable)
+    rows = list(compare.rows(Load(5), 60, 30, ["pathway"], 60.0, lambda _: None, lambda *_: interpreter))
+    assert [row.engine for row in rows] == ["skws", "pathway"]
+    assert rows[0].status == "ok"
+    assert rows[1].results is None
+    assert "No module named 'pathway'" in rows[1].status
     with pytest.raises(SkwsError, match="skws itself did not finish: over time limit"):
-        list(compare.rows(Load(5), 60, 30, ["pathway"], 0.01, lambda _: None, lambda *_: own))
+        list(compare.rows(Load(5), 60, 30, ["pathway"], 0.01, lambda _: None, lambda *_: interpreter))
 
 
 def test_rows_are_shown_as_a_table_and_kept_as_csv(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_peers_find_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     """Creates the environments of the peers, if they are missing: needs the package index."""
     output = tmp_path / "peers.csv"
     assert command(["bench", "peers", "--hours", "0.5", "--max-size", "4", "--output", str(output)]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in shown] == ["engine", "skws", "duckdb", "pathway"]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["engine", "skws", "duckdb", "pathway"]
     with output.open() as file:
         rows = list(csv.DictReader(file))
     assert [row["status"] for row in rows] == ["ok"] * 3

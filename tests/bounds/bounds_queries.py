@@ -68,22 +68,22 @@ def sql(text: str, schema: Schema = STREAMS) -> Union:
 
 def naively(union: Union, schema: Schema, steps: Sequence[Step], tables: Mapping[str, Sequence[Row]]) -> Any:
     """The output of a union at each step, evaluated over all tuples so far."""
-    before: Counter[tuple[Any, ...]] = Counter()
+    previous: Counter[tuple[Any, ...]] = Counter()
     received: dict[str, list[tuple[int, Row]]] = {
         name: [(0, r) for r in rows] for name, rows in tables.items()
     }
-    shown = []
+    outputs = []
     for time, rows in steps:
-        for name, arrived in rows.items():
-            received.setdefault(name, []).extend((time, row) for row in arrived)
-        now: Counter[tuple[Any, ...]] = Counter()
+        for name, arrivals in rows.items():
+            received.setdefault(name, []).extend((time, row) for row in arrivals)
+        output: Counter[tuple[Any, ...]] = Counter()
         for query in union.queries:
-            now += results(query, schema, {s.alias: received.get(s.relation, []) for s in query.streams})
+            output += results(query, schema, {s.alias: received.get(s.relation, []) for s in query.streams})
         if union.distinct:
-            now = Counter(set(now))
-        shown.append(now - before)
-        before = now
-    return shown
+            output = Counter(set(output))
+        outputs.append(output - previous)
+        previous = output
+    return outputs
 
 
 def in_synopses(
@@ -97,15 +97,15 @@ def in_synopses(
 @st.composite
 def queries(draw: st.DrawFn, names: str = "stuv", *, known: bool = True, most: int = 4) -> str:
     """SQL over some of the streams, with conditions that sometimes make it bounded."""
-    chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=most, unique=True))
+    relations = draw(st.lists(st.sampled_from(names), min_size=1, max_size=most, unique=True))
     if known:
-        chosen += [name for name in "rf" if draw(st.integers(0, 3)) == 0]
+        relations += [name for name in "rf" if draw(st.integers(0, 3)) == 0]
     conditions = []
-    for one, other in pairwise(chosen):
+    for one, other in pairwise(relations):
         if one in TIMES and other in TIMES and draw(st.integers(0, 3)):
             op = draw(st.sampled_from(["<", ">", ">", "=", ">=", "<>"]))
             conditions.append(f"{one}.{TIMES[one]} {op} {other}.{TIMES[other]}")
-    attributes = [f"{n}.{a}" for n in chosen for a in INTEGERS[n]]
+    attributes = [f"{n}.{a}" for n in relations for a in INTEGERS[n]]
     for attribute in attributes:
         if draw(st.integers(0, 2)):
             conditions += [f"{attribute} > 0", f"{attribute} < {draw(st.sampled_from([3, 4]))}"]
@@ -122,14 +122,14 @@ def queries(draw: st.DrawFn, names: str = "stuv", *, known: bool = True, most: i
     output = draw(st.lists(st.sampled_from(attributes), max_size=2, unique=True)) or ["1"]
     distinct = "DISTINCT " if draw(st.booleans()) else ""
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {distinct}{', '.join(output)} FROM {', '.join(chosen)}{where}"
+    return f"SELECT {distinct}{', '.join(output)} FROM {', '.join(relations)}{where}"
 
 
 @st.composite
 def steps(draw: st.DrawFn, *, most: int = 8) -> list[Step]:
     """Time steps with some tuples of every stream, with values of a small domain."""
     value = st.integers(-1, 5)
-    made: list[Step] = []
+    steps: list[Step] = []
     time = 0
     for _ in range(draw(st.integers(1, most))):
         time += SECOND * draw(st.integers(1, 2))
@@ -140,8 +140,8 @@ def steps(draw: st.DrawFn, *, most: int = 8) -> list[Step]:
             width = len(INTEGERS[name])
             tuples = draw(st.lists(st.tuples(*[value] * width), max_size=2))
             rows[name] = [(*row, time) for row in tuples]
-        made.append((time, rows))
-    return made
+        steps.append((time, rows))
+    return steps
 
 
 tables = st.fixed_dictionaries({"r": st.lists(st.tuples(st.integers(-1, 5), st.integers(-1, 5)), max_size=3)})

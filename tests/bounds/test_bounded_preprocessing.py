@@ -43,9 +43,9 @@ def _attr(name: str) -> Attr:
 
 def _only(text: str) -> Modified:
     (conjunction,) = conjunctions(sql(text).queries[0], unlimited())
-    found = modified(conjunction)
-    assert found is not None
-    return found
+    query = modified(conjunction)
+    assert query is not None
+    return query
 
 
 ATOMS = st.lists(
@@ -95,10 +95,10 @@ def test_unequal_splits_are_disjoint_and_lose_nothing(text: str) -> None:
     query = sql(text).queries[0]
     splits = {Op.DIFFERENT: 2, Op.AT_MOST: 2, Op.AT_LEAST: 2}
     parts = list(conjunctions(query, unlimited()))
-    most = 1
+    bound = 1
     for atom in query.atoms:
-        most *= splits.get(atom.op, 1)
-    assert len(parts) <= most
+        bound *= splits.get(atom.op, 1)
+    assert len(parts) <= bound
     assert all(a.op in (Op.LESS, Op.EQUAL, Op.GREATER) for part in parts for a in part.atoms)
     assert len({tuple(a.op for a in part.atoms) for part in parts}) == len(parts)
 
@@ -162,13 +162,13 @@ def test_what_equals_an_integer_is_bounded_as_one(condition: str, bounded: bool)
     assert check(union).bounded is bounded
     if not bounded:
         return
-    run, found = UnionRun(union, NUMBERS, {}), 0
+    run, results = UnionRun(union, NUMBERS, {}), 0
     for time in range(1, 400):
         value = time / 7 % 6
         row = (value, int(value), min(int(value), 4), time * SECOND)
-        found += sum(count for _, count in run.step(time * SECOND, {"p": [row], "q": [row]}))
+        results += sum(count for _, count in run.step(time * SECOND, {"p": [row], "q": [row]}))
     assert run.entries <= 5
-    assert found > 100
+    assert results > 100
 
 
 def test_redundant_comparisons_are_left_out() -> None:

@@ -82,8 +82,8 @@ def test_bounds_of_the_schema_are_promised_not_filtered() -> None:
     assert {str(a.left) for a in query.atoms} == {"p.k", "p.n", "p.b"}
     assert all(a.assumed for a in query.atoms)
     # Fractions become the next integers beyond them, so that nothing has to be split.
-    ends = [(a.op, a.right) for a in query.atoms if str(a.left) == "p.n"]
-    assert ends == [
+    bounds = [(a.op, a.right) for a in query.atoms if str(a.left) == "p.n"]
+    assert bounds == [
         (Op.GREATER, Constant(-1, Domain.INTEGER)),
         (Op.LESS, Constant(2, Domain.INTEGER)),
     ]
@@ -128,18 +128,18 @@ def of_sql(where: list[str], *, output: str = "s.a0", streams: str = "s, t") -> 
 @pytest.mark.usefixtures("few_steps")
 def test_what_fails_before_the_steps_are_spent_is_told() -> None:
     union = of_sql([f"s.{name} <> t.{name}" for name in NAMES])
-    found = check(union)
-    assert found.bounded is False
-    assert {failure.condition for failure in found.failures} >= {"C5"}
-    assert repairs(union, found) == ()
+    verdict = check(union)
+    assert verdict.bounded is False
+    assert {failure.condition for failure in verdict.failures} >= {"C5"}
+    assert repairs(union, verdict) == ()
 
 
 @pytest.mark.usefixtures("few_steps")
 def test_what_passes_until_the_steps_are_spent_is_not_called_bounded() -> None:
     union = of_sql([f"s.{a} <> s.{b}" for a, b in pairwise(NAMES)], streams="s")
-    found = check(union)
-    assert found.bounded is None
-    (failure,) = found.failures
+    verdict = check(union)
+    assert verdict.bounded is None
+    (failure,) = verdict.failures
     assert failure.condition == "orders"
     assert "each of 19 comparisons by <>, <= or >= doubles them; compare by <, > or =" in failure.message
     with pytest.raises(UsageError, match="orders of attributes"):
@@ -152,9 +152,9 @@ def test_a_long_list_splits_into_few_conjunctions() -> None:
 
 
 def test_queries_of_a_union_share_the_steps() -> None:
-    one = f"SELECT s.a0 FROM s WHERE {' AND '.join(f's.a{i} <> s.a{i + 1}' for i in range(3))}"
-    union = parse_sql(" UNION ALL ".join([one] * 8), SCHEMA)
+    query = f"SELECT s.a0 FROM s WHERE {' AND '.join(f's.a{i} <> s.a{i + 1}' for i in range(3))}"
+    union = parse_sql(" UNION ALL ".join([query] * 8), SCHEMA)
     assert check(union).bounded is True
     with within_steps(300):
-        assert check(parse_sql(one, SCHEMA)).bounded is True
+        assert check(parse_sql(query, SCHEMA)).bounded is True
         assert check(union).bounded is None

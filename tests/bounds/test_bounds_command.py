@@ -60,8 +60,8 @@ class Folder:
 
     def bounds(self, command: str, text: str, *options: str) -> Outcome:
         query = self.write("query.sql", text)
-        more = ("--replay", self.path / "replay.jsonl") if command == "run" else ()
-        return self._skws("bounds", command, query, "--schema", self.path / "schema.yaml", *more, *options)
+        source = ("--replay", self.path / "replay.jsonl") if command == "run" else ()
+        return self._skws("bounds", command, query, "--schema", self.path / "schema.yaml", *source, *options)
 
 
 @pytest.fixture
@@ -83,15 +83,15 @@ def test_a_bounded_query_is_told_by_exit_code_0(folder: Folder) -> None:
 
 def test_failures_tell_atoms_by_line_and_column(folder: Folder) -> None:
     code, out, _ = folder.bounds("check", EXAMPLE.replace(" AND t.b < 5", ""), "--format", "json")
-    told = json.loads(out)
+    answer = json.loads(out)
     assert code == 1
-    assert told["bounded"] is False
-    assert [f["condition"] for f in told["failed"]] == ["C3", "C5"]
-    assert told["failed"][0]["atoms"] == [{"text": "t.b", "line": 1, "column": 13}]
-    assert told["failed"][1]["atoms"] == [{"text": "s.a > t.b", "line": 4, "column": 7}]
-    assert told["failed"][1]["streams"] == ["t", "s"]
-    assert told["repairs"][0].startswith("bound t.b:")
-    assert told["repairs"][-1].startswith("give the streams a window")
+    assert answer["bounded"] is False
+    assert [f["condition"] for f in answer["failed"]] == ["C3", "C5"]
+    assert answer["failed"][0]["atoms"] == [{"text": "t.b", "line": 1, "column": 13}]
+    assert answer["failed"][1]["atoms"] == [{"text": "s.a > t.b", "line": 4, "column": 7}]
+    assert answer["failed"][1]["streams"] == ["t", "s"]
+    assert answer["repairs"][0].startswith("bound t.b:")
+    assert answer["repairs"][-1].startswith("give the streams a window")
 
 
 def test_the_text_says_the_same(folder: Folder) -> None:
@@ -116,19 +116,19 @@ def test_bounds_of_the_schema_count(folder: Folder) -> None:
     text = "SELECT DISTINCT ratings.stars FROM ratings"
     assert folder.bounds("check", text).code == 0
     folder.replay([("ratings", {"stars": n % 3 + 1, "at": n}) for n in range(9)])
-    done = folder.bounds("run", text)
-    assert done.code == 0
-    assert [line["row"]["stars"] for line in done.records] == [1, 2, 3]
+    outcome = folder.bounds("run", text)
+    assert outcome.code == 0
+    assert [line["row"]["stars"] for line in outcome.records] == [1, 2, 3]
 
 
 def test_the_example_runs_as_in_figure_2(folder: Folder) -> None:
-    done = folder.bounds("run", EXAMPLE)
-    assert done.code == 0
-    assert done.records == [
+    outcome = folder.bounds("run", EXAMPLE)
+    assert outcome.code == 0
+    assert outcome.records == [
         {"time": 5.0, "row": {"a": 42, "b": 2}, "count": 1},
         {"time": 5.0, "row": {"a": 42, "b": 1}, "count": 2},
     ]
-    assert "8 records, 3 results, at most 4 entries kept" in done.err
+    assert "8 records, 3 results, at most 4 entries kept" in outcome.err
 
 
 def test_an_unbounded_query_is_not_run(folder: Folder) -> None:
@@ -141,10 +141,10 @@ def test_an_unbounded_query_is_not_run(folder: Folder) -> None:
 def test_one_that_fails_for_the_form_of_synopses_runs_by_force(folder: Folder) -> None:
     text = "SELECT 1 AS x FROM s, t, u WHERE s.i > u.k AND t.j > u.k"
     assert folder.bounds("run", text).code == 2
-    done = folder.bounds("run", text, "--force-synopses")
-    assert done.code == 0
+    outcome = folder.bounds("run", text, "--force-synopses")
+    assert outcome.code == 0
     # (u at 1, t at 2, 4, 5, s at 5), and (u at 3, t at 4, 5, s at 5).
-    assert sum(line["count"] for line in done.records) == 5
+    assert sum(line["count"] for line in outcome.records) == 5
 
 
 def test_static_tables_and_finite_streams(folder: Folder) -> None:
@@ -179,23 +179,23 @@ def test_other_commands_load_no_sql_parser() -> None:
 
 
 def test_a_query_that_is_not_there(folder: Folder, skws: Skws) -> None:
-    done = skws("bounds", "check", "none.sql", "--schema", folder.path / "schema.yaml")
-    assert (done.code, "cannot read none.sql" in done.err) == (4, True)
+    outcome = skws("bounds", "check", "none.sql", "--schema", folder.path / "schema.yaml")
+    assert (outcome.code, "cannot read none.sql" in outcome.err) == (4, True)
 
 
 @pytest.mark.spark
 def test_a_replay_on_spark_gives_what_it_gives_here(folder: Folder, spark: SparkSession) -> None:
     assert spark is not None  # started once, and reused
-    code, here, told = folder.bounds("run", EXAMPLE)
-    assert (code, len(here.splitlines()) > 1) == (0, True)
-    assert "entries kept" in told
-    code, there, told = folder.bounds("run", EXAMPLE, "--engine", "spark")
-    assert code == 0, told
-    assert sorted(there.splitlines()) == sorted(here.splitlines())
+    code, local_output, err = folder.bounds("run", EXAMPLE)
+    assert (code, len(local_output.splitlines()) > 1) == (0, True)
+    assert "entries kept" in err
+    code, spark_output, err = folder.bounds("run", EXAMPLE, "--engine", "spark")
+    assert code == 0, err
+    assert sorted(spark_output.splitlines()) == sorted(local_output.splitlines())
 
 
 def test_what_a_source_alone_can_have_is_refused_for_a_replay(folder: Folder) -> None:
-    code, _, told = folder.bounds("run", EXAMPLE, "--checkpoint", str(folder.path / "kept"))
-    assert (code, "need --source: a replay has an end" in told) == (2, True)
-    code, _, told = folder.bounds("run", EXAMPLE, "--engine", "local", "--master", "local[2]")
-    assert (code, "--master needs --engine spark" in told) == (2, True)
+    code, _, err = folder.bounds("run", EXAMPLE, "--checkpoint", str(folder.path / "kept"))
+    assert (code, "need --source: a replay has an end" in err) == (2, True)
+    code, _, err = folder.bounds("run", EXAMPLE, "--engine", "local", "--master", "local[2]")
+    assert (code, "--master needs --engine spark" in err) == (2, True)

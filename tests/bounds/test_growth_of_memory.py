@@ -59,24 +59,24 @@ class Pattern:
     values: Mapping[str, tuple[tuple[int, int], ...]]
 
     def row(self, name: str, x: int, time: int, shift: int = 0) -> Row:
-        made = [d if c == 0 else c + d * x for c, d in self.values[name + "'" * shift]]
-        return (*made, time)
+        values = [d if c == 0 else c + d * x for c, d in self.values[name + "'" * shift]]
+        return (*values, time)
 
 
 def patterns(union: Union, seed: int, count: int) -> Iterator[Pattern]:
     """Random patterns for the streams of a union of one query."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     names = [s.relation for s in union.queries[0].streams]
     for _ in range(count):
-        order = chance.sample(names, len(names))
-        cut = chance.randint(1, len(order))
-        after = [*order[cut:], *(n for n in order[:cut] if chance.random() < 0.3)]
+        order = rng.sample(names, len(names))
+        cut = rng.randint(1, len(order))
+        after = [*order[cut:], *(n for n in order[:cut] if rng.random() < 0.3)]
         values = {
-            name + prime: tuple(chance.choice(_VALUES) for _ in INTEGERS[name])
+            name + prime: tuple(rng.choice(_VALUES) for _ in INTEGERS[name])
             for name in names
             for prime in ("", "'")
         }
-        before, rest = (tuple((n, chance.random() < 0.3) for n in part) for part in (order[:cut], after))
+        before, rest = (tuple((n, rng.random() < 0.3) for n in part) for part in (order[:cut], after))
         yield Pattern(before, rest, values)
 
 
@@ -101,23 +101,23 @@ def _responses(union: Union, pattern: Pattern, subset: Sequence[int], n: int) ->
         for at, (name, together) in enumerate(pattern.before):
             time += 0 if together and at else SECOND
             bag[name].append((time, pattern.row(name, x, time)))
-    shown = _evaluated(union, bag)
-    return tuple(_response(union, pattern, bag, shown, y, time + SECOND) for y in range(n + 2))
+    output = _evaluated(union, bag)
+    return tuple(_response(union, pattern, bag, output, y, time + SECOND) for y in range(n + 2))
 
 
 def _response(
-    union: Union, pattern: Pattern, bag: _Bag, shown: Counter[Any], y: int, time: int
+    union: Union, pattern: Pattern, bag: _Bag, output: Counter[Any], y: int, time: int
 ) -> frozenset[Any]:
-    more = {name: list(items) for name, items in bag.items()}
+    longer = {name: list(items) for name, items in bag.items()}
     for name, together in pattern.after:
         time += 0 if together else SECOND
-        more[name].append((time, pattern.row(name, y, time, shift=1)))
-    return frozenset((_evaluated(union, more) - shown).items())
+        longer[name].append((time, pattern.row(name, y, time, shift=1)))
+    return frozenset((_evaluated(union, longer) - output).items())
 
 
 def _evaluated(union: Union, bag: _Bag) -> Counter[Any]:
-    found = results(union.queries[0], STREAMS, bag)
-    return Counter(set(found)) if union.distinct else found
+    rows = results(union.queries[0], STREAMS, bag)
+    return Counter(set(rows)) if union.distinct else rows
 
 
 TRIES = 150
@@ -127,25 +127,25 @@ MOST_UNCONFIRMED = 0.25
 
 def random_sql(seed: int, streams: int) -> str:
     """A query with few conditions, so that about half of the queries are not bounded."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     times = {"s": "i", "t": "j", "u": "k", "v": "l"}
-    names = chance.sample("stuv", streams)
+    names = rng.sample("stuv", streams)
     conditions = []
     for one, other in pairwise(names):
-        if chance.random() < 0.7:
-            conditions.append(f"{one}.{times[one]} {chance.choice('<>>=')} {other}.{times[other]}")
+        if rng.random() < 0.7:
+            conditions.append(f"{one}.{times[one]} {rng.choice('<>>=')} {other}.{times[other]}")
     attributes = [f"{n}.{a}" for n in names for a in INTEGERS[n][:1]]
-    if streams == 3 and chance.random() < 0.5:
+    if streams == 3 and rng.random() < 0.5:
         attributes.append(f"{names[1]}.{INTEGERS[names[1]][1]}")
     for attribute in attributes:
-        if chance.random() < 0.4:
+        if rng.random() < 0.4:
             conditions += [f"{attribute} > 0", f"{attribute} < 4"]
-    for _ in range(chance.randint(1, 2)):
-        one, other = chance.sample(attributes, 2)
-        conditions.append(f"{one} {chance.choice(['<', '>', '=', '<>'])} {other}")
-    output = chance.choice([["1"], chance.sample(attributes, 1)])
+    for _ in range(rng.randint(1, 2)):
+        one, other = rng.sample(attributes, 2)
+        conditions.append(f"{one} {rng.choice(['<', '>', '=', '<>'])} {other}")
+    output = rng.choice([["1"], rng.sample(attributes, 1)])
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {chance.choice(['', 'DISTINCT '])}{output[0]} FROM {', '.join(names)}{where}"
+    return f"SELECT {rng.choice(['', 'DISTINCT '])}{output[0]} FROM {', '.join(names)}{where}"
 
 
 def _search(count: int, streams: int, first: int) -> tuple[list[str], list[str], int]:
@@ -187,15 +187,13 @@ def test_verdicts_agree_with_growth_at_length(streams: int, first: int) -> None:
 
 def _entries(union: Union, steps: int, seed: int) -> int:
     """Entries after a long random stream, with values within and far beyond the constants."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     run = UnionRun(union, STREAMS, {"r": [(1, 3), (2, 2)]})
-    for number in range(1, steps + 1):
-        time = 10 * SECOND + number * SECOND
+    for second in range(1, steps + 1):
+        time = 10 * SECOND + second * SECOND
         rows: dict[str, list[Row]] = {}
         for name in "stuv":
-            values = tuple(
-                chance.choice([chance.randint(-1, 5), chance.randint(-(10**6), 10**6)]) for _ in range(2)
-            )
+            values = tuple(rng.choice([rng.randint(-1, 5), rng.randint(-(10**6), 10**6)]) for _ in range(2))
             rows[name] = [(*values, time)]
         run.step(time, rows)
     return run.entries
@@ -223,9 +221,9 @@ def test_the_staircase_needs_unbounded_memory() -> None:
     verdict: Verdict = check(union)
     assert verdict.bounded is None
     (conjunction,) = conjunctions(union.queries[0], unlimited())
-    plain = modified(conjunction)
-    assert plain is not None
-    assert theorem_2(plain) == ()
+    query = modified(conjunction)
+    assert query is not None
+    assert theorem_2(query) == ()
     constant = (0, 1)
     values = {
         "s": ((90, -4), constant),

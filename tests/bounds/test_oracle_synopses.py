@@ -39,36 +39,36 @@ from tests.strategies import examples
 @examples(200)
 @given(queries(), steps(), tables)
 def test_results_are_those_of_naive_evaluation(
-    text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]
+    text: str, arrivals: list[Step], table_rows: Mapping[str, Sequence[Row]]
 ) -> None:
     union = sql(text)
     verdict = check(union)
     event(f"{verdict.projection}: {verdict.bounded}")
     try:
-        shown = in_synopses(union, STREAMS, arrivals, known)
+        outputs = in_synopses(union, STREAMS, arrivals, table_rows)
     except UsageError:
         assert verdict.bounded is not True
         return
-    assert shown == naively(union, STREAMS, arrivals, known)
+    assert outputs == naively(union, STREAMS, arrivals, table_rows)
 
 
 @examples(80)
 @given(queries(), steps(), tables)
 def test_a_run_goes_on_from_its_snapshot(
-    text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]
+    text: str, arrivals: list[Step], table_rows: Mapping[str, Sequence[Row]]
 ) -> None:
     """Via JSON after every step, in a new run."""
     union = sql(text)
     try:
-        run, whole = UnionRun(union, STREAMS, known), UnionRun(union, STREAMS, known)
+        run, uninterrupted = UnionRun(union, STREAMS, table_rows), UnionRun(union, STREAMS, table_rows)
     except UsageError:
         return
     for time, rows in arrivals:
-        assert Counter(dict(run.step(time, rows))) == Counter(dict(whole.step(time, rows)))
-        again = UnionRun(union, STREAMS, known)
-        again.restore(json.loads(json.dumps(run.snapshot())))
-        assert again.entries == run.entries
-        run = again
+        assert Counter(dict(run.step(time, rows))) == Counter(dict(uninterrupted.step(time, rows)))
+        restored = UnionRun(union, STREAMS, table_rows)
+        restored.restore(json.loads(json.dumps(run.snapshot())))
+        assert restored.entries == run.entries
+        run = restored
 
 
 MOST_ORDERS = 100
@@ -87,13 +87,13 @@ def total_orders(query: Modified) -> Iterator[Modified]:
 
 
 def _local_pairs(query: Modified) -> Iterator[tuple[Term, Term]]:
-    own: dict[int, list[Term]] = defaultdict(list)
+    terms_by_node: dict[int, list[Term]] = defaultdict(list)
     for term in compared_terms(query):
         if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
-            own[query.node_of[term.stream]].append(term)
-    fixed = [t for t in query.closure.class_of if not isinstance(t, Attr) and t.domain is Domain.INTEGER]
-    for attributes in own.values():
-        yield from ((a, b) for a, b in combinations([*attributes, *fixed], 2) if isinstance(a, Attr))
+            terms_by_node[query.node_of[term.stream]].append(term)
+    constants = [t for t in query.closure.class_of if not isinstance(t, Attr) and t.domain is Domain.INTEGER]
+    for attributes in terms_by_node.values():
+        yield from ((a, b) for a, b in combinations([*attributes, *constants], 2) if isinstance(a, Attr))
 
 
 def _synopses(query: Modified) -> tuple[Failure, ...]:
@@ -158,10 +158,10 @@ def typed_queries(draw: st.DrawFn) -> str:
         column = draw(st.sampled_from("kxnb"))
         op = draw(st.sampled_from(["=", "<>"] if column in "xb" else ["=", "<>", "<", ">", "<=", ">="]))
         one, other = draw(st.permutations([*names, ""]))[:2]
-        beside = draw(st.sampled_from(_LIKE[column]))
+        partner = draw(st.sampled_from(_LIKE[column]))
         if one:
             constant = draw(st.sampled_from(_CONSTANTS[column]))
-            conditions.append(f"{one}.{column} {op} {f'{other}.{beside}' if other else constant}")
+            conditions.append(f"{one}.{column} {op} {f'{other}.{partner}' if other else constant}")
     columns = [f"{name}.{column}" for name in names for column in "kxnb"]
     output = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=3, unique=True))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -172,25 +172,27 @@ def typed_queries(draw: st.DrawFn) -> str:
 
 @st.composite
 def typed_steps(draw: st.DrawFn) -> list[Step]:
-    made: list[Step] = []
+    steps: list[Step] = []
     for number in range(1, draw(st.integers(1, 6)) + 1):
         time = number * SECOND
         rows: dict[str, Sequence[Row]] = {
             name: [(*values, time) for values in draw(st.lists(_VALUES, max_size=3))] for name in "pq"
         }
-        made.append((time, rows))
-    return made
+        steps.append((time, rows))
+    return steps
 
 
 @examples(150)
 @given(typed_queries(), typed_steps(), st.fixed_dictionaries({"r": st.lists(_VALUES, max_size=3)}))
-def test_every_type_of_value(text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]) -> None:
+def test_every_type_of_value(
+    text: str, arrivals: list[Step], table_rows: Mapping[str, Sequence[Row]]
+) -> None:
     union = sql(text, SCHEMA)
     verdict = check(union)
     try:
-        shown = in_synopses(union, SCHEMA, arrivals, known)
+        outputs = in_synopses(union, SCHEMA, arrivals, table_rows)
     except UsageError:
         assert verdict.bounded is not True
         return
     event(f"{verdict.projection}: run")
-    assert shown == naively(union, SCHEMA, arrivals, known)
+    assert outputs == naively(union, SCHEMA, arrivals, table_rows)

@@ -38,10 +38,10 @@ def test_synopses_and_output_are_those_of_figure_2() -> None:
     (query,) = run.queries
     (case,) = query.runs
     for second, rows in enumerate(ARRIVALS):
-        shown = run.step(second * SECOND, rows)
-        assert shown == ([((42, 2), 1), ((42, 1), 2)] if second == 5 else [])
-        kept = [node.synopsis.past.get((), {}) for node in case.nodes]
-        assert kept == [{}, *KEPT[second]]
+        output = run.step(second * SECOND, rows)
+        assert output == ([((42, 2), 1), ((42, 1), 2)] if second == 5 else [])
+        contents = [node.synopsis.past.get((), {}) for node in case.nodes]
+        assert contents == [{}, *KEPT[second]]
 
 
 @pytest.mark.parametrize(("distinct", "bounded"), [("", True), ("DISTINCT ", False)])

@@ -34,13 +34,13 @@ Told = Counter[tuple[str, int, tuple[object, ...]]]
 
 def letters(seed: int, count: int) -> tuple[list[Record], list[Record]]:
     """A table, and a stream with several tuples at the same time."""
-    chance = random.Random(seed)
-    static = [Record(4, 0, (chance.randrange(5), chance.randrange(5))) for _ in range(4)]
+    rng = random.Random(seed)
+    static = [Record(4, 0, (rng.randrange(5), rng.randrange(5))) for _ in range(4)]
     time, stream = 0, []
     for _ in range(count):
-        time += chance.choice((0, 0, 1)) * SECOND
-        row = (chance.randrange(-1, 6), chance.randrange(-1, 6), time)
-        stream.append(Record(chance.randrange(4), time, row))
+        time += rng.choice((0, 0, 1)) * SECOND
+        row = (rng.randrange(-1, 6), rng.randrange(-1, 6), time)
+        stream.append(Record(rng.randrange(4), time, row))
     return static, stream
 
 
@@ -48,58 +48,58 @@ QUERIES = [Query(text, 5, SQL, name=text) for text in SQLS]
 
 
 def begun(static: Sequence[Record]) -> Session:
-    on = Stream(STREAMS, TimeWindow(SECOND))
-    live = Session(on, keywords=False)
-    live.load_tables(static)
+    stream = Stream(STREAMS, TimeWindow(SECOND))
+    session = Session(stream, keywords=False)
+    session.load_tables(static)
     for query in QUERIES:
-        plan_of(query, on)
-        assert live.add(query) == []
-    return live
+        plan_of(query, stream)
+        assert session.add(query) == []
+    return session
 
 
 def batches(records: Sequence[Record], seed: int) -> Iterator[RecordBatch]:
     """Batches of a few records."""
-    chance, first = random.Random(seed), 0
+    rng, first = random.Random(seed), 0
     while first < len(records):
-        size = chance.randrange(1, 19)
+        size = rng.randrange(1, 19)
         yield RecordBatch.of(records[first : first + size])
         first += size
 
 
 def through_restarts(static: Sequence[Record], records: Sequence[Record], seed: int) -> list[Result]:
     """The results of a search that is stopped and resumed from its state after each of ``batches``."""
-    live = begun(static)
+    session = begun(static)
     results: list[Result] = []
     for batch in batches(records, seed):
-        results += live.take(batch)
-        assert not live.keeps
-        states, position, now = live.snapshot(), live.position, live.now
-        live = begun(static)
-        live.seek(position, now)
-        live.restore(states)
-    return results + list(live.take(RecordBatch.of(()), ended=True))
+        results += session.take(batch)
+        assert not session.keeps
+        states, position, now = session.snapshot(), session.position, session.now
+        session = begun(static)
+        session.seek(position, now)
+        session.restore(states)
+    return results + list(session.take(RecordBatch.of(()), ended=True))
 
 
 def told(results: Sequence[Result]) -> Told:
-    found: Told = Counter()
+    counts: Told = Counter()
     for result in results:
         assert result.start is not None
         row = tuple(result.tuples[0].row.values())
-        found[result.name, round(result.start * SECOND), row] += result.count or 0
-    return found
+        counts[result.name, round(result.start * SECOND), row] += result.count or 0
+    return counts
 
 
 def by_runs(static: Sequence[Record], stream: Sequence[Record]) -> Told:
     """The results of the SQL queries, instant by instant."""
-    found: Told = Counter()
+    counts: Told = Counter()
     for text in SQLS:
         run = UnionRun(parse_sql(text, STREAMS), STREAMS, {"r": [r.row for r in static]})
         for time in sorted({record.time for record in stream}):
-            now = [r for r in stream if r.time == time]
-            rows = {name: [r.row for r in now if STREAMS.index[name] == r.relation] for name in "stuv"}
+            records = [r for r in stream if r.time == time]
+            rows = {name: [r.row for r in records if STREAMS.index[name] == r.relation] for name in "stuv"}
             for values, count in run.step(time, rows):
-                found[text, time, values] += count
-    return found
+                counts[text, time, values] += count
+    return counts
 
 
 @seeds(1, 4)
@@ -112,10 +112,10 @@ def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
 
 def test_the_state_does_not_grow() -> None:
     static, records = letters(1, 3000)
-    live, sizes = begun(static), []
+    session, sizes = begun(static), []
     for first in range(0, 3000, 600):
-        live.take(RecordBatch.of(records[first : first + 600]))
-        sizes.append({name: len(state) for name, state in live.snapshot().items()})
+        session.take(RecordBatch.of(records[first : first + 600]))
+        sizes.append({name: len(state) for name, state in session.snapshot().items()})
     assert all(size < sizes[0][name] * 1.1 + 500 for name, size in sizes[-1].items()), sizes
 
 
@@ -143,9 +143,9 @@ def test_the_command_of_sql_over_a_source(tmp_path: Path, skws: Skws) -> None:
     replay = tmp_path / "shop.jsonl"
     query = ("bounds", "run", tmp_path / "visits.sql", "--schema", tmp_path / "shop.yaml", "--quiet")
     source = ("--source", f"replay:{replay}?speed=1e9", "--engine", "local")
-    (told,) = skws(*query, *source).records
+    (result,) = skws(*query, *source).records
     row = {"due": "2026-01-01T00:00:00Z", "page": 3}
-    assert (told["name"], told["count"], told["tuples"][0]["row"]) == ("visits", 2, row)
+    assert (result["name"], result["count"], result["tuples"][0]["row"]) == ("visits", 2, row)
     assert skws(*query, "--replay", replay).records == [{"time": 9.0, "row": row, "count": 2}]
-    for more in ((), (*source, "--replay", tmp_path), ("--replay", replay, "--sink", "jsonl:x")):
-        assert skws(*query, *more).code == 2
+    for options in ((), (*source, "--replay", tmp_path), ("--replay", replay, "--sink", "jsonl:x")):
+        assert skws(*query, *options).code == 2

@@ -40,13 +40,13 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    for found in _BLOCK.finditer(page.read_text(encoding="utf-8")):
-        text, output = found["text"].replace("\\\n", " "), found["output"]
+    for match in _BLOCK.finditer(page.read_text(encoding="utf-8")):
+        text, output = match["text"].replace("\\\n", " "), match["output"]
         lines = text.splitlines()
-        if found["kind"] == "console":
+        if match["kind"] == "console":
             output = "".join(f"{line}\n" for line in lines if not line.startswith("$ "))
             lines = [line[2:] for line in lines if line.startswith("$ ")]
-        yield Block(tuple(lines), output, found["why"], found["test"], int(found["code"] or 0))
+        yield Block(tuple(lines), output, match["why"], match["test"], int(match["code"] or 0))
 
 
 def steps(page: Path, test: str, folder: Path) -> list[Block]:

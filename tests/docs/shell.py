@@ -31,14 +31,14 @@ class Shell:
     def __init__(self, folder: Path, *, forked: bool = True, **environment: str) -> None:
         self.folder = folder
         programs = f"{folder_of_skws()}:{_PROGRAMS}" if forked else _PROGRAMS
-        own = {"PATH": f"{programs}:{os.environ['PATH']}", "XDG_DATA_HOME": str(folder / "xdg")}
-        self._environment = {**os.environ, **own, **environment}
+        overrides = {"PATH": f"{programs}:{os.environ['PATH']}", "XDG_DATA_HOME": str(folder / "xdg")}
+        self._environment = {**os.environ, **overrides, **environment}
         self._live: list[subprocess.Popen[bytes]] = []
 
     def run(self, block: Block, *, notes: bool = False) -> str:
         """The output of a block; ``notes``: with what goes to standard error."""
         script = "set -e\n" + "\n".join(block.commands)
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", script],
             cwd=self.folder,
             env=self._environment,
@@ -47,20 +47,20 @@ class Shell:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, (done.stdout, done.stderr)
-        return done.stdout
+        assert process.returncode == 0, (process.stdout, process.stderr)
+        return process.stdout
 
     def start(self, block: Block) -> Path:
         """Start the last command of a block, after the others; gives the file that its output goes to."""
-        shown = self.folder / f"shown-{len(self._live)}"
-        *before, command = block.commands
-        script = "\n".join(["set -e", *before, f"exec {command}"])
-        with shown.open("wb") as file:
-            live = subprocess.Popen(
+        output_file = self.folder / f"shown-{len(self._live)}"
+        *setup, command = block.commands
+        script = "\n".join(["set -e", *setup, f"exec {command}"])
+        with output_file.open("wb") as file:
+            process = subprocess.Popen(
                 ["bash", "-c", script], cwd=self.folder, env=self._environment, stdout=file
             )
-        self._live.append(live)
-        return shown
+        self._live.append(process)
+        return output_file
 
     def interrupt(self, which: int = -1, code: int = INTERRUPTED) -> None:
         """Ctrl-C to a live command, the one that began last if no other is given."""
@@ -74,36 +74,36 @@ class Shell:
     def on_terminal(self, block: Block, expected: str, keys: str) -> None:
         """Run one command on a terminal: once it shows ``expected``, type ``keys``, which end it."""
         (command,) = block.commands
-        near, far = pty.openpty()
+        controller, terminal = pty.openpty()
         size = {"LINES": "40", "COLUMNS": "140", "TERM": "xterm-256color"}
-        live = subprocess.Popen(
+        process = subprocess.Popen(
             ["bash", "-c", f"exec {command}"],
             cwd=self.folder,
             env={**self._environment, **size},
-            stdin=far,
-            stdout=far,
-            stderr=far,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
             start_new_session=True,
         )
-        self._live.append(live)
-        os.close(far)
+        self._live.append(process)
+        os.close(terminal)
         screen = bytearray()
 
         def read() -> None:
-            if select.select([near], [], [], 0.1)[0]:
+            if select.select([controller], [], [], 0.1)[0]:
                 with suppress(OSError):  # the other end is closed
-                    screen.extend(os.read(near, 1 << 16))
+                    screen.extend(os.read(controller, 1 << 16))
 
         until(lambda: expected.encode() in screen, read, screen.decode)
-        os.write(near, keys.encode())
-        until(lambda: live.poll() is not None, read, screen.decode)
-        os.close(near)
-        assert live.returncode == 0
+        os.write(controller, keys.encode())
+        until(lambda: process.poll() is not None, read, screen.decode)
+        os.close(controller)
+        assert process.returncode == 0
 
     def close(self) -> None:
-        for live in self._live:
-            live.kill()
-            live.wait()
+        for process in self._live:
+            process.kill()
+            process.wait()
 
 
 def text(path: Path) -> str:
@@ -121,6 +121,6 @@ def healthy(port: str | int) -> bool:
 def located(block: Block, places: Mapping[str, str]) -> Block:
     """The commands with the test's own servers and folders in place of those that the page names."""
     commands = "\n".join(block.commands)
-    for named, place in places.items():
-        commands = commands.replace(named, place)
+    for documented, actual in places.items():
+        commands = commands.replace(documented, actual)
     return replace(block, commands=tuple(commands.split("\n")))

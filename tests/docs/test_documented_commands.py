@@ -97,8 +97,8 @@ def _cluster(trace: Path, folder: Path) -> None:
     """The events of a trace as a replay: their header lacks the last name, which is the event's number."""
     folder.mkdir()
     names = ["job", "task", "machine", "status", "priority", "time"]
-    with trace.open(newline="") as file, (folder / "task.csv").open("w", newline="") as made:
-        writer = csv.writer(made)
+    with trace.open(newline="") as file, (folder / "task.csv").open("w", newline="") as replay:
+        writer = csv.writer(replay)
         writer.writerow(names)
         for _, job, task, machine, status, priority, *_, number in islice(csv.reader(file), 1, None):
             writer.writerow([job, task, machine.removesuffix(".0"), status, priority, number])
@@ -114,12 +114,12 @@ def _output(command: str, code: int, folder: Path, capsys: pytest.CaptureFixture
     for word in arguments:
         if word.endswith(("-csv", "mondial.sqlite")) and not (folder / word).exists():
             pytest.skip(f"the public data set for {word} is not at {DATA}")
-    ended = run(arguments)
-    shown = capsys.readouterr()
-    assert ended == code, shown.err
+    exit_code = run(arguments)
+    output = capsys.readouterr()
+    assert exit_code == code, output.err
     if code == 0:
-        assert bool(shown.out) != ("-pulp" in arguments), shown.err
-    return shown.out if code == 0 else shown.out + shown.err
+        assert bool(output.out) != ("-pulp" in arguments), output.err
+    return output.out if code == 0 else output.out + output.err
 
 
 def test_there_are_commands_of_every_page_that_has_any() -> None:
@@ -136,13 +136,13 @@ def test_every_command_is_run_or_listed_here(page: Path) -> None:
             source = (ROOT / block.test).read_text(encoding="utf-8")
             assert page.name in source
             assert re.search(r"\b(steps|blocks)\(", source)
-    others = [found for found in FENCE.finditer(page.read_text(encoding="utf-8")) if found["kind"] not in RUN]
-    assert [found["text"] for found in others if COMMAND.match(found["text"])] == []
+    others = [fence for fence in FENCE.finditer(page.read_text(encoding="utf-8")) if fence["kind"] not in RUN]
+    assert [fence["text"] for fence in others if COMMAND.match(fence["text"])] == []
 
 
 def test_commands_in_any_other_fence_are_seen() -> None:
     text = "```\nskws search day.jsonl byron\n```\n\n```yaml\nskws: 1\n```\n"
-    assert [bool(COMMAND.match(found["text"])) for found in FENCE.finditer(text)] == [True, False]
+    assert [bool(COMMAND.match(fence["text"])) for fence in FENCE.finditer(text)] == [True, False]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

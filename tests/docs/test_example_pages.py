@@ -41,8 +41,8 @@ def test_transfers(shell: Shell, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_vulnerabilities(shell: Shell, tmp_path: Path) -> None:
-    made, alerts = steps(EXAMPLES / "vulnerabilities" / "README.md", __file__, tmp_path)
-    assert "0 differ" in shell.run(made)
+    comparison, alerts = steps(EXAMPLES / "vulnerabilities" / "README.md", __file__, tmp_path)
+    assert "0 differ" in shell.run(comparison)
     assert "change{" in shell.run(alerts)
 
 
@@ -51,8 +51,8 @@ def test_vulnerabilities(shell: Shell, tmp_path: Path) -> None:
 def test_pipeline(shell: Shell, tmp_path: Path) -> None:
     (step,) = steps(EXAMPLES / "pipeline" / "README.md", __file__, tmp_path)
     spec = tmp_path / "examples" / "pipeline" / "spark-pipeline.yml"
-    kept = (tmp_path / "kept").as_uri()
-    text = spec.read_text(encoding="utf-8").replace("file:///tmp/skws-shop-pipeline", kept)
+    storage = (tmp_path / "kept").as_uri()
+    text = spec.read_text(encoding="utf-8").replace("file:///tmp/skws-shop-pipeline", storage)
     spec.write_text(text, encoding="utf-8")
     shell.run(step)
     alerts = pyarrow.parquet.read_table(tmp_path / "my-pipeline" / "spark-warehouse" / "alerts").to_pylist()

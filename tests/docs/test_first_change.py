@@ -29,11 +29,11 @@ def test_a_package_is_written_run_and_corrected(tmp_path: Path) -> None:
     installed(package, "skws_fresh", project["entry-points"])
     shell = Shell(tmp_path, PYTHONPATH=str(package))
     try:
-        shown = shell.run(located(run, {INSTALL: "true"}), notes=True)
-        results = [orjson.loads(line) for line in shown.splitlines() if line.startswith('{"op":')]
+        output = shell.run(located(run, {INSTALL: "true"}), notes=True)
+        results = [orjson.loads(line) for line in output.splitlines() if line.startswith('{"op":')]
         assert {result["name"] for result in results} == {"duo", "actors"}
-        failed = shell.run(located(test, {"test_fresh.py": "test_fresh.py || true"}))
-        assert "1 failed" in failed
+        report = shell.run(located(test, {"test_fresh.py": "test_fresh.py || true"}))
+        assert "1 failed" in report
         correct(tmp_path / KIND, files(PAGE)[KIND])
         assert "1 passed" in shell.run(test)
     finally:

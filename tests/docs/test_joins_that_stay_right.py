@@ -24,16 +24,16 @@ FEW = ("moved-out", "both-sides", "another-key", "truncate", "restart", "renamed
 """One case for each kind of change; the others are slow tests."""
 
 
-def play(database: Database, folder: Path, told: Callable[[str], None]) -> Play:
-    return Play(database.uri(), folder, told, program=forked_skws())
+def play(database: Database, folder: Path, report: Callable[[str], None]) -> Play:
+    return Play(database.uri(), folder, report, program=forked_skws())
 
 
 @some("name", FEW, [name for name in CASES if name not in FEW])
 def test_each_case_gives_the_events_of_the_page(name: str, database: Database, tmp_path: Path) -> None:
-    told: list[str] = []
-    play(database, tmp_path, told.append).run(CASES[name])
+    lines: list[str] = []
+    play(database, tmp_path, lines.append).run(CASES[name])
     expected = re.findall(r"^-- ([+~-]) ", CASES[name], re.M)
-    assert sorted(line[5] for line in told if re.match("--   [+~-] ", line)) == sorted(expected)
+    assert sorted(line[5] for line in lines if re.match("--   [+~-] ", line)) == sorted(expected)
 
 
 @some(
@@ -54,11 +54,13 @@ def test_the_command_of_the_page(tmp_path: Path, postgres_server: Server) -> Non
     shell = Shell(tmp_path)
     try:
         (step,) = steps(PAGE, __file__, tmp_path)
-        found = shell.run(located(step, {"postgresql://localhost/postgres": postgres_server.uri("postgres")}))
+        output = shell.run(
+            located(step, {"postgresql://localhost/postgres": postgres_server.uri("postgres")})
+        )
     finally:
         shell.close()
-    assert found.startswith("-- moved-out\n")
-    assert found.endswith("-- as expected\n\n")
+    assert output.startswith("-- moved-out\n")
+    assert output.endswith("-- as expected\n\n")
 
 
 def test_there_are_cases() -> None:

@@ -52,18 +52,18 @@ def test_the_readme(tmp_path: Path, own_server: dict[str, str]) -> None:
     folder.mkdir()
     shell = Shell(folder, forked=False, HOME=str(home), **own_server)
     try:
-        files, elsewhere, database = steps(ROOT / "README.md", __file__, folder)
+        files, other_data, database = steps(ROOT / "README.md", __file__, folder)
         assert list(folder.iterdir()) == []
-        found = shell.run(files)
+        output = shell.run(files)
         assert files.output is not None
-        assert matches(files.output, found), found
-        *once, tui = elsewhere.commands
-        assert shell.run(replace(elsewhere, commands=tuple(once))).count("complaint{leaks}") == 2
-        shell.on_terminal(replace(elsewhere, commands=(tui,)), "complaint", "\x11")
-        *once, watch = database.commands
-        assert "complaint{leaks}" in shell.run(replace(database, commands=tuple(once)))
-        shown = shell.start(replace(database, commands=(watch,)))
-        until(lambda: "complaint{leaks}" in shown.read_text())
+        assert matches(files.output, output), output
+        *searches, tui = other_data.commands
+        assert shell.run(replace(other_data, commands=tuple(searches))).count("complaint{leaks}") == 2
+        shell.on_terminal(replace(other_data, commands=(tui,)), "complaint", "\x11")
+        *searches, watch = database.commands
+        assert "complaint{leaks}" in shell.run(replace(database, commands=tuple(searches)))
+        output_file = shell.start(replace(database, commands=(watch,)))
+        until(lambda: "complaint{leaks}" in output_file.read_text())
         shell.interrupt()
     finally:
         shell.close()
@@ -86,12 +86,12 @@ def test_the_page_of_live_searches(shell: Shell, tmp_path: Path) -> None:
     watch = f"skws watch stream.jsonl tarantino --schema {SCHEMA} --control {control}"
     shell.start(Block((watch,), None, None, None, 0))
     until(control.exists)
-    here = {"DIR": str(control)}
-    listed = shell.run(located(queries, here)).splitlines()[-2:]
-    assert [line.split()[0].rstrip(":") for line in listed] == ["tarantino", "again"]
-    changed = SCHEMA.read_text().replace("title: text, ", "title: text, country: string, ")
-    (tmp_path / "films.yaml").write_text(changed)
-    shell.run(located(schema, here))
+    paths = {"DIR": str(control)}
+    queries_table = shell.run(located(queries, paths)).splitlines()[-2:]
+    assert [line.split()[0].rstrip(":") for line in queries_table] == ["tarantino", "again"]
+    schema_text = SCHEMA.read_text().replace("title: text, ", "title: text, country: string, ")
+    (tmp_path / "films.yaml").write_text(schema_text)
+    shell.run(located(schema, paths))
     shell.interrupt()
 
 
@@ -105,18 +105,18 @@ def test_the_page_of_sources(shell: Shell, tmp_path: Path, database: Database) -
 
 def test_the_page_of_http(shell: Shell, tmp_path: Path, database: Database) -> None:
     database.run(SHOP)
-    found: list[str] = []
+    networks: list[str] = []
     for step in steps(DOCS / "serve.md", __file__, tmp_path):
         port = free_port()
         block = located(step, {"postgresql://localhost/shop": f"{database.uri()} --port {port}"})
         if "--schema" in block.commands[0]:
-            drafted = next((tmp_path / "xdg").rglob("*.schema.yaml"))
-            (tmp_path / "shop.yaml").write_text(drafted.read_text())
+            draft = next((tmp_path / "xdg").rglob("*.schema.yaml"))
+            (tmp_path / "shop.yaml").write_text(draft.read_text())
         shell.start(block)
         until(partial(healthy, port))
-        asked = {"query": "byron leaks"}
-        answer = httpx.post(f"http://localhost:{port}/search", json=asked, timeout=60, trust_env=False)
-        found += [result["network"] for result in answer.json()["results"]]
+        request = {"query": "byron leaks"}
+        answer = httpx.post(f"http://localhost:{port}/search", json=request, timeout=60, trust_env=False)
+        networks += [result["network"] for result in answer.json()["results"]]
         shell.interrupt()
-    assert len(found) == 2
+    assert len(networks) == 2
     assert (tmp_path / "state").is_dir()

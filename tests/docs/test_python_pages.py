@@ -42,8 +42,8 @@ def test_the_page_runs_on_spark(
     names: dict[str, Any] = {"spark": spark}
     try:
         for block in blocks:
-            placed = re.sub(r'"(\w+/)"', rf'"{tmp_path}/\1"', block)  # Java stays in its folder
-            exec(compile(placed, str(PAGE), "exec"), names)
+            code = re.sub(r'"(\w+/)"', rf'"{tmp_path}/\1"', block)  # Java stays in its folder
+            exec(compile(code, str(PAGE), "exec"), names)
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", parts)
     printed = capsys.readouterr().out
@@ -77,11 +77,11 @@ Alert = tuple[str, str, str]
 
 
 def run_alerts(
-    spark: SparkSession, code: list[str], arrived: Callable[[dict[str, Any]], None] = lambda _: None
+    spark: SparkSession, code: list[str], after_cell: Callable[[dict[str, Any]], None] = lambda _: None
 ) -> list[list[Alert]]:
     """Runs the cells; gives the rows of the table after each start of the query.
 
-    ``arrived`` is called after each cell, with all names.
+    ``after_cell`` is called after each cell, with all names.
     """
     names: dict[str, Any] = {}
     tables: list[list[Alert]] = []
@@ -89,7 +89,7 @@ def run_alerts(
         with partitioned(spark, 2):
             for cell in code:
                 exec(compile(cell, str(ALERTS), "exec"), names)
-                arrived(names)
+                after_cell(names)
                 if "processAllAvailable()" in cell:
                     rows = spark.read.parquet(f"{names['folder']}/alerts").select("name", "op", "id")
                     tables.append(sorted(map(tuple, rows.collect())))
@@ -133,16 +133,16 @@ def test_the_notebook_of_alerts_on_spark_over_a_topic(spark: SparkSession) -> No
     code = "\0".join(code_cells(ALERTS))
     files = 'skws.spark.Source(folder / "records")'
     assert code.count(files) == 1
-    sent = [0, 0]
+    sent_counts = [0, 0]
     with closing(MockBroker()) as broker:
         broker.create("shop", 2)
 
         def send(names: dict[str, Any]) -> None:
-            for number, before in enumerate(sent):
+            for number, sent_count in enumerate(sent_counts):
                 file = Path(names["folder"]) / "records" / f"{number}.jsonl"
                 lines = file.read_text().splitlines() if file.exists() else []
-                broker.send("shop", map(json.loads, lines[before:]), partition=number)
-                sent[number] = len(lines)
+                broker.send("shop", map(json.loads, lines[sent_count:]), partition=number)
+                sent_counts[number] = len(lines)
 
         topic = f"skws.spark.Source({broker.uri('shop')!r})"
         morning, day = run_alerts(spark, code.replace(files, topic).split("\0"), send)

@@ -68,24 +68,24 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 def test_the_folder_of_csv_files_is_searched_and_followed(shell: Shell, tmp_path: Path) -> None:
     search, watch = steps(RECIPES / "csv-folder.md", __file__, tmp_path)
-    found = shell.run(search)
+    output = shell.run(search)
     assert search.output is not None
-    assert matches(search.output, found), found
+    assert matches(search.output, output), output
     assert "from: Order ID" in (tmp_path / "shop.schema.yaml").read_text()
-    shown = shell.start(watch)
-    until(lambda: "The lid leaks" in text(shown))
+    output_file = shell.start(watch)
+    until(lambda: "The lid leaks" in text(output_file))
     with (tmp_path / "shop" / "complaint.csv").open("a") as file:
         file.write("1,It leaks again.,2026-03-01T11:00:00Z\n")
-    until(lambda: "It leaks again" in text(shown))
+    until(lambda: "It leaks again" in text(output_file))
     shell.interrupt()
 
 
 @pytest.mark.parametrize("page", ["add-a-join.md", "json-of-an-api.md", "best-first.md"])
 def test_one_s_own_data_is_joined(shell: Shell, tmp_path: Path, page: str) -> None:
     for step in steps(RECIPES / page, __file__, tmp_path):
-        found = shell.run(step, notes=True)
+        output = shell.run(step, notes=True)
         assert step.output is not None
-        assert matches(step.output, found), found
+        assert matches(step.output, output), output
 
 
 SHOP = files(ROOT / "docs" / "tutorial.md")["shop.sql"]
@@ -141,11 +141,11 @@ def test_postgresql_from_python(
     page = (RECIPES / "postgresql-in-python.md").read_text(encoding="utf-8")
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.S):
-        placed = block.replace("postgresql://localhost/shop", database.uri())
-        exec(compile(placed, "postgresql-in-python.md", "exec"), names)
-    shown = capsys.readouterr().out
-    assert shown.count("complaint{leaks}") == 3
-    assert "'item': 'travel kettle'" in shown
+        code = block.replace("postgresql://localhost/shop", database.uri())
+        exec(compile(code, "postgresql-in-python.md", "exec"), names)
+    output = capsys.readouterr().out
+    assert output.count("complaint{leaks}") == 3
+    assert "'item': 'travel kettle'" in output
 
 
 def _fill(folder: Path) -> sqlite3.Connection:
@@ -170,11 +170,11 @@ def test_tables_of_mysql_and_sheets_of_excel(
     (tmp_path / "export.py").write_text(tables)
     shell = Shell(tmp_path, MYSQL_PWD="secret")
     try:
-        found = shell.run(export, notes=True)
+        output = shell.run(export, notes=True)
     finally:
         shell.close()
     assert export.output is not None
-    assert matches(export.output, found), found
+    assert matches(export.output, output), output
 
     (tmp_path / "again").mkdir()
     connection = _fill(tmp_path / "again")
@@ -200,14 +200,14 @@ def test_changes_of_mysql_come_through_kafka(shell: Shell, tmp_path: Path) -> No
         for table in rows:
             broker.create(f"mysql.shop.{table}")
         _, watch = steps(RECIPES / "mysql-and-excel.md", __file__, tmp_path)
-        shown = shell.start(located(watch, {"one:9092": broker.address}))
+        output_file = shell.start(located(watch, {"one:9092": broker.address}))
         producer = Producer({"bootstrap.servers": broker.address})
         for table, row in rows.items():
             source = {"connector": "mysql", "db": "shop", "table": table, "ts_ms": 1_770_000_000_000}
             event = {"before": None, "after": row, "source": source, "op": "c", "ts_ms": 1_770_000_000_000}
             producer.produce(f"mysql.shop.{table}", json.dumps(event))
         assert producer.flush(60) == 0
-        until(lambda: "complaint{leaks}" in text(shown))
+        until(lambda: "complaint{leaks}" in text(output_file))
         shell.interrupt()
 
 
@@ -233,17 +233,17 @@ def test_kafka(shell: Shell, tmp_path: Path, films: Broker, page: str) -> None:
     shutil.copy(FOLDER / "schema.yaml", tmp_path / "films.yaml")
     hosts = {"one:9092,two:9092": films.address, "one:9092": films.address}
     search, *alerts = (located(step, hosts) for step in steps(ROOT / "docs" / page, __file__, tmp_path))
-    shown = shell.start(search)
+    output_file = shell.start(search)
     until(lambda: any((tmp_path / "run" / "journal").glob("*.log")))
     send(films, **FILM)
-    until(lambda: "director{tarantino}" in text(shown))
+    until(lambda: "director{tarantino}" in text(output_file))
     shell.interrupt()
     for alert in alerts:
         shell.start(alert)
         until(lambda: films.log("alerts").committed)
         shell.interrupt()
-        (found, *_) = films.log("alerts").committed
-        assert (found["op"], found["query"]) == ("+", "tarantino travolta")
+        (message, *_) = films.log("alerts").committed
+        assert (message["op"], message["query"]) == ("+", "tarantino travolta")
 
 
 @pytest.fixture(scope="module")
@@ -288,8 +288,8 @@ def test_spark_submit(shell: Shell, tmp_path: Path, master: str, database: Datab
         for step in steps(RECIPES / "spark-submit.md", __file__, tmp_path)
     )
     shell.run(search)
-    found = [json.loads(line) for line in text(tmp_path / "shared" / "results.jsonl").splitlines()]
-    assert len(found) == 2
+    results = [json.loads(line) for line in text(tmp_path / "shared" / "results.jsonl").splitlines()]
+    assert len(results) == 2
     followed(shell, watch, tmp_path / "shared" / "run.jsonl")
     assert "director{tarantino}" in shell.run(local)
 
@@ -302,9 +302,9 @@ def test_the_page_of_clusters(
 ) -> None:
     checkout(tmp_path)
     database.run(*TABLES)
-    both = steps(CLUSTER, __file__, tmp_path)
-    assert len(both) == 2
-    step = located(both[which], places(tmp_path, master, database))
+    blocks = steps(CLUSTER, __file__, tmp_path)
+    assert len(blocks) == 2
+    step = located(blocks[which], places(tmp_path, master, database))
     followed(shell, step, tmp_path / "shared" / "run1.jsonl")
 
 
@@ -317,20 +317,20 @@ def test_the_notebook_recipe_runs_on_spark(spark: SparkSession, capsys: pytest.C
     assert "purchase{byron} - complaint{leaks}" in capsys.readouterr().out
 
 
-def traces(partitions: int, each: int, lag: int) -> list[list[dict[str, object]]]:
+def traces(partitions: int, count: int, lag: int) -> list[list[dict[str, object]]]:
     """Records of each partition, in order; each partition is ``lag`` seconds behind the next."""
     rng = random.Random(7)
-    found: list[list[dict[str, object]]] = []
+    records_by_partition: list[list[dict[str, object]]] = []
     for partition in range(partitions):
         time, records = 1_770_000_000 + partition * lag, []
-        for _ in range(each):
+        for _ in range(count):
             time += rng.randint(0, 8)
             relation, column = rng.choice((("request", "path"), ("span", "body")))
             words = rng.choice(("checkout", "cart") if relation == "request" else ("timeout", "fine"))
             row = {"trace": f"t{rng.randint(1, 40)}", column: words}
             records.append({"relation": relation, "time": time, "row": row})
-        found.append(records)
-    return found
+        records_by_partition.append(records)
+    return records_by_partition
 
 
 def ids(partitions: list[list[dict[str, object]]], folder: Path) -> list[str]:
@@ -338,9 +338,11 @@ def ids(partitions: list[list[dict[str, object]]], folder: Path) -> list[str]:
     records = sorted(chain(*partitions), key=itemgetter("time"))
     (folder / "all.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
     options: dict[str, Any] = {"schema": folder / "traces.yaml", "window": "10 minutes"}
-    found = sorted(result.id for result in skws.search("checkout timeout", folder / "all.jsonl", **options))
-    assert len(found) > 300
-    return found
+    result_ids = sorted(
+        result.id for result in skws.search("checkout timeout", folder / "all.jsonl", **options)
+    )
+    assert len(result_ids) > 300
+    return result_ids
 
 
 @pytest.mark.spark
@@ -349,8 +351,8 @@ def test_64_partitions_on_spark_ten_minutes_apart(spark: SparkSession, tmp_path:
     page = RECIPES / "kafka-on-spark.md"
     program = files(page)["alerts.py"]
     partitions = traces(64, 60, 600)
-    for name, text_of in files(page).items():
-        (tmp_path / name).write_text(text_of, encoding="utf-8")
+    for name, content in files(page).items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
     places = {
         "traces.yaml": str(tmp_path / "traces.yaml"),
         "/shared": str(tmp_path),
@@ -360,16 +362,16 @@ def test_64_partitions_on_spark_ten_minutes_apart(spark: SparkSession, tmp_path:
     }
     with closing(MockBroker()) as broker, partitioned(spark, 2):
         places["one:9092,two:9092"] = broker.address
-        for named, here in places.items():
-            assert named in program
-            program = program.replace(named, here)
+        for documented, actual in places.items():
+            assert documented in program
+            program = program.replace(documented, actual)
         broker.create("traces", 64)
         rng = random.Random(8)
         for start in range(2):  # the second one goes on from the checkpoint
             for number, records in enumerate(partitions):
-                some = records if start else records[: rng.randint(1, len(records))]
-                broker.send("traces", some, partition=number)
-                del records[: len(some)]
+                records_sent = records if start else records[: rng.randint(1, len(records))]
+                broker.send("traces", records_sent, partition=number)
+                del records[: len(records_sent)]
             exec(compile(program, "alerts.py", "exec"), {})
     rows = spark.read.parquet(str(tmp_path / "alerts")).collect()
     assert {row.op for row in rows} == {"+"}
@@ -387,7 +389,7 @@ def test_one_reader_of_64_partitions(shell: Shell, tmp_path: Path, master: str) 
         broker.create("traces", 64)
         for number, records in enumerate(partitions):
             broker.send("traces", records, partition=number)
-        here = {
+        places = {
             "spark://HOST:7077": master,
             "one:9092,two:9092": broker.address,
             "/shared": str(tmp_path / "shared"),
@@ -395,9 +397,9 @@ def test_one_reader_of_64_partitions(shell: Shell, tmp_path: Path, master: str) 
             "spark.skws.shards=16": "spark.skws.shards=2",
         }
         expected = ids(partitions, tmp_path)
-        shell.start(located(watch, here))
+        shell.start(located(watch, places))
         alerts = tmp_path / "shared" / "alerts.jsonl"
         until(lambda: text(alerts).count("\n") >= len(expected))
         shell.interrupt()
-    found = [json.loads(line) for line in text(alerts).splitlines()]
-    assert sorted(result["id"] for result in found) == expected
+    results = [json.loads(line) for line in text(alerts).splitlines()]
+    assert sorted(result["id"] for result in results) == expected

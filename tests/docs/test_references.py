@@ -30,16 +30,19 @@ def test_the_schema_page_lists_the_keys_that_are_accepted(section: str, model: t
     page = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
     text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
     rows = re.findall(r"^\| (`.*?`) \|", text, re.M)
-    listed = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
-    assert listed == {described.alias or name for name, described in model.model_fields.items()}
+    documented_keys = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+    assert documented_keys == {field.alias or name for name, field in model.model_fields.items()}
 
 
 def _commands(command: Any, name: str) -> list[tuple[str, Any]]:
     if not isinstance(command, TyperGroup):
         return [(name, command)]
     context = typer.Context(command)
-    parts = [(part, command.get_command(context, part)) for part in command.list_commands(context)]
-    return [found for part, below in parts for found in _commands(below, f"{name} {part}")]
+    subcommands = [
+        (subcommand, command.get_command(context, subcommand))
+        for subcommand in command.list_commands(context)
+    ]
+    return [leaf for subcommand, nested in subcommands for leaf in _commands(nested, f"{name} {subcommand}")]
 
 
 COMMANDS = _commands(typer.main.get_command(app), "skws")
@@ -53,17 +56,17 @@ PARTS: dict[str, str] = {found[1]: found[2] for found in _HEADING.finditer(PAGE)
 def _part(name: str) -> str:
     """What the page says of a command, with the options of the commands that it refers to."""
     text = PARTS.get(name) or PARTS[name.rpartition(" ")[0]]
-    others = {f"skws {other}" for other in re.findall(r"as for\s+`([\w ]+)`", text)}
-    return text + "".join(_part(other) for other in others - {name})
+    references = {f"skws {other}" for other in re.findall(r"as for\s+`([\w ]+)`", text)}
+    return text + "".join(_part(other) for other in references - {name})
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
 def test_the_page_of_the_command_line_names_every_option(name: str, command: Any) -> None:
     options = [{*parameter.opts, *parameter.secondary_opts} for parameter in command.params]
     text = _part(name)
-    named = set(re.findall(r"--[a-z][a-z-]*[a-z]", text))
-    long = [{option for option in spellings if option.startswith("--")} for spellings in options]
-    assert [sorted(spellings) for spellings in long if spellings and not spellings & named] == []
+    documented = set(re.findall(r"--[a-z][a-z-]*[a-z]", text))
+    long_options = [{option for option in spellings if option.startswith("--")} for spellings in options]
+    assert [sorted(spellings) for spellings in long_options if spellings and not spellings & documented] == []
 
 
 MESSAGES = re.findall(
@@ -76,8 +79,8 @@ _HOLE = "\0"
 def _texts() -> str:
     """All texts in the sources of the product, with a mark where a value goes, a line each."""
     sources = [path for pattern in ("skws/**/*.py", "*/skws_*/**/*.py") for path in ROOT.glob(pattern)]
-    found = [text for source in sources for text in _written(ast.parse(source.read_text(encoding="utf-8")))]
-    return "\n".join(text.replace("\n", " ") for text in found)
+    texts = [text for source in sources for text in _written(ast.parse(source.read_text(encoding="utf-8")))]
+    return "\n".join(text.replace("\n", " ") for text in texts)
 
 
 def _written(tree: ast.AST) -> Iterator[str]:

@@ -21,17 +21,17 @@ MACHINE = re.compile(r"(?<![\w.\-~$}])/(?:work|root)\b|\b(?:issue|task|ticket) #
 def tracked() -> tuple[str, ...]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return tuple(name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file())
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return tuple(name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file())
 
 
 def test_no_file_names_a_path_of_one_machine_or_a_ticket() -> None:
-    found = [
+    offenders = [
         name
         for name in tracked()
         if MACHINE.search((ROOT / name).read_text(encoding="utf-8", errors="replace"))
     ]
-    assert found == []
+    assert offenders == []
 
 
 def test_the_only_data_is_the_projects_own() -> None:
@@ -51,19 +51,21 @@ def test_no_two_files_of_tests_have_one_name() -> None:
 
 def test_every_page_is_in_the_list_of_pages() -> None:
     docs = ROOT / "docs"
-    listed = (docs / "README.md").read_text()
+    page_list = (docs / "README.md").read_text()
     pages = [page.relative_to(docs) for page in docs.rglob("*.md") if page != docs / "README.md"]
     assert pages
-    assert [page for page in pages if f"({page.as_posix()})" not in listed] == []
+    assert [page for page in pages if f"({page.as_posix()})" not in page_list] == []
 
 
 def test_files_that_are_named_are_there() -> None:
     """In pages, docstrings and comments, by their path or the end of it."""
-    ends = {"/".join(Path(name).parts[at:]) for name in tracked() for at in range(len(Path(name).parts))}
-    naming = [name for name in tracked() if name.endswith((".md", ".py")) and not name.startswith("tests/")]
-    named = {(name, file) for name in naming for file in _NAMED.findall((ROOT / name).read_text())}
-    assert len(named) > 500
-    assert sorted((name, file) for name, file in named if file not in ends | MADE) == []
+    path_ends = {
+        "/".join(Path(name).parts[start:]) for name in tracked() for start in range(len(Path(name).parts))
+    }
+    sources = [name for name in tracked() if name.endswith((".md", ".py")) and not name.startswith("tests/")]
+    references = {(name, file) for name in sources for file in _NAMED.findall((ROOT / name).read_text())}
+    assert len(references) > 500
+    assert sorted((name, file) for name, file in references if file not in path_ends | MADE) == []
 
 
 _NAMED = re.compile(r"(?<![\w/.\-*<{}$@:~+])((?:[\w-]+/)*[\w-]+\.(?:py|md))(?![\w/*(-])")

@@ -35,12 +35,12 @@ ENDED = 130
 KILLED = -signal.SIGKILL
 
 
-def _search(shell: Shell, ask: Block, port: int, token: str) -> Any:
-    there = {
+def _search(shell: Shell, search: Block, port: int, token: str) -> Any:
+    actual = {
         "https://search.example.org": f"-H 'Host: search.example.org' http://127.0.0.1:{port}",
         "$TOKEN": token,
     }
-    return json.loads(shell.run(located(ask, there)))
+    return json.loads(shell.run(located(search, actual)))
 
 
 def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
@@ -60,7 +60,7 @@ def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
     shell = Shell(tmp_path)
     server = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60)
     try:
-        infer, ask, fetch, put = steps(PAGE, __file__, tmp_path)
+        infer, search, fetch, put = steps(PAGE, __file__, tmp_path)
         shell.run(located(infer, {"postgresql://skws@db.example/shop": database.uri()}))
 
         def started() -> str:
@@ -69,11 +69,11 @@ def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
             return (tmp_path / "state" / "token").read_text().strip()
 
         token = started()
-        assert _search(shell, ask, port, token)["found"] == 1
-        assert "error" in _search(shell, ask, port, "x" * 20)
+        assert _search(shell, search, port, token)["found"] == 1
+        assert "error" in _search(shell, search, port, "x" * 20)
         server.headers["Authorization"] = f"Bearer {token}"
-        saved = {"query": "byron leaks", "owner": "ann", "every": "1 day", "rank": "recency"}
-        assert server.put("/queries/leaks", json=saved).status_code < 300
+        query = {"query": "byron leaks", "owner": "ann", "every": "1 day", "rank": "recency"}
+        assert server.put("/queries/leaks", json=query).status_code < 300
         text = server.get("/metrics").text
         _metrics_exist(text)
         shell.run(located(fetch, places | {"$TOKEN": token}))
@@ -81,9 +81,9 @@ def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
             shell.end(number, code)
             database.run("INSERT INTO complaint SELECT max(nr) + 1, 1, 'It leaks.' FROM complaint")
             started()
-        assert _search(shell, ask, port, token)["found"] == 4
-        before = server.get("/queries/leaks").json()
-        assert before["owner"] == "ann"
+        assert _search(shell, search, port, token)["found"] == 4
+        original = server.get("/queries/leaks").json()
+        assert original["owner"] == "ann"
 
         shell.end(signal.SIGTERM, ENDED)
         backup = f"SKWS_STOP=true SKWS_START='touch started' SKWS_STATE=state sh {FILES}/backup.sh kept"
@@ -93,13 +93,13 @@ def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
         (tmp_path / "state").mkdir(mode=0o700)
         shell.run(Block((f"tar xzf {archive} -C state",), None, None, None, 0))
         started()
-        assert server.get("/queries/leaks").json() == before
-        assert _search(shell, ask, port, token)["found"] == 4
+        assert server.get("/queries/leaks").json() == original
+        assert _search(shell, search, port, token)["found"] == 4
         assert server.delete("/queries/leaks").status_code < 300
         shell.run(located(put, places | {"$TOKEN": token}))
-        again = server.get("/queries/leaks").json()
+        restored = server.get("/queries/leaks").json()
         # A size that was not given is that of the server, which a restart writes out.
-        assert again | {"max_size": before["max_size"]} == before
+        assert restored | {"max_size": original["max_size"]} == original
         shell.end(signal.SIGTERM, ENDED)
     finally:
         server.close()
@@ -107,11 +107,11 @@ def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
 
 
 def _metrics_exist(text: str) -> None:
-    told = set(re.findall(r"^# TYPE (\w+) ", text, re.M))
+    exported = set(re.findall(r"^# TYPE (\w+) ", text, re.M))
     rules = (FILES / "rules.yaml").read_text(encoding="utf-8")
-    named = set(re.findall(r"\bskws_\w+", rules))
-    assert len(named) > 5
-    assert named - told == set()
+    mentioned = set(re.findall(r"\bskws_\w+", rules))
+    assert len(mentioned) > 5
+    assert mentioned - exported == set()
 
 
 def test_each_alert_is_on_the_page() -> None:
@@ -122,30 +122,32 @@ def test_each_alert_is_on_the_page() -> None:
     assert all((FILES / name).is_file() for name in scraped["rule_files"])
 
 
-def _given(words: str) -> dict[str, Any]:
+def _given(command_line: str) -> dict[str, Any]:
     """The options of a command line of skws. Fails for one that it does not have."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    name, command, arguments = group.resolve_command(typer.Context(group), shlex.split(words))
+    name, command, arguments = group.resolve_command(typer.Context(group), shlex.split(command_line))
     assert command is not None
     return command.make_context(name, arguments).params
 
 
 def test_the_containers_commands_are_those_of_skws() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    (words,) = re.findall(r"^docker run .* skws (serve .*)$", page.replace("\\\n", ""), re.M)
-    composed = yaml.safe_load((FILES / "compose.yaml").read_text(encoding="utf-8"))
-    skws = composed["services"]["skws"]
-    for given in (_given(words), _given(skws["command"])):
-        assert given["host"] == "0.0.0.0"
-        assert "search.example.org" in given["name"]
-        assert str(given["checkpoint"]) == "/state/run"
-    here = (FILES / skws["build"]["context"]).resolve()
-    assert (here / skws["build"]["dockerfile"]) == FILES / "Dockerfile"
-    mounted = [volume.split(":")[0] for one in composed["services"].values() for volume in one["volumes"]]
-    there = {name for name in mounted if name.startswith("./")}
-    assert {name for name in there if not (FILES / name).exists()} == {"./shop.yaml"}
-    assert {name for name in mounted if not name.startswith("./")} == set(composed["volumes"])
+    (command_line,) = re.findall(r"^docker run .* skws (serve .*)$", page.replace("\\\n", ""), re.M)
+    compose = yaml.safe_load((FILES / "compose.yaml").read_text(encoding="utf-8"))
+    skws = compose["services"]["skws"]
+    for options in (_given(command_line), _given(skws["command"])):
+        assert options["host"] == "0.0.0.0"
+        assert "search.example.org" in options["name"]
+        assert str(options["checkpoint"]) == "/state/run"
+    build_folder = (FILES / skws["build"]["context"]).resolve()
+    assert (build_folder / skws["build"]["dockerfile"]) == FILES / "Dockerfile"
+    mounts = [
+        volume.split(":")[0] for service in compose["services"].values() for volume in service["volumes"]
+    ]
+    local_mounts = {name for name in mounts if name.startswith("./")}
+    assert {name for name in local_mounts if not (FILES / name).exists()} == {"./shop.yaml"}
+    assert {name for name in mounts if not name.startswith("./")} == set(compose["volumes"])
     assert 'ENTRYPOINT ["skws"]' in (FILES / "Dockerfile").read_text(encoding="utf-8")
 
 
@@ -161,7 +163,7 @@ def test_proxies_lead_to_the_server() -> None:
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "skws.service"
     unit.write_text(UNIT.replace("/opt/skws/bin/skws", "/bin/true").replace("User=skws", "User=root"))
-    done = subprocess.run(
+    process = subprocess.run(
         ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False, timeout=60
     )
-    assert "skws.service:" not in done.stderr, done.stderr
+    assert "skws.service:" not in process.stderr, process.stderr

@@ -24,18 +24,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     # As `make docs`: with --quiet, warnings would not be counted, and --strict would pass over them.
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
     return folder
 
 
 def test_every_page_is_there_and_found_by_the_search(site: Path) -> None:
-    places = {
+    locations = {
         entry["location"] for entry in json.loads((site / "search" / "search_index.json").read_text())["docs"]
     }
     pages = {path.parent.relative_to(site).as_posix() + "/" for path in site.rglob("index.html")} - {"./"}
     assert {"tutorial/", "schema/", "checkout/mesh/", "architecture/streaming/"} <= pages
-    assert pages <= {place.partition("#")[0] for place in places}
+    assert pages <= {location.partition("#")[0] for location in locations}
 
 
 def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
@@ -66,19 +66,19 @@ def test_the_recording_is_small_and_shows_the_queries() -> None:
     assert len(text.encode()) <= MOST_BYTES
     root = ElementTree.fromstring(text)
     assert not list(root.iter(f"{_SVG}script"))
-    shown = " ".join(part.text or "" for part in root.iter(f"{_SVG}tspan"))
-    assert [query for query in DEMO_QUERIES if query.rpartition(": ")[2] not in shown] == []
+    screen_text = " ".join(part.text or "" for part in root.iter(f"{_SVG}tspan"))
+    assert [query for query in DEMO_QUERIES if query.rpartition(": ")[2] not in screen_text] == []
 
 
 def test_frames_follow_the_screen() -> None:
-    shown = frames(OUTPUTS, every=1.0)
-    assert [at for at, _ in shown] == [1.0, 3.0]
-    first, second = (frame for _, frame in shown)
+    timed_frames = frames(OUTPUTS, every=1.0)
+    assert [time for time, _ in timed_frames] == [1.0, 3.0]
+    first, second = (frame for _, frame in timed_frames)
     red, plain = first[0]
     assert (red[1], red[2].bold, plain[0], plain[1].rstrip()) == ("red", True, 3, " <plain>")
     column, text, style = second[1][0]
     assert (column, text, style.paper) == (0, "behind", "#010203")
-    root = ElementTree.fromstring(picture(shown))
+    root = ElementTree.fromstring(picture(timed_frames))
     assert [rect.get("fill") for rect in root.iter(f"{_SVG}rect") if rect.get("y") == "-12"] == ["#010203"]
     assert {part.text for part in root.iter(f"{_SVG}tspan")} == {"red", "<plain>", "behind"}
 

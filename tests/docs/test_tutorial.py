@@ -37,17 +37,17 @@ def test_the_tutorial_runs(shell: Shell, tmp_path: Path) -> None:
     )
     shell.run(create)
     assert search.output is not None
-    found = shell.run(search)
-    assert matches(search.output, found), found
+    output = shell.run(search)
+    assert matches(search.output, output), output
 
-    shown = shell.start(watch)
+    output_file = shell.start(watch)
     assert watch.output is not None
     expected = watch.output
-    until(lambda: matches(expected, shown.read_text()))
+    until(lambda: matches(expected, output_file.read_text()))
     shell.run(insert)
-    until(lambda: "smokes, and it" in shown.read_text())
+    until(lambda: "smokes, and it" in output_file.read_text())
     shell.run(delete)
-    until(lambda: "\n- " in shown.read_text())
+    until(lambda: "\n- " in output_file.read_text())
     shell.interrupt()
 
     alerts = tmp_path / "murray.jsonl"
@@ -75,15 +75,15 @@ def _serve_it(shell: Shell, steps: list[Block]) -> None:
     shell.start(serve)
     until(lambda: healthy(port))
     shell.run(save)
-    shown = shell.start(follow)
-    until(lambda: shown.read_text().count("smokes") == 2)
+    output_file = shell.start(follow)
+    until(lambda: output_file.read_text().count("smokes") == 2)
     shell.run(smoke)
-    until(lambda: "third time" in shown.read_text())
+    until(lambda: "third time" in output_file.read_text())
     shell.interrupt(-2)
     shell.start(serve)
-    (again,) = smoke.commands
-    shell.run(replace(smoke, commands=(again.replace("(5,", "(6,").replace("third", "fourth"),)))
-    until(lambda: "fourth time" in shown.read_text())
+    (command,) = smoke.commands
+    shell.run(replace(smoke, commands=(command.replace("(5,", "(6,").replace("third", "fourth"),)))
+    until(lambda: "fourth time" in output_file.read_text())
     shell.interrupt()
     shell.run(drop)
 

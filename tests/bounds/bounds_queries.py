@@ -66,7 +66,9 @@ def sql(text: str, schema: Schema = STREAMS) -> Union:
     return parse_sql(text, schema)
 
 
-def naively(union: Union, schema: Schema, steps: Sequence[Step], tables: Mapping[str, Sequence[Row]]) -> Any:
+def naive_outputs(
+    union: Union, schema: Schema, steps: Sequence[Step], tables: Mapping[str, Sequence[Row]]
+) -> Any:
     """The output of a union at each step, evaluated over all tuples so far."""
     previous: Counter[tuple[Any, ...]] = Counter()
     received: dict[str, list[tuple[int, Row]]] = {
@@ -86,7 +88,7 @@ def naively(union: Union, schema: Schema, steps: Sequence[Step], tables: Mapping
     return outputs
 
 
-def in_synopses(
+def synopsis_outputs(
     union: Union, schema: Schema, steps: Sequence[Step], tables: Mapping[str, Sequence[Row]]
 ) -> Any:
     """The output of the synopses at each step."""

@@ -41,7 +41,7 @@ def _attr(name: str) -> Attr:
     return Attr("s", name, Domain.NUMBER if name == "c" else Domain.INTEGER)
 
 
-def _only(text: str) -> Modified:
+def only_conjunction(text: str) -> Modified:
     (conjunction,) = conjunctions(sql(text).queries[0], unlimited())
     query = modified(conjunction)
     assert query is not None
@@ -68,8 +68,8 @@ ATOMS = st.lists(
 
 @examples(150)
 @given(ATOMS)
-def test_the_closure_says_what_holds_in_all_numbers(atoms: list[Atom]) -> None:
-    """For integers a and b, and a fraction c; equal constants are one, whatever they are compared with."""
+def test_the_closure_implies_only_what_holds_for_all_numbers(atoms: list[Atom]) -> None:
+    """For integers a and b, and a fraction c. Equal constants of different domains are one term."""
     terms = [_attr(n) for n in "abc"]
     closure = Closure(atoms, terms)
     models = []
@@ -91,7 +91,7 @@ def test_the_closure_says_what_holds_in_all_numbers(atoms: list[Atom]) -> None:
 
 @examples(100)
 @given(queries(known=False))
-def test_unequal_splits_are_disjoint_and_lose_nothing(text: str) -> None:
+def test_splits_by_inequality_are_distinct_and_bounded_in_number(text: str) -> None:
     query = sql(text).queries[0]
     splits = {Op.DIFFERENT: 2, Op.AT_MOST: 2, Op.AT_LEAST: 2}
     parts = list(conjunctions(query, unlimited()))
@@ -103,18 +103,18 @@ def test_unequal_splits_are_disjoint_and_lose_nothing(text: str) -> None:
     assert len({tuple(a.op for a in part.atoms) for part in parts}) == len(parts)
 
 
-def test_unequal_streams_make_a_union() -> None:
+def test_an_inequality_of_streams_splits_into_less_and_greater() -> None:
     parts = list(conjunctions(sql("SELECT 1 FROM s, t WHERE s.a <> t.b").queries[0], unlimited()))
     assert [[a.op for a in p.atoms] for p in parts] == [[Op.LESS], [Op.GREATER]]
 
 
-def test_constants_of_integers_need_no_split() -> None:
+def test_comparisons_with_integer_constants_are_not_split() -> None:
     (part,) = conjunctions(sql("SELECT 1 FROM s WHERE s.a <= 5 AND s.a >= 3").queries[0], unlimited())
     assert [str(a.right) for a in part.atoms] == ["6", "2"]
 
 
 def test_equal_timestamps_merge_streams() -> None:
-    query = _only("SELECT 1 FROM s, t, u WHERE s.i = t.j AND t.j > u.k")
+    query = only_conjunction("SELECT 1 FROM s, t, u WHERE s.i = t.j AND t.j > u.k")
     assert query.nodes == (("s", "t"), ("u",))
     assert query.graph.depth(1) == 1
 
@@ -130,17 +130,17 @@ def test_equal_timestamps_merge_streams() -> None:
 )
 def test_upper_bounded_streams_are_finite(where: str) -> None:
     tables = "s, f" if "f.m" in where else "s, t" if "t.j" in where else "s"
-    query = _only(f"SELECT s.a FROM {tables} WHERE {where}")
+    query = only_conjunction(f"SELECT s.a FROM {tables} WHERE {where}")
     assert "s" in {s.alias for s in query.finite}
     assert query.nodes == ()
 
 
-def test_a_time_below_only_stays_infinite() -> None:
-    assert _only("SELECT s.a FROM s WHERE s.i > TIMESTAMP '2026-01-01'").nodes == (("s",),)
+def test_a_stream_with_only_a_lower_time_bound_stays_infinite() -> None:
+    assert only_conjunction("SELECT s.a FROM s WHERE s.i > TIMESTAMP '2026-01-01'").nodes == (("s",),)
 
 
-def test_the_dependency_graph_leaves_out_what_follows() -> None:
-    query = _only("SELECT 1 FROM s, t, u WHERE s.i > t.j AND t.j > u.k")
+def test_the_dependency_graph_omits_implied_edges() -> None:
+    query = only_conjunction("SELECT 1 FROM s, t, u WHERE s.i > t.j AND t.j > u.k")
     assert [sorted(p) for p in query.graph.parents] == [[], [0], [1]]
     assert [sorted(p) for p in query.graph.successors] == [[], [0], [0, 1]]
 
@@ -157,7 +157,7 @@ def test_the_dependency_graph_leaves_out_what_follows() -> None:
         ("p.n = q.k AND q.k > 0", False),
     ],
 )
-def test_what_equals_an_integer_is_bounded_as_one(condition: str, bounded: bool) -> None:
+def test_a_number_equal_to_an_integer_is_bounded_like_an_integer(condition: str, bounded: bool) -> None:
     union = sql(f"SELECT 1 FROM p, q WHERE q.at > p.at AND {condition}", NUMBERS)
     assert check(union).bounded is bounded
     if not bounded:
@@ -171,9 +171,9 @@ def test_what_equals_an_integer_is_bounded_as_one(condition: str, bounded: bool)
     assert results > 100
 
 
-def test_redundant_comparisons_are_left_out() -> None:
+def test_redundant_comparisons_are_omitted() -> None:
     """Definition 8: s.a < t.b is implied by comparisons with another attribute."""
-    query = _only("SELECT 1 FROM s, t WHERE s.a < t.b AND s.a < s.a2 AND s.a2 < t.b")
+    query = only_conjunction("SELECT 1 FROM s, t WHERE s.a < t.b AND s.a < s.a2 AND s.a2 < t.b")
     pairs = {
         (str(query.closure.members[a][0]), str(query.closure.members[b][0])) for a, b in comparisons(query)
     }
@@ -193,5 +193,5 @@ def test_redundant_comparisons_are_left_out() -> None:
         "AND 0 < x.b AND x.b < 9",
     ],
 )
-def test_six_streams_are_decided_within_the_steps(text: str) -> None:
+def test_queries_over_six_streams_are_decided_within_the_step_budget(text: str) -> None:
     assert "orders" not in {failure.condition for failure in check(sql(text, STREAMS)).failures}

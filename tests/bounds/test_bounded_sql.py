@@ -1,4 +1,4 @@
-"""SQL in normal form; errors of unsupported SQL have a position."""
+"""SQL is read into normal form; errors for unsupported SQL have a position."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TYPED = Schema(
 )
 
 
-def test_a_query_in_normal_form() -> None:
+def test_sql_is_read_into_normal_form() -> None:
     (query,) = sql(
         "select A, r.x, 3 as three from s join t on s.i >= t.j, r "
         "where not s.a <> t.b and t.b between 1 and 4"
@@ -62,7 +62,7 @@ def test_in_makes_a_union_and_not_in_does_not() -> None:
     assert [a.op for a in query.atoms] == [Op.DIFFERENT, Op.DIFFERENT]
 
 
-def test_unions_tell_whether_duplicates_count() -> None:
+def test_only_union_without_all_is_distinct() -> None:
     part = "SELECT s.a FROM s"
     assert not sql(f"{part} UNION ALL {part}").distinct
     assert sql(f"{part} UNION {part}").distinct
@@ -72,12 +72,12 @@ def test_unions_tell_whether_duplicates_count() -> None:
         sql(f"SELECT DISTINCT s.a FROM s UNION ALL {part}")
 
 
-def test_columns_of_one_name_are_told_apart() -> None:
+def test_output_columns_of_the_same_name_get_distinct_names() -> None:
     (query,) = sql("SELECT one.a, other.a, one.a FROM s one, s other").queries
     assert query.names == ("one.a", "other.a", "one.a_2")
 
 
-def test_bounds_of_the_schema_are_promised_not_filtered() -> None:
+def test_bounds_of_the_schema_become_assumed_atoms() -> None:
     (query,) = sql("SELECT p.k FROM p", TYPED).queries
     assert {str(a.left) for a in query.atoms} == {"p.k", "p.n", "p.b"}
     assert all(a.assumed for a in query.atoms)
@@ -89,12 +89,12 @@ def test_bounds_of_the_schema_are_promised_not_filtered() -> None:
     ]
 
 
-def test_a_record_without_a_time_attribute_has_its_own_time() -> None:
+def test_a_relation_without_a_time_attribute_is_timed_by_its_records() -> None:
     (query,) = sql("SELECT p.k FROM p, p AS q WHERE p.time > q.time", TYPED).queries
     assert query.streams[0].clock.name == "time"
 
 
-def test_names_are_found_in_either_case() -> None:
+def test_sql_names_ignore_case() -> None:
     assert str(sql("SELECT S.A FROM s", STREAMS).queries[0].output[0]) == "s.a"
 
 
@@ -106,7 +106,7 @@ def test_names_are_found_in_either_case() -> None:
         (f"SELECT s.a FROM s WHERE s.a NOT IN ({', '.join(map(str, range(101)))})", 8, "101 comparisons"),
     ],
 )
-def test_what_is_too_long_is_refused_at_its_place(text: str, column: int, message: str) -> None:
+def test_oversized_sql_is_rejected_with_its_position(text: str, column: int, message: str) -> None:
     with pytest.raises(SqlError, match=rf"line 1, column {column}: .*{message}"):
         sql(text)
 
@@ -121,13 +121,13 @@ def few_steps() -> Iterator[None]:
         yield
 
 
-def of_sql(where: list[str], *, output: str = "s.a0", streams: str = "s, t") -> Union:
+def wide_query(where: list[str], *, output: str = "s.a0", streams: str = "s, t") -> Union:
     return parse_sql(f"SELECT {output} FROM {streams} WHERE {' AND '.join(where)}", SCHEMA)
 
 
 @pytest.mark.usefixtures("few_steps")
-def test_what_fails_before_the_steps_are_spent_is_told() -> None:
-    union = of_sql([f"s.{name} <> t.{name}" for name in NAMES])
+def test_a_failure_found_within_the_step_budget_is_reported() -> None:
+    union = wide_query([f"s.{name} <> t.{name}" for name in NAMES])
     verdict = check(union)
     assert verdict.bounded is False
     assert {failure.condition for failure in verdict.failures} >= {"C5"}
@@ -135,8 +135,8 @@ def test_what_fails_before_the_steps_are_spent_is_told() -> None:
 
 
 @pytest.mark.usefixtures("few_steps")
-def test_what_passes_until_the_steps_are_spent_is_not_called_bounded() -> None:
-    union = of_sql([f"s.{a} <> s.{b}" for a, b in pairwise(NAMES)], streams="s")
+def test_a_query_that_exhausts_the_step_budget_is_undecided() -> None:
+    union = wide_query([f"s.{a} <> s.{b}" for a, b in pairwise(NAMES)], streams="s")
     verdict = check(union)
     assert verdict.bounded is None
     (failure,) = verdict.failures
@@ -147,11 +147,11 @@ def test_what_passes_until_the_steps_are_spent_is_not_called_bounded() -> None:
 
 
 def test_a_long_list_splits_into_few_conjunctions() -> None:
-    union = of_sql([f"s.a0 NOT IN ({', '.join(map(str, range(99)))})"], streams="s")
+    union = wide_query([f"s.a0 NOT IN ({', '.join(map(str, range(99)))})"], streams="s")
     assert check(union).bounded is True
 
 
-def test_queries_of_a_union_share_the_steps() -> None:
+def test_queries_of_a_union_share_the_step_budget() -> None:
     query = f"SELECT s.a0 FROM s WHERE {' AND '.join(f's.a{i} <> s.a{i + 1}' for i in range(3))}"
     union = parse_sql(" UNION ALL ".join([query] * 8), SCHEMA)
     assert check(union).bounded is True

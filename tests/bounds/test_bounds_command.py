@@ -69,7 +69,7 @@ def folder(tmp_path: Path, skws: Skws) -> Folder:
     return Folder(tmp_path, skws)
 
 
-def test_a_bounded_query_is_told_by_exit_code_0(folder: Folder) -> None:
+def test_a_bounded_query_exits_with_code_0(folder: Folder) -> None:
     code, out, _ = folder.bounds("check", EXAMPLE, "--format", "json")
     assert code == 0
     assert json.loads(out) == {
@@ -81,7 +81,7 @@ def test_a_bounded_query_is_told_by_exit_code_0(folder: Folder) -> None:
     }
 
 
-def test_failures_tell_atoms_by_line_and_column(folder: Folder) -> None:
+def test_failures_locate_atoms_by_line_and_column(folder: Folder) -> None:
     code, out, _ = folder.bounds("check", EXAMPLE.replace(" AND t.b < 5", ""), "--format", "json")
     answer = json.loads(out)
     assert code == 1
@@ -94,7 +94,7 @@ def test_failures_tell_atoms_by_line_and_column(folder: Folder) -> None:
     assert answer["repairs"][-1].startswith("give the streams a window")
 
 
-def test_the_text_says_the_same(folder: Folder) -> None:
+def test_the_text_format_names_the_failed_conditions(folder: Folder) -> None:
     code, out, _ = folder.bounds("check", EXAMPLE.replace(" AND t.b < 5", ""))
     assert code == 1
     assert out.splitlines()[:3] == [
@@ -105,14 +105,14 @@ def test_the_text_says_the_same(folder: Folder) -> None:
     assert "    line 4, column 7: s.a > t.b" in out
 
 
-def test_what_theorem_2_does_not_tell_is_null(folder: Folder) -> None:
+def test_an_undecided_query_is_null_in_json(folder: Folder) -> None:
     code, out, _ = folder.bounds("check", "SELECT DISTINCT 1 FROM s, t WHERE s.a = t.b", "--format", "json")
     assert code == 1
     assert json.loads(out)["bounded"] is None
     assert json.loads(out)["projection"] == "eliminating"
 
 
-def test_bounds_of_the_schema_count(folder: Folder) -> None:
+def test_bounds_of_the_schema_can_make_a_query_bounded(folder: Folder) -> None:
     text = "SELECT DISTINCT ratings.stars FROM ratings"
     assert folder.bounds("check", text).code == 0
     folder.replay([("ratings", {"stars": n % 3 + 1, "at": n}) for n in range(9)])
@@ -121,7 +121,7 @@ def test_bounds_of_the_schema_count(folder: Folder) -> None:
     assert [line["row"]["stars"] for line in outcome.records] == [1, 2, 3]
 
 
-def test_the_example_runs_as_in_figure_2(folder: Folder) -> None:
+def test_bounds_run_gives_the_output_of_figure_2(folder: Folder) -> None:
     outcome = folder.bounds("run", EXAMPLE)
     assert outcome.code == 0
     assert outcome.records == [
@@ -138,7 +138,7 @@ def test_an_unbounded_query_is_not_run(folder: Folder) -> None:
         assert "needs unbounded memory" in err
 
 
-def test_one_that_fails_for_the_form_of_synopses_runs_by_force(folder: Folder) -> None:
+def test_force_synopses_runs_a_query_that_fails_only_for_the_form_of_synopses(folder: Folder) -> None:
     text = "SELECT 1 AS x FROM s, t, u WHERE s.i > u.k AND t.j > u.k"
     assert folder.bounds("run", text).code == 2
     outcome = folder.bounds("run", text, "--force-synopses")
@@ -147,7 +147,7 @@ def test_one_that_fails_for_the_form_of_synopses_runs_by_force(folder: Folder) -
     assert sum(line["count"] for line in outcome.records) == 5
 
 
-def test_static_tables_and_finite_streams(folder: Folder) -> None:
+def test_a_finite_stream_needs_a_known_end(folder: Folder) -> None:
     rows: list[tuple[str, dict[str, object]]] = [
         ("limits", {"low": 1, "high": 2}),
         ("f", {"e": 2, "m": 1}),
@@ -173,18 +173,18 @@ def test_deletions_are_refused(folder: Folder) -> None:
     assert "only accepts insertions" in err
 
 
-def test_other_commands_load_no_sql_parser() -> None:
+def test_commands_other_than_bounds_load_no_sql_parser() -> None:
     code = "import sys, skws.cli.bounds, skws.explain; sys.exit('sqlglot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_query_that_is_not_there(folder: Folder, skws: Skws) -> None:
+def test_a_missing_query_file_exits_with_code_4(folder: Folder, skws: Skws) -> None:
     outcome = skws("bounds", "check", "none.sql", "--schema", folder.path / "schema.yaml")
     assert (outcome.code, "cannot read none.sql" in outcome.err) == (4, True)
 
 
 @pytest.mark.spark
-def test_a_replay_on_spark_gives_what_it_gives_here(folder: Folder, spark: SparkSession) -> None:
+def test_bounds_run_gives_the_same_output_on_spark(folder: Folder, spark: SparkSession) -> None:
     assert spark is not None  # started once, and reused
     code, local_output, err = folder.bounds("run", EXAMPLE)
     assert (code, len(local_output.splitlines()) > 1) == (0, True)
@@ -194,7 +194,7 @@ def test_a_replay_on_spark_gives_what_it_gives_here(folder: Folder, spark: Spark
     assert sorted(spark_output.splitlines()) == sorted(local_output.splitlines())
 
 
-def test_what_a_source_alone_can_have_is_refused_for_a_replay(folder: Folder) -> None:
+def test_source_only_options_are_rejected_for_a_replay(folder: Folder) -> None:
     code, _, err = folder.bounds("run", EXAMPLE, "--checkpoint", str(folder.path / "kept"))
     assert (code, "need --source: a replay has an end" in err) == (2, True)
     code, _, err = folder.bounds("run", EXAMPLE, "--engine", "local", "--master", "local[2]")

@@ -1,6 +1,6 @@
-"""Verdicts against growth: bounded queries need boundedly many states, and their synopses stay small.
+"""Verdicts agree with growth: bounded queries need a bounded number of states and have small synopses.
 
-The number of states that any algorithm needs is found without the theorems. For a *pattern*
+The tests find the number of states that any algorithm needs without the theorems. In a *pattern*
 each number x makes a few tuples whose values depend on x. Suppose that, after any subset X
 of 1..n has arrived, the outputs for the rest of the pattern reveal which x were in
 X. Then all 2**n subsets need separate states, which no constant number of
@@ -101,7 +101,7 @@ def _responses(union: Union, pattern: Pattern, subset: Sequence[int], n: int) ->
         for at, (name, together) in enumerate(pattern.before):
             time += 0 if together and at else SECOND
             bag[name].append((time, pattern.row(name, x, time)))
-    output = _evaluated(union, bag)
+    output = _evaluate(union, bag)
     return tuple(_response(union, pattern, bag, output, y, time + SECOND) for y in range(n + 2))
 
 
@@ -112,10 +112,10 @@ def _response(
     for name, together in pattern.after:
         time += 0 if together else SECOND
         longer[name].append((time, pattern.row(name, y, time, shift=1)))
-    return frozenset((_evaluated(union, longer) - output).items())
+    return frozenset((_evaluate(union, longer) - output).items())
 
 
-def _evaluated(union: Union, bag: _Bag) -> Counter[Any]:
+def _evaluate(union: Union, bag: _Bag) -> Counter[Any]:
     rows = results(union.queries[0], STREAMS, bag)
     return Counter(set(rows)) if union.distinct else rows
 
@@ -126,7 +126,7 @@ MOST_UNCONFIRMED = 0.25
 
 
 def random_sql(seed: int, streams: int) -> str:
-    """A query with few conditions, so that about half of the queries are not bounded."""
+    """A query with few conditions; about half of these queries are not bounded."""
     rng = random.Random(seed)
     times = {"s": "i", "t": "j", "u": "k", "v": "l"}
     names = rng.sample("stuv", streams)
@@ -148,7 +148,7 @@ def random_sql(seed: int, streams: int) -> str:
     return f"SELECT {rng.choice(['', 'DISTINCT '])}{output[0]} FROM {', '.join(names)}{where}"
 
 
-def _search(count: int, streams: int, first: int) -> tuple[list[str], list[str], int]:
+def check_verdicts(count: int, streams: int, first: int) -> tuple[list[str], list[str], int]:
     """(bounded queries with a witness, certainly unbounded ones without one, number of the latter kind)."""
     wrong, unconfirmed, denied = [], [], 0
     for seed in range(first, first + count):
@@ -166,7 +166,7 @@ def _search(count: int, streams: int, first: int) -> tuple[list[str], list[str],
 
 @pytest.mark.parametrize(("count", "streams"), [(16, 2), (6, 3)])
 def test_verdicts_agree_with_growth(count: int, streams: int) -> None:
-    wrong, unconfirmed, denied = _search(count, streams, 0)
+    wrong, unconfirmed, denied = check_verdicts(count, streams, 0)
     assert wrong == []
     assert denied
     assert len(unconfirmed) <= MOST_UNCONFIRMED * denied, unconfirmed
@@ -177,9 +177,9 @@ def test_verdicts_agree_with_growth(count: int, streams: int) -> None:
     ("streams", "first"),
     [*((2, first) for first in range(1000, 1400, 100)), *((3, first) for first in range(1000, 1150, 50))],
 )
-def test_verdicts_agree_with_growth_at_length(streams: int, first: int) -> None:
-    """In parts that take less than a minute each."""
-    wrong, unconfirmed, denied = _search(100 if streams == 2 else 50, streams, first)
+def test_verdicts_agree_with_growth_on_many_queries(streams: int, first: int) -> None:
+    """Each part takes less than a minute."""
+    wrong, unconfirmed, denied = check_verdicts(100 if streams == 2 else 50, streams, first)
     assert wrong == []
     print(f"{len(unconfirmed)} of {denied}", *unconfirmed, sep="\n")
     assert len(unconfirmed) <= MOST_UNCONFIRMED * denied, unconfirmed
@@ -210,12 +210,12 @@ def test_synopses_of_bounded_queries_do_not_grow(text: str) -> None:
     assert many <= few * 1.3 + 20
 
 
-def test_a_pattern_is_found_where_values_have_to_be_kept() -> None:
+def test_a_query_that_must_keep_values_has_a_witness() -> None:
     assert witness(sql("SELECT 1 FROM s, t WHERE s.a = t.b"), seed=1, tries=TRIES)
 
 
 def test_the_staircase_needs_unbounded_memory() -> None:
-    """Theorem 2 as printed accepts this: each stream alone needs only one value."""
+    """Theorem 2 as printed accepts this query, since each stream by itself needs only one value."""
     where = "s.a < t.b AND u.c < v.d AND u.k > s.i AND t.j > s.i AND v.l > u.k"
     union = sql(f"SELECT DISTINCT 1 FROM s, t, u, v WHERE {where}")
     verdict: Verdict = check(union)

@@ -1,4 +1,4 @@
-"""At every step, synopses have the same results as the query over all tuples so far."""
+"""At every step, synopses give the results of the query over all tuples so far."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.bounds.bounds_queries import (
     SECOND,
     STREAMS,
     Step,
-    in_synopses,
-    naively,
+    naive_outputs,
     queries,
     sql,
     steps,
+    synopsis_outputs,
     tables,
     unlimited,
 )
@@ -38,26 +38,26 @@ from tests.strategies import examples
 
 @examples(200)
 @given(queries(), steps(), tables)
-def test_results_are_those_of_naive_evaluation(
+def test_synopses_give_the_results_of_naive_evaluation(
     text: str, arrivals: list[Step], table_rows: Mapping[str, Sequence[Row]]
 ) -> None:
     union = sql(text)
     verdict = check(union)
     event(f"{verdict.projection}: {verdict.bounded}")
     try:
-        outputs = in_synopses(union, STREAMS, arrivals, table_rows)
+        outputs = synopsis_outputs(union, STREAMS, arrivals, table_rows)
     except UsageError:
         assert verdict.bounded is not True
         return
-    assert outputs == naively(union, STREAMS, arrivals, table_rows)
+    assert outputs == naive_outputs(union, STREAMS, arrivals, table_rows)
 
 
 @examples(80)
 @given(queries(), steps(), tables)
-def test_a_run_goes_on_from_its_snapshot(
+def test_a_run_continues_from_its_snapshot(
     text: str, arrivals: list[Step], table_rows: Mapping[str, Sequence[Row]]
 ) -> None:
-    """Via JSON after every step, in a new run."""
+    """A new run restores the snapshot, passed through JSON, after every step."""
     union = sql(text)
     try:
         run, uninterrupted = UnionRun(union, STREAMS, table_rows), UnionRun(union, STREAMS, table_rows)
@@ -111,7 +111,7 @@ def _synopses(query: Modified) -> tuple[Failure, ...]:
 )
 @examples(40)
 @given(queries(most=3))
-def test_a_failing_order_is_found_if_there_is_one(criterion: Criterion, text: str) -> None:
+def test_a_failing_total_order_is_found_if_one_exists(criterion: Criterion, text: str) -> None:
     for conjunction in islice(conjunctions(sql(text).queries[0], unlimited()), 3):
         for query in forests(conjunction, StepBudget(1000, "orders")):
             orders = list(islice(total_orders(query), MOST_ORDERS))
@@ -184,15 +184,15 @@ def typed_steps(draw: st.DrawFn) -> list[Step]:
 
 @examples(150)
 @given(typed_queries(), typed_steps(), st.fixed_dictionaries({"r": st.lists(_VALUES, max_size=3)}))
-def test_every_type_of_value(
+def test_synopses_of_all_value_types_give_naive_results(
     text: str, arrivals: list[Step], table_rows: Mapping[str, Sequence[Row]]
 ) -> None:
     union = sql(text, SCHEMA)
     verdict = check(union)
     try:
-        outputs = in_synopses(union, SCHEMA, arrivals, table_rows)
+        outputs = synopsis_outputs(union, SCHEMA, arrivals, table_rows)
     except UsageError:
         assert verdict.bounded is not True
         return
     event(f"{verdict.projection}: run")
-    assert outputs == naively(union, SCHEMA, arrivals, table_rows)
+    assert outputs == naive_outputs(union, SCHEMA, arrivals, table_rows)

@@ -23,7 +23,7 @@ ARRIVALS = (
     {"s": [(42, 5)], "t": [(3, 5)]},
 )
 # After each step: the content of T and U, as {value: counter}.
-KEPT: tuple[tuple[dict[tuple[int, ...], int], ...], ...] = (
+SYNOPSES: tuple[tuple[dict[tuple[int, ...], int], ...], ...] = (
     ({}, {}),
     ({}, {(): 1}),
     ({(2,): 1}, {(): 1}),
@@ -41,18 +41,18 @@ def test_synopses_and_output_are_those_of_figure_2() -> None:
         output = run.step(second * SECOND, rows)
         assert output == ([((42, 2), 1), ((42, 1), 2)] if second == 5 else [])
         contents = [node.synopsis.past.get((), {}) for node in case.nodes]
-        assert contents == [{}, *KEPT[second]]
+        assert contents == [{}, *SYNOPSES[second]]
 
 
 @pytest.mark.parametrize(("distinct", "bounded"), [("", True), ("DISTINCT ", False)])
-def test_it_is_bounded_only_if_duplicates_are_kept(distinct: str, bounded: bool) -> None:
+def test_the_example_is_bounded_only_if_duplicates_are_kept(distinct: str, bounded: bool) -> None:
     verdict = check(sql(f"SELECT {distinct}s.a, t.b {WHERE}", SCHEMA))
     assert verdict.bounded is bounded
     assert verdict.certain
     assert [f.condition for f in verdict.failures] == ([] if bounded else ["C1"])
 
 
-def test_it_needs_no_case_to_be_told_apart() -> None:
+def test_the_example_needs_no_case_distinction() -> None:
     (conjunction,) = conjunctions(sql(f"SELECT s.a, t.b {WHERE}", SCHEMA).queries[0], unlimited())
     (case,) = cases(conjunction, theorem_1)
     assert [case.query.graph.depth(node) for node in range(3)] == [0, 1, 2]

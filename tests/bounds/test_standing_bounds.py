@@ -1,4 +1,4 @@
-"""SQL in constant memory as standing queries: across restarts, and from the command line."""
+"""SQL in constant memory as standing queries, across restarts and from the command line."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SQLS = (
     "SELECT t.b, r.y FROM s, t, r WHERE s.i > t.j AND t.b = r.x AND s.a2 > 1 AND s.a2 < 5 AND s.a2 = r.y",
     "SELECT DISTINCT t.b FROM s, t WHERE s.i > t.j AND t.b > 0 AND t.b < 5 AND s.a > t.b2",
 )
-Told = Counter[tuple[str, int, tuple[object, ...]]]
+ResultCounts = Counter[tuple[str, int, tuple[object, ...]]]
 """The number of times that each query returns a row at a time."""
 
 
-def letters(seed: int, count: int) -> tuple[list[Record], list[Record]]:
+def random_records(seed: int, count: int) -> tuple[list[Record], list[Record]]:
     """A table, and a stream with several tuples at the same time."""
     rng = random.Random(seed)
     static = [Record(4, 0, (rng.randrange(5), rng.randrange(5))) for _ in range(4)]
@@ -47,7 +47,7 @@ def letters(seed: int, count: int) -> tuple[list[Record], list[Record]]:
 QUERIES = [Query(text, 5, SQL, name=text) for text in SQLS]
 
 
-def begun(static: Sequence[Record]) -> Session:
+def new_session(static: Sequence[Record]) -> Session:
     stream = Stream(STREAMS, TimeWindow(SECOND))
     session = Session(stream, keywords=False)
     session.load_tables(static)
@@ -66,22 +66,22 @@ def batches(records: Sequence[Record], seed: int) -> Iterator[RecordBatch]:
         first += size
 
 
-def through_restarts(static: Sequence[Record], records: Sequence[Record], seed: int) -> list[Result]:
+def results_across_restarts(static: Sequence[Record], records: Sequence[Record], seed: int) -> list[Result]:
     """The results of a search that is stopped and resumed from its state after each of ``batches``."""
-    session = begun(static)
+    session = new_session(static)
     results: list[Result] = []
     for batch in batches(records, seed):
         results += session.take(batch)
         assert not session.keeps
         states, position, now = session.snapshot(), session.position, session.now
-        session = begun(static)
+        session = new_session(static)
         session.seek(position, now)
         session.restore(states)
     return results + list(session.take(RecordBatch.of(()), ended=True))
 
 
-def told(results: Sequence[Result]) -> Told:
-    counts: Told = Counter()
+def result_counts(results: Sequence[Result]) -> ResultCounts:
+    counts: ResultCounts = Counter()
     for result in results:
         assert result.start is not None
         row = tuple(result.tuples[0].row.values())
@@ -89,9 +89,9 @@ def told(results: Sequence[Result]) -> Told:
     return counts
 
 
-def by_runs(static: Sequence[Record], stream: Sequence[Record]) -> Told:
+def expected_counts(static: Sequence[Record], stream: Sequence[Record]) -> ResultCounts:
     """The results of the SQL queries, instant by instant."""
-    counts: Told = Counter()
+    counts: ResultCounts = Counter()
     for text in SQLS:
         run = UnionRun(parse_sql(text, STREAMS), STREAMS, {"r": [r.row for r in static]})
         for time in sorted({record.time for record in stream}):
@@ -103,16 +103,16 @@ def by_runs(static: Sequence[Record], stream: Sequence[Record]) -> Told:
 
 
 @seeds(1, 4)
-def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
-    static, stream = letters(seed, 120)
-    expected = by_runs(static, stream)
+def test_restarts_within_an_instant_do_not_change_results(seed: int) -> None:
+    static, stream = random_records(seed, 120)
+    expected = expected_counts(static, stream)
     assert len(expected) > 15
-    assert told(through_restarts(static, stream, seed)) == expected
+    assert result_counts(results_across_restarts(static, stream, seed)) == expected
 
 
-def test_the_state_does_not_grow() -> None:
-    static, records = letters(1, 3000)
-    session, sizes = begun(static), []
+def test_the_state_of_bounded_queries_does_not_grow() -> None:
+    static, records = random_records(1, 3000)
+    session, sizes = new_session(static), []
     for first in range(0, 3000, 600):
         session.take(RecordBatch.of(records[first : first + 600]))
         sizes.append({name: len(state) for name, state in session.snapshot().items()})
@@ -121,10 +121,10 @@ def test_the_state_does_not_grow() -> None:
 
 def test_deletions_are_refused() -> None:
     with pytest.raises(BadRecordsError, match="deletes a tuple of s; query"):
-        begun(()).take(RecordBatch.of([Record(0, SECOND, (1, 1, SECOND), True)]))
+        new_session(()).take(RecordBatch.of([Record(0, SECOND, (1, 1, SECOND), True)]))
 
 
-def test_the_command_of_sql_over_a_source(tmp_path: Path, skws: Skws) -> None:
+def test_bounds_run_reads_a_source(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "shop.yaml").write_text(
         "version: 1\nname: shop\nrelations:\n"
         "  visit: {attributes: {page: {type: integer, min: 1, max: 9}, at: timestamp}, time: at}\n"

@@ -13,7 +13,16 @@ from skws_bounds.normal_form import Atom, Term
 from skws_bounds.verdict import check as verdict_of
 from skws_schema.errors import SqlError
 from skws_schema.model import Op, Row
-from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS, TIMES, Step, in_synopses, naively, sql
+from tests.bounds.bounds_queries import (
+    INTEGERS,
+    SECOND,
+    STREAMS,
+    TIMES,
+    Step,
+    naive_outputs,
+    sql,
+    synopsis_outputs,
+)
 from tests.fuzz.fuzzing import ODD_TEXTS, Language, words_and_signs
 
 
@@ -110,7 +119,9 @@ def check(text: str, random: Random) -> bool:
     if verdict.bounded:
         steps = _steps(random)
         tables: dict[str, list[Row]] = {"r": [(random.randint(0, 3), 2) for _ in range(random.randint(0, 2))]}
-        assert in_synopses(union, STREAMS, steps, tables) == naively(union, STREAMS, steps, tables), steps
+        assert synopsis_outputs(union, STREAMS, steps, tables) == naive_outputs(
+            union, STREAMS, steps, tables
+        ), steps
     return True
 
 

@@ -1,4 +1,4 @@
-"""Saved searches in SQLite by triggers, in SQLite by polling, and in skws have the same results."""
+"""SQLite triggers, SQLite polling and skws find the same results for saved searches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.comparison import changes, contenders, measure, searches, write
 from bench.load import WORDS
 
 
-def test_contenders_end_with_the_same_results(tmp_path: Path) -> None:
+def test_all_contenders_find_the_same_results(tmp_path: Path) -> None:
     rng = random.Random(3)
     records = changes(300, rng)
     rows = [change["row"] for change in records if change["op"] == "+"]
@@ -29,7 +29,7 @@ def test_contenders_end_with_the_same_results(tmp_path: Path) -> None:
     assert all(live == live_counts[0][1] for _, live in live_counts)
 
 
-def test_searches_are_different_pairs_of_words() -> None:
+def test_searches_are_distinct_pairs_of_words() -> None:
     pairs = searches(1_000, random.Random(1))
     assert len(set(pairs)) == 1_000
     assert {word for pair in pairs for word in pair} <= set(WORDS)

@@ -1,4 +1,4 @@
-"""The paper's load has the statistics that its parameters imply, and every point is measured."""
+"""The generated load has the statistics of its parameters, and every point is measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skws.cli.main import run as command
 from tests.oracles.join_graph import join_graph
 
 
-def test_rates_keywords_and_values_follow_the_parameters() -> None:
+def test_rate_keyword_frequency_and_values_follow_the_parameters() -> None:
     load = Load(relations=5, kwf=0.1, selectivity=50)
     records = list(load.records(400))
     assert len(records) == 5 * 400
@@ -25,21 +25,21 @@ def test_rates_keywords_and_values_follow_the_parameters() -> None:
     assert sum(values) / len(values) == pytest.approx(25.5, abs=1)
 
 
-def test_defaults_are_those_of_the_paper() -> None:
-    """The bold values of Table 5.1."""
+def test_load_defaults_are_those_of_the_paper() -> None:
+    """The values in bold in Table 5.1."""
     load = Load()
     assert (load.minutes, load.keywords, load.max_size, load.relations) == (20, 2, 4, 15)
     assert (load.kwf, load.selectivity) == (0.01, 1000)
 
 
-def test_relations_are_joined_as_a_ternary_tree() -> None:
+def test_relations_form_a_ternary_tree() -> None:
     graph = join_graph(HEAVY.schema())
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (20, 19)
     assert dict(graph.degree())["r0"] == 3
     assert max(dict(graph.degree()).values()) == 4
 
 
-def test_every_mode_finds_the_same(tmp_path: Path) -> None:
+def test_every_mode_finds_the_same_number_of_results(tmp_path: Path) -> None:
     load = Load(relations=5, kwf=0.05, selectivity=40)
     path = tmp_path / "load.jsonl"
     load.write(path, 200)
@@ -50,7 +50,7 @@ def test_every_mode_finds_the_same(tmp_path: Path) -> None:
     assert run(FLOOR, load, path)["results"] > 0
 
 
-def test_paper_writes_every_point_also_those_that_take_too_long(tmp_path: Path) -> None:
+def test_bench_paper_writes_a_row_for_points_over_the_time_limit(tmp_path: Path) -> None:
     options = ["--hours", "0.003", "--figures", "5.3", "--no-draw", "--output", str(tmp_path)]
     assert command(["bench", "paper", *options, "--time-limit", "0.1"]) == 0
     with (tmp_path / "paper.csv").open() as file:

@@ -1,4 +1,4 @@
-"""``skws bench floor`` runs both programs over the same stream and reports on these runs."""
+"""Each benchmark runs, and its measurements have plausible values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from skws_schema.show import to_yaml
 
 
 @pytest.mark.slow
-def test_engine_and_floor_over_one_stream() -> None:
+def test_bench_floor_runs_engine_and_floor_on_the_same_stream() -> None:
     messages: list[str] = []
     report = run(0.25, FORMATS[1], 1, 60, messages.append)
     assert report.tuples == 20 * 900
@@ -42,7 +42,7 @@ def test_engine_and_floor_over_one_stream() -> None:
     assert report.peak_bytes > 1 << 20
 
 
-def test_the_command_tells_medians_and_the_fastest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_floor_prints_medians_and_the_fastest_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert skws(["bench", "floor", "--hours", "0.25", "--runs", "2"]) == 0
     output, messages = capsys.readouterr()
     assert messages.count("18,000 tuples from jsonl") == 2
@@ -58,7 +58,9 @@ def test_the_command_tells_medians_and_the_fastest(capsys: pytest.CaptureFixture
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("form", ["records", "relations"])
-def test_spark_finds_what_is_found_in_process(tmp_path: Path, spark_two: SparkSession, form: str) -> None:
+def test_spark_finds_as_many_results_as_in_process(
+    tmp_path: Path, spark_two: SparkSession, form: str
+) -> None:
     assert write(tmp_path, 0.05, 2) == 3_600
     seconds, in_process_count = in_process(tmp_path)
     batches, spark_count = run_search(spark_two, tmp_path, form, 2)
@@ -68,24 +70,24 @@ def test_spark_finds_what_is_found_in_process(tmp_path: Path, spark_two: SparkSe
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_run_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_spark_run_in_its_own_process_finds_the_same_count(tmp_path: Path) -> None:
     write(tmp_path, 0.05, 2)
     batches, count = on_spark(tmp_path, "records", 2, 2)
     assert (len(batches), count) == (2, in_process(tmp_path)[1])
 
 
-def test_queries_differ() -> None:
+def test_query_texts_are_distinct() -> None:
     assert len(set(query_texts(1000))) == 1000
     assert query_texts(10) == query_texts(100)[:10]
 
 
 @pytest.mark.parametrize("numbers", ["", "0", "1,x", "1.5"])
-def test_numbers_are_checked(numbers: str) -> None:
+def test_invalid_query_counts_are_rejected(numbers: str) -> None:
     with pytest.raises(UsageError, match="expected positive numbers"):
         parse_numbers(numbers)
 
 
-def test_points_of_a_short_stream(tmp_path: Path) -> None:
+def test_query_points_are_measured_and_written_as_csv(tmp_path: Path) -> None:
     rows = write_csv(points(0.02, [1, 6], 1, 120.0, lambda _: None), tmp_path / "queries.csv")
     assert [(p.queries, p.tuples) for p in rows] == [(1, 1440), (6, 1440)]
     assert rows[0].ratio == 1.0
@@ -94,14 +96,14 @@ def test_points_of_a_short_stream(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_skws_and_the_percolator_match_the_same_dockets() -> None:
+def test_skws_and_the_percolator_compare_on_the_same_dockets() -> None:
     pytest.importorskip("ahocorasick")
     engine, percolator = compare(400, 50, 3000)
     assert engine.change[0] > 0
     assert percolator.hub[1] > 0
 
 
-def test_a_docket_is_percolated_as_it_is_now() -> None:
+def test_the_percolator_matches_the_current_version_of_a_docket() -> None:
     pytest.importorskip("ahocorasick")
     percolator = Percolator({"a": "docket:zenith filing:seal", "b": "docket:doe filing:seal"})
     assert percolator.store("docket", {"id": 1, "name": "Doe v. Acme"}) == 1
@@ -111,7 +113,7 @@ def test_a_docket_is_percolated_as_it_is_now() -> None:
     assert percolator.percolate(1) == ({"a"}, {"b"})
 
 
-def test_each_move_is_measured(tmp_path: Path) -> None:
+def test_every_seek_is_timed(tmp_path: Path) -> None:
     rng = random.Random(1)
     path = tmp_path / "replay.jsonl"
     path.write_text("".join(lines(2_000, rng)), encoding="utf-8")
@@ -121,7 +123,7 @@ def test_each_move_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_slices_one_by_one(tmp_path: Path) -> None:
+def test_more_slices_have_the_same_results(tmp_path: Path) -> None:
     replay, schema = tmp_path / "load.jsonl", tmp_path / "load.yaml"
     schema.write_text(to_yaml(HEAVY.schema()), encoding="utf-8")
     assert HEAVY.write(replay, 5400) == 108_000
@@ -134,7 +136,7 @@ def test_slices_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_shards_one_by_one(tmp_path: Path) -> None:
+def test_more_shards_have_the_same_results(tmp_path: Path) -> None:
     replay = tmp_path / "load.jsonl"
     KEYED.write(replay, 1800)
     one, two = measure_shards(replay, [1, 2], tmp_path)
@@ -145,7 +147,7 @@ def test_shards_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("load", "spread"), [(KEYED, Partitioning.KEYS), (HEAVY, Partitioning.ROOTS)])
-def test_live_shards_one_by_one(tmp_path: Path, load: Load, spread: Partitioning) -> None:
+def test_more_live_shards_have_the_same_results(tmp_path: Path, load: Load, spread: Partitioning) -> None:
     replay = tmp_path / "load.jsonl"
     tuples = load.write(replay, 1800)
     one, two = live_shards(load, replay, spread, [1, 2], tmp_path)
@@ -160,8 +162,8 @@ def test_live_shards_one_by_one(tmp_path: Path, load: Load, spread: Partitioning
 
 
 @pytest.mark.slow
-def test_commands_write_the_same(tmp_path: Path) -> None:
-    """Four whole commands, two on Spark; ``tests/parallel`` and ``tests/spark`` compare the hosts."""
+def test_all_hosts_write_the_same_results(tmp_path: Path) -> None:
+    """Runs four commands, two of them on Spark; ``tests/parallel`` and ``tests/spark`` compare the hosts."""
     replay, schema = tmp_path / "load.jsonl", tmp_path / "load.yaml"
     schema.write_text(to_yaml(HEAVY.schema()), encoding="utf-8")
     HEAVY.write(replay, 60)
@@ -183,14 +185,14 @@ def _expected(count: int) -> int:
     )
 
 
-def test_results_are_those_of_the_query(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bounded_run_counts_the_results_of_its_query(capsys: pytest.CaptureFixture[str]) -> None:
     skws_run.main(90, 30)
     measurements = [json.loads(point) for point in capsys.readouterr().out.splitlines()]
     assert [point["records"] for point in measurements] == [30, 60, 90]
     assert [point["results"] for point in measurements] == [_expected(30), _expected(60), _expected(90)]
 
 
-def test_the_long_stream_is_of_a_bounded_query() -> None:
+def test_the_query_of_the_long_stream_is_bounded() -> None:
     assert check(parse_sql(skws_run.QUERY, skws_run.schema())).bounded
 
 
@@ -203,13 +205,13 @@ def test_decisions_on_random_queries_are_timed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_search_holds_while_rows_change(kind: str) -> None:
+def test_memory_and_checkpoint_size_are_measured_while_rows_change(kind: str) -> None:
     rows, *samples, last = soak(kind, "none", 1_000, 4_000, 1_000, [])
     assert len(samples) == 4
     assert all(
         sample.memory > 1 << 20 and sample.checkpoint > 10_000 and sample.live >= 1_000 for sample in samples
     )
-    assert rows.checkpoint < samples[-1].checkpoint, "so little is never replaced"
+    assert rows.checkpoint < samples[-1].checkpoint, "changes of so few rows are never compacted"
     assert last.live >= 1_000
     assert level([samples[-1]] * 3)
     assert not level([rows, *samples])

@@ -1,6 +1,6 @@
-"""Candidate networks as SQL and as join steps have the results of the engines.
+"""Candidate networks run as SQL and as join steps find the results of the engines.
 
-The SQL runs in SQLite, which knows neither meshes nor windows, so this also checks the engines.
+The SQL runs in SQLite, without meshes or windows, so this also checks the engines.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from tests.paper_modes import by_paper
 from tests.strategies import WORDS, examples, schemas, seeds, streams
 
 
-class Known(NamedTuple):
-    """A tuple in a peer's form: numbered by its record, with keywords found by splitting at spaces."""
+class PeerTuple(NamedTuple):
+    """A tuple as a peer stores it: the number of its record, and its keywords, split at spaces."""
 
     number: int
     record: Record
@@ -40,24 +40,24 @@ class Known(NamedTuple):
 
 
 Members: TypeAlias = tuple[int, ...]  # numbers of records, in the reading order of the network
-Shown: TypeAlias = tuple[str, int, tuple[tuple[str, Row], ...]]
+NamedResult: TypeAlias = tuple[str, int, tuple[tuple[str, Row], ...]]
 
 
-def known(schema: Schema, words: Sequence[str], records: Iterable[Record]) -> list[Known]:
+def peer_tuples(schema: Schema, words: Sequence[str], records: Iterable[Record]) -> list[PeerTuple]:
     tuples = []
     for number, record in enumerate(records):
         searchable = schema.relations[record.relation].search
         text = str(record.row[0]).split() if searchable else []
         tuples.append(
-            Known(number, record, sum(1 << slot for slot, word in enumerate(words) if word in text))
+            PeerTuple(number, record, sum(1 << slot for slot, word in enumerate(words) if word in text))
         )
     return tuples
 
 
 def by_sqlite(
-    plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[Known], length: int
+    plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[PeerTuple], length: int
 ) -> Iterator[tuple[int, Members]]:
-    """(number of the network, members) of every result, in slices of ``length`` ticks."""
+    """Yields (number of the network, members) for every result, in slices of ``length`` ticks."""
     if not tuples:
         return
     window, last = plan.window.end(0), tuples[-1].record.time
@@ -71,7 +71,7 @@ def by_sqlite(
 
 
 def _database(
-    plan: Plan, networks: Sequence[CandidateNetwork], recent: Sequence[Known]
+    plan: Plan, networks: Sequence[CandidateNetwork], recent: Sequence[PeerTuple]
 ) -> sqlite3.Connection:
     database = sqlite3.connect(":memory:")
     nodes = {node for n in networks for node in zip(n.relations, n.keywords, strict=True)}
@@ -89,20 +89,20 @@ def _database(
 
 
 def by_steps(
-    plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[Known]
+    plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[PeerTuple]
 ) -> Iterator[tuple[int, Members]]:
-    """The same from the shared join steps, which read only the listed columns of their left input."""
+    """Yields the same from the shared join steps, which read only the listed columns of their left input."""
     steps, last_steps = shared_steps(plan.schema, networks)
     partials: list[list[dict[Any, Any]]] = []
     for step in steps:
         lefts: list[dict[Any, Any]] = [{"ids": ()}] if step.left is None else partials[step.left]
-        partials.append(list(_joined(step, lefts, tuples, plan.window.end(0))))
+        partials.append(list(_join(step, lefts, tuples, plan.window.end(0))))
     for number, step_number in enumerate(last_steps):
         yield from ((number, partial["ids"]) for partial in partials[step_number])
 
 
-def _joined(
-    step: Step, lefts: Iterable[dict[Any, Any]], tuples: Iterable[Known], window: int
+def _join(
+    step: Step, lefts: Iterable[dict[Any, Any]], tuples: Iterable[PeerTuple], window: int
 ) -> Iterator[dict[Any, Any]]:
     for left in lefts:
         ids = left["ids"]
@@ -120,12 +120,12 @@ def _joined(
 
 
 def all_at_once(
-    plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[Known]
+    plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[PeerTuple]
 ) -> Iterator[tuple[int, Members]]:
     return by_sqlite(plan, networks, tuples, 1_000_000)
 
 
-def by_engine(plan: Plan, records: Iterable[Record]) -> Counter[Shown]:
+def by_engine(plan: Plan, records: Iterable[Record]) -> Counter[NamedResult]:
     return Counter(
         (
             result.network,
@@ -136,12 +136,12 @@ def by_engine(plan: Plan, records: Iterable[Record]) -> Counter[Shown]:
     )
 
 
-def shown(
+def named_results(
     plan: Plan,
     networks: Sequence[CandidateNetwork],
     records: Sequence[Record],
     results: Iterable[tuple[int, Members]],
-) -> Counter[Shown]:
+) -> Counter[NamedResult]:
     """Results in the form of ``by_engine``."""
     relations = plan.schema.relations
     return Counter(
@@ -155,20 +155,20 @@ def shown(
 
 
 def check(plan: Plan, records: Sequence[Record], length: int, most: int) -> int:
-    """Compare all three on the first ``most`` networks; returns the number of results."""
+    """Compares all three on the first ``most`` networks; returns the number of results."""
     networks = [CandidateNetwork.of(tree) for tree in plan.generator().networks()][:most]
     names = {network.text(plan.schema, plan.keywords) for network in networks}
     assert len(names) == len(networks)  # results are distinguished by the network's name
-    tuples = known(plan.schema, plan.keywords, records)
+    tuples = peer_tuples(plan.schema, plan.keywords, records)
     expected = Counter({s: n for s, n in by_engine(plan, records).items() if s[0] in names})
-    assert shown(plan, networks, records, by_sqlite(plan, networks, tuples, length)) == expected
-    assert shown(plan, networks, records, by_steps(plan, networks, tuples)) == expected
+    assert named_results(plan, networks, records, by_sqlite(plan, networks, tuples, length)) == expected
+    assert named_results(plan, networks, records, by_steps(plan, networks, tuples)) == expected
     return expected.total()
 
 
 @given(st.data())
 @examples(200)
-def test_oracle_sql_and_steps_find_what_the_engine_finds(data: st.DataObject) -> None:
+def test_oracle_sql_and_join_steps_find_the_results_of_the_engine(data: st.DataObject) -> None:
     words = WORDS[: data.draw(st.integers(1, 3))]
     schema = data.draw(schemas(keys=False))
     records = [r for r in data.draw(streams(schema, len(words))) if not r.delete]
@@ -196,8 +196,8 @@ def test_a_tuple_does_not_join_itself(seed: int) -> None:
 
 
 @seeds(1, 4)
-def test_branches_join_the_members_they_hang_on(seed: int) -> None:
-    """A star of three around a centre: a later step reads members that are not the last."""
+def test_a_branch_joins_the_member_it_is_attached_to(seed: int) -> None:
+    """A centre with three neighbours: a later step reads members other than the last."""
     pairs = [("r1", "x", "x"), ("r2", "y", "y"), ("r3", "x", "y")]
     joins = tuple(Join(f"j{name}", "r0", name, ((near, far),)) for name, near, far in pairs)
     schema = Schema("star", tuple(relation(f"r{i}") for i in range(4)), joins)
@@ -208,9 +208,9 @@ def test_branches_join_the_members_they_hang_on(seed: int) -> None:
     records = [Record(source.randrange(4), time, row) for time, row in enumerate(rows)]
     assert check(plan, records, 10, most=2000) > 20
     networks = [CandidateNetwork.of(tree) for tree in plan.generator().networks()]
-    tuples = known(schema, WORDS, records)
+    tuples = peer_tuples(schema, WORDS, records)
     branched = [network for network in networks if network.parents == (-1, 0, 1, 1)]
-    # One by one, so that no other network makes a step keep the columns that this one reads.
+    # One network at a time, so that no other network makes a step keep the columns that this one reads.
     step_results, query_results = (
         [list(by(plan, [n], tuples)) for n in branched] for by in (by_steps, all_at_once)
     )
@@ -221,12 +221,12 @@ def test_branches_join_the_members_they_hang_on(seed: int) -> None:
 @pytest.mark.parametrize(
     "load", [Load(5, 2, 2, 4, 0.05, 20), Load(4, 1, 3, 4, 0.1, 15), Load(8, 3, 2, 3, 0.03, 12)]
 )
-def test_oracle_sql_finds_what_the_default_engine_finds(load: Load, tmp_path: Path) -> None:
+def test_oracle_sql_finds_the_results_of_the_default_engine(load: Load, tmp_path: Path) -> None:
     replay, ours, theirs = (tmp_path / name for name in ("load.jsonl", "ours", "theirs"))
     load.write(replay, 240)
     comparison = Comparison.of(load, 60)
     skws_engine.run({**comparison.task(replay), "results": str(ours)}, lambda: None)
-    tuples = known(comparison.plan.schema, comparison.plan.keywords, load.records(240))
+    tuples = peer_tuples(comparison.plan.schema, comparison.plan.keywords, load.records(240))
     found = by_sqlite(comparison.plan, comparison.networks, tuples, 60_000_000)
     theirs.write_text("".join(f"{number} {' '.join(map(str, members))}\n" for number, members in found))
     expected = of_skws(ours, replay)

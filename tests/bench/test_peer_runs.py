@@ -25,9 +25,7 @@ CHILDREN = Path(compare.__file__).parent / "children"
 @pytest.mark.parametrize(
     ("module", "peer"), [("entry", None), ("duckdb_engine", "duckdb"), ("pathway_engine", "pathway")]
 )
-def test_what_runs_beside_a_peer_imports_it_and_the_standard_library_alone(
-    module: str, peer: str | None
-) -> None:
+def test_a_peer_child_imports_only_its_peer_and_the_standard_library(module: str, peer: str | None) -> None:
     imported = set()
     for node in ast.walk(ast.parse((CHILDREN / f"{module}.py").read_text())):
         if isinstance(node, ast.Import):
@@ -37,7 +35,7 @@ def test_what_runs_beside_a_peer_imports_it_and_the_standard_library_alone(
     assert imported - sys.stdlib_module_names == ({peer} if peer else set())
 
 
-def test_networks_share_their_prefixes() -> None:
+def test_networks_share_join_steps_of_common_prefixes() -> None:
     comparison = Comparison.of(HEAVY, 60)
     steps, last = shared_steps(comparison.plan.schema, comparison.networks)
     assert len(last) == len(set(last)) == 1120
@@ -45,7 +43,7 @@ def test_networks_share_their_prefixes() -> None:
     assert all(step.left is None or step.left < number for number, step in enumerate(steps))
 
 
-def test_differences_are_named() -> None:
+def test_a_difference_names_the_result_and_its_side() -> None:
     one, two = ("a{x} - b{y}", (0, 1)), ("a{x} - b{y}", (2, 1))
     assert difference(Counter([one, two]), Counter([two, one])) is None
     assert difference(Counter([one, one]), Counter([one])) == (
@@ -54,7 +52,7 @@ def test_differences_are_named() -> None:
     assert "1 found by the peer alone" in str(difference(Counter([one]), Counter([one, two])))
 
 
-def test_equal_lines_cannot_be_compared(tmp_path: Path) -> None:
+def test_a_load_with_equal_lines_is_rejected(tmp_path: Path) -> None:
     replay = tmp_path / "load.jsonl"
     replay.write_text(
         '{"relation": "r0", "time": 1, "row": {"a": 1}}\n{"relation": "r0", "time": 2, "row": {"a": 1}}\n'
@@ -63,7 +61,7 @@ def test_equal_lines_cannot_be_compared(tmp_path: Path) -> None:
         of_skws(replay, replay)
 
 
-def test_unknown_engines_are_refused() -> None:
+def test_an_unknown_engine_is_rejected_with_a_suggestion() -> None:
     assert environment.select_peers("pathway, duckdb") == ("pathway", "duckdb")
     with pytest.raises(
         UsageError, match=r"'duckdbb': expected some of duckdb, pathway; did you mean 'duckdb'\?"
@@ -71,7 +69,7 @@ def test_unknown_engines_are_refused() -> None:
         environment.select_peers("duckdbb")
 
 
-def test_environments_are_by_version_in_the_cache_of_the_user(
+def test_peer_environments_are_in_the_users_cache_by_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -84,7 +82,7 @@ def test_environments_are_by_version_in_the_cache_of_the_user(
 
 
 @pytest.mark.slow
-def test_a_peer_that_cannot_be_installed_is_an_error_and_leaves_nothing(
+def test_a_failed_peer_installation_is_an_error_and_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -102,7 +100,7 @@ def test_a_peer_that_cannot_be_installed_is_an_error_and_leaves_nothing(
     assert list((tmp_path / "skws" / "peers").iterdir()) == []
 
 
-def test_a_peer_that_fails_or_takes_too_long_is_shown_as_such() -> None:
+def test_a_failed_or_slow_peer_has_its_status_in_the_row() -> None:
     # This environment has no Pathway; users would see the same import error.
     interpreter = Path(sys.executable)
     rows = list(compare.rows(Load(5), 60, 30, ["pathway"], 60.0, lambda _: None, lambda *_: interpreter))
@@ -114,7 +112,7 @@ def test_a_peer_that_fails_or_takes_too_long_is_shown_as_such() -> None:
         list(compare.rows(Load(5), 60, 30, ["pathway"], 0.01, lambda _: None, lambda *_: interpreter))
 
 
-def test_rows_are_shown_as_a_table_and_kept_as_csv(tmp_path: Path) -> None:
+def test_peer_rows_print_as_a_table_and_are_saved_as_csv(tmp_path: Path) -> None:
     known = (5, 1120, 300, 72_000)
     rows = [
         Row("skws", *known, "ok", 657, None, 0.5, 1.0, 1.25, 150_000_000),
@@ -135,7 +133,7 @@ def test_rows_are_shown_as_a_table_and_kept_as_csv(tmp_path: Path) -> None:
     ]
 
 
-def test_a_csv_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_an_unwritable_csv_fails_before_any_engine_runs(tmp_path: Path) -> None:
     with pytest.raises(SkwsError, match=r"cannot write to .*peers\.csv: No such file or directory"):
         compare.write_csv(map(_run, range(1)), tmp_path / "none" / "peers.csv")
 
@@ -145,8 +143,8 @@ def _run(number: int) -> Row:
 
 
 @pytest.mark.slow
-def test_peers_find_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Creates the environments of the peers, if they are missing: needs the package index."""
+def test_peers_find_the_same_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Creates missing environments of the peers, which needs the package index."""
     output = tmp_path / "peers.csv"
     assert command(["bench", "peers", "--hours", "0.5", "--max-size", "4", "--output", str(output)]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -26,10 +26,10 @@ FENCE: Final = re.compile(r"^(?P<mark>```+)(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=m
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Commands to run one after the other; ``...`` in their output stands for anything.
+    """Commands to run in sequence; ``...`` in their output matches anything.
 
-    ``test``: the file that runs them, where they need more than a folder. ``why_not``: why nothing does.
-    ``code``: of the last command.
+    ``test``: the test file that runs them, if they need more than a folder. ``why_not``: why no test does.
+    ``code``: the exit code of the last command.
     """
 
     commands: tuple[str, ...]
@@ -50,17 +50,17 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def steps(page: Path, test: str, folder: Path) -> list[Block]:
-    """The commands of a page that a test has to run, with the page's files laid out."""
+    """The blocks of a page that ``test`` runs; also writes the page's files to ``folder``."""
     write_files(page, folder)
     return [block for block in blocks(page) if block.test and ROOT / block.test == Path(test)]
 
 
 def words(command: str) -> list[str]:
-    """The command's words, up to where its output goes on to a file or another program."""
+    """The words of a command, up to a redirection or a pipe."""
     return shlex.split(_COMMAND.match(command)[0], comments=True)  # type: ignore[index]  # matches any text
 
 
 def matches(shown: str, output: str) -> bool:
-    """Whether the shown lines stand in the output, at its start and to its end but for ``...``."""
+    """Whether the shown lines are the whole output, where ``...`` matches anything."""
     pattern = re.escape(shown).replace(re.escape("..."), ".*")
     return re.fullmatch(pattern.rstrip("\\\n") + r"\s*", output, re.S) is not None

@@ -1,4 +1,4 @@
-"""Runs the commands of a page in a folder, as a person in a terminal does."""
+"""Runs the commands of a page in a folder, as a user at a terminal does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INTERRUPTED: Final = 130
 
 
 class Shell:
-    """Live commands go on beside the others. ``forked``: each ``skws`` begins with its modules loaded."""
+    """Live commands run in the background. ``forked``: each ``skws`` starts with its modules loaded."""
 
     def __init__(self, folder: Path, *, forked: bool = True, **environment: str) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class Shell:
         self._live: list[subprocess.Popen[bytes]] = []
 
     def run(self, block: Block, *, notes: bool = False) -> str:
-        """The output of a block; ``notes``: with what goes to standard error."""
+        """Returns the output of a block; ``notes``: including standard error."""
         script = "set -e\n" + "\n".join(block.commands)
         process = subprocess.run(
             ["bash", "-c", script],
@@ -51,7 +51,7 @@ class Shell:
         return process.stdout
 
     def start(self, block: Block) -> Path:
-        """Start the last command of a block, after the others; gives the file that its output goes to."""
+        """Runs the other commands of a block, then starts the last; returns the file with its output."""
         output_file = self.folder / f"shown-{len(self._live)}"
         *setup, command = block.commands
         script = "\n".join(["set -e", *setup, f"exec {command}"])
@@ -63,16 +63,16 @@ class Shell:
         return output_file
 
     def interrupt(self, which: int = -1, code: int = INTERRUPTED) -> None:
-        """Ctrl-C to a live command, the one that began last if no other is given."""
+        """Sends Ctrl-C to a live command, by default the last one started."""
         self.end(signal.SIGINT, code, which)
 
     def end(self, number: signal.Signals, code: int, which: int = -1) -> None:
-        """A signal to a live command, which ends it with a code."""
+        """Sends a signal to a live command and checks its exit code."""
         self._live[which].send_signal(number)
         assert self._live[which].wait(60) == code
 
     def on_terminal(self, block: Block, expected: str, keys: str) -> None:
-        """Run one command on a terminal: once it shows ``expected``, type ``keys``, which end it."""
+        """Runs one command on a terminal: once it shows ``expected``, types ``keys``, which end it."""
         (command,) = block.commands
         controller, terminal = pty.openpty()
         size = {"LINES": "40", "COLUMNS": "140", "TERM": "xterm-256color"}
@@ -107,19 +107,19 @@ class Shell:
 
 
 def text(path: Path) -> str:
-    """What a file holds, if it is there."""
+    """The content of a file, empty if there is none."""
     return path.read_text() if path.exists() else ""
 
 
 def healthy(port: str | int) -> bool:
-    """Whether a server answers."""
+    """Whether the server at a port answers."""
     with suppress(httpx.HTTPError):
         return httpx.get(f"http://localhost:{port}/healthz", trust_env=False).status_code == 200
     return False
 
 
-def located(block: Block, places: Mapping[str, str]) -> Block:
-    """The commands with the test's own servers and folders in place of those that the page names."""
+def with_places(block: Block, places: Mapping[str, str]) -> Block:
+    """The block with the servers and folders of the test instead of those on the page."""
     commands = "\n".join(block.commands)
     for documented, actual in places.items():
         commands = commands.replace(documented, actual)

@@ -40,17 +40,17 @@ NOT_RUN = {
     "docs/performance.md": r"python -m bench\.|skws bench |skws search kilo lima ",
     "docs/testing.md": r"python -m tests\.(sim|fuzz) ",
 }
-"""Blocks that no test runs, by how they begin: containers, installations, secrets, data of others, and runs
-of minutes.
+"""The first words of blocks that no test runs: containers, installations, secrets, third-party data and runs
+that take minutes.
 
-The pages give the reason with each.
+The page gives the reason at each block.
 """
 RUN = {"sh", "console"}
 COMMAND = re.compile(r"(\$ )?(skws|pip|make|curl|psql|spark-submit|python3?|pytest|docker|uv|export) ", re.M)
 
 
 @pytest.mark.parametrize(("page", "block"), CASES)
-def test_documented_commands_run(
+def test_documented_commands_run_as_written(
     page: Path,
     block: Block,
     request: pytest.FixtureRequest,
@@ -59,11 +59,11 @@ def test_documented_commands_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     if "--engine spark" in "".join(block.commands):
-        request.getfixturevalue("spark")  # the session of all tests; its Java outlives any before it
-    copytree(ROOT / "examples", tmp_path / "examples")  # inferred schemas are kept beside the data
+        request.getfixturevalue("spark")  # the session of all tests, whose JVM outlives this test
+    copytree(ROOT / "examples", tmp_path / "examples")  # inferred schemas are written next to the data
     _lay_out(page, tmp_path)
     monkeypatch.chdir(tmp_path)
-    # Pages show what a terminal does.
+    # Pages show output at the width of a terminal.
     monkeypatch.setattr("skws.sinks.base.Destination.width", 120)
     *others, last = block.commands
     output = "".join(_output(command, 0, tmp_path, capsys) for command in others)
@@ -73,7 +73,7 @@ def test_documented_commands_run(
 
 
 def _lay_out(page: Path, folder: Path) -> None:
-    """The files that the page shows, and the public data that it speaks of."""
+    """Writes the files that the page shows, and links the public data that it uses."""
     write_files(page, folder)
     for name, public in PUBLIC.items():
         (folder / f"{name}-csv").symlink_to(DATA / public / "csv")
@@ -87,14 +87,14 @@ def _lay_out(page: Path, folder: Path) -> None:
 
 @cache
 def _mondial(folder: Path) -> Path:
-    """Written once, as it takes longer than most commands."""
+    """Written once, since this takes longer than most commands."""
     path = folder / "mondial.sqlite"
     write_mondial(path)
     return path
 
 
 def _cluster(trace: Path, folder: Path) -> None:
-    """The events of a trace as a replay: their header lacks the last name, which is the event's number."""
+    """Writes the events of a trace as a replay. Its header lacks the last column, the number of the event."""
     folder.mkdir()
     names = ["job", "task", "machine", "status", "priority", "time"]
     with trace.open(newline="") as file, (folder / "task.csv").open("w", newline="") as replay:
@@ -122,13 +122,13 @@ def _output(command: str, code: int, folder: Path, capsys: pytest.CaptureFixture
     return output.out if code == 0 else output.out + output.err
 
 
-def test_there_are_commands_of_every_page_that_has_any() -> None:
+def test_commands_are_found_on_the_main_pages() -> None:
     assert {"README.md", "cli.md"} <= {page.name for page in PAGES if list(blocks(page))}
     assert len(CASES) > 15
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_is_run_or_listed_here(page: Path) -> None:
+def test_every_documented_command_is_run_or_listed_as_not_run(page: Path) -> None:
     name = page.relative_to(ROOT).as_posix()
     for block in blocks(page):
         assert not block.why_not or re.match(NOT_RUN[name], block.commands[0]), block
@@ -140,14 +140,14 @@ def test_every_command_is_run_or_listed_here(page: Path) -> None:
     assert [fence["text"] for fence in others if COMMAND.match(fence["text"])] == []
 
 
-def test_commands_in_any_other_fence_are_seen() -> None:
+def test_commands_in_other_fences_are_detected() -> None:
     text = "```\nskws search day.jsonl byron\n```\n\n```yaml\nskws: 1\n```\n"
     assert [bool(COMMAND.match(fence["text"])) for fence in FENCE.finditer(text)] == [True, False]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    # Brackets and parentheses in code are no links.
+def test_relative_links_have_existing_targets(page: Path) -> None:
+    # Brackets and parentheses in code are not links.
     text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
     assert [target for target in targets if not (page.parent / target).exists()] == []

@@ -1,4 +1,4 @@
-"""The commands in the READMEs of examples that are longer than a search."""
+"""The commands in the READMEs of examples that take longer than a search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 @pytest.mark.slow
-def test_courts(shell: Shell, tmp_path: Path) -> None:
+def test_the_courts_example_runs(shell: Shell, tmp_path: Path) -> None:
     generate, renamed, parties, alerts = steps(EXAMPLES / "courts" / "README.md", __file__, tmp_path)
     shell.run(generate)
     assert "docket{docket:zenith}" in shell.run(renamed)
@@ -34,13 +34,13 @@ def test_courts(shell: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_transfers(shell: Shell, tmp_path: Path) -> None:
+def test_the_transfers_example_runs(shell: Shell, tmp_path: Path) -> None:
     (step,) = steps(EXAMPLES / "transfers" / "README.md", __file__, tmp_path)
     assert " of them too late" in shell.run(step)
 
 
 @pytest.mark.slow
-def test_vulnerabilities(shell: Shell, tmp_path: Path) -> None:
+def test_the_vulnerabilities_example_runs(shell: Shell, tmp_path: Path) -> None:
     comparison, alerts = steps(EXAMPLES / "vulnerabilities" / "README.md", __file__, tmp_path)
     assert "0 differ" in shell.run(comparison)
     assert "change{" in shell.run(alerts)
@@ -48,7 +48,7 @@ def test_vulnerabilities(shell: Shell, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_pipeline(shell: Shell, tmp_path: Path) -> None:
+def test_the_pipeline_example_runs(shell: Shell, tmp_path: Path) -> None:
     (step,) = steps(EXAMPLES / "pipeline" / "README.md", __file__, tmp_path)
     spec = tmp_path / "examples" / "pipeline" / "spark-pipeline.yml"
     storage = (tmp_path / "kept").as_uri()

@@ -1,4 +1,4 @@
-"""The first change that CONTRIBUTING.md walks through: it writes a package, runs it and corrects it."""
+"""The first change in CONTRIBUTING.md: write a package, run it and fix it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 
 from docs.page_files import files
 from tests.docs.blocks import steps
-from tests.docs.shell import Shell, located
+from tests.docs.shell import Shell, with_places
 from tests.places import ROOT
 from tests.queries.counted import installed
 
@@ -18,8 +18,8 @@ KIND = "build/fresh/skws_fresh/kind.py"
 INSTALL = "python -m pip install --quiet --no-deps --editable build/fresh"
 
 
-def test_a_package_is_written_run_and_corrected(tmp_path: Path) -> None:
-    """Its metadata is written as an installer would: this environment stays as it is."""
+def test_the_first_change_of_contributing_can_be_followed(tmp_path: Path) -> None:
+    """Writes the metadata that an installer would write, so that this environment does not change."""
     package = tmp_path / "build" / "fresh"
     for folder in ("docs", "examples"):
         (tmp_path / folder).symlink_to(ROOT / folder)
@@ -29,19 +29,19 @@ def test_a_package_is_written_run_and_corrected(tmp_path: Path) -> None:
     installed(package, "skws_fresh", project["entry-points"])
     shell = Shell(tmp_path, PYTHONPATH=str(package))
     try:
-        output = shell.run(located(run, {INSTALL: "true"}), notes=True)
+        output = shell.run(with_places(run, {INSTALL: "true"}), notes=True)
         results = [orjson.loads(line) for line in output.splitlines() if line.startswith('{"op":')]
         assert {result["name"] for result in results} == {"duo", "actors"}
-        report = shell.run(located(test, {"test_fresh.py": "test_fresh.py || true"}))
+        report = shell.run(with_places(test, {"test_fresh.py": "test_fresh.py || true"}))
         assert "1 failed" in report
-        correct(tmp_path / KIND, files(PAGE)[KIND])
+        apply_difference(tmp_path / KIND, files(PAGE)[KIND])
         assert "1 passed" in shell.run(test)
     finally:
         shell.close()
 
 
-def correct(file: Path, difference: str) -> None:
-    """Change a file as the lines of a difference say."""
+def apply_difference(file: Path, difference: str) -> None:
+    """Applies a diff without line numbers to a file."""
     before, after = (
         "".join(f"{line[1:]}\n" for line in difference.splitlines() if line[0] in (" ", sign))
         for sign in "-+"

@@ -1,4 +1,4 @@
-"""The cases of live joins that went wrong elsewhere, on a server of PostgreSQL."""
+"""Runs the cases of live joins that other systems get wrong, on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from examples.joins.play import Play, WrongError, cases
 from tests.docs.blocks import steps
-from tests.docs.shell import Shell, located
+from tests.docs.shell import Shell, with_places
 from tests.forked import forked_skws
 from tests.places import ROOT
 from tests.postgres import Database, Server
@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "joins-that-stay-right.md"
 
 CASES = cases(PAGE)
 FEW = ("moved-out", "both-sides", "another-key", "truncate", "restart", "renamed")
-"""One case for each kind of change; the others are slow tests."""
+"""One case of each kind of change; the others are slow tests."""
 
 
 def play(database: Database, folder: Path, report: Callable[[str], None]) -> Play:
@@ -29,7 +29,7 @@ def play(database: Database, folder: Path, report: Callable[[str], None]) -> Pla
 
 
 @some("name", FEW, [name for name in CASES if name not in FEW])
-def test_each_case_gives_the_events_of_the_page(name: str, database: Database, tmp_path: Path) -> None:
+def test_each_case_of_the_joins_page_gives_its_events(name: str, database: Database, tmp_path: Path) -> None:
     lines: list[str] = []
     play(database, tmp_path, lines.append).run(CASES[name])
     expected = re.findall(r"^-- ([+~-]) ", CASES[name], re.M)
@@ -41,21 +41,23 @@ def test_each_case_gives_the_events_of_the_page(name: str, database: Database, t
     [("-- nothing\n", "-- + a kettle, The lid leaks.\n")],
     [("-- - travel", "-- + travel"), ("leaks'\n", "lid'\n")],
 )
-def test_what_is_not_as_expected_is_found(right: str, wrong: str, database: Database, tmp_path: Path) -> None:
-    """Another operation, an event that does not come, another join in SQL."""
+def test_a_deviation_from_the_expected_events_is_detected(
+    right: str, wrong: str, database: Database, tmp_path: Path
+) -> None:
+    """A different operation, a missing event, a different join in SQL."""
     text = CASES["moved-out"]
     assert right in text
     with pytest.raises(WrongError):
         play(database, tmp_path, lambda _: None).run(text.replace(right, wrong, 1))
 
 
-def test_the_command_of_the_page(tmp_path: Path, postgres_server: Server) -> None:
+def test_the_command_of_the_joins_page_runs(tmp_path: Path, postgres_server: Server) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     shell = Shell(tmp_path)
     try:
         (step,) = steps(PAGE, __file__, tmp_path)
         output = shell.run(
-            located(step, {"postgresql://localhost/postgres": postgres_server.uri("postgres")})
+            with_places(step, {"postgresql://localhost/postgres": postgres_server.uri("postgres")})
         )
     finally:
         shell.close()
@@ -63,6 +65,6 @@ def test_the_command_of_the_page(tmp_path: Path, postgres_server: Server) -> Non
     assert output.endswith("-- as expected\n\n")
 
 
-def test_there_are_cases() -> None:
+def test_the_joins_page_has_cases() -> None:
     assert len(CASES) > 10
     assert all(re.search(r"^-- [+~-] ", text, re.M) for text in CASES.values())

@@ -1,4 +1,4 @@
-"""The commands of pages that go on, or that need a server or a terminal."""
+"""Documented commands that keep running, or that need a server or a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from docs.page_files import files
 from skws_schema.yaml.load import load_schema
 from tests.commands import SCHEMA
 from tests.docs.blocks import Block, matches, steps
-from tests.docs.shell import Shell, healthy, located
+from tests.docs.shell import Shell, healthy, with_places
 from tests.places import ROOT
 from tests.postgres import PASSWORD, Database, Server, alone
 from tests.tui.ui import free_port
@@ -34,7 +34,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.fixture
 def own_server(postgres_server: Server) -> Iterator[dict[str, str]]:
-    """The environment in which ``createdb`` and ``psql`` find the server; drops what the README makes."""
+    """Environment variables for ``createdb`` and ``psql``; drops the database of the README afterwards."""
     yield {
         "PGHOST": "127.0.0.1",
         "PGPORT": str(postgres_server.port),
@@ -45,8 +45,8 @@ def own_server(postgres_server: Server) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.spark
-def test_the_readme(tmp_path: Path, own_server: dict[str, str]) -> None:
-    """From an empty folder, with an empty home, from the top to the bottom."""
+def test_the_readme_can_be_followed(tmp_path: Path, own_server: dict[str, str]) -> None:
+    """Runs all of it, from an empty folder with an empty home."""
     home, folder = tmp_path / "home", tmp_path / "empty"
     home.mkdir()
     folder.mkdir()
@@ -69,17 +69,17 @@ def test_the_readme(tmp_path: Path, own_server: dict[str, str]) -> None:
         shell.close()
 
 
-def test_the_readme_is_read_in_two_minutes() -> None:
+def test_the_readme_has_fewer_than_450_words() -> None:
     words = (ROOT / "README.md").read_text(encoding="utf-8").split()
     assert len(words) < 450
 
 
-def test_the_page_of_the_terminal_ui(shell: Shell, tmp_path: Path) -> None:
+def test_commands_of_the_terminal_ui_page_run(shell: Shell, tmp_path: Path) -> None:
     (terminal,) = steps(DOCS / "tui.md", __file__, tmp_path)
     shell.on_terminal(terminal, "movies", "\x11")
 
 
-def test_the_page_of_live_searches(shell: Shell, tmp_path: Path) -> None:
+def test_commands_of_the_watch_page_run(shell: Shell, tmp_path: Path) -> None:
     queries, schema = steps(DOCS / "watch.md", __file__, tmp_path)
     control = tmp_path / "control"
     (tmp_path / "stream.jsonl").touch()
@@ -87,28 +87,28 @@ def test_the_page_of_live_searches(shell: Shell, tmp_path: Path) -> None:
     shell.start(Block((watch,), None, None, None, 0))
     until(control.exists)
     paths = {"DIR": str(control)}
-    queries_table = shell.run(located(queries, paths)).splitlines()[-2:]
+    queries_table = shell.run(with_places(queries, paths)).splitlines()[-2:]
     assert [line.split()[0].rstrip(":") for line in queries_table] == ["tarantino", "again"]
     schema_text = SCHEMA.read_text().replace("title: text, ", "title: text, country: string, ")
     (tmp_path / "films.yaml").write_text(schema_text)
-    shell.run(located(schema, paths))
+    shell.run(with_places(schema, paths))
     shell.interrupt()
 
 
-def test_the_page_of_sources(shell: Shell, tmp_path: Path, database: Database) -> None:
+def test_commands_of_the_sources_page_run(shell: Shell, tmp_path: Path, database: Database) -> None:
     database.run(SHOP)
     (step,) = steps(DOCS / "sources.md", __file__, tmp_path)
-    shell.run(located(step, {"postgresql://joe@db.example/films": database.uri()}))
+    shell.run(with_places(step, {"postgresql://joe@db.example/films": database.uri()}))
     schema = load_schema(tmp_path / "films.yaml")
     assert {relation.name for relation in schema.relations} == {"customer", "purchase", "complaint"}
 
 
-def test_the_page_of_http(shell: Shell, tmp_path: Path, database: Database) -> None:
+def test_commands_of_the_serve_page_run(shell: Shell, tmp_path: Path, database: Database) -> None:
     database.run(SHOP)
     networks: list[str] = []
     for step in steps(DOCS / "serve.md", __file__, tmp_path):
         port = free_port()
-        block = located(step, {"postgresql://localhost/shop": f"{database.uri()} --port {port}"})
+        block = with_places(step, {"postgresql://localhost/shop": f"{database.uri()} --port {port}"})
         if "--schema" in block.commands[0]:
             draft = next((tmp_path / "xdg").rglob("*.schema.yaml"))
             (tmp_path / "shop.yaml").write_text(draft.read_text())

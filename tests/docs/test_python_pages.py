@@ -1,4 +1,4 @@
-"""The Python of the docs, and of the notebooks, runs as it is written."""
+"""The Python code of the docs and the notebooks runs as written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.kafka import MockBroker
 from tests.places import ROOT
 
 PAGE = ROOT / "docs" / "python.md"
-ARRIVED = {
+ARRIVALS = {
     "purchases": {"id": 1, "customer_id": 7, "item": "kettle", "time": "2026-05-04T10:00:00Z"},
     "complaints": {"purchase_id": 1, "body": "It leaks.", "time": "2026-05-04T10:05:00Z"},
 }
@@ -29,12 +29,12 @@ ALERTS = ROOT / "examples" / "shop" / "alerts.ipynb"
 
 
 @pytest.mark.spark
-def test_the_page_runs_on_spark(
+def test_the_python_page_runs_on_spark(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for folder, row in ARRIVED.items():
+    for folder, row in ARRIVALS.items():
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "1.json").write_text(json.dumps(row), encoding="utf-8")
     parts = spark.conf.get("spark.sql.shuffle.partitions") or "200"
@@ -42,7 +42,7 @@ def test_the_page_runs_on_spark(
     names: dict[str, Any] = {"spark": spark}
     try:
         for block in blocks:
-            code = re.sub(r'"(\w+/)"', rf'"{tmp_path}/\1"', block)  # Java stays in its folder
+            code = re.sub(r'"(\w+/)"', rf'"{tmp_path}/\1"', block)  # the JVM does not change its folder
             exec(compile(code, str(PAGE), "exec"), names)
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", parts)
@@ -52,7 +52,7 @@ def test_the_page_runs_on_spark(
     assert names["found"].count() == len(names["results"]) == 1
     (alert,) = spark.read.parquet(str(tmp_path / "alerts")).collect()
     assert (alert.op, alert.network) == ("+", "customer{byron} - purchase{} - complaint{leaks}")
-    names["store"](spark.read.parquet(str(tmp_path / "alerts")), 0)  # as Spark does behind a failure
+    names["store"](spark.read.parquet(str(tmp_path / "alerts")), 0)  # as Spark does after a failure
     assert DeltaTable(tmp_path / "delta_alerts").to_pyarrow_table()["id"].to_pylist() == [alert.id]
 
 
@@ -79,9 +79,9 @@ Alert = tuple[str, str, str]
 def run_alerts(
     spark: SparkSession, code: list[str], after_cell: Callable[[dict[str, Any]], None] = lambda _: None
 ) -> list[list[Alert]]:
-    """Runs the cells; gives the rows of the table after each start of the query.
+    """Runs the cells; returns the rows of the table after each start of the query.
 
-    ``after_cell`` is called after each cell, with all names.
+    ``after_cell`` is called after each cell with the variables of the notebook.
     """
     names: dict[str, Any] = {}
     tables: list[list[Alert]] = []
@@ -103,7 +103,7 @@ def run_alerts(
 
 
 def in_process(names: dict[str, Any]) -> list[Alert]:
-    """The alerts that one process finds in the records that have arrived, in one file in order of time."""
+    """The alerts that a search in one process finds in the same records, sorted by time."""
     lines = [
         line for file in (names["folder"] / "records").iterdir() for line in file.read_text().splitlines()
     ]
@@ -115,7 +115,7 @@ def in_process(names: dict[str, Any]) -> list[Alert]:
 
 
 @pytest.mark.spark
-def test_the_notebook_of_alerts_on_spark_loses_and_doubles_none(
+def test_the_alerts_notebook_neither_loses_nor_repeats_alerts(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     morning, day = run_alerts(spark, code_cells(ALERTS))
@@ -128,8 +128,8 @@ def test_the_notebook_of_alerts_on_spark_loses_and_doubles_none(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_notebook_of_alerts_on_spark_over_a_topic(spark: SparkSession) -> None:
-    """Another address is all that changes."""
+def test_the_alerts_notebook_reads_a_kafka_topic(spark: SparkSession) -> None:
+    """Only the address of the source changes."""
     code = "\0".join(code_cells(ALERTS))
     files = 'skws.spark.Source(folder / "records")'
     assert code.count(files) == 1

@@ -1,4 +1,4 @@
-"""The recipes, with a Kafka broker, a PostgreSQL server and a Spark cluster on this machine."""
+"""The recipes run against a Kafka broker, a PostgreSQL server and a Spark cluster on this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from docs.page_files import files
 from tests.commands import FOLDER
 from tests.conftest import partitioned
 from tests.docs.blocks import Block, matches, steps
-from tests.docs.shell import Shell, located, text
+from tests.docs.shell import Shell, text, with_places
 from tests.kafka import MockBroker
 from tests.kafka_broker import Broker
 from tests.places import ROOT
@@ -66,7 +66,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     opened.close()
 
 
-def test_the_folder_of_csv_files_is_searched_and_followed(shell: Shell, tmp_path: Path) -> None:
+def test_the_csv_folder_recipe_searches_and_watches_files(shell: Shell, tmp_path: Path) -> None:
     search, watch = steps(RECIPES / "csv-folder.md", __file__, tmp_path)
     output = shell.run(search)
     assert search.output is not None
@@ -81,7 +81,7 @@ def test_the_folder_of_csv_files_is_searched_and_followed(shell: Shell, tmp_path
 
 
 @pytest.mark.parametrize("page", ["add-a-join.md", "json-of-an-api.md", "best-first.md"])
-def test_one_s_own_data_is_joined(shell: Shell, tmp_path: Path, page: str) -> None:
+def test_recipes_for_joining_data_give_their_output(shell: Shell, tmp_path: Path, page: str) -> None:
     for step in steps(RECIPES / page, __file__, tmp_path):
         output = shell.run(step, notes=True)
         assert step.output is not None
@@ -92,7 +92,7 @@ SHOP = files(ROOT / "docs" / "tutorial.md")["shop.sql"]
 
 
 class _MailServer(socketserver.StreamRequestHandler):
-    """Takes mail as SMTP has it."""
+    """Accepts mail over SMTP."""
 
     mails: list[str] = []  # noqa: RUF012 - one test uses it
 
@@ -109,7 +109,7 @@ class _MailServer(socketserver.StreamRequestHandler):
             self.wfile.write(b"250 ok\r\n")
 
 
-def test_results_are_mailed(tmp_path: Path) -> None:
+def test_the_mail_recipe_sends_results(tmp_path: Path) -> None:
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _MailServer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     host = f"127.0.0.1:{server.server_address[1]}"
@@ -132,7 +132,7 @@ def test_results_are_mailed(tmp_path: Path) -> None:
     assert "Ada Byron · " in body.decode()
 
 
-def test_postgresql_from_python(
+def test_the_postgresql_in_python_recipe_runs(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database.run(SHOP)
@@ -149,13 +149,13 @@ def test_postgresql_from_python(
 
 
 def _fill(folder: Path) -> sqlite3.Connection:
-    """The shop in a database that stands for MySQL, which has quotes of the same kind."""
+    """The shop in SQLite, which replaces MySQL here and quotes names the same way."""
     connection = sqlite3.connect(folder / "mysql.db")
     connection.executescript(re.sub(r"REFERENCES \w+", "", SHOP))
     return connection
 
 
-def test_tables_of_mysql_and_sheets_of_excel(
+def test_the_mysql_and_excel_recipe_searches_tables_and_sheets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = RECIPES / "mysql-and-excel.md"
@@ -190,7 +190,7 @@ def test_tables_of_mysql_and_sheets_of_excel(
     assert capsys.readouterr().out == "customer{byron} - purchase{} - complaint{leaks}\n"
 
 
-def test_changes_of_mysql_come_through_kafka(shell: Shell, tmp_path: Path) -> None:
+def test_the_mysql_recipe_reads_changes_from_kafka(shell: Shell, tmp_path: Path) -> None:
     rows = {
         "customer": {"cid": 7, "name": "Ada Byron"},
         "purchase": {"pid": 1, "cid": 7, "item": "travel kettle"},
@@ -200,7 +200,7 @@ def test_changes_of_mysql_come_through_kafka(shell: Shell, tmp_path: Path) -> No
         for table in rows:
             broker.create(f"mysql.shop.{table}")
         _, watch = steps(RECIPES / "mysql-and-excel.md", __file__, tmp_path)
-        output_file = shell.start(located(watch, {"one:9092": broker.address}))
+        output_file = shell.start(with_places(watch, {"one:9092": broker.address}))
         producer = Producer({"bootstrap.servers": broker.address})
         for table, row in rows.items():
             source = {"connector": "mysql", "db": "shop", "table": table, "ts_ms": 1_770_000_000_000}
@@ -220,7 +220,7 @@ def films() -> Iterator[Broker]:
 
 
 def send(films: Broker, **rows: dict[str, object]) -> None:
-    """Messages of the day of the film's release: else it is late if it comes a batch after another row."""
+    """Sends rows with the time of the film's release; with a later time, the film could arrive late."""
     producer = Producer({"bootstrap.servers": films.address})
     day = datetime(1994, 10, 14, tzinfo=UTC)
     for topic, row in rows.items():
@@ -229,10 +229,10 @@ def send(films: Broker, **rows: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("page", ["recipes/kafka.md", "sources.md"])
-def test_kafka(shell: Shell, tmp_path: Path, films: Broker, page: str) -> None:
+def test_commands_for_kafka_run(shell: Shell, tmp_path: Path, films: Broker, page: str) -> None:
     shutil.copy(FOLDER / "schema.yaml", tmp_path / "films.yaml")
     hosts = {"one:9092,two:9092": films.address, "one:9092": films.address}
-    search, *alerts = (located(step, hosts) for step in steps(ROOT / "docs" / page, __file__, tmp_path))
+    search, *alerts = (with_places(step, hosts) for step in steps(ROOT / "docs" / page, __file__, tmp_path))
     output_file = shell.start(search)
     until(lambda: any((tmp_path / "run" / "journal").glob("*.log")))
     send(films, **FILM)
@@ -253,9 +253,9 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def checkout(folder: Path) -> None:
-    """What the pages expect where a command is given: an environment, a schema, the examples, a replay."""
+    """Creates what the pages expect in a folder: an environment, a schema, the examples, a replay."""
     (folder / ".venv" / "bin").mkdir(parents=True)
-    (folder / ".venv" / "bin" / "activate").write_text("")  # that of the tests is on the path
+    (folder / ".venv" / "bin" / "activate").write_text("")  # PATH has that of the tests
     shutil.copy(FOLDER / "schema.yaml", folder)
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / "shared").mkdir(exist_ok=True)
@@ -272,7 +272,7 @@ def places(folder: Path, master: str, database: Database) -> dict[str, str]:
     }
 
 
-def followed(shell: Shell, block: Block, results: Path) -> None:
+def watch_until_results(shell: Shell, block: Block, results: Path) -> None:
     shell.start(block)
     until(lambda: "director{tarantino} - movie{} - plays{} - actor{travolta}" in text(results))
     shell.interrupt()
@@ -280,32 +280,32 @@ def followed(shell: Shell, block: Block, results: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_submit(shell: Shell, tmp_path: Path, master: str, database: Database) -> None:
+def test_the_spark_submit_recipe_runs(shell: Shell, tmp_path: Path, master: str, database: Database) -> None:
     checkout(tmp_path)
     database.run(*TABLES)
     search, watch, local = (
-        located(step, places(tmp_path, master, database))
+        with_places(step, places(tmp_path, master, database))
         for step in steps(RECIPES / "spark-submit.md", __file__, tmp_path)
     )
     shell.run(search)
     results = [json.loads(line) for line in text(tmp_path / "shared" / "results.jsonl").splitlines()]
     assert len(results) == 2
-    followed(shell, watch, tmp_path / "shared" / "run.jsonl")
+    watch_until_results(shell, watch, tmp_path / "shared" / "run.jsonl")
     assert "director{tarantino}" in shell.run(local)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("which", [0, 1])
-def test_the_page_of_clusters(
+def test_commands_of_the_cluster_page_run(
     shell: Shell, tmp_path: Path, master: str, database: Database, which: int
 ) -> None:
     checkout(tmp_path)
     database.run(*TABLES)
     blocks = steps(CLUSTER, __file__, tmp_path)
     assert len(blocks) == 2
-    step = located(blocks[which], places(tmp_path, master, database))
-    followed(shell, step, tmp_path / "shared" / "run1.jsonl")
+    step = with_places(blocks[which], places(tmp_path, master, database))
+    watch_until_results(shell, step, tmp_path / "shared" / "run1.jsonl")
 
 
 @pytest.mark.spark
@@ -318,7 +318,7 @@ def test_the_notebook_recipe_runs_on_spark(spark: SparkSession, capsys: pytest.C
 
 
 def traces(partitions: int, count: int, lag: int) -> list[list[dict[str, object]]]:
-    """Records of each partition, in order; each partition is ``lag`` seconds behind the next."""
+    """Records of each partition, in order of time; each partition is ``lag`` seconds behind the next."""
     rng = random.Random(7)
     records_by_partition: list[list[dict[str, object]]] = []
     for partition in range(partitions):
@@ -334,7 +334,7 @@ def traces(partitions: int, count: int, lag: int) -> list[list[dict[str, object]
 
 
 def ids(partitions: list[list[dict[str, object]]], folder: Path) -> list[str]:
-    """Those of the results that a search in process finds, over all records in order of time."""
+    """The ids of the results of a search in process over all records in order of time."""
     records = sorted(chain(*partitions), key=itemgetter("time"))
     (folder / "all.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
     options: dict[str, Any] = {"schema": folder / "traces.yaml", "window": "10 minutes"}
@@ -347,7 +347,7 @@ def ids(partitions: list[list[dict[str, object]]], folder: Path) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_64_partitions_on_spark_ten_minutes_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_64_partitions_ten_minutes_apart_are_joined_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     page = RECIPES / "kafka-on-spark.md"
     program = files(page)["alerts.py"]
     partitions = traces(64, 60, 600)
@@ -367,7 +367,7 @@ def test_64_partitions_on_spark_ten_minutes_apart(spark: SparkSession, tmp_path:
             program = program.replace(documented, actual)
         broker.create("traces", 64)
         rng = random.Random(8)
-        for start in range(2):  # the second one goes on from the checkpoint
+        for start in range(2):  # the second run continues from the checkpoint
             for number, records in enumerate(partitions):
                 records_sent = records if start else records[: rng.randint(1, len(records))]
                 broker.send("traces", records_sent, partition=number)
@@ -380,7 +380,7 @@ def test_64_partitions_on_spark_ten_minutes_apart(spark: SparkSession, tmp_path:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_one_reader_of_64_partitions(shell: Shell, tmp_path: Path, master: str) -> None:
+def test_one_reader_joins_64_partitions(shell: Shell, tmp_path: Path, master: str) -> None:
     checkout(tmp_path)
     page = RECIPES / "kafka-on-spark.md"
     (watch,) = steps(page, __file__, tmp_path)
@@ -397,7 +397,7 @@ def test_one_reader_of_64_partitions(shell: Shell, tmp_path: Path, master: str) 
             "spark.skws.shards=16": "spark.skws.shards=2",
         }
         expected = ids(partitions, tmp_path)
-        shell.start(located(watch, places))
+        shell.start(with_places(watch, places))
         alerts = tmp_path / "shared" / "alerts.jsonl"
         until(lambda: text(alerts).count("\n") >= len(expected))
         shell.interrupt()

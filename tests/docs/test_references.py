@@ -1,4 +1,4 @@
-"""The reference pages are complete: every key of a schema, every command and option, every quoted message."""
+"""The reference pages are complete: every schema key, command, option and quoted message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 
 
 @pytest.mark.parametrize(("section", "model"), _SECTIONS.items(), ids=_SECTIONS)
-def test_the_schema_page_lists_the_keys_that_are_accepted(section: str, model: type[BaseModel]) -> None:
+def test_the_schema_page_lists_the_accepted_keys(section: str, model: type[BaseModel]) -> None:
     page = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
     text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
     rows = re.findall(r"^\| (`.*?`) \|", text, re.M)
@@ -53,17 +53,17 @@ _HEADING = re.compile(r"^##+ (skws [^\n]+)\n(.*?)(?=^##+ skws|\Z)", re.M | re.S)
 PARTS: dict[str, str] = {found[1]: found[2] for found in _HEADING.finditer(PAGE)}
 
 
-def _part(name: str) -> str:
-    """What the page says of a command, with the options of the commands that it refers to."""
+def command_text(name: str) -> str:
+    """The section on a command, with the sections of the commands whose options it shares."""
     text = PARTS.get(name) or PARTS[name.rpartition(" ")[0]]
     references = {f"skws {other}" for other in re.findall(r"as for\s+`([\w ]+)`", text)}
-    return text + "".join(_part(other) for other in references - {name})
+    return text + "".join(command_text(other) for other in references - {name})
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
-def test_the_page_of_the_command_line_names_every_option(name: str, command: Any) -> None:
+def test_the_cli_page_names_every_option(name: str, command: Any) -> None:
     options = [{*parameter.opts, *parameter.secondary_opts} for parameter in command.params]
-    text = _part(name)
+    text = command_text(name)
     documented = set(re.findall(r"--[a-z][a-z-]*[a-z]", text))
     long_options = [{option for option in spellings if option.startswith("--")} for spellings in options]
     assert [sorted(spellings) for spellings in long_options if spellings and not spellings & documented] == []
@@ -76,14 +76,16 @@ _HOLE = "\0"
 
 
 @cache
-def _texts() -> str:
-    """All texts in the sources of the product, with a mark where a value goes, a line each."""
+def product_texts() -> str:
+    """All string literals in the product's code, one a line, with a mark for each interpolated value."""
     sources = [path for pattern in ("skws/**/*.py", "*/skws_*/**/*.py") for path in ROOT.glob(pattern)]
-    texts = [text for source in sources for text in _written(ast.parse(source.read_text(encoding="utf-8")))]
+    texts = [
+        text for source in sources for text in string_literals(ast.parse(source.read_text(encoding="utf-8")))
+    ]
     return "\n".join(text.replace("\n", " ") for text in texts)
 
 
-def _written(tree: ast.AST) -> Iterator[str]:
+def string_literals(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield "".join(part.value if isinstance(part, ast.Constant) else _HOLE for part in node.values)  # type: ignore[misc]  # constants of an f-string are texts
@@ -92,10 +94,10 @@ def _written(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_messages_of_the_troubleshooting_page_are_those_of_the_product(message: str) -> None:
+def test_messages_on_the_troubleshooting_page_exist_in_the_code(message: str) -> None:
     parts = [part.strip() for part in message.split("...") if part.strip()]
     assert sum(map(len, parts)) > 10
-    assert re.search(".*".join(map(re.escape, parts)), _texts())
+    assert re.search(".*".join(map(re.escape, parts)), product_texts())
 
 
 def test_the_troubleshooting_page_has_messages() -> None:

@@ -1,4 +1,4 @@
-"""The repository holds no path of one machine, no foreign data and no large file."""
+"""The repository contains no path of one machine, no third-party data and no large file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tracked() -> tuple[str, ...]:
     return tuple(name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file())
 
 
-def test_no_file_names_a_path_of_one_machine_or_a_ticket() -> None:
+def test_no_file_mentions_a_machine_path_or_a_ticket() -> None:
     offenders = [
         name
         for name in tracked()
@@ -42,14 +42,14 @@ def test_no_file_is_large() -> None:
     assert [name for name in tracked() if (ROOT / name).stat().st_size > 1_000_000] == []
 
 
-def test_no_two_files_of_tests_have_one_name() -> None:
-    """Pytest collects neither: folders of tests are no packages."""
+def test_names_of_test_files_are_unique() -> None:
+    """Pytest can collect neither, since folders of tests are not packages."""
     names = Counter(Path(name).name for name in tracked() if re.search(r"^tests/.*/test_\w+\.py$", name))
     assert names.total() > 100
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_every_page_is_in_the_list_of_pages() -> None:
+def test_docs_readme_lists_every_page() -> None:
     docs = ROOT / "docs"
     page_list = (docs / "README.md").read_text()
     pages = [page.relative_to(docs) for page in docs.rglob("*.md") if page != docs / "README.md"]
@@ -57,23 +57,23 @@ def test_every_page_is_in_the_list_of_pages() -> None:
     assert [page for page in pages if f"({page.as_posix()})" not in page_list] == []
 
 
-def test_files_that_are_named_are_there() -> None:
-    """In pages, docstrings and comments, by their path or the end of it."""
+def test_referenced_files_exist() -> None:
+    """In pages, docstrings and comments, by their path or the end of their path."""
     path_ends = {
         "/".join(Path(name).parts[start:]) for name in tracked() for start in range(len(Path(name).parts))
     }
     sources = [name for name in tracked() if name.endswith((".md", ".py")) and not name.startswith("tests/")]
-    references = {(name, file) for name in sources for file in _NAMED.findall((ROOT / name).read_text())}
+    references = {(name, file) for name in sources for file in REFERENCE.findall((ROOT / name).read_text())}
     assert len(references) > 500
-    assert sorted((name, file) for name, file in references if file not in path_ends | MADE) == []
+    assert sorted((name, file) for name, file in references if file not in path_ends | CREATED) == []
 
 
-_NAMED = re.compile(r"(?<![\w/.\-*<{}$@:~+])((?:[\w-]+/)*[\w-]+\.(?:py|md))(?![\w/*(-])")
-MADE = {
-    # by a reader
+REFERENCE = re.compile(r"(?<![\w/.\-*<{}$@:~+])((?:[\w-]+/)*[\w-]+\.(?:py|md))(?![\w/*(-])")
+CREATED = {
+    # created by a reader
     *("export.py", "follow.py", "mail.py", "slack.py"),
     *("skws_fresh/__init__.py", "skws_fresh/kind.py", "skws_fresh/sink.py", "skws_fresh/source.py"),
     *("build/fresh/test_fresh.py", "build/fresh/skws_fresh/kind.py"),
-    # in repositories of others
+    # files of other repositories
     *("docs/index.md", "parse/lexer.py"),
 }

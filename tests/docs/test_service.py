@@ -1,4 +1,4 @@
-"""The page and the files of a service: what can be run is run, and the rest names only what exists."""
+"""The page and the files of a service: commands run, and the configuration refers only to what exists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 from docs.page_files import files
 from skws.cli.main import app
 from tests.docs.blocks import Block, steps
-from tests.docs.shell import Shell, healthy, located
+from tests.docs.shell import Shell, healthy, with_places
 from tests.places import ROOT
 from tests.postgres import Database
 from tests.tui.ui import free_port
@@ -40,11 +40,11 @@ def _search(shell: Shell, search: Block, port: int, token: str) -> Any:
         "https://search.example.org": f"-H 'Host: search.example.org' http://127.0.0.1:{port}",
         "$TOKEN": token,
     }
-    return json.loads(shell.run(located(search, actual)))
+    return json.loads(shell.run(with_places(search, actual)))
 
 
-def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
-    """It wants the token, answers under the name of the proxy, ends by signals, goes on; so does a copy."""
+def test_the_service_survives_signals_and_restores_from_a_backup(tmp_path: Path, database: Database) -> None:
+    """It requires the token, accepts the proxy's host name, and continues after signals and from a backup."""
     database.run(SHOP)
     port = free_port()
     places = {
@@ -55,13 +55,13 @@ def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
         "localhost:8080": f"127.0.0.1:{port}",
     }
     (command,) = re.findall(r"^ExecStart=(.*)$", UNIT, re.M)
-    serve = located(Block((f"{command} --port {port}",), None, None, None, 0), places)
+    serve = with_places(Block((f"{command} --port {port}",), None, None, None, 0), places)
     (tmp_path / "state").mkdir()
     shell = Shell(tmp_path)
     server = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60)
     try:
         infer, search, fetch, put = steps(PAGE, __file__, tmp_path)
-        shell.run(located(infer, {"postgresql://skws@db.example/shop": database.uri()}))
+        shell.run(with_places(infer, {"postgresql://skws@db.example/shop": database.uri()}))
 
         def started() -> str:
             shell.start(serve)
@@ -76,7 +76,7 @@ def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
         assert server.put("/queries/leaks", json=query).status_code < 300
         text = server.get("/metrics").text
         _metrics_exist(text)
-        shell.run(located(fetch, places | {"$TOKEN": token}))
+        shell.run(with_places(fetch, places | {"$TOKEN": token}))
         for number, code in ((signal.SIGTERM, ENDED), (signal.SIGHUP, ENDED), (signal.SIGKILL, KILLED)):
             shell.end(number, code)
             database.run("INSERT INTO complaint SELECT max(nr) + 1, 1, 'It leaks.' FROM complaint")
@@ -96,9 +96,9 @@ def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
         assert server.get("/queries/leaks").json() == original
         assert _search(shell, search, port, token)["found"] == 4
         assert server.delete("/queries/leaks").status_code < 300
-        shell.run(located(put, places | {"$TOKEN": token}))
+        shell.run(with_places(put, places | {"$TOKEN": token}))
         restored = server.get("/queries/leaks").json()
-        # A size that was not given is that of the server, which a restart writes out.
+        # If no size is given, it is that of the server, which a restart writes out.
         assert restored | {"max_size": original["max_size"]} == original
         shell.end(signal.SIGTERM, ENDED)
     finally:
@@ -114,7 +114,7 @@ def _metrics_exist(text: str) -> None:
     assert mentioned - exported == set()
 
 
-def test_each_alert_is_on_the_page() -> None:
+def test_the_service_page_lists_every_alert() -> None:
     rules = yaml.safe_load((FILES / "rules.yaml").read_text(encoding="utf-8"))
     alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
     assert re.findall(r"`(Skws\w+)`", PAGE.read_text(encoding="utf-8")) == alerts
@@ -122,8 +122,8 @@ def test_each_alert_is_on_the_page() -> None:
     assert all((FILES / name).is_file() for name in scraped["rule_files"])
 
 
-def _given(command_line: str) -> dict[str, Any]:
-    """The options of a command line of skws. Fails for one that it does not have."""
+def parsed_options(command_line: str) -> dict[str, Any]:
+    """The options of a command line of skws. Fails for an unknown option."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     name, command, arguments = group.resolve_command(typer.Context(group), shlex.split(command_line))
@@ -131,12 +131,12 @@ def _given(command_line: str) -> dict[str, Any]:
     return command.make_context(name, arguments).params
 
 
-def test_the_containers_commands_are_those_of_skws() -> None:
+def test_commands_of_the_containers_are_valid() -> None:
     page = PAGE.read_text(encoding="utf-8")
     (command_line,) = re.findall(r"^docker run .* skws (serve .*)$", page.replace("\\\n", ""), re.M)
     compose = yaml.safe_load((FILES / "compose.yaml").read_text(encoding="utf-8"))
     skws = compose["services"]["skws"]
-    for options in (_given(command_line), _given(skws["command"])):
+    for options in (parsed_options(command_line), parsed_options(skws["command"])):
         assert options["host"] == "0.0.0.0"
         assert "search.example.org" in options["name"]
         assert str(options["checkpoint"]) == "/state/run"
@@ -151,8 +151,8 @@ def test_the_containers_commands_are_those_of_skws() -> None:
     assert 'ENTRYPOINT ["skws"]' in (FILES / "Dockerfile").read_text(encoding="utf-8")
 
 
-def test_proxies_lead_to_the_server() -> None:
-    port = _given("serve stream.jsonl")["port"]
+def test_proxies_forward_to_the_port_of_the_server() -> None:
+    port = parsed_options("serve stream.jsonl")["port"]
     proxies = {"Caddyfile": "127.0.0.1", "nginx.conf": "127.0.0.1", "compose.Caddyfile": "skws"}
     for name, server in proxies.items():
         assert f"{server}:{port}" in (FILES / name).read_text(encoding="utf-8")
@@ -160,7 +160,7 @@ def test_proxies_lead_to_the_server() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "skws.service"
     unit.write_text(UNIT.replace("/opt/skws/bin/skws", "/bin/true").replace("User=skws", "User=root"))
     process = subprocess.run(

@@ -1,4 +1,4 @@
-"""The documentation is a site: its links hold, it is searchable, and it loads nothing from other hosts."""
+"""The documentation builds as a site: its links are valid, and it loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    # As `make docs`: with --quiet, warnings would not be counted, and --strict would pass over them.
+    # As in `make docs`: with --quiet, warnings would not be counted, and --strict would ignore them.
     process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     return folder
 
 
-def test_every_page_is_there_and_found_by_the_search(site: Path) -> None:
+def test_every_page_is_built_and_in_the_search_index(site: Path) -> None:
     locations = {
         entry["location"] for entry in json.loads((site / "search" / "search_index.json").read_text())["docs"]
     }
@@ -61,7 +61,7 @@ OUTPUTS = [
 ]
 
 
-def test_the_recording_is_small_and_shows_the_queries() -> None:
+def test_the_demo_recording_is_small_and_shows_its_queries() -> None:
     text = PICTURE.read_text(encoding="utf-8")
     assert len(text.encode()) <= MOST_BYTES
     root = ElementTree.fromstring(text)
@@ -70,7 +70,7 @@ def test_the_recording_is_small_and_shows_the_queries() -> None:
     assert [query for query in DEMO_QUERIES if query.rpartition(": ")[2] not in screen_text] == []
 
 
-def test_frames_follow_the_screen() -> None:
+def test_frames_show_the_screen_over_time() -> None:
     timed_frames = frames(OUTPUTS, every=1.0)
     assert [time for time, _ in timed_frames] == [1.0, 3.0]
     first, second = (frame for _, frame in timed_frames)
@@ -83,7 +83,7 @@ def test_frames_follow_the_screen() -> None:
     assert {part.text for part in root.iter(f"{_SVG}tspan")} == {"red", "<plain>", "behind"}
 
 
-def test_the_cast_is_one_that_players_read(tmp_path: Path) -> None:
+def test_the_cast_is_in_the_asciinema_format(tmp_path: Path) -> None:
     write_cast(OUTPUTS, tmp_path / "a.cast")
     head, *events = map(json.loads, (tmp_path / "a.cast").read_text().splitlines())
     assert (head["version"], head["width"]) == (2, COLUMNS)
@@ -95,22 +95,22 @@ def table() -> dict[str, int]:
     return read(PAGE.read_text(encoding="utf-8"))
 
 
-def test_it_has_the_rows_that_are_counted(table: dict[str, int]) -> None:
+def test_the_testing_page_has_a_row_for_each_count(table: dict[str, int]) -> None:
     assert list(table) == [*of_items([]), *of_tree()]
     assert all(table.values())
 
 
-def test_counts_of_the_tree_are_about_those_of_the_page(table: dict[str, int]) -> None:
-    """So that nobody has to run the command for each new test."""
+def test_counts_on_the_testing_page_are_within_30_percent(table: dict[str, int]) -> None:
+    """The tolerance saves running the command for each new test."""
     for name, count in of_tree().items():
         assert 0.7 * count <= table[name] <= 1.3 * count, name
 
 
-def test_items_are_counted_by_kind(request: pytest.FixtureRequest) -> None:
+def test_collected_tests_are_counted(request: pytest.FixtureRequest) -> None:
     counts = of_items([request.node, request.node])
     assert counts["tests"] == 2
     assert sum(counts.values()) == 2
 
 
-def test_a_table_reads_back() -> None:
+def test_a_table_of_counts_is_read_back() -> None:
     assert read(shown({"tests": 12_345, "of them slow": 7})) == {"tests": 12_345, "of them slow": 7}

@@ -1,4 +1,4 @@
-"""Every step of the tutorial, and the recipe for Slack, with a PostgreSQL server of their own."""
+"""Every step of the tutorial, and the recipe for Slack, on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shell(tmp_path: Path, database: Database) -> Iterator[Shell]:
     opened.close()
 
 
-def test_the_tutorial_runs(shell: Shell, tmp_path: Path) -> None:
+def test_the_tutorial_can_be_followed(shell: Shell, tmp_path: Path) -> None:
     create, search, watch, insert, delete, alert, complain, missed, again, drop, *served = steps(
         TUTORIAL, __file__, tmp_path
     )
@@ -62,10 +62,10 @@ def test_the_tutorial_runs(shell: Shell, tmp_path: Path) -> None:
     shell.interrupt()
     assert len(alerts.read_text().splitlines()) == 2
     shell.run(drop)
-    _serve_it(shell, served)
+    serve_the_shop(shell, served)
 
 
-def _serve_it(shell: Shell, steps: list[Block]) -> None:
+def serve_the_shop(shell: Shell, steps: list[Block]) -> None:
     port = str(free_port())
     serve, save, follow, smoke, drop = [
         replace(step, commands=tuple(line.replace("8080", port) for line in step.commands)) for step in steps
@@ -89,7 +89,7 @@ def _serve_it(shell: Shell, steps: list[Block]) -> None:
 
 
 class _Hook(BaseHTTPRequestHandler):
-    """Takes messages as Slack does."""
+    """Accepts messages like Slack."""
 
     messages: list[str] = []  # noqa: RUF012 - one test uses it
 
@@ -104,7 +104,7 @@ class _Hook(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def test_results_reach_slack(tmp_path: Path, database: Database) -> None:
+def test_the_slack_recipe_posts_results(tmp_path: Path, database: Database) -> None:
     hook = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
     threading.Thread(target=hook.serve_forever, daemon=True).start()
     shell = Shell(

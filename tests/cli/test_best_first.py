@@ -37,45 +37,45 @@ def shop(tmp_path: Path) -> Path:
 
 
 def found(skws: Skws, shop: Path, *options: object) -> list[int]:
-    given = skws(
+    outcome = skws(
         "search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data", "-f", "jsonl", *options
     )
-    assert given.code == 0, given.err
-    return [tuple_["row"]["pid"] for r in given.records for tuple_ in r["tuples"] if "pid" in tuple_["row"]]
+    assert outcome.code == 0, outcome.err
+    return [tuple_["row"]["pid"] for r in outcome.records for tuple_ in r["tuples"] if "pid" in tuple_["row"]]
 
 
 def test_people_get_a_page_of_the_best(skws: Skws, shop: Path) -> None:
-    told = skws("search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data")
-    assert len(told.out.splitlines()) == 1 + 20
-    assert told.out.splitlines()[1].rstrip().endswith("ada - lamp")
-    assert "20 of 26 results (--limit all gives all)" in told.err
-    every = skws("search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data", "--limit", "all")
-    assert len(every.out.splitlines()) == 1 + 26
-    assert "26 results" in every.err
-    assert "--limit" not in every.err
+    page = skws("search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data")
+    assert len(page.out.splitlines()) == 1 + 20
+    assert page.out.splitlines()[1].rstrip().endswith("ada - lamp")
+    assert "20 of 26 results (--limit all gives all)" in page.err
+    listing = skws("search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data", "--limit", "all")
+    assert len(listing.out.splitlines()) == 1 + 26
+    assert "26 results" in listing.err
+    assert "--limit" not in listing.err
 
 
 def test_programs_get_the_best_where_they_say_how_many(skws: Skws, shop: Path) -> None:
     assert found(skws, shop, "--limit", 2) == [0, 1]
     assert found(skws, shop, "--sort", "score")[:3] == [0, 1, 2]
-    in_time = [*range(1, 26), 0]
-    assert found(skws, shop) == in_time
-    assert found(skws, shop, "--sort", "time", "--limit", 3) == in_time[:3]
-    assert found(skws, shop, "--window", "100 s", "--limit", 3) == in_time[:3]
+    pids_by_time = [*range(1, 26), 0]
+    assert found(skws, shop) == pids_by_time
+    assert found(skws, shop, "--sort", "time", "--limit", 3) == pids_by_time[:3]
+    assert found(skws, shop, "--window", "100 s", "--limit", 3) == pids_by_time[:3]
 
 
 def test_what_was_deleted_or_replaced_is_not_there(skws: Skws, shop: Path) -> None:
-    gone = '{"relation": "customer", "time": 90, "row": {"cid": 0, "name": "eve"}}\n'
-    (shop / "data" / "later.jsonl").write_text(gone)
+    replacement = '{"relation": "customer", "time": 90, "row": {"cid": 0, "name": "eve"}}\n'
+    (shop / "data" / "later.jsonl").write_text(replacement)
     assert found(skws, shop, "--limit", 2) == []
     assert found(skws, shop, "--limit", "all") == []
 
 
 def test_a_limit_is_a_number_or_all(skws: Skws, shop: Path) -> None:
     for text in ("0", "-1", "many", "1.5"):
-        told = skws("search", "ada", "-s", shop / "shop.yaml", "-r", shop / "data", f"--limit={text}")
-        assert told.code == 2
-        assert f"--limit '{text}': expected a number above 0, or all" in told.err
+        outcome = skws("search", "ada", "-s", shop / "shop.yaml", "-r", shop / "data", f"--limit={text}")
+        assert outcome.code == 2
+        assert f"--limit '{text}': expected a number above 0, or all" in outcome.err
 
 
 def test_a_database_has_a_page_too(skws: Skws, shop: Path) -> None:
@@ -89,9 +89,9 @@ def test_a_database_has_a_page_too(skws: Skws, shop: Path) -> None:
         rows = [(number, f"lamp {'and more ' * number}") for number in range(26)]
         connection.executemany("insert into purchase values (?, 0, ?)", rows)
     connection.close()
-    told = skws("search", path, "ada", "lamp")
-    assert len(told.out.splitlines()) == 1 + 20
-    assert "20 of 26 results (--limit all gives all)" in told.err
+    page = skws("search", path, "ada", "lamp")
+    assert len(page.out.splitlines()) == 1 + 20
+    assert "20 of 26 results (--limit all gives all)" in page.err
     assert len(skws("search", path, "ada", "lamp", "--limit", "all").out.splitlines()) == 1 + 26
     assert len(skws("search", path, "ada", "lamp", "-f", "jsonl").records) == 26
 

@@ -20,24 +20,24 @@ from skws_schema.budgets import OverBudgetError, StepBudget, watch_steps
 @pytest.fixture(autouse=True)
 def listening() -> Iterator[None]:
     """Python's own handler, whatever the tests were started with."""
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, former)
+    signal.signal(signal.SIGINT, handler)
 
 
 def interrupted(times: int) -> list[str]:
     """What is reached of a piece of work that is interrupted so often."""
-    reached = ["start"]
+    steps = ["start"]
 
     def work() -> None:
         with interrupts_deferred():
             for _ in range(times):
                 signal.raise_signal(signal.SIGINT)
-            reached.append("end")
+            steps.append("end")
 
     with pytest.raises(KeyboardInterrupt):
         work()
-    return reached
+    return steps
 
 
 def test_one_interrupt_waits_for_the_end() -> None:
@@ -63,16 +63,16 @@ def test_ignored_interrupts_stay_ignored() -> None:
 
 
 def test_other_threads_cannot_set_handlers_and_need_none() -> None:
-    done = []
+    calls = []
 
     def work() -> None:
         with interrupts_deferred():
-            done.append(True)
+            calls.append(True)
 
     thread = Thread(target=work)
     thread.start()
     thread.join()
-    assert done == [True]
+    assert calls == [True]
 
 
 class Terminal(io.StringIO):
@@ -94,9 +94,9 @@ def spend(steps: int, budget: StepBudget) -> None:
 
 def shown(steps: int, limit: int = 100_000, screen: io.StringIO | None = None) -> str:
     """What stands on a screen after some steps; a quarter of a second passes with every report."""
-    screen, quarters = screen or Terminal(), count(1)
+    screen, ticks = screen or Terminal(), count(1)
     with redirect_stderr(screen):
-        line = StepsLine(lambda: next(quarters) / 4)
+        line = StepsLine(lambda: next(ticks) / 4)
         with watch_steps(line.watch), suppress(OverBudgetError):
             spend(steps, StepBudget(limit, "compiling the pattern"))
     return screen.getvalue()

@@ -12,32 +12,34 @@ from tests.commands import Skws
 _LAST_DAY = datetime(2023, 10, 20, tzinfo=UTC).timestamp()
 
 
-def _events(skws: Skws, folder: Path, typed: str) -> list[dict[str, Any]]:
+def _events(skws: Skws, folder: Path, query: str) -> list[dict[str, Any]]:
     schema, replay = write_demo(folder)
-    prefix, _, keywords = typed.rpartition(": ")
+    prefix, _, keywords = query.rpartition(": ")
     options = ("--top", prefix.removeprefix("top ")) if prefix else ()
-    where = ("--schema", schema, "--replay", replay, "--format", "jsonl")
-    return skws("search", *keywords.split(), *options, *where, "--engine", "local").records
+    data = ("--schema", schema, "--replay", replay, "--format", "jsonl")
+    return skws("search", *keywords.split(), *options, *data, "--engine", "local").records
 
 
 def test_each_query_of_the_demo_has_results_of_which_some_end(skws: Skws, tmp_path: Path) -> None:
-    events = {typed: _events(skws, tmp_path, typed) for typed in DEMO_QUERIES}
+    events = {query: _events(skws, tmp_path, query) for query in DEMO_QUERIES}
     assert all(events.values())
-    ends = [event["end"] for found in events.values() for event in found if event["op"] == "+"]
+    ends = [event["end"] for query_events in events.values() for event in query_events if event["op"] == "+"]
     assert sum(end is not None and end <= _LAST_DAY for end in ends) >= 10
 
 
 def test_the_best_three_of_the_demo_change_for_every_reason(skws: Skws, tmp_path: Path) -> None:
     events = _events(skws, tmp_path, DEMO_QUERIES[-1])
     assert {event["reason"] for event in events if event["op"] == "-"} == {"expired", "outranked"}
-    renamed = [e for e in events if any("title" in names for names in e.get("changed", {}).values())]
-    titles = [row["title"] for event in renamed for row in _rows(event, "movie")]
+    title_changes = [
+        e for e in events if any("title" in attributes for attributes in e.get("changed", {}).values())
+    ]
+    titles = [row["title"] for event in title_changes for row in _rows(event, "movie")]
     assert {"Batman Begins", "The Dark Knight"} <= set(titles)
 
 
 def test_off_a_terminal_the_demo_prints_trees(skws: Skws) -> None:
-    done = skws("demo")
-    assert (done.code, done.out.count("title: Pulp Fiction")) == (0, 2)
+    outcome = skws("demo")
+    assert (outcome.code, outcome.out.count("title: Pulp Fiction")) == (0, 2)
 
 
 def _rows(event: dict[str, Any], relation: str) -> list[dict[str, Any]]:

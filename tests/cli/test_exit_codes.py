@@ -17,7 +17,7 @@ from tests.queries.counted import installed
 
 
 @pytest.mark.parametrize(
-    ("code", "arguments", "told"),
+    ("code", "arguments", "message"),
     [
         (2, (), "Usage: skws"),
         (2, ("searhc",), "searhc"),
@@ -58,17 +58,17 @@ from tests.queries.counted import installed
         (0, ("search", "--help"), ""),
     ],
 )
-def test_codes(skws: Skws, code: int, arguments: tuple[object, ...], told: str) -> None:
+def test_codes(skws: Skws, code: int, arguments: tuple[object, ...], message: str) -> None:
     outcome = skws(*arguments)
     assert outcome.code == code
-    assert told in outcome.err
+    assert message in outcome.err
     assert "Traceback" not in outcome.err
     assert code == 0 or outcome.out == ""
 
 
 def test_a_refused_value_is_told_in_plain_words(skws: Skws) -> None:
-    told = skws(*SEARCH, "--format", "xml").err
-    assert told.startswith("skws: Invalid value for '--format' / '-f': 'xml' is not one of 'table', ")
+    message = skws(*SEARCH, "--format", "xml").err
+    assert message.startswith("skws: Invalid value for '--format' / '-f': 'xml' is not one of 'table', ")
 
 
 @pytest.mark.parametrize(("code", "option"), [(3, "--schema"), (0, "--replay"), (1, "--output")])
@@ -88,9 +88,9 @@ def test_version(skws: Skws) -> None:
 
 def test_unwritable_output_is_refused_before_any_work(skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("{nonsense\n")
-    reading = (*SEARCH, "--replay", tmp_path / "bad.jsonl", "--on-error", "fail")
-    assert skws(*reading).code == 5
-    assert skws(*reading, "--output", "/nowhere/x").code == 1
+    command = (*SEARCH, "--replay", tmp_path / "bad.jsonl", "--on-error", "fail")
+    assert skws(*command).code == 5
+    assert skws(*command, "--output", "/nowhere/x").code == 1
 
 
 def test_unexpected_errors_are_one_line(skws: Skws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -114,15 +114,15 @@ def test_data_in_messages_cannot_move_the_cursor(skws: Skws) -> None:
 
 @pytest.mark.parametrize("arguments", [SEARCH, ("--help",), ("--version",)])
 def test_full_disk(arguments: tuple[str, ...]) -> None:
-    with Path("/dev/full").open("wb") as full:
-        ended = process(*arguments, stdout=full)
-    assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert ended.err.startswith("skws: cannot write to standard output")
-    assert ended.err.endswith(": No space left on device\n")
+    with Path("/dev/full").open("wb") as device:
+        outcome = process(*arguments, stdout=device)
+    assert (outcome.code, outcome.err.count("\n")) == (1, 1)
+    assert outcome.err.startswith("skws: cannot write to standard output")
+    assert outcome.err.endswith(": No space left on device\n")
 
 
 @pytest.mark.parametrize(
-    ("closed", "code", "told", "shown"),
+    ("redirection", "code", "message", "line_count"),
     [
         ("<&-", 0, "", len(IDS)),
         (">&-", 1, "cannot write to standard output", 0),
@@ -130,33 +130,33 @@ def test_full_disk(arguments: tuple[str, ...]) -> None:
         ("| true; exit ${PIPESTATUS[0]}", 0, "", 0),  # a reader that has had enough is no failure
     ],
 )
-def test_closed_streams(closed: str, code: int, told: str, shown: int) -> None:
+def test_closed_streams(redirection: str, code: int, message: str, line_count: int) -> None:
     command = shlex.join([sys.executable, "-m", "skws", *map(str, SEARCH), "--format", "jsonl", "-q"])
-    ended = subprocess.run(
-        ["bash", "-c", f"{command} {closed}"], capture_output=True, text=True, check=False, timeout=60
+    process = subprocess.run(
+        ["bash", "-c", f"{command} {redirection}"], capture_output=True, text=True, check=False, timeout=60
     )
-    assert ended.returncode == code
-    assert told in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert ended.stdout.count("\n") == shown
+    assert process.returncode == code
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stdout.count("\n") == line_count
 
 
 def test_interrupt(tmp_path: Path) -> None:
     pipe = tmp_path / "stream.jsonl"
     os.mkfifo(pipe)  # the search waits for its writer
     # Commands in the background of a shell, as these tests may be, are started with interrupts ignored.
-    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    program = f"{listening}from skws.cli import main; main()"
+    setup = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program = f"{setup}from skws.cli import main; main()"
     command = (sys.executable, "-c", program, "search", "x1", "-s", str(SCHEMA), "-r", str(pipe))
     with (
         subprocess.Popen(
             [*command, "--engine", "local"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as running,
+        ) as process,
         pipe.open("wb"),  # opens as soon as the search has
     ):
-        running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=30)
-    assert (running.returncode, out, err) == (130, "", "skws: interrupted\n")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "skws: interrupted\n")
 
 
 def test_an_interrupt_while_it_loads() -> None:
@@ -191,26 +191,26 @@ _FOR_SOURCES = "from skws.sources.addresses import parse_source; parse_source('x
     ],
 )
 def test_nothing_is_loaded_that_is_not_needed(code: str, heavy: str) -> None:
-    wanted = {*heavy.split(), "pyspark", "pyarrow.parquet", "z3", "networkx", "lark"}
-    done = python("-c", f"import sys; {code}; print({wanted!r} & {{*sys.modules}})")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "set()"), done.err
+    unwanted = {*heavy.split(), "pyspark", "pyarrow.parquet", "z3", "networkx", "lark"}
+    outcome = python("-c", f"import sys; {code}; print({unwanted!r} & {{*sys.modules}})")
+    assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "set()"), outcome.err
 
 
 def test_no_color_off_a_terminal_even_if_asked() -> None:
-    ended = process(*SEARCH, "--format", "tree", FORCE_COLOR="1")
-    assert "\x1b" not in ended.out + ended.err
-    assert "*Tarantino*" in ended.out
+    outcome = process(*SEARCH, "--format", "tree", FORCE_COLOR="1")
+    assert "\x1b" not in outcome.out + outcome.err
+    assert "*Tarantino*" in outcome.out
 
 
 def test_a_terminal_gets_color_and_a_bar_unless_it_wants_neither() -> None:
     colored = on_a_terminal(*SEARCH, "--format", "tree")
     assert "\x1b[4;33mTarantino\x1b[0m" in colored
     assert colored.index("reading") < colored.index("Tarantino")
-    for plain in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        shown = on_a_terminal(*SEARCH, "--format", "tree", **plain)
-        assert "\x1b" not in shown
-        assert "*Tarantino*" in shown
-        assert "reading" not in shown
+    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        output = on_a_terminal(*SEARCH, "--format", "tree", **environment)
+        assert "\x1b" not in output
+        assert "*Tarantino*" in output
+        assert "reading" not in output
 
 
 REASONED = """\
@@ -232,7 +232,7 @@ JOINS = "[person.pid = order.pid]"
 
 
 @pytest.mark.parametrize(
-    ("query", "window", "joins", "more", "reason"),
+    ("query", "window", "joins", "options", "reason"),
     [
         (
             "ada kettle",
@@ -257,23 +257,23 @@ JOINS = "[person.pid = order.pid]"
     ],
 )
 def test_the_reason_of_no_results(
-    skws: Skws, tmp_path: Path, query: str, window: str, joins: str, more: tuple[object, ...], reason: str
+    skws: Skws, tmp_path: Path, query: str, window: str, joins: str, options: tuple[object, ...], reason: str
 ) -> None:
     (tmp_path / "shop.yaml").write_text(REASONED.format(window=window, joins=joins))
     (tmp_path / "day.jsonl").write_text(RECORDS)
-    done = skws("search", tmp_path / "day.jsonl", query, "-s", tmp_path / "shop.yaml", *more)
-    assert (done.code, done.out) == (0, "")
-    assert reason in done.err
-    assert ("--window" in done.err) == (window != "none")
+    outcome = skws("search", tmp_path / "day.jsonl", query, "-s", tmp_path / "shop.yaml", *options)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert reason in outcome.err
+    assert ("--window" in outcome.err) == (window != "none")
 
 
 def test_a_watch_gives_the_reason_at_its_end(skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(REASONED.format(window="100 days", joins=JOINS))
     (tmp_path / "day.jsonl").write_text(RECORDS)
-    done = skws(
+    outcome = skws(
         "watch", "ada", "kettel", "-S", f"replay:{tmp_path}/day.jsonl?speed=1e9", "-s", tmp_path / "shop.yaml"
     )
-    assert (done.code, done.out) == (0, "")
-    assert done.err.endswith(
+    assert (outcome.code, outcome.out) == (0, "")
+    assert outcome.err.endswith(
         "ada kettel: no results: no row of the window matches 'kettel'; did you mean 'kettle'?\n"
     )

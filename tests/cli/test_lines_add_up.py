@@ -77,14 +77,14 @@ def dirty(draw: st.DrawFn) -> tuple[bytes, int]:
     times = draw(st.lists(st.integers(1, 40), min_size=len(lines), max_size=len(lines)))
     if draw(st.booleans()):
         times.sort()
-    told = [line % time if b"%d" in line else line for line, time in zip(lines, times, strict=True)]
-    start = draw(st.sampled_from([b"", BOM]))
-    return start + b"\n".join(told) + b"\n", sum(bool(line.strip()) for line in told)
+    timed_lines = [line % time if b"%d" in line else line for line, time in zip(lines, times, strict=True)]
+    prefix = draw(st.sampled_from([b"", BOM]))
+    return prefix + b"\n".join(timed_lines) + b"\n", sum(bool(line.strip()) for line in timed_lines)
 
 
 def searched(path: Path, window: Window | None, **changes: object) -> int:
-    asked = Job.search(QUERY, SCHEMA, path, window=window, engine=EngineName.LOCAL, on_error=OnError.SKIP)
-    search = Search(replace(asked, **changes))  # type: ignore[arg-type]
+    job = Job.search(QUERY, SCHEMA, path, window=window, engine=EngineName.LOCAL, on_error=OnError.SKIP)
+    search = Search(replace(job, **changes))  # type: ignore[arg-type]
     for _ in search.results():
         pass
     counts = search.counts
@@ -112,8 +112,8 @@ def watched(source: str | Path, window: Window | None = None) -> int:
 
 def piped(path: Path) -> int:
     with path.open("rb") as file:
-        asked = request("-", on_error=OnError.SKIP)
-        watch = LocalWatch(asked, [Collected()], Notes().log, source=StdinSource(file))
+        job = request("-", on_error=OnError.SKIP)
+        watch = LocalWatch(job, [Collected()], Notes().log, source=StdinSource(file))
         watch.run()
     return added(watch.metrics())
 
@@ -132,12 +132,12 @@ COMMANDS: Final[Sequence[Callable[[Path], int]]] = (
 
 @examples(300)
 @given(dirty(), st.booleans(), st.sampled_from(COMMANDS))
-def test_of_json_lines(case: tuple[bytes, int], packed: bool, command: Callable[[Path], int]) -> None:
+def test_of_json_lines(case: tuple[bytes, int], compressed: bool, command: Callable[[Path], int]) -> None:
     text, count = case
-    packed = packed and command is not piped
+    compressed = compressed and command is not piped
     with TemporaryDirectory() as folder:
-        path = Path(folder) / f"lines.jsonl{'.gz' * packed}"
-        path.write_bytes(gzip.compress(text) if packed else text)
+        path = Path(folder) / f"lines.jsonl{'.gz' * compressed}"
+        path.write_bytes(gzip.compress(text) if compressed else text)
         assert command(path) == count
 
 
@@ -158,8 +158,8 @@ def test_a_bad_first_line_does_not_decide_what_a_file_holds(tmp_path: Path, firs
     lines = [row % (n, n) if row is not ORDER else row for n in range(1, 6)]
     for text in ([first, *lines], [*lines[:2], first, *lines[2:]], [*lines, first]):
         path.write_bytes(b"\n".join(text) + b"\n")
-        asked = Job.search("lamp", SCHEMA, source, engine=EngineName.LOCAL, on_error=OnError.SKIP)
-        search = Search(asked)
+        job = Job.search("lamp", SCHEMA, source, engine=EngineName.LOCAL, on_error=OnError.SKIP)
+        search = Search(job)
         assert len(list(search.results())) == 5
         assert (search.counts.tuples, search.bad.count) == (5, bool(first.strip()))
         sink = Collected()
@@ -189,11 +189,13 @@ CSV_LINES: Final = (
 @examples(100)
 @given(st.lists(st.tuples(st.sampled_from(CSV_LINES), st.integers(1, 40))), st.sampled_from(COMMANDS[:-1]))
 def test_of_csv(lines: list[tuple[bytes, int]], command: Callable[[Path], int]) -> None:
-    told = [line % time if b"%d" in line else line for line, time in lines]
+    timed_lines = [line % time if b"%d" in line else line for line, time in lines]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "lines.csv"
-        path.write_bytes(b"\n\nrelation,time,cid,name,item\n" + b"".join(line + b"\n" for line in told))
-        assert command(path) == sum(line.strip(b"\r") != b"" for line in told)
+        path.write_bytes(
+            b"\n\nrelation,time,cid,name,item\n" + b"".join(line + b"\n" for line in timed_lines)
+        )
+        assert command(path) == sum(line.strip(b"\r") != b"" for line in timed_lines)
 
 
 @pytest.fixture(scope="module")
@@ -207,11 +209,11 @@ def written(folder: Path, files: int) -> tuple[Path, int]:
     for number in range(files):
         lines = [rng.choice((*GOOD, *BAD, *BLANK)) for _ in range(rng.randint(1, 30))]
         lines.insert(rng.randint(0, len(lines)), ORDER)
-        told = [line % rng.randint(1, 40) if b"%d" in line else line for line in lines]
-        text = rng.choice([b"", BOM]) + b"\n".join(told) + b"\n"
+        timed_lines = [line % rng.randint(1, 40) if b"%d" in line else line for line in lines]
+        text = rng.choice([b"", BOM]) + b"\n".join(timed_lines) + b"\n"
         (folder / f"{number}.jsonl").write_bytes(text)
         (folder / f"{number}.jsonl.gz").write_bytes(gzip.compress(text))
-        count += 2 * sum(bool(line.strip()) for line in told)
+        count += 2 * sum(bool(line.strip()) for line in timed_lines)
     return folder, count
 
 

@@ -29,17 +29,17 @@ NESTED = [
 
 
 def zipped(files: dict[str, str]) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
-    return packed.getvalue()
+    return buffer.getvalue()
 
 
 def parquet(rows: list[dict[str, Any]]) -> bytes:
-    written = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), written)
-    return written.getvalue()
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
 
 
 TITLED = [
@@ -180,26 +180,26 @@ def test_messy_files_are_searched(
     path = tmp_path / name
     path.write_bytes(content)
     source = (path,) if command == "search" else (f"replay:{path}?speed=1e12",)
-    done = skws(command, *source, words, "-f", "jsonl")
-    assert done.code == 0, done.err
-    assert len(done.records) == 1, done.err
-    text = json.dumps([one["row"] for one in done.records[0]["tuples"]])
+    outcome = skws(command, *source, words, "-f", "jsonl")
+    assert outcome.code == 0, outcome.err
+    assert len(outcome.records) == 1, outcome.err
+    text = json.dumps([tuple_["row"] for tuple_ in outcome.records[0]["tuples"]])
     assert all(word in text for word in words.split())
-    assert " bad" not in done.err
+    assert " bad" not in outcome.err
     assert path.with_name(f"{name}.schema.yaml").is_file()
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "code", "said"), [case[1:] for case in TOLD], ids=[case[0] for case in TOLD]
+    ("name", "content", "code", "message"), [case[1:] for case in TOLD], ids=[case[0] for case in TOLD]
 )
 def test_messy_files_are_explained(
-    skws: Skws, tmp_path: Path, name: str, content: bytes, code: int, said: str
+    skws: Skws, tmp_path: Path, name: str, content: bytes, code: int, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    done = skws("search", tmp_path / name, "ada", "-f", "jsonl")
-    assert (done.code, said in done.err) == (code, True), done.err
-    assert len(done.records) == (code == 0)  # what is sound is searched
-    assert "Traceback" not in done.err
+    outcome = skws("search", tmp_path / name, "ada", "-f", "jsonl")
+    assert (outcome.code, message in outcome.err) == (code, True), outcome.err
+    assert len(outcome.records) == (code == 0)  # what is sound is searched
+    assert "Traceback" not in outcome.err
 
 
 CODES = {
@@ -230,9 +230,9 @@ def test_codes_are_found(skws: Skws, tmp_path: Path, kind: str, code: str, keywo
         lines = [f"{row['n']},{row['code']}" for row in rows]
         csv = "n,code\n" + "\n".join(lines)
         data.write_text(csv if kind == "csv" else "\n".join(map(json.dumps, rows)))
-    done = skws("search", data, f'"{keyword}"' if ":" in keyword else keyword, "-f", "jsonl")
-    assert done.code == 0, done.err
-    assert [one["row"]["n"] for result in done.records for one in result["tuples"]] == [2]
+    outcome = skws("search", data, f'"{keyword}"' if ":" in keyword else keyword, "-f", "jsonl")
+    assert outcome.code == 0, outcome.err
+    assert [tuple_["row"]["n"] for result in outcome.records for tuple_ in result["tuples"]] == [2]
 
 
 def test_rows_that_refer_to_a_code_are_not_found_by_it(skws: Skws, tmp_path: Path) -> None:
@@ -240,8 +240,8 @@ def test_rows_that_refer_to_a_code_are_not_found_by_it(skws: Skws, tmp_path: Pat
     data.mkdir()
     (data / "item.csv").write_text("sku,name\n" + "".join(f"AB-{n},thing {n}\n" for n in range(9)))
     (data / "sale.csv").write_text("sku,who\n" + "".join(f"AB-{n % 9},Bo Ek\n" for n in range(50)))
-    done = skws("search", data, "ab-7", "-f", "jsonl")
-    assert [[one["relation"] for one in result["tuples"]] for result in done.records] == [["item"]]
+    outcome = skws("search", data, "ab-7", "-f", "jsonl")
+    assert [[tuple_["relation"] for tuple_ in result["tuples"]] for result in outcome.records] == [["item"]]
     draft = (tmp_path / "shop.schema.yaml").read_text()
     assert "refers to item, where it is searched" in draft
     assert len(skws("search", data, "ab-7", "ek", "-f", "jsonl").records) == 5
@@ -254,11 +254,11 @@ def test_numbered_files_of_a_folder_are_one_relation(skws: Skws, tmp_path: Path,
     for number in range(1, 12):
         order = {"number": number, "people_id": 1 + number % 2, "item": {"name": "tea kettle"}}
         (tmp_path / "shop" / "order" / f"{number}.json").write_text(json.dumps(order))
-    done = skws(command, tmp_path / "shop", "byron", "kettle", "-f", "jsonl", "--limit", 5)
-    assert "inferred 2 relations: " in done.err
-    assert {tuple(sorted(one["relation"] for one in result["tuples"])) for result in done.records} == {
-        ("order", "people")
-    }
+    outcome = skws(command, tmp_path / "shop", "byron", "kettle", "-f", "jsonl", "--limit", 5)
+    assert "inferred 2 relations: " in outcome.err
+    assert {
+        tuple(sorted(tuple_["relation"] for tuple_ in result["tuples"])) for result in outcome.records
+    } == {("order", "people")}
 
 
 def folder_of_all(folder: Path) -> Path:
@@ -288,35 +288,35 @@ def sqlite_of(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["search", "watch"])
-@pytest.mark.parametrize("made", [lambda p: folder_of_all(p / "shop"), lambda p: sqlite_of(p / "shop.db")])
+@pytest.mark.parametrize("create", [lambda p: folder_of_all(p / "shop"), lambda p: sqlite_of(p / "shop.db")])
 def test_folders_and_databases_are_joined(
-    skws: Skws, tmp_path: Path, command: str, made: Callable[[Path], Path]
+    skws: Skws, tmp_path: Path, command: str, create: Callable[[Path], Path]
 ) -> None:
-    data = made(tmp_path)
-    done = skws(command, data, "byron", "kettle", "-f", "jsonl", "--limit", 1)
-    assert done.code == 0, done.err
-    (result,) = done.records
-    assert sorted(one["relation"] for one in result["tuples"]) == ["orders", "people"]
-    assert "1 join: " in done.err
+    data = create(tmp_path)
+    outcome = skws(command, data, "byron", "kettle", "-f", "jsonl", "--limit", 1)
+    assert outcome.code == 0, outcome.err
+    (result,) = outcome.records
+    assert sorted(tuple_["relation"] for tuple_ in result["tuples"]) == ["orders", "people"]
+    assert "1 join: " in outcome.err
     if data.is_dir() and command == "search":  # to follow ends at the limit, before files are listed again
-        assert "README.md" in done.err
-        assert "logo.png" in done.err
-        assert ".hidden" not in done.err
+        assert "README.md" in outcome.err
+        assert "logo.png" in outcome.err
+        assert ".hidden" not in outcome.err
 
 
-@pytest.mark.parametrize("before", TITLED)
+@pytest.mark.parametrize("preamble", TITLED)
 @pytest.mark.parametrize("command", ["search", "watch"])
 def test_what_comes_before_the_header_is_passed_over(
-    skws: Skws, tmp_path: Path, before: str, command: str
+    skws: Skws, tmp_path: Path, preamble: str, command: str
 ) -> None:
     path = tmp_path / "people.csv"
-    path.write_text(f"{before}\n{PEOPLE}3,Bo,Ek,x\n")
+    path.write_text(f"{preamble}\n{PEOPLE}3,Bo,Ek,x\n")
     source = [path, "byron"] if command == "search" else ["byron", "--source", f"replay:{path}?speed=1e9"]
-    done = skws(command, *source, "--format", "jsonl")
-    assert [row["row"]["id"] for found in done.records for row in found["tuples"]] == [1]
-    assert "ignored: text before the header in people.csv" in done.err
-    line = before.count("\n") + 5
-    assert f"people.csv:{line}: 4 fields, but the header names 3" in done.err
+    outcome = skws(command, *source, "--format", "jsonl")
+    assert [tuple_["row"]["id"] for result in outcome.records for tuple_ in result["tuples"]] == [1]
+    assert "ignored: text before the header in people.csv" in outcome.err
+    line = preamble.count("\n") + 5
+    assert f"people.csv:{line}: 4 fields, but the header names 3" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -332,9 +332,9 @@ def test_what_comes_before_the_header_is_passed_over(
 def test_a_header_is_no_title(skws: Skws, tmp_path: Path, text: str) -> None:
     path = tmp_path / "people.csv"
     path.write_text(text)
-    done = skws("search", path, "byron", "--format", "jsonl")
-    assert len(done.records) == 1
-    assert "before the header" not in done.err
+    outcome = skws("search", path, "byron", "--format", "jsonl")
+    assert len(outcome.records) == 1
+    assert "before the header" not in outcome.err
     schema = Path(f"{path}.schema.yaml").read_text()
     assert all(name.strip() in schema for name in text.splitlines()[0].split(","))
 
@@ -342,9 +342,9 @@ def test_a_header_is_no_title(skws: Skws, tmp_path: Path, text: str) -> None:
 def test_a_file_that_is_not_utf_8_tells_why_nothing_is_read(skws: Skws, tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes("id,name\n1,Zoë Byron\n".encode("latin-1"))
-    done = skws("search", path, "byron")
-    assert done.code == 4
-    assert "people.csv:2: not UTF-8: b'\\xeb'; save the file as UTF-8, as by iconv" in done.err
+    outcome = skws("search", path, "byron")
+    assert outcome.code == 4
+    assert "people.csv:2: not UTF-8: b'\\xeb'; save the file as UTF-8, as by iconv" in outcome.err
 
 
 def test_names_of_columns_that_are_values_are_told(skws: Skws, tmp_path: Path) -> None:
@@ -358,6 +358,6 @@ def test_empty_texts_leave_no_gap_in_a_table(skws: Skws, tmp_path: Path) -> None
     rows = [("kettle", "", "attic"), ("lamp", "red", " ")]
     lines = [json.dumps(dict(zip(("name", "colour", "place"), row, strict=True))) for row in rows]
     path.write_text("\n".join(lines))
-    for words, shown in (("kettle", "kettle - attic"), ("lamp", "lamp - red")):
+    for words, match in (("kettle", "kettle - attic"), ("lamp", "lamp - red")):
         line = skws("search", path, words, "--format", "table", "-q").out.splitlines()[-1]
-        assert line.endswith(f"  {shown}")
+        assert line.endswith(f"  {match}")

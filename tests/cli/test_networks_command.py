@@ -42,30 +42,32 @@ def test_text_is_grouped_by_size(skws: Skws) -> None:
 
 def test_json_holds_what_text_shows(skws: Skws) -> None:
     command = ("networks", "tarantino", "travolta", "-s", SCHEMA, "--max-size", 4)
-    described = json.loads(skws(*command, "-f", "json").out)
+    networks = json.loads(skws(*command, "-f", "json").out)
     text = skws(*command).out.splitlines()
-    assert sorted(d["network"] for d in described) == sorted(t.strip() for t in text if t.startswith("  "))
-    for network in described:
+    assert sorted(d["network"] for d in networks) == sorted(t.strip() for t in text if t.startswith("  "))
+    for network in networks:
         assert network["size"] == len(network["nodes"]) == len(network["joins"]) + 1
-        shown = {f"{n['relation']}{{{', '.join(n['keywords'])}}}" for n in network["nodes"]}
-        assert shown == set(re.findall(r"\w+\{[^}]*\}", network["network"]))
+        labels = {f"{n['relation']}{{{', '.join(n['keywords'])}}}" for n in network["nodes"]}
+        assert labels == set(re.findall(r"\w+\{[^}]*\}", network["network"]))
         for left, right, name in network["joins"]:
             sides = [part.split(".")[0] for part in name.split(" = ")]
             assert sides == [network["nodes"][left]["relation"], network["nodes"][right]["relation"]]
 
 
 def test_counts_are_the_known_ones(skws: Skws, ternary: Path) -> None:
-    two = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count").out
-    assert two.splitlines()[-1] == "total: 1120"
-    three = skws("networks", "nolan", "caine", "pulp", "-s", ternary, "-f", "count", "--max-size", 4).out
-    assert three.splitlines()[-1] == "total: 13108"
+    two_keywords = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count").out
+    assert two_keywords.splitlines()[-1] == "total: 1120"
+    three_keywords = skws(
+        "networks", "nolan", "caine", "pulp", "-s", ternary, "-f", "count", "--max-size", 4
+    ).out
+    assert three_keywords.splitlines()[-1] == "total: 13108"
 
 
 def test_limit_and_none(skws: Skws) -> None:
-    limited = skws("networks", "nolan", "-s", SCHEMA, "-f", "json", "--limit", 2)
-    assert len(json.loads(limited.out)) == 2
-    none = skws("networks", "actor:nolan", "director:caine", "-s", SCHEMA, "-f", "json", "--max-size", 2)
-    assert (none.code, json.loads(none.out)) == (0, [])
+    outcome = skws("networks", "nolan", "-s", SCHEMA, "-f", "json", "--limit", 2)
+    assert len(json.loads(outcome.out)) == 2
+    empty = skws("networks", "actor:nolan", "director:caine", "-s", SCHEMA, "-f", "json", "--max-size", 2)
+    assert (empty.code, json.loads(empty.out)) == (0, [])
 
 
 def test_names_count_when_asked(skws: Skws, tmp_path: Path) -> None:
@@ -83,64 +85,64 @@ _EIGHT = ("nolan", "caine", "pulp", "fiction", "travolta", "tarantino", "thurman
 
 
 def test_very_many_are_counted_at_once_and_not_listed(skws: Skws, ternary: Path) -> None:
-    shown = skws("networks", *_EIGHT, "-s", ternary, "-f", "count")
-    assert shown.out.splitlines()[-1] == "total: 17561127585190"
-    listed = skws("networks", *_EIGHT, "-s", ternary)
-    assert (listed.code, listed.out) == (2, "")
-    assert "17,561,127,585,190 networks" in listed.err
-    assert "--limit" in listed.err
+    counted = skws("networks", *_EIGHT, "-s", ternary, "-f", "count")
+    assert counted.out.splitlines()[-1] == "total: 17561127585190"
+    refused = skws("networks", *_EIGHT, "-s", ternary)
+    assert (refused.code, refused.out) == (2, "")
+    assert "17,561,127,585,190 networks" in refused.err
+    assert "--limit" in refused.err
     assert len(skws("networks", *_EIGHT, "-s", ternary, "--limit", 3).out.splitlines()) >= 3
 
 
 def test_networks_that_cannot_be_counted_are_made_up_to_a_bound(skws: Skws, ternary: Path) -> None:
     with within_steps(10):
-        counted = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count")
+        outcome = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count")
         schema = load_schema(ternary)
         plan = Plan(schema, parse_query("nolan caine", schema), Unbounded())
-        few, complete = network_counts(plan, most=100)
-    assert counted.out.splitlines()[-1] == "total: 1120"
-    assert (sum(few), complete) == (100, False)
+        counts, complete = network_counts(plan, most=100)
+    assert outcome.out.splitlines()[-1] == "total: 1120"
+    assert (sum(counts), complete) == (100, False)
 
 
 def test_meshes_that_are_made_beforehand_refuse_too_many(skws: Skws, ternary: Path, tmp_path: Path) -> None:
     replay = tmp_path / "none.jsonl"
     replay.write_text("")
-    shown = skws(
+    outcome = skws(
         "search", *_EIGHT, "-s", ternary, "-r", replay, "-w", "1 hour", "--engine", "local", "--mesh", "full"
     )
-    assert shown.code == 2
-    assert "candidate networks" in shown.err
+    assert outcome.code == 2
+    assert "candidate networks" in outcome.err
 
 
 EXPLAIN = ("explain", "tarantino", "travolta", "-s", SCHEMA)
 
 
 def test_text_tells_window_and_networks(skws: Skws) -> None:
-    shown = skws(*EXPLAIN, "--window", "90 minutes", "--max-size", 3)
-    assert (shown.code, shown.err) == (0, "")
-    assert "window: 90 minutes\n" in shown.out
-    assert "candidate networks of at most 3 relations: 17\n" in shown.out
+    outcome = skws(*EXPLAIN, "--window", "90 minutes", "--max-size", 3)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "window: 90 minutes\n" in outcome.out
+    assert "candidate networks of at most 3 relations: 17\n" in outcome.out
 
 
 def test_replay_tells_who_is_idle(skws: Skws) -> None:
-    shown = skws(*EXPLAIN, "--replay", REPLAY, "--max-size", 4).out
-    assert "      => director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result\n" in shown
-    assert "    movie{tarantino}: idle\n" in shown
+    output = skws(*EXPLAIN, "--replay", REPLAY, "--max-size", 4).out
+    assert "      => director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result\n" in output
+    assert "    movie{tarantino}: idle\n" in output
 
 
 def test_replay_tells_who_sleeps_in_the_full_mesh(skws: Skws) -> None:
-    shown = skws(*EXPLAIN, "--replay", REPLAY, "--max-size", 4, "--mesh", "full")
-    assert (shown.code, shown.err) == (0, "")
-    assert "evaluator: full mesh, tuple by tuple\n" in shown.out
-    asleep = "=> director{tarantino} - movie{travolta}: 0 results, asleep: no movie{travolta} is alive\n"
-    assert asleep in shown.out
+    outcome = skws(*EXPLAIN, "--replay", REPLAY, "--max-size", 4, "--mesh", "full")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "evaluator: full mesh, tuple by tuple\n" in outcome.out
+    line = "=> director{tarantino} - movie{travolta}: 0 results, asleep: no movie{travolta} is alive\n"
+    assert line in outcome.out
 
 
 @pytest.mark.parametrize("options", [("--no-demand",), ("--mesh", "full", "--evaluator", "delta")])
 def test_what_a_mesh_has_not_is_refused(skws: Skws, options: tuple[str, ...]) -> None:
-    shown = skws(*EXPLAIN, *options)
-    assert shown.code == 2
-    assert "--mesh full" in shown.err
+    outcome = skws(*EXPLAIN, *options)
+    assert outcome.code == 2
+    assert "--mesh full" in outcome.err
 
 
 @pytest.mark.parametrize(("kind", "start"), [("dot", "digraph mesh {"), ("svg", "<svg ")])
@@ -159,10 +161,10 @@ def test_graphs(skws: Skws, kind: str, start: str) -> None:
     ],
 )
 def test_every_mesh_finds_the_same(skws: Skws, options: tuple[str, ...]) -> None:
-    plain = skws(*SEARCH, "-q", "-f", "jsonl")
-    found = skws(*SEARCH, "-q", "-f", "jsonl", *options)
-    assert (found.code, found.out) == (0, plain.out)
-    assert all(known in found.out for known in IDS)
+    default = skws(*SEARCH, "-q", "-f", "jsonl")
+    outcome = skws(*SEARCH, "-q", "-f", "jsonl", *options)
+    assert (outcome.code, outcome.out) == (0, default.out)
+    assert all(result_id in outcome.out for result_id in IDS)
 
 
 def test_a_retraction_shows_when_it_happened(skws: Skws, tmp_path: Path) -> None:
@@ -173,8 +175,8 @@ def test_a_retraction_shows_when_it_happened(skws: Skws, tmp_path: Path) -> None
     ]
     replay.write_text("\n".join(lines) + "\n")
     command = ("search", "tarantino", "-s", SCHEMA, "-r", replay, "--engine", "local", "-q")
-    shown = skws(*command).out.splitlines()
-    assert [line.split()[:2] for line in shown[1:]] == [
+    output = skws(*command).out.splitlines()
+    assert [line.split()[:2] for line in output[1:]] == [
         ["+", "1970-01-01T00:00:05Z"],
         ["-", "1970-01-01T00:01:05Z"],
     ]

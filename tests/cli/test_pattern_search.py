@@ -46,19 +46,21 @@ def bank(tmp_path: Path) -> tuple[object, ...]:
     return ("--schema", tmp_path / "bank.yaml", "--replay", tmp_path / "bank.jsonl")
 
 
-def found(skws: Skws, bank: tuple[object, ...], pattern: str, *more: object) -> list[dict[str, Any]]:
-    outcome = skws("search", *LOCAL, "--pattern", pattern, *bank, "--format", "jsonl", "--quiet", *more)
+def found(skws: Skws, bank: tuple[object, ...], pattern: str, *options: object) -> list[dict[str, Any]]:
+    outcome = skws("search", *LOCAL, "--pattern", pattern, *bank, "--format", "jsonl", "--quiet", *options)
     assert outcome.code == 0, outcome.err
     return outcome.records
 
 
 def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws, bank: tuple[object, ...]) -> None:
-    former = URGENT.replace("t:", "t ~ ")
-    shown = skws("search", *LOCAL, "--pattern", former, *bank, "--format", "jsonl")
-    assert [{**one, "name": URGENT, "query": URGENT} for one in shown.records] == found(skws, bank, URGENT)
+    old_pattern = URGENT.replace("t:", "t ~ ")
+    outcome = skws("search", *LOCAL, "--pattern", old_pattern, *bank, "--format", "jsonl")
+    assert [{**record, "name": URGENT, "query": URGENT} for record in outcome.records] == found(
+        skws, bank, URGENT
+    )
     assert (
         't ~ "urgent payment*" is now written t:"urgent payment*"; later versions accept only that'
-        in shown.err
+        in outcome.err
     )
 
 
@@ -131,15 +133,15 @@ def test_csv_and_parquet_hold_all_that_json_lines_do(
     results = found(skws, bank, URGENT)
     paths = {name: tmp_path / f"found.{name}" for name in ("csv", "parquet")}
     for name, path in paths.items():
-        written = skws("search", *LOCAL, "--pattern", URGENT, *bank, "--format", name, "--output", path, "-q")
-        assert written.code == 0, written.err
+        outcome = skws("search", *LOCAL, "--pattern", URGENT, *bank, "--format", name, "--output", path, "-q")
+        assert outcome.code == 0, outcome.err
     with paths["csv"].open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [json.loads(row["tuples"]) for row in rows] == [r["tuples"] for r in results]
     assert [row["id"] for row in rows] == [r["id"] for r in results]
     table = pq.read_table(paths["parquet"]).to_pylist()
-    shown = [[{**t, "row": json.loads(t["row"])} for t in row["tuples"]] for row in table]
-    assert shown == [r["tuples"] for r in results]
+    tuples = [[{**t, "row": json.loads(t["row"])} for t in row["tuples"]] for row in table]
+    assert tuples == [r["tuples"] for r in results]
 
 
 def test_a_limited_count_tells_what_was_read(skws: Skws, bank: tuple[object, ...]) -> None:
@@ -219,5 +221,5 @@ def test_explain_shows_the_tree_and_the_automaton(skws: Skws, bank: tuple[object
 
 def test_explain_needs_something_to_explain(skws: Skws, bank: tuple[object, ...]) -> None:
     assert skws("explain", "--schema", bank[1]).code == 2
-    refused = skws("explain", "--pattern", FORMAL, "--schema", bank[1], "--format", "svg")
-    assert (refused.code, "expected text or dot" in refused.err) == (2, True)
+    outcome = skws("explain", "--pattern", FORMAL, "--schema", bank[1], "--format", "svg")
+    assert (outcome.code, "expected text or dot" in outcome.err) == (2, True)

@@ -41,16 +41,16 @@ joins:
 
 
 def clean(text: str) -> None:
-    found = sorted(map(ascii, RAW & set(text)))
-    assert not found, ascii(text[max(text.find(next(iter(RAW & set(text)))) - 60, 0) :][:160])
+    controls = sorted(map(ascii, RAW & set(text)))
+    assert not controls, ascii(text[max(text.find(next(iter(RAW & set(text)))) - 60, 0) :][:160])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A schema and a replay full of them, in a folder whose name has them."""
-    evil = tmp_path / EVIL.replace("\x85", "").replace("\u2028", "")
-    evil.mkdir()
-    (evil / "schema.yaml").write_text(SCHEMA)
+    unsafe_folder = tmp_path / EVIL.replace("\x85", "").replace("\u2028", "")
+    unsafe_folder.mkdir()
+    (unsafe_folder / "schema.yaml").write_text(SCHEMA)
     rows = [
         {"relation": "user", "time": 1, "row": {"uid": 1, "name": f"ada {EVIL} lovelace", "at": 1}},
         {
@@ -61,9 +61,9 @@ def folder(tmp_path: Path) -> Path:
         {"relation": "post", "time": 3, "row": {"id": 2, "who": f"{EVIL}", "body": "bad", "at": 3}},
         {"relation": f"{EVIL}", "time": 4, "row": {}},
     ]
-    (evil / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (evil / "good.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:2]))
-    return evil
+    (unsafe_folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (unsafe_folder / "good.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:2]))
+    return unsafe_folder
 
 
 PATTERN: Final = f'"lamp{TYPED}" a ; "ada" b where a.who = b.uid'
@@ -122,27 +122,27 @@ def test_no_command_writes_them(
     if command == "bounds":
         (tmp_path / "q.sql").write_text(arguments[1])
         arguments[1] = "q.sql"
-    shown = skws(command, *arguments)
-    assert shown.out + shown.err
-    assert shown.code == (2 if "wrong" in name or name.startswith("no such") else 0) or name in OTHERS, (
-        shown.err
+    outcome = skws(command, *arguments)
+    assert outcome.out + outcome.err
+    assert outcome.code == (2 if "wrong" in name or name.startswith("no such") else 0) or name in OTHERS, (
+        outcome.err
     )
-    clean(shown.out)
-    clean(shown.err)
+    clean(outcome.out)
+    clean(outcome.err)
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_a_watch_writes_none(log_format: str, folder: Path, skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "more.yaml").write_text(json.dumps({f"name{EVIL}": f"ada{TYPED}", "wrong": "lamp"}))
-    shown = skws(
+    outcome = skws(
         *("watch", f"ada{TYPED} lamp", "--schema", folder / "schema.yaml", "--engine", "local"),
         *("--source", f"replay:{folder / 'in.jsonl'}?speed=1e9", "--queries", tmp_path / "more.yaml"),
         *("--log-format", log_format, "--on-error", "skip", "--metrics-file", tmp_path / "m.json"),
     )
-    assert "lamp" in shown.out
-    assert "bad" in shown.err
-    clean(shown.out)
-    clean(shown.err)
+    assert "lamp" in outcome.out
+    assert "bad" in outcome.err
+    clean(outcome.out)
+    clean(outcome.err)
     clean((tmp_path / "m.json").read_text())
 
 
@@ -152,9 +152,9 @@ def test_formats_of_programs_write_none_to_a_terminal(output_format: OutputForma
         *("search", "ada lamp", "--schema", folder / "schema.yaml", "-r", folder / "in.jsonl", "--quiet"),
         *("--engine", "local", "--on-error", "skip", "--format", output_format),
     )
-    shown = on_a_terminal(*command, COLUMNS="200").replace("\r\n", "\n")
+    output = on_a_terminal(*command, COLUMNS="200").replace("\r\n", "\n")
     piped = process(*command).out
-    lines = [line for line in shown.splitlines() if "lamp" in line]
+    lines = [line for line in output.splitlines() if "lamp" in line]
     clean("\n".join(lines))
     if output_format is OutputFormat.JSONL:
         assert [json.loads(line) for line in lines] == [
@@ -162,12 +162,12 @@ def test_formats_of_programs_write_none_to_a_terminal(output_format: OutputForma
         ]
     else:
         row = next(csv.DictReader(io.StringIO(piped, newline="")))
-        assert any(EVIL in str(shown["row"].get("body")) for shown in json.loads(row["tuples"]))
+        assert any(EVIL in str(output["row"].get("body")) for output in json.loads(row["tuples"]))
 
 
 def test_metrics_have_none() -> None:
     name = f'a\\b"{EVIL}\nc'
-    one = Metrics(
+    metrics = Metrics(
         *(
             0.0,
             "running",
@@ -195,19 +195,19 @@ def test_metrics_have_none() -> None:
         relations=(RelationMetrics(name, 1, 1.0),),
         queries=(ResultMetrics(name, name, 1, 0, 1.0),),
     )
-    clean(prometheus_text(one))
-    assert 'relation="a\\\\b\\"␛[2J' in prometheus_text(one)
-    assert '\\nc"} 1' in prometheus_text(one)
-    clean(one.to_json().decode())
-    assert Metrics.from_json(one.to_json()) == one
+    clean(prometheus_text(metrics))
+    assert 'relation="a\\\\b\\"␛[2J' in prometheus_text(metrics)
+    assert '\\nc"} 1' in prometheus_text(metrics)
+    clean(metrics.to_json().decode())
+    assert Metrics.from_json(metrics.to_json()) == metrics
 
 
 def test_what_is_escaped_means_the_same_in_json() -> None:
-    every = "".join(map(chr, [*range(0x250), *range(0x600, 0x620), *range(0x2000, 0x2070), 0x1F3AC]))
-    raw = json.dumps({"a": every}, ensure_ascii=False).encode()
-    assert json.loads(escaped(raw)) == {"a": every}
+    characters = "".join(map(chr, [*range(0x250), *range(0x600, 0x620), *range(0x2000, 0x2070), 0x1F3AC]))
+    raw = json.dumps({"a": characters}, ensure_ascii=False).encode()
+    assert json.loads(escaped(raw)) == {"a": characters}
     clean(escaped(raw).decode())
-    clean(escaped(every.encode()).decode().replace("\t", ""))
+    clean(escaped(characters.encode()).decode().replace("\t", ""))
     assert escaped(b"plain \t\n") == b"plain \t\n"
 
 

@@ -57,11 +57,11 @@ def forum(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("source", ["forum", "forum.sqlite"])
 def test_it_stands_below_the_results(skws: Skws, forum: Path, source: str) -> None:
-    done = skws("search", forum / source, "neural", "engineer", "-s", forum / "forum.yaml")
-    assert [line for line in done.err.splitlines() if line.startswith("also:")] == [NOTE]
-    assert "also:" not in done.out
-    asked = skws("search", forum / source, "post.title:neural", "engineer", "-s", forum / "forum.yaml")
-    assert "How do neural nets learn?" in asked.out
+    outcome = skws("search", forum / source, "neural", "engineer", "-s", forum / "forum.yaml")
+    assert [line for line in outcome.err.splitlines() if line.startswith("also:")] == [NOTE]
+    assert "also:" not in outcome.out
+    narrowed = skws("search", forum / source, "post.title:neural", "engineer", "-s", forum / "forum.yaml")
+    assert "How do neural nets learn?" in narrowed.out
     quiet = skws("search", forum / source, "neural", "engineer", "-s", forum / "forum.yaml", "--quiet")
     assert "also:" not in quiet.err
 
@@ -85,8 +85,8 @@ def test_python_has_it(forum: Path, source: str) -> None:
 
 def test_http_has_it_among_the_notes(forum: Path) -> None:
     with (
-        serving(str(forum / "forum.sqlite"), "--schema", str(forum / "forum.yaml")) as one,
-        one.client() as client,
+        serving(str(forum / "forum.sqlite"), "--schema", str(forum / "forum.yaml")) as server,
+        server.client() as client,
     ):
         answer = client.post("/search", json={"query": "neural engineer"}).json()
     assert answer["notes"] == [NOTE]

@@ -57,27 +57,27 @@ def written(
 
 
 def from_csv(text: str) -> list[dict[str, Any]]:
-    found = []
+    results = []
     for record in csv.DictReader(io.StringIO(text)):
-        parsed: dict[str, Any] = dict(record)
+        result: dict[str, Any] = dict(record)
         for name in ("start", "end", "at"):
-            parsed[name] = float(record[name]) if record[name] else None
+            result[name] = float(record[name]) if record[name] else None
         for name in ("tuples", "joins", "snapshot"):
-            parsed[name] = orjson.loads(record[name])
-        parsed["changed"] = orjson.loads(record["changed"]) if record["changed"] else None
-        found.append(parsed)
-    return found
+            result[name] = orjson.loads(record[name])
+        result["changed"] = orjson.loads(record["changed"]) if record["changed"] else None
+        results.append(result)
+    return results
 
 
 def from_parquet(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    for result in found:
-        for described in result["tuples"]:
-            described["row"] = orjson.loads(described["row"])
-            assert (described.pop("labels"), described.pop("position")) == (None, None)  # of patterns
+    results: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    for result in results:
+        for tuple_ in result["tuples"]:
+            tuple_["row"] = orjson.loads(tuple_["row"])
+            assert (tuple_.pop("labels"), tuple_.pop("position")) == (None, None)  # of patterns
         result["joins"] = [[j["left"], j["right"], j["name"]] for j in result["joins"]]
         result["changed"] = orjson.loads(result["changed"]) if result["changed"] else None
-    return found
+    return results
 
 
 def expected(results: list[Result]) -> list[dict[str, Any]]:
@@ -100,9 +100,9 @@ def static() -> tuple[Plan, list[Result]]:
 
 
 def test_all_formats_hold_the_same(static: tuple[Plan, list[Result]], tmp_path: Path) -> None:
-    found = static[1][0]
+    insertion = static[1][0]
     changed = (("t:1", ("n",)),)
-    updated = static[0], [found, replace(found, op="~", at=4.5, changed=changed, snapshot=False)]
+    updated = static[0], [insertion, replace(insertion, op="~", at=4.5, changed=changed, snapshot=False)]
     for number, (plan, results) in enumerate((movie_results(), static, updated)):
         lines = written("jsonl", plan, results).splitlines()
         assert [Result.from_json(line.encode()) for line in lines] == results
@@ -217,8 +217,8 @@ def test_a_wide_table_cuts_nothing_short(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_table_shows_what_conditions_compare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    asked = written("table", *movie_results("tarantino travolta released>=1990-01-01"))
-    assert "Quentin Tarantino - 1994-10-14T00:00:00Z - Pulp Fiction - " in asked
+    included = written("table", *movie_results("tarantino travolta released>=1990-01-01"))
+    assert "Quentin Tarantino - 1994-10-14T00:00:00Z - Pulp Fiction - " in included
     excluded = written("table", *movie_results("tarantino travolta -released<1990-01-01"))
     assert "Quentin Tarantino - Pulp Fiction - " in excluded
 
@@ -239,11 +239,11 @@ def test_a_table_that_no_terminal_shows_cuts_nothing_short(
 def test_control_characters_of_the_data_do_not_reach_the_terminal(static: tuple[Plan, list[Result]]) -> None:
     plan, _ = static
     row: dict[str, str | int | float | bool | None] = {"x": "\x1b[2Jline\r\u202egnp", "n": None, "b": None}
-    evil = Result(
+    unsafe = Result(
         "+", "line", "line", "1", 0.0, 1.0, "t{line}", (ResultTuple.given("t", "t:1", (), row),), ()
     )
     for kind in ("tree", "table"):
-        text = written(kind, plan, [evil])
+        text = written(kind, plan, [unsafe])
         assert not set(text) & set("\x1b\r\u202e")
         assert "␛[2J" in text
 
@@ -268,17 +268,17 @@ def test_shortening_fits_and_keeps_the_first_span(text: str, data: st.DataObject
     text = visible(text)
     start = data.draw(st.integers(0, max(len(text) - 1, 0)))
     spans = [(start, min(start + 1, len(text)), 0)] if text else []
-    short, left = shortened(text, spans, width)
+    short, remaining = shortened(text, spans, width)
     assert cell_len(short) <= width
-    assert [short[s:e] for s, e, _ in left] == [text[s:e] for s, e, _ in spans]
+    assert [short[s:e] for s, e, _ in remaining] == [text[s:e] for s, e, _ in spans]
     assert cell_len(fitted(text, width)) == width
 
 
 @given(texts)
 def test_visible_text_keeps_places_and_has_no_controls(text: str) -> None:
-    shown = visible(text)
-    assert len(shown) == len(text)
-    assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in shown)
+    output = visible(text)
+    assert len(output) == len(text)
+    assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in output)
 
 
 @given(texts, st.data())
@@ -293,7 +293,7 @@ def test_marks_change_nothing_else(text: str, data: st.DataObject) -> None:
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.integers(0, 300))
 def test_fair_share_fills_the_room_and_no_more(widths: list[int], room: int) -> None:
     share = fair_share(widths, room)
-    taken = sum(min(w, share) for w in widths)
-    assert taken <= room or share == 3
+    total = sum(min(w, share) for w in widths)
+    assert total <= room or share == 3
     if any(w > share for w in widths) and share > 3:
         assert sum(min(w, share + 1) for w in widths) > room

@@ -63,7 +63,7 @@ def result(*tuples: ResultTuple) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("schema", "tuples", "called"),
+    ("schema", "tuples", "naming_columns"),
     [
         (BY_STRING, [changed()], ["source"]),
         (BY_STRING, [changed("17-4")], [""]),
@@ -79,20 +79,20 @@ def result(*tuples: ResultTuple) -> Result:
         (BY_TEXT, [changed()], ["source"]),
     ],
 )
-def test_what_rows_are_called(schema: Schema, tuples: list[ResultTuple], called: list[str]) -> None:
-    assert list(RowNames(schema).of(result(*tuples))) == called
+def test_what_rows_are_called(schema: Schema, tuples: list[ResultTuple], naming_columns: list[str]) -> None:
+    assert list(RowNames(schema).of(result(*tuples))) == naming_columns
 
 
 @pytest.mark.parametrize(
-    ("value", "name"),
+    ("value", "expected"),
     [
         *((text, True) for text in ("libxml2", "Ada Byron", "ca9", "東京", "gcc-12", "facade")),
         *((text, False) for text in ("", "17", "c17", "ORD-2024-0001", "deadbeef00", "x" * 61)),
         *((value, False) for value in (None, 7, True, "550e8400-e29b-41d4-a716-446655440000")),
     ],
 )
-def test_names_are_short_and_no_codes(value: object, name: bool) -> None:
-    assert is_name(value) == name
+def test_names_are_short_and_no_codes(value: object, expected: bool) -> None:
+    assert is_name(value) == expected
 
 
 def table(schema: Schema, query: str, *tuples: ResultTuple) -> str:
@@ -104,12 +104,12 @@ def table(schema: Schema, query: str, *tuples: ResultTuple) -> str:
 
 
 def test_a_table_says_whose_change_it_is() -> None:
-    both = changed(), package("libxml2-dev")
-    assert table(BY_STRING, "leak", *both).endswith("libxml2 - Fixes a leak. - libxml2-dev")
-    assert table(BY_TEXT, "leak", *both).endswith("  Fixes a leak. - libxml2-dev")
-    same = changed(), package("libxml2")
+    tuples = changed(), package("libxml2-dev")
+    assert table(BY_STRING, "leak", *tuples).endswith("libxml2 - Fixes a leak. - libxml2-dev")
+    assert table(BY_TEXT, "leak", *tuples).endswith("  Fixes a leak. - libxml2-dev")
+    same_name = changed(), package("libxml2")
     # What a condition shows is not said twice.
-    assert table(BY_STRING, "leak !package.name>a", *same).endswith("  Fixes a leak. - libxml2")
+    assert table(BY_STRING, "leak !package.name>a", *same_name).endswith("  Fixes a leak. - libxml2")
 
 
 def test_the_terminal_ui_says_whose_change_it_is(tmp_path: Path) -> None:
@@ -122,6 +122,6 @@ def test_the_terminal_ui_says_whose_change_it_is(tmp_path: Path) -> None:
     drawer = Drawer(view, palette(BUILTIN_THEMES["textual-dark"]))
     line = drawer.line(row, TableColumns(70)).plain
     assert "libxml2 · Fixes a leak. · libxml2-dev" in line
-    above, below = (line.plain for line in drawer.tree(row, 40))
-    assert above.startswith("change  source libxml2  Fixes a leak.")
-    assert below.startswith("└ package  name libxml2-dev")
+    parent, child = (line.plain for line in drawer.tree(row, 40))
+    assert parent.startswith("change  source libxml2  Fixes a leak.")
+    assert child.startswith("└ package  name libxml2-dev")

@@ -54,22 +54,25 @@ def crm(folder: Path) -> Path:
     return data
 
 
-@pytest.mark.parametrize("named", ["crm", "crm.schema.yaml"])
+@pytest.mark.parametrize("argument", ["crm", "crm.schema.yaml"])
 def test_a_suggested_join_is_named_where_it_is_missing_and_added(
-    skws: Skws, tmp_path: Path, named: str
+    skws: Skws, tmp_path: Path, argument: str
 ) -> None:
     data = crm(tmp_path)
-    empty = skws("search", data, "ada", "leaks")
+    unjoined = skws("search", data, "ada", "leaks")
     hint = f"add it with skws schema join {data}.schema.yaml tickets.opened_by=users.id"
-    assert hint in empty.err
-    added = skws("schema", "join", tmp_path / named, "tickets.opened_by=users.id")
-    assert added == (0, f"{data}.schema.yaml: joined by tickets.opened_by = users.id\n", "")
-    found = skws("search", data, "ada", "leaks", "-f", "jsonl")
-    assert len(found.records) == 1
-    assert "possible" not in found.err
+    assert hint in unjoined.err
+    outcome = skws("schema", "join", tmp_path / argument, "tickets.opened_by=users.id")
+    assert outcome == (0, f"{data}.schema.yaml: joined by tickets.opened_by = users.id\n", "")
+    joined = skws("search", data, "ada", "leaks", "-f", "jsonl")
+    assert len(joined.records) == 1
+    assert "possible" not in joined.err
     assert "tickets.opened_by = users.id" in skws("schema", "show", data).out
-    again = skws("schema", "join", data, "tickets.opened_by=users.id")
-    assert (again.code, again.err) == (2, "skws: the schema has the join tickets.opened_by = users.id\n")
+    repeated = skws("schema", "join", data, "tickets.opened_by=users.id")
+    assert (repeated.code, repeated.err) == (
+        2,
+        "skws: the schema has the join tickets.opened_by = users.id\n",
+    )
 
 
 def test_a_join_between_what_was_found_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
@@ -77,11 +80,11 @@ def test_a_join_between_what_was_found_is_suggested_first(skws: Skws, tmp_path: 
     (data / "orders.csv").write_text("id,item\n" + "".join(f"{n},lamp {n}\n" for n in range(70, 90)))
     numbers = "".join(f"{n},{n + 63},{n % 3 + 1},note {n}\n" for n in range(7, 17))
     (data / "tickets.csv").write_text(f"id,order_no,opened_by,text\n{numbers}")
-    for words, first in (("ada note", "tickets.opened_by"), ("lamp note", "tickets.order_no")):
-        told = skws("search", data, words).err
-        hints = [line for line in told.splitlines() if line.startswith("possible: ")]
+    for words, column in (("ada note", "tickets.opened_by"), ("lamp note", "tickets.order_no")):
+        errors = skws("search", data, words).err
+        hints = [line for line in errors.splitlines() if line.startswith("possible: ")]
         assert len(hints) == 2
-        assert hints[0].startswith(f"possible: {first} = ")
+        assert hints[0].startswith(f"possible: {column} = ")
 
 
 def test_a_join_that_leads_from_keyword_to_keyword_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
@@ -94,8 +97,8 @@ def test_a_join_that_leads_from_keyword_to_keyword_is_suggested_first(skws: Skws
         "id,opened_by,text\n" + "".join(f"{n},{n % 3 + 1},leak\n" for n in range(7, 16))
     )
     (data / "remarks.csv").write_text("nr,about,words\n" + "".join(f"{n + 40},X{n},hm\n" for n in range(9)))
-    told = skws("search", data, "hm byron").err
-    hints = [line for line in told.splitlines() if line.startswith("possible: ")]
+    errors = skws("search", data, "hm byron").err
+    hints = [line for line in errors.splitlines() if line.startswith("possible: ")]
     assert hints[0].startswith("possible: remarks.about = orders.code")
     assert len(hints) == 2
 
@@ -109,8 +112,8 @@ def test_plans_take_the_source_that_a_search_takes(skws: Skws, tmp_path: Path, s
             connection.execute("CREATE TABLE tickets (opened_by INTEGER REFERENCES users, text TEXT)")
     else:
         skws("schema", "join", data, "tickets.opened_by=users.id")
-    listed = skws("networks", f"{data}{suffix}", "ada", "leaks")
-    assert "  users{ada} - tickets{leaks}\n" in listed.out, listed.err
+    outcome = skws("networks", f"{data}{suffix}", "ada", "leaks")
+    assert "  users{ada} - tickets{leaks}\n" in outcome.out, outcome.err
     assert "users{ada} - tickets{leaks}" in skws("explain", f"{data}{suffix}", "ada", "leaks").out
     assert "tickets.opened_by = users.id" in skws("schema", "show", f"{data}{suffix}").out
 
@@ -141,16 +144,16 @@ def test_a_database_suggests_joins_too(skws: Skws, tmp_path: Path) -> None:
 
 
 def test_json_schema(skws: Skws) -> None:
-    described = json.loads(skws("schema", "json-schema").out)
-    assert "relations" in described["properties"]
+    document = json.loads(skws("schema", "json-schema").out)
+    assert "relations" in document["properties"]
 
 
 def rows_by_relation() -> dict[str, list[dict[str, object]]]:
-    found: dict[str, list[dict[str, object]]] = {}
+    rows: dict[str, list[dict[str, object]]] = {}
     for line in REPLAY.read_text().splitlines():
         record = json.loads(line)
-        found.setdefault(record["relation"], []).append(record["row"])
-    return found
+        rows.setdefault(record["relation"], []).append(record["row"])
+    return rows
 
 
 def bare_files(kind: str, folder: Path) -> None:
@@ -193,11 +196,13 @@ def test_a_kept_schema_is_that_of_the_library_too(skws: Skws, tmp_path: Path, fo
             for name in ("users", "tickets"):
                 pd.read_csv(data / f"{name}.csv").to_sql(name, connection, index=False)
         data = file
-    before = set(tmp_path.iterdir())
+    paths = set(tmp_path.iterdir())
     assert not len(search("ada leaks", data))
-    assert set(tmp_path.iterdir()) == before
+    assert set(tmp_path.iterdir()) == paths
     assert skws("schema", "join", data, "tickets.opened_by=users.id").code == 0
-    assert [one["network"] for one in search("ada leaks", data).to_dicts()] == ["users{ada} - tickets{leaks}"]
+    assert [result["network"] for result in search("ada leaks", data).to_dicts()] == [
+        "users{ada} - tickets{leaks}"
+    ]
     assert len(Session(str(data), tables=str(data)).add("ada leaks")) == 1
     if form == "folder":
         with (data / "tickets.csv").open("a") as tickets:
@@ -218,13 +223,13 @@ def test_infer_finds_the_joins_in_every_format(skws: Skws, tmp_path: Path, kind:
             flat_csv(source)
         case _:
             bare_files(kind, source)
-    inferred = parse_schema(skws("schema", "infer", source, "--name", "films", "-w", "1 hour").out)
-    assert (inferred.name, inferred.window) == ("films", "1 hour")
-    sides = {frozenset({j.left, j.right}) for j in inferred.joins}
+    schema = parse_schema(skws("schema", "infer", source, "--name", "films", "-w", "1 hour").out)
+    assert (schema.name, schema.window) == ("films", "1 hour")
+    sides = {frozenset({j.left, j.right}) for j in schema.joins}
     assert sides == {frozenset(p) for p in (("director", "movie"), ("movie", "plays"), ("plays", "actor"))}
-    assert inferred.relation("movie").columns.keys() == {"mid", "title", "did", "released"}
+    assert schema.relation("movie").columns.keys() == {"mid", "title", "did", "released"}
     # Records with a time of their own make a stream of what else would be a static table.
-    assert inferred.relation("actor").table == (kind in {"jsonl", "csv", "parquet"})
+    assert schema.relation("actor").table == (kind in {"jsonl", "csv", "parquet"})
 
 
 def test_infer_names_the_schema_after_the_path(skws: Skws, tmp_path: Path) -> None:

@@ -23,37 +23,37 @@ def replay_of(folder: Path, text: str) -> tuple[object, ...]:
 
 
 def test_json_lines_have_the_contracted_shape(skws: Skws) -> None:
-    found = skws(*SEARCH, "--format", "jsonl")
-    first = found.records[0]
-    assert found.code == 0
+    outcome = skws(*SEARCH, "--format", "jsonl")
+    first = outcome.records[0]
+    assert outcome.code == 0
     assert list(first) == ["op", "name", "query", "id", "start", "end", "network", "tuples", "joins"]
     assert first["network"] == "director{tarantino} - movie{} - plays{} - actor{travolta}"
-    assert [r["id"] for r in found.records] == list(IDS)
+    assert [r["id"] for r in outcome.records] == list(IDS)
 
 
 def test_summary_goes_to_stderr_and_quiet_silences_it(skws: Skws) -> None:
-    loud, quiet = skws(*SEARCH), skws(*SEARCH, "--quiet")
-    assert re.search(r"^769 rows, 2 results in [\d.]+ s \([\d,]+ rows/s\)$", loud.err, re.M)
-    assert (quiet.err, quiet.out) == ("", loud.out)
+    default, quiet = skws(*SEARCH), skws(*SEARCH, "--quiet")
+    assert re.search(r"^769 rows, 2 results in [\d.]+ s \([\d,]+ rows/s\)$", default.err, re.M)
+    assert (quiet.err, quiet.out) == ("", default.out)
 
 
 def test_words_of_the_query_are_joined_by_blanks(skws: Skws) -> None:
-    apart = skws("search", '"pulp', 'fiction"', *LOCAL, "-q", "-f", "jsonl")
-    together = skws("search", '"pulp fiction"', *LOCAL, "-q", "-f", "jsonl")
-    assert apart.out == together.out
-    assert len(apart.records) == 1
+    separate = skws("search", '"pulp', 'fiction"', *LOCAL, "-q", "-f", "jsonl")
+    quoted = skws("search", '"pulp fiction"', *LOCAL, "-q", "-f", "jsonl")
+    assert separate.out == quoted.out
+    assert len(separate.records) == 1
 
 
 def test_exclusion_after_a_double_dash(skws: Skws) -> None:
-    found = skws("search", *LOCAL, "-q", "-f", "jsonl", "--", "tarantino", "travolta", "-pulp")
-    assert (found.code, found.out) == (0, "")
+    outcome = skws("search", *LOCAL, "-q", "-f", "jsonl", "--", "tarantino", "travolta", "-pulp")
+    assert (outcome.code, outcome.out) == (0, "")
     assert "write -- before the query" in skws(*SEARCH, "-pulp").err
 
 
 def test_limit_stops_early(skws: Skws) -> None:
-    found = skws(*SEARCH, "--limit", 1, "-f", "jsonl")
-    assert [r["id"] for r in found.records] == [IDS[0]]
-    assert "1 result in" in found.err
+    outcome = skws(*SEARCH, "--limit", 1, "-f", "jsonl")
+    assert [r["id"] for r in outcome.records] == [IDS[0]]
+    assert "1 result in" in outcome.err
 
 
 def test_max_size_and_window_bound_results(skws: Skws) -> None:
@@ -63,27 +63,27 @@ def test_max_size_and_window_bound_results(skws: Skws) -> None:
 
 
 def test_nothing_found_is_explained_word_by_word(skws: Skws) -> None:
-    told = skws("search", "tarantino", "travlota", *LOCAL).err
-    assert "no row matches 'travlota'; did you mean 'travolta'?" in told
-    assert "'tarantino'" not in told
+    errors = skws("search", "tarantino", "travlota", *LOCAL).err
+    assert "no row matches 'travlota'; did you mean 'travolta'?" in errors
+    assert "'tarantino'" not in errors
     assert "no 3 joined rows of one window have all" in skws(*SEARCH, "--max-size", 3).err
 
 
 def test_keywords_in_order(skws: Skws) -> None:
-    ordered = skws("search", "travolta ; tarantino", *LOCAL, "-f", "jsonl", "-q")
-    assert len(ordered.out.splitlines()) == 2
+    outcome = skws("search", "travolta ; tarantino", *LOCAL, "-f", "jsonl", "-q")
+    assert len(outcome.out.splitlines()) == 2
     assert "have all in this order" in skws("search", "tarantino ; travolta", *LOCAL).err
-    shown = skws("explain", "tarantino uma ; travolta", "--schema", SCHEMA).out
-    assert "order: rows with tarantino, uma before those with travolta" in shown
+    explanation = skws("explain", "tarantino uma ; travolta", "--schema", SCHEMA).out
+    assert "order: rows with tarantino, uma before those with travolta" in explanation
 
 
 def test_evaluators(skws: Skws) -> None:
-    found = [skws(*SEARCH, "-f", "jsonl", "-q", "--evaluator", e).out for e in ("auto", "mesh", "delta")]
-    assert found[0] == found[1] == found[2] != ""
+    outputs = [skws(*SEARCH, "-f", "jsonl", "-q", "--evaluator", e).out for e in ("auto", "mesh", "delta")]
+    assert outputs[0] == outputs[1] == outputs[2] != ""
     refused = skws(*SEARCH, "--evaluator", "delta", "--mesh", "full")
     assert (refused.code, "--evaluator delta cannot be combined with --mesh full" in refused.err) == (2, True)
-    shown = skws("explain", "tarantino", "travolta", "--schema", SCHEMA, "--evaluator", "mesh").out
-    assert "never by delta joins, since the mesh was requested" in shown
+    explanation = skws("explain", "tarantino", "travolta", "--schema", SCHEMA, "--evaluator", "mesh").out
+    assert "never by delta joins, since the mesh was requested" in explanation
 
 
 def test_dropped_words_are_told(skws: Skws) -> None:
@@ -103,19 +103,19 @@ def test_dropped_words_are_told(skws: Skws) -> None:
     ],
 )
 def test_the_name_of_the_file_tells_the_format(skws: Skws, tmp_path: Path, name: str, begins: str) -> None:
-    for more in ((), ("--pattern", "movie m")):
-        command = SEARCH if not more else ("search", *LOCAL, *more)
-        done = skws(*command, "-o", tmp_path / name)
-        assert (done.code, done.out) == (0, "")
+    for pattern in ((), ("--pattern", "movie m")):
+        command = SEARCH if not pattern else ("search", *LOCAL, *pattern)
+        outcome = skws(*command, "-o", tmp_path / name)
+        assert (outcome.code, outcome.out) == (0, "")
         assert (tmp_path / name).read_bytes().startswith(begins.encode())
-        assert "--format" not in done.err
+        assert "--format" not in outcome.err
 
 
 def test_the_format_that_is_given_holds_and_is_noted(skws: Skws, tmp_path: Path) -> None:
     out = tmp_path / "o.csv"
-    done = skws(*SEARCH, "-f", "jsonl", "-o", out)
+    outcome = skws(*SEARCH, "-f", "jsonl", "-o", out)
     assert out.read_text().startswith('{"op":"+"')
-    assert "its name ends in .csv, but --format says jsonl" in done.err
+    assert "its name ends in .csv, but --format says jsonl" in outcome.err
     assert skws(*SEARCH, "-f", "jsonl", "-o", out, "-q").err == ""
     for name in ("o.log", "o.csv.gz", "o.json"):
         refused = skws(*SEARCH, "-o", tmp_path / name)
@@ -127,99 +127,101 @@ def test_the_format_that_is_given_holds_and_is_noted(skws: Skws, tmp_path: Path)
 
 
 def test_a_table_in_a_pipe_is_not_cut(skws: Skws) -> None:
-    shown = skws(*SEARCH, "-q").out
-    assert "…" not in shown
-    assert "Quentin Tarantino - Pulp Fiction - Vincent Vega - John Travolta" in shown
+    output = skws(*SEARCH, "-q").out
+    assert "…" not in output
+    assert "Quentin Tarantino - Pulp Fiction - Vincent Vega - John Travolta" in output
 
 
 def test_punctuation_that_is_not_searched_is_told(skws: Skws) -> None:
     for command in (("search", "nolan,", *LOCAL), ("networks", "nolan,", "-s", SCHEMA)):
         assert "ignored (not part of a word): ','" in skws(*command).err
-    shown = skws("explain", "nolan,", "-s", SCHEMA).out
-    assert "ignored (not part of a word): ','" in shown
+    explanation = skws("explain", "nolan,", "-s", SCHEMA).out
+    assert "ignored (not part of a word): ','" in explanation
     refused = skws("search", "time~out", *LOCAL)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith('write "time~out"\n  time~out\n      ^\n')
 
 
 @pytest.mark.parametrize(
-    "said", [("-plays:",), ("--without", "plays"), ("--without", "PLAYS", "--without", "plays")]
+    "terms", [("-plays:",), ("--without", "plays"), ("--without", "PLAYS", "--without", "plays")]
 )
-def test_relations_are_left_out(skws: Skws, said: tuple[str, ...]) -> None:
-    words = (f"tarantino travolta {said[0]}",) if len(said) == 1 else ("tarantino", "travolta", *said)
-    found = skws("search", *words, *LOCAL, "-f", "jsonl")
-    assert (found.code, found.out) == (0, "")
-    for more in ((), ("--mesh", "full"), ("--mesh", "partial")):
-        assert skws("search", *words, *LOCAL, "-q", "-f", "jsonl", *more).out == ""
+def test_relations_are_left_out(skws: Skws, terms: tuple[str, ...]) -> None:
+    words = (f"tarantino travolta {terms[0]}",) if len(terms) == 1 else ("tarantino", "travolta", *terms)
+    outcome = skws("search", *words, *LOCAL, "-f", "jsonl")
+    assert (outcome.code, outcome.out) == (0, "")
+    for options in ((), ("--mesh", "full"), ("--mesh", "partial")):
+        assert skws("search", *words, *LOCAL, "-q", "-f", "jsonl", *options).out == ""
     networks = skws("networks", *words, "-s", SCHEMA, "--format", "json").out
-    assert all(node["relation"] != "plays" for each in json.loads(networks) for node in each["nodes"])
-    shown = skws("explain", *words, "-s", SCHEMA).out
-    assert "left out, also as a connection: plays" in shown
-    assert "plays{" not in shown
+    assert all(node["relation"] != "plays" for network in json.loads(networks) for node in network["nodes"])
+    explanation = skws("explain", *words, "-s", SCHEMA).out
+    assert "left out, also as a connection: plays" in explanation
+    assert "plays{" not in explanation
 
 
 @pytest.mark.parametrize(
-    "said", [("-plays.mid:",), ("--without", "plays.mid"), ("-mid:",), ("--without", "PLAYS.MID")]
+    "exclusion", [("-plays.mid:",), ("--without", "plays.mid"), ("-mid:",), ("--without", "PLAYS.MID")]
 )
-def test_joins_are_left_out(skws: Skws, said: tuple[str, ...]) -> None:
+def test_joins_are_left_out(skws: Skws, exclusion: tuple[str, ...]) -> None:
     terms = ("director:tarantino", "actor:travolta")
-    words = (" ".join([*terms, *said]),) if len(said) == 1 else (*terms, *said)
+    words = (" ".join([*terms, *exclusion]),) if len(exclusion) == 1 else (*terms, *exclusion)
     assert skws("search", *terms, *LOCAL, "-f", "jsonl").out
-    found = skws("search", *words, *LOCAL, "-f", "jsonl")
-    assert (found.code, found.out) == (0, "")
-    left = "no joins lead from director ('director:tarantino') to actor ('actor:travolta'), apart from those"
-    assert left in found.err
-    shown = skws("explain", *words, "-s", SCHEMA).out
-    assert "joins left out: movie.mid = plays.mid" in shown
-    rest = skws("networks", *words, "-s", SCHEMA, "--format", "json").out
-    joins = {name for network in json.loads(rest) for _, _, name in network["joins"]}
+    outcome = skws("search", *words, *LOCAL, "-f", "jsonl")
+    assert (outcome.code, outcome.out) == (0, "")
+    reason = (
+        "no joins lead from director ('director:tarantino') to actor ('actor:travolta'), apart from those"
+    )
+    assert reason in outcome.err
+    explanation = skws("explain", *words, "-s", SCHEMA).out
+    assert "joins left out: movie.mid = plays.mid" in explanation
+    networks = skws("networks", *words, "-s", SCHEMA, "--format", "json").out
+    joins = {name for network in json.loads(networks) for _, _, name in network["joins"]}
     assert "movie.mid = plays.mid" not in joins
 
 
 def test_what_cannot_be_left_out(skws: Skws) -> None:
-    near = skws("search", "pulp", *LOCAL, "--without", "play")
-    assert near.code == 2
-    assert "did you mean 'plays'?" in near.err
-    assert near.err.endswith("\n  pulp -play:\n       ^\n")
+    misspelled = skws("search", "pulp", *LOCAL, "--without", "play")
+    assert misspelled.code == 2
+    assert "did you mean 'plays'?" in misspelled.err
+    assert misspelled.err.endswith("\n  pulp -play:\n       ^\n")
     assert "expected the name of a relation" in skws("search", "pulp", *LOCAL, "--without", "a b").err
     pattern = skws("search", "--pattern", "plays p", *LOCAL, "--without", "plays")
     assert (pattern.code, "--pattern cannot be combined with --without" in pattern.err) == (2, True)
-    alone = skws("explain", "--pattern", "plays p", "-s", SCHEMA, "--without", "plays")
-    assert (alone.code, "--without needs a QUERY" in alone.err) == (2, True)
+    unused = skws("explain", "--pattern", "plays p", "-s", SCHEMA, "--without", "plays")
+    assert (unused.code, "--without needs a QUERY" in unused.err) == (2, True)
 
 
 def test_match_names(skws: Skws) -> None:
-    with_names = skws("search", "actor", "travolta", *LOCAL, "--match-names", "-q", "-f", "jsonl")
-    networks = {r["network"] for r in with_names.records}
+    outcome = skws("search", "actor", "travolta", *LOCAL, "--match-names", "-q", "-f", "jsonl")
+    networks = {r["network"] for r in outcome.records}
     assert "actor{actor, travolta}" in networks
     assert "actor{actor, travolta}" not in skws("search", "actor", "travolta", *LOCAL, "-q").out
 
 
 @pytest.mark.parametrize("text", ["", "\n", GOOD])
 def test_short_replays(skws: Skws, tmp_path: Path, text: str) -> None:
-    found = skws("search", "jackie", *replay_of(tmp_path, text), "-f", "jsonl")
-    assert found.code == 0
-    assert len(found.out.splitlines()) == text.count("Jackie")
+    outcome = skws("search", "jackie", *replay_of(tmp_path, text), "-f", "jsonl")
+    assert outcome.code == 0
+    assert len(outcome.out.splitlines()) == text.count("Jackie")
 
 
 def test_bad_records_fail(skws: Skws, tmp_path: Path) -> None:
-    failed = skws("search", "jackie", *replay_of(tmp_path, BAD + GOOD), "-q")
-    assert (failed.code, failed.out) == (5, "")
-    assert "1 bad record" in failed.err
-    assert "stream.jsonl:1: " in failed.err
+    outcome = skws("search", "jackie", *replay_of(tmp_path, BAD + GOOD), "-q")
+    assert (outcome.code, outcome.out) == (5, "")
+    assert "1 bad record" in outcome.err
+    assert "stream.jsonl:1: " in outcome.err
 
 
 def test_bad_records_skipped_are_counted_even_when_quiet(skws: Skws, tmp_path: Path) -> None:
-    found = skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD + BAD), "-q", "--on-error", "skip")
-    assert found.code == 0
-    assert found.err.startswith("2 bad records\n")
+    outcome = skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD + BAD), "-q", "--on-error", "skip")
+    assert outcome.code == 0
+    assert outcome.err.startswith("2 bad records\n")
 
 
 def test_bad_records_are_kept_as_dead_letters(skws: Skws, tmp_path: Path) -> None:
-    letters = tmp_path / "letters.jsonl"
-    policy = ("--on-error", "dead-letter", "--dead-letters", letters)
+    dead_letters = tmp_path / "letters.jsonl"
+    policy = ("--on-error", "dead-letter", "--dead-letters", dead_letters)
     assert skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD), *policy).code == 0
-    assert lines(letters)[0]["raw"] == BAD.strip()
+    assert lines(dead_letters)[0]["raw"] == BAD.strip()
     assert skws("search", "jackie", *replay_of(tmp_path, GOOD), "--on-error", "dead-letter").code == 2
 
 
@@ -230,22 +232,22 @@ def at(seconds: int, title: str) -> str:
 
 def test_lateness_takes_records_as_they_arrive(skws: Skws, tmp_path: Path) -> None:
     replay = replay_of(tmp_path, at(1000, "one") + at(5, "Jackie late") + at(995, "Jackie in time"))
-    letters = tmp_path / "letters.jsonl"
-    policy = ("--on-error", "dead-letter", "--dead-letters", letters)
+    dead_letters = tmp_path / "letters.jsonl"
+    policy = ("--on-error", "dead-letter", "--dead-letters", dead_letters)
     assert len(skws("search", "jackie", *replay, "-f", "jsonl").out.splitlines()) == 2
-    found = skws("search", "jackie", *replay, "-f", "jsonl", "--lateness", "10 s", *policy)
-    assert "Jackie in time" in found.out
-    assert "Jackie late" not in found.out
-    assert ", 1 late" in found.err
+    outcome = skws("search", "jackie", *replay, "-f", "jsonl", "--lateness", "10 s", *policy)
+    assert "Jackie in time" in outcome.out
+    assert "Jackie late" not in outcome.out
+    assert ", 1 late" in outcome.err
     assert (
         "a tuple of movie came too late: its time is 1970-01-01T00:00:05Z, the stream had reached"
         " 1970-01-01T00:16:40Z, and the lateness is 10 s; late records are left out and counted"
-        " (--lateness '17 minutes' would accept this one)\n" in found.err
+        " (--lateness '17 minutes' would accept this one)\n" in outcome.err
     )
     assert "Jackie late" in skws("search", "jackie", *replay, "-f", "jsonl", "--lateness", "17 minutes").out
-    letter = lines(letters)[0]
-    assert "more than the allowed 10 seconds" in str(letter["reason"])
-    assert json.loads(str(letter["raw"]))["row"]["title"] == "Jackie late"
+    dead_letter = lines(dead_letters)[0]
+    assert "more than the allowed 10 seconds" in str(dead_letter["reason"])
+    assert json.loads(str(dead_letter["raw"]))["row"]["title"] == "Jackie late"
 
 
 def test_lateness_of_zero_and_of_nonsense(skws: Skws, tmp_path: Path) -> None:
@@ -255,11 +257,11 @@ def test_lateness_of_zero_and_of_nonsense(skws: Skws, tmp_path: Path) -> None:
 
 
 def test_deletions_and_retractions_are_counted(skws: Skws, tmp_path: Path) -> None:
-    gone = '{"relation": "movie", "time": 11, "op": "-", "row": {"mid": 1}}\n'
-    never = '{"relation": "movie", "time": 12, "op": "-", "row": {"mid": 2}}\n'
-    found = skws("search", "jackie", *replay_of(tmp_path, GOOD + gone + never), "-f", "jsonl")
-    assert [r["op"] for r in found.records] == ["+", "-"]
-    assert "1 row, 1 result, 1 retraction, 2 deletions (1 unmatched)" in found.err
+    deletion = '{"relation": "movie", "time": 11, "op": "-", "row": {"mid": 1}}\n'
+    unmatched = '{"relation": "movie", "time": 12, "op": "-", "row": {"mid": 2}}\n'
+    outcome = skws("search", "jackie", *replay_of(tmp_path, GOOD + deletion + unmatched), "-f", "jsonl")
+    assert [r["op"] for r in outcome.records] == ["+", "-"]
+    assert "1 row, 1 result, 1 retraction, 2 deletions (1 unmatched)" in outcome.err
 
 
 def test_several_replays_are_one_stream(skws: Skws, tmp_path: Path) -> None:
@@ -268,17 +270,17 @@ def test_several_replays_are_one_stream(skws: Skws, tmp_path: Path) -> None:
     halves[0].write_text("".join(lines[::2]))
     halves[1].write_text("".join(lines[1::2]))
     options = ("--schema", SCHEMA, "--engine", "local", "-q", "-f", "jsonl")
-    apart = skws("search", "tarantino", "travolta", *options, "-r", halves[1], "-r", halves[0])
-    assert apart.out == skws(*SEARCH, "-q", "-f", "jsonl").out
+    outcome = skws("search", "tarantino", "travolta", *options, "-r", halves[1], "-r", halves[0])
+    assert outcome.out == skws(*SEARCH, "-q", "-f", "jsonl").out
 
 
 def test_output_file_is_replaced_only_by_a_run_that_ends_well(skws: Skws, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     assert skws(*SEARCH, "-f", "jsonl", "-o", out).out == ""
-    before = out.read_bytes()
-    assert before.count(b"\n") == 2
+    content = out.read_bytes()
+    assert content.count(b"\n") == 2
     assert skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD), "-f", "jsonl", "-o", out).code == 5
-    assert out.read_bytes() == before
+    assert out.read_bytes() == content
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "stream.jsonl"]
 
 

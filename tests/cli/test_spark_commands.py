@@ -15,20 +15,20 @@ from tests.strategies import some
 
 
 @pytest.mark.spark
-@some("alone", [False], [True])
+@some("own_process", [False], [True])
 def test_demo_shows_the_papers_query_as_trees(
-    skws: Skws, request: pytest.FixtureRequest, alone: bool
+    skws: Skws, request: pytest.FixtureRequest, own_process: bool
 ) -> None:
-    if alone:
-        ended = process("demo", "--engine", "spark")
+    if own_process:
+        outcome = process("demo", "--engine", "spark")
     else:
         request.getfixturevalue("spark")
-        ended = skws("demo", "--engine", "spark")
-    assert ended.code == 0, ended.err
-    heads = [line for line in ended.out.splitlines() if line.startswith("+")]
-    assert [head.split("  ")[1].count("{") for head in heads] == [4, 5]
-    assert ended.out.count("title: Pulp Fiction") == 2
-    assert ended.err.startswith("769 rows, 2 results in")  # and nothing of Spark's own
+        outcome = skws("demo", "--engine", "spark")
+    assert outcome.code == 0, outcome.err
+    headings = [line for line in outcome.out.splitlines() if line.startswith("+")]
+    assert [heading.split("  ")[1].count("{") for heading in headings] == [4, 5]
+    assert outcome.out.count("title: Pulp Fiction") == 2
+    assert outcome.err.startswith("769 rows, 2 results in")  # and nothing of Spark's own
 
 
 @pytest.mark.spark
@@ -36,9 +36,9 @@ def test_demo_shows_the_papers_query_as_trees(
 def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"relation": "movie", "row": {"mid": "one"}}\n')
-    more = ("--replay", broken, "--on-error", "skip", "--format", "jsonl")
-    local = skws(*SEARCH, *more)
-    spark = skws(*SEARCH, *more, "--engine", "spark")
+    options = ("--replay", broken, "--on-error", "skip", "--format", "jsonl")
+    local = skws(*SEARCH, *options)
+    spark = skws(*SEARCH, *options, "--engine", "spark")
     assert (spark.code, spark.out) == (0, local.out)
     assert all(key in spark.out for key in IDS)
     assert spark.err.splitlines()[:2] == local.err.splitlines()[:2]
@@ -48,11 +48,13 @@ def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path) -> 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path: Path) -> None:
-    cut = tmp_path / "cut.jsonl.gz"
-    cut.write_bytes(gzip.compress(REPLAY.read_bytes())[:-1000])  # it begins well, so planning finds no fault
-    failed = skws(*SEARCH, "--replay", cut, "--engine", "spark")
-    assert (failed.code, failed.out) == (4, "")
-    assert failed.err == f"skws: {cut}: the gzip stream is cut off\n"
+    truncated = tmp_path / "cut.jsonl.gz"
+    truncated.write_bytes(
+        gzip.compress(REPLAY.read_bytes())[:-1000]
+    )  # it begins well, so planning finds no fault
+    outcome = skws(*SEARCH, "--replay", truncated, "--engine", "spark")
+    assert (outcome.code, outcome.out) == (4, "")
+    assert outcome.err == f"skws: {truncated}: the gzip stream is cut off\n"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_errors_of_spark_are_plain_errors(text: str, kind: type[Exception], mess
 
 
 @pytest.mark.parametrize(
-    ("error", "gone"),
+    ("error", "exited"),
     [
         (Py4JNetworkError("Error while sending or receiving"), True),
         (Py4JError("An error occurred while calling o12.load"), True),
@@ -107,7 +109,7 @@ def test_errors_of_spark_are_plain_errors(text: str, kind: type[Exception], mess
         (Py4JError("An error occurred while calling o1.x. Trace:\npy4j.Py4JException: no method x"), False),
     ],
 )
-def test_java_that_has_gone_is_named(error: Exception, *, gone: bool) -> None:
-    with pytest.raises(SparkFailedError, match=r"^Spark failed: ") as told, plain_errors():
+def test_java_that_has_gone_is_named(error: Exception, *, exited: bool) -> None:
+    with pytest.raises(SparkFailedError, match=r"^Spark failed: ") as failure, plain_errors():
         raise error
-    assert ("its Java process has gone" in str(told.value)) is gone
+    assert ("its Java process has gone" in str(failure.value)) is exited

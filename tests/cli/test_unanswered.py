@@ -47,8 +47,8 @@ class Run:
         self.file, self.clock, self._log = folder / "in.jsonl", HandClock(), StringIO()
         self.file.touch()
         schema = parse_schema(SCHEMA.format(window=window, table=str(table).lower()))
-        named = {one if isinstance(one, str) else one.text: one for one in queries}
-        job = Job(named, schema, str(self.file))
+        queries_by_name = {query if isinstance(query, str) else query.text: query for query in queries}
+        job = Job(queries_by_name, schema, str(self.file))
         log = Log(LogFormat.JSON, stream=self._log)
         self.unanswered, self.control = EmptyResultDiagnosis(log), RunControl(job, self.clock)
         self.host = LocalWatch(job, [], log, control=self.control)
@@ -84,18 +84,18 @@ def test_it_looks_ten_seconds_after_the_first_record_and_at_the_end(tmp_path: Pa
     run.step(9)
     assert run.told == []
     run.step(1)
-    said = [
+    messages = [
         "lamp red: no results: no row matches 'lamp'",
         "red chiar: no results: no row matches 'chiar'; did you mean 'chair'?",
     ]
-    assert run.told == said
+    assert run.told == messages
     run.step(60)
     run.unanswered.log_reasons(run.host)
-    assert run.told == said
+    assert run.told == messages
     run.append("visit", "a lamp", "blue")
     run.step()
     run.unanswered.log_reasons(run.host)
-    assert run.told == said  # item 0 and visit 0 are a result by now
+    assert run.told == messages  # item 0 and visit 0 are a result by now
     run.control.submit(JobCommand.adding(Query("blue red", name="blue red")))
     run.step()
     run.unanswered.log_reasons(run.host)
@@ -132,10 +132,10 @@ def test_a_run_that_resumes_without_records_says_nothing(skws: Skws, tmp_path: P
     (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="none", table="false"))
     command = ("watch", "-S", f"replay:{source}?speed=1e9", "-s", tmp_path / "shop.yaml", "lamp")
     for number in range(2):
-        done = skws(*command, "--checkpoint", tmp_path / "cp", "-f", "jsonl")
-        assert done.code == 0
-        assert len(done.out.splitlines()) == 1 - number
-        assert "no results" not in done.err
+        outcome = skws(*command, "--checkpoint", tmp_path / "cp", "-f", "jsonl")
+        assert outcome.code == 0
+        assert len(outcome.out.splitlines()) == 1 - number
+        assert "no results" not in outcome.err
 
 
 def test_it_knows_what_the_window_holds(tmp_path: Path) -> None:
@@ -154,11 +154,14 @@ def test_of_many_rows_the_latest_of_each_relation_are_looked_at() -> None:
     engine = StreamEngine(schema, Unbounded(), sizes=Sizes(reasons=4))
     plan = keyword_plan(Query("lamp blue"), Stream(schema, Unbounded(), max_size=5), Unbounded(), None)
     texts = ("lamp", "red", "green", "white")
-    records = [Record(1, 0, (0, "blue")), *(Record(0, 0, (at, text)) for at, text in enumerate(texts))]
+    records = [
+        Record(1, 0, (0, "blue")),
+        *(Record(0, 0, (row_id, text)) for row_id, text in enumerate(texts)),
+    ]
     assert list(engine.process(records)) == []
-    found = engine.why_nothing(plan)
-    assert found is not None
-    assert found.reasons == ("no row of the latest 3 matches 'lamp'",)
+    diagnosis = engine.why_nothing(plan)
+    assert diagnosis is not None
+    assert diagnosis.reasons == ("no row of the latest 3 matches 'lamp'",)
 
 
 def test_it_knows_static_tables(tmp_path: Path) -> None:
@@ -176,8 +179,8 @@ def test_records_before_a_change_of_the_schema_are_left_out(tmp_path: Path) -> N
     run = Run(tmp_path, "lamp blue").open()
     run.append("item", "lamp")
     run.step()
-    changed = SCHEMA.format(window="none", table="false").replace("note: text", "note: text, more: text")
-    answer = run.control.submit(JobCommand("schema", "", schema=changed))
+    new_schema = SCHEMA.format(window="none", table="false").replace("note: text", "note: text, more: text")
+    answer = run.control.submit(JobCommand("schema", "", schema=new_schema))
     run.step()
     assert not answer.result(0).error
     run.append("item", "green")

@@ -31,24 +31,24 @@ OWN = {
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     context = typer.Context(group)
     for name in group.list_commands(context):
-        found = group.get_command(context, name)
+        command = group.get_command(context, name)
         if name == "bench":
             continue
-        if hasattr(found, "list_commands"):
-            yield from commands(found, (*path, name))
+        if hasattr(command, "list_commands"):
+            yield from commands(command, (*path, name))
         else:
-            yield " ".join((*path, name)), found
+            yield " ".join((*path, name)), command
 
 
 def options() -> dict[str, dict[str, Any]]:
     """The options by their long names, and by the commands that have them."""
-    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    parameters: dict[str, dict[str, Any]] = defaultdict(dict)
     for path, command in commands(typer.main.get_command(app)):
         for parameter in command.params:
             for name in parameter.opts:
                 if name.startswith("--"):
-                    found[name][path] = parameter
-    return found
+                    parameters[name][path] = parameter
+    return parameters
 
 
 def test_an_option_is_the_same_in_every_command() -> None:
@@ -56,22 +56,25 @@ def test_an_option_is_the_same_in_every_command() -> None:
     assert {"--engine", "--on-error", "--replay", "--window", "--format"} <= shared.keys()
     for name, by_command in shared.items():
         if name not in OWN:
-            said = {(tuple(sorted(one.opts)), one.help, one.metavar) for one in by_command.values()}
-            assert len(said) == 1, (name, sorted(by_command))
+            definitions = {
+                (tuple(sorted(parameter.opts)), parameter.help, parameter.metavar)
+                for parameter in by_command.values()
+            }
+            assert len(definitions) == 1, (name, sorted(by_command))
 
 
 def test_short_names_stand_for_one_option() -> None:
-    stand = defaultdict(set)
+    long_names = defaultdict(set)
     for name, by_command in options().items():
-        for one in by_command.values():
-            for short in one.opts:
+        for parameter in by_command.values():
+            for short in parameter.opts:
                 if not short.startswith("--"):
-                    stand[short].add(name)
-    assert {short: names for short, names in stand.items() if len(names) > 1} == {}
+                    long_names[short].add(name)
+    assert {short: names for short, names in long_names.items() if len(names) > 1} == {}
 
 
 @pytest.mark.parametrize(
-    ("option", "commands_with_it"),
+    ("option", "expected"),
     [
         ("--engine", {"demo", "search", "watch", "serve", "tui", "bounds run"}),
         ("--replay", {"search", "watch", "serve", "tui", "explain", "windows", "bounds run"}),
@@ -79,19 +82,19 @@ def test_short_names_stand_for_one_option() -> None:
         ("--on-error", {"search", "watch", "serve", "tui", "explain", "windows", "bounds run"}),
     ],
 )
-def test_commands_that_need_an_option_have_it(option: str, commands_with_it: set[str]) -> None:
-    assert options()[option].keys() == commands_with_it
+def test_commands_that_need_an_option_have_it(option: str, expected: set[str]) -> None:
+    assert options()[option].keys() == expected
 
 
 def test_auto_is_the_engine_of_every_command() -> None:
-    assert {one.default for one in options()["--engine"].values()} == {EngineChoice.AUTO}
+    assert {parameter.default for parameter in options()["--engine"].values()} == {EngineChoice.AUTO}
 
 
 def test_defaults_are_the_same_but_for_a_few() -> None:
     differing = {
         name
         for name, by_command in options().items()
-        if name not in OWN and len({str(one.default) for one in by_command.values()}) > 1
+        if name not in OWN and len({str(parameter.default) for parameter in by_command.values()}) > 1
     }
     # A query that is added has the job's size.
     assert differing == {"--max-size"}
@@ -113,8 +116,8 @@ def test_every_command_is_told_in_a_line_that_is_whole(
     skws: Skws, monkeypatch: pytest.MonkeyPatch, group: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    listed = skws(*group.split(), "--help").out.partition("Commands:\n")[2].partition("\n\n")[0]
-    lines = [line for line in listed.splitlines() if line]
+    command_list = skws(*group.split(), "--help").out.partition("Commands:\n")[2].partition("\n\n")[0]
+    lines = [line for line in command_list.splitlines() if line]
     assert len(lines) > 1
     assert all(re.fullmatch(r"  [\w-]+ +\S.*\.", line) and not line.endswith("...") for line in lines), lines
 
@@ -124,17 +127,17 @@ def test_every_command_is_told_in_a_line_that_is_whole(
 )
 def test_help_is_written_for_people(skws: Skws, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    shown = skws(*command.split(), "--help").out
-    assert max(map(len, shown.splitlines())) <= 80
-    assert not re.search(r"<list|<str>|<path>|default: \(|x>=|<=x", " ".join(shown.split()))
-    assert shown.count("--help") == 1
+    output = skws(*command.split(), "--help").out
+    assert max(map(len, output.splitlines())) <= 80
+    assert not re.search(r"<list|<str>|<path>|default: \(|x>=|<=x", " ".join(output.split()))
+    assert output.count("--help") == 1
 
 
 def test_many_options_stand_under_headings(skws: Skws) -> None:
-    shown = skws("watch", "--help").out
-    headings = re.findall(r"^(\w[\w ]+):$", shown, re.M)
+    output = skws("watch", "--help").out
+    headings = re.findall(r"^(\w[\w ]+):$", output, re.M)
     assert headings == ["Arguments", "Data", "Query", "Results", "Engine", "Other options"]
-    queries = shown.partition("\nQuery:\n")[2].partition("\nResults:")[0]
+    queries = output.partition("\nQuery:\n")[2].partition("\nResults:")[0]
     assert "--window W" in queries
     assert "--sink" not in queries
     assert re.findall(r"^(\w[\w ]+):$", skws("networks", "--help").out, re.M) == ["Arguments", "Options"]

@@ -27,7 +27,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "suggestion"),
     [
         ("zzyzx", "skws schema show shop.schema.yaml lists the columns that are searched"),
         ("byron zzyzx", "without 'zzyzx': skws search shop byron"),
@@ -37,12 +37,14 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("kettel byron", "no row matches 'kettel'; did you mean 'kettle'?"),
     ],
 )
-def test_a_search_without_results_says_what_to_try(shop: Path, skws: Skws, words: str, told: str) -> None:
-    assert skws("search", "shop", "--", *words.split()).err.splitlines()[-1] == told
+def test_a_search_without_results_says_what_to_try(
+    shop: Path, skws: Skws, words: str, suggestion: str
+) -> None:
+    assert skws("search", "shop", "--", *words.split()).err.splitlines()[-1] == suggestion
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "hint"),
     [
         ("access.log", "a name with .jsonl"),
         ("dump.sql", "into a database"),
@@ -50,12 +52,12 @@ def test_a_search_without_results_says_what_to_try(shop: Path, skws: Skws, words
     ],
 )
 def test_files_of_other_formats_are_refused_with_a_way(
-    tmp_path: Path, skws: Skws, name: str, told: str
+    tmp_path: Path, skws: Skws, name: str, hint: str
 ) -> None:
     (tmp_path / name).write_text("x")
-    told_of = skws("search", tmp_path / name, "x").err
-    assert "unknown format" in told_of
-    assert told in told_of
+    errors = skws("search", tmp_path / name, "x").err
+    assert "unknown format" in errors
+    assert hint in errors
 
 
 def test_a_schema_in_the_working_directory_is_named_without_it(shop: Path, skws: Skws) -> None:
@@ -73,24 +75,28 @@ def test_large_files_are_looked_at_in_place_of_what_small_ones_leave(tmp_path: P
     (tmp_path / "large.csv").write_text("id,text\n" + "".join(f"{n},word\n" for n in range(9)))
     small = plan(tmp_path / "small.csv", schema, relation=0)
     large = plan(tmp_path / "large.csv", schema, first=1, relation=1)
-    asked = Plan(schema, parse_query("zzyzx", schema), Unbounded())
-    assert why_nothing(asked, Replay([*large, *small], schema), 10).reasons == ("no row matches 'zzyzx'",)
-    assert why_nothing(asked, Replay([*large, *small], schema), 8).reasons == (
+    keyword_plan = Plan(schema, parse_query("zzyzx", schema), Unbounded())
+    assert why_nothing(keyword_plan, Replay([*large, *small], schema), 10).reasons == (
+        "no row matches 'zzyzx'",
+    )
+    assert why_nothing(keyword_plan, Replay([*large, *small], schema), 8).reasons == (
         "no row of the 8 examined matches 'zzyzx'",
     )
 
 
 def test_a_keyword_of_a_first_line_that_may_be_a_row_is_explained(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "people.csv").write_text("Ada Byron,London\nGrace Murray,Boston\n")
-    told = skws("search", tmp_path / "people.csv", "byron").err.splitlines()[-1]
-    assert told.startswith("'byron' is in 'Ada Byron', which names a column of people: if that is a row,")
+    last_line = skws("search", tmp_path / "people.csv", "byron").err.splitlines()[-1]
+    assert last_line.startswith(
+        "'byron' is in 'Ada Byron', which names a column of people: if that is a row,"
+    )
 
 
 def test_a_search_that_was_given_a_schema_names_it_again(shop: Path, skws: Skws) -> None:
     skws("search", "shop", "byron")
-    given = ("--schema", "shop.schema.yaml", "--replay", "shop")
-    told = skws("search", *given, "byron", "zzyzx").err.splitlines()[-1]
-    assert told == "without 'zzyzx': skws search --schema shop.schema.yaml --replay shop byron"
+    options = ("--schema", "shop.schema.yaml", "--replay", "shop")
+    last_line = skws("search", *options, "byron", "zzyzx").err.splitlines()[-1]
+    assert last_line == "without 'zzyzx': skws search --schema shop.schema.yaml --replay shop byron"
 
 
 def test_parts_of_words_that_are_not_searched_are_not_named(tmp_path: Path, skws: Skws) -> None:

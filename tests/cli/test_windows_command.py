@@ -44,8 +44,8 @@ def lines_of(outcome: Outcome) -> list[dict[str, object]]:
 
 
 def test_one_json_line_a_window(skws: Skws, files: tuple[object, ...]) -> None:
-    found = lines_of(skws("windows", HYSTERESIS, *files, "-f", "jsonl", "-a", "mean(temp)", "-a", "count"))
-    assert found == [
+    windows = lines_of(skws("windows", HYSTERESIS, *files, "-f", "jsonl", "-a", "mean(temp)", "-a", "count"))
+    assert windows == [
         {
             "first": 0,
             "last": 4,
@@ -58,13 +58,13 @@ def test_one_json_line_a_window(skws: Skws, files: tuple[object, ...]) -> None:
 
 
 def test_windows_per_key(skws: Skws, files: tuple[object, ...]) -> None:
-    found = lines_of(skws("windows", f"{HYSTERESIS} per sensor", *files, "-f", "jsonl", "-a", "max(temp)"))
-    assert [(w["key"], w["first"], w["last"], w["aggregates"]) for w in found] == [
+    windows = lines_of(skws("windows", f"{HYSTERESIS} per sensor", *files, "-f", "jsonl", "-a", "max(temp)"))
+    assert [(w["key"], w["first"], w["last"], w["aggregates"]) for w in windows] == [
         ("a", 0, 3, {"max(temp)": 95.0}),
         ("b", 0, 1, {"max(temp)": 99.5}),
     ]
-    two = lines_of(skws("windows", f"{HYSTERESIS} per sensor, note", *files, "-f", "jsonl"))
-    assert two == []  # a record without a note is of no stream
+    pairs = lines_of(skws("windows", f"{HYSTERESIS} per sensor, note", *files, "-f", "jsonl"))
+    assert pairs == []  # a record without a note is of no stream
 
 
 def test_table_and_summary(skws: Skws, files: tuple[object, ...]) -> None:
@@ -79,11 +79,11 @@ def test_table_and_summary(skws: Skws, files: tuple[object, ...]) -> None:
 
 def test_the_formal_form(skws: Skws, files: tuple[object, ...]) -> None:
     pair = ("--pair", ".*", "[temp > temp[-1]] [temp < temp[-1]]")
-    found = lines_of(skws("windows", *pair, "--per", "sensor", *files, "-f", "jsonl"))
-    assert [(w["key"], w["first"], w["last"]) for w in found] == [("a", 2, 3)]
-    both = (*pair, "--pair", "()", "[temp > 90]", "--lookback", 2, "--selection", "longest")
-    found = lines_of(skws("windows", *both, *files, "-f", "jsonl"))
-    assert [(w["first"], w["last"]) for w in found] == [(3, 4)]
+    windows = lines_of(skws("windows", *pair, "--per", "sensor", *files, "-f", "jsonl"))
+    assert [(w["key"], w["first"], w["last"]) for w in windows] == [("a", 2, 3)]
+    options = (*pair, "--pair", "()", "[temp > 90]", "--lookback", 2, "--selection", "longest")
+    windows = lines_of(skws("windows", *options, *files, "-f", "jsonl"))
+    assert [(w["first"], w["last"]) for w in windows] == [(3, 4)]
 
 
 FORMULA = (
@@ -94,10 +94,14 @@ FORMULA = (
 def test_the_windows_of_a_formula(skws: Skws, files: tuple[object, ...]) -> None:
     options = (*files, "-f", "jsonl", "--force-unbounded-windows")
     expression = lines_of(skws("windows", f"every {HYSTERESIS} per sensor", *options))
-    formula = skws("windows", "--formula", FORMULA, "--per", "sensor", "-a", "max(temp)", *options)
-    found = lines_of(formula)
-    assert [w["aggregates"] for w in found] == [{"max(temp)": 95.0}, {"max(temp)": 91.0}, {"max(temp)": 99.5}]
-    assert [{**w, "aggregates": {}} for w in found] == expression
+    outcome = skws("windows", "--formula", FORMULA, "--per", "sensor", "-a", "max(temp)", *options)
+    windows = lines_of(outcome)
+    assert [w["aggregates"] for w in windows] == [
+        {"max(temp)": 95.0},
+        {"max(temp)": 91.0},
+        {"max(temp)": 99.5},
+    ]
+    assert [{**w, "aggregates": {}} for w in windows] == expression
     first = skws(
         "windows", "--formula", FORMULA, "--selection", "first", "--per", "sensor", *files, "-f", "jsonl"
     )
@@ -112,15 +116,15 @@ def test_the_verdict_and_the_drawing_of_a_formula(skws: Skws, files: tuple[objec
     assert "windows can pile up without bound" in refused.err
     bounded = json.loads(skws("windows", "--formula", "[temp > 90](b) and b = e", *files, "--check").out)
     assert (bounded["open_starts"], bounded["lookback"]) == ("bounded", 0)
-    drawn = skws("windows", "--formula", FORMULA, *files, "-f", "dot").out
-    assert drawn.startswith("digraph windows {")
-    assert 'label="70 <= temp and not (login)"' in drawn
+    drawing = skws("windows", "--formula", FORMULA, *files, "-f", "dot").out
+    assert drawing.startswith("digraph windows {")
+    assert 'label="70 <= temp and not (login)"' in drawing
 
 
 def test_deletions_are_left_out_and_bad_records_counted(skws: Skws, files: tuple[object, ...]) -> None:
     replay = Path(str(files[-1]))
-    gone = {"relation": "reading", "time": 35, "op": "-", "row": {"sensor": "a", "temp": 91.0}}
-    replay.write_text(replay.read_text() + json.dumps(gone) + "\nno record\n")
+    deletion = {"relation": "reading", "time": 35, "op": "-", "row": {"sensor": "a", "temp": 91.0}}
+    replay.write_text(replay.read_text() + json.dumps(deletion) + "\nno record\n")
     outcome = skws("windows", HYSTERESIS, *files, "--on-error", "skip", "-f", "jsonl")
     assert [(w["first"], w["last"]) for w in lines_of(outcome)] == [(0, 4)]
     assert "1 deletion left out, 1 bad" in outcome.err
@@ -138,19 +142,19 @@ def test_windows_that_cannot_be_are_warned_of(skws: Skws, files: tuple[object, .
 def test_windows_that_pile_up_are_refused_but_not_if_limited_or_allowed(
     skws: Skws, files: tuple[object, ...]
 ) -> None:
-    every = f"every {HYSTERESIS}"
-    refused = skws("windows", every, *files)
+    expression = f"every {HYSTERESIS}"
+    refused = skws("windows", expression, *files)
     assert (refused.code, refused.out) == (2, "")
     assert "--force-unbounded-windows" in refused.err
-    for admitted in (
-        (f"{every} at most 3 records",),
-        (f"{every} within 1 minute",),
-        (every, "--force-unbounded-windows"),
+    for arguments in (
+        (f"{expression} at most 3 records",),
+        (f"{expression} within 1 minute",),
+        (expression, "--force-unbounded-windows"),
     ):
-        assert skws("windows", *admitted, *files).code == 0
-    unsure = skws("windows", "every match [count > count[-1] and count > 0]+ [count < 5]", *files)
-    assert unsure.code == 0
-    assert "warning: windows may pile up" in unsure.err
+        assert skws("windows", *arguments, *files).code == 0
+    undecided = skws("windows", "every match [count > count[-1] and count > 0]+ [count < 5]", *files)
+    assert undecided.code == 0
+    assert "warning: windows may pile up" in undecided.err
 
 
 @pytest.mark.parametrize(
@@ -163,20 +167,20 @@ def test_windows_that_pile_up_are_refused_but_not_if_limited_or_allowed(
 def test_the_witness_of_a_check_can_be_replayed(
     skws: Skws, files: tuple[object, ...], tmp_path: Path, text: str
 ) -> None:
-    checked = skws("windows", text, *files, "--check")
-    verdict = json.loads(checked.out)
+    outcome = skws("windows", text, *files, "--check")
+    verdict = json.loads(outcome.out)
     assert {"open_starts", "windows_per_position", "witness"} <= verdict.keys()
     if "per sensor" in text:  # no login has a sensor, so no window of a sensor ends
         assert verdict["open_starts"] != "bounded"
         assert verdict["windows_per_position"] != "unbounded"
         return
     assert (verdict["open_starts"], verdict["windows_per_position"]) == ("unbounded", "unbounded")
-    stream = tmp_path / "witness.jsonl"
-    stream.write_text("\n".join(map(json.dumps, verdict["witness"]["records"])))
-    schema = ("--schema", files[1], "--replay", stream)
-    found = lines_of(skws("windows", text, *schema, "-f", "jsonl", "--force-unbounded-windows"))
+    witness = tmp_path / "witness.jsonl"
+    witness.write_text("\n".join(map(json.dumps, verdict["witness"]["records"])))
+    options = ("--schema", files[1], "--replay", witness)
+    windows = lines_of(skws("windows", text, *options, "-f", "jsonl", "--force-unbounded-windows"))
     last = len(verdict["witness"]["records"]) - 1
-    assert sum(w["last"] == last for w in found) == verdict["witness"]["windows_at_the_end"] >= 3
+    assert sum(w["last"] == last for w in windows) == verdict["witness"]["windows_at_the_end"] >= 3
 
 
 def test_a_check_of_what_is_bounded(skws: Skws, files: tuple[object, ...]) -> None:
@@ -189,13 +193,13 @@ def test_pictures_of_the_automata(skws: Skws, files: tuple[object, ...], tmp_pat
     picture = tmp_path / "windows.svg"
     schema = files[:2]
     assert skws("windows", HYSTERESIS, *schema, "-f", "svg", "-o", picture).code == 0
-    again = picture.with_name("again.svg")
-    assert skws("windows", HYSTERESIS, *schema, "-o", again).code == 0
-    assert again.read_bytes() == picture.read_bytes()
+    second_picture = picture.with_name("again.svg")
+    assert skws("windows", HYSTERESIS, *schema, "-o", second_picture).code == 0
+    assert second_picture.read_bytes() == picture.read_bytes()
     refused = skws("windows", HYSTERESIS, *schema, "-o", picture.with_suffix(".csv"))
     assert (refused.code, "expected .txt, .jsonl, .ndjson, .dot, .svg" in refused.err) == (2, True)
-    drawn = ElementTree.fromstring(picture.read_text())
-    texts = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    svg = ElementTree.fromstring(picture.read_text())
+    texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert "g1: 90 < temp" in texts
     dot = skws("windows", "match [note = 'a \"b'] [temp = 1]", *schema, "-f", "dot").out
     assert dot.count("subgraph") == 2
@@ -243,48 +247,48 @@ def test_sums_may_be_larger_than_64_bits(skws: Skws, files: tuple[object, ...]) 
     replay = Path(str(files[-1]))
     rows = [record("reading", i, sensor="a", count=2**62) for i in range(4)]
     replay.write_text("\n".join(rows))
-    found = lines_of(skws("windows", "match .{4} after ()", *files, "-f", "jsonl", "-a", "sum(count)"))
-    assert found[0]["aggregates"] == {"sum(count)": 2**64}
+    windows = lines_of(skws("windows", "match .{4} after ()", *files, "-f", "jsonl", "-a", "sum(count)"))
+    assert windows[0]["aggregates"] == {"sum(count)": 2**64}
 
 
 def test_keywords_in_conditions_are_matched_as_in_searches(skws: Skws) -> None:
     text = "open when director.name:'Tarantíno' close when movie"
-    found = lines_of(
+    windows = lines_of(
         skws("windows", text, "--schema", SCHEMA, "--replay", REPLAY, "-f", "jsonl", "-a", "first(name)")
     )
-    assert [w["aggregates"] for w in found] == [{"first(name)": "Quentin Tarantino"}]
+    assert [w["aggregates"] for w in windows] == [{"first(name)": "Quentin Tarantino"}]
 
 
 def test_texts_of_other_languages_are_analysed_as_the_schema_says(skws: Skws, tmp_path: Path) -> None:
-    described = """
+    schema = """
 relations:
   a: {attributes: {t: {type: text, analyzer: german}, u: text}}
 joins: []
 """
-    (tmp_path / "s.yaml").write_text(described)
+    (tmp_path / "s.yaml").write_text(schema)
     texts = ["in den Häusern", "nichts", "die Hauser", "und so weiter"]
     lines = [json.dumps({"relation": "a", "time": n, "row": {"t": t, "u": t}}) for n, t in enumerate(texts)]
     (tmp_path / "r.jsonl").write_text("\n".join(lines))
-    files = ("-s", tmp_path / "s.yaml", "-r", tmp_path / "r.jsonl", "-f", "jsonl")
-    assert len(lines_of(skws("windows", "match [t:Haus]", *files))) == 2
-    assert len(lines_of(skws("windows", "match [u:Haus]", *files))) == 0
-    assert len(lines_of(skws("windows", "match ['und']", *files))) == 1
-    assert "stop word" in skws("windows", "match [t:und]", *files).err
+    options = ("-s", tmp_path / "s.yaml", "-r", tmp_path / "r.jsonl", "-f", "jsonl")
+    assert len(lines_of(skws("windows", "match [t:Haus]", *options))) == 2
+    assert len(lines_of(skws("windows", "match [u:Haus]", *options))) == 0
+    assert len(lines_of(skws("windows", "match ['und']", *options))) == 1
+    assert "stop word" in skws("windows", "match [t:und]", *options).err
 
 
 def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws) -> None:
-    former, now = (
+    old_expression, expression = (
         "open when name contains 'tarantino' close when movie",
         "open when name:tarantino close when movie",
     )
-    files = ("--schema", SCHEMA, "--replay", REPLAY, "-f", "jsonl")
-    told = skws("windows", former, *files)
-    assert lines_of(told) == lines_of(skws("windows", now, *files))
+    options = ("--schema", SCHEMA, "--replay", REPLAY, "-f", "jsonl")
+    outcome = skws("windows", old_expression, *options)
+    assert lines_of(outcome) == lines_of(skws("windows", expression, *options))
     assert (
         "name contains 'tarantino' is now written name:'tarantino'; later versions accept only that"
-        in told.err
+        in outcome.err
     )
-    assert "now written" not in skws("windows", now, *files).err
+    assert "now written" not in skws("windows", expression, *options).err
 
 
 SEARCHED = """version: 1
@@ -336,12 +340,12 @@ def test_a_result_lies_in_one_window(searched: Searched) -> None:
 
 
 def test_the_option_goes_before_the_schema(searched: Searched) -> None:
-    found = searched("shop.yaml", "--window", "open when login close when logout per user")
-    assert len(found.records) == 2
+    outcome = searched("shop.yaml", "--window", "open when login close when logout per user")
+    assert len(outcome.records) == 2
 
 
 @pytest.mark.parametrize(
-    ("schema", "options", "said"),
+    ("schema", "options", "message"),
     [
         ("none.yaml", ["--window", "every open when login close when logout"], "repeatedly:"),
         ("none.yaml", ["--window", "open when logn close when logout"], "did you mean 'login'"),
@@ -352,15 +356,15 @@ def test_the_option_goes_before_the_schema(searched: Searched) -> None:
         ("shop.yaml", ["--rank", "relevance"], "window expression"),
     ],
 )
-def test_what_is_refused(searched: Searched, schema: str, options: list[str], said: str) -> None:
-    done = searched(schema, *options)
-    assert done.code == 2
-    assert said in done.err
+def test_what_is_refused(searched: Searched, schema: str, options: list[str], message: str) -> None:
+    outcome = searched(schema, *options)
+    assert outcome.code == 2
+    assert message in outcome.err
 
 
 def test_windows_that_pile_up_in_a_schema(shop: Path, skws: Skws, searched: Searched) -> None:
-    piling = SEARCHED.format(window="window: every open when login close when logout")
-    (shop / "piling.yaml").write_text(piling)
+    schema = SEARCHED.format(window="window: every open when login close when logout")
+    (shop / "piling.yaml").write_text(schema)
     refused = searched("piling.yaml")
     assert (refused.code, "--force-unbounded-windows" in refused.err) == (3, True)
     assert searched("piling.yaml", "--force-unbounded-windows").code == 0
@@ -370,23 +374,23 @@ def test_windows_that_pile_up_in_a_schema(shop: Path, skws: Skws, searched: Sear
 
 def test_a_fault_in_a_schema_has_a_place(shop: Path, skws: Skws) -> None:
     (shop / "wrong.yaml").write_text(SEARCHED.format(window="window: open when pulse > 3 close when login"))
-    done = skws("schema", "check", shop / "wrong.yaml")
-    assert done.code == 3
-    assert "wrong.yaml:3:9: window: no field or relation 'pulse'" in done.err
+    outcome = skws("schema", "check", shop / "wrong.yaml")
+    assert outcome.code == 3
+    assert "wrong.yaml:3:9: window: no field or relation 'pulse'" in outcome.err
 
 
 def test_explain_tells_what_a_replay_left_in_open_windows(shop: Path, skws: Skws) -> None:
-    asked = ("explain", "vip", "--schema", shop / "none.yaml", "--replay", shop / "shop.jsonl", "--window")
+    command = ("explain", "vip", "--schema", shop / "none.yaml", "--replay", shop / "shop.jsonl", "--window")
     # The one is the table's.
-    assert "after 6 rows: 1 live, 0 partials waiting" in skws(*asked, SESSION).out
-    shown = skws(*asked, "open when login close when click per user").out
-    assert "after 6 rows: 3 live" in shown  # the second login opens a window, and the logout is in it
-    assert "=> login{vip}: 1 result" in shown
+    assert "after 6 rows: 1 live, 0 partials waiting" in skws(*command, SESSION).out
+    output = skws(*command, "open when login close when click per user").out
+    assert "after 6 rows: 3 live" in output  # the second login opens a window, and the logout is in it
+    assert "=> login{vip}: 1 result" in output
 
 
 def test_networks_read_a_window_but_need_none(shop: Path, skws: Skws) -> None:
-    asked = ("networks", "vip", "--schema", shop / "none.yaml", "--window")
-    shown = skws(*asked, SESSION)
-    assert (shown.code, "login{vip}" in shown.out) == (0, True)
-    refused = skws(*asked, "after logn until x")
+    command = ("networks", "vip", "--schema", shop / "none.yaml", "--window")
+    outcome = skws(*command, SESSION)
+    assert (outcome.code, "login{vip}" in outcome.out) == (0, True)
+    refused = skws(*command, "after logn until x")
     assert (refused.code, "did you mean 'login'" in refused.err) == (2, True)

@@ -1,4 +1,4 @@
-"""A search without a window gives the best of what is there; with one, all results in order of time."""
+"""A search without a window shows the best results; with a window, all results in order of time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ joins:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """Ada's lamp comes last; before it lamps of others, who live in one house with her."""
+    """Ada bought 25 lamps with long descriptions and then the best match, ``lamp``."""
     (tmp_path / "shop.yaml").write_text(SHOP)
     (tmp_path / "data").mkdir()
     names = ["ada", *(f"ben{number}" for number in range(30))]
@@ -36,7 +36,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def found(skws: Skws, shop: Path, *options: object) -> list[int]:
+def pids(skws: Skws, shop: Path, *options: object) -> list[int]:
     outcome = skws(
         "search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data", "-f", "jsonl", *options
     )
@@ -44,7 +44,7 @@ def found(skws: Skws, shop: Path, *options: object) -> list[int]:
     return [tuple_["row"]["pid"] for r in outcome.records for tuple_ in r["tuples"] if "pid" in tuple_["row"]]
 
 
-def test_people_get_a_page_of_the_best(skws: Skws, shop: Path) -> None:
+def test_a_table_shows_the_best_20_results_by_default(skws: Skws, shop: Path) -> None:
     page = skws("search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data")
     assert len(page.out.splitlines()) == 1 + 20
     assert page.out.splitlines()[1].rstrip().endswith("ada - lamp")
@@ -55,30 +55,30 @@ def test_people_get_a_page_of_the_best(skws: Skws, shop: Path) -> None:
     assert "--limit" not in listing.err
 
 
-def test_programs_get_the_best_where_they_say_how_many(skws: Skws, shop: Path) -> None:
-    assert found(skws, shop, "--limit", 2) == [0, 1]
-    assert found(skws, shop, "--sort", "score")[:3] == [0, 1, 2]
+def test_json_lines_are_ranked_only_with_a_limit_or_sort_by_score(skws: Skws, shop: Path) -> None:
+    assert pids(skws, shop, "--limit", 2) == [0, 1]
+    assert pids(skws, shop, "--sort", "score")[:3] == [0, 1, 2]
     pids_by_time = [*range(1, 26), 0]
-    assert found(skws, shop) == pids_by_time
-    assert found(skws, shop, "--sort", "time", "--limit", 3) == pids_by_time[:3]
-    assert found(skws, shop, "--window", "100 s", "--limit", 3) == pids_by_time[:3]
+    assert pids(skws, shop) == pids_by_time
+    assert pids(skws, shop, "--sort", "time", "--limit", 3) == pids_by_time[:3]
+    assert pids(skws, shop, "--window", "100 s", "--limit", 3) == pids_by_time[:3]
 
 
-def test_what_was_deleted_or_replaced_is_not_there(skws: Skws, shop: Path) -> None:
+def test_a_replaced_row_is_not_among_the_best(skws: Skws, shop: Path) -> None:
     replacement = '{"relation": "customer", "time": 90, "row": {"cid": 0, "name": "eve"}}\n'
     (shop / "data" / "later.jsonl").write_text(replacement)
-    assert found(skws, shop, "--limit", 2) == []
-    assert found(skws, shop, "--limit", "all") == []
+    assert pids(skws, shop, "--limit", 2) == []
+    assert pids(skws, shop, "--limit", "all") == []
 
 
-def test_a_limit_is_a_number_or_all(skws: Skws, shop: Path) -> None:
+def test_a_limit_other_than_a_number_or_all_is_rejected(skws: Skws, shop: Path) -> None:
     for text in ("0", "-1", "many", "1.5"):
         outcome = skws("search", "ada", "-s", shop / "shop.yaml", "-r", shop / "data", f"--limit={text}")
         assert outcome.code == 2
         assert f"--limit '{text}': expected a number above 0, or all" in outcome.err
 
 
-def test_a_database_has_a_page_too(skws: Skws, shop: Path) -> None:
+def test_a_search_of_a_database_shows_the_best_20_results(skws: Skws, shop: Path) -> None:
     path = shop / "shop.db"
     with sqlite3.connect(path) as connection:
         connection.execute("create table customer (cid integer primary key, name text)")
@@ -96,7 +96,7 @@ def test_a_database_has_a_page_too(skws: Skws, shop: Path) -> None:
     assert len(skws("search", path, "ada", "lamp", "-f", "jsonl").records) == 26
 
 
-def test_in_python_a_limit_gives_the_best() -> None:
+def test_limit_in_python_returns_the_best_results() -> None:
     customers = [{"cid": 0, "name": "ada"}]
     purchases = [{"pid": n, "cid": 0, "item": f"lamp{' and more' * (3 - n)}"} for n in range(4)]
     data = {"customer": customers, "purchase": purchases}

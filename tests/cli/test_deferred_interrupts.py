@@ -1,4 +1,4 @@
-"""Interrupts while Java starts wait for its end; a second one does not."""
+"""An interrupt while Java starts is deferred until it has started; a second one is not."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from skws_schema.budgets import OverBudgetError, StepBudget, watch_steps
 
 @pytest.fixture(autouse=True)
 def listening() -> Iterator[None]:
-    """Python's own handler, whatever the tests were started with."""
+    """Installs Python's default handler, whichever handler the tests were started with."""
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, handler)
 
 
-def interrupted(times: int) -> list[str]:
-    """What is reached of a piece of work that is interrupted so often."""
+def steps_when_interrupted(times: int) -> list[str]:
+    """The steps that a block reaches if it is interrupted ``times`` times."""
     steps = ["start"]
 
     def work() -> None:
@@ -40,16 +40,16 @@ def interrupted(times: int) -> list[str]:
     return steps
 
 
-def test_one_interrupt_waits_for_the_end() -> None:
-    assert interrupted(times=1) == ["start", "end"]
+def test_an_interrupt_is_deferred_until_the_block_ends() -> None:
+    assert steps_when_interrupted(times=1) == ["start", "end"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_second_interrupt_ends_at_once() -> None:
-    assert interrupted(times=2) == ["start"]
+def test_a_second_interrupt_is_raised_at_once() -> None:
+    assert steps_when_interrupted(times=2) == ["start"]
 
 
-def test_the_former_handler_comes_back_in_place_of_anothers() -> None:
+def test_the_original_handler_replaces_one_set_inside_the_block() -> None:
     with interrupts_deferred():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -62,7 +62,7 @@ def test_ignored_interrupts_stay_ignored() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def test_other_threads_cannot_set_handlers_and_need_none() -> None:
+def test_interrupts_are_not_deferred_in_other_threads() -> None:
     calls = []
 
     def work() -> None:
@@ -92,8 +92,8 @@ def spend(steps: int, budget: StepBudget) -> None:
             budget.spend()
 
 
-def shown(steps: int, limit: int = 100_000, screen: io.StringIO | None = None) -> str:
-    """What stands on a screen after some steps; a quarter of a second passes with every report."""
+def screen_after(steps: int, limit: int = 100_000, screen: io.StringIO | None = None) -> str:
+    """The output on a screen after some steps; each report takes a quarter of a second."""
     screen, ticks = screen or Terminal(), count(1)
     with redirect_stderr(screen):
         line = StepsLine(lambda: next(ticks) / 4)
@@ -102,26 +102,26 @@ def shown(steps: int, limit: int = 100_000, screen: io.StringIO | None = None) -
     return screen.getvalue()
 
 
-def test_what_takes_long_is_shown_and_taken_away() -> None:
-    assert "\rcompiling the pattern: 4,096 of at most 100,000 steps\x1b[K" in shown(6_000)
-    assert shown(6_000).endswith("\r\x1b[K")
+def test_long_work_shows_a_line_and_clears_it() -> None:
+    assert "\rcompiling the pattern: 4,096 of at most 100,000 steps\x1b[K" in screen_after(6_000)
+    assert screen_after(6_000).endswith("\r\x1b[K")
 
 
-def test_the_line_goes_when_the_budget_is_spent() -> None:
-    assert shown(6_000, 5_000).endswith("\r\x1b[K")
+def test_the_line_is_cleared_when_the_budget_is_exhausted() -> None:
+    assert screen_after(6_000, 5_000).endswith("\r\x1b[K")
 
 
-def test_nothing_is_shown_of_what_is_soon_done() -> None:
-    assert shown(2_000) == ""
+def test_short_work_shows_no_line() -> None:
+    assert screen_after(2_000) == ""
 
 
-def test_nothing_is_shown_off_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown(6_000, screen=io.StringIO()) == ""
+def test_no_line_is_shown_without_a_capable_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert screen_after(6_000, screen=io.StringIO()) == ""
     monkeypatch.setenv("NO_COLOR", "1")
-    assert shown(6_000) == ""
+    assert screen_after(6_000) == ""
 
 
-def test_nothing_is_shown_beside_a_bar() -> None:
+def test_no_line_is_shown_while_a_progress_bar_is() -> None:
     with redirect_stderr(Terminal()), ProgressBar() as bar:
         bar.report(Progress("reading", 1, 2))
-        assert shown(6_000) == ""
+        assert screen_after(6_000) == ""

@@ -1,4 +1,4 @@
-"""Every exit code of the contract, with messages that name the offender and no traceback."""
+"""Every documented exit code, with messages that name the cause and without a traceback."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from tests.queries.counted import installed
         (0, ("search", "--help"), ""),
     ],
 )
-def test_codes(skws: Skws, code: int, arguments: tuple[object, ...], message: str) -> None:
+def test_exit_codes_and_messages(skws: Skws, code: int, arguments: tuple[object, ...], message: str) -> None:
     outcome = skws(*arguments)
     assert outcome.code == code
     assert message in outcome.err
@@ -66,35 +66,37 @@ def test_codes(skws: Skws, code: int, arguments: tuple[object, ...], message: st
     assert code == 0 or outcome.out == ""
 
 
-def test_a_refused_value_is_told_in_plain_words(skws: Skws) -> None:
+def test_an_invalid_option_value_is_reported_with_the_choices(skws: Skws) -> None:
     message = skws(*SEARCH, "--format", "xml").err
     assert message.startswith("skws: Invalid value for '--format' / '-f': 'xml' is not one of 'table', ")
 
 
 @pytest.mark.parametrize(("code", "option"), [(3, "--schema"), (0, "--replay"), (1, "--output")])
-def test_who_reads_a_file_tells_what_is_wrong_with_it(
+def test_an_unreadable_file_has_the_exit_code_of_its_role(
     skws: Skws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, option: str
 ) -> None:
     forbidden = tmp_path / "forbidden.jsonl"
     forbidden.touch()
-    # Typer would look by this, and end with 2. (The tests may run as root, to whom nothing is forbidden.)
+    # Typer would check with os.access and exit with 2. The tests may run as root, who may read all files.
     monkeypatch.setattr(os, "access", lambda path, _: str(path) != str(forbidden))
     assert skws(*SEARCH, option, forbidden).code == code
 
 
-def test_version(skws: Skws) -> None:
+def test_version_is_printed(skws: Skws) -> None:
     assert skws("--version").out.startswith("skws 0.")
 
 
-def test_unwritable_output_is_refused_before_any_work(skws: Skws, tmp_path: Path) -> None:
+def test_unwritable_output_fails_before_the_replay_is_read(skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("{nonsense\n")
     command = (*SEARCH, "--replay", tmp_path / "bad.jsonl", "--on-error", "fail")
     assert skws(*command).code == 5
     assert skws(*command, "--output", "/nowhere/x").code == 1
 
 
-def test_unexpected_errors_are_one_line(skws: Skws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As in a source of another package."""
+def test_an_unexpected_error_is_one_line_without_skws_debug(
+    skws: Skws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Here of a source in another package."""
     installed(tmp_path, "broken", {SOURCES: {"broken": "broken_source:source"}})
     (tmp_path / "broken_source.py").write_text("def source(text):\n    raise RuntimeError('went\\nwrong')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -108,12 +110,12 @@ def test_unexpected_errors_are_one_line(skws: Skws, monkeypatch: pytest.MonkeyPa
         skws(*command)
 
 
-def test_data_in_messages_cannot_move_the_cursor(skws: Skws) -> None:
+def test_messages_escape_control_characters(skws: Skws) -> None:
     assert "\x1b" not in skws("search", "x1", "-s", SCHEMA, "-r", "\x1b[2J", "--engine", "local").err
 
 
 @pytest.mark.parametrize("arguments", [SEARCH, ("--help",), ("--version",)])
-def test_full_disk(arguments: tuple[str, ...]) -> None:
+def test_a_full_disk_is_reported_in_one_line(arguments: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as device:
         outcome = process(*arguments, stdout=device)
     assert (outcome.code, outcome.err.count("\n")) == (1, 1)
@@ -127,10 +129,10 @@ def test_full_disk(arguments: tuple[str, ...]) -> None:
         ("<&-", 0, "", len(IDS)),
         (">&-", 1, "cannot write to standard output", 0),
         ("2>&-", 0, "", len(IDS)),
-        ("| true; exit ${PIPESTATUS[0]}", 0, "", 0),  # a reader that has had enough is no failure
+        ("| true; exit ${PIPESTATUS[0]}", 0, "", 0),  # a reader that stops early is not a failure
     ],
 )
-def test_closed_streams(redirection: str, code: int, message: str, line_count: int) -> None:
+def test_closed_standard_streams(redirection: str, code: int, message: str, line_count: int) -> None:
     command = shlex.join([sys.executable, "-m", "skws", *map(str, SEARCH), "--format", "jsonl", "-q"])
     process = subprocess.run(
         ["bash", "-c", f"{command} {redirection}"], capture_output=True, text=True, check=False, timeout=60
@@ -141,10 +143,10 @@ def test_closed_streams(redirection: str, code: int, message: str, line_count: i
     assert process.stdout.count("\n") == line_count
 
 
-def test_interrupt(tmp_path: Path) -> None:
+def test_an_interrupt_exits_with_code_130(tmp_path: Path) -> None:
     pipe = tmp_path / "stream.jsonl"
     os.mkfifo(pipe)  # the search waits for its writer
-    # Commands in the background of a shell, as these tests may be, are started with interrupts ignored.
+    # A shell starts background commands, possibly these tests, with interrupts ignored.
     setup = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     program = f"{setup}from skws.cli import main; main()"
     command = (sys.executable, "-c", program, "search", "x1", "-s", str(SCHEMA), "-r", str(pipe))
@@ -152,14 +154,14 @@ def test_interrupt(tmp_path: Path) -> None:
         subprocess.Popen(
             [*command, "--engine", "local"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process,
-        pipe.open("wb"),  # opens as soon as the search has
+        pipe.open("wb"),  # opens as soon as the search has opened it
     ):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (130, "", "skws: interrupted\n")
 
 
-def test_an_interrupt_while_it_loads() -> None:
+def test_an_interrupt_while_modules_load_exits_with_code_130() -> None:
     script = """
 import sys
 
@@ -190,19 +192,19 @@ _FOR_SOURCES = "from skws.sources.addresses import parse_source; parse_source('x
         ("import skws.jobs.local, skws.cli.watch", "sqlglot"),
     ],
 )
-def test_nothing_is_loaded_that_is_not_needed(code: str, heavy: str) -> None:
+def test_commands_load_no_unneeded_libraries(code: str, heavy: str) -> None:
     unwanted = {*heavy.split(), "pyspark", "pyarrow.parquet", "z3", "networkx", "lark"}
     outcome = python("-c", f"import sys; {code}; print({unwanted!r} & {{*sys.modules}})")
     assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "set()"), outcome.err
 
 
-def test_no_color_off_a_terminal_even_if_asked() -> None:
+def test_force_color_is_ignored_without_a_terminal() -> None:
     outcome = process(*SEARCH, "--format", "tree", FORCE_COLOR="1")
     assert "\x1b" not in outcome.out + outcome.err
     assert "*Tarantino*" in outcome.out
 
 
-def test_a_terminal_gets_color_and_a_bar_unless_it_wants_neither() -> None:
+def test_a_terminal_shows_color_and_progress_unless_disabled() -> None:
     colored = on_a_terminal(*SEARCH, "--format", "tree")
     assert "\x1b[4;33mTarantino\x1b[0m" in colored
     assert colored.index("reading") < colored.index("Tarantino")
@@ -213,7 +215,7 @@ def test_a_terminal_gets_color_and_a_bar_unless_it_wants_neither() -> None:
         assert "reading" not in output
 
 
-REASONED = """\
+SHOP_SCHEMA = """\
 version: 1
 name: shop
 window: {window}
@@ -256,10 +258,10 @@ JOINS = "[person.pid = order.pid]"
         ("ada urgent", "none", JOINS, ("--lateness", "0 s"), "1 record came too late"),
     ],
 )
-def test_the_reason_of_no_results(
+def test_an_empty_search_reports_the_reason(
     skws: Skws, tmp_path: Path, query: str, window: str, joins: str, options: tuple[object, ...], reason: str
 ) -> None:
-    (tmp_path / "shop.yaml").write_text(REASONED.format(window=window, joins=joins))
+    (tmp_path / "shop.yaml").write_text(SHOP_SCHEMA.format(window=window, joins=joins))
     (tmp_path / "day.jsonl").write_text(RECORDS)
     outcome = skws("search", tmp_path / "day.jsonl", query, "-s", tmp_path / "shop.yaml", *options)
     assert (outcome.code, outcome.out) == (0, "")
@@ -267,8 +269,8 @@ def test_the_reason_of_no_results(
     assert ("--window" in outcome.err) == (window != "none")
 
 
-def test_a_watch_gives_the_reason_at_its_end(skws: Skws, tmp_path: Path) -> None:
-    (tmp_path / "shop.yaml").write_text(REASONED.format(window="100 days", joins=JOINS))
+def test_an_empty_watch_reports_the_reason_at_its_end(skws: Skws, tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text(SHOP_SCHEMA.format(window="100 days", joins=JOINS))
     (tmp_path / "day.jsonl").write_text(RECORDS)
     outcome = skws(
         "watch", "ada", "kettel", "-S", f"replay:{tmp_path}/day.jsonl?speed=1e9", "-s", tmp_path / "shop.yaml"

@@ -69,8 +69,8 @@ WINDOWS: Final = (None, CountWindow(3), ExpressionWindow("open when cid > 7 clos
 
 
 @st.composite
-def dirty(draw: st.DrawFn) -> tuple[bytes, int]:
-    """Lines, and how many of them are not blank."""
+def dirty_lines(draw: st.DrawFn) -> tuple[bytes, int]:
+    """Lines, and the number of lines that are not blank."""
     kinds = st.one_of(st.sampled_from(GOOD), st.sampled_from(BAD), st.sampled_from(BLANK))
     lines = draw(st.lists(kinds, min_size=1, max_size=12))
     lines.insert(draw(st.integers(0, len(lines))), ORDER)
@@ -82,7 +82,7 @@ def dirty(draw: st.DrawFn) -> tuple[bytes, int]:
     return prefix + b"\n".join(timed_lines) + b"\n", sum(bool(line.strip()) for line in timed_lines)
 
 
-def searched(path: Path, window: Window | None, **changes: object) -> int:
+def search_total(path: Path, window: Window | None, **changes: object) -> int:
     job = Job.search(QUERY, SCHEMA, path, window=window, engine=EngineName.LOCAL, on_error=OnError.SKIP)
     search = Search(replace(job, **changes))  # type: ignore[arg-type]
     for _ in search.results():
@@ -91,7 +91,7 @@ def searched(path: Path, window: Window | None, **changes: object) -> int:
     return counts.tuples + counts.static + counts.deletions + counts.late + search.bad.count
 
 
-def matched(path: Path, engine: EngineName = EngineName.LOCAL) -> int:
+def pattern_total(path: Path, engine: EngineName = EngineName.LOCAL) -> int:
     text = "customer c ; order o where c.cid = o.cid within 10 s"
     search = Search(Job.search(Query.of_pattern(text), SCHEMA, path, engine=engine, on_error=OnError.SKIP))
     for _ in search.results():
@@ -99,42 +99,44 @@ def matched(path: Path, engine: EngineName = EngineName.LOCAL) -> int:
     return search.counts.tuples + search.counts.deletions + search.bad.count
 
 
-def added(metrics: Metrics) -> int:
+def metrics_total(metrics: Metrics) -> int:
     return metrics.tuples + metrics.deletions + metrics.late + metrics.bad
 
 
-def watched(source: str | Path, window: Window | None = None) -> int:
+def watch_total(source: str | Path, window: Window | None = None) -> int:
     watch = opened(request(source, window=window, on_error=OnError.SKIP, speed=None), Collected())
     steps(watch)
     watch.close()
-    return added(watch.metrics())
+    return metrics_total(watch.metrics())
 
 
-def piped(path: Path) -> int:
+def stdin_total(path: Path) -> int:
     with path.open("rb") as file:
         job = request("-", on_error=OnError.SKIP)
         watch = LocalWatch(job, [Collected()], Notes().log, source=StdinSource(file))
         watch.run()
-    return added(watch.metrics())
+    return metrics_total(watch.metrics())
 
 
 COMMANDS: Final[Sequence[Callable[[Path], int]]] = (
-    *(lambda path, w=window: searched(path, w) for window in WINDOWS),
-    *(lambda path, w=window: watched(path, w) for window in WINDOWS),
-    *(lambda path, w=window: watched(f"replay:{path}?speed=1e9", w) for window in WINDOWS),
-    lambda path: searched(path, None, lateness=0),
-    lambda path: searched(path, None, mesh=MeshChoice(MeshKind.FULL)),
-    lambda path: searched(path, None, mesh=MeshChoice(MeshKind.FULL), lateness=3_000_000),
-    matched,
-    piped,
+    *(lambda path, w=window: search_total(path, w) for window in WINDOWS),
+    *(lambda path, w=window: watch_total(path, w) for window in WINDOWS),
+    *(lambda path, w=window: watch_total(f"replay:{path}?speed=1e9", w) for window in WINDOWS),
+    lambda path: search_total(path, None, lateness=0),
+    lambda path: search_total(path, None, mesh=MeshChoice(MeshKind.FULL)),
+    lambda path: search_total(path, None, mesh=MeshChoice(MeshKind.FULL), lateness=3_000_000),
+    pattern_total,
+    stdin_total,
 )
 
 
 @examples(300)
-@given(dirty(), st.booleans(), st.sampled_from(COMMANDS))
-def test_of_json_lines(case: tuple[bytes, int], compressed: bool, command: Callable[[Path], int]) -> None:
+@given(dirty_lines(), st.booleans(), st.sampled_from(COMMANDS))
+def test_counts_of_json_lines_add_up(
+    case: tuple[bytes, int], compressed: bool, command: Callable[[Path], int]
+) -> None:
     text, count = case
-    compressed = compressed and command is not piped
+    compressed = compressed and command is not stdin_total
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"lines.jsonl{'.gz' * compressed}"
         path.write_bytes(gzip.compress(text) if compressed else text)
@@ -146,15 +148,17 @@ def test_of_json_lines(case: tuple[bytes, int], compressed: bool, command: Calla
     [line for line in (*BAD, *BLANK) if line],
     ["lines.jsonl", "order.jsonl", "rows/order/part-0.jsonl"],
 )
-def test_a_bad_first_line_does_not_decide_what_a_file_holds(tmp_path: Path, first: bytes, name: str) -> None:
-    """Be it one of records or, named after its relation, of bare rows."""
+def test_a_bad_line_at_any_position_does_not_change_the_format(
+    tmp_path: Path, first: bytes, name: str
+) -> None:
+    """Neither of a file of records nor of a file of bare rows, named after its relation."""
     path, source = tmp_path / name, tmp_path / name.split("/")[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     row = (
         b'{"cid": %d, "item": "lamp", "time": %d}' if name.startswith("rows") else ORDER.replace(b"7", b"%d")
     )
     if name.startswith("rows") and b"no time" in first:
-        return  # a record of a relation that the schema has tells that records follow
+        return  # a record of a known relation marks a file of records
     lines = [row % (n, n) if row is not ORDER else row for n in range(1, 6)]
     for text in ([first, *lines], [*lines[:2], first, *lines[2:]], [*lines, first]):
         path.write_bytes(b"\n".join(text) + b"\n")
@@ -166,7 +170,7 @@ def test_a_bad_first_line_does_not_decide_what_a_file_holds(tmp_path: Path, firs
         watch = opened(request(source, queries={"lamp": "lamp"}, on_error=OnError.SKIP, lateness=10**7), sink)
         steps(watch)
         watch.close()
-        assert (len(sink.results), added(watch.metrics())) == (5, 5 + bool(first.strip()))
+        assert (len(sink.results), metrics_total(watch.metrics())) == (5, 5 + bool(first.strip()))
 
 
 CSV_LINES: Final = (
@@ -188,7 +192,7 @@ CSV_LINES: Final = (
 
 @examples(100)
 @given(st.lists(st.tuples(st.sampled_from(CSV_LINES), st.integers(1, 40))), st.sampled_from(COMMANDS[:-1]))
-def test_of_csv(lines: list[tuple[bytes, int]], command: Callable[[Path], int]) -> None:
+def test_counts_of_csv_lines_add_up(lines: list[tuple[bytes, int]], command: Callable[[Path], int]) -> None:
     timed_lines = [line % time if b"%d" in line else line for line, time in lines]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "lines.csv"
@@ -200,11 +204,11 @@ def test_of_csv(lines: list[tuple[bytes, int]], command: Callable[[Path], int]) 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    return written(tmp_path_factory.mktemp("dirty"), 40)
+    return write_dirty_files(tmp_path_factory.mktemp("dirty"), 40)
 
 
-def written(folder: Path, files: int) -> tuple[Path, int]:
-    """Many dirty files, and the lines in them that are not blank."""
+def write_dirty_files(folder: Path, files: int) -> tuple[Path, int]:
+    """Writes dirty files; returns their folder and the number of lines that are not blank."""
     rng, count = Random(5), 0
     for number in range(files):
         lines = [rng.choice((*GOOD, *BAD, *BLANK)) for _ in range(rng.randint(1, 30))]
@@ -218,7 +222,7 @@ def written(folder: Path, files: int) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize("command", COMMANDS[:-1])
-def test_of_many_files(files: tuple[Path, int], command: Callable[[Path], int]) -> None:
+def test_counts_over_many_files_add_up(files: tuple[Path, int], command: Callable[[Path], int]) -> None:
     folder, count = files
     assert command(folder) == count
 
@@ -226,29 +230,29 @@ def test_of_many_files(files: tuple[Path, int], command: Callable[[Path], int]) 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @some("number", [4], [40])
-def test_on_spark(tmp_path: Path, number: int) -> None:
-    folder, count = written(tmp_path, number)
-    assert searched(folder, None, engine=EngineName.SPARK) == count
-    assert matched(folder, EngineName.SPARK) == count
+def test_counts_on_spark_add_up(tmp_path: Path, number: int) -> None:
+    folder, count = write_dirty_files(tmp_path, number)
+    assert search_total(folder, None, engine=EngineName.SPARK) == count
+    assert pattern_total(folder, EngineName.SPARK) == count
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")
-def test_of_windows_on_spark(tmp_path: Path) -> None:
-    folder, count = written(tmp_path, 40)
+def test_counts_of_window_expressions_on_spark_add_up(tmp_path: Path) -> None:
+    folder, count = write_dirty_files(tmp_path, 40)
     window = ExpressionWindow("open when cid > 7 close when cid < 8")
-    assert searched(folder, window, engine=EngineName.SPARK) == count
+    assert search_total(folder, window, engine=EngineName.SPARK) == count
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")
-def test_of_a_live_search_on_spark(files: tuple[Path, int]) -> None:
+def test_counts_of_a_live_search_on_spark_add_up(files: tuple[Path, int]) -> None:
     folder, count = files
     for source in (f"replay:{folder}?speed=1e9", str(folder)):
         with running(request(source, on_error=OnError.SKIP)) as run:
-            run.until(lambda run=run: added(run.watch.metrics()) >= count)  # type: ignore[misc]
+            run.until(lambda run=run: metrics_total(run.watch.metrics()) >= count)  # type: ignore[misc]
             run.watch.control.stop()
             run.end()
-        assert added(run.watch.metrics()) == count
+        assert metrics_total(run.watch.metrics()) == count

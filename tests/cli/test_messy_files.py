@@ -1,4 +1,4 @@
-"""Files as people have them: without a schema, each is searched, or the message says what to do."""
+"""Files as found in practice, without a schema: each is searched, or a message says what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NESTED = [
 ]
 
 
-def zipped(files: dict[str, str]) -> bytes:
+def zip_bytes(files: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, text in files.items():
@@ -36,13 +36,13 @@ def zipped(files: dict[str, str]) -> bytes:
     return buffer.getvalue()
 
 
-def parquet(rows: list[dict[str, Any]]) -> bytes:
+def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows), buffer)
     return buffer.getvalue()
 
 
-TITLED = [
+PREAMBLES = [
     "Sales report of May",
     "Sales report of May\n",
     "Sales report,,\n,,",
@@ -55,7 +55,7 @@ TITLED = [
 ]
 
 
-READ: list[tuple[str, str, bytes, str]] = [
+SEARCHABLE: list[tuple[str, str, bytes, str]] = [
     ("a plain file", "people.csv", PEOPLE.encode(), "Ada Byron"),
     ("a byte order mark", "people.csv", b"\xef\xbb\xbf" + PEOPLE.encode(), "Ada Byron"),
     ("UTF-16 of Excel", "people.csv", PEOPLE.encode("utf-16"), "Ada Byron"),
@@ -103,7 +103,7 @@ READ: list[tuple[str, str, bytes, str]] = [
     ),
     ("gzip", "people.csv.gz", gzip.compress(PEOPLE.encode()), "Ada Byron"),
     ("bzip2", "people.jsonl.bz2", bz2.compress(LINES.encode()), "Ada Byron"),
-    ("zip", "people.csv.zip", zipped({"people.csv": PEOPLE}), "Ada Byron"),
+    ("zip", "people.csv.zip", zip_bytes({"people.csv": PEOPLE}), "Ada Byron"),
     ("an array", "people.json", json.dumps(ROWS, indent=2).encode(), "Ada Byron"),
     ("an array in gzip", "people.json.gz", gzip.compress(json.dumps(ROWS).encode()), "Ada Byron"),
     ("one object over several lines", "people.json", json.dumps(ROWS[0], indent=2).encode(), "Ada Byron"),
@@ -122,11 +122,11 @@ READ: list[tuple[str, str, bytes, str]] = [
         b'{"n":"Bo","who":1}\n{"who":{"x":"Ada Byron"}}\n',
         "Ada",
     ),
-    ("nested columns of Parquet", "people.parquet", parquet(NESTED), "Ada Byron"),
+    ("nested columns of Parquet", "people.parquet", parquet_bytes(NESTED), "Ada Byron"),
     ("records of relations", "any.jsonl", b'{"relation":"people","row":{"n":"Ada Byron"}}\n', "Ada Byron"),
 ]
-"""What is messy, the file, and words that a search finds."""
-TOLD: list[tuple[str, str, bytes, int, str]] = [
+"""What is unusual, the file, and words that a search finds."""
+REPORTED: list[tuple[str, str, bytes, int, str]] = [
     (
         "Latin-1 in some rows",
         "people.csv",
@@ -156,13 +156,19 @@ TOLD: list[tuple[str, str, bytes, int, str]] = [
         4,
         "the gzip stream is cut off",
     ),
-    ("zip of two files", "people.csv.zip", zipped({"a.csv": PEOPLE, "b.csv": PEOPLE}), 4, "unpack it first"),
+    (
+        "zip of two files",
+        "people.csv.zip",
+        zip_bytes({"a.csv": PEOPLE, "b.csv": PEOPLE}),
+        4,
+        "unpack it first",
+    ),
     ("zip that is none", "people.csv.zip", PEOPLE.encode(), 4, "people.csv.zip: cannot read"),
     ("Excel", "people.xlsx", b"PK\x03\x04", 4, "unknown format; replay files end in .jsonl"),
     ("Parquet that is none", "people.parquet", b"PAR1", 4, "cannot read as Parquet"),
     ("SQLite that is none", "people.sqlite", b"text", 4, "not a database"),
 ]
-"""What is messy, the file, the exit code, and what is said."""
+"""What is wrong, the file, the exit code, and a part of the message."""
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +177,7 @@ def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "words"), [case[1:] for case in READ], ids=[case[0] for case in READ]
+    ("name", "content", "words"), [case[1:] for case in SEARCHABLE], ids=[case[0] for case in SEARCHABLE]
 )
 @pytest.mark.parametrize("command", ["search", "watch"])
 def test_messy_files_are_searched(
@@ -190,15 +196,17 @@ def test_messy_files_are_searched(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "code", "message"), [case[1:] for case in TOLD], ids=[case[0] for case in TOLD]
+    ("name", "content", "code", "message"),
+    [case[1:] for case in REPORTED],
+    ids=[case[0] for case in REPORTED],
 )
-def test_messy_files_are_explained(
+def test_unreadable_parts_of_messy_files_are_reported(
     skws: Skws, tmp_path: Path, name: str, content: bytes, code: int, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
     outcome = skws("search", tmp_path / name, "ada", "-f", "jsonl")
     assert (outcome.code, message in outcome.err) == (code, True), outcome.err
-    assert len(outcome.records) == (code == 0)  # what is sound is searched
+    assert len(outcome.records) == (code == 0)  # valid records are searched
     assert "Traceback" not in outcome.err
 
 
@@ -213,12 +221,14 @@ CODES = {
     "+49 30 901820": "901820",
     "USA": "usa",
 }
-"""Values of columns without words, and a keyword that finds each."""
+"""Values of columns without words, and the keyword that finds each."""
 
 
 @pytest.mark.parametrize(("code", "keyword"), CODES.items())
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "db"])
-def test_codes_are_found(skws: Skws, tmp_path: Path, kind: str, code: str, keyword: str) -> None:
+def test_codes_without_words_are_searchable(
+    skws: Skws, tmp_path: Path, kind: str, code: str, keyword: str
+) -> None:
     data = tmp_path / f"items.{kind}"
     other = "".join(chr(ord(c) + 1) if c.isalnum() and c not in "9zZ" else c for c in code)
     rows = [{"n": 1, "code": other}, {"n": 2, "code": code}]
@@ -235,7 +245,7 @@ def test_codes_are_found(skws: Skws, tmp_path: Path, kind: str, code: str, keywo
     assert [tuple_["row"]["n"] for result in outcome.records for tuple_ in result["tuples"]] == [2]
 
 
-def test_rows_that_refer_to_a_code_are_not_found_by_it(skws: Skws, tmp_path: Path) -> None:
+def test_a_code_finds_its_own_row_but_no_references_to_it(skws: Skws, tmp_path: Path) -> None:
     data = tmp_path / "shop"
     data.mkdir()
     (data / "item.csv").write_text("sku,name\n" + "".join(f"AB-{n},thing {n}\n" for n in range(9)))
@@ -261,8 +271,8 @@ def test_numbered_files_of_a_folder_are_one_relation(skws: Skws, tmp_path: Path,
     } == {("order", "people")}
 
 
-def folder_of_all(folder: Path) -> Path:
-    """A folder with CSV of two relations, an array, a README, an image, another table, an empty file."""
+def mixed_folder(folder: Path) -> Path:
+    """A folder with a CSV table, a JSON array, a README, an image, an empty file and a hidden file."""
     (folder / "more").mkdir(parents=True)
     (folder / "people.csv").write_text(PEOPLE)
     (folder / "more" / "orders.json").write_text(
@@ -275,7 +285,7 @@ def folder_of_all(folder: Path) -> Path:
     return folder
 
 
-def sqlite_of(path: Path) -> Path:
+def shop_database(path: Path) -> Path:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(
             """CREATE TABLE people ("people id" INTEGER PRIMARY KEY, "full name" TEXT);
@@ -288,7 +298,9 @@ def sqlite_of(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["search", "watch"])
-@pytest.mark.parametrize("create", [lambda p: folder_of_all(p / "shop"), lambda p: sqlite_of(p / "shop.db")])
+@pytest.mark.parametrize(
+    "create", [lambda p: mixed_folder(p / "shop"), lambda p: shop_database(p / "shop.db")]
+)
 def test_folders_and_databases_are_joined(
     skws: Skws, tmp_path: Path, command: str, create: Callable[[Path], Path]
 ) -> None:
@@ -298,15 +310,15 @@ def test_folders_and_databases_are_joined(
     (result,) = outcome.records
     assert sorted(tuple_["relation"] for tuple_ in result["tuples"]) == ["orders", "people"]
     assert "1 join: " in outcome.err
-    if data.is_dir() and command == "search":  # to follow ends at the limit, before files are listed again
+    if data.is_dir() and command == "search":  # a watch stops at the limit, before it lists files again
         assert "README.md" in outcome.err
         assert "logo.png" in outcome.err
         assert ".hidden" not in outcome.err
 
 
-@pytest.mark.parametrize("preamble", TITLED)
+@pytest.mark.parametrize("preamble", PREAMBLES)
 @pytest.mark.parametrize("command", ["search", "watch"])
-def test_what_comes_before_the_header_is_passed_over(
+def test_text_before_the_header_is_skipped_with_a_note(
     skws: Skws, tmp_path: Path, preamble: str, command: str
 ) -> None:
     path = tmp_path / "people.csv"
@@ -329,7 +341,7 @@ def test_what_comes_before_the_header_is_passed_over(
         "what is told\nAda Byron\n",
     ],
 )
-def test_a_header_is_no_title(skws: Skws, tmp_path: Path, text: str) -> None:
+def test_a_header_is_not_mistaken_for_a_title(skws: Skws, tmp_path: Path, text: str) -> None:
     path = tmp_path / "people.csv"
     path.write_text(text)
     outcome = skws("search", path, "byron", "--format", "jsonl")
@@ -339,7 +351,7 @@ def test_a_header_is_no_title(skws: Skws, tmp_path: Path, text: str) -> None:
     assert all(name.strip() in schema for name in text.splitlines()[0].split(","))
 
 
-def test_a_file_that_is_not_utf_8_tells_why_nothing_is_read(skws: Skws, tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_is_rejected_with_a_remedy(skws: Skws, tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes("id,name\n1,Zoë Byron\n".encode("latin-1"))
     outcome = skws("search", path, "byron")
@@ -347,13 +359,13 @@ def test_a_file_that_is_not_utf_8_tells_why_nothing_is_read(skws: Skws, tmp_path
     assert "people.csv:2: not UTF-8: b'\\xeb'; save the file as UTF-8, as by iconv" in outcome.err
 
 
-def test_names_of_columns_that_are_values_are_told(skws: Skws, tmp_path: Path) -> None:
+def test_a_header_that_looks_like_values_is_reported(skws: Skws, tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("1,Ada Byron,2026-01-01\n2,Bo Ek,2026-01-02\n")
     assert "columns of people are called 1, 2026-01-01: if these are values" in skws("search", path, "ek").err
 
 
-def test_empty_texts_leave_no_gap_in_a_table(skws: Skws, tmp_path: Path) -> None:
+def test_empty_texts_are_omitted_from_table_rows(skws: Skws, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     rows = [("kettle", "", "attic"), ("lamp", "red", " ")]
     lines = [json.dumps(dict(zip(("name", "colour", "place"), row, strict=True))) for row in rows]

@@ -1,4 +1,4 @@
-"""``skws networks``: three formats, and known numbers of networks."""
+"""``skws networks`` and ``skws explain``: formats, and known numbers of networks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def ternary(tmp_path: Path) -> Path:
     return file
 
 
-def test_text_is_grouped_by_size(skws: Skws) -> None:
+def test_networks_are_listed_by_size(skws: Skws) -> None:
     lines = skws("networks", "tarantino", "travolta", "-s", SCHEMA).out.splitlines()
     headings = [line for line in lines if not line.startswith("  ")]
     assert headings == [f"size {n} ({count} networks)" for n, count in enumerate((4, 6, 7, 8, 9), start=1)]
     assert "  director{tarantino} - movie{} - plays{} - actor{travolta}" in lines
 
 
-def test_json_holds_what_text_shows(skws: Skws) -> None:
+def test_json_networks_equal_those_of_the_text(skws: Skws) -> None:
     command = ("networks", "tarantino", "travolta", "-s", SCHEMA, "--max-size", 4)
     networks = json.loads(skws(*command, "-f", "json").out)
     text = skws(*command).out.splitlines()
@@ -54,7 +54,7 @@ def test_json_holds_what_text_shows(skws: Skws) -> None:
             assert sides == [network["nodes"][left]["relation"], network["nodes"][right]["relation"]]
 
 
-def test_counts_are_the_known_ones(skws: Skws, ternary: Path) -> None:
+def test_network_counts_equal_known_counts(skws: Skws, ternary: Path) -> None:
     two_keywords = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count").out
     assert two_keywords.splitlines()[-1] == "total: 1120"
     three_keywords = skws(
@@ -63,14 +63,14 @@ def test_counts_are_the_known_ones(skws: Skws, ternary: Path) -> None:
     assert three_keywords.splitlines()[-1] == "total: 13108"
 
 
-def test_limit_and_none(skws: Skws) -> None:
+def test_networks_can_be_limited_or_empty(skws: Skws) -> None:
     outcome = skws("networks", "nolan", "-s", SCHEMA, "-f", "json", "--limit", 2)
     assert len(json.loads(outcome.out)) == 2
     empty = skws("networks", "actor:nolan", "director:caine", "-s", SCHEMA, "-f", "json", "--max-size", 2)
     assert (empty.code, json.loads(empty.out)) == (0, [])
 
 
-def test_names_count_when_asked(skws: Skws, tmp_path: Path) -> None:
+def test_match_names_adds_networks_by_relation_name(skws: Skws, tmp_path: Path) -> None:
     file = tmp_path / "alarms.yaml"
     alarm = "alarm: {attributes: {id: integer, host: integer}}"
     host = "host: {attributes: {id: integer, name: text}}"
@@ -84,7 +84,7 @@ def test_names_count_when_asked(skws: Skws, tmp_path: Path) -> None:
 _EIGHT = ("nolan", "caine", "pulp", "fiction", "travolta", "tarantino", "thurman", "jackson")
 
 
-def test_very_many_are_counted_at_once_and_not_listed(skws: Skws, ternary: Path) -> None:
+def test_too_many_networks_are_counted_but_not_listed(skws: Skws, ternary: Path) -> None:
     counted = skws("networks", *_EIGHT, "-s", ternary, "-f", "count")
     assert counted.out.splitlines()[-1] == "total: 17561127585190"
     refused = skws("networks", *_EIGHT, "-s", ternary)
@@ -94,7 +94,7 @@ def test_very_many_are_counted_at_once_and_not_listed(skws: Skws, ternary: Path)
     assert len(skws("networks", *_EIGHT, "-s", ternary, "--limit", 3).out.splitlines()) >= 3
 
 
-def test_networks_that_cannot_be_counted_are_made_up_to_a_bound(skws: Skws, ternary: Path) -> None:
+def test_network_counts_beyond_the_step_budget_are_lower_bounds(skws: Skws, ternary: Path) -> None:
     with within_steps(10):
         outcome = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count")
         schema = load_schema(ternary)
@@ -104,7 +104,7 @@ def test_networks_that_cannot_be_counted_are_made_up_to_a_bound(skws: Skws, tern
     assert (sum(counts), complete) == (100, False)
 
 
-def test_meshes_that_are_made_beforehand_refuse_too_many(skws: Skws, ternary: Path, tmp_path: Path) -> None:
+def test_a_full_mesh_rejects_too_many_networks(skws: Skws, ternary: Path, tmp_path: Path) -> None:
     replay = tmp_path / "none.jsonl"
     replay.write_text("")
     outcome = skws(
@@ -117,20 +117,20 @@ def test_meshes_that_are_made_beforehand_refuse_too_many(skws: Skws, ternary: Pa
 EXPLAIN = ("explain", "tarantino", "travolta", "-s", SCHEMA)
 
 
-def test_text_tells_window_and_networks(skws: Skws) -> None:
+def test_explain_shows_window_and_network_count(skws: Skws) -> None:
     outcome = skws(*EXPLAIN, "--window", "90 minutes", "--max-size", 3)
     assert (outcome.code, outcome.err) == (0, "")
     assert "window: 90 minutes\n" in outcome.out
     assert "candidate networks of at most 3 relations: 17\n" in outcome.out
 
 
-def test_replay_tells_who_is_idle(skws: Skws) -> None:
+def test_explain_with_a_replay_shows_results_and_idle_nodes(skws: Skws) -> None:
     output = skws(*EXPLAIN, "--replay", REPLAY, "--max-size", 4).out
     assert "      => director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result\n" in output
     assert "    movie{tarantino}: idle\n" in output
 
 
-def test_replay_tells_who_sleeps_in_the_full_mesh(skws: Skws) -> None:
+def test_explain_of_the_full_mesh_shows_sleeping_networks(skws: Skws) -> None:
     outcome = skws(*EXPLAIN, "--replay", REPLAY, "--max-size", 4, "--mesh", "full")
     assert (outcome.code, outcome.err) == (0, "")
     assert "evaluator: full mesh, tuple by tuple\n" in outcome.out
@@ -139,14 +139,14 @@ def test_replay_tells_who_sleeps_in_the_full_mesh(skws: Skws) -> None:
 
 
 @pytest.mark.parametrize("options", [("--no-demand",), ("--mesh", "full", "--evaluator", "delta")])
-def test_what_a_mesh_has_not_is_refused(skws: Skws, options: tuple[str, ...]) -> None:
+def test_options_of_the_full_mesh_need_it(skws: Skws, options: tuple[str, ...]) -> None:
     outcome = skws(*EXPLAIN, *options)
     assert outcome.code == 2
     assert "--mesh full" in outcome.err
 
 
 @pytest.mark.parametrize(("kind", "start"), [("dot", "digraph mesh {"), ("svg", "<svg ")])
-def test_graphs(skws: Skws, kind: str, start: str) -> None:
+def test_explain_draws_graphs(skws: Skws, kind: str, start: str) -> None:
     assert skws(*EXPLAIN, "--format", kind).out.startswith(start)
 
 
@@ -160,14 +160,14 @@ def test_graphs(skws: Skws, kind: str, start: str) -> None:
         ("--mesh", "columnar"),
     ],
 )
-def test_every_mesh_finds_the_same(skws: Skws, options: tuple[str, ...]) -> None:
+def test_every_mesh_writes_the_same_results(skws: Skws, options: tuple[str, ...]) -> None:
     default = skws(*SEARCH, "-q", "-f", "jsonl")
     outcome = skws(*SEARCH, "-q", "-f", "jsonl", *options)
     assert (outcome.code, outcome.out) == (0, default.out)
     assert all(result_id in outcome.out for result_id in IDS)
 
 
-def test_a_retraction_shows_when_it_happened(skws: Skws, tmp_path: Path) -> None:
+def test_a_retraction_is_shown_with_its_own_time(skws: Skws, tmp_path: Path) -> None:
     row = '"row": {"did": 1, "name": "Quentin Tarantino"}'
     replay = tmp_path / "stream.jsonl"
     lines = [

@@ -1,4 +1,4 @@
-"""``skws search --pattern``: results, formats, windows, ids and refused options."""
+"""``skws search --pattern``: results, formats, windows, ids and rejected options."""
 
 from __future__ import annotations
 
@@ -39,23 +39,25 @@ FORMAL = "Q(u) <- login(u, _), transfer(_, u, _), refund(u)"
 
 @pytest.fixture
 def bank(tmp_path: Path) -> tuple[object, ...]:
-    """The options that name a schema and a replay of it."""
+    """The options for a schema and a replay."""
     (tmp_path / "bank.yaml").write_text(SCHEMA)
     lines = [json.dumps({"relation": r, "time": t, "row": row}) for r, t, row in RECORDS]
     (tmp_path / "bank.jsonl").write_text("\n".join(lines) + "\n")
     return ("--schema", tmp_path / "bank.yaml", "--replay", tmp_path / "bank.jsonl")
 
 
-def found(skws: Skws, bank: tuple[object, ...], pattern: str, *options: object) -> list[dict[str, Any]]:
+def search_results(
+    skws: Skws, bank: tuple[object, ...], pattern: str, *options: object
+) -> list[dict[str, Any]]:
     outcome = skws("search", *LOCAL, "--pattern", pattern, *bank, "--format", "jsonl", "--quiet", *options)
     assert outcome.code == 0, outcome.err
     return outcome.records
 
 
-def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws, bank: tuple[object, ...]) -> None:
+def test_old_pattern_syntax_of_keywords_is_read_with_a_note(skws: Skws, bank: tuple[object, ...]) -> None:
     old_pattern = URGENT.replace("t:", "t ~ ")
     outcome = skws("search", *LOCAL, "--pattern", old_pattern, *bank, "--format", "jsonl")
-    assert [{**record, "name": URGENT, "query": URGENT} for record in outcome.records] == found(
+    assert [{**record, "name": URGENT, "query": URGENT} for record in outcome.records] == search_results(
         skws, bank, URGENT
     )
     assert (
@@ -64,8 +66,8 @@ def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws, bank: t
     )
 
 
-def test_the_shape_of_a_result(skws: Skws, bank: tuple[object, ...]) -> None:
-    first, second = found(skws, bank, URGENT)
+def test_a_pattern_result_has_the_documented_fields(skws: Skws, bank: tuple[object, ...]) -> None:
+    first, second = search_results(skws, bank, URGENT)
     assert list(first) == ["op", "name", "query", "id", "start", "end", "tuples"]
     assert (first["op"], first["query"], first["start"], first["end"]) == ("+", URGENT, 30.0, 3600.0)
     assert [t["position"] for t in first["tuples"]] in ([0, 2, 4], [1, 2, 4])
@@ -85,11 +87,11 @@ def test_the_shape_of_a_result(skws: Skws, bank: tuple[object, ...]) -> None:
     assert first["tuples"][0]["id"] != second["tuples"][0]["id"]
 
 
-def test_the_formal_form_labels_tuples_by_their_atoms(skws: Skws, bank: tuple[object, ...]) -> None:
-    results = found(skws, bank, FORMAL)
+def test_the_formal_syntax_labels_tuples_by_atom_number(skws: Skws, bank: tuple[object, ...]) -> None:
+    results = search_results(skws, bank, FORMAL)
     assert len(results) == 4
     assert {tuple(label for t in r["tuples"] for label in t["labels"]) for r in results} == {("0", "1", "2")}
-    # The second transfer has the key of the first: its id tells when it came.
+    # The second transfer has the key of the first, so its id includes its time.
     assert {r["tuples"][1]["id"] for r in results} == {"transfer:7", "transfer:7@20.0"}
     assert len({r["id"] for r in results}) == 4
 
@@ -98,16 +100,16 @@ def test_the_formal_form_labels_tuples_by_their_atoms(skws: Skws, bank: tuple[ob
     ("window", "count"),
     [("none", 8), ("1 hour", 4), ("30 s", 0), ("31 s", 4), ("2 tuples", 0), ("3 tuples", 2), ("4 tuples", 4)],
 )
-def test_windows(skws: Skws, bank: tuple[object, ...], window: str, count: int) -> None:
-    """At 30 s both logins of 0 s have expired in a window of 30 s; counts follow |i - min| <= w."""
+def test_windows_bound_pattern_matches(skws: Skws, bank: tuple[object, ...], window: str, count: int) -> None:
+    """At 30 s, both logins of 0 s have left a window of 30 s; a window of w tuples has |i - min| <= w."""
     outcome = skws(
         "search", *LOCAL, "--pattern", FORMAL, *bank, "--window", window, "--format", "count", "--quiet"
     )
     assert (outcome.code, outcome.out) == (0, f"{count}\n")
-    assert len(found(skws, bank, FORMAL, "--window", window)) == count
+    assert len(search_results(skws, bank, FORMAL, "--window", window)) == count
 
 
-def test_the_table_shows_what_each_tuple_stands_for(skws: Skws, bank: tuple[object, ...]) -> None:
+def test_the_table_labels_tuples_of_a_match(skws: Skws, bank: tuple[object, ...]) -> None:
     outcome = skws("search", *LOCAL, "--pattern", URGENT, *bank, "--limit", 1)
     assert outcome.code == 0
     header, line = outcome.out.splitlines()
@@ -117,7 +119,7 @@ def test_the_table_shows_what_each_tuple_stands_for(skws: Skws, bank: tuple[obje
     assert "1 result in" in outcome.err
 
 
-def test_the_tree_shows_each_tuple_on_a_line(skws: Skws, bank: tuple[object, ...]) -> None:
+def test_the_tree_shows_one_tuple_per_line(skws: Skws, bank: tuple[object, ...]) -> None:
     outcome = skws("search", *LOCAL, "--pattern", URGENT, *bank, "--format", "tree", "--quiet")
     assert outcome.out.split("\n\n")[0].splitlines() == [
         "+ 1970-01-01T00:00:30Z .. 1970-01-01T01:00:00Z",
@@ -127,10 +129,10 @@ def test_the_tree_shows_each_tuple_on_a_line(skws: Skws, bank: tuple[object, ...
     ]
 
 
-def test_csv_and_parquet_hold_all_that_json_lines_do(
+def test_csv_and_parquet_have_the_tuples_of_json_lines(
     skws: Skws, bank: tuple[object, ...], tmp_path: Path
 ) -> None:
-    results = found(skws, bank, URGENT)
+    results = search_results(skws, bank, URGENT)
     paths = {name: tmp_path / f"found.{name}" for name in ("csv", "parquet")}
     for name, path in paths.items():
         outcome = skws("search", *LOCAL, "--pattern", URGENT, *bank, "--format", name, "--output", path, "-q")
@@ -144,13 +146,13 @@ def test_csv_and_parquet_hold_all_that_json_lines_do(
     assert tuples == [r["tuples"] for r in results]
 
 
-def test_a_limited_count_tells_what_was_read(skws: Skws, bank: tuple[object, ...]) -> None:
+def test_a_limited_count_reports_the_rows_read(skws: Skws, bank: tuple[object, ...]) -> None:
     outcome = skws("search", *LOCAL, "--pattern", FORMAL, *bank, "--format", "count", "--limit", 1)
     assert (outcome.code, outcome.out) == (0, "1\n")
     assert not outcome.err.splitlines()[-1].startswith("0 rows")
 
 
-def test_deletions_are_told_of_and_left_out(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
+def test_deletions_are_ignored_and_counted(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
     deletion = {"relation": "refund", "time": 35, "op": "-", "row": {"user": 1}}
     with (tmp_path / "bank.jsonl").open("a") as replay:
         replay.write(json.dumps(deletion) + "\n")
@@ -195,7 +197,7 @@ def test_bad_records_fail_or_are_skipped(skws: Skws, bank: tuple[object, ...], t
         (("word", "--format", "count"), "--format count needs --pattern"),
     ],
 )
-def test_what_is_refused(
+def test_invalid_patterns_and_options_are_rejected(
     skws: Skws, bank: tuple[object, ...], arguments: tuple[str, ...], message: str
 ) -> None:
     outcome = skws("search", *arguments, *bank)
@@ -219,7 +221,9 @@ def test_explain_shows_the_tree_and_the_automaton(skws: Skws, bank: tuple[object
     assert dot.startswith("digraph automaton {")
 
 
-def test_explain_needs_something_to_explain(skws: Skws, bank: tuple[object, ...]) -> None:
+def test_explain_of_a_pattern_needs_a_pattern_and_a_valid_format(
+    skws: Skws, bank: tuple[object, ...]
+) -> None:
     assert skws("explain", "--schema", bank[1]).code == 2
     outcome = skws("explain", "--pattern", FORMAL, "--schema", bank[1], "--format", "svg")
     assert (outcome.code, "expected text or dot" in outcome.err) == (2, True)

@@ -1,4 +1,4 @@
-"""A row with all keywords hides the one that it refers to; a note tells how to ask for that."""
+"""A row with all keywords hides the row that it refers to; a note says how to search for that row."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def forum(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("source", ["forum", "forum.sqlite"])
-def test_it_stands_below_the_results(skws: Skws, forum: Path, source: str) -> None:
+def test_the_note_is_printed_unless_quiet(skws: Skws, forum: Path, source: str) -> None:
     outcome = skws("search", forum / source, "neural", "engineer", "-s", forum / "forum.yaml")
     assert [line for line in outcome.err.splitlines() if line.startswith("also:")] == [NOTE]
     assert "also:" not in outcome.out
@@ -67,7 +67,7 @@ def test_it_stands_below_the_results(skws: Skws, forum: Path, source: str) -> No
 
 
 @pytest.mark.parametrize("query", ["neural", "neural wood", "wood table", '"neural net" engineer -person'])
-def test_nothing_is_said_where_nothing_is_hidden(forum: Path, query: str) -> None:
+def test_there_is_no_note_if_no_row_is_hidden(forum: Path, query: str) -> None:
     results = library.search(query, forum / "forum", schema=forum / "forum.yaml", limit=20)
     if "-person" not in query:
         assert len(results)
@@ -77,13 +77,13 @@ def test_nothing_is_said_where_nothing_is_hidden(forum: Path, query: str) -> Non
 
 
 @pytest.mark.parametrize("source", ["forum", "forum.sqlite"])
-def test_python_has_it(forum: Path, source: str) -> None:
+def test_python_results_have_the_note(forum: Path, source: str) -> None:
     results = library.search("neural engineer", forum / source, schema=forum / "forum.yaml", limit=20)
     assert len(results) >= 5
     assert results.notes == (NOTE,)
 
 
-def test_http_has_it_among_the_notes(forum: Path) -> None:
+def test_http_answers_have_the_note(forum: Path) -> None:
     with (
         serving(str(forum / "forum.sqlite"), "--schema", str(forum / "forum.yaml")) as server,
         server.client() as client,

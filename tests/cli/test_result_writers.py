@@ -1,4 +1,4 @@
-"""All formats hold the same results; formats for people are safe, fit the screen and mark keywords."""
+"""All formats have the same results; text formats are safe, fit the screen and mark keywords."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def movie_results(query: str = "tarantino travolta") -> tuple[Plan, list[Result]
 
 
 class Terminal(io.BytesIO):
-    """Keeps what a terminal is shown."""
+    """Records the output to a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def written(
+def output_of(
     kind: str, plan: Plan, results: list[Result], *, color: bool = False, terminal: bool = False
 ) -> str:
     out = Terminal() if terminal else io.BytesIO()
@@ -80,7 +80,7 @@ def from_parquet(path: Path) -> list[dict[str, Any]]:
     return results
 
 
-def expected(results: list[Result]) -> list[dict[str, Any]]:
+def expected_records(results: list[Result]) -> list[dict[str, Any]]:
     return [
         {"changed": None, "at": None, **orjson.loads(r.to_json()), "snapshot": r.snapshot} for r in results
     ]
@@ -88,7 +88,7 @@ def expected(results: list[Result]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def static() -> tuple[Plan, list[Result]]:
-    """A result whose bounds are not known, found in a snapshot, then retracted."""
+    """A result of a snapshot, with unknown bounds, and its retraction."""
     schema = parse_schema("relations: {t: {attributes: {x: text, n: number, b: boolean}}}\njoins: []")
     row: dict[str, str | int | float | bool | None] = {"x": 'Ünicöde, "q"\nline', "n": None, "b": True}
     tuples = (ResultTuple.given("t", "t:1", ("line",), row),)
@@ -99,32 +99,32 @@ def static() -> tuple[Plan, list[Result]]:
     return Plan(schema, parse_query("line", schema), Unbounded()), results
 
 
-def test_all_formats_hold_the_same(static: tuple[Plan, list[Result]], tmp_path: Path) -> None:
+def test_data_formats_have_the_same_content(static: tuple[Plan, list[Result]], tmp_path: Path) -> None:
     insertion = static[1][0]
     changed = (("t:1", ("n",)),)
     updated = static[0], [insertion, replace(insertion, op="~", at=4.5, changed=changed, snapshot=False)]
     for number, (plan, results) in enumerate((movie_results(), static, updated)):
-        lines = written("jsonl", plan, results).splitlines()
+        lines = output_of("jsonl", plan, results).splitlines()
         assert [Result.from_json(line.encode()) for line in lines] == results
-        assert from_csv(written("csv", plan, results)) == expected(results)
+        assert from_csv(output_of("csv", plan, results)) == expected_records(results)
         file = tmp_path / f"{number}.parquet"
         with open_writer(OutputFormat.PARQUET, file, plan, io.BytesIO()) as writer:
             for result in results:
                 writer.write(result)
-        assert from_parquet(file) == expected(results)
+        assert from_parquet(file) == expected_records(results)
 
 
-def test_formats_without_results(tmp_path: Path) -> None:
+def test_formats_of_an_empty_result(tmp_path: Path) -> None:
     plan, _ = movie_results()
-    assert [written(kind, plan, []) for kind in ("jsonl", "table", "tree")] == ["", "", ""]
-    assert written("csv", plan, []).count("\n") == 1
+    assert [output_of(kind, plan, []) for kind in ("jsonl", "table", "tree")] == ["", "", ""]
+    assert output_of("csv", plan, []).count("\n") == 1
     with open_writer(OutputFormat.PARQUET, tmp_path / "none.parquet", plan, io.BytesIO()):
         pass
     table = pq.read_table(tmp_path / "none.parquet")
     assert (table.num_rows, table.column_names[:4]) == (0, ["op", "name", "query", "id"])
 
 
-def test_row_groups_are_written_as_results_come(tmp_path: Path) -> None:
+def test_parquet_row_groups_are_written_incrementally(tmp_path: Path) -> None:
     _, results = movie_results("nolan caine")
     encoder = ParquetEncoder(row_group=2)
     parts = [encoder.begin(), *map(encoder.encode, results[:5]), encoder.end()]
@@ -133,10 +133,10 @@ def test_row_groups_are_written_as_results_come(tmp_path: Path) -> None:
     file.write_bytes(b"".join(parts))
     groups = pq.ParquetFile(file).metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [2, 2, 1]
-    assert from_parquet(file) == expected(results[:5])
+    assert from_parquet(file) == expected_records(results[:5])
 
 
-def test_parquet_leaves_nothing_behind_when_a_run_fails(tmp_path: Path) -> None:
+def test_a_failed_run_leaves_no_parquet_file(tmp_path: Path) -> None:
     plan, results = movie_results()
 
     def failing() -> None:
@@ -151,7 +151,7 @@ def test_parquet_leaves_nothing_behind_when_a_run_fails(tmp_path: Path) -> None:
 
 def test_tree_shows_joins_on_edges_and_marks_keywords() -> None:
     plan, results = movie_results()
-    assert written("tree", plan, results[:1]).splitlines() == [
+    assert output_of("tree", plan, results[:1]).splitlines() == [
         "+ 1994-10-14T00:00:00Z .. 2031-08-07T00:00:00Z  "
         "director{tarantino} - movie{} - plays{} - actor{travolta}",
         "  director  did: 21, name: Quentin *Tarantino*",
@@ -162,13 +162,15 @@ def test_tree_shows_joins_on_edges_and_marks_keywords() -> None:
     ]
 
 
-def test_tree_branches_where_the_network_does(static: tuple[Plan, list[Result]]) -> None:
+def test_tree_branches_like_its_network(static: tuple[Plan, list[Result]]) -> None:
     plan, _ = static
     tuples = tuple(
         ResultTuple.given("t", f"t:{i}", (), {"x": f"w{i}", "n": None, "b": None}) for i in range(5)
     )
     joins = ((0, 1, "a"), (2, 1, "b"), (2, 3, "c"), (1, 4, "d"))
-    lines = written("tree", plan, [Result("+", "q", "q", "1", 0.0, None, "t{}", tuples, joins)]).splitlines()
+    lines = output_of(
+        "tree", plan, [Result("+", "q", "q", "1", 0.0, None, "t{}", tuples, joins)]
+    ).splitlines()
     assert lines == [
         "+ 1970-01-01T00:00:00Z ..  t{}",
         "  t  x: w0",
@@ -179,18 +181,18 @@ def test_tree_branches_where_the_network_does(static: tuple[Plan, list[Result]])
     ]
 
 
-def test_tree_of_what_is_not_known(static: tuple[Plan, list[Result]]) -> None:
-    first, second = written("tree", *static).split("\n\n")
+def test_tree_shows_unknown_bounds(static: tuple[Plan, list[Result]]) -> None:
+    first, second = output_of("tree", *static).split("\n\n")
     assert first.splitlines() == ["+ always  t{line}  (snapshot)", '  t  x: Ünicöde, "q" *line*, b: true']
     assert second.startswith("- until 1970-01-01T00:00:05.500000Z  t{line}\n")
 
 
 @pytest.mark.parametrize("kind", ["tree", "table"])
-def test_color_is_all_that_color_adds(kind: str) -> None:
+def test_color_adds_only_escape_sequences(kind: str) -> None:
     plan, results = movie_results()
-    colored, plain = (written(kind, plan, results, color=color) for color in (True, False))
+    colored, plain = (output_of(kind, plan, results, color=color) for color in (True, False))
     assert "\x1b[4;33m" in colored
-    assert "\x1b[4;36m" in colored  # the second keyword has a colour of its own
+    assert "\x1b[4;36m" in colored  # the second keyword has its own colour
     assert "\x1b" not in plain
     assert ESCAPE.sub("", colored) == plain.replace("*", "")
 
@@ -199,7 +201,7 @@ def test_color_is_all_that_color_adds(kind: str) -> None:
 def test_table_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     plan, results = movie_results("spielberg brody")
-    lines = written("table", plan, results, terminal=True).splitlines()
+    lines = output_of("table", plan, results, terminal=True).splitlines()
     assert len(lines) == 1 + len(results)
     assert lines[0].split() == ["op", "time", "network", "match"]
     assert max(map(cell_len, lines)) <= max(columns, 70)
@@ -208,53 +210,51 @@ def test_table_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) 
         assert "Brody" in lines[1]
 
 
-def test_a_wide_table_cuts_nothing_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_terminal_shows_whole_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    assert "Quentin Tarantino - Pulp Fiction - Vincent Vega - John Travolta" in written(
+    assert "Quentin Tarantino - Pulp Fiction - Vincent Vega - John Travolta" in output_of(
         "table", *movie_results(), terminal=True
     )
 
 
-def test_a_table_shows_what_conditions_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_shows_columns_compared_by_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    included = written("table", *movie_results("tarantino travolta released>=1990-01-01"))
+    included = output_of("table", *movie_results("tarantino travolta released>=1990-01-01"))
     assert "Quentin Tarantino - 1994-10-14T00:00:00Z - Pulp Fiction - " in included
-    excluded = written("table", *movie_results("tarantino travolta -released<1990-01-01"))
+    excluded = output_of("table", *movie_results("tarantino travolta -released<1990-01-01"))
     assert "Quentin Tarantino - Pulp Fiction - " in excluded
 
 
 @pytest.mark.parametrize("columns", [20, 80])
-def test_a_table_that_no_terminal_shows_cuts_nothing_short(
-    columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_without_a_terminal_is_not_truncated(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     plan, results = movie_results("spielberg brody")
-    text = written("table", plan, results)
+    text = output_of("table", plan, results)
     assert "…" not in text
     assert all(result.network in text for result in results)
     assert "Steven Spielberg - Jaws" in text
-    assert "…" in written("table", plan, results, terminal=True)
+    assert "…" in output_of("table", plan, results, terminal=True)
 
 
-def test_control_characters_of_the_data_do_not_reach_the_terminal(static: tuple[Plan, list[Result]]) -> None:
+def test_tree_and_table_escape_control_characters(static: tuple[Plan, list[Result]]) -> None:
     plan, _ = static
     row: dict[str, str | int | float | bool | None] = {"x": "\x1b[2Jline\r\u202egnp", "n": None, "b": None}
     unsafe = Result(
         "+", "line", "line", "1", 0.0, 1.0, "t{line}", (ResultTuple.given("t", "t:1", (), row),), ()
     )
     for kind in ("tree", "table"):
-        text = written(kind, plan, [unsafe])
+        text = output_of(kind, plan, [unsafe])
         assert not set(text) & set("\x1b\r\u202e")
         assert "␛[2J" in text
 
 
-def test_no_color_on_a_pipe_nor_with_no_color(skws: Skws) -> None:
+def test_there_is_no_color_in_a_pipe_or_with_no_color(skws: Skws) -> None:
     assert "\x1b" not in skws(*SEARCH, "--format", "tree").out
     assert "\x1b[4;33mTarantino\x1b[0m" in on_a_terminal(*SEARCH, "--format", "tree")
     assert "*Tarantino*" in on_a_terminal(*SEARCH, "--format", "tree", NO_COLOR="1")
 
 
-def test_instants() -> None:
+def test_instants_are_iso_times_or_seconds() -> None:
     assert instant(0.25) == "1970-01-01T00:00:00.250000Z"
     assert instant(-1) == "1969-12-31T23:59:59Z"
     assert instant(1e15) == "1000000000000000 s"
@@ -275,14 +275,14 @@ def test_shortening_fits_and_keeps_the_first_span(text: str, data: st.DataObject
 
 
 @given(texts)
-def test_visible_text_keeps_places_and_has_no_controls(text: str) -> None:
+def test_visible_text_keeps_positions_and_has_no_controls(text: str) -> None:
     output = visible(text)
     assert len(output) == len(text)
     assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in output)
 
 
 @given(texts, st.data())
-def test_marks_change_nothing_else(text: str, data: st.DataObject) -> None:
+def test_marks_do_not_change_the_text(text: str, data: st.DataObject) -> None:
     text = visible(text).replace("*", "")
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)))
     spans = [(a, b, i % 8) for i, (a, b) in enumerate(zip(cuts[::2], cuts[1::2], strict=False))]
@@ -291,7 +291,7 @@ def test_marks_change_nothing_else(text: str, data: st.DataObject) -> None:
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.integers(0, 300))
-def test_fair_share_fills_the_room_and_no_more(widths: list[int], room: int) -> None:
+def test_fair_share_is_the_largest_that_fits(widths: list[int], room: int) -> None:
     share = fair_share(widths, room)
     total = sum(min(w, share) for w in widths)
     assert total <= room or share == 3

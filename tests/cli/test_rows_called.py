@@ -1,4 +1,4 @@
-"""Tables, and the list and trees of the terminal UI, say what a row is about that is called by a string."""
+"""Tables and the terminal UI show the name of a row that is identified by a string."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BY_STRING = parse_schema(_SCHEMA.format(name="string"))
 BY_TEXT = parse_schema(_SCHEMA.format(name="{type: text, analyzer: none}"))
 
 
-def changed(source: str = "libxml2") -> ResultTuple:
+def change_tuple(source: str = "libxml2") -> ResultTuple:
     row: JsonRow = {"source": source, "version": "2.9.14", "nr": "17", "text": "Fixes a leak."}
     return ResultTuple.given("change", f"change:{source}", ("leak",), row)
 
@@ -52,7 +52,7 @@ def package(name: str, source: str = "libxml2") -> ResultTuple:
     return ResultTuple.given("package", f"package:{name}", (), row)
 
 
-def needing(name: str, needs: str) -> ResultTuple:
+def dependency_tuple(name: str, needs: str) -> ResultTuple:
     return ResultTuple.given("depends", f"depends:{name}", (), {"package": name, "needs": needs})
 
 
@@ -65,21 +65,27 @@ def result(*tuples: ResultTuple) -> Result:
 @pytest.mark.parametrize(
     ("schema", "tuples", "naming_columns"),
     [
-        (BY_STRING, [changed()], ["source"]),
-        (BY_STRING, [changed("17-4")], [""]),
-        (BY_STRING, [changed(), package("libxml2")], ["source", ""]),
-        (BY_STRING, [changed(), package("libxml2-dev")], ["source", "name"]),
+        (BY_STRING, [change_tuple()], ["source"]),
+        (BY_STRING, [change_tuple("17-4")], [""]),
+        (BY_STRING, [change_tuple(), package("libxml2")], ["source", ""]),
+        (BY_STRING, [change_tuple(), package("libxml2-dev")], ["source", "name"]),
         (
             BY_STRING,
-            [changed(), package("xml", "xml"), needing("nginx", "xml")],
+            [change_tuple(), package("xml", "xml"), dependency_tuple("nginx", "xml")],
             ["source", "name", "package"],
         ),
-        (BY_TEXT, [changed(), package("libxml2-dev")], ["", ""]),
-        (BY_TEXT, [changed(), package("libxml2"), needing("nginx", "libxml2")], ["", "", "package"]),
-        (BY_TEXT, [changed()], ["source"]),
+        (BY_TEXT, [change_tuple(), package("libxml2-dev")], ["", ""]),
+        (
+            BY_TEXT,
+            [change_tuple(), package("libxml2"), dependency_tuple("nginx", "libxml2")],
+            ["", "", "package"],
+        ),
+        (BY_TEXT, [change_tuple()], ["source"]),
     ],
 )
-def test_what_rows_are_called(schema: Schema, tuples: list[ResultTuple], naming_columns: list[str]) -> None:
+def test_rows_are_named_by_their_first_name_like_column(
+    schema: Schema, tuples: list[ResultTuple], naming_columns: list[str]
+) -> None:
     assert list(RowNames(schema).of(result(*tuples))) == naming_columns
 
 
@@ -91,7 +97,7 @@ def test_what_rows_are_called(schema: Schema, tuples: list[ResultTuple], naming_
         *((value, False) for value in (None, 7, True, "550e8400-e29b-41d4-a716-446655440000")),
     ],
 )
-def test_names_are_short_and_no_codes(value: object, expected: bool) -> None:
+def test_names_are_short_texts_and_not_codes(value: object, expected: bool) -> None:
     assert is_name(value) == expected
 
 
@@ -103,21 +109,21 @@ def table(schema: Schema, query: str, *tuples: ResultTuple) -> str:
     return out.getvalue().decode().splitlines()[-1]
 
 
-def test_a_table_says_whose_change_it_is() -> None:
-    tuples = changed(), package("libxml2-dev")
+def test_a_table_names_rows_that_have_a_name_column() -> None:
+    tuples = change_tuple(), package("libxml2-dev")
     assert table(BY_STRING, "leak", *tuples).endswith("libxml2 - Fixes a leak. - libxml2-dev")
     assert table(BY_TEXT, "leak", *tuples).endswith("  Fixes a leak. - libxml2-dev")
-    same_name = changed(), package("libxml2")
-    # What a condition shows is not said twice.
+    same_name = change_tuple(), package("libxml2")
+    # A column shown for a condition is not repeated.
     assert table(BY_STRING, "leak !package.name>a", *same_name).endswith("  Fixes a leak. - libxml2")
 
 
-def test_the_terminal_ui_says_whose_change_it_is(tmp_path: Path) -> None:
+def test_the_terminal_ui_names_rows_that_have_a_name_column(tmp_path: Path) -> None:
     schema = tmp_path / "schema.yaml"
     schema.write_text(_SCHEMA.format(name="string"))
     view = View(movies(path=schema))
     view.queries = ("leak",)
-    view.results.take([result(changed(), package("libxml2-dev"))])
+    view.results.take([result(change_tuple(), package("libxml2-dev"))])
     (row,) = view.results.rows()
     drawer = Drawer(view, palette(BUILTIN_THEMES["textual-dark"]))
     line = drawer.line(row, TableColumns(70)).plain

@@ -1,4 +1,4 @@
-"""``skws schema``: all problems at once, drawings that read back, schemas inferred from every format."""
+"""``skws schema``: reports all problems, prints schemas, and infers them from every format."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from skws_schema.yaml.load import load_schema, parse_schema
 from tests.commands import REPLAY, SCHEMA, Skws
 
 
-def test_check(skws: Skws) -> None:
+def test_check_counts_relations_and_joins(skws: Skws) -> None:
     assert skws("schema", "check", SCHEMA) == (0, "ok: 4 relations, 3 joins\n", "")
 
 
-def test_check_warns(skws: Skws, tmp_path: Path) -> None:
+def test_check_warns_of_a_relation_without_joins(skws: Skws, tmp_path: Path) -> None:
     file = tmp_path / "lonely.yaml"
     file.write_text("relations: {a: {attributes: {x: text}}, b: {attributes: {x: text}}}\njoins: []\n")
     outcome = skws("schema", "check", file)
@@ -29,7 +29,7 @@ def test_check_warns(skws: Skws, tmp_path: Path) -> None:
     assert "warning: relation 'a' has no join" in outcome.err
 
 
-def test_check_shows_every_problem_with_its_place(skws: Skws, tmp_path: Path) -> None:
+def test_check_shows_every_problem_with_its_line(skws: Skws, tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text("window: 20 minuts\nrelations:\n  a: {attributes: {x: texd}}\njoins:\n  - a.x = b.x\n")
     outcome = skws("schema", "check", file)
@@ -40,13 +40,13 @@ def test_check_shows_every_problem_with_its_place(skws: Skws, tmp_path: Path) ->
     assert "did you mean 'minute'?" in problems[0]
 
 
-def test_show(skws: Skws) -> None:
+def test_show_prints_every_format(skws: Skws) -> None:
     assert "director.did = movie.did" in skws("schema", "show", SCHEMA).out
     assert skws("schema", "show", SCHEMA, "--format", "dot").out.startswith('graph "movies" {')
     assert parse_schema(skws("schema", "show", SCHEMA, "-f", "yaml").out) == load_schema(SCHEMA)
 
 
-def crm(folder: Path) -> Path:
+def write_crm(folder: Path) -> Path:
     data = folder / "crm"
     data.mkdir()
     (data / "users.csv").write_text("id,name\n1,Ada Byron\n2,Grace Hopper\n3,Alan Turing\n")
@@ -55,10 +55,8 @@ def crm(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("argument", ["crm", "crm.schema.yaml"])
-def test_a_suggested_join_is_named_where_it_is_missing_and_added(
-    skws: Skws, tmp_path: Path, argument: str
-) -> None:
-    data = crm(tmp_path)
+def test_an_empty_search_suggests_a_join_that_can_be_added(skws: Skws, tmp_path: Path, argument: str) -> None:
+    data = write_crm(tmp_path)
     unjoined = skws("search", data, "ada", "leaks")
     hint = f"add it with skws schema join {data}.schema.yaml tickets.opened_by=users.id"
     assert hint in unjoined.err
@@ -75,8 +73,8 @@ def test_a_suggested_join_is_named_where_it_is_missing_and_added(
     )
 
 
-def test_a_join_between_what_was_found_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
-    data = crm(tmp_path)
+def test_a_join_between_matching_relations_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
+    data = write_crm(tmp_path)
     (data / "orders.csv").write_text("id,item\n" + "".join(f"{n},lamp {n}\n" for n in range(70, 90)))
     numbers = "".join(f"{n},{n + 63},{n % 3 + 1},note {n}\n" for n in range(7, 17))
     (data / "tickets.csv").write_text(f"id,order_no,opened_by,text\n{numbers}")
@@ -87,9 +85,9 @@ def test_a_join_between_what_was_found_is_suggested_first(skws: Skws, tmp_path: 
         assert hints[0].startswith(f"possible: {column} = ")
 
 
-def test_a_join_that_leads_from_keyword_to_keyword_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
-    """By way of other joins, too; before one that starts at a keyword and leads elsewhere."""
-    data = crm(tmp_path)
+def test_a_join_that_connects_the_keywords_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
+    """Also if it does so through other joins; before joins from a keyword to other relations."""
+    data = write_crm(tmp_path)
     (data / "orders.csv").write_text(
         "code,user_id,item\n" + "".join(f"X{n},{n % 3 + 1},lamp\n" for n in range(9))
     )
@@ -104,8 +102,8 @@ def test_a_join_that_leads_from_keyword_to_keyword_is_suggested_first(skws: Skws
 
 
 @pytest.mark.parametrize("suffix", ["", ".db"])
-def test_plans_take_the_source_that_a_search_takes(skws: Skws, tmp_path: Path, suffix: str) -> None:
-    data = crm(tmp_path)
+def test_networks_and_explain_accept_a_source(skws: Skws, tmp_path: Path, suffix: str) -> None:
+    data = write_crm(tmp_path)
     if suffix:
         with closing(sqlite3.connect(f"{data}{suffix}")) as connection:
             connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT)")
@@ -118,14 +116,14 @@ def test_plans_take_the_source_that_a_search_takes(skws: Skws, tmp_path: Path, s
     assert "tickets.opened_by = users.id" in skws("schema", "show", f"{data}{suffix}").out
 
 
-def test_plans_need_a_source_or_a_schema(skws: Skws, tmp_path: Path) -> None:
+def test_networks_and_explain_need_a_source_or_a_schema(skws: Skws, tmp_path: Path) -> None:
     for command in ("networks", "explain"):
         assert "no such file or folder" in skws(command, tmp_path / "none", "ada").err
         assert "no schema: expected SOURCE" in skws(command).err
         assert "use --schema FILE" in skws(command, "kafka://one:9092/a", "ada").err
 
 
-def test_a_database_suggests_joins_too(skws: Skws, tmp_path: Path) -> None:
+def test_a_search_of_a_database_suggests_joins(skws: Skws, tmp_path: Path) -> None:
     file = tmp_path / "crm.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE users (id, name)")
@@ -143,7 +141,7 @@ def test_a_database_suggests_joins_too(skws: Skws, tmp_path: Path) -> None:
     assert len(skws("search", file, "ada", "leaks", "-f", "jsonl").records) == 1
 
 
-def test_json_schema(skws: Skws) -> None:
+def test_json_schema_is_printed(skws: Skws) -> None:
     document = json.loads(skws("schema", "json-schema").out)
     assert "relations" in document["properties"]
 
@@ -156,7 +154,7 @@ def rows_by_relation() -> dict[str, list[dict[str, object]]]:
     return rows
 
 
-def bare_files(kind: str, folder: Path) -> None:
+def write_rows(kind: str, folder: Path) -> None:
     for relation, rows in rows_by_relation().items():
         file = folder / f"{relation}.{kind}"
         if kind == "parquet":
@@ -168,7 +166,7 @@ def bare_files(kind: str, folder: Path) -> None:
             file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def change_events(folder: Path) -> None:
+def write_change_events(folder: Path) -> None:
     events = [
         {"payload": {"op": "c", "before": None, "after": row, "source": {"table": relation}, "ts_ms": 1}}
         for relation, rows in rows_by_relation().items()
@@ -179,7 +177,7 @@ def change_events(folder: Path) -> None:
     (folder / "changes.jsonl").write_text("not json\n" + "\n".join(lines) + "\n")
 
 
-def flat_csv(folder: Path) -> None:
+def write_flat_csv(folder: Path) -> None:
     lines = ["relation,time,op,row"]
     for relation, rows in rows_by_relation().items():
         lines += [f'{relation},1,+,"{json.dumps(row).replace(chr(34), chr(34) * 2)}"' for row in rows]
@@ -187,9 +185,9 @@ def flat_csv(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["folder", "database"])
-def test_a_kept_schema_is_that_of_the_library_too(skws: Skws, tmp_path: Path, form: str) -> None:
-    """Also when rows are added; and the library itself keeps none."""
-    data = crm(tmp_path)
+def test_the_library_uses_a_saved_schema_but_saves_none(skws: Skws, tmp_path: Path, form: str) -> None:
+    """It also uses the schema after rows were added."""
+    data = write_crm(tmp_path)
     if form == "database":
         file = tmp_path / "crm.db"
         with closing(sqlite3.connect(file)) as connection:
@@ -218,26 +216,26 @@ def test_infer_finds_the_joins_in_every_format(skws: Skws, tmp_path: Path, kind:
         case "replay":
             source = REPLAY
         case "changes":
-            change_events(source)
+            write_change_events(source)
         case "flat":
-            flat_csv(source)
+            write_flat_csv(source)
         case _:
-            bare_files(kind, source)
+            write_rows(kind, source)
     schema = parse_schema(skws("schema", "infer", source, "--name", "films", "-w", "1 hour").out)
     assert (schema.name, schema.window) == ("films", "1 hour")
     sides = {frozenset({j.left, j.right}) for j in schema.joins}
     assert sides == {frozenset(p) for p in (("director", "movie"), ("movie", "plays"), ("plays", "actor"))}
     assert schema.relation("movie").columns.keys() == {"mid", "title", "did", "released"}
-    # Records with a time of their own make a stream of what else would be a static table.
+    # Rows without a time make a static table, timed records a stream.
     assert schema.relation("actor").table == (kind in {"jsonl", "csv", "parquet"})
 
 
 def test_infer_names_the_schema_after_the_path(skws: Skws, tmp_path: Path) -> None:
-    bare_files("jsonl", tmp_path)
+    write_rows("jsonl", tmp_path)
     assert f"name: {tmp_path.name}" in skws("schema", "infer", tmp_path).out
 
 
-def test_infer_from_nothing(skws: Skws, tmp_path: Path) -> None:
+def test_infer_without_records_fails(skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     empty, missing = skws("schema", "infer", tmp_path), skws("schema", "infer", tmp_path / "none")
     assert (empty.code, missing.code) == (4, 4)

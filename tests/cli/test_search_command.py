@@ -1,4 +1,4 @@
-"""``skws search`` in process: results, messages, and a clean standard output."""
+"""``skws search`` in process: results on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def replay_of(folder: Path, text: str) -> tuple[object, ...]:
     return ("--schema", SCHEMA, "--replay", file, "--engine", "local")
 
 
-def test_json_lines_have_the_contracted_shape(skws: Skws) -> None:
+def test_json_lines_have_the_documented_fields(skws: Skws) -> None:
     outcome = skws(*SEARCH, "--format", "jsonl")
     first = outcome.records[0]
     assert outcome.code == 0
@@ -37,20 +37,20 @@ def test_summary_goes_to_stderr_and_quiet_silences_it(skws: Skws) -> None:
     assert (quiet.err, quiet.out) == ("", default.out)
 
 
-def test_words_of_the_query_are_joined_by_blanks(skws: Skws) -> None:
+def test_query_arguments_are_joined_by_blanks(skws: Skws) -> None:
     separate = skws("search", '"pulp', 'fiction"', *LOCAL, "-q", "-f", "jsonl")
     quoted = skws("search", '"pulp fiction"', *LOCAL, "-q", "-f", "jsonl")
     assert separate.out == quoted.out
     assert len(separate.records) == 1
 
 
-def test_exclusion_after_a_double_dash(skws: Skws) -> None:
+def test_an_exclusion_is_written_after_a_double_dash(skws: Skws) -> None:
     outcome = skws("search", *LOCAL, "-q", "-f", "jsonl", "--", "tarantino", "travolta", "-pulp")
     assert (outcome.code, outcome.out) == (0, "")
     assert "write -- before the query" in skws(*SEARCH, "-pulp").err
 
 
-def test_limit_stops_early(skws: Skws) -> None:
+def test_limit_stops_after_the_first_results(skws: Skws) -> None:
     outcome = skws(*SEARCH, "--limit", 1, "-f", "jsonl")
     assert [r["id"] for r in outcome.records] == [IDS[0]]
     assert "1 result in" in outcome.err
@@ -62,14 +62,14 @@ def test_max_size_and_window_bound_results(skws: Skws) -> None:
     assert "0 results" in skws(*SEARCH, "--window", "1 day").err
 
 
-def test_nothing_found_is_explained_word_by_word(skws: Skws) -> None:
+def test_an_empty_result_names_the_unmatched_keyword(skws: Skws) -> None:
     errors = skws("search", "tarantino", "travlota", *LOCAL).err
     assert "no row matches 'travlota'; did you mean 'travolta'?" in errors
     assert "'tarantino'" not in errors
     assert "no 3 joined rows of one window have all" in skws(*SEARCH, "--max-size", 3).err
 
 
-def test_keywords_in_order(skws: Skws) -> None:
+def test_keyword_order_is_respected_and_explained(skws: Skws) -> None:
     outcome = skws("search", "travolta ; tarantino", *LOCAL, "-f", "jsonl", "-q")
     assert len(outcome.out.splitlines()) == 2
     assert "have all in this order" in skws("search", "tarantino ; travolta", *LOCAL).err
@@ -77,7 +77,7 @@ def test_keywords_in_order(skws: Skws) -> None:
     assert "order: rows with tarantino, uma before those with travolta" in explanation
 
 
-def test_evaluators(skws: Skws) -> None:
+def test_all_evaluators_write_the_same_results(skws: Skws) -> None:
     outputs = [skws(*SEARCH, "-f", "jsonl", "-q", "--evaluator", e).out for e in ("auto", "mesh", "delta")]
     assert outputs[0] == outputs[1] == outputs[2] != ""
     refused = skws(*SEARCH, "--evaluator", "delta", "--mesh", "full")
@@ -86,7 +86,7 @@ def test_evaluators(skws: Skws) -> None:
     assert "never by delta joins, since the mesh was requested" in explanation
 
 
-def test_dropped_words_are_told(skws: Skws) -> None:
+def test_ignored_words_are_reported(skws: Skws) -> None:
     assert "not searched (too common, or not a word): the" in skws("search", "the", "nolan", *LOCAL).err
 
 
@@ -102,7 +102,7 @@ def test_dropped_words_are_told(skws: Skws) -> None:
         ("o.parquet", "PAR1"),
     ],
 )
-def test_the_name_of_the_file_tells_the_format(skws: Skws, tmp_path: Path, name: str, begins: str) -> None:
+def test_the_file_suffix_selects_the_format(skws: Skws, tmp_path: Path, name: str, begins: str) -> None:
     for pattern in ((), ("--pattern", "movie m")):
         command = SEARCH if not pattern else ("search", *LOCAL, *pattern)
         outcome = skws(*command, "-o", tmp_path / name)
@@ -111,7 +111,7 @@ def test_the_name_of_the_file_tells_the_format(skws: Skws, tmp_path: Path, name:
         assert "--format" not in outcome.err
 
 
-def test_the_format_that_is_given_holds_and_is_noted(skws: Skws, tmp_path: Path) -> None:
+def test_format_overrides_the_suffix_with_a_note(skws: Skws, tmp_path: Path) -> None:
     out = tmp_path / "o.csv"
     outcome = skws(*SEARCH, "-f", "jsonl", "-o", out)
     assert out.read_text().startswith('{"op":"+"')
@@ -126,13 +126,13 @@ def test_the_format_that_is_given_holds_and_is_noted(skws: Skws, tmp_path: Path)
         assert skws(*SEARCH, "-f", "csv", "-o", tmp_path / name).code == 0
 
 
-def test_a_table_in_a_pipe_is_not_cut(skws: Skws) -> None:
+def test_a_table_in_a_pipe_is_not_truncated(skws: Skws) -> None:
     output = skws(*SEARCH, "-q").out
     assert "…" not in output
     assert "Quentin Tarantino - Pulp Fiction - Vincent Vega - John Travolta" in output
 
 
-def test_punctuation_that_is_not_searched_is_told(skws: Skws) -> None:
+def test_ignored_punctuation_is_reported(skws: Skws) -> None:
     for command in (("search", "nolan,", *LOCAL), ("networks", "nolan,", "-s", SCHEMA)):
         assert "ignored (not part of a word): ','" in skws(*command).err
     explanation = skws("explain", "nolan,", "-s", SCHEMA).out
@@ -145,7 +145,7 @@ def test_punctuation_that_is_not_searched_is_told(skws: Skws) -> None:
 @pytest.mark.parametrize(
     "terms", [("-plays:",), ("--without", "plays"), ("--without", "PLAYS", "--without", "plays")]
 )
-def test_relations_are_left_out(skws: Skws, terms: tuple[str, ...]) -> None:
+def test_excluded_relations_are_in_no_network(skws: Skws, terms: tuple[str, ...]) -> None:
     words = (f"tarantino travolta {terms[0]}",) if len(terms) == 1 else ("tarantino", "travolta", *terms)
     outcome = skws("search", *words, *LOCAL, "-f", "jsonl")
     assert (outcome.code, outcome.out) == (0, "")
@@ -161,7 +161,7 @@ def test_relations_are_left_out(skws: Skws, terms: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "exclusion", [("-plays.mid:",), ("--without", "plays.mid"), ("-mid:",), ("--without", "PLAYS.MID")]
 )
-def test_joins_are_left_out(skws: Skws, exclusion: tuple[str, ...]) -> None:
+def test_excluded_joins_are_in_no_network(skws: Skws, exclusion: tuple[str, ...]) -> None:
     terms = ("director:tarantino", "actor:travolta")
     words = (" ".join([*terms, *exclusion]),) if len(exclusion) == 1 else (*terms, *exclusion)
     assert skws("search", *terms, *LOCAL, "-f", "jsonl").out
@@ -178,7 +178,7 @@ def test_joins_are_left_out(skws: Skws, exclusion: tuple[str, ...]) -> None:
     assert "movie.mid = plays.mid" not in joins
 
 
-def test_what_cannot_be_left_out(skws: Skws) -> None:
+def test_invalid_exclusions_are_rejected(skws: Skws) -> None:
     misspelled = skws("search", "pulp", *LOCAL, "--without", "play")
     assert misspelled.code == 2
     assert "did you mean 'plays'?" in misspelled.err
@@ -190,7 +190,7 @@ def test_what_cannot_be_left_out(skws: Skws) -> None:
     assert (unused.code, "--without needs a QUERY" in unused.err) == (2, True)
 
 
-def test_match_names(skws: Skws) -> None:
+def test_match_names_finds_rows_by_relation_name(skws: Skws) -> None:
     outcome = skws("search", "actor", "travolta", *LOCAL, "--match-names", "-q", "-f", "jsonl")
     networks = {r["network"] for r in outcome.records}
     assert "actor{actor, travolta}" in networks
@@ -198,26 +198,26 @@ def test_match_names(skws: Skws) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", GOOD])
-def test_short_replays(skws: Skws, tmp_path: Path, text: str) -> None:
+def test_empty_and_short_replays_are_searched(skws: Skws, tmp_path: Path, text: str) -> None:
     outcome = skws("search", "jackie", *replay_of(tmp_path, text), "-f", "jsonl")
     assert outcome.code == 0
     assert len(outcome.out.splitlines()) == text.count("Jackie")
 
 
-def test_bad_records_fail(skws: Skws, tmp_path: Path) -> None:
+def test_a_bad_record_fails_the_search_by_default(skws: Skws, tmp_path: Path) -> None:
     outcome = skws("search", "jackie", *replay_of(tmp_path, BAD + GOOD), "-q")
     assert (outcome.code, outcome.out) == (5, "")
     assert "1 bad record" in outcome.err
     assert "stream.jsonl:1: " in outcome.err
 
 
-def test_bad_records_skipped_are_counted_even_when_quiet(skws: Skws, tmp_path: Path) -> None:
+def test_skipped_bad_records_are_counted_even_when_quiet(skws: Skws, tmp_path: Path) -> None:
     outcome = skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD + BAD), "-q", "--on-error", "skip")
     assert outcome.code == 0
     assert outcome.err.startswith("2 bad records\n")
 
 
-def test_bad_records_are_kept_as_dead_letters(skws: Skws, tmp_path: Path) -> None:
+def test_bad_records_are_written_as_dead_letters(skws: Skws, tmp_path: Path) -> None:
     dead_letters = tmp_path / "letters.jsonl"
     policy = ("--on-error", "dead-letter", "--dead-letters", dead_letters)
     assert skws("search", "jackie", *replay_of(tmp_path, GOOD + BAD), *policy).code == 0
@@ -225,13 +225,15 @@ def test_bad_records_are_kept_as_dead_letters(skws: Skws, tmp_path: Path) -> Non
     assert skws("search", "jackie", *replay_of(tmp_path, GOOD), "--on-error", "dead-letter").code == 2
 
 
-def at(seconds: int, title: str) -> str:
+def movie_line(seconds: int, title: str) -> str:
     row = {"mid": seconds, "title": title, "did": 1, "released": seconds}
     return json.dumps({"relation": "movie", "row": row}) + "\n"
 
 
-def test_lateness_takes_records_as_they_arrive(skws: Skws, tmp_path: Path) -> None:
-    replay = replay_of(tmp_path, at(1000, "one") + at(5, "Jackie late") + at(995, "Jackie in time"))
+def test_lateness_rejects_records_that_are_too_late(skws: Skws, tmp_path: Path) -> None:
+    replay = replay_of(
+        tmp_path, movie_line(1000, "one") + movie_line(5, "Jackie late") + movie_line(995, "Jackie in time")
+    )
     dead_letters = tmp_path / "letters.jsonl"
     policy = ("--on-error", "dead-letter", "--dead-letters", dead_letters)
     assert len(skws("search", "jackie", *replay, "-f", "jsonl").out.splitlines()) == 2
@@ -250,8 +252,8 @@ def test_lateness_takes_records_as_they_arrive(skws: Skws, tmp_path: Path) -> No
     assert json.loads(str(dead_letter["raw"]))["row"]["title"] == "Jackie late"
 
 
-def test_lateness_of_zero_and_of_nonsense(skws: Skws, tmp_path: Path) -> None:
-    replay = replay_of(tmp_path, at(1000, "one") + at(995, "Jackie"))
+def test_lateness_may_be_zero_but_not_a_word(skws: Skws, tmp_path: Path) -> None:
+    replay = replay_of(tmp_path, movie_line(1000, "one") + movie_line(995, "Jackie"))
     assert ", 1 late" in skws("search", "jackie", *replay, "--lateness", "0 s").err
     assert skws("search", "jackie", *replay, "--lateness", "soon").code == 2
 
@@ -264,7 +266,7 @@ def test_deletions_and_retractions_are_counted(skws: Skws, tmp_path: Path) -> No
     assert "1 row, 1 result, 1 retraction, 2 deletions (1 unmatched)" in outcome.err
 
 
-def test_several_replays_are_one_stream(skws: Skws, tmp_path: Path) -> None:
+def test_several_replays_are_merged_by_time(skws: Skws, tmp_path: Path) -> None:
     lines = REPLAY.read_text().splitlines(keepends=True)
     halves = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     halves[0].write_text("".join(lines[::2]))
@@ -274,7 +276,7 @@ def test_several_replays_are_one_stream(skws: Skws, tmp_path: Path) -> None:
     assert outcome.out == skws(*SEARCH, "-q", "-f", "jsonl").out
 
 
-def test_output_file_is_replaced_only_by_a_run_that_ends_well(skws: Skws, tmp_path: Path) -> None:
+def test_only_a_successful_run_replaces_the_output_file(skws: Skws, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     assert skws(*SEARCH, "-f", "jsonl", "-o", out).out == ""
     content = out.read_bytes()
@@ -284,7 +286,7 @@ def test_output_file_is_replaced_only_by_a_run_that_ends_well(skws: Skws, tmp_pa
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "stream.jsonl"]
 
 
-def test_output_through_a_symbolic_link_and_to_standard_output(skws: Skws, tmp_path: Path) -> None:
+def test_output_follows_a_symbolic_link_or_goes_to_standard_output(skws: Skws, tmp_path: Path) -> None:
     link, target = tmp_path / "link", tmp_path / "target"
     link.symlink_to(target)
     assert skws(*SEARCH, "-f", "jsonl", "-o", link).code == 0
@@ -292,7 +294,7 @@ def test_output_through_a_symbolic_link_and_to_standard_output(skws: Skws, tmp_p
     assert skws(*SEARCH, "-f", "jsonl", "-o", "-").out == target.read_text()
 
 
-def test_output_to_a_pipe(skws: Skws, tmp_path: Path) -> None:
+def test_output_to_a_named_pipe(skws: Skws, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

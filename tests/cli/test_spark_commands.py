@@ -1,4 +1,4 @@
-"""Commands on Spark: the demo, equality with the local engine, and errors raised inside the workers."""
+"""Commands on Spark: the demo, the same results as the local engine, and errors inside workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.strategies import some
 
 @pytest.mark.spark
 @some("own_process", [False], [True])
-def test_demo_shows_the_papers_query_as_trees(
+def test_the_demo_on_spark_prints_trees(
     skws: Skws, request: pytest.FixtureRequest, own_process: bool
 ) -> None:
     if own_process:
@@ -28,12 +28,12 @@ def test_demo_shows_the_papers_query_as_trees(
     headings = [line for line in outcome.out.splitlines() if line.startswith("+")]
     assert [heading.split("  ")[1].count("{") for heading in headings] == [4, 5]
     assert outcome.out.count("title: Pulp Fiction") == 2
-    assert outcome.err.startswith("769 rows, 2 results in")  # and nothing of Spark's own
+    assert outcome.err.startswith("769 rows, 2 results in")  # without messages of Spark
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path) -> None:
+def test_spark_writes_the_output_of_the_local_engine(skws: Skws, tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"relation": "movie", "row": {"mid": "one"}}\n')
     options = ("--replay", broken, "--on-error", "skip", "--format", "jsonl")
@@ -47,11 +47,11 @@ def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path) -> 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path: Path) -> None:
+def test_errors_in_spark_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path: Path) -> None:
     truncated = tmp_path / "cut.jsonl.gz"
     truncated.write_bytes(
         gzip.compress(REPLAY.read_bytes())[:-1000]
-    )  # it begins well, so planning finds no fault
+    )  # its start is intact, so planning succeeds
     outcome = skws(*SEARCH, "--replay", truncated, "--engine", "spark")
     assert (outcome.code, outcome.out) == (4, "")
     assert outcome.err == f"skws: {truncated}: the gzip stream is cut off\n"
@@ -94,7 +94,7 @@ def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path
         ("[JAVA_GATEWAY_EXITED] Java gateway process exited", SourceError, "Spark cannot start: [JAVA"),
     ],
 )
-def test_errors_of_spark_are_plain_errors(text: str, kind: type[Exception], message: str) -> None:
+def test_spark_errors_are_translated(text: str, kind: type[Exception], message: str) -> None:
     error = skws_error(text)
     assert type(error) is kind
     assert str(error).startswith(message)
@@ -109,7 +109,7 @@ def test_errors_of_spark_are_plain_errors(text: str, kind: type[Exception], mess
         (Py4JError("An error occurred while calling o1.x. Trace:\npy4j.Py4JException: no method x"), False),
     ],
 )
-def test_java_that_has_gone_is_named(error: Exception, *, exited: bool) -> None:
+def test_an_exited_java_process_is_reported(error: Exception, *, exited: bool) -> None:
     with pytest.raises(SparkFailedError, match=r"^Spark failed: ") as failure, plain_errors():
         raise error
     assert ("its Java process has gone" in str(failure.value)) is exited

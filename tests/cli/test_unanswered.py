@@ -1,4 +1,4 @@
-"""A job says why its queries have no results: once while it runs, and at its end."""
+"""A job explains why queries have no results, once while it runs and at its end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ joins: [item.id = visit.id]
 
 
 class Run:
-    """A job over a growing file on a clock by hand, and what it logs besides its start."""
+    """A job over a growing file, on a manual clock, with its log."""
 
     def __init__(
         self,
@@ -71,62 +71,62 @@ class Run:
         self.unanswered.each_step(self.clock.now(), self.host)
 
     @property
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         lines: Iterable[dict[str, Any]] = map(json.loads, self._log.getvalue().splitlines())
         return [line["message"] for line in lines if line["event"] == "no results"]
 
 
-def test_it_looks_ten_seconds_after_the_first_record_and_at_the_end(tmp_path: Path) -> None:
+def test_empty_queries_are_explained_after_ten_seconds_and_at_the_end(tmp_path: Path) -> None:
     run = Run(tmp_path, "lamp red", "red chiar").open()
     run.step(60)
     run.append("item", "red chair")
     run.step()
     run.step(9)
-    assert run.told == []
+    assert run.messages == []
     run.step(1)
     messages = [
         "lamp red: no results: no row matches 'lamp'",
         "red chiar: no results: no row matches 'chiar'; did you mean 'chair'?",
     ]
-    assert run.told == messages
+    assert run.messages == messages
     run.step(60)
     run.unanswered.log_reasons(run.host)
-    assert run.told == messages
+    assert run.messages == messages
     run.append("visit", "a lamp", "blue")
     run.step()
     run.unanswered.log_reasons(run.host)
-    assert run.told == messages  # item 0 and visit 0 are a result by now
+    assert run.messages == messages  # item 0 and visit 0 now form a result
     run.control.submit(JobCommand.adding(Query("blue red", name="blue red")))
     run.step()
     run.unanswered.log_reasons(run.host)
-    assert run.told[2:] == [
+    assert run.messages[2:] == [
         "blue red: no results: every keyword matches some row, but no 5 joined rows have all;"
         " try a larger --max-size"
     ]
 
 
-def test_it_is_silent_without_records_and_about_other_kinds(tmp_path: Path) -> None:
+def test_only_keyword_queries_with_records_are_explained(tmp_path: Path) -> None:
     run = Run(tmp_path, "lamp", Query.of_pattern("item a ; visit b within 5 tuples")).open()
     run.step(60)
     run.unanswered.log_reasons(run.host)
-    assert run.told == []
+    assert run.messages == []
     run.append("item", "red")
     run.step()
     run.step(20)
-    assert run.told == ["lamp: no results: no row matches 'lamp'"]
+    assert run.messages == ["lamp: no results: no row matches 'lamp'"]
 
 
-def test_of_many_queries_it_explains_a_few(tmp_path: Path) -> None:
+def test_only_the_first_of_many_empty_queries_are_explained(tmp_path: Path) -> None:
     run = Run(tmp_path, *(f"word{number}" for number in range(8))).open()
     run.append("item", "red")
     run.step()
     run.unanswered.log_reasons(run.host)
-    assert len(run.told) == 6
-    assert run.told[-1] == "3 more queries have no results"
+    assert len(run.messages) == 6
+    assert run.messages[-1] == "3 more queries have no results"
 
 
-def test_a_run_that_resumes_without_records_says_nothing(skws: Skws, tmp_path: Path) -> None:
-    """Its queries may have results, which an earlier run has told."""
+def test_a_resumed_run_without_records_explains_nothing(skws: Skws, tmp_path: Path) -> None:
+    """Its queries may have results, which an earlier run has written."""
     source = tmp_path / "in.jsonl"
     source.write_text(json.dumps({"relation": "item", "time": 1, "row": {"id": 1, "name": "lamp"}}) + "\n")
     (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="none", table="false"))
@@ -138,18 +138,18 @@ def test_a_run_that_resumes_without_records_says_nothing(skws: Skws, tmp_path: P
         assert "no results" not in outcome.err
 
 
-def test_it_knows_what_the_window_holds(tmp_path: Path) -> None:
+def test_only_rows_of_the_window_count_as_matches(tmp_path: Path) -> None:
     run = Run(tmp_path, "lamp blue", window="10 seconds").open()
     run.append("item", "lamp")
     run.append("item", "red", time=20)
     run.step()
     run.unanswered.log_reasons(run.host)
-    assert run.told == [
+    assert run.messages == [
         f"lamp blue: no results: no row of the window matches {word!r}" for word in ("lamp", "blue")
     ]
 
 
-def test_of_many_rows_the_latest_of_each_relation_are_looked_at() -> None:
+def test_only_the_latest_rows_of_each_relation_are_examined() -> None:
     schema = parse_schema(SCHEMA.format(window="none", table="false"))
     engine = StreamEngine(schema, Unbounded(), sizes=Sizes(reasons=4))
     plan = keyword_plan(Query("lamp blue"), Stream(schema, Unbounded(), max_size=5), Unbounded(), None)
@@ -164,7 +164,7 @@ def test_of_many_rows_the_latest_of_each_relation_are_looked_at() -> None:
     assert diagnosis.reasons == ("no row of the latest 3 matches 'lamp'",)
 
 
-def test_it_knows_static_tables(tmp_path: Path) -> None:
+def test_rows_of_static_tables_count_as_matches(tmp_path: Path) -> None:
     run = Run(tmp_path, "lamp blue", table=True)
     run.append("item", "lamp")
     run.open()
@@ -172,10 +172,10 @@ def test_it_knows_static_tables(tmp_path: Path) -> None:
     run.append("visit", "blu")
     run.step()
     run.unanswered.log_reasons(run.host)
-    assert run.told == ["lamp blue: no results: no row matches 'blue'; did you mean 'blu'?"]
+    assert run.messages == ["lamp blue: no results: no row matches 'blue'; did you mean 'blu'?"]
 
 
-def test_records_before_a_change_of_the_schema_are_left_out(tmp_path: Path) -> None:
+def test_records_before_a_schema_change_are_not_examined(tmp_path: Path) -> None:
     run = Run(tmp_path, "lamp blue").open()
     run.append("item", "lamp")
     run.step()
@@ -186,4 +186,4 @@ def test_records_before_a_change_of_the_schema_are_left_out(tmp_path: Path) -> N
     run.append("item", "green")
     run.step()
     run.unanswered.log_reasons(run.host)
-    assert run.told == [f"lamp blue: no results: no row matches {word!r}" for word in ("lamp", "blue")]
+    assert run.messages == [f"lamp blue: no results: no row matches {word!r}" for word in ("lamp", "blue")]

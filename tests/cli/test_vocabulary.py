@@ -1,4 +1,4 @@
-"""Options mean the same in every command, and former spellings are still read."""
+"""Options mean the same in every command, and their help is complete and readable."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.places import ROOT
 
 MOVIES = ROOT / "examples" / "movies"
 REPLAY = MOVIES / "replay.jsonl"
-OWN = {
-    "--format": "each command has formats of its own",
-    "--output": "the same but for where it goes by default",
+COMMAND_SPECIFIC = {
+    "--format": "each command has its own formats",
+    "--output": "the same except for its default",
     "--limit": "the best or the first ones of a search, the first ones elsewhere",
     "--name": "of a server, or of a schema",
     "--window": "of a run, or written into a schema",
 }
-"""Options that mean something of their own in some command, and why."""
+"""Options whose meaning differs between commands, and why."""
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -41,7 +41,7 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
 
 
 def options() -> dict[str, dict[str, Any]]:
-    """The options by their long names, and by the commands that have them."""
+    """The parameters by long option and by command."""
     parameters: dict[str, dict[str, Any]] = defaultdict(dict)
     for path, command in commands(typer.main.get_command(app)):
         for parameter in command.params:
@@ -51,11 +51,11 @@ def options() -> dict[str, dict[str, Any]]:
     return parameters
 
 
-def test_an_option_is_the_same_in_every_command() -> None:
+def test_an_option_has_one_definition_in_all_commands() -> None:
     shared = {name: by_command for name, by_command in options().items() if len(by_command) > 1}
     assert {"--engine", "--on-error", "--replay", "--window", "--format"} <= shared.keys()
     for name, by_command in shared.items():
-        if name not in OWN:
+        if name not in COMMAND_SPECIFIC:
             definitions = {
                 (tuple(sorted(parameter.opts)), parameter.help, parameter.metavar)
                 for parameter in by_command.values()
@@ -63,7 +63,7 @@ def test_an_option_is_the_same_in_every_command() -> None:
             assert len(definitions) == 1, (name, sorted(by_command))
 
 
-def test_short_names_stand_for_one_option() -> None:
+def test_a_short_name_means_one_option() -> None:
     long_names = defaultdict(set)
     for name, by_command in options().items():
         for parameter in by_command.values():
@@ -82,25 +82,26 @@ def test_short_names_stand_for_one_option() -> None:
         ("--on-error", {"search", "watch", "serve", "tui", "explain", "windows", "bounds run"}),
     ],
 )
-def test_commands_that_need_an_option_have_it(option: str, expected: set[str]) -> None:
+def test_common_options_exist_in_the_commands_that_need_them(option: str, expected: set[str]) -> None:
     assert options()[option].keys() == expected
 
 
-def test_auto_is_the_engine_of_every_command() -> None:
+def test_the_default_engine_is_auto_everywhere() -> None:
     assert {parameter.default for parameter in options()["--engine"].values()} == {EngineChoice.AUTO}
 
 
-def test_defaults_are_the_same_but_for_a_few() -> None:
+def test_defaults_of_common_options_are_the_same() -> None:
     differing = {
         name
         for name, by_command in options().items()
-        if name not in OWN and len({str(parameter.default) for parameter in by_command.values()}) > 1
+        if name not in COMMAND_SPECIFIC
+        and len({str(parameter.default) for parameter in by_command.values()}) > 1
     }
-    # A query that is added has the job's size.
+    # A query added to a job defaults to the size of the job.
     assert differing == {"--max-size"}
 
 
-def test_a_table_is_never_written_to_a_file_of_data(skws: Skws, tmp_path: Path) -> None:
+def test_a_table_is_not_written_to_a_data_file(skws: Skws, tmp_path: Path) -> None:
     search = ("search", REPLAY, "tarantino", "-s", MOVIES / "schema.yaml")
     for suffix in ("csv", "jsonl", "parquet"):
         out = tmp_path / f"out.{suffix}"
@@ -112,9 +113,7 @@ def test_a_table_is_never_written_to_a_file_of_data(skws: Skws, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("group", ["", "schema", "bounds", "query", "bench"])
-def test_every_command_is_told_in_a_line_that_is_whole(
-    skws: Skws, monkeypatch: pytest.MonkeyPatch, group: str
-) -> None:
+def test_command_summaries_fit_on_one_line(skws: Skws, monkeypatch: pytest.MonkeyPatch, group: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     command_list = skws(*group.split(), "--help").out.partition("Commands:\n")[2].partition("\n\n")[0]
     lines = [line for line in command_list.splitlines() if line]
@@ -125,7 +124,7 @@ def test_every_command_is_told_in_a_line_that_is_whole(
 @pytest.mark.parametrize(
     "command", ["search", "watch", "serve", "tui", "windows", "networks", "schema infer", "demo"]
 )
-def test_help_is_written_for_people(skws: Skws, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_help_is_readable_at_80_columns(skws: Skws, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     output = skws(*command.split(), "--help").out
     assert max(map(len, output.splitlines())) <= 80
@@ -133,7 +132,7 @@ def test_help_is_written_for_people(skws: Skws, monkeypatch: pytest.MonkeyPatch,
     assert output.count("--help") == 1
 
 
-def test_many_options_stand_under_headings(skws: Skws) -> None:
+def test_many_options_are_grouped_under_headings(skws: Skws) -> None:
     output = skws("watch", "--help").out
     headings = re.findall(r"^(\w[\w ]+):$", output, re.M)
     assert headings == ["Arguments", "Data", "Query", "Results", "Engine", "Other options"]

@@ -1,4 +1,4 @@
-"""A search without results ends with something to try; paths are those of where the user is."""
+"""A search without results ends with a suggestion; its paths are relative to the working directory."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("kettel byron", "no row matches 'kettel'; did you mean 'kettle'?"),
     ],
 )
-def test_a_search_without_results_says_what_to_try(
-    shop: Path, skws: Skws, words: str, suggestion: str
-) -> None:
+def test_an_empty_search_ends_with_a_suggestion(shop: Path, skws: Skws, words: str, suggestion: str) -> None:
     assert skws("search", "shop", "--", *words.split()).err.splitlines()[-1] == suggestion
 
 
@@ -51,7 +49,7 @@ def test_a_search_without_results_says_what_to_try(
         ("people.xlsx", "sheets as .csv"),
     ],
 )
-def test_files_of_other_formats_are_refused_with_a_way(
+def test_an_unsupported_format_is_rejected_with_a_remedy(
     tmp_path: Path, skws: Skws, name: str, hint: str
 ) -> None:
     (tmp_path / name).write_text("x")
@@ -60,12 +58,12 @@ def test_files_of_other_formats_are_refused_with_a_way(
     assert hint in errors
 
 
-def test_a_schema_in_the_working_directory_is_named_without_it(shop: Path, skws: Skws) -> None:
+def test_a_schema_in_the_working_directory_is_shown_as_a_relative_path(shop: Path, skws: Skws) -> None:
     assert "schema written to shop.schema.yaml; edit it" in skws("search", "shop", "byron").err
     assert "schema: shop.schema.yaml, from an earlier run" in skws("search", "shop", "byron").err
 
 
-def test_large_files_are_looked_at_in_place_of_what_small_ones_leave(tmp_path: Path) -> None:
+def test_rows_unused_by_small_files_are_examined_in_large_ones(tmp_path: Path) -> None:
     schema = parse_schema(
         "version: 1\nname: s\nrelations:\n"
         "  small: {attributes: {id: integer, text: text}, table: true}\n"
@@ -84,7 +82,7 @@ def test_large_files_are_looked_at_in_place_of_what_small_ones_leave(tmp_path: P
     )
 
 
-def test_a_keyword_of_a_first_line_that_may_be_a_row_is_explained(tmp_path: Path, skws: Skws) -> None:
+def test_a_keyword_in_a_header_that_may_be_a_row_is_explained(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "people.csv").write_text("Ada Byron,London\nGrace Murray,Boston\n")
     last_line = skws("search", tmp_path / "people.csv", "byron").err.splitlines()[-1]
     assert last_line.startswith(
@@ -92,14 +90,14 @@ def test_a_keyword_of_a_first_line_that_may_be_a_row_is_explained(tmp_path: Path
     )
 
 
-def test_a_search_that_was_given_a_schema_names_it_again(shop: Path, skws: Skws) -> None:
+def test_a_suggested_command_repeats_the_given_schema(shop: Path, skws: Skws) -> None:
     skws("search", "shop", "byron")
     options = ("--schema", "shop.schema.yaml", "--replay", "shop")
     last_line = skws("search", *options, "byron", "zzyzx").err.splitlines()[-1]
     assert last_line == "without 'zzyzx': skws search --schema shop.schema.yaml --replay shop byron"
 
 
-def test_parts_of_words_that_are_not_searched_are_not_named(tmp_path: Path, skws: Skws) -> None:
+def test_a_partial_match_of_an_unsearched_column_is_not_reported(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "city").mkdir()
     (tmp_path / "city" / "city.csv").write_text("id,name\nBrazzaville,one\nPointe,two\n")
     (tmp_path / "city" / "river.csv").write_text("id,city_id,text\n1,Brazzaville,deep\n2,Pointe,wide\n")

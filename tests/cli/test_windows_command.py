@@ -1,4 +1,4 @@
-"""``skws windows``: formats, verdicts, errors."""
+"""``skws windows``: formats, verdicts and errors; window expressions in searches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def record(relation: str, time: float, **row: object) -> str:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[object, ...]:
-    """A schema and a replay, as options."""
+    """The options for a schema and a replay."""
     schema, replay = tmp_path / "schema.yaml", tmp_path / "readings.jsonl"
     schema.write_text(YAML)
     lines = [record("reading", 10 * i, sensor=s, temp=t) for i, (s, t) in enumerate(READINGS)]
@@ -43,7 +43,7 @@ def lines_of(outcome: Outcome) -> list[dict[str, object]]:
     return outcome.records
 
 
-def test_one_json_line_a_window(skws: Skws, files: tuple[object, ...]) -> None:
+def test_json_lines_have_one_line_per_window(skws: Skws, files: tuple[object, ...]) -> None:
     windows = lines_of(skws("windows", HYSTERESIS, *files, "-f", "jsonl", "-a", "mean(temp)", "-a", "count"))
     assert windows == [
         {
@@ -64,10 +64,10 @@ def test_windows_per_key(skws: Skws, files: tuple[object, ...]) -> None:
         ("b", 0, 1, {"max(temp)": 99.5}),
     ]
     pairs = lines_of(skws("windows", f"{HYSTERESIS} per sensor, note", *files, "-f", "jsonl"))
-    assert pairs == []  # a record without a note is of no stream
+    assert pairs == []  # a record without a note belongs to no stream
 
 
-def test_table_and_summary(skws: Skws, files: tuple[object, ...]) -> None:
+def test_windows_print_a_table_and_a_summary(skws: Skws, files: tuple[object, ...]) -> None:
     outcome = skws("windows", f"{HYSTERESIS} per sensor", *files, "-a", "avg(temp)", "-a", "last(note)")
     head, first, second = outcome.out.splitlines()
     assert head.split() == ["first", "last", "records", "start", "end", "sensor", "mean(temp)", "last(note)"]
@@ -77,7 +77,7 @@ def test_table_and_summary(skws: Skws, files: tuple[object, ...]) -> None:
     assert skws("windows", HYSTERESIS, *files, "--quiet").err == ""
 
 
-def test_the_formal_form(skws: Skws, files: tuple[object, ...]) -> None:
+def test_windows_of_a_pair_of_regular_expressions(skws: Skws, files: tuple[object, ...]) -> None:
     pair = ("--pair", ".*", "[temp > temp[-1]] [temp < temp[-1]]")
     windows = lines_of(skws("windows", *pair, "--per", "sensor", *files, "-f", "jsonl"))
     assert [(w["key"], w["first"], w["last"]) for w in windows] == [("a", 2, 3)]
@@ -91,7 +91,7 @@ FORMULA = (
 )
 
 
-def test_the_windows_of_a_formula(skws: Skws, files: tuple[object, ...]) -> None:
+def test_a_formula_gives_the_windows_of_its_expression(skws: Skws, files: tuple[object, ...]) -> None:
     options = (*files, "-f", "jsonl", "--force-unbounded-windows")
     expression = lines_of(skws("windows", f"every {HYSTERESIS} per sensor", *options))
     outcome = skws("windows", "--formula", FORMULA, "--per", "sensor", "-a", "max(temp)", *options)
@@ -108,7 +108,7 @@ def test_the_windows_of_a_formula(skws: Skws, files: tuple[object, ...]) -> None
     assert [w["first"] for w in lines_of(first)] == [0, 0]
 
 
-def test_the_verdict_and_the_drawing_of_a_formula(skws: Skws, files: tuple[object, ...]) -> None:
+def test_a_formula_can_be_checked_and_drawn(skws: Skws, files: tuple[object, ...]) -> None:
     verdict = json.loads(skws("windows", "--formula", FORMULA, *files, "--check").out)
     assert (verdict["open_starts"], verdict["windows_per_position"]) == ("unbounded", "unbounded")
     refused = skws("windows", "--formula", FORMULA, *files)
@@ -121,7 +121,7 @@ def test_the_verdict_and_the_drawing_of_a_formula(skws: Skws, files: tuple[objec
     assert 'label="70 <= temp and not (login)"' in drawing
 
 
-def test_deletions_are_left_out_and_bad_records_counted(skws: Skws, files: tuple[object, ...]) -> None:
+def test_windows_ignore_deletions_and_count_bad_records(skws: Skws, files: tuple[object, ...]) -> None:
     replay = Path(str(files[-1]))
     deletion = {"relation": "reading", "time": 35, "op": "-", "row": {"sensor": "a", "temp": 91.0}}
     replay.write_text(replay.read_text() + json.dumps(deletion) + "\nno record\n")
@@ -131,7 +131,7 @@ def test_deletions_are_left_out_and_bad_records_counted(skws: Skws, files: tuple
     assert skws("windows", HYSTERESIS, *files).code == 5
 
 
-def test_windows_that_cannot_be_are_warned_of(skws: Skws, files: tuple[object, ...]) -> None:
+def test_a_window_that_cannot_exist_is_warned_of(skws: Skws, files: tuple[object, ...]) -> None:
     outcome = skws("windows", "open when temp > 5 and temp < 3 close when temp > 9", *files)
     assert (outcome.code, outcome.out) == (0, "")
     assert outcome.err.startswith(
@@ -139,7 +139,7 @@ def test_windows_that_cannot_be_are_warned_of(skws: Skws, files: tuple[object, .
     )
 
 
-def test_windows_that_pile_up_are_refused_but_not_if_limited_or_allowed(
+def test_unbounded_windows_are_rejected_unless_limited_or_forced(
     skws: Skws, files: tuple[object, ...]
 ) -> None:
     expression = f"every {HYSTERESIS}"
@@ -164,13 +164,13 @@ def test_windows_that_pile_up_are_refused_but_not_if_limited_or_allowed(
         "every match [temp > temp[-1] and temp < 9 and sensor = 'a']+ [login] per sensor",
     ],
 )
-def test_the_witness_of_a_check_can_be_replayed(
+def test_the_witness_of_an_unbounded_window_can_be_replayed(
     skws: Skws, files: tuple[object, ...], tmp_path: Path, text: str
 ) -> None:
     outcome = skws("windows", text, *files, "--check")
     verdict = json.loads(outcome.out)
     assert {"open_starts", "windows_per_position", "witness"} <= verdict.keys()
-    if "per sensor" in text:  # no login has a sensor, so no window of a sensor ends
+    if "per sensor" in text:  # no login has a sensor, so no window of a sensor closes
         assert verdict["open_starts"] != "bounded"
         assert verdict["windows_per_position"] != "unbounded"
         return
@@ -183,13 +183,13 @@ def test_the_witness_of_a_check_can_be_replayed(
     assert sum(w["last"] == last for w in windows) == verdict["witness"]["windows_at_the_end"] >= 3
 
 
-def test_a_check_of_what_is_bounded(skws: Skws, files: tuple[object, ...]) -> None:
+def test_a_bounded_window_has_no_witness(skws: Skws, files: tuple[object, ...]) -> None:
     verdict = json.loads(skws("windows", HYSTERESIS, *files, "--check").out)
     assert (verdict["open_starts"], verdict["windows_per_position"]) == ("bounded", "bounded")
     assert verdict["witness"] is None
 
 
-def test_pictures_of_the_automata(skws: Skws, files: tuple[object, ...], tmp_path: Path) -> None:
+def test_automata_are_drawn_as_svg_and_dot(skws: Skws, files: tuple[object, ...], tmp_path: Path) -> None:
     picture = tmp_path / "windows.svg"
     schema = files[:2]
     assert skws("windows", HYSTERESIS, *schema, "-f", "svg", "-o", picture).code == 0
@@ -229,7 +229,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.items())
-def test_usage_errors(
+def test_usage_errors_of_windows(
     skws: Skws, files: tuple[object, ...], arguments: tuple[str, ...], message: str
 ) -> None:
     outcome = skws("windows", *files, *arguments)
@@ -237,13 +237,13 @@ def test_usage_errors(
     assert message in outcome.err
 
 
-def test_a_replay_is_needed_to_run(skws: Skws, files: tuple[object, ...]) -> None:
+def test_windows_need_a_replay_to_run(skws: Skws, files: tuple[object, ...]) -> None:
     outcome = skws("windows", HYSTERESIS, *files[:2])
     assert outcome.code == 2
     assert "--replay" in outcome.err
 
 
-def test_sums_may_be_larger_than_64_bits(skws: Skws, files: tuple[object, ...]) -> None:
+def test_sums_may_exceed_64_bits(skws: Skws, files: tuple[object, ...]) -> None:
     replay = Path(str(files[-1]))
     rows = [record("reading", i, sensor="a", count=2**62) for i in range(4)]
     replay.write_text("\n".join(rows))
@@ -259,7 +259,7 @@ def test_keywords_in_conditions_are_matched_as_in_searches(skws: Skws) -> None:
     assert [w["aggregates"] for w in windows] == [{"first(name)": "Quentin Tarantino"}]
 
 
-def test_texts_of_other_languages_are_analysed_as_the_schema_says(skws: Skws, tmp_path: Path) -> None:
+def test_keywords_in_conditions_use_the_analyzer_of_the_attribute(skws: Skws, tmp_path: Path) -> None:
     schema = """
 relations:
   a: {attributes: {t: {type: text, analyzer: german}, u: text}}
@@ -276,7 +276,7 @@ joins: []
     assert "stop word" in skws("windows", "match [t:und]", *options).err
 
 
-def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws) -> None:
+def test_old_window_syntax_of_keywords_is_read_with_a_note(skws: Skws) -> None:
     old_expression, expression = (
         "open when name contains 'tarantino' close when movie",
         "open when name:tarantino close when movie",
@@ -291,7 +291,7 @@ def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws) -> None
     assert "now written" not in skws("windows", expression, *options).err
 
 
-SEARCHED = """version: 1
+SHOP_SCHEMA = """version: 1
 name: shop
 {window}
 relations:
@@ -313,18 +313,18 @@ RECORDS = """{"relation": "login", "time": 1, "row": {"user": "ann", "note": "vi
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    (tmp_path / "shop.yaml").write_text(SEARCHED.format(window=f"window: {SESSION}"))
-    (tmp_path / "none.yaml").write_text(SEARCHED.format(window=""))
+    (tmp_path / "shop.yaml").write_text(SHOP_SCHEMA.format(window=f"window: {SESSION}"))
+    (tmp_path / "none.yaml").write_text(SHOP_SCHEMA.format(window=""))
     (tmp_path / "shop.jsonl").write_text(RECORDS)
     return tmp_path
 
 
-Searched = Callable[..., Outcome]
+SearchShop = Callable[..., Outcome]
 
 
 @pytest.fixture
-def searched(shop: Path, skws: Skws) -> Searched:
-    """A search with the schema of a name."""
+def searched(shop: Path, skws: Skws) -> SearchShop:
+    """Searches the shop with one of its schemas."""
     return lambda schema, *more: skws(
         "search",
         "vip lamp",
@@ -332,14 +332,14 @@ def searched(shop: Path, skws: Skws) -> Searched:
     )
 
 
-def test_a_result_lies_in_one_window(searched: Searched) -> None:
+def test_tuples_of_a_result_are_in_one_window(searched: SearchShop) -> None:
     # The window begins after the first login, so only the second is in it.
     (line,) = searched("shop.yaml").out.splitlines()
     assert '"start":4.0,"end":5.0' in line
     assert "vip again" in line
 
 
-def test_the_option_goes_before_the_schema(searched: Searched) -> None:
+def test_the_window_option_overrides_the_schema(searched: SearchShop) -> None:
     outcome = searched("shop.yaml", "--window", "open when login close when logout per user")
     assert len(outcome.records) == 2
 
@@ -356,14 +356,16 @@ def test_the_option_goes_before_the_schema(searched: Searched) -> None:
         ("shop.yaml", ["--rank", "relevance"], "window expression"),
     ],
 )
-def test_what_is_refused(searched: Searched, schema: str, options: list[str], message: str) -> None:
+def test_invalid_search_windows_and_options_are_rejected(
+    searched: SearchShop, schema: str, options: list[str], message: str
+) -> None:
     outcome = searched(schema, *options)
     assert outcome.code == 2
     assert message in outcome.err
 
 
-def test_windows_that_pile_up_in_a_schema(shop: Path, skws: Skws, searched: Searched) -> None:
-    schema = SEARCHED.format(window="window: every open when login close when logout")
+def test_unbounded_windows_of_a_schema_are_rejected(shop: Path, skws: Skws, searched: SearchShop) -> None:
+    schema = SHOP_SCHEMA.format(window="window: every open when login close when logout")
     (shop / "piling.yaml").write_text(schema)
     refused = searched("piling.yaml")
     assert (refused.code, "--force-unbounded-windows" in refused.err) == (3, True)
@@ -372,23 +374,25 @@ def test_windows_that_pile_up_in_a_schema(shop: Path, skws: Skws, searched: Sear
     assert (checked.code, "unbounded, because" in checked.err) == (0, True)
 
 
-def test_a_fault_in_a_schema_has_a_place(shop: Path, skws: Skws) -> None:
-    (shop / "wrong.yaml").write_text(SEARCHED.format(window="window: open when pulse > 3 close when login"))
+def test_an_error_in_a_schema_window_has_a_position(shop: Path, skws: Skws) -> None:
+    (shop / "wrong.yaml").write_text(
+        SHOP_SCHEMA.format(window="window: open when pulse > 3 close when login")
+    )
     outcome = skws("schema", "check", shop / "wrong.yaml")
     assert outcome.code == 3
     assert "wrong.yaml:3:9: window: no field or relation 'pulse'" in outcome.err
 
 
-def test_explain_tells_what_a_replay_left_in_open_windows(shop: Path, skws: Skws) -> None:
+def test_explain_shows_tuples_in_open_windows(shop: Path, skws: Skws) -> None:
     command = ("explain", "vip", "--schema", shop / "none.yaml", "--replay", shop / "shop.jsonl", "--window")
-    # The one is the table's.
+    # The live row is that of the table.
     assert "after 6 rows: 1 live, 0 partials waiting" in skws(*command, SESSION).out
     output = skws(*command, "open when login close when click per user").out
     assert "after 6 rows: 3 live" in output  # the second login opens a window, and the logout is in it
     assert "=> login{vip}: 1 result" in output
 
 
-def test_networks_read_a_window_but_need_none(shop: Path, skws: Skws) -> None:
+def test_networks_validate_an_optional_window(shop: Path, skws: Skws) -> None:
     command = ("networks", "vip", "--schema", shop / "none.yaml", "--window")
     outcome = skws(*command, SESSION)
     assert (outcome.code, "login{vip}" in outcome.out) == (0, True)

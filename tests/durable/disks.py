@@ -37,28 +37,28 @@ class FullDisk:
             patch.setattr(os, name, self._failing(name, getattr(os, name)))
 
     def _failing(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             self._left -= 1
             if self._left > 0:
-                return real(*given, **named)
+                return real(*args, **kwargs)
             first, self.hit = not self.hit, True
             if not first:
                 if self._fault in {Fault.INTERRUPTED_SHORT, Fault.INTERRUPTED_BEHIND}:
-                    return real(*given, **named)  # an interrupt occurs once
+                    return real(*args, **kwargs)  # an interrupt occurs once
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return self._first(name, real, given, named)
+            return self._first(name, real, args, kwargs)
 
         return call
 
-    def _first(self, name: str, real: Callable[..., Any], given: Any, named: Any) -> Any:
+    def _first(self, name: str, real: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self._fault is Fault.INTERRUPTED_BEHIND:
-            real(*given, **named)
+            real(*args, **kwargs)
             raise KeyboardInterrupt
         if name == "write" and self._fault is not Fault.NONE_WRITTEN:
-            handle, data = given
-            written = real(handle, bytes(data)[: len(data) // 2])
+            handle, data = args
+            length = real(handle, bytes(data)[: len(data) // 2])
             if self._fault is Fault.SHORT:
-                return written
+                return length
         if self._fault is Fault.INTERRUPTED_SHORT:
             raise KeyboardInterrupt
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

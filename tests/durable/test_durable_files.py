@@ -38,10 +38,10 @@ def test_a_piece_that_is_broken_off_is_cut_away_and_nothing_is_noted(tmp_path: P
             use()
     file.close()
     file.close()
-    again = GrowingFile(tmp_path / "file")
-    again.append(b"more\n")
-    assert again.sync() == 11
-    again.close()
+    reopened = GrowingFile(tmp_path / "file")
+    reopened.append(b"more\n")
+    assert reopened.sync() == 11
+    reopened.close()
 
 
 def test_a_sync_that_failed_is_not_taken_for_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_a_file_is_replaced_or_stays_as_it_was(tmp_path: Path, after: int, fault
             replace_file(path, b"renewed", durable=True)
         assert disk.hit
     assert path.read_bytes() in {b"old", b"renewed"}
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_frame_with_any_bit_flipped_or_any_end_cut_off_is_known() -> None:
@@ -120,34 +120,34 @@ def test_frames_are_read_up_to_the_first_that_is_damaged_or_elsewhere() -> None:
 
 @pytest.mark.parametrize("word", [*WORDS[:3], bytes(range(256)), bytes(range(1, 256)) * 40])
 def test_a_write_that_was_broken_off_is_told_from_a_flipped_bit(word: bytes) -> None:
-    before = encode_frame(b"before", "a")
-    frame, first = encode_frame(word, "a", len(before)), len(before)
+    prefix = encode_frame(b"before", "a")
+    frame, first = encode_frame(word, "a", len(prefix)), len(prefix)
     step = 1 + len(frame) // 500
     for length in range(0, len(frame), step):
-        torn = before + frame[:length]
+        torn = prefix + frame[:length]
         assert is_torn(torn, first, "a")
-        assert is_torn(torn.ljust(len(before + frame), b"\0"), first, "a")
+        assert is_torn(torn.ljust(len(prefix + frame), b"\0"), first, "a")
     for bit in range(0, 8 * len(frame), step):
-        damaged = bytearray(before + frame)
+        damaged = bytearray(prefix + frame)
         damaged[first + bit // 8] ^= 1 << bit % 8
         assert not is_torn(bytes(damaged), first, "a")
         assert not is_torn(bytes(damaged) + encode_frame(b"behind", "a", len(damaged)), first, "a")
 
 
 def test_blocks_that_a_loss_of_power_left_out_are_a_broken_write() -> None:
-    before = encode_frame(b"before", "a")
-    data = before + encode_frame(b"more\n" * 4000, "a", len(before))
-    for begin in range(0, len(data), 4096):
-        first = max(begin, len(before))
+    prefix = encode_frame(b"before", "a")
+    data = prefix + encode_frame(b"more\n" * 4000, "a", len(prefix))
+    for block_start in range(0, len(data), 4096):
+        first = max(block_start, len(prefix))
         holed = bytearray(data)
-        holed[first : begin + 4096] = bytes(len(holed[first : begin + 4096]))
-        assert is_torn(bytes(holed), len(before), "a")
+        holed[first : block_start + 4096] = bytes(len(holed[first : block_start + 4096]))
+        assert is_torn(bytes(holed), len(prefix), "a")
 
 
 def test_a_private_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
-    former = os.umask(0)
+    umask = os.umask(0)
     try:
         private_folder(tmp_path / "folder")
     finally:
-        os.umask(former)
+        os.umask(umask)
     assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700

@@ -85,27 +85,27 @@ def test_any_damage_is_named_or_does_not_matter(tmp_path: Path) -> None:
             state.put(StateKind.TABLES, f"{number:03d}", rng.randbytes(rng.choice((0, 10, 700))))
         state.put_json(RUN, "settings", {"id": "one", "version": 9})
         expected = [*state.items(StateKind.TABLES), *state.items(RUN)]
-    path, refused, right = tmp_path / NAME, 0, 0
+    path, refused, readable = tmp_path / NAME, 0, 0
     data = path.read_bytes()
     lengths = [*range(0, len(data), 997), len(data) - 1]
-    flipped = [(at, 1 << rng.randrange(8)) for at in rng.sample(range(len(data)), 700)]
-    for content in (*(data[:length] for length in lengths), *(_flipped(data, *one) for one in flipped)):
+    bit_flips = [(at, 1 << rng.randrange(8)) for at in rng.sample(range(len(data)), 700)]
+    for content in (*(data[:length] for length in lengths), *(_flipped(data, *flip) for flip in bit_flips)):
         path.write_bytes(content)
         try:
             with closing(opened(tmp_path)) as state:
-                found = [*state.items(StateKind.TABLES), *state.items(RUN)]
+                items = [*state.items(StateKind.TABLES), *state.items(RUN)]
         except StateError as error:
             refused += str(error).startswith(f"{path}: damaged")
             continue
-        assert found in (expected, [])
-        assert found or not content  # an empty file is a new database
-        right += 1
+        assert items in (expected, [])
+        assert items or not content  # an empty file is a new database
+        readable += 1
     assert refused > 300
-    assert refused + right == len(lengths) + len(flipped)
+    assert refused + readable == len(lengths) + len(bit_flips)
 
 
-def _flipped(data: bytes, at: int, bits: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ bits]) + data[at + 1 :]
+def _flipped(data: bytes, offset: int, bits: int) -> bytes:
+    return data[:offset] + bytes([data[offset] ^ bits]) + data[offset + 1 :]
 
 
 _WRITER = """
@@ -122,19 +122,21 @@ for number in range(1 << 30):
 
 
 def test_a_killed_process_leaves_whole_commits(tmp_path: Path) -> None:
-    path, told = tmp_path / NAME, -1
+    path, committed = tmp_path / NAME, -1
     for seed in range(4):
         writer = subprocess.Popen(
             [sys.executable, "-c", _WRITER, str(path)], cwd=ROOT, stdout=subprocess.PIPE
         )
         assert writer.stdout is not None
-        told = int(writer.stdout.readline())
+        committed = int(writer.stdout.readline())
         time.sleep(random.Random(seed).uniform(0, 0.05))
         writer.send_signal(signal.SIGKILL)
-        told = max([told, *(int(line) for line in writer.communicate()[0].splitlines() if line.isdigit())])
+        committed = max(
+            [committed, *(int(line) for line in writer.communicate()[0].splitlines() if line.isdigit())]
+        )
         with closing(StateDatabase(path)) as state:
             number = state.get_json(RUN, "one")
-            assert number in (told, told + 1)
+            assert number in (committed, committed + 1)
             assert state.get(RUN, "other") == b"%d" % number * 5000
 
 
@@ -151,5 +153,5 @@ def test_what_could_not_be_committed_is_tried_again(monkeypatch: pytest.MonkeyPa
             state.put(RUN, "one", b"2")
         assert state.get(RUN, "one") == b"1"
         state.close()
-        with closing(StateDatabase(path)) as again:
-            assert again.get(RUN, "one") == b"2"
+        with closing(StateDatabase(path)) as reopened:
+            assert reopened.get(RUN, "one") == b"2"

@@ -39,7 +39,7 @@ def plan_of(query: str, schema: Schema, max_size: int = 4) -> Plan:
 
 def test_tables_are_divided_by_no_key() -> None:
     tables = load_schema(MOVIES / "schema.yaml")
-    tables = replace(tables, relations=tuple(replace(one, table=True) for one in tables.relations))
+    tables = replace(tables, relations=tuple(replace(relation, table=True) for relation in tables.relations))
     text = to_text(explain(plan_of("tarantino travolta", tables)).branches)
     assert "not by key: all relations are tables, which every task has" in text
     assert "by key: ;" not in text
@@ -54,8 +54,8 @@ def ternary() -> Schema:
 
 
 def networks_in(branches: tuple[Branch, ...]) -> list[str]:
-    own = [b.text for b in branches if b.role is Role.NETWORK]
-    return own + [text for b in branches for text in networks_in(b.below)]
+    networks = [b.text for b in branches if b.role is Role.NETWORK]
+    return networks + [text for b in branches for text in networks_in(b.below)]
 
 
 def all_in(branches: tuple[Branch, ...]) -> int:
@@ -92,8 +92,8 @@ def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     assert sum(count.sizes) == len(networks)
     assert count.joins_apart == sum(len(tree.relations) - 1 for tree in networks)
     assert count.useful == make_mesh(plan.generator(), plan.lifespans, MeshChoice(MeshKind.FULL)).operators
-    shown = networks_in(explain(plan, limit=10**6).branches)
-    assert len(shown) == len(networks)
+    texts = networks_in(explain(plan, limit=10**6).branches)
+    assert len(texts) == len(networks)
 
 
 @examples(40)
@@ -104,17 +104,19 @@ def test_pruned_networks_make_up_the_difference(schema: Schema) -> None:
     generator = plan_of("alpha beta", schema).generator()
     relations = tuple(Relation(r.name, r.attributes, (), r.search) for r in schema.relations)
     keyless = plan_of("alpha beta", Schema("keyless", relations, schema.joins)).generator()
-    spared = len(list(keyless.networks())) - len(list(generator.networks()))
-    assert len(pruned_by_keys(generator)[0]) == spared
+    pruned = len(list(keyless.networks())) - len(list(generator.networks()))
+    assert len(pruned_by_keys(generator)[0]) == pruned
 
 
 @pytest.mark.parametrize("limit", [1, 7, 40])
 def test_what_is_cut_is_counted(limit: int) -> None:
-    explained = explain(plan_of("nolan caine", ternary(), 5), limit)
-    text = to_text(explained.branches)
-    hidden = sum(int(n.replace(",", "")) for n in re.findall(r"\.\.\. ([\d,]+) more networks?$", text, re.M))
-    assert len(networks_in(explained.branches)) == limit
-    assert hidden + limit == 1120
+    explanation = explain(plan_of("nolan caine", ternary(), 5), limit)
+    text = to_text(explanation.branches)
+    hidden_count = sum(
+        int(n.replace(",", "")) for n in re.findall(r"\.\.\. ([\d,]+) more networks?$", text, re.M)
+    )
+    assert len(networks_in(explanation.branches)) == limit
+    assert hidden_count + limit == 1120
     assert "at most 5 relations: 1,120\n" in text
 
 
@@ -142,13 +144,13 @@ def test_an_operator_whose_tuples_have_expired_was_not_idle(tmp_path: Path) -> N
     schema = load_schema(MOVIES / "schema.yaml")
     query = parse_query("tarantino travolta", schema)
     plan = Plan(schema, query, parse_window("1 minute"), 2)
-    stream = tmp_path / "stream.jsonl"
-    stream.write_text(
+    replay = tmp_path / "stream.jsonl"
+    replay.write_text(
         '{"relation": "director", "time": 0, "row": {"did": 1, "name": "Quentin Tarantino"}}\n'
         '{"relation": "actor", "time": 0, "row": {"aid": 2, "name": "John Travolta"}}\n'
         '{"relation": "actor", "time": 3600, "row": {"aid": 1, "name": "Uma Thurman"}}\n'
     )
-    observed = observe(plan, Replay.open(stream, schema), BadRecordLog(OnError.FAIL, None))
+    observed = observe(plan, Replay.open(replay, schema), BadRecordLog(OnError.FAIL, None))
     text = to_text(explain(plan, 40, observed).branches)
     assert "after 3 rows: 1 live, 0 partials waiting, 1 operator touched, 0 results\n" in text
     assert "    director{tarantino}: 0 waiting\n" in text
@@ -157,41 +159,41 @@ def test_an_operator_whose_tuples_have_expired_was_not_idle(tmp_path: Path) -> N
 
 
 def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:
-    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
-    relations = tuple(Relation(name, kinds, search=("t",)) for name in "abc")
-    joins = tuple(Join(one + two, one, two, (("x", "x"),)) for one, two in ("ab", "bc"))
+    attributes = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+    relations = tuple(Relation(name, attributes, search=("t",)) for name in "abc")
+    joins = tuple(Join(left + right, left, right, (("x", "x"),)) for left, right in ("ab", "bc"))
     schema = Schema("chain", relations, joins)
     plan = Plan(schema, parse_query("nolan caine", schema), Unbounded(), 3, mesh=MeshChoice(MeshKind.FULL))
-    stream = tmp_path / "stream.jsonl"
+    replay = tmp_path / "stream.jsonl"
 
-    def seen(chosen: Plan, relation: str = "", words: str = "") -> tuple[Observed, Explanation]:
+    def seen(plan_to_run: Plan, relation: str = "", words: str = "") -> tuple[Observed, Explanation]:
         if relation:
-            with stream.open("a") as file:
+            with replay.open("a") as file:
                 file.write(f'{{"relation": "{relation}", "time": 0, "row": {{"t": "{words}", "x": 1}}}}\n')
-        found = observe(chosen, Replay.open(stream, schema), BadRecordLog(OnError.FAIL, None))
-        return found, explain(chosen, 100, found)
+        observed = observe(plan_to_run, Replay.open(replay, schema), BadRecordLog(OnError.FAIL, None))
+        return observed, explain(plan_to_run, 100, observed)
 
-    first, shown = seen(plan, "a", "nolan")
-    text = to_text(shown.branches)
-    unwanted = "every operator above it sleeps"
-    assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: no b{{}} is alive, and {unwanted}\n" in text
+    first, explanation = seen(plan, "a", "nolan")
+    text = to_text(explanation.branches)
+    reason = "every operator above it sleeps"
+    assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: no b{{}} is alive, and {reason}\n" in text
     assert "=> a{nolan} - b{caine}: 0 results, asleep: no b{caine} is alive\n" in text
     assert f"{len(first.asleep)} joins asleep at the end\n" in text
-    for drawn in (text, to_dot(shown.clusters), to_svg(shown.clusters)):
-        assert drawn.count("asleep: ") == len(first.asleep)
-    second, shown = seen(plan, "b", "pad")
-    assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: {unwanted}\n" in to_text(shown.branches)
+    for output in (text, to_dot(explanation.clusters), to_svg(explanation.clusters)):
+        assert output.count("asleep: ") == len(first.asleep)
+    second, explanation = seen(plan, "b", "pad")
+    assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: {reason}\n" in to_text(explanation.branches)
     assert len(second.asleep) == len(first.asleep)  # the output operator is awake, other joins have no input
-    third, shown = seen(plan, "c", "caine")
-    text = to_text(shown.branches)
+    third, explanation = seen(plan, "c", "caine")
+    text = to_text(explanation.branches)
     assert "+ b{} to a{nolan} (ab): 1 waiting\n" in text
     assert "=> a{nolan} - b{} - c{caine}: 1 result\n" in text
     assert len(third.asleep) < len(second.asleep)
-    for other in (MeshChoice(MeshKind.FULL, demand=False), MeshChoice(MeshKind.PARTIAL)):
-        assert not seen(replace(plan, mesh=other))[0].asleep
-    windowed = parse_window("open when event = a close when event = b")
+    for mesh in (MeshChoice(MeshKind.FULL, demand=False), MeshChoice(MeshKind.PARTIAL)):
+        assert not seen(replace(plan, mesh=mesh))[0].asleep
+    window = parse_window("open when event = a close when event = b")
     with pytest.raises(UsageError, match="does not support window expressions"):
-        seen(replace(plan, window=windowed))
+        seen(replace(plan, window=window))
 
 
 def test_graphs_hold_every_branch() -> None:
@@ -202,8 +204,8 @@ def test_graphs_hold_every_branch() -> None:
     lines = dot.splitlines()[2:-1]
     assert all(re.fullmatch(rf"{node}|  n\d+ -> n\d+;", line) for line in lines)
     assert sum("->" not in line for line in lines) == total
-    drawing = ET.fromstring(to_svg(clusters))
-    texts = [e.text for e in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    svg = ET.fromstring(to_svg(clusters))
+    texts = [e.text for e in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert len(texts) == total
     assert clusters[0].text in texts
 

@@ -36,7 +36,7 @@ def data(folder: Path, schema: str) -> Job:
 
 
 @pytest.mark.parametrize(
-    ("one", "by_root", "a", "b", "worth"),
+    ("one", "by_root", "reading", "joining", "worth"),
     [
         (10.0, 10.0, 10.0, 0.0, 1),
         (10.0, 1.25, 0.0, 10.0, 8),
@@ -47,12 +47,12 @@ def data(folder: Path, schema: str) -> Job:
     ],
 )
 def test_what_shards_divide_and_how_many_are_worth_it(
-    one: float, by_root: float, a: float, b: float, worth: int
+    one: float, by_root: float, reading: float, joining: float, worth: int
 ) -> None:
     costs = ShardCosts(100, 8, one, by_root)
-    assert costs.reading == pytest.approx(a)
-    assert costs.joining == pytest.approx(b)
-    assert costs.of(8) == pytest.approx(a + b / 8)
+    assert costs.reading == pytest.approx(reading)
+    assert costs.joining == pytest.approx(joining)
+    assert costs.of(8) == pytest.approx(reading + joining / 8)
     assert costs.worth == worth
 
 
@@ -76,24 +76,26 @@ def test_without_a_key_the_advice_is_by_root(tmp_path: Path) -> None:
     costs = shard_costs(data(tmp_path, APART), BadRecordLog(), 4, lambda: next(ticks) / 1e6)
     assert costs.by_key is None
     assert "take 2 shards by root; each holds the whole window" in to_text((costs.branch(),))
-    same = ShardCosts(100, 4, 1.0, 1.0)
-    assert "take 1 shard: each shard would repeat most of the work" in to_text((same.branch(),))
+    costs_of_equal_shards = ShardCosts(100, 4, 1.0, 1.0)
+    assert "take 1 shard: each shard would repeat most of the work" in to_text(
+        (costs_of_equal_shards.branch(),)
+    )
 
 
 def test_the_command_measures_a_replay(tmp_path: Path, skws: Skws) -> None:
     data(tmp_path, JOINED)
     (tmp_path / "s.yaml").write_text(JOINED)
-    given = ("explain", "alpha", "beta", "-s", str(tmp_path / "s.yaml"))
-    done = skws(*given, "-r", str(tmp_path / "r.jsonl"), "--shards", "2")
-    assert re.search(r"one takes [\d.e+]+ us a tuple, over 100\n  by root: a \+ b/N, a = ", done.out)
-    for more, told in (
+    command = ("explain", "alpha", "beta", "-s", str(tmp_path / "s.yaml"))
+    outcome = skws(*command, "-r", str(tmp_path / "r.jsonl"), "--shards", "2")
+    assert re.search(r"one takes [\d.e+]+ us a tuple, over 100\n  by root: a \+ b/N, a = ", outcome.out)
+    for options, message in (
         (("--shards", "2"), "--shards needs --replay"),
         (("-r", str(tmp_path / "r.jsonl"), "--shards", "1"), "--shards 1: expected 2 or more"),
         (("-r", str(tmp_path / "r.jsonl"), "--shards", "2", "--mesh", "full"), "only the columnar mesh"),
     ):
-        failed = skws(*given, *more)
-        assert failed.code == 2
-        assert told in failed.err
+        refusal = skws(*command, *options)
+        assert refusal.code == 2
+        assert message in refusal.err
 
 
 def test_a_replay_without_a_stream_is_refused(tmp_path: Path) -> None:

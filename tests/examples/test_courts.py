@@ -58,17 +58,21 @@ def test_the_shape_is_that_of_the_dockets_of_a_day(lines: list[dict[str, Any]]) 
     assert times[0][:10] == times[-1][:10]
     rows = {name: [line["row"] for line in lines if line["relation"] == name] for name in skws_relations()}
     dockets = {row["id"] for row in rows["docket"]}
-    first_party, first_attorney = (Counter[int](), Counter[int]())
-    of_party = {row["id"]: row["docket"] for row in rows["party"]}
-    first_party.update(of_party.values())
-    first_attorney.update(of_party[row["party"]] for row in rows["attorney"])
-    ((hub, most), (_, second)) = first_attorney.most_common(2)
-    assert most == HUB
-    assert second <= 11
-    usual = dockets - {1, 2, 3, hub}
-    assert len(usual) == CHANGES
-    assert sum(first_party[docket] for docket in usual) / len(usual) == pytest.approx(5.34, rel=0.03)
-    assert sum(first_attorney[docket] for docket in usual) / len(usual) == pytest.approx(3.53, rel=0.03)
+    parties, attorneys = (Counter[int](), Counter[int]())
+    docket_of_party = {row["id"]: row["docket"] for row in rows["party"]}
+    parties.update(docket_of_party.values())
+    attorneys.update(docket_of_party[row["party"]] for row in rows["attorney"])
+    ((hub, maximum), (_, runner_up)) = attorneys.most_common(2)
+    assert maximum == HUB
+    assert runner_up <= 11
+    usual_dockets = dockets - {1, 2, 3, hub}
+    assert len(usual_dockets) == CHANGES
+    assert sum(parties[docket] for docket in usual_dockets) / len(usual_dockets) == pytest.approx(
+        5.34, rel=0.03
+    )
+    assert sum(attorneys[docket] for docket in usual_dockets) / len(usual_dockets) == pytest.approx(
+        3.53, rel=0.03
+    )
     assert len(rows["docket"]) == len(dockets) + CHANGES + 1, "each changes once on average, one is renamed"
     assert {row["docket"] for row in rows["party"] + rows["filing"]} <= dockets
     for name in ("party", "attorney", "filing"):
@@ -87,23 +91,23 @@ def test_a_renamed_case_finds_its_old_filing_at_once(day: Path, lines: list[dict
     (result,) = found(day, "docket:zenith filing:seal", 5)
     midnight = 1_709_510_400  # 4 March 2024
     assert (result.op, result.start) == ("+", midnight + 20 * 3600)
-    assert {each.relation: each.row["id"] for each in result.tuples} == {"docket": 1, "filing": 1}
+    assert {tuple_.relation: tuple_.row["id"] for tuple_ in result.tuples} == {"docket": 1, "filing": 1}
     assert lines[1]["row"]["description"] == "motion to seal exhibits"
     assert lines[1]["time"].startswith("2024-03-04T00:00:00")
-    (opened, closed) = found(day, "docket:doe filing:seal", 5)
-    assert (opened.op, closed.op, closed.end) == ("+", "-", midnight + 20 * 3600)
+    (insertion, retraction) = found(day, "docket:doe filing:seal", 5)
+    assert (insertion.op, retraction.op, retraction.end) == ("+", "-", midnight + 20 * 3600)
 
 
 def test_one_party_is_told_apart_from_two(day: Path) -> None:
-    (own,) = found(day, "party:mike firm:sibley", 2)
-    assert [each.row["name"] for each in own.tuples] == ["Mike Ross", "Ann Poe"]
-    both = {result.network: result for result in found(day, "party:mike firm:sibley", 4)}
-    assert set(both) == {
-        own.network,
+    (single,) = found(day, "party:mike firm:sibley", 2)
+    assert [tuple_.row["name"] for tuple_ in single.tuples] == ["Mike Ross", "Ann Poe"]
+    results_by_network = {result.network: result for result in found(day, "party:mike firm:sibley", 4)}
+    assert set(results_by_network) == {
+        single.network,
         "party{party:mike} - docket{} - party{} - attorney{firm:sibley}",
     }
-    through = both["party{party:mike} - docket{} - party{} - attorney{firm:sibley}"]
-    assert [each.row["name"] for each in through.tuples] == [
+    through_docket = results_by_network["party{party:mike} - docket{} - party{} - attorney{firm:sibley}"]
+    assert [tuple_.row["name"] for tuple_ in through_docket.tuples] == [
         "Mike Dunn",
         "Dunn v. Lake",
         "Jo Lake",
@@ -115,17 +119,17 @@ def test_one_party_is_told_apart_from_two(day: Path) -> None:
 def test_alerts_together_find_what_each_finds_alone(day: Path) -> None:
     alerts = yaml.safe_load((day / "alerts.yaml").read_text(encoding="utf-8"))
     assert len(alerts) == 1200
-    together = skws.search(alerts, day / "replay.jsonl", schema=EXAMPLE / "schema.yaml", max_size=4)
+    results = skws.search(alerts, day / "replay.jsonl", schema=EXAMPLE / "schema.yaml", max_size=4)
     by_query: dict[str, list[bytes]] = {}
-    for result in together:
+    for result in results:
         by_query.setdefault(result.name, []).append(result.to_json())
     assert {"renamed", "mike at sibley"} <= set(by_query)
     assert len(by_query) > 10
     for name in list(by_query)[:2]:
-        alone = skws.search(
+        separate = skws.search(
             {name: alerts[name]}, day / "replay.jsonl", schema=EXAMPLE / "schema.yaml", max_size=4
         )
-        assert [result.to_json() for result in alone] == by_query[name]
+        assert [result.to_json() for result in separate] == by_query[name]
 
 
 PROGRAM = ROOT / "examples" / "transfers" / "transfers.py"
@@ -134,10 +138,10 @@ Results = list[dict[str, Any]]
 
 def test_it_is_consistent_in_the_end() -> None:
     command = [sys.executable, str(PROGRAM), "--transfers", "320" if THOROUGH else "160", "--seed", "7"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert "they are those of brute force" in ran.stdout
-    assert "matches and counts of patterns and SQL" in ran.stdout
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert "they are those of brute force" in process.stdout
+    assert "matches and counts of patterns and SQL" in process.stdout
 
 
 @pytest.fixture(scope="module")
@@ -151,26 +155,26 @@ def transfers() -> ModuleType:
 
 
 def _first(results: Results, name: str, op: str = "+") -> dict[str, Any]:
-    return next(one for one in results if one["name"] == name and one["op"] == op)
+    return next(result for result in results if result["name"] == name and result["op"] == op)
 
 
-def _a_second_late(one: dict[str, Any]) -> None:
-    one["start"] += 1
+def _a_second_late(result: dict[str, Any]) -> None:
+    result["start"] += 1
 
 
-def _counted_twice(one: dict[str, Any]) -> None:
-    one["count"] += 1
+def _counted_twice(result: dict[str, Any]) -> None:
+    result["count"] += 1
 
 
 FAULTS: dict[str, Callable[[Results], object]] = {
-    "a result less": lambda found: found.remove(_first(found, "credits")),
-    "a retraction less": lambda found: found.remove(_first(found, "transfers", "-")),
+    "a result less": lambda results: results.remove(_first(results, "credits")),
+    "a retraction less": lambda results: results.remove(_first(results, "transfers", "-")),
 }
 OTHER_FAULTS: dict[str, Callable[[Results], object]] = {
-    "half counted": lambda found: found.remove(_first(found, "ledger")),
-    "counted twice": lambda found: _counted_twice(_first(found, "funded")),
-    "matched twice": lambda found: found.append(_first(found, "sides")),
-    "a second late": lambda found: _a_second_late(_first(found, "passed on")),
+    "half counted": lambda results: results.remove(_first(results, "ledger")),
+    "counted twice": lambda results: _counted_twice(_first(results, "funded")),
+    "matched twice": lambda results: results.append(_first(results, "sides")),
+    "a second late": lambda results: _a_second_late(_first(results, "passed on")),
 }
 Searched = tuple[Results, Results]
 """Results, and their records."""
@@ -178,37 +182,37 @@ Searched = tuple[Results, Results]
 
 @pytest.fixture(scope="module")
 def joined(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Searched:
-    arrived = transfers.records(40, Random(1))
-    results, late = transfers.search(tmp_path_factory.mktemp("transfers"), arrived)
+    records = transfers.records(40, Random(1))
+    results, late = transfers.search(tmp_path_factory.mktemp("transfers"), records)
     assert late == []
-    assert transfers.check(results, arrived, []) > 20
-    return results, arrived
+    assert transfers.check(results, records, []) > 20
+    return results, records
 
 
 @pytest.fixture(scope="module")
 def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Searched:
     """Inserts for patterns and SQL."""
-    arrived = [record for record in transfers.records(40, Random(1)) if record["op"] == "+"]
-    results, late = transfers.search(tmp_path_factory.mktemp("insertions"), arrived, "insertions.yaml")
+    records = [record for record in transfers.records(40, Random(1)) if record["op"] == "+"]
+    results, late = transfers.search(tmp_path_factory.mktemp("insertions"), records, "insertions.yaml")
     assert late == []
-    assert transfers.check_insertions(results, arrived, []) > 15
-    return results, arrived
+    assert transfers.check_insertions(results, records, []) > 15
+    return results, records
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(transfers: ModuleType, joined: Searched, fault: str) -> None:
-    results, arrived = deepcopy(joined)
+    results, records = deepcopy(joined)
     FAULTS[fault](results)
     with pytest.raises(SystemExit, match=r"second \d+: "):
-        transfers.check(results, arrived, [])
+        transfers.check(results, records, [])
 
 
 @pytest.mark.parametrize("fault", OTHER_FAULTS)
 def test_a_fault_of_patterns_or_sql_is_found(transfers: ModuleType, inserted: Searched, fault: str) -> None:
-    results, arrived = deepcopy(inserted)
+    results, records = deepcopy(inserted)
     OTHER_FAULTS[fault](results)
     with pytest.raises(SystemExit, match=r"second \d+: other matches"):
-        transfers.check_insertions(results, arrived, [])
+        transfers.check_insertions(results, records, [])
 
 
 XML_EXAMPLE = ROOT / "examples" / "stackexchange"
@@ -240,8 +244,8 @@ def converted(tmp_path: Path) -> dict[str, list[dict[str, str]]]:
     for name in COLUMNS.keys() - {"PostTags"}:
         text = f'<?xml version="1.0" encoding="utf-8"?>\n<x>{rows.get(name, "")}</x>'
         (dump / f"{name}.xml").write_text(text, encoding="utf-8")
-    done = _run(dump, tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    process = _run(dump, tmp_path / "out")
+    assert process.returncode == 0, process.stderr
     return {path.stem: _read(path) for path in (tmp_path / "out").iterdir()}
 
 
@@ -273,6 +277,6 @@ def test_tags_of_both_spellings_become_rows(converted: dict[str, list[dict[str, 
 
 
 def test_without_folders_the_usage_is_told() -> None:
-    done = _run()
-    assert done.returncode == 1
-    assert done.stderr == "usage: csv_from_xml.py DUMP_FOLDER CSV_FOLDER\n"
+    process = _run()
+    assert process.returncode == 1
+    assert process.stderr == "usage: csv_from_xml.py DUMP_FOLDER CSV_FOLDER\n"

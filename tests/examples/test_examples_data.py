@@ -30,25 +30,27 @@ def schema(example: str) -> Schema:
 def movie_lines() -> tuple[tuple[str, date, Row], ...]:
     text = (EXAMPLES / "movies" / "replay.jsonl").read_text(encoding="utf-8")
     records = [json.loads(line) for line in text.splitlines()]
-    return tuple((one["relation"], date.fromisoformat(one["time"]), one["row"]) for one in records)
+    return tuple(
+        (record["relation"], date.fromisoformat(record["time"]), record["row"]) for record in records
+    )
 
 
 @cache
 def tables(example: str) -> dict[str, list[Row]]:
     """The rows of each relation; in public data, missing texts are empty."""
-    found: dict[str, list[Row]] = {relation.name: [] for relation in schema(example).relations}
+    rows: dict[str, list[Row]] = {relation.name: [] for relation in schema(example).relations}
     if example == "movies":
         for name, _, row in movie_lines():
-            found[name].append(row)
-        return found
+            rows[name].append(row)
+        return rows
     folder = DATA / PUBLIC[example] / "csv"
     if not folder.is_dir():
         pytest.skip(f"the public data set {PUBLIC[example]} is not here")
-    folded = {name.casefold(): name for name in found}
+    name_by_casefold = {name.casefold(): name for name in rows}
     for path in folder.glob("*.csv"):
         with path.open(encoding="utf-8", newline="") as file:
-            found[folded[path.stem.casefold()]] = list(csv.DictReader(file))
-    return found
+            rows[name_by_casefold[path.stem.casefold()]] = list(csv.DictReader(file))
+    return rows
 
 
 @pytest.mark.parametrize("example", ["movies", *PUBLIC])
@@ -66,29 +68,29 @@ def test_rows_have_the_attributes_with_unique_keys_and_event_times(example: str)
 @pytest.mark.parametrize("example", ["movies", *PUBLIC])
 def test_joins_find_what_they_refer_to(example: str) -> None:
     for join in schema(example).joins:
-        near, far = zip(*join.on, strict=True)
-        left = [tuple(row[name] for name in near) for row in tables(example)[join.left]]
-        right = {tuple(row[name] for name in far) for row in tables(example)[join.right]}
-        given = [values for values in left if "" not in values]
+        left_columns, right_columns = zip(*join.on, strict=True)
+        left_keys = [tuple(row[name] for name in left_columns) for row in tables(example)[join.left]]
+        right_keys = {tuple(row[name] for name in right_columns) for row in tables(example)[join.right]}
+        complete_keys = [values for values in left_keys if "" not in values]
         # Deleted posts leave votes and links behind; no other relation loses more than these.
-        assert sum(values in right for values in given) >= 0.9 * len(given), join.name
-        assert example != "movies" or set(left) == right, join.name
+        assert sum(values in right_keys for values in complete_keys) >= 0.9 * len(complete_keys), join.name
+        assert example != "movies" or set(left_keys) == right_keys, join.name
 
 
 def test_a_film_arrives_with_its_cast_on_its_release_and_people_with_their_first_film() -> None:
-    arrived: dict[tuple[str, int], date] = {}
+    first_times: dict[tuple[str, int], date] = {}
     for relation, time, row in movie_lines():
         for name in ("mid", "did", "aid") if relation in {"movie", "plays"} else ():
             if name in row:
-                arrived.setdefault((name, row[name]), time)
+                first_times.setdefault((name, row[name]), time)
         if relation == "movie":
             assert time == date.fromisoformat(row["released"])
         if relation == "plays":
-            assert time == arrived["mid", row["mid"]]
+            assert time == first_times["mid", row["mid"]]
     for relation, time, row in movie_lines():
         if relation in {"director", "actor"}:
             key = "did" if relation == "director" else "aid"
-            assert time == arrived[key, row[key]], row
+            assert time == first_times[key, row[key]], row
 
 
 def test_the_films_come_in_order_and_fit_into_the_window() -> None:

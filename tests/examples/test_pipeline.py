@@ -30,9 +30,9 @@ def test_runs_of_the_pipeline_add_alerts(tmp_path: Path) -> None:
     )
     arrive(project, "customer", {"id": 7, "name": "Ada Byron"})
     for number in (1, 2):
-        bought, told = f"2026-05-04T1{number}:00:00Z", f"2026-05-04T1{number}:05:00Z"
-        arrive(project, "purchase", {"id": number, "customer_id": 7, "item": "kettle", "time": bought})
-        arrive(project, "complaint", {"purchase_id": number, "body": "It leaks.", "time": told})
+        purchase_time, complaint_time = f"2026-05-04T1{number}:00:00Z", f"2026-05-04T1{number}:05:00Z"
+        arrive(project, "purchase", {"id": number, "customer_id": 7, "item": "kettle", "time": purchase_time})
+        arrive(project, "complaint", {"purchase_id": number, "body": "It leaks.", "time": complaint_time})
         run(project)
         alerts = pyarrow.parquet.read_table(project / "spark-warehouse" / "alerts").to_pylist()
         assert [alert["op"] for alert in alerts] == ["+"] * number
@@ -49,15 +49,18 @@ def arrive(project: Path, relation: str, row: dict[str, Any]) -> None:
 
 def run(project: Path) -> None:
     use_java()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))
+    }
     program = Path(sys.executable).with_name("spark-pipelines")
-    ran = subprocess.run(
+    process = subprocess.run(
         [str(program), "run", "--conf", "spark.sql.catalogImplementation=hive"],
         cwd=project,
-        env=kept | {"PYSPARK_PYTHON": sys.executable, "PATH": f"{program.parent}:{kept['PATH']}"},
+        env=environment
+        | {"PYSPARK_PYTHON": sys.executable, "PATH": f"{program.parent}:{environment['PATH']}"},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
-    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]

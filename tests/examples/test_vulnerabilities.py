@@ -39,7 +39,7 @@ def saved(machine: Machine) -> list[Saved]:
 
 @pytest.fixture(scope="module")
 def replayed(machine: Machine, saved: list[Saved]) -> Replayed:
-    return replay(machine, saved, [one for one in saved if one.kind != "dependency"], alone=20)
+    return replay(machine, saved, [search for search in saved if search.kind != "dependency"], alone=20)
 
 
 def test_a_seed_always_makes_the_same(root: Path, tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_nobody_is_named(machine: Machine) -> None:
 
 
 def test_names_are_taken_out_of_a_text() -> None:
-    known = People(["Ada Byron <ada@example.org>", "Free Murray"], {"free"})
+    people = People(["Ada Byron <ada@example.org>", "Free Murray"], {"free"})
     text = "[Ada] Patch by Jo Poe and ADA, Ada Byron; use free memory. Thanks to Kit for it. Byron, x@y.org"
-    assert known.without(text) == "[] Patch by, ; use free memory. Thanks to for it. , "
-    assert {"ada", "byron", "jo", "poe", "kit"} <= known.removed
+    assert people.without(text) == "[] Patch by, ; use free memory. Thanks to for it. , "
+    assert {"ada", "byron", "jo", "poe", "kit"} <= people.removed
 
 
 def test_an_entry_without_a_date_is_left_out() -> None:
@@ -90,37 +90,41 @@ def test_alerts_are_those_of_every_change_read_by_itself(
 ) -> None:
     sources = {row["name"]: row["source"] for row in machine.packages}
     needs = {(row["package"], sources[row["needs"]]) for row in machine.depends}
-    own = others = 0
-    for one in saved:
+    package_alerts = dependency_alerts = 0
+    for search in saved:
         for entry in machine.entries:
-            if f" {one.words} " in f" {entry.text.lower().replace('.', ' ')} ":
-                own += one.kind != "dependency" and sources[one.package] == entry.source
-                others += one.kind == "dependency" and (one.package, entry.source) in needs
-    assert replayed.about[About.PACKAGE] == own > 20
-    assert replayed.about[About.DEPENDENCY] >= others > 20  # a source may have two packages as dependencies
-    assert replayed.uploads == own + others
+            if f" {search.words} " in f" {entry.text.lower().replace('.', ' ')} ":
+                package_alerts += search.kind != "dependency" and sources[search.package] == entry.source
+                dependency_alerts += search.kind == "dependency" and (search.package, entry.source) in needs
+    assert replayed.about[About.PACKAGE] == package_alerts > 20
+    assert (
+        replayed.about[About.DEPENDENCY] >= dependency_alerts > 20
+    )  # a source may have two packages as dependencies
+    assert replayed.uploads == package_alerts + dependency_alerts
     assert len(replayed.times) == 20
 
 
 def test_zgrep_finds_the_same(machine: Machine, saved: list[Saved], replayed: Replayed) -> None:
-    asked = chosen(machine, saved, 30, Random(2))
-    assert len(asked) == 30
-    assert list(compare(machine, asked, replayed.found)) == []
+    sample_searches = chosen(machine, saved, 30, Random(2))
+    assert len(sample_searches) == 30
+    assert list(compare(machine, sample_searches, replayed.found)) == []
 
 
 def test_a_difference_is_told(machine: Machine, saved: list[Saved], replayed: Replayed) -> None:
-    asked = [one for one in chosen(machine, saved, 100, Random(2)) if replayed.found[one.text]][:2]
-    missing, extra = (replayed.found[one.text] for one in asked)
-    version = next(v for v in machine.logs[asked[1].package][1] if v not in extra)
-    wrong = {asked[1].text: extra | {version}}
-    assert list(compare(machine, asked, wrong)) == [
-        Difference(asked[0].text, frozenset(missing), frozenset()),
-        Difference(asked[1].text, frozenset(), frozenset({version})),
+    sample_searches = [
+        search for search in chosen(machine, saved, 100, Random(2)) if replayed.found[search.text]
+    ][:2]
+    missing, extra = (replayed.found[search.text] for search in sample_searches)
+    version = next(v for v in machine.logs[sample_searches[1].package][1] if v not in extra)
+    results_with_extra = {sample_searches[1].text: extra | {version}}
+    assert list(compare(machine, sample_searches, results_with_extra)) == [
+        Difference(sample_searches[0].text, frozenset(missing), frozenset()),
+        Difference(sample_searches[1].text, frozenset(), frozenset({version})),
     ]
 
 
 def test_where_there_is_no_debian(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.vulnerabilities", "--root", str(tmp_path)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
-    assert "this is no Debian; --sample makes a small one up" in ran.stderr
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert "this is no Debian; --sample makes a small one up" in process.stderr

@@ -125,7 +125,7 @@ _ARROW = {
 
 def parquet_stream(path: Path, records: Sequence[Record]) -> None:
     types = {a.name: _ARROW[a.type] for r in SCHEMA.relations for a in r.attributes}
-    own = {
+    record_types = {
         "relation": pa.dictionary(pa.int32(), pa.string()),
         "time": pa.timestamp("us", "UTC"),
         "op": pa.string(),
@@ -134,7 +134,7 @@ def parquet_stream(path: Path, records: Sequence[Record]) -> None:
         {**_columns(r), "time": r.time, **dict(zip(SCHEMA.relations[r.relation].columns, r.row, strict=True))}
         for r in records
     ]
-    fields = [pa.field(name, {**own, **types}[name]) for name in NAMES]
+    fields = [pa.field(name, {**record_types, **types}[name]) for name in NAMES]
     arrays = [pa.array([row.get(f.name) for row in rows], _arrow_input(f.type)).cast(f.type) for f in fields]
     pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), path, row_group_size=3)
 
@@ -178,11 +178,11 @@ def items(path: Path, schema: Schema = SCHEMA, split_bytes: int = 1 << 26) -> li
 
 def records(path: Path, schema: Schema = SCHEMA) -> list[Record]:
     """All records, none of which may be bad."""
-    found = [item for item in items(path, schema) if isinstance(item, Record)]
-    assert len(found) == len(items(path, schema)), [
+    records = [item for item in items(path, schema) if isinstance(item, Record)]
+    assert len(records) == len(items(path, schema)), [
         i for i in items(path, schema) if isinstance(i, BadRecord)
     ]
-    return found
+    return records
 
 
 def bad(path: Path, schema: Schema = SCHEMA) -> list[BadRecord]:
@@ -191,5 +191,5 @@ def bad(path: Path, schema: Schema = SCHEMA) -> list[BadRecord]:
 
 def by_rows(replay: Replay, log: BadRecordLog) -> list[Record]:
     """The records of a replay's stream, read one by one and sorted."""
-    read = log.records(item for split in replay.splits for item in read_split(split, replay.schema))
-    return sorted((r for r in read if not replay.schema.relations[r.relation].table), key=lambda r: r.time)
+    records = log.records(item for split in replay.splits for item in read_split(split, replay.schema))
+    return sorted((r for r in records if not replay.schema.relations[r.relation].table), key=lambda r: r.time)

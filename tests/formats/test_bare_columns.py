@@ -154,26 +154,26 @@ def columns(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
     return names, [list(row) for row in zip(*fields, strict=True)]
 
 
-def by_row(path: Path, known: Schema) -> list[Item]:
+def by_row(path: Path, schema: Schema) -> list[Item]:
     return counted(
-        Chunk.of(item for split in Replay.open(path, known).splits for item in read_split(split, known))
+        Chunk.of(item for split in Replay.open(path, schema).splits for item in read_split(split, schema))
     )
 
 
 @st.composite
 def csv_files(draw: st.DrawFn) -> tuple[list[str], bytes]:
     names, rows = draw(columns())
-    written = io.StringIO(newline="")
+    buffer = io.StringIO(newline="")
     writer = csv.writer(
-        written,
+        buffer,
         lineterminator=draw(st.sampled_from(["\n", "\r\n"])),
         delimiter=draw(st.sampled_from(",;\t")),
         quoting=draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])),
     )
     writer.writerow(names)
     writer.writerows(rows * draw(st.sampled_from([1, 12])))
-    lines = written.getvalue().encode().splitlines(keepends=True)
-    odd = [
+    lines = buffer.getvalue().encode().splitlines(keepends=True)
+    odd_lines = [
         b"\n",
         b"   \n",
         b",,,,,\n",
@@ -186,26 +186,26 @@ def csv_files(draw: st.DrawFn) -> tuple[list[str], bytes]:
         b"\0\n",
         b'""\n',
     ]
-    for at in draw(st.lists(st.integers(1, len(lines)), max_size=2)):
-        lines.insert(at, draw(st.sampled_from(odd)))
-    for at in draw(st.lists(st.integers(1, len(lines) - 1), max_size=1)) if len(lines) > 1 else ():
-        place = draw(st.integers(0, len(lines[at])))
+    for line in draw(st.lists(st.integers(1, len(lines)), max_size=2)):
+        lines.insert(line, draw(st.sampled_from(odd_lines)))
+    for line in draw(st.lists(st.integers(1, len(lines) - 1), max_size=1)) if len(lines) > 1 else ():
+        offset = draw(st.integers(0, len(lines[line])))
         stray = draw(st.sampled_from([b'"', b'"', b"\r", b"\r", b"\0", b"\xff", b'""', b"\n"]))
-        lines[at] = lines[at][:place] + stray + lines[at][place:]
-    whole = b"".join(lines)
-    return names, draw(st.sampled_from([whole, whole.rstrip(b"\r\n"), b"\xef\xbb\xbf" + whole]))
+        lines[line] = lines[line][:offset] + stray + lines[line][offset:]
+    content = b"".join(lines)
+    return names, draw(st.sampled_from([content, content.rstrip(b"\r\n"), b"\xef\xbb\xbf" + content]))
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(csv_files(), st.integers(1, 400))
-def test_csv(tmp_path: Path, kind: str, file: tuple[list[str], bytes], piece: int) -> None:
-    path, known = tmp_path / "a.csv", SCHEMAS[kind]
+def test_csv(tmp_path: Path, kind: str, file: tuple[list[str], bytes], piece_bytes: int) -> None:
+    path, schema = tmp_path / "a.csv", SCHEMAS[kind]
     path.write_bytes(file[1])
-    (split,) = Replay.open(path, known).splits
+    (split,) = Replay.open(path, schema).splits
     if split.relation is not None:
-        found = counted(Chunk.concat(csv_chunks(split, known, piece_bytes=piece)))
-        assert found == by_row(path, known)
+        items = counted(Chunk.concat(csv_chunks(split, schema, piece_bytes=piece_bytes)))
+        assert items == by_row(path, schema)
 
 
 STRAY = (
@@ -226,26 +226,26 @@ STRAY = (
 
 
 @pytest.mark.parametrize("text", STRAY)
-@pytest.mark.parametrize("piece", [1, 90, 10_000])
-def test_csv_with_stray_quotes_and_returns(tmp_path: Path, text: bytes, piece: int) -> None:
-    path, known = tmp_path / "a.csv", SCHEMAS["table"]
+@pytest.mark.parametrize("piece_bytes", [1, 90, 10_000])
+def test_csv_with_stray_quotes_and_returns(tmp_path: Path, text: bytes, piece_bytes: int) -> None:
+    path, schema = tmp_path / "a.csv", SCHEMAS["table"]
     lines = [b"w%d,s,%d,1,,\n" % (n, n) for n in range(200)]
-    for at in (60, 100, 120):
-        lines[at] = b"%b,s,7,1,,\n" % text
+    for line in (60, 100, 120):
+        lines[line] = b"%b,s,7,1,,\n" % text
     lines[150] = b"x,%b\n" % text
     lines[170] = b"w,s,7,1,,\rw,s,7,1,,\n"
     path.write_bytes(b"text,string,integer,number,boolean,timestamp\n" + b"".join(lines))
-    (split,) = Replay.open(path, known).splits
-    assert counted(Chunk.concat(csv_chunks(split, known, piece_bytes=piece))) == by_row(path, known)
+    (split,) = Replay.open(path, schema).splits
+    assert counted(Chunk.concat(csv_chunks(split, schema, piece_bytes=piece_bytes))) == by_row(path, schema)
 
 
 def test_csv_with_usual_values_is_read_as_columns(tmp_path: Path) -> None:
     """Even with quotes, empty fields and line ends inside."""
-    path, known = tmp_path / "a.csv", SCHEMAS["table"]
+    path, schema = tmp_path / "a.csv", SCHEMAS["table"]
     row = b'"a ""b"", c\nd",s,%d,2.5,,2024-01-02\n'
     path.write_bytes(b"text,string,integer,number,boolean,timestamp\n" + b"".join(row % n for n in range(99)))
-    (split,) = Replay.open(path, known).splits
-    batches = [chunk.records for chunk in csv_chunks(split, known, piece_bytes=200)]
+    (split,) = Replay.open(path, schema).splits
+    batches = [chunk.records for chunk in csv_chunks(split, schema, piece_bytes=200)]
     rows = [record.row for batch in batches for record in batch.records()]
     assert rows == [('a "b", c\nd', "s", n, 2.5, None, 1704153600000000) for n in range(99)]
     assert {type(block).__name__ for batch in batches[1:-1] for block in batch.rows.blocks} == {"ColumnBlock"}
@@ -294,22 +294,24 @@ def json_lines(draw: st.DrawFn) -> bytes:
 @pytest.mark.parametrize("kind", SCHEMAS)
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(json_lines(), min_size=1, max_size=20), st.integers(1, 800), st.integers(20, 2000))
-def test_json_lines(tmp_path: Path, kind: str, lines: list[bytes], chunk: int, split_bytes: int) -> None:
-    path, known = tmp_path / "a.jsonl", SCHEMAS[kind]
+def test_json_lines(
+    tmp_path: Path, kind: str, lines: list[bytes], chunk_bytes: int, split_bytes: int
+) -> None:
+    path, schema = tmp_path / "a.jsonl", SCHEMAS[kind]
     path.write_bytes(b'{"integer": 1, "time": 0}\n' + b"\n".join(lines) + b"\n")
-    splits = Replay.open(path, known, split_bytes=split_bytes).splits
-    if all(reads_bare_columns(split, known) for split in splits):
-        reader = BareChunkReader(known, 0, chunk)
-        found = Chunk.concat(chunk for split in splits for chunk in reader.read(split))
-        assert counted(found) == by_row(path, known)
+    splits = Replay.open(path, schema, split_bytes=split_bytes).splits
+    if all(reads_bare_columns(split, schema) for split in splits):
+        reader = BareChunkReader(schema, 0, chunk_bytes)
+        items = Chunk.concat(chunk_bytes for split in splits for chunk_bytes in reader.read(split))
+        assert counted(items) == by_row(path, schema)
 
 
 def test_json_lines_with_usual_values_are_read_as_columns() -> None:
     line = b'{"text": null, "string": "s", "integer": 4, "number": 2, "timestamp": "1970-01-02"}\n'
-    plain = BareChunkReader(SCHEMAS["timed"], 0).plain([line, line])
-    assert plain is not None
+    batch = BareChunkReader(SCHEMAS["timed"], 0).plain([line, line])
+    assert batch is not None
     day = 86_400_000_000
-    assert list(plain.records()) == [Record(0, day, (None, "s", 4, 2.0, None, day))] * 2
+    assert list(batch.records()) == [Record(0, day, (None, "s", 4, 2.0, None, day))] * 2
 
 
 MOMENT = datetime(2024, 1, 2, 3)  # noqa: DTZ001 - as Arrow has it
@@ -340,15 +342,15 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize("kind", T)
-@pytest.mark.parametrize("at", range(len(ARRAYS)))
+@pytest.mark.parametrize("index", range(len(ARRAYS)))
 @pytest.mark.parametrize("relation", ["table", "timed"])
-def test_parquet(tmp_path: Path, at: int, kind: T, relation: str) -> None:
-    known, path = SCHEMAS[relation], tmp_path / "a.parquet"
-    others = {"string": ["s", "t", "u", "v"], "integer": [1, 2, 3, 4], "timestamp": [MOMENT] * 4}
-    pq.write_table(pa.table({**others, kind.value: ARRAYS[at], "extra": [1, None, 2, None]}), path)
-    (split,) = Replay.open(path, known).splits
-    found = Chunk.concat(parquet.chunks(split, known))
-    assert repr(counted(found)) == repr(by_row(path, known))
+def test_parquet(tmp_path: Path, index: int, kind: T, relation: str) -> None:
+    schema, path = SCHEMAS[relation], tmp_path / "a.parquet"
+    columns = {"string": ["s", "t", "u", "v"], "integer": [1, 2, 3, 4], "timestamp": [MOMENT] * 4}
+    pq.write_table(pa.table({**columns, kind.value: ARRAYS[index], "extra": [1, None, 2, None]}), path)
+    (split,) = Replay.open(path, schema).splits
+    items = Chunk.concat(parquet.chunks(split, schema))
+    assert repr(counted(items)) == repr(by_row(path, schema))
 
 
 def records(rows: list[tuple[int, tuple[Any, ...]]]) -> Iterator[RecordBatch]:
@@ -375,25 +377,27 @@ table_rows = st.one_of(
 def test_rows_of_tables(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
     """The last one of equal keys, in the position of the first; equal rows without a key are distinct."""
     expected = static_tuples(TABLES, rows)
-    found = table_tuples(TABLES, records(rows))
-    assert list(zip(found.relation.tolist(), found.rows, strict=True)) == [
+    tuples = table_tuples(TABLES, records(rows))
+    assert list(zip(tuples.relation.tolist(), tuples.rows, strict=True)) == [
         (t.relation, t.row) for t in expected
     ]
-    followed = {place: (t.relation, t.row, t.occurrence) for place, t in found.followed.items()}
-    again = {place: (t.relation, t.row, t.occurrence) for place, t in enumerate(expected) if t.occurrence}
-    assert followed == again
-    assert np.all(found.end > found.start)
+    tracked = {place: (t.relation, t.row, t.occurrence) for place, t in tuples.followed.items()}
+    expected_tracked = {
+        place: (t.relation, t.row, t.occurrence) for place, t in enumerate(expected) if t.occurrence
+    }
+    assert tracked == expected_tracked
+    assert np.all(tuples.end > tuples.start)
 
 
 def test_bad_records_of_a_large_file_have_their_lines(tmp_path: Path) -> None:
     """Like those of a small one."""
-    path, known = tmp_path / "a.csv", SCHEMAS["table"]
+    path, schema = tmp_path / "a.csv", SCHEMAS["table"]
     lines = [f"some words in a row of a long file number {n},s,{n},1,,\n" for n in range(60_000)]
     lines[30_000], lines[59_999] = "one,s,x,1,,\n", "one,s\n"
     path.write_text("text,string,integer,number,boolean,timestamp\n" + "".join(lines))
     bad = BadRecordLog(OnError.SKIP)
-    size = sum(len(batch) for batch in Replay.open(path, known).table_batches(bad))
-    assert (size, [one.line for one in bad.first]) == (59_998, [30_002, 60_001])
+    size = sum(len(batch) for batch in Replay.open(path, schema).table_batches(bad))
+    assert (size, [record.line for record in bad.first]) == (59_998, [30_002, 60_001])
 
 
 def test_columns_are_typed_without_pandas() -> None:
@@ -408,6 +412,6 @@ table = pv.read_csv(io.BytesIO(data), convert_options=options).combine_chunks()
 found = [typed(table[name].combine_chunks(), T(name)).to_pylist()[:2] for name in table.column_names]
 print(found, "pandas" in sys.modules)
 """
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    one = "[['one', None], [1, None], [1.5, None], [True, None], [1714979289000000, None]]"
-    assert told.stdout.strip() == f"{one} False"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = "[['one', None], [1, None], [1.5, None], [True, None], [1714979289000000, None]]"
+    assert process.stdout.strip() == f"{expected} False"

@@ -38,9 +38,9 @@ def test_inserts(tmp_path: Path, wrap: Any, op: str) -> None:
 
 
 def test_tombstones_are_passed_over(tmp_path: Path) -> None:
-    inserted = event("c", after=ROW)
-    read_ = read(tmp_path, inserted, None, {"key": {"mid": 1}, "value": None}, {"payload": None})
-    assert read_ == [Record(MOVIE, 7000, TUPLE)]
+    insertion = event("c", after=ROW)
+    records = read(tmp_path, insertion, None, {"key": {"mid": 1}, "value": None}, {"payload": None})
+    assert records == [Record(MOVIE, 7000, TUPLE)]
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -52,8 +52,10 @@ def test_logical_messages_are_passed_over_and_counted(tmp_path: Path, first: boo
         "source": {"table": "", "schema": "", "ts_ms": 7},
         "message": {"prefix": "audit", "content": "aGk="},
     }
-    inserted = event("c", after=ROW)
-    events = [message, {"payload": message}, inserted] if first else [inserted, message, {"payload": message}]
+    insertion = event("c", after=ROW)
+    events = (
+        [message, {"payload": message}, insertion] if first else [insertion, message, {"payload": message}]
+    )
     record, note = read(tmp_path, *events)
     assert record == Record(MOVIE, 7000, TUPLE)
     assert isinstance(note, BadRecord)
@@ -80,13 +82,13 @@ def test_an_update_deletes_and_inserts_at_one_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", [{"mid": 1}, {"schema": {"fields": []}, "payload": {"mid": 1}}])
 def test_deletes_by_before_or_by_the_key_beside(tmp_path: Path, key: Any) -> None:
-    gone = Record(MOVIE, 7000, KEY_ONLY, True)
-    assert read(tmp_path, event("d", before={"mid": 1})) == [gone]
-    assert read(tmp_path, {"key": key, "value": event("d")}) == [gone]
+    deletion = Record(MOVIE, 7000, KEY_ONLY, True)
+    assert read(tmp_path, event("d", before={"mid": 1})) == [deletion]
+    assert read(tmp_path, {"key": key, "value": event("d")}) == [deletion]
 
 
 @pytest.mark.parametrize(
-    ("given_", "reason"),
+    ("bad_event", "reason"),
     [
         (event("d"), "no row `before` or a key beside it"),
         ({"key": {"mid": 1}, "value": event("d", "plays")}, "no row `before`, and plays has no key"),
@@ -106,12 +108,12 @@ def test_deletes_by_before_or_by_the_key_beside(tmp_path: Path, key: Any) -> Non
         ({"payload": 3}, "expected a change event, got 3"),
     ],
 )
-def test_bad_events(tmp_path: Path, given_: Any, reason: str) -> None:
-    good, found = read(tmp_path, event("c", after=ROW), given_)
+def test_bad_events(tmp_path: Path, bad_event: Any, reason: str) -> None:
+    good, bad = read(tmp_path, event("c", after=ROW), bad_event)
     assert isinstance(good, Record)
-    assert isinstance(found, BadRecord)
-    assert reason in found.reason
-    assert found.line == 2
+    assert isinstance(bad, BadRecord)
+    assert reason in bad.reason
+    assert bad.line == 2
 
 
 def test_a_value_that_was_not_logged_is_taken_from_before(tmp_path: Path) -> None:
@@ -130,8 +132,8 @@ def test_a_value_that_was_not_logged_is_taken_from_before(tmp_path: Path) -> Non
     ],
 )
 def test_the_finest_clock_of_the_source_tells_the_time(tmp_path: Path, source: Any, micros: int) -> None:
-    given_ = event("c", "plays", after={"mid": 1}, source={"table": "plays"} | source, ts_ms=9)
-    assert read(tmp_path, given_) == [Record(PLAYS, micros, (1, None))]
+    insertion = event("c", "plays", after={"mid": 1}, source={"table": "plays"} | source, ts_ms=9)
+    assert read(tmp_path, insertion) == [Record(PLAYS, micros, (1, None))]
 
 
 @pytest.mark.parametrize(
@@ -154,8 +156,8 @@ def test_timestamps_are_read_as_the_schema_or_their_size_says(
     fields = [{"field": "seen", "type": "int64", "name": name}]
     schema = {"fields": [{"field": "after", "fields": fields}]}
     payload = event("c", after=ROW | {"seen": value})
-    wrapped = {"payload": payload} if name is None else {"schema": schema, "payload": payload}
-    assert read(tmp_path, wrapped) == [Record(MOVIE, 7000, (*TUPLE[:4], micros, None))]
+    message = {"payload": payload} if name is None else {"schema": schema, "payload": payload}
+    assert read(tmp_path, message) == [Record(MOVIE, 7000, (*TUPLE[:4], micros, None))]
 
 
 def test_decimals_are_read_as_the_schema_says(tmp_path: Path) -> None:
@@ -169,10 +171,10 @@ def test_decimals_are_read_as_the_schema_says(tmp_path: Path) -> None:
     payload = event("c", after=ROW | {"rating": "AJY=", "did": {"scale": 0, "value": "/w=="}})
     expected = Record(MOVIE, 7000, (1, "x", -1, 1.5, SEEN, None))
     assert read(tmp_path, {"schema": schema, "payload": payload}) == [expected]
-    broken = event("c", after=ROW | {"rating": "?"})
-    (found,) = read(tmp_path, {"schema": schema, "payload": broken})
-    assert isinstance(found, BadRecord)
-    assert "expected a decimal" in found.reason
+    bad_payload = event("c", after=ROW | {"rating": "?"})
+    (bad,) = read(tmp_path, {"schema": schema, "payload": bad_payload})
+    assert isinstance(bad, BadRecord)
+    assert "expected a decimal" in bad.reason
 
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -200,11 +202,11 @@ def test_the_placeholder_for_what_was_not_logged_in_all_its_forms(
     assert "movie.title: its value did not change and was not logged" in bad.reason
     _, new = read(tmp_path, event("u", before=ROW, after=after))
     assert new == Record(MOVIE, 7000, TUPLE)
-    (gone,) = read(tmp_path, event("d", before=ROW | {"title": placeholder}))
-    assert gone == Record(MOVIE, 7000, (1, None, *TUPLE[2:]), True)
-    (flat,) = flattened(tmp_path, {"id": 1, "name": placeholder, "__deleted": "false"})
-    assert isinstance(flat, BadRecord)
-    assert "people.name: its value did not change and was not logged" in flat.reason
+    (deletion,) = read(tmp_path, event("d", before=ROW | {"title": placeholder}))
+    assert deletion == Record(MOVIE, 7000, (1, None, *TUPLE[2:]), True)
+    (bad_row,) = flattened(tmp_path, {"id": 1, "name": placeholder, "__deleted": "false"})
+    assert isinstance(bad_row, BadRecord)
+    assert "people.name: its value did not change and was not logged" in bad_row.reason
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,7 @@ def flattened(tmp_path: Path, *rows: Any, schema: Schema = PEOPLE) -> list[Recor
 
 
 @pytest.mark.parametrize(
-    ("added", "delete", "time"),
+    ("metadata", "delete", "time"),
     [
         ({"__deleted": "true"}, True, 0),
         ({"__deleted": True, "__ts_ms": 7}, True, 7000),
@@ -234,10 +236,10 @@ def flattened(tmp_path: Path, *rows: Any, schema: Schema = PEOPLE) -> list[Recor
         ({"__op": "u", "__source_ts_ns": "7000"}, False, 7),
     ],
 )
-def test_flattened_events(tmp_path: Path, added: dict[str, Any], delete: bool, time: int) -> None:
+def test_flattened_events(tmp_path: Path, metadata: dict[str, Any], delete: bool, time: int) -> None:
     row = Record(0, time, (1, "Ada"), delete)
-    assert flattened(tmp_path, {"id": 1, "name": "Ada"} | added) == [row]
-    columns = {"id": 1, "name": "Ada"} | added
+    assert flattened(tmp_path, {"id": 1, "name": "Ada"} | metadata) == [row]
+    columns = {"id": 1, "name": "Ada"} | metadata
     path = tmp_path / "people.csv"
     path.write_text(",".join(columns) + "\n" + ",".join(map(str, columns.values())) + "\n")
     assert items(path, PEOPLE) == [row]
@@ -247,14 +249,14 @@ def test_flattened_fields_that_are_attributes_are_no_others(tmp_path: Path) -> N
     schema = parse_schema(
         "name: s\nrelations: {people: {attributes: {id: integer, __deleted: text}, table: true}}"
     )
-    (found,) = flattened(tmp_path, {"id": 1, "__deleted": "true"}, schema=schema)
-    assert found == Record(0, 0, (1, "true"))
+    (record,) = flattened(tmp_path, {"id": 1, "__deleted": "true"}, schema=schema)
+    assert record == Record(0, 0, (1, "true"))
 
 
 def test_a_schema_of_flattened_events_has_the_row_alone(tmp_path: Path) -> None:
-    added = {"__deleted": "false", "__op": "c", "__source_ts_ms": 7}
-    rows = [{"id": 1, "name": "Ada"} | added, {"id": 2, "name": "Bo"} | added]
-    rows += [{"id": 2, "name": "Cy"} | added | {"__op": "u"}, {"id": 1} | added | {"__deleted": "true"}]
+    metadata = {"__deleted": "false", "__op": "c", "__source_ts_ms": 7}
+    rows = [{"id": 1, "name": "Ada"} | metadata, {"id": 2, "name": "Bo"} | metadata]
+    rows += [{"id": 2, "name": "Cy"} | metadata | {"__op": "u"}, {"id": 1} | metadata | {"__deleted": "true"}]
     flattened(tmp_path, *rows)
     samples = sample([tmp_path / "people.jsonl"])
     (relation,) = infer(samples.tables(), timed=samples.timed).schema().relations
@@ -265,7 +267,9 @@ def test_a_schema_of_flattened_events_has_the_row_alone(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("more", [{}, {"before": None, "after": None}])
-def test_a_truncate_deletes_all_rows(tmp_path: Path, more: Any) -> None:
-    bare = {name: value for name, value in event("t").items() if name not in ("before", "after")}
-    assert read(tmp_path, bare | more) == [Record.truncation(MOVIE, 7000)]
+@pytest.mark.parametrize("images", [{}, {"before": None, "after": None}])
+def test_a_truncate_deletes_all_rows(tmp_path: Path, images: Any) -> None:
+    event_without_images = {
+        name: value for name, value in event("t").items() if name not in ("before", "after")
+    }
+    assert read(tmp_path, event_without_images | images) == [Record.truncation(MOVIE, 7000)]

@@ -120,33 +120,37 @@ def test_keys_and_joins_of_files_are_exact(
 ) -> None:
     for name, rows in tables(ids).items():
         write(tmp_path, name, rows)
-    done = skws("search", tmp_path, "owner", "pet", "-f", "jsonl")
-    assert done.code == 0, done.err
-    assert matched(done.records) == {(str(number), place, place) for place, number in enumerate(ids)}
-    once = skws("watch", "owner", "pet", "-S", f"replay:{tmp_path}?speed=1e9", "-f", "jsonl")
-    assert matched(once.records) == matched(done.records), once.err
+    outcome = skws("search", tmp_path, "owner", "pet", "-f", "jsonl")
+    assert outcome.code == 0, outcome.err
+    assert matched(outcome.records) == {(str(number), place, place) for place, number in enumerate(ids)}
+    watch_outcome = skws("watch", "owner", "pet", "-S", f"replay:{tmp_path}?speed=1e9", "-f", "jsonl")
+    assert matched(watch_outcome.records) == matched(outcome.records), watch_outcome.err
 
 
 def matched(records: list[dict[str, Any]]) -> set[tuple[str, int, int]]:
-    found = set()
+    matches = set()
     for record in records:
-        row = {name: value for one in record["tuples"] for name, value in one["row"].items()}
+        row = {name: value for tuple_ in record["tuples"] for name, value in tuple_["row"].items()}
         assert str(row["id"]) == str(row["owner_id"])
-        found.add((str(row["id"]), int(row["name"][-1]), int(row["pet"][-1])))
-    return found
+        matches.add((str(row["id"]), int(row["name"][-1]), int(row["pet"][-1])))
+    return matches
 
 
 @pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
-@pytest.mark.parametrize("made", [list, pd.DataFrame, decimals], ids=["rows", "pandas", "decimals of Arrow"])
-def test_keys_and_joins_of_frames_are_exact(made: Callable[[Any], Any], ids: tuple[int, ...]) -> None:
-    found = list(library.search("owner pet", {name: made(rows) for name, rows in tables(ids).items()}))
-    assert matched([{"tuples": [{"row": one.row} for one in each.tuples]} for each in found]) == {
+@pytest.mark.parametrize(
+    "make_frame", [list, pd.DataFrame, decimals], ids=["rows", "pandas", "decimals of Arrow"]
+)
+def test_keys_and_joins_of_frames_are_exact(make_frame: Callable[[Any], Any], ids: tuple[int, ...]) -> None:
+    results = list(
+        library.search("owner pet", {name: make_frame(rows) for name, rows in tables(ids).items()})
+    )
+    assert matched([{"tuples": [{"row": tuple_.row} for tuple_ in result.tuples]} for result in results]) == {
         (str(number), place, place) for place, number in enumerate(ids)
     }
 
 
 @pytest.mark.parametrize(
-    ("numbers", "kind", "shown"),
+    ("numbers", "kind", "expected"),
     [
         (["12.50", "3"], "number", [12.5, 3.0]),
         (["1.00", "-0.00"], "integer", [1, 0]),
@@ -155,23 +159,25 @@ def test_keys_and_joins_of_frames_are_exact(made: Callable[[Any], Any], ids: tup
     ],
 )
 def test_decimals_are_numbers_where_a_double_has_all_their_digits(
-    tmp_path: Path, numbers: list[str], kind: str, shown: list[Any]
+    tmp_path: Path, numbers: list[str], kind: str, expected: list[Any]
 ) -> None:
     values = [Decimal(number) for number in numbers]
     table = pa.table({"name": ["kettle"] * 2, "price": pa.array(values, pa.decimal128(38, 4))})
     pq.write_table(table, tmp_path / "r.parquet")
     rows = [{"name": "kettle", "price": value} for value in values]
     for data in (table, rows, pd.DataFrame(rows), tmp_path / "r.parquet", [*rows, {"inner": [{"x": 1}]}]):
-        found = library.search("kettle", data if isinstance(data, Path) else {"r": data})
-        relation = found.schema.relation("r")
+        results = library.search("kettle", data if isinstance(data, Path) else {"r": data})
+        relation = results.schema.relation("r")
         assert relation.attributes[relation.columns["price"]].type.value == kind
-        assert {one.tuples[0].row["price"] for one in found} == set(shown)
+        assert {result.tuples[0].row["price"] for result in results} == set(expected)
 
 
 def test_whole_numbers_beside_fractions_keep_their_digits(skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text('{"a": "x", "v": 9007199254740993}\n{"a": "x", "v": 1.5}\n')
-    shown = {one["tuples"][0]["row"]["v"] for one in skws("search", tmp_path, "x", "-f", "jsonl").records}
-    assert shown == {"9007199254740993", "1.5"}
+    values = {
+        result["tuples"][0]["row"]["v"] for result in skws("search", tmp_path, "x", "-f", "jsonl").records
+    }
+    assert values == {"9007199254740993", "1.5"}
 
 
 @pytest.mark.parametrize("number", ["18446744073709551617", "-18446744073709551617", "1" * 60])
@@ -182,5 +188,5 @@ def test_integers_of_any_size_are_texts(skws: Skws, tmp_path: Path, number: str)
     )
     line = f'"a": "kettle", "v": {number}, "o": {{"w": [{number}, 1]}}'
     (tmp_path / "r.jsonl").write_text(f'{{"time": 1, {line}}}\n')
-    (found,) = skws("search", "kettle", "-s", schema, "-r", tmp_path / "r.jsonl", "-f", "jsonl").records
-    assert found["tuples"][0]["row"] == {"a": "kettle", "v": number, "w": f"{number}, 1"}
+    (result,) = skws("search", "kettle", "-s", schema, "-r", tmp_path / "r.jsonl", "-f", "jsonl").records
+    assert result["tuples"][0]["row"] == {"a": "kettle", "v": number, "w": f"{number}, 1"}

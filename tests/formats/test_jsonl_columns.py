@@ -92,24 +92,27 @@ def by_line(path: Path, schema: Schema = SCHEMA) -> list[Item]:
 
 def counted(items: Iterable[Item]) -> list[Item]:
     """Skipped records come last, once for each reason; every piece reports them separately."""
-    given = list(items)
-    passed: Counter[str] = Counter()
-    for item in given:
+    all_items = list(items)
+    skipped_counts: Counter[str] = Counter()
+    for item in all_items:
         if isinstance(item, BadRecord) and item.passed_over:
-            passed[item.reason] += item.passed_over
-    kept = [item for item in given if isinstance(item, Record) or not item.passed_over]
-    notes = [BadRecord("", 0, 0, b"", reason, passed_over=count) for reason, count in sorted(passed.items())]
-    return [*kept, *notes]
+            skipped_counts[item.reason] += item.passed_over
+    records = [item for item in all_items if isinstance(item, Record) or not item.passed_over]
+    notes = [
+        BadRecord("", 0, 0, b"", reason, passed_over=count)
+        for reason, count in sorted(skipped_counts.items())
+    ]
+    return [*records, *notes]
 
 
 @given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_line_reader(
-    tmp_path: Path, found: list[bytes], chunk_bytes: int, split_bytes: int
+    tmp_path: Path, record_lines: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
     path = tmp_path / "r.jsonl"
     first = b'{"relation": "b", "time": 0, "row": {"x": 1}}'
-    path.write_bytes(b"\n".join([first, *found]) + b"\n")
+    path.write_bytes(b"\n".join([first, *record_lines]) + b"\n")
     assert chunked(path, split_bytes, chunk_bytes=chunk_bytes) == by_line(path)
     replay = Replay.open(path, SCHEMA)
     logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
@@ -146,11 +149,11 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("found", ODD)
-def test_lines_that_are_not_one_plain_object_each(tmp_path: Path, found: list[bytes]) -> None:
+@pytest.mark.parametrize("lines", ODD)
+def test_lines_that_are_not_one_plain_object_each(tmp_path: Path, lines: list[bytes]) -> None:
     path = tmp_path / "r.jsonl"
     for ending in (b"", b"\n"):
-        path.write_bytes(b"\n".join([PLAIN, *found, PLAIN]) + ending)
+        path.write_bytes(b"\n".join([PLAIN, *lines, PLAIN]) + ending)
         assert chunked(path, 1 << 20, ALONE) == by_line(path, ALONE)
 
 
@@ -161,9 +164,9 @@ def test_plain_lines_take_the_short_way() -> None:
         PLAIN.replace(b"1,", b'"1970-01-01T00:00:02Z", "op": "+",') + b"\n",
     ]
     day = 86_400_000_000
-    plain = ChunkReader(SCHEMA).plain(lines)
-    assert plain is not None
-    assert list(plain.records()) == [
+    batch = ChunkReader(SCHEMA).plain(lines)
+    assert batch is not None
+    assert list(batch.records()) == [
         Record(0, 1_500_000, (None, None, 7, 2.0, None, day)),
         Record(1, 2_000_000, (1,)),
     ]
@@ -196,13 +199,13 @@ def test_in_order_however_times_are_written(tmp_path: Path, texts: list[str], ex
 @examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 30), min_size=1), st.booleans(), st.booleans(), st.integers(1, 200))
 def test_in_order_whatever_the_blocks(
-    tmp_path: Path, times: list[int], sort: bool, ends: bool, block: int
+    tmp_path: Path, times: list[int], sort: bool, final_newline: bool, block_bytes: int
 ) -> None:
     times = sorted(times) if sort else times
     lines = [b'{"relation": "b", "time": %d, "row": {"x": 1}}' % time for time in times]
     path = tmp_path / "r.jsonl"
-    path.write_bytes(b"\n".join(lines) + b"\n" * ends)
-    assert in_order(Replay.open(path, SCHEMA).splits, block) is (times == sorted(times))
+    path.write_bytes(b"\n".join(lines) + b"\n" * final_newline)
+    assert in_order(Replay.open(path, SCHEMA).splits, block_bytes) is (times == sorted(times))
 
 
 def test_in_order_is_not_fooled_by_texts(tmp_path: Path) -> None:

@@ -51,10 +51,10 @@ joins: [shop_item.shop = shop.id]
 
 def both(folder: Path, rows: list[dict[str, Any]]) -> tuple[Path, Path]:
     """The rows, in two files."""
-    lines, table = folder / "shop.jsonl", folder / "shop.parquet"
-    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pq.write_table(pa.Table.from_pylist(rows), table)
-    return lines, table
+    jsonl, parquet_file = folder / "shop.jsonl", folder / "shop.parquet"
+    jsonl.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), parquet_file)
+    return jsonl, parquet_file
 
 
 def values(row: dict[str, Any]) -> list[Any]:
@@ -64,24 +64,24 @@ def values(row: dict[str, Any]) -> list[Any]:
 
 def records(path: Path, schema: Schema) -> list[Record]:
     bad = BadRecordLog(OnError.SKIP)
-    read = [record for batch in Replay.open(path, schema).batches(bad) for record in batch.records()]
+    stream = [record for batch in Replay.open(path, schema).batches(bad) for record in batch.records()]
     assert not bad.count
-    return read
+    return stream
 
 
 @pytest.mark.parametrize("rows", [KEYED, WITHOUT_KEY, IN_AN_OBJECT])
-@pytest.mark.parametrize("asked", ["lamp", "lamp tiny"])
-def test_what_is_inferred_is_read(skws: Skws, tmp_path: Path, rows: list[dict[str, Any]], asked: str) -> None:
-    found = []
+@pytest.mark.parametrize("query", ["lamp", "lamp tiny"])
+def test_what_is_inferred_is_read(skws: Skws, tmp_path: Path, rows: list[dict[str, Any]], query: str) -> None:
+    results_by_format = []
     for path in both(tmp_path, rows):
-        done = skws("search", path, *asked.split(), "--format", "jsonl")
-        assert done.code == 0, done.err
-        assert "bad record" not in done.err
-        assert "passed over" not in done.err
-        results = [json.loads(line)["tuples"] for line in done.out.splitlines()]
-        found.append(sorted([values(one["row"]) for one in result] for result in results))
-    assert found[0] == found[1]
-    assert found[0]
+        outcome = skws("search", path, *query.split(), "--format", "jsonl")
+        assert outcome.code == 0, outcome.err
+        assert "bad record" not in outcome.err
+        assert "passed over" not in outcome.err
+        results = [json.loads(line)["tuples"] for line in outcome.out.splitlines()]
+        results_by_format.append(sorted([values(tuple_["row"]) for tuple_ in result] for result in results))
+    assert results_by_format[0] == results_by_format[1]
+    assert results_by_format[0]
 
 
 def test_values_of_all_types_are_those_of_the_columns(tmp_path: Path) -> None:
@@ -120,12 +120,12 @@ def test_a_bad_row_is_told_by_its_place(tmp_path: Path) -> None:
 
 
 def test_frames_have_them_too() -> None:
-    moments = pa.array([5, 6], pa.timestamp("s", "UTC"))
+    times = pa.array([5, 6], pa.timestamp("s", "UTC"))
     frame = pa.table(
         {
             "id": [1, 2],
             "name": ["lamp", "desk"],
-            "at": moments,
+            "at": times,
             "worth": [1.5, 2.5],
             "items": [[{"q": "tiny"}], []],
         }

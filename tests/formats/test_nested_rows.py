@@ -82,7 +82,7 @@ def test_an_object_around_the_rows_is_unwrapped(tmp_path: Path, indent: int | No
     inference = inferred([str(path)])
     schema = inference.schema()
     assert schema.relations[0].origin == "answer.items"
-    assert [left.name for left in inference.relations[0].left_out] == ["count", "page.next"]
+    assert [column.name for column in inference.relations[0].left_out] == ["count", "page.next"]
     rows, bad = read(path, schema)
     assert bad == []
     assert [row[0] for row in rows["answer"]] == ["a1", "b2", "c3"]
@@ -141,23 +141,25 @@ def test_an_object_with_several_arrays_is_a_row(tmp_path: Path) -> None:
     )
     schema = draft(path)
     assert {r.name for r in schema.relations} == {"shop", "shop_staff", "shop_stock"}
-    found = list(skws.search("ada lamp", [path]))
-    assert [sorted(one.relation for one in result.tuples) for result in found] == [
+    results = list(skws.search("ada lamp", [path]))
+    assert [sorted(tuple_.relation for tuple_ in result.tuples) for result in results] == [
         ["shop", "shop_staff", "shop_stock"]
     ]
 
 
-@pytest.mark.parametrize("around", [(), ("data", "the users")])
-def test_objects_by_name_are_told_with_what_makes_them_rows(tmp_path: Path, around: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("outer_names", [(), ("data", "the users")])
+def test_objects_by_name_are_told_with_what_makes_them_rows(
+    tmp_path: Path, outer_names: tuple[str, ...]
+) -> None:
     item: dict[str, Any] = {f"u{n}": {"name": name, "age": n} for n, name in enumerate(["Ada", "Bob", "Cy"])}
-    for name in reversed(around):
+    for name in reversed(outer_names):
         item = {name: item, "version": 1}
     path = document(tmp_path / "users.json", item)
     (note,) = inferred([str(path)]).notes
-    place = '.["data"]["the users"] | ' if around else ""
+    jq_path = '.["data"]["the users"] | ' if outer_names else ""
     assert note == (
         "1 record of users.json holds 3 objects by name; to search them as rows:"
-        f" jq -c '{place}to_entries[] | {{key}} + .value' {path} > rows.jsonl"
+        f" jq -c '{jq_path}to_entries[] | {{key}} + .value' {path} > rows.jsonl"
     )
     assert inferred([str(document(tmp_path / "one.json", {"a": {"x": 1}, "b": {"y": 2}}))]).notes == ()
 
@@ -191,8 +193,8 @@ def test_arrays_have_the_time_of_their_row(tmp_path: Path) -> None:
         "joins: [of.order = orders.id]\n"
     )
     (split,) = plan(path, schema)
-    found = [(item.relation, item.time) for item in read_split(split, schema) if isinstance(item, Record)]
-    assert found == [(0, 5_000_000), (1, 5_000_000), (0, 9_000_000), (1, 9_000_000)]
+    times = [(item.relation, item.time) for item in read_split(split, schema) if isinstance(item, Record)]
+    assert times == [(0, 5_000_000), (1, 5_000_000), (0, 9_000_000), (1, 9_000_000)]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_what_is_no_row_is_a_bad_record(tmp_path: Path, item: object, reason: st
     )
     rows, bad = read(path, schema)
     assert rows["orders"][0] == (0,)
-    assert any(reason in one for one in bad)
+    assert any(reason in text for text in bad)
 
 
 @pytest.mark.parametrize(
@@ -241,12 +243,12 @@ joins: [files.sha = commits.sha]
 
 
 @pytest.mark.parametrize("schema", [None, NESTED])
-@pytest.mark.parametrize("when", [{}, {"time": datetime(2026, 1, 1, tzinfo=UTC)}])
-def test_rows_of_python(schema: str | None, when: dict[str, Any]) -> None:
-    rows = [{**commit, **when} for commit in COMMITS]
-    (found,) = skws.search("fix lexer", {"commits": rows}, schema=schema)
-    assert found.tuples[0].relation == "commits"
-    assert found.start == (when["time"].timestamp() if when else None)
+@pytest.mark.parametrize("time_field", [{}, {"time": datetime(2026, 1, 1, tzinfo=UTC)}])
+def test_rows_of_python(schema: str | None, time_field: dict[str, Any]) -> None:
+    rows = [{**commit, **time_field} for commit in COMMITS]
+    (result,) = skws.search("fix lexer", {"commits": rows}, schema=schema)
+    assert result.tuples[0].relation == "commits"
+    assert result.start == (time_field["time"].timestamp() if time_field else None)
 
 
 def test_rows_of_python_are_fed_to_a_session() -> None:

@@ -34,8 +34,8 @@ def schema_of(kind: AttributeType) -> Schema:
 
 def read_values(tmp_path: Path, kind: AttributeType, array: pa.Array) -> list[Value]:
     pq.write_table(pa.table({"v": array}), tmp_path / "r.parquet")
-    found = items(tmp_path / "r.parquet", schema_of(kind))
-    return [item.row[0] if isinstance(item, Record) else f"bad: {item.reason}" for item in found]
+    read_items = items(tmp_path / "r.parquet", schema_of(kind))
+    return [item.row[0] if isinstance(item, Record) else f"bad: {item.reason}" for item in read_items]
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def read_values(tmp_path: Path, kind: AttributeType, array: pa.Array) -> list[Va
     ],
 )
 def test_accepted(tmp_path: Path, kind: AttributeType, array: pa.Array, values: list[Value]) -> None:
-    found = read_values(tmp_path, kind, array)
-    assert found == values
-    assert list(map(type, found)) == list(map(type, values))
+    read = read_values(tmp_path, kind, array)
+    assert read == values
+    assert list(map(type, read)) == list(map(type, values))
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,13 @@ def test_inferred_types_are_those_that_are_read(
     pq.write_table(pa.table({"id": range(len(values)), "v": values}), path)
     schema = infer(sample([path]).tables()).schema()
     assert schema.relations[0].attributes[1].type is kind
-    rows = [item for item in items(path, schema) if not (isinstance(item, BadRecord) and item.passed_over)]
-    assert [row.row[1] for row in rows if isinstance(row, Record)] == [read, *[None] * (len(values) - 1)]
+    read_items = [
+        item for item in items(path, schema) if not (isinstance(item, BadRecord) and item.passed_over)
+    ]
+    assert [row.row[1] for row in read_items if isinstance(row, Record)] == [
+        read,
+        *[None] * (len(values) - 1),
+    ]
 
 
 def test_maps_are_objects(tmp_path: Path) -> None:
@@ -146,7 +151,7 @@ def test_bytes_are_left_out(tmp_path: Path) -> None:
         pa.table({"id": [1, 2], "v": [b"\xff", b"a"], "w": [[b"\xff"], []]}), tmp_path / "r.parquet"
     )
     inference = infer(sample([tmp_path]).tables())
-    assert [left.name for left in inference.relations[0].left_out] == ["v", "w"]
+    assert [column.name for column in inference.relations[0].left_out] == ["v", "w"]
     assert sum(isinstance(item, Record) for item in items(tmp_path, inference.schema())) == 2
 
 
@@ -167,21 +172,23 @@ def test_what_is_no_number_is_counted_in_arrays(tmp_path: Path, nested: bool) ->
     columns = {"id": [1, 2], "v": [[1.5, nan], [nan, inf]], "w": [[[nan], [2.0]], []], "x": [nan, 1.0]}
     inner = {"inner": [[{"y": nan, "z": "a"}], []]} if nested else {}
     pq.write_table(pa.table(columns | inner), tmp_path / "r.parquet")
-    found = items(tmp_path, parse_schema(ARRAYS + (INNER if nested else "")))
-    rows = [item.row[1:] for item in found if isinstance(item, Record) and item.relation == 0]
+    read_items = items(tmp_path, parse_schema(ARRAYS + (INNER if nested else "")))
+    rows = [item.row[1:] for item in read_items if isinstance(item, Record) and item.relation == 0]
     assert rows == [("1.5", "2.0", None), (None, None, 1.0)]
-    told = {bad.reason.partition(":")[0]: bad.passed_over for bad in found if isinstance(bad, BadRecord)}
-    assert told == {"r.v": 3, "r.w": 1, "r.x": 1} | ({"r_inner.y": 1} if nested else {})
+    skipped = {
+        bad.reason.partition(":")[0]: bad.passed_over for bad in read_items if isinstance(bad, BadRecord)
+    }
+    assert skipped == {"r.v": 3, "r.w": 1, "r.x": 1} | ({"r_inner.y": 1} if nested else {})
 
 
-@pytest.mark.parametrize(("key", "found"), [("[v]", "bad"), ("[id]", "row")])
-def test_what_is_no_number_costs_its_row_only_in_a_key(tmp_path: Path, key: str, found: str) -> None:
+@pytest.mark.parametrize(("key", "outcome"), [("[v]", "bad"), ("[id]", "row")])
+def test_what_is_no_number_costs_its_row_only_in_a_key(tmp_path: Path, key: str, outcome: str) -> None:
     pq.write_table(pa.table({"id": [1], "v": [float("nan")]}), tmp_path / "r.parquet")
     text = f"{{r: {{attributes: {{id: integer, v: number}}, key: {key}, table: true}}}}"
-    first, *rest = items(tmp_path, parse_schema(f"name: s\nrelations: {text}"))
-    if found == "row":
+    first, *notes = items(tmp_path, parse_schema(f"name: s\nrelations: {text}"))
+    if outcome == "row":
         assert first.row == (1, None)  # type: ignore[union-attr]
-        assert [bad.passed_over for bad in rest if isinstance(bad, BadRecord)] == [1]
+        assert [bad.passed_over for bad in notes if isinstance(bad, BadRecord)] == [1]
     else:
         assert first.reason == "r.v: NaN and infinity are not numbers, so they are missing"  # type: ignore[union-attr]
 
@@ -195,12 +202,12 @@ def test_a_name_of_a_column_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "beyond"), [(pa.timestamp("us"), 253_402_300_800_000_000), (pa.date32(), 2**31 - 1)]
+    ("kind", "raw_time"), [(pa.timestamp("us"), 253_402_300_800_000_000), (pa.date32(), 2**31 - 1)]
 )
 def test_a_schema_is_inferred_beside_times_beyond_the_calendar(
-    tmp_path: Path, kind: pa.DataType, beyond: int
+    tmp_path: Path, kind: pa.DataType, raw_time: int
 ) -> None:
-    times = pa.array([0] * 9 + [beyond], pa.int64() if kind != pa.date32() else pa.int32()).cast(kind)
+    times = pa.array([0] * 9 + [raw_time], pa.int64() if kind != pa.date32() else pa.int32()).cast(kind)
     pq.write_table(pa.table({"v": range(10), "at": times}), tmp_path / "r.parquet")
     assert set(sample([tmp_path]).tables()["r"]["at"][-2:]) == {times[0].as_py().isoformat(), None}
     schema = "name: s\nrelations: {r: {attributes: {v: integer, at: timestamp}, table: true}}"
@@ -210,21 +217,21 @@ def test_a_schema_is_inferred_beside_times_beyond_the_calendar(
 
 
 def test_a_time_beyond_the_calendar_is_missing_in_an_object(tmp_path: Path) -> None:
-    at = pa.array([0, 253_402_300_800_000_000], pa.int64()).cast(pa.timestamp("us"))
-    pq.write_table(pa.table({"o": pa.StructArray.from_arrays([at], ["at"])}), tmp_path / "r.parquet")
+    times = pa.array([0, 253_402_300_800_000_000], pa.int64()).cast(pa.timestamp("us"))
+    pq.write_table(pa.table({"o": pa.StructArray.from_arrays([times], ["at"])}), tmp_path / "r.parquet")
     schema = "name: s\nrelations: {r: {attributes: {at: {type: timestamp, from: o.at}}, table: true}}"
-    first, second, told = items(tmp_path / "r.parquet", parse_schema(schema))
+    first, second, note = items(tmp_path / "r.parquet", parse_schema(schema))
     assert (first.row, second.row) == ((0,), (None,))  # type: ignore[union-attr]
-    assert told.passed_over == 1  # type: ignore[union-attr]
+    assert note.passed_over == 1  # type: ignore[union-attr]
 
 
 def test_a_bad_record_tells_its_row_and_keeps_its_values(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"mid": i, "role": "x", "time": "1970-01-02"} for i in range(7)]
     rows[5]["time"] = "soon"
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "plays.parquet", row_group_size=2)
-    (found,) = (i for i in items(tmp_path / "plays.parquet", split_bytes=1) if isinstance(i, BadRecord))
-    assert (found.line, found.offset) == (0, 5)
-    assert orjson.loads(found.raw) == rows[5]
+    (bad,) = (i for i in items(tmp_path / "plays.parquet", split_bytes=1) if isinstance(i, BadRecord))
+    assert (bad.line, bad.offset) == (0, 5)
+    assert orjson.loads(bad.raw) == rows[5]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
@@ -236,10 +243,10 @@ def test_texts_that_are_not_utf_8_are_told(tmp_path: Path, kind: pa.DataType) ->
         {"mid": [1, 2, 3], "role": roles, "time": pa.array([10**6, 2 * 10**6, 3 * 10**6], pa.timestamp("us"))}
     )
     pq.write_table(table, tmp_path / "plays.parquet")
-    first, broken, last = items(tmp_path / "plays.parquet")
+    first, bad, last = items(tmp_path / "plays.parquet")
     assert (first, last) == (Record(PLAYS, 1_000_000, (1, "ok")), Record(PLAYS, 3_000_000, (3, None)))
-    assert isinstance(broken, BadRecord)
-    assert broken.reason == "plays.role: expected a text, got b'\\x90'"
+    assert isinstance(bad, BadRecord)
+    assert bad.reason == "plays.role: expected a text, got b'\\x90'"
     with pytest.raises(SourceError, match=r"plays\.parquet: cannot read as Parquet: .*UTF"):
         list(Replay.open(tmp_path / "plays.parquet", SCHEMA).batches(BadRecordLog()))
 
@@ -278,38 +285,40 @@ times = st.lists(st.integers(0, 9), max_size=25).map(lambda t: sorted(m * 1_000_
 def write(folder: Path, a: dict[str, Any], b: dict[str, Any]) -> Path:
     folder.mkdir(exist_ok=True)
     kinds = {"time": pa.timestamp("us"), "x": pa.int64(), "at": pa.timestamp("us"), **ARROW}
-    for name, written in (("a", a), ("b", b)):
-        table = pa.table({column: pa.array(values, kinds[column]) for column, values in written.items()})
+    for name, table_columns in (("a", a), ("b", b)):
+        table = pa.table(
+            {column: pa.array(values, kinds[column]) for column, values in table_columns.items()}
+        )
         pq.write_table(table, folder / f"{name}.parquet", row_group_size=4)
     return folder
 
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
-    of_a, of_b = draw(times), draw(times)
-    a: dict[str, Any] = {"time": of_a}
+    times_of_a, times_of_b = draw(times), draw(times)
+    a: dict[str, Any] = {"time": times_of_a}
     for name, values in VALUES.items():
-        a[name] = draw(st.lists(values, min_size=len(of_a), max_size=len(of_a)))
-    return a, {"x": list(range(len(of_b))), "at": of_b}
+        a[name] = draw(st.lists(values, min_size=len(times_of_a), max_size=len(times_of_a)))
+    return a, {"x": list(range(len(times_of_b))), "at": times_of_b}
 
 
 @given(files(), st.integers(1, 9), st.integers(40, 400))
 @examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_row_reader(
     tmp_path: Path,
-    written: tuple[dict[str, Any], dict[str, Any]],
+    tables: tuple[dict[str, Any], dict[str, Any]],
     rows: int,
     split_bytes: int,
 ) -> None:
-    replay = Replay.open(write(tmp_path / "r", *written), PLAIN, split_bytes=split_bytes)
+    replay = Replay.open(write(tmp_path / "r", *tables), PLAIN, split_bytes=split_bytes)
     assert parquet.plain(replay.splits, PLAIN)
-    done: list[int] = []
+    byte_counts: list[int] = []
     streams = [split for split in replay.splits if not PLAIN.relations[split.relation or 0].table]
-    batches = list(parquet.batches(streams, PLAIN, done.append, rows, least_rows=1))
+    batches = list(parquet.batches(streams, PLAIN, byte_counts.append, rows, least_rows=1))
     records = [record for batch in batches for record in batch.records()]
     assert records == by_rows(replay, BadRecordLog())
-    assert min(done, default=0) >= 0
-    assert sum(done) <= replay.size_bytes
+    assert min(byte_counts, default=0) >= 0
+    assert sum(byte_counts) <= replay.size_bytes
 
 
 USUAL = {name: [None] for name in VALUES}

@@ -48,10 +48,10 @@ def shown(batch: RecordBatch) -> list[tuple[object, ...]]:
 @examples(300)
 def test_batches_of_rows(records: list[Record]) -> None:
     batch = RecordBatch.of(records)
-    found = again(batch)
-    assert shown(found) == shown(batch)
-    assert found.truncations().tolist() == batch.truncations().tolist()
-    assert shown(again(found)) == shown(batch)
+    unpacked = again(batch)
+    assert shown(unpacked) == shown(batch)
+    assert unpacked.truncations().tolist() == batch.truncations().tolist()
+    assert shown(again(unpacked)) == shown(batch)
 
 
 @given(st.data())
@@ -60,31 +60,32 @@ def test_some_rows_of_columns(data: st.DataObject) -> None:
     columns: list[list[Value]] = data.draw(
         st.lists(st.lists(VALUES, min_size=6, max_size=6), min_size=1, max_size=3)
     )
-    rows = RecordBatch.of([Record(0, at, ("", 0)) for at in range(6)])
+    rows = RecordBatch.of([Record(0, time, ("", 0)) for time in range(6)])
     batch = RecordBatch(
         rows.relation,
         rows.time,
         type(rows.rows)(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)),
     )
-    some = batch.take(np.array(data.draw(st.permutations(range(6))))[:4])
-    assert shown(again(some)) == shown(some)
+    selection = batch.take(np.array(data.draw(st.permutations(range(6))))[:4])
+    assert shown(again(selection)) == shown(selection)
 
 
 @given(st.lists(RECORDS, max_size=30), st.booleans(), st.data())
 def test_divided_records_are_those_at_the_places_of_each_part(
-    records: list[Record], as_columns: bool, data: st.DataObject
+    records: list[Record], packed: bool, data: st.DataObject
 ) -> None:
     batch = RecordBatch.of(records)
-    batch = again(batch) if as_columns else batch
+    batch = again(batch) if packed else batch
     places = st.sets(st.integers(0, len(records) - 1)) if records else st.just(set[int]())
     parts = [
-        np.array(sorted(one), dtype=np.int64) for one in data.draw(st.lists(places, min_size=1, max_size=4))
+        np.array(sorted(places_of_part), dtype=np.int64)
+        for places_of_part in data.draw(st.lists(places, min_size=1, max_size=4))
     ]
     divided = batch.divided(parts)
-    for part, own in zip(parts, divided, strict=True):
+    for part, divided_part in zip(parts, divided, strict=True):
         expected = [records[place] for place in part.tolist()]
-        assert list(own.records()) == expected
-        assert list(again(own).records()) == expected
+        assert list(divided_part.records()) == expected
+        assert list(again(divided_part).records()) == expected
 
 
 @given(st.lists(st.tuples(st.lists(RECORDS, min_size=1, max_size=4), st.booleans()), max_size=5), st.data())
@@ -93,14 +94,16 @@ def test_rows_and_columns_of_one_relation(
     parts: list[tuple[list[Record], bool]], data: st.DataObject
 ) -> None:
     """As when rows arrived a few at a time, and the first ones are columns already."""
-    batches = [RecordBatch.of([each for each in some if each.row]) for some, _ in parts]
-    batches = [again(batch) if columns else batch for batch, (_, columns) in zip(batches, parts, strict=True)]
+    batches = [
+        RecordBatch.of([record for record in records_of_part if record.row]) for records_of_part, _ in parts
+    ]
+    batches = [again(batch) if packed else batch for batch, (_, packed) in zip(batches, parts, strict=True)]
     batch = concat_batches(batches) if batches else RecordBatch.of([])
     assert shown(again(batch)) == shown(batch)
-    some = batch.take(
+    records_of_part = batch.take(
         np.array(data.draw(st.permutations(range(len(batch)))), dtype=np.int64)[: len(batch) // 2]
     )
-    assert shown(again(some)) == shown(some)
+    assert shown(again(records_of_part)) == shown(records_of_part)
 
 
 def test_a_block_without_rows() -> None:
@@ -136,43 +139,45 @@ COLUMNS = st.one_of(
 
 @given(st.lists(COLUMNS, min_size=1, max_size=3), st.lists(st.integers(0, 5), max_size=8))
 @examples(400)
-def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list[int]) -> None:
+def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], selection: list[int]) -> None:
     """Also in parts, in another order, and concatenated."""
-    rows = RecordBatch.of([Record(0, at, ("",)) for at in range(6)])
-    listed = replace(rows, rows=Rows(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)))
-    (held,) = again(listed).rows.blocks
-    places = np.array(some, dtype=np.int64)
-    both = ColumnBlock.concat(
-        [block for block in (held.take(places), held) if isinstance(block, ColumnBlock)]
+    rows = RecordBatch.of([Record(0, column, ("",)) for column in range(6)])
+    batch = replace(rows, rows=Rows(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)))
+    (unpacked,) = again(batch).rows.blocks
+    places = np.array(selection, dtype=np.int64)
+    concatenated = ColumnBlock.concat(
+        [block for block in (unpacked.take(places), unpacked) if isinstance(block, ColumnBlock)]
     )
-    for at, values in enumerate(columns):
-        chosen = [values[place] for place in some]
-        assert typed(held.values(at)) == typed(values)
-        assert typed(held.values_at(at, places)) == typed(chosen)
-        assert typed(held.take(places).values(at)) == typed(chosen)
-        assert typed(both.values(at)) == typed([*chosen, *values])
-        assert held.present(at).tolist() == [value is not None for value in values]
-        assert held.present_at(at, places).tolist() == [value is not None for value in chosen]
-        assert np.array_equal(_identities(held, [at]), _identities(ColumnBlock(0, columns), [at]))
-        numbers = held.numbers(at)
+    for column, values in enumerate(columns):
+        selected = [values[place] for place in selection]
+        assert typed(unpacked.values(column)) == typed(values)
+        assert typed(unpacked.values_at(column, places)) == typed(selected)
+        assert typed(unpacked.take(places).values(column)) == typed(selected)
+        assert typed(concatenated.values(column)) == typed([*selected, *values])
+        assert unpacked.present(column).tolist() == [value is not None for value in values]
+        assert unpacked.present_at(column, places).tolist() == [value is not None for value in selected]
+        assert np.array_equal(_identities(unpacked, [column]), _identities(ColumnBlock(0, columns), [column]))
+        numbers = unpacked.numbers(column)
         if numbers is not None:
-            there = [value for value, present in zip(*map(list, numbers), strict=True) if present]
-            assert there == [value for value in values if value is not None]
-    assert held.rows(places) == [tuple(values[place] for values in columns) for place in some]
+            present_values = [value for value, present in zip(*map(list, numbers), strict=True) if present]
+            assert present_values == [value for value in values if value is not None]
+    assert unpacked.rows(places) == [tuple(values[place] for values in columns) for place in selection]
 
 
 @given(st.lists(st.integers(1, 9), max_size=9), st.integers(1, 6), st.integers(0, 10**6))
 @examples(200)
 def test_parts_are_of_whole_blocks(sizes: list[int], size: int, seed: int) -> None:
     """Unless blocks are mixed, or more than twice as large as a part."""
-    blocks = [RecordBatch.of([Record(0, n, (n, f"{at}")) for n in range(of)]) for at, of in enumerate(sizes)]
-    whole = concat_batches(blocks) if blocks else RecordBatch.of([])
-    parts = list(whole.parts(size))
-    assert [r for part in parts for r in part.records()] == list(whole.records())
+    blocks = [
+        RecordBatch.of([Record(0, n, (n, f"{at}")) for n in range(length)]) for at, length in enumerate(sizes)
+    ]
+    batch = concat_batches(blocks) if blocks else RecordBatch.of([])
+    parts = list(batch.parts(size))
+    assert [r for part in parts for r in part.records()] == list(batch.records())
     assert all(0 < len(part) <= 2 * size for part in parts)
-    if all(of <= size for of in sizes):
+    if all(length <= size for length in sizes):
         assert sum(len(part.rows.blocks) for part in parts) == len(sizes)
-    mixed = whole.take(np.random.default_rng(seed).permutation(len(whole)))
+    mixed = batch.take(np.random.default_rng(seed).permutation(len(batch)))
     assert [r for part in mixed.parts(size) for r in part.records()] == list(mixed.records())
 
 
@@ -188,12 +193,12 @@ KEYS = st.one_of(st.none(), st.integers(-3, 3), st.sampled_from([-(1 << 63), (1 
 @examples(300)
 def test_join_values_are_those_of_lists(keys: list[Value], first: int) -> None:
     """Even if only some of several blocks are arrays."""
-    listed = RecordBatch.of([Record(0, at, (key,)) for at, key in enumerate(keys)])
-    some, rest = listed.take(slice(first)), listed.take(slice(first, None))
-    expected = join_values(listed)
-    assert np.array_equal(join_values(again(listed)), expected)
-    assert np.array_equal(join_values(concat_batches([again(some), rest])), expected)
-    assert np.array_equal(join_values(concat_batches([some, again(rest)])), expected)
+    batch = RecordBatch.of([Record(0, at, (key,)) for at, key in enumerate(keys)])
+    head, tail = batch.take(slice(first)), batch.take(slice(first, None))
+    expected = join_values(batch)
+    assert np.array_equal(join_values(again(batch)), expected)
+    assert np.array_equal(join_values(concat_batches([again(head), tail])), expected)
+    assert np.array_equal(join_values(concat_batches([head, again(tail)])), expected)
 
 
 def join_values(batch: RecordBatch) -> Ints:
@@ -205,5 +210,5 @@ def typed(values: Iterable[Value]) -> list[tuple[type, Value]]:
 
 
 def test_small_numbers_take_little_space() -> None:
-    rows = [(at % 100, "", None) for at in range(1_000)]
+    rows = [(number % 100, "", None) for number in range(1_000)]
     assert len(encode(RecordBatch.of([Record(0, 5, row) for row in rows]))) < 9_000

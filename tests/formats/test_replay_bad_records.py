@@ -49,10 +49,10 @@ GOOD = {"relation": "movie", "time": 5, "row": {"mid": 1, "did": 2}}
 def test_the_reason_of_a_bad_json_record(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     line = orjson.dumps(GOOD | change)
     (tmp_path / "s.jsonl").write_bytes(orjson.dumps(GOOD) + b"\n" + line + b"\n" + orjson.dumps(GOOD))
-    first, found, last = items(tmp_path / "s.jsonl")
+    first, bad_record, last = items(tmp_path / "s.jsonl")
     assert first == last == Record(MOVIE, 5_000_000, (1, None, 2, None, None, None))
     offset = len(orjson.dumps(GOOD)) + 1
-    assert found == BadRecord(str(tmp_path / "s.jsonl"), 2, offset, line, reason)
+    assert bad_record == BadRecord(str(tmp_path / "s.jsonl"), 2, offset, line, reason)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_the_reason_of_a_bad_csv_record(
 ) -> None:
     path = tmp_path / "plays.csv"
     path.write_text(text, newline="")
-    (found,) = bad(path)
-    assert (found.line, found.raw) == (line, raw)
-    assert found.reason.startswith(reason)
-    assert path.read_bytes()[found.offset :].startswith(raw)
+    (bad_record,) = bad(path)
+    assert (bad_record.line, bad_record.raw) == (line, raw)
+    assert bad_record.reason.startswith(reason)
+    assert path.read_bytes()[bad_record.offset :].startswith(raw)
 
 
 def test_invalid_utf8_is_a_bad_record_with_its_bytes(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_invalid_utf8_is_a_bad_record_with_its_bytes(tmp_path: Path) -> None:
         b'{"mid":1,"role":"\xff","time":1}\n{"mid":2,"role":"\xc3\xa9","time":1}'
     )
     for name in ("plays.csv", "plays.jsonl"):
-        broken, good = items(tmp_path / name)
-        assert isinstance(broken, BadRecord)
-        assert b"\xff" in broken.raw
+        bad_record, good = items(tmp_path / name)
+        assert isinstance(bad_record, BadRecord)
+        assert b"\xff" in bad_record.raw
         assert good == Record(PLAYS, 1_000_000, (2, "é"))
 
 
@@ -106,13 +106,13 @@ def test_the_time_attribute_wins_and_deletions_happen_at_their_own_time(tmp_path
     ]
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"\n".join(map(orjson.dumps, rows)))
-    found = items(path, timed())
-    assert [r.time for r in found if isinstance(r, Record)] == [4_000_000, 9_000_000, 4_000_000]
-    assert [b.reason for b in found if isinstance(b, BadRecord)] == [
+    read = items(path, timed())
+    assert [r.time for r in read if isinstance(r, Record)] == [4_000_000, 9_000_000, 4_000_000]
+    assert [b.reason for b in read if isinstance(b, BadRecord)] == [
         "movie.seen gives the time of the record, but is None"
     ]
-    table = [r.time for r in items(path, timed(table=True)) if isinstance(r, Record)]
-    assert table == [0, 0]
+    table_times = [r.time for r in items(path, timed(table=True)) if isinstance(r, Record)]
+    assert table_times == [0, 0]
 
 
 @pytest.mark.parametrize("depth", [500, 1010, 5000])
@@ -128,16 +128,21 @@ def test_deeply_nested_json_is_a_bad_record(tmp_path: Path, depth: int) -> None:
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl"])
 def test_nested_values_are_read_or_bad_at_any_depth(tmp_path: Path, name: str, depth: int) -> None:
     """Even where a schema refers to them, is inferred from them, and in a single document."""
-    deep = "[" * depth + '"x"' + "]" * depth
-    nested = '{"a": ' * depth + "1" + "}" * depth
-    rows = [f'{{"id": {n}, "v": {value}}}' for n, value in enumerate(['{"a": "x"}', deep, nested])]
+    nested_arrays = "[" * depth + '"x"' + "]" * depth
+    nested_objects = '{"a": ' * depth + "1" + "}" * depth
+    rows = [
+        f'{{"id": {n}, "v": {value}}}'
+        for n, value in enumerate(['{"a": "x"}', nested_arrays, nested_objects])
+    ]
     (tmp_path / name).write_text(f"[{','.join(rows)}]" if name == "r.json" else "\n".join(rows))
     schema = "name: s\nrelations: {r: {attributes: {id: integer, v: {type: text, from: v.a}}, table: true}}"
-    found = items(tmp_path / name, parse_schema(schema))
-    assert len(found) == 3
-    assert found[0].row == (0, "x")  # type: ignore[union-attr]
+    read = items(tmp_path / name, parse_schema(schema))
+    assert len(read) == 3
+    assert read[0].row == (0, "x")  # type: ignore[union-attr]
     assert all(
-        "deeply nested" in bad.reason or "{'a'" in bad.reason for bad in found if isinstance(bad, BadRecord)
+        "deeply nested" in item.reason or "{'a'" in item.reason
+        for item in read
+        if isinstance(item, BadRecord)
     )
     samples = sample([tmp_path / name])
     assert samples.tables()["r"]["id"][0] == 0
@@ -159,11 +164,11 @@ def test_sources_that_cannot_be_read(tmp_path: Path, name: str, text: bytes | No
     (tmp_path / "nothing.json").touch()
     if text is not None:
         (tmp_path / name).write_bytes(text)
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError) as error:
         items(tmp_path / name)
-    assert message in str(caught.value)
-    assert name in str(caught.value)
-    assert caught.value.exit_code == 4
+    assert message in str(error.value)
+    assert name in str(error.value)
+    assert error.value.exit_code == 4
 
 
 def test_a_directory_without_replay_files_is_refused(tmp_path: Path) -> None:
@@ -173,8 +178,8 @@ def test_a_directory_without_replay_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_cut_gzip_stream_is_refused(tmp_path: Path) -> None:
-    packed = gzip.compress(b'{"mid":1,"role":"x","time":1}\n' * 99)
-    (tmp_path / "plays.jsonl.gz").write_bytes(packed[:-9])
+    compressed = gzip.compress(b'{"mid":1,"role":"x","time":1}\n' * 99)
+    (tmp_path / "plays.jsonl.gz").write_bytes(compressed[:-9])
     with pytest.raises(SourceError, match="cut off"):
         items(tmp_path / "plays.jsonl.gz")
 

@@ -29,7 +29,7 @@ def test_a_link_to_a_folder_above_is_passed_over(folder: Path) -> None:
     (folder / "back").symlink_to(folder)
     (folder / "above").symlink_to("..")
     assert [split.path.name for split in plan(folder, SCHEMA)] == ["a.jsonl"]
-    assert [found.name for found in listing(folder, SCHEMA).files] == ["a.jsonl"]
+    assert [file.name for file in listing(folder, SCHEMA).files] == ["a.jsonl"]
     assert list(sample([folder]).tables()) == ["plays"]
 
 
@@ -38,7 +38,7 @@ def test_a_linked_folder_is_read(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / "b.jsonl").write_bytes(RECORD)
     (folder / "link").symlink_to(tmp_path / "other")
     assert [split.path.name for split in plan(folder, SCHEMA)] == ["a.jsonl", "b.jsonl"]
-    assert [found.name for found in listing(folder, SCHEMA).files] == ["a.jsonl", "link/b.jsonl"]
+    assert [file.name for file in listing(folder, SCHEMA).files] == ["a.jsonl", "link/b.jsonl"]
 
 
 def test_nobody_waits_for_a_pipe_in_a_folder(folder: Path) -> None:
@@ -70,10 +70,10 @@ def test_a_dash_is_no_replay() -> None:
 
 
 def test_only_a_name_that_is_alike_is_offered(folder: Path) -> None:
-    for name, near in (("A.jsonl", "; did you mean 'a.jsonl'?"), ("missing.jsonl", "")):
-        with pytest.raises(SourceError) as caught:
+    for name, hint in (("A.jsonl", "; did you mean 'a.jsonl'?"), ("missing.jsonl", "")):
+        with pytest.raises(SourceError) as error:
             plan(folder / name, SCHEMA)
-        assert str(caught.value) == f"{folder / name}: no such file or directory{near}"
+        assert str(error.value) == f"{folder / name}: no such file or directory{hint}"
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_why_a_line_is_no_record(tmp_path: Path, text: bytes, reason: str) -> No
 def test_a_sample_takes_no_relation_from_what_is_no_record(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b'{}\n{"foo": 1}\n' + RECORD + b'\nnonsense\n{"foo": 2}\n')
-    taken = sample([path])
-    assert list(taken.tables()) == ["plays"]
-    assert taken.unreadable == 4
+    samples = sample([path])
+    assert list(samples.tables()) == ["plays"]
+    assert samples.unreadable == 4
 
 
 def test_records_of_one_time_come_by_file_and_line(folder: Path) -> None:

@@ -38,9 +38,9 @@ def test_every_format_of_a_stream_gives_the_same_records(written: list[Record]) 
         for name, write in STREAMS.items():
             path = Path(directory) / name
             write(path, written)
-            found = records(path)
-            assert found == written, name
-            assert [list(map(type, r.row)) for r in found] == [list(map(type, r.row)) for r in written]
+            read = records(path)
+            assert read == written, name
+            assert [list(map(type, r.row)) for r in read] == [list(map(type, r.row)) for r in written]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -108,10 +108,10 @@ def test_progress_ends_at_the_size(tmp_path: Path) -> None:
     for name, write in STREAMS.items():
         write(tmp_path / name, [Record(PLAYS, 10**15 + i, (i, "x")) for i in range(50)])
     replay = Replay.open(tmp_path, SCHEMA, split_bytes=100)
-    seen: list[int] = []
-    assert len(list(replay.stream(BadRecordLog(), seen.append))) == 50 * len(STREAMS)
-    assert seen == sorted(seen)
-    assert seen[-1] == replay.size_bytes == sum(f.stat().st_size for f in tmp_path.iterdir())
+    progress: list[int] = []
+    assert len(list(replay.stream(BadRecordLog(), progress.append))) == 50 * len(STREAMS)
+    assert progress == sorted(progress)
+    assert progress[-1] == replay.size_bytes == sum(f.stat().st_size for f in tmp_path.iterdir())
 
 
 LINES = st.lists(
@@ -133,18 +133,18 @@ LINES = st.lists(
 
 @examples(150)
 @given(LINES, st.booleans(), st.integers(1, 200))
-def test_json_lines_may_be_cut_anywhere(lines: list[bytes], ends: bool, split_bytes: int) -> None:
-    text = b"\n".join(lines) + (b"\n" if ends else b"")
+def test_json_lines_may_be_cut_anywhere(lines: list[bytes], final_newline: bool, split_bytes: int) -> None:
+    text = b"\n".join(lines) + (b"\n" if final_newline else b"")
     with TemporaryDirectory() as directory:
         path = Path(directory) / "s.jsonl"
         path.write_bytes(text)
-        whole = items(path)
-        assert items(path, split_bytes=split_bytes) == whole
-    lines_of_bad = [
+        unsplit = items(path)
+        assert items(path, split_bytes=split_bytes) == unsplit
+    bad_lines = [
         i for i, line in enumerate(lines, 1) if line in {b"{broken", b"\xff", b"null"} or b"?" in line
     ]
-    bad = [i for i in whole if isinstance(i, BadRecord)]
-    assert [b.line for b in bad] == lines_of_bad
+    bad = [i for i in unsplit if isinstance(i, BadRecord)]
+    assert [b.line for b in bad] == bad_lines
     for b in bad:
         assert text[b.offset : b.offset + len(b.raw)] == b.raw == lines[b.line - 1]
 

@@ -42,9 +42,9 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def in_batches(records: Iterable[Record], size: int) -> Iterator[RecordBatch]:
-    rest = iter(records)
-    while some := list(islice(rest, size)):
-        yield RecordBatch.of(some)
+    remaining = iter(records)
+    while batch := list(islice(remaining, size)):
+        yield RecordBatch.of(batch)
 
 
 def sorted_records(
@@ -61,10 +61,10 @@ def open_files() -> int:
 @examples(60)
 @given(RECORDS, st.integers(1, 20), st.integers(1, 9), st.sampled_from([2, 3, 64]))
 def test_equals_sorted(records: list[Record], memory: int, size: int, runs: int) -> None:
-    found = list(sorted_records(records, memory, size, runs))
+    actual = list(sorted_records(records, memory, size, runs))
     expected = sorted(records, key=lambda r: r.time)
     # Comparing texts distinguishes 1 from True and 1.0, and 0.0 from -0.0.
-    assert list(map(repr, found)) == list(map(repr, expected))
+    assert list(map(repr, actual)) == list(map(repr, expected))
 
 
 def descending(count: int) -> Iterator[Record]:
@@ -72,8 +72,8 @@ def descending(count: int) -> Iterator[Record]:
 
 
 def test_more_runs_than_are_merged_at_a_time_are_merged_in_passes(spill: Path) -> None:
-    found = [record.time for record in sorted_records(descending(700), 3)]
-    assert found == list(range(-699, 1))
+    times = [record.time for record in sorted_records(descending(700), 3)]
+    assert times == list(range(-699, 1))
     assert list(spill.iterdir()) == []
 
 
@@ -89,26 +89,26 @@ def test_a_file_that_cannot_be_made_is_told(spill: Path) -> None:
 
 
 def test_the_file_vanishes_when_closed_early(spill: Path) -> None:
-    before = open_files()
-    found = sorted_records(descending(100), 7)
-    next(found)
-    assert open_files() > before
-    found.close()
-    assert open_files() == before
+    open_count = open_files()
+    stream = sorted_records(descending(100), 7)
+    next(stream)
+    assert open_files() > open_count
+    stream.close()
+    assert open_files() == open_count
     assert list(spill.iterdir()) == []
 
 
 def test_the_file_vanishes_when_the_source_fails(spill: Path) -> None:
-    before = open_files()
+    open_count = open_files()
 
     def failing() -> Iterator[Record]:
         yield from descending(100)
-        assert open_files() > before
+        assert open_files() > open_count
         raise SkwsError("the source broke")
 
     with pytest.raises(SkwsError, match="the source broke"):
         list(sorted_records(failing(), 7))
-    assert open_files() == before
+    assert open_files() == open_count
 
 
 def test_memory_must_hold_a_record() -> None:
@@ -176,8 +176,8 @@ def test_raw_bytes_are_kept_whatever_they_are(raw: bytes) -> None:
     line = dead_letter(bad(1, raw))
     assert line.count(b"\n") == 1
     letter = orjson.loads(line)
-    kept = letter["raw"].encode() if "raw" in letter else base64.b64decode(letter["raw_base64"])
-    assert kept == raw
+    content = letter["raw"].encode() if "raw" in letter else base64.b64decode(letter["raw_base64"])
+    assert content == raw
 
 
 def test_dead_letters_need_a_file_that_can_be_written(tmp_path: Path) -> None:

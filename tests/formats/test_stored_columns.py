@@ -27,45 +27,49 @@ def tables(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     size = draw(st.integers(1, 6))
     columns = []
     for kind in KINDS:
-        odd: list[Any] = [*TEXTS[kind], *NUMBERS, *STORED, None]
-        some: list[list[Any]] = [
+        odd_values: list[Any] = [*TEXTS[kind], *NUMBERS, *STORED, None]
+        kinds_of_values: list[list[Any]] = [
             [USUAL[kind]],
             [USUAL[kind], None, ""],
             [1, 0, None],
             [1.5, 2.0],
             TEXTS[kind],
-            odd,
+            odd_values,
         ]
-        values = draw(st.sampled_from([*some, draw(st.lists(st.sampled_from(odd), min_size=1, max_size=2))]))
+        values = draw(
+            st.sampled_from(
+                [*kinds_of_values, draw(st.lists(st.sampled_from(odd_values), min_size=1, max_size=2))]
+            )
+        )
         columns.append(draw(st.lists(st.sampled_from(values), min_size=size, max_size=size)))
     return list(zip(*columns, strict=True))
 
 
 @given(tables(), st.integers(1, 7))
 @examples(2000)
-def test_equal_to_rows_one_by_one(rows: list[tuple[Any, ...]], together: int) -> None:
+def test_equal_to_rows_one_by_one(rows: list[tuple[Any, ...]], batch_rows: int) -> None:
     readers = RowReader(SCHEMA, 0), RowReader(SCHEMA, 0)
     expected: Any
-    found: Any
+    actual: Any
     try:
         expected = [repr(row) for row in typed_rows("d", readers[0], iter(rows))]
     except SourceError as error:
         expected = str(error)
     try:
-        batches = typed_batches("d", readers[1], iter(rows), together)
-        found = [repr(tuple(row.values())) for batch in batches for row in batch.to_pylist()]
+        batches = typed_batches("d", readers[1], iter(rows), batch_rows)
+        actual = [repr(tuple(row.values())) for batch in batches for row in batch.to_pylist()]
     except SourceError as error:
-        found = str(error)
+        actual = str(error)
     except UnicodeError:  # which no index can contain
         assert "\\ud800" in repr(rows)
         return
-    assert found == expected
+    assert actual == expected
     if not isinstance(expected, str):
         assert readers[0].passed_over == readers[1].passed_over
 
 
 def test_a_bad_value_has_the_number_of_its_row() -> None:
     rows = [(None,) * len(KINDS)] * 5 + [(None, None, "x", None, None, None)]
-    by_kind = [tuple(dict(zip(TEXTS, row, strict=True))[kind] for kind in KINDS) for row in rows]
+    reordered = [tuple(dict(zip(TEXTS, row, strict=True))[kind] for kind in KINDS) for row in rows]
     with pytest.raises(SourceError, match=r"^d: row 6: a.integer: expected an integer, got 'x'$"):
-        list(typed_batches("d", RowReader(SCHEMA, 0), iter(by_kind), 4))
+        list(typed_batches("d", RowReader(SCHEMA, 0), iter(reordered), 4))

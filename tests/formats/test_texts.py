@@ -26,21 +26,23 @@ def listed(texts: Texts) -> list[str]:
 
 @given(TEXTS, st.data())
 def test_texts_of_lists(texts: list[str | None], data: st.DataObject) -> None:
-    found = Texts.of([texts])
-    assert listed(found) == [text or "" for text in texts]
+    packed = Texts.of([texts])
+    assert listed(packed) == [text or "" for text in texts]
     places = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
-    assert found.at(np.array(places, dtype=np.int64)) == [texts[place] or "" for place in places]
+    assert packed.at(np.array(places, dtype=np.int64)) == [texts[place] or "" for place in places]
 
 
 @given(TEXTS, st.integers(0, 3), st.data())
 def test_arrow_takes_the_same_texts(texts: list[str | None], first: int, data: st.DataObject) -> None:
-    some = Texts.of([texts])[first:]
-    places = np.array(data.draw(st.lists(st.integers(0, len(some) - 1))) if len(some) else [], dtype=np.int64)
+    packed = Texts.of([texts])[first:]
+    places = np.array(
+        data.draw(st.lists(st.integers(0, len(packed) - 1))) if len(packed) else [], dtype=np.int64
+    )
     with patch("skws.data.texts._MANY", 0):
-        by_arrow = some.take(places)
+        by_arrow = packed.take(places)
     assert isinstance(by_arrow.data, bytes)
-    assert by_arrow.data == some.take(places).data
-    assert by_arrow.offsets.tolist() == some.take(places).offsets.tolist()
+    assert by_arrow.data == packed.take(places).data
+    assert by_arrow.offsets.tolist() == packed.take(places).offsets.tolist()
 
 
 @given(TEXTS, st.integers(0, 4), st.sampled_from(KINDS))
@@ -51,19 +53,19 @@ def test_texts_of_arrays(texts: list[str | None], first: int, kind: pa.DataType)
 
 @given(st.lists(st.tuples(TEXTS, st.sampled_from(["list", "array", "chunks"])), max_size=4))
 def test_columns_of_all_kinds_one_after_the_other(columns: list[tuple[list[str | None], str]]) -> None:
-    made = []
+    inputs = []
     for texts, kind in columns:
         half = len(texts) // 2
         parts = [pa.array(texts[:half], pa.string()), pa.array(texts[half:], pa.string())]
-        whole = pa.array(texts, pa.string())
-        made.append({"list": texts, "array": whole, "chunks": pa.chunked_array(parts)}[kind])
-    assert listed(Texts.of(made)) == [text or "" for texts, _ in columns for text in texts]
+        array = pa.array(texts, pa.string())
+        inputs.append({"list": texts, "array": array, "chunks": pa.chunked_array(parts)}[kind])
+    assert listed(Texts.of(inputs)) == [text or "" for texts, _ in columns for text in texts]
 
 
 def test_what_lies_under_a_null_is_no_text() -> None:
-    under = pa.array(["alpha", "beta", "gamma"])
+    values = pa.array(["alpha", "beta", "gamma"])
     valid = pa.py_buffer(bytes([0b101]))
-    array = pa.Array.from_buffers(pa.string(), 3, [valid, *under.buffers()[1:]])
+    array = pa.Array.from_buffers(pa.string(), 3, [valid, *values.buffers()[1:]])
     assert array.to_pylist() == ["alpha", None, "gamma"]
     assert listed(Texts.of([array])) == ["alpha", "", "gamma"]
 
@@ -88,7 +90,7 @@ except SystemExit as left:
     print(left.code, sorted({"pyarrow", "pandas", "numpy.ma"} & set(sys.modules)), file=sys.stderr)
 """
     schema, replay = EXAMPLES / "schema.yaml", EXAMPLES / "replay.jsonl"
-    told = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             "-c",
@@ -106,5 +108,5 @@ except SystemExit as left:
         text=True,
         check=False,
     )
-    assert told.stdout
-    assert told.stderr.splitlines()[-1] == "0 []", told.stderr
+    assert process.stdout
+    assert process.stderr.splitlines()[-1] == "0 []", process.stderr

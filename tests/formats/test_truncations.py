@@ -59,8 +59,8 @@ TEXTS = {
 def test_a_truncation(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text(TEXTS[name])
-    lamp, *gone = [item for item in read(path) if isinstance(item, Record)]
-    assert (lamp, gone) == (LAMP, [GONE, GONE])
+    lamp, *truncations = [item for item in read(path) if isinstance(item, Record)]
+    assert (lamp, truncations) == (LAMP, [GONE, GONE])
     faults = [item.reason for item in read(path) if isinstance(item, BadRecord)]
     assert "op 'truncate' deletes all rows of order, and takes no row ('-' deletes one)" in faults[0]
     assert "a truncation of order needs a `time`" in faults[-1]

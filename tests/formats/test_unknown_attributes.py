@@ -86,22 +86,22 @@ def read(path: Path, schema: Schema) -> tuple[list[tuple[Any, ...]], dict[str, i
     """The rows, skipped values, and reasons of bad records; reading by piece must agree."""
     splits = Replay.open(path, schema).splits
     chunk = Chunk.of(item for split in splits for item in read_split(split, schema))
-    packed = [piece for split in splits for piece in read_pieces(split, schema)]
-    by_piece = [
-        record for piece, blob in packed if piece.holds is Holds.RECORDS for record in unpack(blob).records()
+    pieces = [piece for split in splits for piece in read_pieces(split, schema)]
+    piece_records = [
+        record for piece, blob in pieces if piece.holds is Holds.RECORDS for record in unpack(blob).records()
     ]
-    assert by_piece == list(chunk.records.records())
-    assert [bad for piece, blob in packed if piece.holds is Holds.BAD for bad in unpack_bad(blob)] == list(
+    assert piece_records == list(chunk.records.records())
+    assert [bad for piece, blob in pieces if piece.holds is Holds.BAD for bad in unpack_bad(blob)] == list(
         chunk.bad
     )
     with BadRecordLog(OnError.SKIP) as policy:
         batches = [
             record for batch in Replay.open(path, schema).batches(policy) for record in batch.records()
         ]
-    assert batches == by_piece
+    assert batches == piece_records
     assert policy.count == sum(not bad.passed_over for bad in chunk.bad)
     return (
-        [record.row for record in by_piece],
+        [record.row for record in piece_records],
         dict(policy.passed_over),
         [bad.reason for bad in chunk.bad if not bad.passed_over],
     )
@@ -114,41 +114,41 @@ def test_unknown_attributes_are_passed_over_and_counted(tmp_path: Path, write: W
         {"number": 2, "item": "cup", "itme": "x"},
         {"number": 3, "itme": "y"},
     ]
-    found = read(write(tmp_path, rows), parse_schema(PLAIN))
+    result = read(write(tmp_path, rows), parse_schema(PLAIN))
     missing = "order has no attribute 'itme'; did you mean 'item'?"
-    assert found == ([(1, "lamp"), (2, "cup"), (3, None)], {missing: 2}, [])
+    assert result == ([(1, "lamp"), (2, "cup"), (3, None)], {missing: 2}, [])
 
 
 @pytest.mark.parametrize("write", EVERY)
 def test_or_make_their_records_bad(tmp_path: Path, write: Write) -> None:
     schema = parse_schema("unknown: fail\n" + PLAIN)
     rows = [{"number": 1, "item": "lamp"}, {"number": 2, "item": "cup", "itme": "x"}]
-    found = read(write(tmp_path, rows), schema)
-    assert found == ([(1, "lamp")], {}, ["order has no attribute 'itme'; did you mean 'item'?"])
+    result = read(write(tmp_path, rows), schema)
+    assert result == ([(1, "lamp")], {}, ["order has no attribute 'itme'; did you mean 'item'?"])
 
 
 @pytest.mark.parametrize("write", EVERY)
 def test_rows_without_any_attribute_are_bad(tmp_path: Path, write: Write) -> None:
-    _, passed, bad = read(write(tmp_path, [{"colour": "x", "year": 3}]), parse_schema(PLAIN))
-    assert (passed, bad) == ({}, ["order has no attribute 'colour'"])
+    _, skipped, bad = read(write(tmp_path, [{"colour": "x", "year": 3}]), parse_schema(PLAIN))
+    assert (skipped, bad) == ({}, ["order has no attribute 'colour'"])
 
 
 @pytest.mark.parametrize("write", [json_records, json_rows, parquet_rows])
 def test_renamed_and_nested_attributes(tmp_path: Path, write: Write) -> None:
-    given = ORDER
+    order = ORDER
     if write is parquet_rows:  # its lists have a single type
-        given = {**ORDER, "tags": ["red", "blue"]}
-    rows, passed, bad = read(write(tmp_path, [given]), parse_schema(PLACED))
-    assert rows == [ROW if given is ORDER else (*ROW[:3], "red, blue")]
-    assert (passed, bad) == ({}, [])
+        order = {**ORDER, "tags": ["red", "blue"]}
+    rows, skipped, bad = read(write(tmp_path, [order]), parse_schema(PLACED))
+    assert rows == [ROW if order is ORDER else (*ROW[:3], "red, blue")]
+    assert (skipped, bad) == ({}, [])
 
 
 def test_columns_with_blanks_and_dots_of_csv(tmp_path: Path) -> None:
     file = tmp_path / "order.csv"
     file.write_text("time,Order ID,customer.address.city,note\n1,7,Leeds,\n2,8,York,x\n")
-    rows, passed, bad = read(file, parse_schema(PLACED))
+    rows, skipped, bad = read(file, parse_schema(PLACED))
     assert rows == [(7, "Leeds", None, None), (8, "York", None, None)]
-    assert (passed, bad) == ({"order has no attribute 'note'": 1}, [])
+    assert (skipped, bad) == ({"order has no attribute 'note'": 1}, [])
 
 
 @pytest.mark.parametrize(
@@ -166,15 +166,15 @@ def test_values_that_do_not_fit(tmp_path: Path, change: dict[str, Any], reason: 
 
 
 def test_a_key_that_is_nowhere(tmp_path: Path) -> None:
-    without = {name: value for name, value in ORDER.items() if name != "Order ID"}
-    _, _, bad = read(json_records(tmp_path, [without]), parse_schema(PLACED))
+    order = {name: value for name, value in ORDER.items() if name != "Order ID"}
+    _, _, bad = read(json_records(tmp_path, [order]), parse_schema(PLACED))
     assert bad == ["order.number is missing, and the key needs it"]
 
 
 def test_records_that_skws_wrote_have_names(tmp_path: Path) -> None:
-    own = {"number": 7, "city": "Leeds", "items": "kettle, lamp", "tags": "red"}
-    rows, passed, bad = read(json_records(tmp_path, [own]), parse_schema(PLACED))
-    assert (rows, passed, bad) == ([(7, "Leeds", None, "red")], {}, [])
+    order = {"number": 7, "city": "Leeds", "items": "kettle, lamp", "tags": "red"}
+    rows, skipped, bad = read(json_records(tmp_path, [order]), parse_schema(PLACED))
+    assert (rows, skipped, bad) == ([(7, "Leeds", None, "red")], {}, [])
 
 
 def test_names_that_change_places(tmp_path: Path) -> None:
@@ -218,9 +218,9 @@ def test_search_tells_once(tmp_path: Path, skws: Skws, options: tuple[str, ...])
     schema = tmp_path / "schema.yaml"
     schema.write_text(PLACED)
     file = json_records(tmp_path, [{**ORDER, "vip": 1}, {**ORDER, "Order ID": 8, "vip": 2}])
-    done = skws("search", "leeds", "kettle", "-s", schema, "-r", file, "-f", "jsonl", *options)
-    assert (done.code, len(done.records)) == (0, 2)
-    assert done.err.count("ignored: order has no attribute 'vip' (2 values)") == 1
+    outcome = skws("search", "leeds", "kettle", "-s", schema, "-r", file, "-f", "jsonl", *options)
+    assert (outcome.code, len(outcome.records)) == (0, 2)
+    assert outcome.err.count("ignored: order has no attribute 'vip' (2 values)") == 1
 
 
 def test_watch_tells_at_the_first(tmp_path: Path, skws: Skws) -> None:
@@ -228,10 +228,10 @@ def test_watch_tells_at_the_first(tmp_path: Path, skws: Skws) -> None:
     schema.write_text(PLACED.replace("relations:", "window: 1 hour\nrelations:"))
     file = json_records(tmp_path, [{**ORDER, "vip": 1}, {**ORDER, "Order ID": 8, "vip": 2}])
     source = ("--source", f"replay:{file}?speed=1e9", "--engine", "local")
-    done = skws("watch", "leeds", "kettle", "-s", schema, *source, "-f", "jsonl")
-    assert (done.code, len(done.records)) == (0, 2)
-    assert done.err.count("ignored: order has no attribute 'vip'") == 1
-    assert "bad" not in done.err
+    outcome = skws("watch", "leeds", "kettle", "-s", schema, *source, "-f", "jsonl")
+    assert (outcome.code, len(outcome.records)) == (0, 2)
+    assert outcome.err.count("ignored: order has no attribute 'vip'") == 1
+    assert "bad" not in outcome.err
 
 
 def test_notes_are_no_records() -> None:

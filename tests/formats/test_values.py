@@ -63,7 +63,7 @@ def test_what_is_no_number_is_missing(kind: T, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given_", "value"),
+    ("kind", "raw", "value"),
     [
         (T.INTEGER, 12.0, 12),
         (T.INTEGER, "12", 12),
@@ -88,16 +88,16 @@ def test_what_is_no_number_is_missing(kind: T, value: Any) -> None:
         (T.TIMESTAMP, "9999-12-31T23:59:59.999999Z", LATEST),
     ],
 )
-def test_accepted(kind: T, given_: Any, value: Value) -> None:
-    got = conversion(kind, type(given_))(given_)
-    assert got == value
-    assert type(got) is type(value)
+def test_accepted(kind: T, raw: Any, value: Value) -> None:
+    converted = conversion(kind, type(raw))(raw)
+    assert converted == value
+    assert type(converted) is type(value)
 
 
-@pytest.mark.parametrize(("kind", "given_"), [(kind, v) for kind, values in REFUSED for v in values])
-def test_refused(kind: T, given_: Any) -> None:
+@pytest.mark.parametrize(("kind", "raw"), [(kind, v) for kind, values in REFUSED for v in values])
+def test_refused(kind: T, raw: Any) -> None:
     with pytest.raises(MalformedError, match="expected"):
-        conversion(kind, type(given_))(given_)
+        conversion(kind, type(raw))(raw)
 
 
 @pytest.mark.parametrize("kind", T)
@@ -114,8 +114,8 @@ def test_a_number_of_thousands_of_digits_is_refused(kind: T) -> None:
 def test_timestamps_are_exact_to_the_microsecond(moment: datetime, minutes: int, separator: str) -> None:
     aware = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     assert timestamp(aware.isoformat(separator)) == (aware - EPOCH) // timedelta(microseconds=1)
-    naive = (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-    assert timestamp(moment.isoformat(separator)) == naive
+    utc_micros = (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+    assert timestamp(moment.isoformat(separator)) == utc_micros
 
 
 @given(st.integers(-2_000_000_000_000_000, 4_000_000_000_000_000))
@@ -146,15 +146,15 @@ def test_integers_there_and_back(values: list[int], data: st.DataObject) -> None
 @given(st.lists(st.one_of(st.booleans(), st.none())), st.data())
 def test_flags(values: list[bool | None], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(values)))
-    found = flags(pa.array(values, pa.bool_()).slice(first))
-    assert found.tolist() == [value is True for value in values[first:]]
+    values_read = flags(pa.array(values, pa.bool_()).slice(first))
+    assert values_read.tolist() == [value is True for value in values[first:]]
 
 
 @given(st.lists(st.one_of(st.booleans(), st.none())))
 def test_truth_values_as_numbers(values: list[bool | None]) -> None:
-    found = ArrowBlock(0, [pa.array(values, pa.bool_())]).numbers(0)
-    assert found is not None
-    assert [v if there else None for v, there in zip(*map(list, found), strict=True)] == values
+    numbers = ArrowBlock(0, [pa.array(values, pa.bool_())]).numbers(0)
+    assert numbers is not None
+    assert [v if present else None for v, present in zip(*map(list, numbers), strict=True)] == values
 
 
 def test_matching_columns_goes_without_pandas() -> None:
@@ -175,8 +175,8 @@ array = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(ends), pa.py_b
 blocks = ArrowBlock(0, [array]), ColumnBlock(0, [["beta", None, "alpha's"]])
 print([found.tolist() for found in matcher.bitmaps_of(blocks)], "pandas" in sys.modules)
 """
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[[1, 0, 2], [2, 0, 1]] False"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[[1, 0, 2], [2, 0, 1]] False"
 
 
 @given(

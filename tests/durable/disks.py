@@ -1,4 +1,4 @@
-"""A full disk: writes that fail, or that write only a part."""
+"""A simulated full disk: writes fail, or write only a part."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ CALLS = ("write", "fsync", "fdatasync", "replace")
 
 
 class FullDisk:
-    """From the ``after``-th call on, calls in ``CALLS`` fail; the first of them as ``fault`` says.
+    """Calls in ``CALLS`` fail from the ``after``-th on; ``fault`` is the effect of the first failure.
 
-    ``hit``: whether that happened.
+    ``hit``: whether a call has failed.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, after: int, fault: Fault) -> None:

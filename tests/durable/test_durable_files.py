@@ -1,4 +1,4 @@
-"""Growing files, replaced files and frames are complete, or recognized as damaged."""
+"""Growing files, replaced files and frames are complete or detected as damaged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = [b"", b"one", b'{"two": 2}', b"3 4\n5", bytes(range(256))]
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_a_piece_that_is_broken_off_is_cut_away_and_nothing_is_noted(tmp_path: Path, fault: Fault) -> None:
+def test_a_failed_append_is_truncated_and_closes_the_file_for_writes(tmp_path: Path, fault: Fault) -> None:
     file = GrowingFile(tmp_path / "file")
     file.append(b"whole\n")
     assert file.sync() == 6
@@ -44,7 +44,7 @@ def test_a_piece_that_is_broken_off_is_cut_away_and_nothing_is_noted(tmp_path: P
     reopened.close()
 
 
-def test_a_sync_that_failed_is_not_taken_for_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_fails_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = GrowingFile(tmp_path / "file")
     file.append(b"piece")
     with monkeypatch.context() as patch:
@@ -56,7 +56,7 @@ def test_a_sync_that_failed_is_not_taken_for_done(tmp_path: Path, monkeypatch: p
     file.close()
 
 
-def test_short_writes_alone_are_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     monkeypatch.setattr(os, "write", lambda handle, data: real(handle, bytes(data)[:3]))
     file = GrowingFile(tmp_path / "file")
@@ -65,7 +65,7 @@ def test_short_writes_alone_are_no_failure(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "file").read_bytes() == b"0123456789"
 
 
-def test_a_pipe_takes_pieces_too() -> None:
+def test_a_growing_file_may_be_a_pipe() -> None:
     ends = os.pipe()
     file = GrowingFile(Path(f"/dev/fd/{ends[1]}"))
     file.append(b"piece")
@@ -78,7 +78,9 @@ def test_a_pipe_takes_pieces_too() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_file_is_replaced_or_stays_as_it_was(tmp_path: Path, after: int, fault: Fault) -> None:
+def test_a_failed_replacement_leaves_the_old_or_the_new_content(
+    tmp_path: Path, after: int, fault: Fault
+) -> None:
     path = tmp_path / "file"
     replace_file(path, b"old")
     with pytest.MonkeyPatch.context() as patch:
@@ -90,7 +92,7 @@ def test_a_file_is_replaced_or_stays_as_it_was(tmp_path: Path, after: int, fault
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_frame_with_any_bit_flipped_or_any_end_cut_off_is_known() -> None:
+def test_a_damaged_or_truncated_frame_is_detected() -> None:
     for word in WORDS:
         frame = encode_frame(word, "run/file")
         assert decode_frame(frame, "run/file") == word
@@ -104,7 +106,7 @@ def test_a_frame_with_any_bit_flipped_or_any_end_cut_off_is_known() -> None:
         assert decode_frame(frame + b"\n", "run/file") is None
 
 
-def test_frames_are_read_up_to_the_first_that_is_damaged_or_elsewhere() -> None:
+def test_frames_are_read_up_to_the_first_damaged_or_misplaced_one() -> None:
     data, last = b"", 0
     for word in WORDS:
         last = len(data)
@@ -119,7 +121,7 @@ def test_frames_are_read_up_to_the_first_that_is_damaged_or_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("word", [*WORDS[:3], bytes(range(256)), bytes(range(1, 256)) * 40])
-def test_a_write_that_was_broken_off_is_told_from_a_flipped_bit(word: bytes) -> None:
+def test_a_torn_write_is_distinguished_from_a_flipped_bit(word: bytes) -> None:
     prefix = encode_frame(b"before", "a")
     frame, first = encode_frame(word, "a", len(prefix)), len(prefix)
     step = 1 + len(frame) // 500
@@ -134,7 +136,7 @@ def test_a_write_that_was_broken_off_is_told_from_a_flipped_bit(word: bytes) -> 
         assert not is_torn(bytes(damaged) + encode_frame(b"behind", "a", len(damaged)), first, "a")
 
 
-def test_blocks_that_a_loss_of_power_left_out_are_a_broken_write() -> None:
+def test_a_block_lost_in_a_power_failure_is_a_torn_write() -> None:
     prefix = encode_frame(b"before", "a")
     data = prefix + encode_frame(b"more\n" * 4000, "a", len(prefix))
     for block_start in range(0, len(data), 4096):
@@ -144,7 +146,7 @@ def test_blocks_that_a_loss_of_power_left_out_are_a_broken_write() -> None:
         assert is_torn(bytes(holed), len(prefix), "a")
 
 
-def test_a_private_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_private_folder_is_accessible_only_by_its_owner(tmp_path: Path) -> None:
     umask = os.umask(0)
     try:
         private_folder(tmp_path / "folder")

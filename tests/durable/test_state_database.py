@@ -1,4 +1,4 @@
-"""The state of a run: atomic commits, readable only by its owner, and errors that name the damage."""
+"""The state of a run is committed atomically and readable only by its owner; errors describe damage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def opened(folder: Path) -> StateDatabase:
     return StateDatabase(folder / NAME)
 
 
-def test_values_are_found_by_kind_and_name(tmp_path: Path) -> None:
+def test_values_are_stored_by_kind_and_name(tmp_path: Path) -> None:
     with closing(opened(tmp_path)) as state:
         state.put(RUN, "b", b"1")
         state.put(RUN, "a", b"\0")
@@ -41,7 +41,7 @@ def test_values_are_found_by_kind_and_name(tmp_path: Path) -> None:
         assert [*state.items(RUN), *state.items(SINKS)] == [("a", b"")]
 
 
-def test_a_transaction_that_fails_leaves_nothing_and_gathering_leaves_what_was_whole(tmp_path: Path) -> None:
+def test_a_failed_transaction_is_rolled_back_and_gathering_commits_the_complete_ones(tmp_path: Path) -> None:
     with closing(opened(tmp_path)) as state:
         with suppress(KeyboardInterrupt), state.transaction():
             state.put(RUN, "one", b"1")
@@ -58,7 +58,7 @@ def test_a_transaction_that_fails_leaves_nothing_and_gathering_leaves_what_was_w
         assert [*state.items(SINKS), *state.items(RUN)] == [("one", b"1"), ("three", b"3"), ("two", b"2")]
 
 
-def test_nothing_is_there_before_the_end_of_a_transaction(tmp_path: Path) -> None:
+def test_changes_are_visible_only_after_their_transaction(tmp_path: Path) -> None:
     with closing(opened(tmp_path)) as state, closing(StateDatabase(state.path, read_only=True)) as reader:
         with state.transaction():
             state.put(RUN, "one", b"1")
@@ -66,19 +66,19 @@ def test_nothing_is_there_before_the_end_of_a_transaction(tmp_path: Path) -> Non
         assert state.get(RUN, "one") == reader.get(RUN, "one") == b"1"
 
 
-def test_it_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_state_database_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     with closing(opened(tmp_path)) as state:
         state.put(RUN, "one", b"1")
         assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [0o600]
 
 
-def test_a_reader_finds_none_or_says_so(tmp_path: Path) -> None:
+def test_a_read_only_database_must_exist(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"state\.db: missing: the run cannot continue without it"):
         StateDatabase(tmp_path / NAME, read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_any_damage_is_named_or_does_not_matter(tmp_path: Path) -> None:
+def test_damage_is_reported_or_harmless(tmp_path: Path) -> None:
     rng = random.Random(3)
     with closing(opened(tmp_path)) as state:
         for number in range(40):
@@ -121,7 +121,7 @@ for number in range(1 << 30):
 """
 
 
-def test_a_killed_process_leaves_whole_commits(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_complete_commits(tmp_path: Path) -> None:
     path, committed = tmp_path / NAME, -1
     for seed in range(4):
         writer = subprocess.Popen(
@@ -140,8 +140,8 @@ def test_a_killed_process_leaves_whole_commits(tmp_path: Path) -> None:
             assert state.get(RUN, "other") == b"%d" % number * 5000
 
 
-def test_what_could_not_be_committed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sync fails once; the error contains SQLite's message, and the end of the process commits."""
+def test_a_failed_commit_is_retried_on_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync fails once: the error contains SQLite's message, and closing the database commits."""
     world = World()
     path = Path("/sim/state.db")
     with world.simulated():

@@ -1,4 +1,4 @@
-"""Explain counts the networks of CNGen and the pruned branches; its graphs are well formed."""
+"""Explain counts the networks of CNGen and the pruned branches, and its graphs are well formed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plan_of(query: str, schema: Schema, max_size: int = 4) -> Plan:
     return Plan(schema, parse_query(query, schema), Unbounded(), max_size)
 
 
-def test_tables_are_divided_by_no_key() -> None:
+def test_explain_does_not_shard_tables_by_key() -> None:
     tables = load_schema(MOVIES / "schema.yaml")
     tables = replace(tables, relations=tuple(replace(relation, table=True) for relation in tables.relations))
     text = to_text(explain(plan_of("tarantino travolta", tables)).branches)
@@ -53,18 +53,18 @@ def ternary() -> Schema:
     return Schema("ternary", relations, joins)
 
 
-def networks_in(branches: tuple[Branch, ...]) -> list[str]:
+def network_texts(branches: tuple[Branch, ...]) -> list[str]:
     networks = [b.text for b in branches if b.role is Role.NETWORK]
-    return networks + [text for b in branches for text in networks_in(b.below)]
+    return networks + [text for b in branches for text in network_texts(b.below)]
 
 
-def all_in(branches: tuple[Branch, ...]) -> int:
-    return sum(1 + all_in(b.below) for b in branches)
+def branch_count(branches: tuple[Branch, ...]) -> int:
+    return sum(1 + branch_count(b.below) for b in branches)
 
 
 @pytest.mark.parametrize("case", ["scoped_and_cut", "after_replay"])
-def test_golden_texts(case: str) -> None:
-    """SKWS_GOLDEN=write rewrites them."""
+def test_explain_prints_the_golden_texts(case: str) -> None:
+    """Set SKWS_GOLDEN=write to rewrite them."""
     schema = load_schema(MOVIES / "schema.yaml")
     query, size, limit = {
         "scoped_and_cut": ('actor:travolta "pulp fiction" dir* the -trailer', 5, 6),
@@ -82,7 +82,7 @@ def test_golden_texts(case: str) -> None:
 
 @examples(40)
 @given(schema=schemas())
-def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
+def test_explained_counts_equal_those_of_generator_and_mesh(schema: Schema) -> None:
     if not any(relation.search for relation in schema.relations):
         return
     plan = plan_of("alpha beta", schema)
@@ -92,13 +92,13 @@ def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     assert sum(count.sizes) == len(networks)
     assert count.joins_apart == sum(len(tree.relations) - 1 for tree in networks)
     assert count.useful == make_mesh(plan.generator(), plan.lifespans, MeshChoice(MeshKind.FULL)).operators
-    texts = networks_in(explain(plan, limit=10**6).branches)
+    texts = network_texts(explain(plan, limit=10**6).branches)
     assert len(texts) == len(networks)
 
 
 @examples(40)
 @given(schema=schemas())
-def test_pruned_networks_make_up_the_difference(schema: Schema) -> None:
+def test_networks_pruned_by_keys_are_counted(schema: Schema) -> None:
     if not any(relation.search for relation in schema.relations):
         return
     generator = plan_of("alpha beta", schema).generator()
@@ -109,18 +109,18 @@ def test_pruned_networks_make_up_the_difference(schema: Schema) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 7, 40])
-def test_what_is_cut_is_counted(limit: int) -> None:
+def test_networks_beyond_the_limit_are_counted(limit: int) -> None:
     explanation = explain(plan_of("nolan caine", ternary(), 5), limit)
     text = to_text(explanation.branches)
     hidden_count = sum(
         int(n.replace(",", "")) for n in re.findall(r"\.\.\. ([\d,]+) more networks?$", text, re.M)
     )
-    assert len(networks_in(explanation.branches)) == limit
+    assert len(network_texts(explanation.branches)) == limit
     assert hidden_count + limit == 1120
     assert "at most 5 relations: 1,120\n" in text
 
 
-def test_counting_is_bounded_and_says_so() -> None:
+def test_counting_stops_at_a_bound_and_reports_it() -> None:
     plan = plan_of("nolan caine pulp", ternary(), 5)
     text = to_text(explain(plan, 5, most=1_000).branches)
     assert "at least" in text
@@ -129,7 +129,7 @@ def test_counting_is_bounded_and_says_so() -> None:
     assert sum(count_mesh(plan.generator()).sizes) == 78_874
 
 
-def test_replay_shows_all_waiting_partials_and_results() -> None:
+def test_explain_of_a_replay_shows_waiting_partials_and_results() -> None:
     schema = load_schema(MOVIES / "schema.yaml")
     plan = plan_of("tarantino travolta", schema, 5)
     observed = observe(plan, Replay.open(MOVIES / "replay.jsonl", schema), BadRecordLog(OnError.FAIL, None))
@@ -140,7 +140,7 @@ def test_replay_shows_all_waiting_partials_and_results() -> None:
     assert sum(int(n) for n in re.findall(r"^ +=>.*: (\d+) results?$", text, re.M)) == 2
 
 
-def test_an_operator_whose_tuples_have_expired_was_not_idle(tmp_path: Path) -> None:
+def test_an_operator_with_expired_tuples_is_not_idle(tmp_path: Path) -> None:
     schema = load_schema(MOVIES / "schema.yaml")
     query = parse_query("tarantino travolta", schema)
     plan = Plan(schema, query, parse_window("1 minute"), 2)
@@ -158,7 +158,7 @@ def test_an_operator_whose_tuples_have_expired_was_not_idle(tmp_path: Path) -> N
     assert "asleep at the end, because no live row has 'tarantino' or 'travolta'\n" in text
 
 
-def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:
+def test_sleeping_joins_of_the_full_mesh_have_a_reason(tmp_path: Path) -> None:
     attributes = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
     relations = tuple(Relation(name, attributes, search=("t",)) for name in "abc")
     joins = tuple(Join(left + right, left, right, (("x", "x"),)) for left, right in ("ab", "bc"))
@@ -196,9 +196,9 @@ def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:
         seen(replace(plan, window=window))
 
 
-def test_graphs_hold_every_branch() -> None:
+def test_graphs_have_a_node_for_every_branch() -> None:
     clusters = explain(plan_of('nolan "a & b"', load_schema(MOVIES / "schema.yaml")), 9).clusters
-    total = all_in(clusters)
+    total = branch_count(clusters)
     dot = to_dot(clusters)
     node = r'  n\d+ \[label="(?:[^"\\]|\\.)*", [a-z0-9=, ]+\];'
     lines = dot.splitlines()[2:-1]
@@ -210,12 +210,12 @@ def test_graphs_hold_every_branch() -> None:
     assert clusters[0].text in texts
 
 
-def test_shares_leave_nothing_over() -> None:
+def test_shares_use_the_whole_limit() -> None:
     assert shares([1, 100, 3, 0], 10) == [1, 6, 3, 0]
     assert shares([5, 5, 5], 2) == [1, 1, 0]
     assert shares([1, 2], 50) == [1, 2]
 
 
 @pytest.mark.parametrize("text", ["20 days", "1 hour", "90 minutes", "1.5 s", "1000 tuples", "none"])
-def test_windows_read_back(text: str) -> None:
+def test_window_texts_are_parsed_back(text: str) -> None:
     assert window_text(parse_window(text)) == text

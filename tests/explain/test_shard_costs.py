@@ -25,10 +25,10 @@ relations:
   c: {attributes: {k: integer, m: integer, w: text}}
 joins: [a.k = b.k]
 """
-APART = JOINED.replace("[a.k = b.k]", "[a.k = b.k, b.m = c.m]")
+TWO_KEYS = JOINED.replace("[a.k = b.k]", "[a.k = b.k, b.m = c.m]")
 
 
-def data(folder: Path, schema: str) -> Job:
+def write_job(folder: Path, schema: str) -> Job:
     for number in range(100):
         row = {"k": number % 7, "m": number % 5, "w": "alpha beta"}
         append(folder / "r.jsonl", {"relation": "ab"[number % 2], "time": number, "row": row})
@@ -46,7 +46,7 @@ def data(folder: Path, schema: str) -> Job:
         (10.0, 11.0, 10.0, 0.0, 1),
     ],
 )
-def test_what_shards_divide_and_how_many_are_worth_it(
+def test_shard_costs_split_into_shared_and_divided_work(
     one: float, by_root: float, reading: float, joining: float, worth: int
 ) -> None:
     costs = ShardCosts(100, 8, one, by_root)
@@ -56,10 +56,10 @@ def test_what_shards_divide_and_how_many_are_worth_it(
     assert costs.worth == worth
 
 
-def test_times_are_those_of_the_shards(tmp_path: Path) -> None:
-    """A shard to warm up, one by key, one, one by root; each is timed from its first tuple to its last."""
+def test_shard_costs_are_measured_per_shard(tmp_path: Path) -> None:
+    """Runs a warm-up, a shard by key, a single shard and one by root, each timed from first to last tuple."""
     ticks = iter([0, 50, 100, 102, 200, 210, 300, 306])
-    costs = shard_costs(data(tmp_path, JOINED), BadRecordLog(), 4, lambda: next(ticks) / 1e6)
+    costs = shard_costs(write_job(tmp_path, JOINED), BadRecordLog(), 4, lambda: next(ticks) / 1e6)
     assert next(ticks, None) is None
     assert costs.tuples == 100
     assert costs.by_key == pytest.approx(0.02)
@@ -71,9 +71,9 @@ def test_times_are_those_of_the_shards(tmp_path: Path) -> None:
     assert "take as many shards as there are machines" in text
 
 
-def test_without_a_key_the_advice_is_by_root(tmp_path: Path) -> None:
+def test_without_a_common_key_shards_are_advised_by_root(tmp_path: Path) -> None:
     ticks = iter([0, 50, 100, 110, 200, 206])
-    costs = shard_costs(data(tmp_path, APART), BadRecordLog(), 4, lambda: next(ticks) / 1e6)
+    costs = shard_costs(write_job(tmp_path, TWO_KEYS), BadRecordLog(), 4, lambda: next(ticks) / 1e6)
     assert costs.by_key is None
     assert "take 2 shards by root; each holds the whole window" in to_text((costs.branch(),))
     costs_of_equal_shards = ShardCosts(100, 4, 1.0, 1.0)
@@ -82,8 +82,8 @@ def test_without_a_key_the_advice_is_by_root(tmp_path: Path) -> None:
     )
 
 
-def test_the_command_measures_a_replay(tmp_path: Path, skws: Skws) -> None:
-    data(tmp_path, JOINED)
+def test_explain_measures_shards_over_a_replay(tmp_path: Path, skws: Skws) -> None:
+    write_job(tmp_path, JOINED)
     (tmp_path / "s.yaml").write_text(JOINED)
     command = ("explain", "alpha", "beta", "-s", str(tmp_path / "s.yaml"))
     outcome = skws(*command, "-r", str(tmp_path / "r.jsonl"), "--shards", "2")
@@ -98,7 +98,7 @@ def test_the_command_measures_a_replay(tmp_path: Path, skws: Skws) -> None:
         assert message in refusal.err
 
 
-def test_a_replay_without_a_stream_is_refused(tmp_path: Path) -> None:
+def test_shard_costs_need_tuples_of_streams(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").touch()
     job = Job.search(Query("alpha beta", 3), parse_schema(JOINED), tmp_path / "r.jsonl")
     with pytest.raises(UsageError, match="no tuples of streams"):

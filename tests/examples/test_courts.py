@@ -1,4 +1,4 @@
-"""The synthetic day of dockets: its shape, and the results that its README promises."""
+"""The synthetic day of dockets: its shape, and the results that its README describes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLE = ROOT / "examples" / "courts"
 CHANGES, HUB = 3000, 200
 
 
-def made(folder: Path, *options: str) -> Path:
+def generate(folder: Path, *options: str) -> Path:
     command = [sys.executable, str(EXAMPLE / "generate.py"), str(folder), *options]
     subprocess.run(command, check=True, timeout=60, capture_output=True)
     return folder
@@ -35,7 +35,7 @@ def made(folder: Path, *options: str) -> Path:
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("courts")
-    return made(folder, "--changes", str(CHANGES), "--hub", str(HUB), "--alerts", "1200")
+    return generate(folder, "--changes", str(CHANGES), "--hub", str(HUB), "--alerts", "1200")
 
 
 @pytest.fixture(scope="module")
@@ -43,20 +43,20 @@ def lines(day: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in (day / "replay.jsonl").read_bytes().splitlines()]
 
 
-def test_a_seed_always_makes_the_same(tmp_path: Path) -> None:
+def test_a_seed_generates_the_same_dockets(tmp_path: Path) -> None:
     options = ("--changes", "50", "--hub", "5", "--alerts", "20")
-    one, other = made(tmp_path / "one", *options), made(tmp_path / "other", *options)
-    another = made(tmp_path / "another", *options, "--seed", "2")
+    one, other = generate(tmp_path / "one", *options), generate(tmp_path / "other", *options)
+    another = generate(tmp_path / "another", *options, "--seed", "2")
     for name in ("replay.jsonl", "alerts.yaml"):
         assert (one / name).read_bytes() == (other / name).read_bytes()
         assert (one / name).read_bytes() != (another / name).read_bytes()
 
 
-def test_the_shape_is_that_of_the_dockets_of_a_day(lines: list[dict[str, Any]]) -> None:
+def test_the_generated_day_has_the_documented_shape(lines: list[dict[str, Any]]) -> None:
     times = [line["time"] for line in lines]
     assert times == sorted(times)
     assert times[0][:10] == times[-1][:10]
-    rows = {name: [line["row"] for line in lines if line["relation"] == name] for name in skws_relations()}
+    rows = {name: [line["row"] for line in lines if line["relation"] == name] for name in relation_names()}
     dockets = {row["id"] for row in rows["docket"]}
     parties, attorneys = (Counter[int](), Counter[int]())
     docket_of_party = {row["id"]: row["docket"] for row in rows["party"]}
@@ -73,35 +73,39 @@ def test_the_shape_is_that_of_the_dockets_of_a_day(lines: list[dict[str, Any]]) 
     assert sum(attorneys[docket] for docket in usual_dockets) / len(usual_dockets) == pytest.approx(
         3.53, rel=0.03
     )
-    assert len(rows["docket"]) == len(dockets) + CHANGES + 1, "each changes once on average, one is renamed"
+    assert len(rows["docket"]) == len(dockets) + CHANGES + 1, (
+        "each docket changes once on average, and one is renamed"
+    )
     assert {row["docket"] for row in rows["party"] + rows["filing"]} <= dockets
     for name in ("party", "attorney", "filing"):
         assert len({row["id"] for row in rows[name]}) == len(rows[name])
 
 
-def skws_relations() -> list[str]:
+def relation_names() -> list[str]:
     return list(yaml.safe_load((EXAMPLE / "schema.yaml").read_text(encoding="utf-8"))["relations"])
 
 
-def found(day: Path, query: str, size: int) -> list[Any]:
+def search_results(day: Path, query: str, size: int) -> list[Any]:
     return list(skws.search(query, day / "replay.jsonl", schema=EXAMPLE / "schema.yaml", max_size=size))
 
 
-def test_a_renamed_case_finds_its_old_filing_at_once(day: Path, lines: list[dict[str, Any]]) -> None:
-    (result,) = found(day, "docket:zenith filing:seal", 5)
+def test_renaming_a_docket_matches_its_old_filing_at_once(day: Path, lines: list[dict[str, Any]]) -> None:
+    (result,) = search_results(day, "docket:zenith filing:seal", 5)
     midnight = 1_709_510_400  # 4 March 2024
     assert (result.op, result.start) == ("+", midnight + 20 * 3600)
     assert {tuple_.relation: tuple_.row["id"] for tuple_ in result.tuples} == {"docket": 1, "filing": 1}
     assert lines[1]["row"]["description"] == "motion to seal exhibits"
     assert lines[1]["time"].startswith("2024-03-04T00:00:00")
-    (insertion, retraction) = found(day, "docket:doe filing:seal", 5)
+    (insertion, retraction) = search_results(day, "docket:doe filing:seal", 5)
     assert (insertion.op, retraction.op, retraction.end) == ("+", "-", midnight + 20 * 3600)
 
 
-def test_one_party_is_told_apart_from_two(day: Path) -> None:
-    (single,) = found(day, "party:mike firm:sibley", 2)
+def test_keywords_match_one_party_or_two_joined_by_a_docket(day: Path) -> None:
+    (single,) = search_results(day, "party:mike firm:sibley", 2)
     assert [tuple_.row["name"] for tuple_ in single.tuples] == ["Mike Ross", "Ann Poe"]
-    results_by_network = {result.network: result for result in found(day, "party:mike firm:sibley", 4)}
+    results_by_network = {
+        result.network: result for result in search_results(day, "party:mike firm:sibley", 4)
+    }
     assert set(results_by_network) == {
         single.network,
         "party{party:mike} - docket{} - party{} - attorney{firm:sibley}",
@@ -116,7 +120,7 @@ def test_one_party_is_told_apart_from_two(day: Path) -> None:
 
 
 @pytest.mark.slow
-def test_alerts_together_find_what_each_finds_alone(day: Path) -> None:
+def test_alerts_searched_together_have_the_results_of_single_searches(day: Path) -> None:
     alerts = yaml.safe_load((day / "alerts.yaml").read_text(encoding="utf-8"))
     assert len(alerts) == 1200
     results = skws.search(alerts, day / "replay.jsonl", schema=EXAMPLE / "schema.yaml", max_size=4)
@@ -136,7 +140,7 @@ PROGRAM = ROOT / "examples" / "transfers" / "transfers.py"
 Results = list[dict[str, Any]]
 
 
-def test_it_is_consistent_in_the_end() -> None:
+def test_the_transfers_program_passes_its_own_checks() -> None:
     command = [sys.executable, str(PROGRAM), "--transfers", "320" if THOROUGH else "160", "--seed", "7"]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
@@ -154,34 +158,34 @@ def transfers() -> ModuleType:
     return module
 
 
-def _first(results: Results, name: str, op: str = "+") -> dict[str, Any]:
+def first_result(results: Results, name: str, op: str = "+") -> dict[str, Any]:
     return next(result for result in results if result["name"] == name and result["op"] == op)
 
 
-def _a_second_late(result: dict[str, Any]) -> None:
+def delay_result(result: dict[str, Any]) -> None:
     result["start"] += 1
 
 
-def _counted_twice(result: dict[str, Any]) -> None:
+def increment_count(result: dict[str, Any]) -> None:
     result["count"] += 1
 
 
 FAULTS: dict[str, Callable[[Results], object]] = {
-    "a result less": lambda results: results.remove(_first(results, "credits")),
-    "a retraction less": lambda results: results.remove(_first(results, "transfers", "-")),
+    "a result less": lambda results: results.remove(first_result(results, "credits")),
+    "a retraction less": lambda results: results.remove(first_result(results, "transfers", "-")),
 }
 OTHER_FAULTS: dict[str, Callable[[Results], object]] = {
-    "half counted": lambda results: results.remove(_first(results, "ledger")),
-    "counted twice": lambda results: _counted_twice(_first(results, "funded")),
-    "matched twice": lambda results: results.append(_first(results, "sides")),
-    "a second late": lambda results: _a_second_late(_first(results, "passed on")),
+    "half counted": lambda results: results.remove(first_result(results, "ledger")),
+    "counted twice": lambda results: increment_count(first_result(results, "funded")),
+    "matched twice": lambda results: results.append(first_result(results, "sides")),
+    "a second late": lambda results: delay_result(first_result(results, "passed on")),
 }
-Searched = tuple[Results, Results]
+SearchRun = tuple[Results, Results]
 """Results, and their records."""
 
 
 @pytest.fixture(scope="module")
-def joined(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Searched:
+def joined(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> SearchRun:
     records = transfers.records(40, Random(1))
     results, late = transfers.search(tmp_path_factory.mktemp("transfers"), records)
     assert late == []
@@ -190,7 +194,7 @@ def joined(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 @pytest.fixture(scope="module")
-def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Searched:
+def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> SearchRun:
     """Inserts for patterns and SQL."""
     records = [record for record in transfers.records(40, Random(1)) if record["op"] == "+"]
     results, late = transfers.search(tmp_path_factory.mktemp("insertions"), records, "insertions.yaml")
@@ -200,7 +204,7 @@ def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(transfers: ModuleType, joined: Searched, fault: str) -> None:
+def test_a_wrong_search_result_is_detected(transfers: ModuleType, joined: SearchRun, fault: str) -> None:
     results, records = deepcopy(joined)
     FAULTS[fault](results)
     with pytest.raises(SystemExit, match=r"second \d+: "):
@@ -208,7 +212,9 @@ def test_a_fault_is_found(transfers: ModuleType, joined: Searched, fault: str) -
 
 
 @pytest.mark.parametrize("fault", OTHER_FAULTS)
-def test_a_fault_of_patterns_or_sql_is_found(transfers: ModuleType, inserted: Searched, fault: str) -> None:
+def test_a_wrong_result_of_patterns_or_sql_is_detected(
+    transfers: ModuleType, inserted: SearchRun, fault: str
+) -> None:
     results, records = deepcopy(inserted)
     OTHER_FAULTS[fault](results)
     with pytest.raises(SystemExit, match=r"second \d+: other matches"):
@@ -256,12 +262,14 @@ def _read(path: Path) -> list[dict[str, str]]:
         return list(reader)
 
 
-def test_every_relation_gets_a_file_with_its_columns(converted: dict[str, list[dict[str, str]]]) -> None:
+def test_the_converter_writes_a_csv_file_for_every_relation(
+    converted: dict[str, list[dict[str, str]]],
+) -> None:
     assert converted.keys() == COLUMNS.keys()
     assert {name for name, rows in converted.items() if rows} == {"Posts", "PostTags", "Users"}
 
 
-def test_values_are_unescaped_and_what_is_missing_is_empty(
+def test_the_converter_unescapes_values_and_leaves_missing_ones_empty(
     converted: dict[str, list[dict[str, str]]],
 ) -> None:
     question, answer, _ = converted["Posts"]
@@ -270,13 +278,13 @@ def test_values_are_unescaped_and_what_is_missing_is_empty(
     assert converted["Users"][0]["DisplayName"] == "Community"
 
 
-def test_tags_of_both_spellings_become_rows(converted: dict[str, list[dict[str, str]]]) -> None:
+def test_the_converter_reads_tags_in_both_notations(converted: dict[str, list[dict[str, str]]]) -> None:
     pairs = [(row["PostId"], row["TagName"]) for row in converted["PostTags"]]
     assert pairs == [("1", "a-b"), ("1", "c"), ("3", "d"), ("3", "e")]
     assert {row["CreationDate"] for row in converted["PostTags"]} == {"2016-08-02T15:39:14.947"}
 
 
-def test_without_folders_the_usage_is_told() -> None:
+def test_the_converter_without_arguments_prints_its_usage() -> None:
     process = _run()
     assert process.returncode == 1
     assert process.stderr == "usage: csv_from_xml.py DUMP_FOLDER CSV_FOLDER\n"

@@ -1,4 +1,4 @@
-"""The data of the examples conforms to their schemas; it is read with plain JSON and CSV parsers."""
+"""The data of the examples, read with plain JSON and CSV parsers, conforms to their schemas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def movie_lines() -> tuple[tuple[str, date, Row], ...]:
 
 @cache
 def tables(example: str) -> dict[str, list[Row]]:
-    """The rows of each relation; in public data, missing texts are empty."""
+    """The rows of each relation; in public data, missing values are empty texts."""
     rows: dict[str, list[Row]] = {relation.name: [] for relation in schema(example).relations}
     if example == "movies":
         for name, _, row in movie_lines():
@@ -45,7 +45,7 @@ def tables(example: str) -> dict[str, list[Row]]:
         return rows
     folder = DATA / PUBLIC[example] / "csv"
     if not folder.is_dir():
-        pytest.skip(f"the public data set {PUBLIC[example]} is not here")
+        pytest.skip(f"the public data set {PUBLIC[example]} is missing")
     name_by_casefold = {name.casefold(): name for name in rows}
     for path in folder.glob("*.csv"):
         with path.open(encoding="utf-8", newline="") as file:
@@ -54,7 +54,7 @@ def tables(example: str) -> dict[str, list[Row]]:
 
 
 @pytest.mark.parametrize("example", ["movies", *PUBLIC])
-def test_rows_have_the_attributes_with_unique_keys_and_event_times(example: str) -> None:
+def test_example_rows_have_their_attributes_unique_keys_and_times(example: str) -> None:
     for relation in schema(example).relations:
         rows = tables(example)[relation.name]
         assert rows, relation.name
@@ -66,7 +66,7 @@ def test_rows_have_the_attributes_with_unique_keys_and_event_times(example: str)
 
 
 @pytest.mark.parametrize("example", ["movies", *PUBLIC])
-def test_joins_find_what_they_refer_to(example: str) -> None:
+def test_example_joins_have_matching_rows(example: str) -> None:
     for join in schema(example).joins:
         left_columns, right_columns = zip(*join.on, strict=True)
         left_keys = [tuple(row[name] for name in left_columns) for row in tables(example)[join.left]]
@@ -77,7 +77,7 @@ def test_joins_find_what_they_refer_to(example: str) -> None:
         assert example != "movies" or set(left_keys) == right_keys, join.name
 
 
-def test_a_film_arrives_with_its_cast_on_its_release_and_people_with_their_first_film() -> None:
+def test_movie_records_arrive_at_the_release_of_their_film() -> None:
     first_times: dict[tuple[str, int], date] = {}
     for relation, time, row in movie_lines():
         for name in ("mid", "did", "aid") if relation in {"movie", "plays"} else ():
@@ -93,7 +93,7 @@ def test_a_film_arrives_with_its_cast_on_its_release_and_people_with_their_first
             assert time == first_times[key, row[key]], row
 
 
-def test_the_films_come_in_order_and_fit_into_the_window() -> None:
+def test_movie_records_are_sorted_and_within_the_window() -> None:
     times = [time for _, time, _ in movie_lines()]
     assert all(a <= b for a, b in pairwise(times))
     window = parse_window(schema("movies").window)

@@ -19,7 +19,7 @@ from tests.places import ROOT
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def test_runs_of_the_pipeline_add_alerts(tmp_path: Path) -> None:
+def test_a_second_pipeline_run_adds_only_new_alerts(tmp_path: Path) -> None:
     project = tmp_path / "pipeline"
     shutil.copytree(ROOT / "examples" / "pipeline", project)
     spec = project / "spark-pipeline.yml"
@@ -28,12 +28,16 @@ def test_runs_of_the_pipeline_add_alerts(tmp_path: Path) -> None:
     spec.write_text(
         text.replace("file:///tmp/skws-shop-pipeline", (tmp_path / "kept").as_uri()), encoding="utf-8"
     )
-    arrive(project, "customer", {"id": 7, "name": "Ada Byron"})
+    write_record(project, "customer", {"id": 7, "name": "Ada Byron"})
     for number in (1, 2):
         purchase_time, complaint_time = f"2026-05-04T1{number}:00:00Z", f"2026-05-04T1{number}:05:00Z"
-        arrive(project, "purchase", {"id": number, "customer_id": 7, "item": "kettle", "time": purchase_time})
-        arrive(project, "complaint", {"purchase_id": number, "body": "It leaks.", "time": complaint_time})
-        run(project)
+        write_record(
+            project, "purchase", {"id": number, "customer_id": 7, "item": "kettle", "time": purchase_time}
+        )
+        write_record(
+            project, "complaint", {"purchase_id": number, "body": "It leaks.", "time": complaint_time}
+        )
+        run_pipeline(project)
         alerts = pyarrow.parquet.read_table(project / "spark-warehouse" / "alerts").to_pylist()
         assert [alert["op"] for alert in alerts] == ["+"] * number
         assert {dict(alert["tuples"][1]["row"])["id"] for alert in alerts} == {
@@ -41,13 +45,13 @@ def test_runs_of_the_pipeline_add_alerts(tmp_path: Path) -> None:
         }
 
 
-def arrive(project: Path, relation: str, row: dict[str, Any]) -> None:
+def write_record(project: Path, relation: str, row: dict[str, Any]) -> None:
     folder = project / "in" / relation
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{len(list(folder.iterdir())) + 1}.json").write_text(json.dumps(row), encoding="utf-8")
 
 
-def run(project: Path) -> None:
+def run_pipeline(project: Path) -> None:
     use_java()
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))

@@ -1,4 +1,4 @@
-"""The changelogs of a synthetic Debian: what is read, who is omitted, and the results of saved searches."""
+"""Changelogs of a synthetic Debian: what is read, which names are removed, and results of saved searches."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def replayed(machine: Machine, saved: list[Saved]) -> Replayed:
     return replay(machine, saved, [search for search in saved if search.kind != "dependency"], alone=20)
 
 
-def test_a_seed_always_makes_the_same(root: Path, tmp_path: Path) -> None:
+def test_the_sample_of_changelogs_is_deterministic(root: Path, tmp_path: Path) -> None:
     sample.write(tmp_path, packages=15, uploads=12)
     files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     assert files == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
     assert all((root / path).read_bytes() == (tmp_path / path).read_bytes() for path in files)
 
 
-def test_each_entry_is_one_change_of_its_source(root: Path, machine: Machine) -> None:
+def test_changelog_entries_are_unique_changes_of_known_packages(root: Path, machine: Machine) -> None:
     names = {row["name"] for row in machine.packages}
     assert names == {path.parent.name for path in (root / DOCUMENTS).glob(f"*/{CHANGELOG}")}
     assert {row["needs"] for row in machine.depends} <= names
@@ -60,20 +60,20 @@ def test_each_entry_is_one_change_of_its_source(root: Path, machine: Machine) ->
     assert any(row["available"] != row["version"] for row in machine.packages)
 
 
-def test_nobody_is_named(machine: Machine) -> None:
+def test_names_of_people_are_removed_from_the_data(machine: Machine) -> None:
     text = " ".join(str(row) for row in (*machine.packages, *machine.depends, *machine.entries))
     for name in ("Ada", "Byron", "Murray", "Kit", "van Dam", "Jo Poe", "@"):
         assert name not in text
 
 
-def test_names_are_taken_out_of_a_text() -> None:
+def test_names_are_removed_from_a_text() -> None:
     people = People(["Ada Byron <ada@example.org>", "Free Murray"], {"free"})
     text = "[Ada] Patch by Jo Poe and ADA, Ada Byron; use free memory. Thanks to Kit for it. Byron, x@y.org"
     assert people.without(text) == "[] Patch by, ; use free memory. Thanks to for it. , "
     assert {"ada", "byron", "jo", "poe", "kit"} <= people.removed
 
 
-def test_an_entry_without_a_date_is_left_out() -> None:
+def test_a_changelog_entry_without_a_date_is_skipped() -> None:
     text = "b (2) sid; urgency=HIGH\n\n  * new\n\n -- A B <a@b.c>  Mon, 05 Jan 2015 09:00:00 +0100\n\n"
     text += "a (1) sid; urgency=low\n\n  * old\n\n -- A B <a@b.c>  Some, day\n"
     (entry,) = entries_of(text, "c")
@@ -81,11 +81,11 @@ def test_an_entry_without_a_date_is_left_out() -> None:
     assert entry.time.isoformat() == "2015-01-05T08:00:00+00:00"
 
 
-def test_names_of_dependencies() -> None:
+def test_dependency_names_are_parsed() -> None:
     assert needed("libc6 (>= 2.34), a:any | b [amd64], libc6") == ["libc6", "a", "b"]
 
 
-def test_alerts_are_those_of_every_change_read_by_itself(
+def test_alert_counts_equal_a_scan_of_all_changes(
     machine: Machine, saved: list[Saved], replayed: Replayed
 ) -> None:
     sources = {row["name"]: row["source"] for row in machine.packages}
@@ -104,13 +104,15 @@ def test_alerts_are_those_of_every_change_read_by_itself(
     assert len(replayed.times) == 20
 
 
-def test_zgrep_finds_the_same(machine: Machine, saved: list[Saved], replayed: Replayed) -> None:
+def test_zgrep_finds_the_same_versions(machine: Machine, saved: list[Saved], replayed: Replayed) -> None:
     sample_searches = chosen(machine, saved, 30, Random(2))
     assert len(sample_searches) == 30
     assert list(compare(machine, sample_searches, replayed.found)) == []
 
 
-def test_a_difference_is_told(machine: Machine, saved: list[Saved], replayed: Replayed) -> None:
+def test_a_difference_from_zgrep_is_reported(
+    machine: Machine, saved: list[Saved], replayed: Replayed
+) -> None:
     sample_searches = [
         search for search in chosen(machine, saved, 100, Random(2)) if replayed.found[search.text]
     ][:2]
@@ -123,7 +125,7 @@ def test_a_difference_is_told(machine: Machine, saved: list[Saved], replayed: Re
     ]
 
 
-def test_where_there_is_no_debian(tmp_path: Path) -> None:
+def test_a_folder_without_debian_packages_is_rejected(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.vulnerabilities", "--root", str(tmp_path)]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 2

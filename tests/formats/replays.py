@@ -23,13 +23,13 @@ def write_replay(path: Path, schema: Schema, records: Iterable[Record]) -> Path:
             else:
                 line["op"] = "-" if record.delete else "+"
                 line["row"] = {
-                    a.name: _told(a, v) for a, v in zip(relation.attributes, record.row, strict=True)
+                    a.name: raw_value(a, v) for a, v in zip(relation.attributes, record.row, strict=True)
                 }
             file.write(orjson.dumps(line) + b"\n")
     return path
 
 
-def _told(attribute: Attribute, value: Value) -> Value:
+def raw_value(attribute: Attribute, value: Value) -> Value:
     if attribute.type is AttributeType.TIMESTAMP and isinstance(value, int):
         return value / 1_000_000
     return value

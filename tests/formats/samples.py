@@ -66,7 +66,7 @@ def iso(micros: int) -> str:
     return (EPOCH + timedelta(microseconds=micros)).isoformat()
 
 
-def _plain(record: Record) -> dict[str, Value]:
+def raw_row(record: Record) -> dict[str, Value]:
     """The row as in JSON and CSV."""
     row: dict[str, Value] = {}
     for attribute, value in zip(SCHEMA.relations[record.relation].attributes, record.row, strict=True):
@@ -75,7 +75,7 @@ def _plain(record: Record) -> dict[str, Value]:
     return row
 
 
-def _columns(record: Record) -> dict[str, Value]:
+def record_columns(record: Record) -> dict[str, Value]:
     """The record without its row, in the form of columns."""
     return {
         "relation": SCHEMA.relations[record.relation].name,
@@ -85,12 +85,12 @@ def _columns(record: Record) -> dict[str, Value]:
 
 
 def json_lines(path: Path, records: Iterable[Record]) -> None:
-    lines = [orjson.dumps({**_columns(r), "row": _plain(r)}) + b"\n" for r in records]
+    lines = [orjson.dumps({**record_columns(r), "row": raw_row(r)}) + b"\n" for r in records]
     path.write_bytes(b"".join(lines))
 
 
-def _union(records: Sequence[Record]) -> list[dict[str, Value]]:
-    return [{**_columns(r), **_plain(r)} for r in records]
+def stream_rows(records: Sequence[Record]) -> list[dict[str, Value]]:
+    return [{**record_columns(r), **raw_row(r)} for r in records]
 
 
 NAMES = ("relation", "time", "op", *dict.fromkeys(a.name for r in SCHEMA.relations for a in r.attributes))
@@ -105,11 +105,13 @@ def csv_text(names: Sequence[str], rows: Iterable[dict[str, Value]]) -> str:
 
 
 def csv_stream(path: Path, records: Sequence[Record]) -> None:
-    path.write_bytes(csv_text(NAMES, _union(records)).encode())
+    path.write_bytes(csv_text(NAMES, stream_rows(records)).encode())
 
 
 def csv_json_rows(path: Path, records: Sequence[Record]) -> None:
-    rows: list[dict[str, Value]] = [{**_columns(r), "row": orjson.dumps(_plain(r)).decode()} for r in records]
+    rows: list[dict[str, Value]] = [
+        {**record_columns(r), "row": orjson.dumps(raw_row(r)).decode()} for r in records
+    ]
     path.write_bytes(csv_text(("relation", "time", "op", "row"), rows).encode())
 
 
@@ -131,7 +133,11 @@ def parquet_stream(path: Path, records: Sequence[Record]) -> None:
         "op": pa.string(),
     }
     rows = [
-        {**_columns(r), "time": r.time, **dict(zip(SCHEMA.relations[r.relation].columns, r.row, strict=True))}
+        {
+            **record_columns(r),
+            "time": r.time,
+            **dict(zip(SCHEMA.relations[r.relation].columns, r.row, strict=True)),
+        }
         for r in records
     ]
     fields = [pa.field(name, {**record_types, **types}[name]) for name in NAMES]
@@ -185,7 +191,7 @@ def records(path: Path, schema: Schema = SCHEMA) -> list[Record]:
     return records
 
 
-def bad(path: Path, schema: Schema = SCHEMA) -> list[BadRecord]:
+def bad_records(path: Path, schema: Schema = SCHEMA) -> list[BadRecord]:
     return [item for item in items(path, schema) if isinstance(item, BadRecord)]
 
 

@@ -29,7 +29,7 @@ from skws.spec.enums import OnError
 from skws.store.table_tuples import table_tuples
 from skws_purging.lifespans import static_tuples
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Unknown
-from tests.formats.test_jsonl_columns import counted
+from tests.formats.test_jsonl_columns import normalized
 from tests.strategies import examples
 
 T = AttributeType
@@ -154,8 +154,8 @@ def columns(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
     return names, [list(row) for row in zip(*fields, strict=True)]
 
 
-def by_row(path: Path, schema: Schema) -> list[Item]:
-    return counted(
+def row_reader_items(path: Path, schema: Schema) -> list[Item]:
+    return normalized(
         Chunk.of(item for split in Replay.open(path, schema).splits for item in read_split(split, schema))
     )
 
@@ -199,13 +199,15 @@ def csv_files(draw: st.DrawFn) -> tuple[list[str], bytes]:
 @pytest.mark.parametrize("kind", SCHEMAS)
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(csv_files(), st.integers(1, 400))
-def test_csv(tmp_path: Path, kind: str, file: tuple[list[str], bytes], piece_bytes: int) -> None:
+def test_csv_columns_equal_csv_rows(
+    tmp_path: Path, kind: str, file: tuple[list[str], bytes], piece_bytes: int
+) -> None:
     path, schema = tmp_path / "a.csv", SCHEMAS[kind]
     path.write_bytes(file[1])
     (split,) = Replay.open(path, schema).splits
     if split.relation is not None:
-        items = counted(Chunk.concat(csv_chunks(split, schema, piece_bytes=piece_bytes)))
-        assert items == by_row(path, schema)
+        items = normalized(Chunk.concat(csv_chunks(split, schema, piece_bytes=piece_bytes)))
+        assert items == row_reader_items(path, schema)
 
 
 STRAY = (
@@ -227,7 +229,9 @@ STRAY = (
 
 @pytest.mark.parametrize("text", STRAY)
 @pytest.mark.parametrize("piece_bytes", [1, 90, 10_000])
-def test_csv_with_stray_quotes_and_returns(tmp_path: Path, text: bytes, piece_bytes: int) -> None:
+def test_csv_columns_with_stray_quotes_and_returns_equal_rows(
+    tmp_path: Path, text: bytes, piece_bytes: int
+) -> None:
     path, schema = tmp_path / "a.csv", SCHEMAS["table"]
     lines = [b"w%d,s,%d,1,,\n" % (n, n) for n in range(200)]
     for line in (60, 100, 120):
@@ -236,10 +240,12 @@ def test_csv_with_stray_quotes_and_returns(tmp_path: Path, text: bytes, piece_by
     lines[170] = b"w,s,7,1,,\rw,s,7,1,,\n"
     path.write_bytes(b"text,string,integer,number,boolean,timestamp\n" + b"".join(lines))
     (split,) = Replay.open(path, schema).splits
-    assert counted(Chunk.concat(csv_chunks(split, schema, piece_bytes=piece_bytes))) == by_row(path, schema)
+    assert normalized(Chunk.concat(csv_chunks(split, schema, piece_bytes=piece_bytes))) == row_reader_items(
+        path, schema
+    )
 
 
-def test_csv_with_usual_values_is_read_as_columns(tmp_path: Path) -> None:
+def test_regular_csv_is_read_as_columns(tmp_path: Path) -> None:
     """Even with quotes, empty fields and line ends inside."""
     path, schema = tmp_path / "a.csv", SCHEMAS["table"]
     row = b'"a ""b"", c\nd",s,%d,2.5,,2024-01-02\n'
@@ -294,7 +300,7 @@ def json_lines(draw: st.DrawFn) -> bytes:
 @pytest.mark.parametrize("kind", SCHEMAS)
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(json_lines(), min_size=1, max_size=20), st.integers(1, 800), st.integers(20, 2000))
-def test_json_lines(
+def test_json_columns_equal_json_rows(
     tmp_path: Path, kind: str, lines: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
     path, schema = tmp_path / "a.jsonl", SCHEMAS[kind]
@@ -303,10 +309,10 @@ def test_json_lines(
     if all(reads_bare_columns(split, schema) for split in splits):
         reader = BareChunkReader(schema, 0, chunk_bytes)
         items = Chunk.concat(chunk_bytes for split in splits for chunk_bytes in reader.read(split))
-        assert counted(items) == by_row(path, schema)
+        assert normalized(items) == row_reader_items(path, schema)
 
 
-def test_json_lines_with_usual_values_are_read_as_columns() -> None:
+def test_regular_json_lines_are_read_as_columns() -> None:
     line = b'{"text": null, "string": "s", "integer": 4, "number": 2, "timestamp": "1970-01-02"}\n'
     batch = BareChunkReader(SCHEMAS["timed"], 0).plain([line, line])
     assert batch is not None
@@ -344,13 +350,13 @@ ARRAYS = [
 @pytest.mark.parametrize("kind", T)
 @pytest.mark.parametrize("index", range(len(ARRAYS)))
 @pytest.mark.parametrize("relation", ["table", "timed"])
-def test_parquet(tmp_path: Path, index: int, kind: T, relation: str) -> None:
+def test_parquet_columns_equal_parquet_rows(tmp_path: Path, index: int, kind: T, relation: str) -> None:
     schema, path = SCHEMAS[relation], tmp_path / "a.parquet"
     columns = {"string": ["s", "t", "u", "v"], "integer": [1, 2, 3, 4], "timestamp": [MOMENT] * 4}
     pq.write_table(pa.table({**columns, kind.value: ARRAYS[index], "extra": [1, None, 2, None]}), path)
     (split,) = Replay.open(path, schema).splits
     items = Chunk.concat(parquet.chunks(split, schema))
-    assert repr(counted(items)) == repr(by_row(path, schema))
+    assert repr(normalized(items)) == repr(row_reader_items(path, schema))
 
 
 def records(rows: list[tuple[int, tuple[Any, ...]]]) -> Iterator[RecordBatch]:
@@ -374,7 +380,7 @@ table_rows = st.one_of(
 
 @given(st.lists(table_rows, max_size=12))
 @examples(300)
-def test_rows_of_tables(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
+def test_table_rows_with_equal_keys_are_replaced(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
     """The last one of equal keys, in the position of the first; equal rows without a key are distinct."""
     expected = static_tuples(TABLES, rows)
     tuples = table_tuples(TABLES, records(rows))
@@ -389,7 +395,7 @@ def test_rows_of_tables(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
     assert np.all(tuples.end > tuples.start)
 
 
-def test_bad_records_of_a_large_file_have_their_lines(tmp_path: Path) -> None:
+def test_bad_records_of_a_large_file_have_line_numbers(tmp_path: Path) -> None:
     """Like those of a small one."""
     path, schema = tmp_path / "a.csv", SCHEMAS["table"]
     lines = [f"some words in a row of a long file number {n},s,{n},1,,\n" for n in range(60_000)]

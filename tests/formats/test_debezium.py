@@ -33,19 +33,19 @@ def read(tmp_path: Path, *events: Any) -> list[Record | BadRecord]:
 
 @pytest.mark.parametrize("wrap", [lambda e: e, lambda e: {"payload": e}, lambda e: {"key": None, "value": e}])
 @pytest.mark.parametrize("op", ["c", "r"])
-def test_inserts(tmp_path: Path, wrap: Any, op: str) -> None:
+def test_an_insert_event_is_a_record(tmp_path: Path, wrap: Any, op: str) -> None:
     assert read(tmp_path, wrap(event(op, after=ROW))) == [Record(MOVIE, 7000, TUPLE)]
 
 
-def test_tombstones_are_passed_over(tmp_path: Path) -> None:
+def test_tombstones_are_skipped(tmp_path: Path) -> None:
     insertion = event("c", after=ROW)
     records = read(tmp_path, insertion, None, {"key": {"mid": 1}, "value": None}, {"payload": None})
     assert records == [Record(MOVIE, 7000, TUPLE)]
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_logical_messages_are_passed_over_and_counted(tmp_path: Path, first: bool) -> None:
-    """They belong to no table."""
+def test_logical_messages_are_skipped_and_counted(tmp_path: Path, first: bool) -> None:
+    """Logical messages belong to no table."""
     message = {
         "op": "m",
         "ts_ms": 8,
@@ -62,7 +62,7 @@ def test_logical_messages_are_passed_over_and_counted(tmp_path: Path, first: boo
     assert (note.reason, note.passed_over) == ("logical messages (op m) of Debezium", 2)
 
 
-def test_a_key_that_cannot_be_decoded_is_a_bad_record_also_in_the_first_line(tmp_path: Path) -> None:
+def test_an_undecodable_key_is_a_bad_record_even_in_the_first_line(tmp_path: Path) -> None:
     decimal = {"field": "mid", "name": "org.apache.kafka.connect.data.Decimal"}
     key = {"schema": {"fields": [decimal]}, "payload": {"mid": "!"}}
     bad, good = read(tmp_path, {"key": key, "value": event("c", after=ROW)}, event("c", after=ROW))
@@ -71,7 +71,7 @@ def test_a_key_that_cannot_be_decoded_is_a_bad_record_also_in_the_first_line(tmp
     assert good == Record(MOVIE, 7000, TUPLE)
 
 
-def test_an_update_deletes_and_inserts_at_one_time(tmp_path: Path) -> None:
+def test_an_update_event_deletes_and_inserts_at_the_same_time(tmp_path: Path) -> None:
     after = ROW | {"title": "y"}
     new = Record(MOVIE, 7000, (1, "y", *TUPLE[2:]))
     assert read(tmp_path, event("u", before=ROW, after=after)) == [Record(MOVIE, 7000, TUPLE, True), new]
@@ -81,7 +81,7 @@ def test_an_update_deletes_and_inserts_at_one_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", [{"mid": 1}, {"schema": {"fields": []}, "payload": {"mid": 1}}])
-def test_deletes_by_before_or_by_the_key_beside(tmp_path: Path, key: Any) -> None:
+def test_a_delete_event_uses_the_before_image_or_the_key(tmp_path: Path, key: Any) -> None:
     deletion = Record(MOVIE, 7000, KEY_ONLY, True)
     assert read(tmp_path, event("d", before={"mid": 1})) == [deletion]
     assert read(tmp_path, {"key": key, "value": event("d")}) == [deletion]
@@ -108,7 +108,7 @@ def test_deletes_by_before_or_by_the_key_beside(tmp_path: Path, key: Any) -> Non
         ({"payload": 3}, "expected a change event, got 3"),
     ],
 )
-def test_bad_events(tmp_path: Path, bad_event: Any, reason: str) -> None:
+def test_an_invalid_change_event_is_a_bad_record(tmp_path: Path, bad_event: Any, reason: str) -> None:
     good, bad = read(tmp_path, event("c", after=ROW), bad_event)
     assert isinstance(good, Record)
     assert isinstance(bad, BadRecord)
@@ -116,7 +116,7 @@ def test_bad_events(tmp_path: Path, bad_event: Any, reason: str) -> None:
     assert bad.line == 2
 
 
-def test_a_value_that_was_not_logged_is_taken_from_before(tmp_path: Path) -> None:
+def test_an_unlogged_value_is_taken_from_the_before_image(tmp_path: Path) -> None:
     after = ROW | {"title": "__debezium_unavailable_value", "did": 3}
     _, new = read(tmp_path, event("u", before=ROW, after=after))
     assert new == Record(MOVIE, 7000, (1, "x", 3, *TUPLE[3:]))
@@ -131,7 +131,7 @@ def test_a_value_that_was_not_logged_is_taken_from_before(tmp_path: Path) -> Non
         ({}, 9000),
     ],
 )
-def test_the_finest_clock_of_the_source_tells_the_time(tmp_path: Path, source: Any, micros: int) -> None:
+def test_the_finest_source_timestamp_is_the_time(tmp_path: Path, source: Any, micros: int) -> None:
     insertion = event("c", "plays", after={"mid": 1}, source={"table": "plays"} | source, ts_ms=9)
     assert read(tmp_path, insertion) == [Record(PLAYS, micros, (1, None))]
 
@@ -150,7 +150,7 @@ def test_the_finest_clock_of_the_source_tells_the_time(tmp_path: Path, source: A
         (None, SEEN * 1000 + 9, SEEN),
     ],
 )
-def test_timestamps_are_read_as_the_schema_or_their_size_says(
+def test_units_of_timestamps_follow_the_schema_or_their_size(
     tmp_path: Path, name: str | None, value: Any, micros: int
 ) -> None:
     fields = [{"field": "seen", "type": "int64", "name": name}]
@@ -160,7 +160,7 @@ def test_timestamps_are_read_as_the_schema_or_their_size_says(
     assert read(tmp_path, message) == [Record(MOVIE, 7000, (*TUPLE[:4], micros, None))]
 
 
-def test_decimals_are_read_as_the_schema_says(tmp_path: Path) -> None:
+def test_decimals_are_decoded_by_the_schema(tmp_path: Path) -> None:
     decimal = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
     fields = [
         {"field": "rating", **decimal},
@@ -193,7 +193,7 @@ PLACEHOLDER = "__debezium_unavailable_value"
         orjson.dumps({PLACEHOLDER: PLACEHOLDER}).decode(),
     ],
 )
-def test_the_placeholder_for_what_was_not_logged_in_all_its_forms(
+def test_the_placeholder_of_an_unlogged_value_is_recognized_in_every_encoding(
     tmp_path: Path, placeholder: object
 ) -> None:
     after = ROW | {"title": placeholder}
@@ -204,7 +204,7 @@ def test_the_placeholder_for_what_was_not_logged_in_all_its_forms(
     assert new == Record(MOVIE, 7000, TUPLE)
     (deletion,) = read(tmp_path, event("d", before=ROW | {"title": placeholder}))
     assert deletion == Record(MOVIE, 7000, (1, None, *TUPLE[2:]), True)
-    (bad_row,) = flattened(tmp_path, {"id": 1, "name": placeholder, "__deleted": "false"})
+    (bad_row,) = read_flattened(tmp_path, {"id": 1, "name": placeholder, "__deleted": "false"})
     assert isinstance(bad_row, BadRecord)
     assert "people.name: its value did not change and was not logged" in bad_row.reason
 
@@ -212,7 +212,7 @@ def test_the_placeholder_for_what_was_not_logged_in_all_its_forms(
 @pytest.mark.parametrize(
     "seen", [1095, -1, 47_847, 94_608_000 - 1, 44_560_000_000_000, 4_133_980_800_000_000]
 )
-def test_a_guess_of_a_unit_outside_of_1973_to_2100_is_refused(tmp_path: Path, seen: int) -> None:
+def test_a_timestamp_of_unknown_unit_is_rejected(tmp_path: Path, seen: int) -> None:
     (bad,) = read(tmp_path, event("c", after=ROW | {"seen": seen}))
     assert isinstance(bad, BadRecord)
     assert f"movie.seen: the unit of {seen} is unknown without a schema" in bad.reason
@@ -221,7 +221,7 @@ def test_a_guess_of_a_unit_outside_of_1973_to_2100_is_refused(tmp_path: Path, se
 PEOPLE = parse_schema("name: s\nrelations: {people: {attributes: {id: integer, name: text}, key: [id]}}")
 
 
-def flattened(tmp_path: Path, *rows: Any, schema: Schema = PEOPLE) -> list[Record | BadRecord]:
+def read_flattened(tmp_path: Path, *rows: Any, schema: Schema = PEOPLE) -> list[Record | BadRecord]:
     (tmp_path / "people.jsonl").write_bytes(b"\n".join(map(orjson.dumps, rows)) + b"\n")
     return items(tmp_path / "people.jsonl", schema)
 
@@ -236,28 +236,30 @@ def flattened(tmp_path: Path, *rows: Any, schema: Schema = PEOPLE) -> list[Recor
         ({"__op": "u", "__source_ts_ns": "7000"}, False, 7),
     ],
 )
-def test_flattened_events(tmp_path: Path, metadata: dict[str, Any], delete: bool, time: int) -> None:
+def test_flattened_events_are_records(
+    tmp_path: Path, metadata: dict[str, Any], delete: bool, time: int
+) -> None:
     row = Record(0, time, (1, "Ada"), delete)
-    assert flattened(tmp_path, {"id": 1, "name": "Ada"} | metadata) == [row]
+    assert read_flattened(tmp_path, {"id": 1, "name": "Ada"} | metadata) == [row]
     columns = {"id": 1, "name": "Ada"} | metadata
     path = tmp_path / "people.csv"
     path.write_text(",".join(columns) + "\n" + ",".join(map(str, columns.values())) + "\n")
     assert items(path, PEOPLE) == [row]
 
 
-def test_flattened_fields_that_are_attributes_are_no_others(tmp_path: Path) -> None:
+def test_a_flattened_field_in_the_schema_is_an_attribute(tmp_path: Path) -> None:
     schema = parse_schema(
         "name: s\nrelations: {people: {attributes: {id: integer, __deleted: text}, table: true}}"
     )
-    (record,) = flattened(tmp_path, {"id": 1, "__deleted": "true"}, schema=schema)
+    (record,) = read_flattened(tmp_path, {"id": 1, "__deleted": "true"}, schema=schema)
     assert record == Record(0, 0, (1, "true"))
 
 
-def test_a_schema_of_flattened_events_has_the_row_alone(tmp_path: Path) -> None:
+def test_a_schema_inferred_from_flattened_events_has_no_metadata(tmp_path: Path) -> None:
     metadata = {"__deleted": "false", "__op": "c", "__source_ts_ms": 7}
     rows = [{"id": 1, "name": "Ada"} | metadata, {"id": 2, "name": "Bo"} | metadata]
     rows += [{"id": 2, "name": "Cy"} | metadata | {"__op": "u"}, {"id": 1} | metadata | {"__deleted": "true"}]
-    flattened(tmp_path, *rows)
+    read_flattened(tmp_path, *rows)
     samples = sample([tmp_path / "people.jsonl"])
     (relation,) = infer(samples.tables(), timed=samples.timed).schema().relations
     assert ([a.name for a in relation.attributes], relation.key, relation.table) == (
@@ -268,7 +270,7 @@ def test_a_schema_of_flattened_events_has_the_row_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("images", [{}, {"before": None, "after": None}])
-def test_a_truncate_deletes_all_rows(tmp_path: Path, images: Any) -> None:
+def test_a_truncate_event_is_a_truncation(tmp_path: Path, images: Any) -> None:
     event_without_images = {
         name: value for name, value in event("t").items() if name not in ("before", "after")
     }

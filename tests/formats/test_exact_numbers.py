@@ -122,12 +122,12 @@ def test_keys_and_joins_of_files_are_exact(
         write(tmp_path, name, rows)
     outcome = skws("search", tmp_path, "owner", "pet", "-f", "jsonl")
     assert outcome.code == 0, outcome.err
-    assert matched(outcome.records) == {(str(number), place, place) for place, number in enumerate(ids)}
+    assert joined_ids(outcome.records) == {(str(number), place, place) for place, number in enumerate(ids)}
     watch_outcome = skws("watch", "owner", "pet", "-S", f"replay:{tmp_path}?speed=1e9", "-f", "jsonl")
-    assert matched(watch_outcome.records) == matched(outcome.records), watch_outcome.err
+    assert joined_ids(watch_outcome.records) == joined_ids(outcome.records), watch_outcome.err
 
 
-def matched(records: list[dict[str, Any]]) -> set[tuple[str, int, int]]:
+def joined_ids(records: list[dict[str, Any]]) -> set[tuple[str, int, int]]:
     matches = set()
     for record in records:
         row = {name: value for tuple_ in record["tuples"] for name, value in tuple_["row"].items()}
@@ -144,9 +144,9 @@ def test_keys_and_joins_of_frames_are_exact(make_frame: Callable[[Any], Any], id
     results = list(
         library.search("owner pet", {name: make_frame(rows) for name, rows in tables(ids).items()})
     )
-    assert matched([{"tuples": [{"row": tuple_.row} for tuple_ in result.tuples]} for result in results]) == {
-        (str(number), place, place) for place, number in enumerate(ids)
-    }
+    assert joined_ids(
+        [{"tuples": [{"row": tuple_.row} for tuple_ in result.tuples]} for result in results]
+    ) == {(str(number), place, place) for place, number in enumerate(ids)}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_keys_and_joins_of_frames_are_exact(make_frame: Callable[[Any], Any], id
         (["9007199254740993.5", "1e2"], "text", ["9007199254740993.5", "100"]),
     ],
 )
-def test_decimals_are_numbers_where_a_double_has_all_their_digits(
+def test_decimals_are_numbers_if_a_double_has_all_their_digits(
     tmp_path: Path, numbers: list[str], kind: str, expected: list[Any]
 ) -> None:
     values = [Decimal(number) for number in numbers]
@@ -172,7 +172,7 @@ def test_decimals_are_numbers_where_a_double_has_all_their_digits(
         assert {result.tuples[0].row["price"] for result in results} == set(expected)
 
 
-def test_whole_numbers_beside_fractions_keep_their_digits(skws: Skws, tmp_path: Path) -> None:
+def test_large_integers_mixed_with_fractions_keep_their_digits(skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text('{"a": "x", "v": 9007199254740993}\n{"a": "x", "v": 1.5}\n')
     values = {
         result["tuples"][0]["row"]["v"] for result in skws("search", tmp_path, "x", "-f", "jsonl").records
@@ -181,7 +181,7 @@ def test_whole_numbers_beside_fractions_keep_their_digits(skws: Skws, tmp_path: 
 
 
 @pytest.mark.parametrize("number", ["18446744073709551617", "-18446744073709551617", "1" * 60])
-def test_integers_of_any_size_are_texts(skws: Skws, tmp_path: Path, number: str) -> None:
+def test_integers_of_any_size_are_read_as_texts(skws: Skws, tmp_path: Path, number: str) -> None:
     schema = tmp_path / "s.yaml"
     schema.write_text(
         "name: s\nrelations: {r: {attributes: {a: text, v: string, w: {type: text, from: o.w}}}}"

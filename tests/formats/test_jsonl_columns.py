@@ -75,23 +75,23 @@ def lines(draw: st.DrawFn) -> bytes:
     )
 
 
-def chunked(
+def chunk_reader_items(
     path: Path, split_bytes: int, schema: Schema = SCHEMA, chunk_bytes: int = CHUNK_BYTES
 ) -> list[Item]:
     """The bad records, the other records, and the skipped ones."""
     splits = Replay.open(path, schema, split_bytes=split_bytes).splits
     reader = ChunkReader(schema, chunk_bytes)
-    return counted(Chunk.concat(chunk for split in splits for chunk in reader.read(split)))
+    return normalized(Chunk.concat(chunk for split in splits for chunk in reader.read(split)))
 
 
-def by_line(path: Path, schema: Schema = SCHEMA) -> list[Item]:
+def line_reader_items(path: Path, schema: Schema = SCHEMA) -> list[Item]:
     """The bad records, the other records, and the skipped ones."""
     splits = Replay.open(path, schema).splits
-    return counted(Chunk.of(item for split in splits for item in read_split(split, schema)))
+    return normalized(Chunk.of(item for split in splits for item in read_split(split, schema)))
 
 
-def counted(items: Iterable[Item]) -> list[Item]:
-    """Skipped records come last, once for each reason; every piece reports them separately."""
+def normalized(items: Iterable[Item]) -> list[Item]:
+    """The items, with notes on skipped records last and summed by reason; each chunk has its own notes."""
     all_items = list(items)
     skipped_counts: Counter[str] = Counter()
     for item in all_items:
@@ -107,13 +107,13 @@ def counted(items: Iterable[Item]) -> list[Item]:
 
 @given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_equal_to_the_line_reader(
+def test_chunks_equal_single_lines(
     tmp_path: Path, record_lines: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
     path = tmp_path / "r.jsonl"
     first = b'{"relation": "b", "time": 0, "row": {"x": 1}}'
     path.write_bytes(b"\n".join([first, *record_lines]) + b"\n")
-    assert chunked(path, split_bytes, chunk_bytes=chunk_bytes) == by_line(path)
+    assert chunk_reader_items(path, split_bytes, chunk_bytes=chunk_bytes) == line_reader_items(path)
     replay = Replay.open(path, SCHEMA)
     logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
     batches = [record for batch in replay.batches(logs[0]) for record in batch.records()]
@@ -121,7 +121,7 @@ def test_equal_to_the_line_reader(
     assert logs[0].count == logs[1].count
 
 
-ALONE = Schema("s", (Relation("b", (Attribute("x", AttributeType.INTEGER), KINDS[0])),), ())
+SINGLE_RELATION = Schema("s", (Relation("b", (Attribute("x", AttributeType.INTEGER), KINDS[0])),), ())
 PLAIN = b'{"relation": "b", "time": 1, "row": {"x": 1}}'
 ODD = (
     [PLAIN + PLAIN, PLAIN.replace(b", ", b",\n")],
@@ -150,15 +150,15 @@ ODD = (
 
 
 @pytest.mark.parametrize("lines", ODD)
-def test_lines_that_are_not_one_plain_object_each(tmp_path: Path, lines: list[bytes]) -> None:
+def test_chunks_with_irregular_lines_equal_single_lines(tmp_path: Path, lines: list[bytes]) -> None:
     path = tmp_path / "r.jsonl"
     for ending in (b"", b"\n"):
         path.write_bytes(b"\n".join([PLAIN, *lines, PLAIN]) + ending)
-        assert chunked(path, 1 << 20, ALONE) == by_line(path, ALONE)
+        assert chunk_reader_items(path, 1 << 20, SINGLE_RELATION) == line_reader_items(path, SINGLE_RELATION)
 
 
-def test_plain_lines_take_the_short_way() -> None:
-    """Even if optional attributes are missing, or times are numbers."""
+def test_regular_lines_are_read_as_a_batch() -> None:
+    """Even if optional attributes are missing or times are numbers."""
     lines = [
         b'{"relation": "a", "time": 1.5, "row": {"integer": 7, "number": 2, "timestamp": "1970-01-02"}}\n',
         PLAIN.replace(b"1,", b'"1970-01-01T00:00:02Z", "op": "+",') + b"\n",
@@ -189,7 +189,7 @@ def test_plain_lines_take_the_short_way() -> None:
         (["2", "null", "1"], False),
     ],
 )
-def test_in_order_however_times_are_written(tmp_path: Path, texts: list[str], expected: bool) -> None:
+def test_in_order_compares_times_in_any_notation(tmp_path: Path, texts: list[str], expected: bool) -> None:
     path = tmp_path / "r.jsonl"
     lines = [f'{{"relation": "b", "time": {text}, "row": {{"x": 1}}}}' for text in texts]
     path.write_text("\n".join(lines))
@@ -198,7 +198,7 @@ def test_in_order_however_times_are_written(tmp_path: Path, texts: list[str], ex
 
 @examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 30), min_size=1), st.booleans(), st.booleans(), st.integers(1, 200))
-def test_in_order_whatever_the_blocks(
+def test_in_order_does_not_depend_on_block_size(
     tmp_path: Path, times: list[int], sort: bool, final_newline: bool, block_bytes: int
 ) -> None:
     times = sorted(times) if sort else times
@@ -208,7 +208,7 @@ def test_in_order_whatever_the_blocks(
     assert in_order(Replay.open(path, SCHEMA).splits, block_bytes) is (times == sorted(times))
 
 
-def test_in_order_is_not_fooled_by_texts(tmp_path: Path) -> None:
+def test_in_order_ignores_times_inside_texts(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     text = orjson.dumps({"relation": "a", "time": 5, "row": {"text": 'say "time": 1'}})
     path.write_bytes(text + b"\n" + text.replace(b"5", b"4"))

@@ -1,4 +1,4 @@
-"""Rows in arrays of objects in Parquet files are the same as those of JSON lines with the same objects."""
+"""Rows in arrays of objects are the same in Parquet files and in JSON lines."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ joins: [shop_item.shop = shop.id]
 """)
 
 
-def both(folder: Path, rows: list[dict[str, Any]]) -> tuple[Path, Path]:
-    """The rows, in two files."""
+def write_both(folder: Path, rows: list[dict[str, Any]]) -> tuple[Path, Path]:
+    """Writes the rows to two files."""
     jsonl, parquet_file = folder / "shop.jsonl", folder / "shop.parquet"
     jsonl.write_text("".join(json.dumps(row) + "\n" for row in rows))
     pq.write_table(pa.Table.from_pylist(rows), parquet_file)
@@ -58,7 +58,7 @@ def both(folder: Path, rows: list[dict[str, Any]]) -> tuple[Path, Path]:
 
 
 def values(row: dict[str, Any]) -> list[Any]:
-    """The rows without their positions, which contain the file's name."""
+    """The values of a row except its position, which contains the file's name."""
     return [value for value in row.values() if not str(value).startswith("shop.")]
 
 
@@ -71,9 +71,11 @@ def records(path: Path, schema: Schema) -> list[Record]:
 
 @pytest.mark.parametrize("rows", [KEYED, WITHOUT_KEY, IN_AN_OBJECT])
 @pytest.mark.parametrize("query", ["lamp", "lamp tiny"])
-def test_what_is_inferred_is_read(skws: Skws, tmp_path: Path, rows: list[dict[str, Any]], query: str) -> None:
+def test_nested_parquet_has_the_results_of_nested_json(
+    skws: Skws, tmp_path: Path, rows: list[dict[str, Any]], query: str
+) -> None:
     results_by_format = []
-    for path in both(tmp_path, rows):
+    for path in write_both(tmp_path, rows):
         outcome = skws("search", path, *query.split(), "--format", "jsonl")
         assert outcome.code == 0, outcome.err
         assert "bad record" not in outcome.err
@@ -84,7 +86,7 @@ def test_what_is_inferred_is_read(skws: Skws, tmp_path: Path, rows: list[dict[st
     assert results_by_format[0]
 
 
-def test_values_of_all_types_are_those_of_the_columns(tmp_path: Path) -> None:
+def test_nested_parquet_values_of_all_types_are_read(tmp_path: Path) -> None:
     """Times, exact numbers, and missing values."""
     moment = datetime(2024, 5, 1, 10, tzinfo=UTC)
     table = pa.table(
@@ -106,7 +108,7 @@ def test_values_of_all_types_are_those_of_the_columns(tmp_path: Path) -> None:
     ]
 
 
-def test_a_bad_row_is_told_by_its_place(tmp_path: Path) -> None:
+def test_a_bad_row_of_nested_parquet_has_its_position(tmp_path: Path) -> None:
     path = tmp_path / "shop.parquet"
     columns = {"id": [1, 2], "name": pa.array([b"\xff", b"lamp"], pa.binary()).cast(pa.binary())}
     times = pa.array([5, 6], pa.timestamp("s", "UTC"))
@@ -119,7 +121,7 @@ def test_a_bad_row_is_told_by_its_place(tmp_path: Path) -> None:
     assert [record.row[:2] for record in good if isinstance(record, Record)] == [(2, "lamp"), (2, "b")]
 
 
-def test_frames_have_them_too() -> None:
+def test_nested_rows_of_frames_are_searched() -> None:
     times = pa.array([5, 6], pa.timestamp("s", "UTC"))
     frame = pa.table(
         {

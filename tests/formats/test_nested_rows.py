@@ -54,7 +54,7 @@ def draft(path: Path) -> Schema:
 
 
 @pytest.mark.parametrize("split_bytes", [1 << 20, 10])
-def test_each_array_of_objects_is_a_relation(tmp_path: Path, split_bytes: int) -> None:
+def test_every_array_of_objects_is_a_relation(tmp_path: Path, split_bytes: int) -> None:
     path = lines(tmp_path / "commits.jsonl", COMMITS)
     schema = draft(path)
     assert {r.name: r.origin for r in schema.relations} == {
@@ -76,7 +76,7 @@ def test_each_array_of_objects_is_a_relation(tmp_path: Path, split_bytes: int) -
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_an_object_around_the_rows_is_unwrapped(tmp_path: Path, indent: int | None) -> None:
+def test_an_object_that_wraps_the_rows_is_unwrapped(tmp_path: Path, indent: int | None) -> None:
     path = tmp_path / "answer.json"
     path.write_text(json.dumps({"count": 3, "page": {"next": None}, "items": COMMITS}, indent=indent))
     inference = inferred([str(path)])
@@ -98,7 +98,7 @@ def test_an_object_around_the_rows_is_unwrapped(tmp_path: Path, indent: int | No
         ('{"tags": ["x"], "lines": [{"n": "Ada"}, {"n": "Bob"}]}', None),
     ],
 )
-def test_an_object_without_a_name_is_around_its_only_list(
+def test_an_anonymous_object_around_a_single_list_is_unwrapped(
     tmp_path: Path, text: str, origin: str | None
 ) -> None:
     path = tmp_path / "answer.json"
@@ -110,7 +110,7 @@ def test_an_object_without_a_name_is_around_its_only_list(
     assert len(rows[schema.relations[0 if origin else 1].name]) == 2
 
 
-def test_pages_of_an_answer_are_unwrapped_alike(tmp_path: Path) -> None:
+def test_all_pages_of_an_answer_are_unwrapped(tmp_path: Path) -> None:
     folder = tmp_path / "pages"
     folder.mkdir()
     for page in range(1, 4):
@@ -126,7 +126,7 @@ def test_pages_of_an_answer_are_unwrapped_alike(tmp_path: Path) -> None:
     assert [row[0] for row in rows["pages"]] == ["Ada 1", "Ada 2"]
 
 
-def test_some_rows_may_have_no_array(tmp_path: Path) -> None:
+def test_arrays_may_be_missing_in_some_rows(tmp_path: Path) -> None:
     items = [{"id": 1, "tags": [{"t": "a"}]}, {"id": 2, "tags": None}, {"id": 3}, {"id": 4, "tags": []}]
     path = document(tmp_path / "rows.json", items)
     schema = draft(path)
@@ -148,7 +148,7 @@ def test_an_object_with_several_arrays_is_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("outer_names", [(), ("data", "the users")])
-def test_objects_by_name_are_told_with_what_makes_them_rows(
+def test_objects_keyed_by_name_are_reported_with_a_conversion(
     tmp_path: Path, outer_names: tuple[str, ...]
 ) -> None:
     item: dict[str, Any] = {f"u{n}": {"name": name, "age": n} for n, name in enumerate(["Ada", "Bob", "Cy"])}
@@ -164,8 +164,8 @@ def test_objects_by_name_are_told_with_what_makes_them_rows(
     assert inferred([str(document(tmp_path / "one.json", {"a": {"x": 1}, "b": {"y": 2}}))]).notes == ()
 
 
-def test_rows_of_one_array_refer_to_those_of_another(tmp_path: Path) -> None:
-    """By the name of the array, not by that of its relation, which begins with the file's name."""
+def test_a_join_between_two_arrays_is_inferred(tmp_path: Path) -> None:
+    """The key refers to the name of the array, not of its relation, which begins with the file's name."""
     item = {
         "users": [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Bob"}],
         "orders": [{"id": 10, "user_id": 1, "item": "kettle"}, {"id": 11, "user_id": 2, "item": "lamp"}],
@@ -174,7 +174,7 @@ def test_rows_of_one_array_refer_to_those_of_another(tmp_path: Path) -> None:
     assert "shop_orders.user_id = shop_users.id" in [join.name for join in draft(path).joins]
 
 
-def test_rows_without_a_key_have_their_place(tmp_path: Path) -> None:
+def test_rows_without_a_key_are_identified_by_position(tmp_path: Path) -> None:
     items = [{"who": "Ada", "of": [{"x": "lamp"}]}, {"who": "Ada", "of": [{"x": "desk"}]}]
     path = lines(tmp_path / "orders.jsonl", items)
     schema = draft(path)
@@ -184,7 +184,7 @@ def test_rows_without_a_key_have_their_place(tmp_path: Path) -> None:
     assert len({row[1] for row in rows["orders"]}) == 2
 
 
-def test_arrays_have_the_time_of_their_row(tmp_path: Path) -> None:
+def test_rows_in_arrays_have_the_time_of_their_parent(tmp_path: Path) -> None:
     items = [{"id": 1, "time": 5, "of": [{"x": "lamp"}]}, {"id": 2, "time": 9, "of": [{"x": "desk"}]}]
     path = lines(tmp_path / "orders.jsonl", items)
     schema = parse_schema(
@@ -205,7 +205,7 @@ def test_arrays_have_the_time_of_their_row(tmp_path: Path) -> None:
         ({"id": 1, "of": [{"x": "a"}, {"x": {"y": 1}}]}, "of.x: expected"),
     ],
 )
-def test_what_is_no_row_is_a_bad_record(tmp_path: Path, item: object, reason: str) -> None:
+def test_an_invalid_nested_row_is_a_bad_record(tmp_path: Path, item: object, reason: str) -> None:
     path = lines(tmp_path / "orders.jsonl", [{"id": 0, "of": None}, item])
     schema = parse_schema(
         "relations:\n  orders: {attributes: {id: integer}, key: [id], table: true}\n"
@@ -226,7 +226,7 @@ def test_what_is_no_row_is_a_bad_record(tmp_path: Path, item: object, reason: st
         ("a.x", "b.from: a takes its rows from b"),
     ],
 )
-def test_a_wrong_place_is_refused(origin: str, fault: str) -> None:
+def test_an_invalid_origin_is_rejected(origin: str, fault: str) -> None:
     with pytest.raises(SchemaError, match=fault.replace(".", r"\.")):
         parse_schema(
             f"relations:\n  a: {{from: b.y, attributes: {{x: text}}}}\n"
@@ -244,26 +244,26 @@ joins: [files.sha = commits.sha]
 
 @pytest.mark.parametrize("schema", [None, NESTED])
 @pytest.mark.parametrize("time_field", [{}, {"time": datetime(2026, 1, 1, tzinfo=UTC)}])
-def test_rows_of_python(schema: str | None, time_field: dict[str, Any]) -> None:
+def test_nested_rows_in_python_are_searched(schema: str | None, time_field: dict[str, Any]) -> None:
     rows = [{**commit, **time_field} for commit in COMMITS]
     (result,) = skws.search("fix lexer", {"commits": rows}, schema=schema)
     assert result.tuples[0].relation == "commits"
     assert result.start == (time_field["time"].timestamp() if time_field else None)
 
 
-def test_rows_of_python_are_fed_to_a_session() -> None:
+def test_nested_rows_in_python_are_processed_by_a_session() -> None:
     session = skws.Session(NESTED, window="1 hour")
     session.add("fix lexer")
     rows = [{**commit, "time": "2026-01-01T00:00:00Z"} for commit in COMMITS]
     assert len(session.process({"commits": rows})) == 1
 
 
-def test_rows_of_python_in_arrays_may_be_left_alone() -> None:
+def test_nested_rows_in_python_may_be_ignored_by_the_schema() -> None:
     schema = "relations:\n  commits: {attributes: {sha: text}}\n"
     assert len(list(skws.search("a1", {"commits": COMMITS}, schema=schema))) == 1
 
 
-def test_a_key_of_python_may_be_any_name() -> None:
+def test_an_origin_in_python_may_be_any_name() -> None:
     schema = (
         "relations:\n  details: {from: Order Details, attributes: {id: integer, what: text}}\n"
         "  people: {attributes: {id: integer, name: text}}\njoins: [details.id = people.id]\n"

@@ -1,4 +1,4 @@
-"""Values of Arrow's types, and refused types."""
+"""Values of Arrow's types, and rejected types."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def read_values(tmp_path: Path, kind: AttributeType, array: pa.Array) -> list[Va
         (T.TIMESTAMP, pa.array([2]), [2_000_000]),
     ],
 )
-def test_accepted(tmp_path: Path, kind: AttributeType, array: pa.Array, values: list[Value]) -> None:
+def test_arrow_values_are_converted(
+    tmp_path: Path, kind: AttributeType, array: pa.Array, values: list[Value]
+) -> None:
     read = read_values(tmp_path, kind, array)
     assert read == values
     assert list(map(type, read)) == list(map(type, values))
@@ -76,7 +78,9 @@ def test_accepted(tmp_path: Path, kind: AttributeType, array: pa.Array, values: 
         (T.TIMESTAMP, pa.array([True])),
     ],
 )
-def test_refused(tmp_path: Path, kind: AttributeType, array: pa.Array) -> None:
+def test_unsuitable_arrow_values_are_bad_records(
+    tmp_path: Path, kind: AttributeType, array: pa.Array
+) -> None:
     (reason,) = read_values(tmp_path, kind, array)
     assert str(reason).startswith("bad: r.v: ")
 
@@ -119,7 +123,7 @@ MOMENT = datetime(2026, 3, 1, 9, 30)  # noqa: DTZ001 - Arrow's time stamps need 
         (pa.nulls(2, pa.date32()), T.TEXT, None),
     ],
 )
-def test_inferred_types_are_those_that_are_read(
+def test_arrow_types_are_inferred_and_read(
     tmp_path: Path, values: pa.Array, kind: AttributeType, read: Value
 ) -> None:
     path = tmp_path / "r.parquet"
@@ -135,7 +139,7 @@ def test_inferred_types_are_those_that_are_read(
     ]
 
 
-def test_maps_are_objects(tmp_path: Path) -> None:
+def test_arrow_maps_are_read_as_objects(tmp_path: Path) -> None:
     tags = pa.array([[("tone", "blue"), ("size", "xl")], None], pa.map_(pa.string(), pa.string()))
     pq.write_table(pa.table({"id": [1, 2], "tags": tags}), tmp_path / "r.parquet")
     schema = infer(sample([tmp_path]).tables()).schema()
@@ -146,7 +150,7 @@ def test_maps_are_objects(tmp_path: Path) -> None:
     ]
 
 
-def test_bytes_are_left_out(tmp_path: Path) -> None:
+def test_binary_columns_are_not_inferred(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"id": [1, 2], "v": [b"\xff", b"a"], "w": [[b"\xff"], []]}), tmp_path / "r.parquet"
     )
@@ -166,8 +170,8 @@ INNER = "  r_inner: {from: r.inner, attributes: {y: number, z: text}, table: tru
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_what_is_no_number_is_counted_in_arrays(tmp_path: Path, nested: bool) -> None:
-    """Also in a file with other rows in arrays, which are read as JSON."""
+def test_nan_and_infinity_in_arrays_are_skipped_and_counted(tmp_path: Path, nested: bool) -> None:
+    """Also in a file with rows in arrays, which are read as JSON."""
     nan, inf = float("nan"), float("inf")
     columns = {"id": [1, 2], "v": [[1.5, nan], [nan, inf]], "w": [[[nan], [2.0]], []], "x": [nan, 1.0]}
     inner = {"inner": [[{"y": nan, "z": "a"}], []]} if nested else {}
@@ -182,7 +186,7 @@ def test_what_is_no_number_is_counted_in_arrays(tmp_path: Path, nested: bool) ->
 
 
 @pytest.mark.parametrize(("key", "outcome"), [("[v]", "bad"), ("[id]", "row")])
-def test_what_is_no_number_costs_its_row_only_in_a_key(tmp_path: Path, key: str, outcome: str) -> None:
+def test_nan_makes_a_row_bad_only_in_a_key(tmp_path: Path, key: str, outcome: str) -> None:
     pq.write_table(pa.table({"id": [1], "v": [float("nan")]}), tmp_path / "r.parquet")
     text = f"{{r: {{attributes: {{id: integer, v: number}}, key: {key}, table: true}}}}"
     first, *notes = items(tmp_path, parse_schema(f"name: s\nrelations: {text}"))
@@ -193,7 +197,7 @@ def test_what_is_no_number_costs_its_row_only_in_a_key(tmp_path: Path, key: str,
         assert first.reason == "r.v: NaN and infinity are not numbers, so they are missing"  # type: ignore[union-attr]
 
 
-def test_a_name_of_a_column_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
+def test_a_column_name_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "cast.parquet"
     pq.write_table(pa.table({"role": ["x"]}), path)
     path.write_bytes(path.read_bytes().replace(b"role", b"\xefole"))
@@ -204,7 +208,7 @@ def test_a_name_of_a_column_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "raw_time"), [(pa.timestamp("us"), 253_402_300_800_000_000), (pa.date32(), 2**31 - 1)]
 )
-def test_a_schema_is_inferred_beside_times_beyond_the_calendar(
+def test_a_schema_is_inferred_despite_times_beyond_the_calendar(
     tmp_path: Path, kind: pa.DataType, raw_time: int
 ) -> None:
     times = pa.array([0] * 9 + [raw_time], pa.int64() if kind != pa.date32() else pa.int32()).cast(kind)
@@ -225,7 +229,7 @@ def test_a_time_beyond_the_calendar_is_missing_in_an_object(tmp_path: Path) -> N
     assert note.passed_over == 1  # type: ignore[union-attr]
 
 
-def test_a_bad_record_tells_its_row_and_keeps_its_values(tmp_path: Path) -> None:
+def test_a_bad_parquet_record_has_its_row_number_and_values(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"mid": i, "role": "x", "time": "1970-01-02"} for i in range(7)]
     rows[5]["time"] = "soon"
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "plays.parquet", row_group_size=2)
@@ -235,7 +239,7 @@ def test_a_bad_record_tells_its_row_and_keeps_its_values(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_texts_that_are_not_utf_8_are_told(tmp_path: Path, kind: pa.DataType) -> None:
+def test_parquet_texts_that_are_not_utf_8_are_reported(tmp_path: Path, kind: pa.DataType) -> None:
     """Arrow writes and reads them unchecked."""
     raw = pa.large_binary() if kind == pa.large_string() else pa.binary()
     roles = pa.array([b"ok", b"\x90", None], raw).view(kind)
@@ -304,7 +308,7 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @given(files(), st.integers(1, 9), st.integers(40, 400))
 @examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_equal_to_the_row_reader(
+def test_parquet_batches_equal_the_row_reader(
     tmp_path: Path,
     tables: tuple[dict[str, Any], dict[str, Any]],
     rows: int,
@@ -324,13 +328,13 @@ def test_equal_to_the_row_reader(
 USUAL = {name: [None] for name in VALUES}
 LATER: list[tuple[dict[str, Any], str]] = [
     ({"time": [5, 4], **{name: [None, None] for name in VALUES}}, "times out of order"),
-    ({"time": [5], **USUAL, "a_number": [float("nan")]}, "a number that is none"),
-    ({"time": [5], **{k: v for k, v in USUAL.items() if k != "a_text"}}, "an attribute that is not there"),
+    ({"time": [5], **USUAL, "a_number": [float("nan")]}, "a number that is NaN"),
+    ({"time": [5], **{k: v for k, v in USUAL.items() if k != "a_text"}}, "a missing attribute"),
 ]
 
 
 @pytest.mark.parametrize(("a", "why"), LATER, ids=[why for _, why in LATER])
-def test_what_is_not_plain_is_left_to_the_row_reader(tmp_path: Path, a: dict[str, Any], why: str) -> None:
+def test_irregular_parquet_falls_back_to_the_row_reader(tmp_path: Path, a: dict[str, Any], why: str) -> None:
     replay = Replay.open(write(tmp_path / "r", a, {"x": [1], "at": [2]}), PLAIN)
     assert not parquet.plain(replay.splits, PLAIN)
     logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
@@ -339,14 +343,14 @@ def test_what_is_not_plain_is_left_to_the_row_reader(tmp_path: Path, a: dict[str
     assert logs[0].count == logs[1].count
 
 
-def test_bad_values_are_told_of(tmp_path: Path) -> None:
+def test_a_bad_value_of_parquet_fails_the_replay(tmp_path: Path) -> None:
     a = {"time": [None], **USUAL}
     replay = Replay.open(write(tmp_path / "r", a, {"x": [1], "at": [2]}), PLAIN)
     with pytest.raises(BadRecordsError, match=r"a\.parquet"):
         list(replay.batches(BadRecordLog(OnError.FAIL)))
 
 
-def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_duplicate_parquet_columns_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "plain.parquet"
     pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["t", "t"]), path)
     with pytest.raises(SourceError, match="two columns are called 't'; rename one of them"):

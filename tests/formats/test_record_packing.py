@@ -35,28 +35,28 @@ RECORDS = st.one_of(
 )
 
 
-def again(batch: RecordBatch) -> RecordBatch:
+def round_trip(batch: RecordBatch) -> RecordBatch:
     return decode(encode(batch))[0]
 
 
-def shown(batch: RecordBatch) -> list[tuple[object, ...]]:
-    """Records with the types of their values, as 1, 1.0 and true are equal."""
+def typed_records(batch: RecordBatch) -> list[tuple[object, ...]]:
+    """Records with the types of their values, since 1, 1.0 and true are equal."""
     return [(*record, *map(type, record.row)) for record in batch.records()]
 
 
 @given(st.lists(RECORDS, max_size=12))
 @examples(300)
-def test_batches_of_rows(records: list[Record]) -> None:
+def test_batches_of_rows_survive_a_round_trip(records: list[Record]) -> None:
     batch = RecordBatch.of(records)
-    unpacked = again(batch)
-    assert shown(unpacked) == shown(batch)
+    unpacked = round_trip(batch)
+    assert typed_records(unpacked) == typed_records(batch)
     assert unpacked.truncations().tolist() == batch.truncations().tolist()
-    assert shown(again(unpacked)) == shown(batch)
+    assert typed_records(round_trip(unpacked)) == typed_records(batch)
 
 
 @given(st.data())
 @examples(100)
-def test_some_rows_of_columns(data: st.DataObject) -> None:
+def test_selected_rows_of_columns_survive_a_round_trip(data: st.DataObject) -> None:
     columns: list[list[Value]] = data.draw(
         st.lists(st.lists(VALUES, min_size=6, max_size=6), min_size=1, max_size=3)
     )
@@ -67,15 +67,15 @@ def test_some_rows_of_columns(data: st.DataObject) -> None:
         type(rows.rows)(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)),
     )
     selection = batch.take(np.array(data.draw(st.permutations(range(6))))[:4])
-    assert shown(again(selection)) == shown(selection)
+    assert typed_records(round_trip(selection)) == typed_records(selection)
 
 
 @given(st.lists(RECORDS, max_size=30), st.booleans(), st.data())
-def test_divided_records_are_those_at_the_places_of_each_part(
+def test_divided_batches_have_the_records_of_each_part(
     records: list[Record], packed: bool, data: st.DataObject
 ) -> None:
     batch = RecordBatch.of(records)
-    batch = again(batch) if packed else batch
+    batch = round_trip(batch) if packed else batch
     places = st.sets(st.integers(0, len(records) - 1)) if records else st.just(set[int]())
     parts = [
         np.array(sorted(places_of_part), dtype=np.int64)
@@ -85,35 +85,37 @@ def test_divided_records_are_those_at_the_places_of_each_part(
     for part, divided_part in zip(parts, divided, strict=True):
         expected = [records[place] for place in part.tolist()]
         assert list(divided_part.records()) == expected
-        assert list(again(divided_part).records()) == expected
+        assert list(round_trip(divided_part).records()) == expected
 
 
 @given(st.lists(st.tuples(st.lists(RECORDS, min_size=1, max_size=4), st.booleans()), max_size=5), st.data())
 @examples(300)
-def test_rows_and_columns_of_one_relation(
+def test_mixed_rows_and_columns_survive_a_round_trip(
     parts: list[tuple[list[Record], bool]], data: st.DataObject
 ) -> None:
-    """As when rows arrived a few at a time, and the first ones are columns already."""
+    """As when rows arrive a few at a time, and the first ones are already columns."""
     batches = [
         RecordBatch.of([record for record in records_of_part if record.row]) for records_of_part, _ in parts
     ]
-    batches = [again(batch) if packed else batch for batch, (_, packed) in zip(batches, parts, strict=True)]
+    batches = [
+        round_trip(batch) if packed else batch for batch, (_, packed) in zip(batches, parts, strict=True)
+    ]
     batch = concat_batches(batches) if batches else RecordBatch.of([])
-    assert shown(again(batch)) == shown(batch)
+    assert typed_records(round_trip(batch)) == typed_records(batch)
     records_of_part = batch.take(
         np.array(data.draw(st.permutations(range(len(batch)))), dtype=np.int64)[: len(batch) // 2]
     )
-    assert shown(again(records_of_part)) == shown(records_of_part)
+    assert typed_records(round_trip(records_of_part)) == typed_records(records_of_part)
 
 
-def test_a_block_without_rows() -> None:
-    """Such as those of an empty part of a file."""
+def test_an_empty_block_survives_a_round_trip() -> None:
+    """Such as the block of an empty part of a file."""
     batch = RecordBatch.of([Record(0, 7, ("a", 1))])
     empty = replace(
         batch,
         rows=Rows(batch.rows.block + 1, batch.rows.place, (ColumnBlock(0, [[], []]), *batch.rows.blocks)),
     )
-    assert shown(again(empty)) == shown(batch)
+    assert typed_records(round_trip(empty)) == typed_records(batch)
 
 
 def column(values: st.SearchStrategy[Value]) -> st.SearchStrategy[list[Value]]:
@@ -139,21 +141,21 @@ COLUMNS = st.one_of(
 
 @given(st.lists(COLUMNS, min_size=1, max_size=3), st.lists(st.integers(0, 5), max_size=8))
 @examples(400)
-def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], selection: list[int]) -> None:
+def test_packed_columns_equal_their_lists(columns: list[list[Value]], selection: list[int]) -> None:
     """Also in parts, in another order, and concatenated."""
     rows = RecordBatch.of([Record(0, column, ("",)) for column in range(6)])
     batch = replace(rows, rows=Rows(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)))
-    (unpacked,) = again(batch).rows.blocks
+    (unpacked,) = round_trip(batch).rows.blocks
     places = np.array(selection, dtype=np.int64)
     concatenated = ColumnBlock.concat(
         [block for block in (unpacked.take(places), unpacked) if isinstance(block, ColumnBlock)]
     )
     for column, values in enumerate(columns):
         selected = [values[place] for place in selection]
-        assert typed(unpacked.values(column)) == typed(values)
-        assert typed(unpacked.values_at(column, places)) == typed(selected)
-        assert typed(unpacked.take(places).values(column)) == typed(selected)
-        assert typed(concatenated.values(column)) == typed([*selected, *values])
+        assert typed_values(unpacked.values(column)) == typed_values(values)
+        assert typed_values(unpacked.values_at(column, places)) == typed_values(selected)
+        assert typed_values(unpacked.take(places).values(column)) == typed_values(selected)
+        assert typed_values(concatenated.values(column)) == typed_values([*selected, *values])
         assert unpacked.present(column).tolist() == [value is not None for value in values]
         assert unpacked.present_at(column, places).tolist() == [value is not None for value in selected]
         assert np.array_equal(_identities(unpacked, [column]), _identities(ColumnBlock(0, columns), [column]))
@@ -166,7 +168,7 @@ def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], selection:
 
 @given(st.lists(st.integers(1, 9), max_size=9), st.integers(1, 6), st.integers(0, 10**6))
 @examples(200)
-def test_parts_are_of_whole_blocks(sizes: list[int], size: int, seed: int) -> None:
+def test_parts_of_a_batch_keep_whole_blocks(sizes: list[int], size: int, seed: int) -> None:
     """Unless blocks are mixed, or more than twice as large as a part."""
     blocks = [
         RecordBatch.of([Record(0, n, (n, f"{at}")) for n in range(length)]) for at, length in enumerate(sizes)
@@ -191,24 +193,24 @@ KEYS = st.one_of(st.none(), st.integers(-3, 3), st.sampled_from([-(1 << 63), (1 
 
 @given(st.lists(KEYS, min_size=1, max_size=8), st.integers(0, 8))
 @examples(300)
-def test_join_values_are_those_of_lists(keys: list[Value], first: int) -> None:
+def test_join_values_of_packed_columns_equal_those_of_lists(keys: list[Value], first: int) -> None:
     """Even if only some of several blocks are arrays."""
     batch = RecordBatch.of([Record(0, at, (key,)) for at, key in enumerate(keys)])
     head, tail = batch.take(slice(first)), batch.take(slice(first, None))
     expected = join_values(batch)
-    assert np.array_equal(join_values(again(batch)), expected)
-    assert np.array_equal(join_values(concat_batches([again(head), tail])), expected)
-    assert np.array_equal(join_values(concat_batches([head, again(tail)])), expected)
+    assert np.array_equal(join_values(round_trip(batch)), expected)
+    assert np.array_equal(join_values(concat_batches([round_trip(head), tail])), expected)
+    assert np.array_equal(join_values(concat_batches([head, round_trip(tail)])), expected)
 
 
 def join_values(batch: RecordBatch) -> Ints:
     return JoinValues(KEYED, KeySets(KEYED)).of(batch.rows)
 
 
-def typed(values: Iterable[Value]) -> list[tuple[type, Value]]:
+def typed_values(values: Iterable[Value]) -> list[tuple[type, Value]]:
     return [(type(value), value) for value in values]
 
 
-def test_small_numbers_take_little_space() -> None:
+def test_small_numbers_are_packed_compactly() -> None:
     rows = [(number % 100, "", None) for number in range(1_000)]
     assert len(encode(RecordBatch.of([Record(0, 5, row) for row in rows]))) < 9_000

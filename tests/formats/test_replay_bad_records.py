@@ -1,4 +1,4 @@
-"""Malformed input becomes a bad record with position and reason; it never raises an error."""
+"""Malformed input becomes a bad record with position and reason, and never raises an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skws.formats.sampling import sample
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, Relation, Schema
 from skws_schema.yaml.load import parse_schema
-from tests.formats.samples import MOVIE, PLAYS, SCHEMA, T, bad, items, records
+from tests.formats.samples import MOVIE, PLAYS, SCHEMA, T, bad_records, items, records
 from tests.places import DATA
 
 GOOD = {"relation": "movie", "time": 5, "row": {"mid": 1, "did": 2}}
@@ -46,7 +46,9 @@ GOOD = {"relation": "movie", "time": 5, "row": {"mid": 1, "did": 2}}
         ),
     ],
 )
-def test_the_reason_of_a_bad_json_record(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+def test_a_bad_json_record_has_position_and_reason(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
     line = orjson.dumps(GOOD | change)
     (tmp_path / "s.jsonl").write_bytes(orjson.dumps(GOOD) + b"\n" + line + b"\n" + orjson.dumps(GOOD))
     first, bad_record, last = items(tmp_path / "s.jsonl")
@@ -68,12 +70,12 @@ def test_the_reason_of_a_bad_json_record(tmp_path: Path, change: dict[str, Any],
         ("relation,row,time\nplays,{,1\n", 2, b"plays,{,1", "the column 'row' is not JSON"),
     ],
 )
-def test_the_reason_of_a_bad_csv_record(
+def test_a_bad_csv_record_has_position_and_reason(
     tmp_path: Path, text: str, line: int, raw: bytes, reason: str
 ) -> None:
     path = tmp_path / "plays.csv"
     path.write_text(text, newline="")
-    (bad_record,) = bad(path)
+    (bad_record,) = bad_records(path)
     assert (bad_record.line, bad_record.raw) == (line, raw)
     assert bad_record.reason.startswith(reason)
     assert path.read_bytes()[bad_record.offset :].startswith(raw)
@@ -97,7 +99,7 @@ def timed(table: bool = False) -> Schema:
     return Schema("timed", (Relation("movie", attributes, key, time="seen", table=table),), ())
 
 
-def test_the_time_attribute_wins_and_deletions_happen_at_their_own_time(tmp_path: Path) -> None:
+def test_the_time_attribute_wins_except_for_deletions(tmp_path: Path) -> None:
     rows = [
         {"relation": "movie", "time": 9, "row": {"mid": 1, "seen": 4}},
         {"relation": "movie", "time": 9, "op": "-", "row": {"mid": 1, "seen": 4}},
@@ -121,12 +123,12 @@ def test_deeply_nested_json_is_a_bad_record(tmp_path: Path, depth: int) -> None:
     lines = [nested, b'{"relation":"plays","time":1,"row":' + nested + b"}", b'{"payload":' + nested + b"}"]
     lines.append(b'{"relation":"plays","time":1,"row":{"mid":' + nested + b"}}")
     (tmp_path / "s.jsonl").write_bytes(b"\n".join(lines))
-    assert [b.line for b in bad(tmp_path / "s.jsonl")] == [1, 2, 3, 4]
+    assert [b.line for b in bad_records(tmp_path / "s.jsonl")] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("depth", [300, 1_000, 1_020])
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl"])
-def test_nested_values_are_read_or_bad_at_any_depth(tmp_path: Path, name: str, depth: int) -> None:
+def test_deeply_nested_values_are_read_or_bad_records(tmp_path: Path, name: str, depth: int) -> None:
     """Even where a schema refers to them, is inferred from them, and in a single document."""
     nested_arrays = "[" * depth + '"x"' + "]" * depth
     nested_objects = '{"a": ' * depth + "1" + "}" * depth
@@ -160,7 +162,9 @@ def test_nested_values_are_read_or_bad_at_any_depth(tmp_path: Path, name: str, d
         ("play.jsonl", b'{"mid":1}\n', "is called 'play'; did you mean 'plays'?"),
     ],
 )
-def test_sources_that_cannot_be_read(tmp_path: Path, name: str, text: bytes | None, message: str) -> None:
+def test_an_unreadable_source_is_reported(
+    tmp_path: Path, name: str, text: bytes | None, message: str
+) -> None:
     (tmp_path / "nothing.json").touch()
     if text is not None:
         (tmp_path / name).write_bytes(text)
@@ -171,20 +175,20 @@ def test_sources_that_cannot_be_read(tmp_path: Path, name: str, text: bytes | No
     assert error.value.exit_code == 4
 
 
-def test_a_directory_without_replay_files_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_replay_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / ".x").touch()
     with pytest.raises(SourceError, match="no replay files"):
         plan(tmp_path, SCHEMA)
 
 
-def test_a_cut_gzip_stream_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_gzip_stream_is_rejected(tmp_path: Path) -> None:
     compressed = gzip.compress(b'{"mid":1,"role":"x","time":1}\n' * 99)
     (tmp_path / "plays.jsonl.gz").write_bytes(compressed[:-9])
     with pytest.raises(SourceError, match="cut off"):
         items(tmp_path / "plays.jsonl.gz")
 
 
-REAL = {
+PUBLIC_COLUMNS = {
     "stackexchange-ai": {
         "Comments": "Id:integer PostId:integer Score:integer Text:text CreationDate:timestamp UserId:integer",
         "Badges": "Id:integer UserId:integer Name:text Date:timestamp Class:integer TagBased:boolean",
@@ -202,12 +206,12 @@ REAL = {
 }
 
 
-@pytest.mark.parametrize(("source", "name"), [(s, n) for s, names in REAL.items() for n in names])
-def test_real_data_has_no_bad_records(source: str, name: str) -> None:
+@pytest.mark.parametrize(("source", "name"), [(s, n) for s, names in PUBLIC_COLUMNS.items() for n in names])
+def test_public_data_has_no_bad_records(source: str, name: str) -> None:
     path = DATA / source / "csv" / f"{name}.csv"
     if not path.exists():
-        pytest.skip(f"the {source} data set is not beside the repository")
-    pairs = [pair.split(":") for pair in REAL[source][name].split()]
+        pytest.skip(f"the {source} data set is missing")
+    pairs = [pair.split(":") for pair in PUBLIC_COLUMNS[source][name].split()]
     attributes = tuple(Attribute(n, T(t)) for n, t in pairs)
     schema = Schema(source, (Relation(name, attributes, table=True),), ())
     with path.open(newline="") as file:

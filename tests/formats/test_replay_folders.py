@@ -1,4 +1,4 @@
-"""Replay folders with unrelated files, and files with misleading names."""
+"""Replay folders with unrelated files, links and pipes, and malformed lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skws.formats.splits import plan, read_pieces
 from skws.sources.folder import check_path, listing
 from skws.spec.enums import OnError
 from skws_schema.errors import SourceError
-from tests.formats.samples import SCHEMA, bad
+from tests.formats.samples import SCHEMA, bad_records
 
 RECORD = b'{"relation": "plays", "time": 1, "row": {"mid": 1, "role": "x"}}\n'
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_a_link_to_a_folder_above_is_passed_over(folder: Path) -> None:
+def test_a_link_to_a_parent_folder_is_skipped(folder: Path) -> None:
     (folder / "back").symlink_to(folder)
     (folder / "above").symlink_to("..")
     assert [split.path.name for split in plan(folder, SCHEMA)] == ["a.jsonl"]
@@ -41,7 +41,7 @@ def test_a_linked_folder_is_read(folder: Path, tmp_path: Path) -> None:
     assert [file.name for file in listing(folder, SCHEMA).files] == ["a.jsonl", "link/b.jsonl"]
 
 
-def test_nobody_waits_for_a_pipe_in_a_folder(folder: Path) -> None:
+def test_a_pipe_in_a_folder_is_not_opened(folder: Path) -> None:
     os.mkfifo(folder / "pipe.jsonl")
     for read in (lambda: plan(folder, SCHEMA), lambda: sample([folder])):
         with pytest.raises(SourceError, match=r"pipe\.jsonl: not a file"):
@@ -51,25 +51,25 @@ def test_nobody_waits_for_a_pipe_in_a_folder(folder: Path) -> None:
         check_path(folder / "pipe.jsonl")
 
 
-def test_what_a_sample_passes_over_is_counted(tmp_path: Path) -> None:
+def test_lines_skipped_by_a_sample_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(RECORD + b"nonsense\n\n[1]\nnull\n")
     (tmp_path / "b.csv").write_bytes(b"x,y\n1,2\n\n1,2,3\n")
     assert sample([tmp_path]).unreadable == 3
 
 
-def test_a_file_that_goes_before_a_task_reads_it_is_named(folder: Path) -> None:
+def test_a_file_deleted_before_it_is_read_is_reported(folder: Path) -> None:
     (split,) = plan(folder, SCHEMA)
     split.path.unlink()
     with pytest.raises(SourceError, match=r"a\.jsonl: cannot read: No such file or directory"):
         list(read_pieces(split, SCHEMA))
 
 
-def test_a_dash_is_no_replay() -> None:
+def test_a_dash_is_not_a_replay() -> None:
     with pytest.raises(SourceError, match="skws watch --source - reads standard input"):
         plan(Path("-"), SCHEMA)
 
 
-def test_only_a_name_that_is_alike_is_offered(folder: Path) -> None:
+def test_only_a_similar_file_name_is_suggested(folder: Path) -> None:
     for name, hint in (("A.jsonl", "; did you mean 'a.jsonl'?"), ("missing.jsonl", "")):
         with pytest.raises(SourceError) as error:
             plan(folder / name, SCHEMA)
@@ -90,16 +90,16 @@ def test_only_a_name_that_is_alike_is_offered(folder: Path) -> None:
         (b'{"relation": "plays"}', "the record has no field 'row'"),
     ],
 )
-def test_why_a_line_is_no_record(tmp_path: Path, text: bytes, reason: str) -> None:
+def test_a_malformed_line_has_a_reason(tmp_path: Path, text: bytes, reason: str) -> None:
     (tmp_path / "stream.jsonl").write_bytes(text)
-    assert bad(tmp_path / "stream.jsonl")[0].reason.startswith(reason)
+    assert bad_records(tmp_path / "stream.jsonl")[0].reason.startswith(reason)
     replay = Replay.open([tmp_path / "stream.jsonl"], SCHEMA)
     log = BadRecordLog(OnError.SKIP)
     assert sum(map(len, replay.batches(log))) == 0
     assert log.first[0].reason.startswith(reason)
 
 
-def test_a_sample_takes_no_relation_from_what_is_no_record(tmp_path: Path) -> None:
+def test_a_sample_infers_no_relation_from_malformed_records(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b'{}\n{"foo": 1}\n' + RECORD + b'\nnonsense\n{"foo": 2}\n')
     samples = sample([path])
@@ -107,7 +107,7 @@ def test_a_sample_takes_no_relation_from_what_is_no_record(tmp_path: Path) -> No
     assert samples.unreadable == 4
 
 
-def test_records_of_one_time_come_by_file_and_line(folder: Path) -> None:
+def test_records_of_equal_time_are_ordered_by_file_and_line(folder: Path) -> None:
     def line(role: str, time: int) -> bytes:
         return b'{"relation": "plays", "time": %d, "row": {"mid": 1, "role": "%s"}}\n' % (time, role.encode())
 

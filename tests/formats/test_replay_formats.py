@@ -1,4 +1,4 @@
-"""The same stream has the same records in every format, however it is split."""
+"""A stream has the same records in every format, however it is split."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_format_of_a_stream_gives_the_same_records(written: list[Record]) 
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_directory_is_the_sum_of_its_files(tmp_path: Path, name: str) -> None:
+def test_a_directory_is_read_as_the_union_of_its_files(tmp_path: Path, name: str) -> None:
     first = [Record(PLAYS, 10**15 + i, (i, f"r{i}")) for i in range(5)]
     second = [Record(MOVIE, 10**15 + 2, (1, "t", None, 1.0, None, True))]
     (tmp_path / "deep").mkdir()
@@ -57,7 +57,7 @@ def test_a_directory_is_the_sum_of_its_files(tmp_path: Path, name: str) -> None:
     assert list(replay.tables(BadRecordLog())) == []
 
 
-def bare_directory(path: Path) -> None:
+def write_bare_files(path: Path) -> None:
     """One file per relation, each in another format; times are those of the records."""
     (path / "Director.csv").write_text("name,did\nTarantino,7\n,8\n")
     rows = [{"mid": 1, "did": 7, "time": iso(2_000_000)}, {"mid": 1, "op": "-", "time": 4}]
@@ -66,45 +66,45 @@ def bare_directory(path: Path) -> None:
     (path / "PLAYS.csv.gz").write_bytes(gzip.compress(plays.encode()))
 
 
-BARE = [
+BARE_RECORDS = [
     Record(MOVIE, 2_000_000, (1, None, 7, None, None, None)),
     Record(PLAYS, 3_000_000, (1, "Mia")),
     Record(MOVIE, 4_000_000, (1, None, None, None, None, None), True),
 ]
 
 
-def test_one_file_a_relation(tmp_path: Path) -> None:
-    bare_directory(tmp_path)
+def test_a_directory_may_have_one_file_per_relation(tmp_path: Path) -> None:
+    write_bare_files(tmp_path)
     replay = Replay.open(tmp_path, SCHEMA)
     log = BadRecordLog()
     assert list(replay.tables(log)) == [
         Record(DIRECTOR, 0, (7, "Tarantino")),
         Record(DIRECTOR, 0, (8, None)),
     ]
-    assert list(replay.stream(log)) == BARE
+    assert list(replay.stream(log)) == BARE_RECORDS
     assert log.count == 0
 
 
-def test_tables_inside_a_stream_come_first_and_at_time_zero(tmp_path: Path) -> None:
-    json_lines(tmp_path / "a.jsonl", [BARE[0], Record(DIRECTOR, 99, (7, "x")), BARE[1]])
+def test_table_rows_inside_a_stream_come_first_at_time_zero(tmp_path: Path) -> None:
+    json_lines(tmp_path / "a.jsonl", [BARE_RECORDS[0], Record(DIRECTOR, 99, (7, "x")), BARE_RECORDS[1]])
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write("broken\n")
     replay = Replay.open([tmp_path / "a.jsonl"], SCHEMA)
     log = BadRecordLog(OnError.SKIP)
     assert list(replay.tables(log)) == [Record(DIRECTOR, 0, (7, "x"))]
-    assert list(replay.stream(log)) == BARE[:2]
+    assert list(replay.stream(log)) == BARE_RECORDS[:2]
     assert log.count == 1
 
 
-def test_several_paths_are_numbered_through(tmp_path: Path) -> None:
-    json_lines(tmp_path / "a.jsonl", BARE[:1])
-    debezium(tmp_path / "b.jsonl", BARE[1:])
+def test_splits_of_several_paths_are_numbered_consecutively(tmp_path: Path) -> None:
+    json_lines(tmp_path / "a.jsonl", BARE_RECORDS[:1])
+    debezium(tmp_path / "b.jsonl", BARE_RECORDS[1:])
     replay = Replay.open([tmp_path / "b.jsonl", tmp_path / "a.jsonl"], SCHEMA)
     assert [s.ordinal for s in replay.splits] == [0, 1]
-    assert list(replay.stream(BadRecordLog())) == BARE
+    assert list(replay.stream(BadRecordLog())) == BARE_RECORDS
 
 
-def test_progress_ends_at_the_size(tmp_path: Path) -> None:
+def test_progress_ends_at_the_total_size(tmp_path: Path) -> None:
     for name, write in STREAMS.items():
         write(tmp_path / name, [Record(PLAYS, 10**15 + i, (i, "x")) for i in range(50)])
     replay = Replay.open(tmp_path, SCHEMA, split_bytes=100)
@@ -133,7 +133,7 @@ LINES = st.lists(
 
 @examples(150)
 @given(LINES, st.booleans(), st.integers(1, 200))
-def test_json_lines_may_be_cut_anywhere(lines: list[bytes], final_newline: bool, split_bytes: int) -> None:
+def test_json_lines_may_be_split_anywhere(lines: list[bytes], final_newline: bool, split_bytes: int) -> None:
     text = b"\n".join(lines) + (b"\n" if final_newline else b"")
     with TemporaryDirectory() as directory:
         path = Path(directory) / "s.jsonl"
@@ -150,7 +150,7 @@ def test_json_lines_may_be_cut_anywhere(lines: list[bytes], final_newline: bool,
 
 
 @pytest.mark.parametrize("split_bytes", [1, 700, 1 << 30])
-def test_parquet_is_cut_by_row_groups(tmp_path: Path, split_bytes: int) -> None:
+def test_parquet_is_split_by_row_groups(tmp_path: Path, split_bytes: int) -> None:
     written = [Record(PLAYS, 10**15 + i, (i, "x")) for i in range(20)]
     written[13] = Record(PLAYS, 10**15, (13, "y"), True)
     STREAMS["s.parquet"](tmp_path / "s.parquet", written)
@@ -167,7 +167,9 @@ def test_an_empty_file_has_no_records(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", [True, False])
-def test_line_ends_blank_lines_and_a_byte_order_mark(tmp_path: Path, end: str, last: bool) -> None:
+def test_line_ends_blank_lines_and_byte_order_marks_are_accepted(
+    tmp_path: Path, end: str, last: bool
+) -> None:
     texts = {
         "plays.csv": ["", "mid,role,time", "", '1,"a\nb",5', ""],
         "plays.jsonl": ["", '{"mid":1,"role":"a\\nb","time":5}', "  "],

@@ -37,7 +37,9 @@ RECORDS = st.lists(
 
 @pytest.fixture
 def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # as TMPDIR would before the first temporary file
+    monkeypatch.setattr(
+        tempfile, "tempdir", str(tmp_path)
+    )  # as TMPDIR, if set before the first temporary file
     return tmp_path
 
 
@@ -60,7 +62,9 @@ def open_files() -> int:
 
 @examples(60)
 @given(RECORDS, st.integers(1, 20), st.integers(1, 9), st.sampled_from([2, 3, 64]))
-def test_equals_sorted(records: list[Record], memory: int, size: int, runs: int) -> None:
+def test_merged_records_equal_sorted_records(
+    records: list[Record], memory: int, size: int, runs: int
+) -> None:
     actual = list(sorted_records(records, memory, size, runs))
     expected = sorted(records, key=lambda r: r.time)
     # Comparing texts distinguishes 1 from True and 1.0, and 0.0 from -0.0.
@@ -71,24 +75,24 @@ def descending(count: int) -> Iterator[Record]:
     return (Record(0, -i, (i, "x")) for i in range(count))
 
 
-def test_more_runs_than_are_merged_at_a_time_are_merged_in_passes(spill: Path) -> None:
+def test_many_sorted_runs_are_merged_in_passes(spill: Path) -> None:
     times = [record.time for record in sorted_records(descending(700), 3)]
     assert times == list(range(-699, 1))
     assert list(spill.iterdir()) == []
 
 
-def test_few_records_need_no_file(spill: Path) -> None:
+def test_few_records_are_sorted_without_a_file(spill: Path) -> None:
     spill.rmdir()
     assert [r.row[0] for r in sorted_records(descending(50), 1000)] == list(range(49, -1, -1))
 
 
-def test_a_file_that_cannot_be_made_is_told(spill: Path) -> None:
+def test_an_unwritable_temporary_file_is_reported(spill: Path) -> None:
     spill.rmdir()
     with pytest.raises(SourceError, match="cannot write a temporary file: No such file"):
         next(sorted_records(descending(100), 7))
 
 
-def test_the_file_vanishes_when_closed_early(spill: Path) -> None:
+def test_closing_a_merge_removes_its_temporary_file(spill: Path) -> None:
     open_count = open_files()
     stream = sorted_records(descending(100), 7)
     next(stream)
@@ -98,7 +102,7 @@ def test_the_file_vanishes_when_closed_early(spill: Path) -> None:
     assert list(spill.iterdir()) == []
 
 
-def test_the_file_vanishes_when_the_source_fails(spill: Path) -> None:
+def test_a_failing_source_removes_the_temporary_file(spill: Path) -> None:
     open_count = open_files()
 
     def failing() -> Iterator[Record]:
@@ -111,13 +115,13 @@ def test_the_file_vanishes_when_the_source_fails(spill: Path) -> None:
     assert open_files() == open_count
 
 
-def test_memory_must_hold_a_record() -> None:
+def test_memory_for_sorting_must_be_positive() -> None:
     with pytest.raises(ValueError, match="must be positive"):
         next(sorted_batches([], memory_records=0))
 
 
 @pytest.mark.slow
-def test_a_million_records_stay_within_memory(spill: Path) -> None:
+def test_a_million_records_are_sorted_within_bounded_memory(spill: Path) -> None:
     tracemalloc.start()
     try:
         last, count = -(10**9), 0
@@ -139,7 +143,7 @@ def bad(number: int, raw: bytes = b"x") -> BadRecord:
     return BadRecord("s.jsonl", number, 10 * number, raw, f"reason {number}")
 
 
-def test_fail_names_file_line_and_reason() -> None:
+def test_on_error_fail_names_file_line_and_reason() -> None:
     log = BadRecordLog()
     records = log.records([GOOD, bad(7), GOOD])
     assert next(records) == GOOD
@@ -148,7 +152,7 @@ def test_fail_names_file_line_and_reason() -> None:
     assert log.count == 1
 
 
-def test_skip_counts_and_keeps_the_first_reasons() -> None:
+def test_on_error_skip_counts_and_keeps_the_first_reasons() -> None:
     log = BadRecordLog(OnError.SKIP)
     assert list(log.records([bad(1), GOOD, *map(bad, range(2, 9))])) == [GOOD]
     assert log.count == 8
@@ -158,7 +162,7 @@ def test_skip_counts_and_keeps_the_first_reasons() -> None:
     assert lines[-1] == "  and 3 more"
 
 
-def test_dead_letters_keep_everything(tmp_path: Path) -> None:
+def test_dead_letters_contain_every_bad_record(tmp_path: Path) -> None:
     path = tmp_path / "dead.jsonl"
     path.write_text("of an earlier run\n")
     with BadRecordLog(OnError.DEAD_LETTER, path) as log:
@@ -172,7 +176,7 @@ def test_dead_letters_keep_everything(tmp_path: Path) -> None:
 
 
 @given(st.binary())
-def test_raw_bytes_are_kept_whatever_they_are(raw: bytes) -> None:
+def test_dead_letters_preserve_arbitrary_bytes(raw: bytes) -> None:
     line = dead_letter(bad(1, raw))
     assert line.count(b"\n") == 1
     letter = orjson.loads(line)
@@ -180,7 +184,7 @@ def test_raw_bytes_are_kept_whatever_they_are(raw: bytes) -> None:
     assert content == raw
 
 
-def test_dead_letters_need_a_file_that_can_be_written(tmp_path: Path) -> None:
+def test_dead_letters_need_a_writable_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs the name of a file"):
         BadRecordLog(OnError.DEAD_LETTER)
     log = BadRecordLog(OnError.DEAD_LETTER, tmp_path / "none" / "dead.jsonl")
@@ -188,7 +192,7 @@ def test_dead_letters_need_a_file_that_can_be_written(tmp_path: Path) -> None:
         log.add(bad(1))
 
 
-def test_a_full_disk_is_told_as_such() -> None:
+def test_dead_letters_on_a_full_disk_fail() -> None:
     with (
         pytest.raises(DeadLetterError, match="/dev/full: cannot write dead letters: No space left"),
         BadRecordLog(OnError.DEAD_LETTER, Path("/dev/full")) as log,

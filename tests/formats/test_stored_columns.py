@@ -47,7 +47,7 @@ def tables(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 
 @given(tables(), st.integers(1, 7))
 @examples(2000)
-def test_equal_to_rows_one_by_one(rows: list[tuple[Any, ...]], batch_rows: int) -> None:
+def test_stored_columns_equal_stored_rows(rows: list[tuple[Any, ...]], batch_rows: int) -> None:
     readers = RowReader(SCHEMA, 0), RowReader(SCHEMA, 0)
     expected: Any
     actual: Any
@@ -68,7 +68,7 @@ def test_equal_to_rows_one_by_one(rows: list[tuple[Any, ...]], batch_rows: int) 
         assert readers[0].passed_over == readers[1].passed_over
 
 
-def test_a_bad_value_has_the_number_of_its_row() -> None:
+def test_a_bad_stored_value_has_its_row_number() -> None:
     rows = [(None,) * len(KINDS)] * 5 + [(None, None, "x", None, None, None)]
     reordered = [tuple(dict(zip(TEXTS, row, strict=True))[kind] for kind in KINDS) for row in rows]
     with pytest.raises(SourceError, match=r"^d: row 6: a.integer: expected an integer, got 'x'$"):

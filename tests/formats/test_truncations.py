@@ -27,7 +27,7 @@ joins: [order.id = shop.id]
     default_name="s",
 )
 LAMP = Record(0, 1_000_000, (1, "lamp"))
-GONE = Record.truncation(0, 2_000_000)
+TRUNCATION = Record.truncation(0, 2_000_000)
 
 
 def read(path: Path) -> list[Record | BadRecord]:
@@ -56,30 +56,30 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_truncation(tmp_path: Path, name: str) -> None:
+def test_truncations_are_read_and_validated(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text(TEXTS[name])
     lamp, *truncations = [item for item in read(path) if isinstance(item, Record)]
-    assert (lamp, truncations) == (LAMP, [GONE, GONE])
+    assert (lamp, truncations) == (LAMP, [TRUNCATION, TRUNCATION])
     faults = [item.reason for item in read(path) if isinstance(item, BadRecord)]
     assert "op 'truncate' deletes all rows of order, and takes no row ('-' deletes one)" in faults[0]
     assert "a truncation of order needs a `time`" in faults[-1]
     assert len(faults) == 2 or "static tables take no deletions" in faults[1]
 
 
-def test_of_parquet(tmp_path: Path) -> None:
+def test_truncations_are_read_from_parquet(tmp_path: Path) -> None:
     columns = {"time": [1, 2], "op": ["+", "truncate"], "id": [1, None], "what": ["lamp", None]}
     pq.write_table(pa.table(columns), tmp_path / "order.parquet")
-    assert read(tmp_path / "order.parquet") == [LAMP, GONE]
+    assert read(tmp_path / "order.parquet") == [LAMP, TRUNCATION]
 
 
-def test_one_that_comes_too_late_can_be_replayed(tmp_path: Path) -> None:
+def test_a_late_truncation_can_be_replayed(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
-    path.write_bytes(late_record(GONE, SCHEMA, 0).raw)
-    assert read(path) == [GONE]
+    path.write_bytes(late_record(TRUNCATION, SCHEMA, 0).raw)
+    assert read(path) == [TRUNCATION]
 
 
-def test_with_a_row_go_the_rows_in_its_arrays(tmp_path: Path) -> None:
+def test_a_truncation_also_deletes_rows_in_arrays(tmp_path: Path) -> None:
     schema = parse_schema(
         """
 relations:

@@ -1,4 +1,4 @@
-"""Attributes missing from the schema, and attributes with other names: the same in every format and host."""
+"""Attributes that are unknown or renamed in the schema are handled alike in every format and host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAIN = """\
 relations:
   order: {attributes: {number: integer, item: text}}
 """
-PLACED = """\
+RENAMED = """\
 relations:
   order:
     attributes:
@@ -50,11 +50,11 @@ ROW = (7, "Leeds", "kettle, lamp", "red, 1.5, true, blue")
 
 def json_records(path: Path, rows: list[dict[str, Any]]) -> Path:
     lines = [{"relation": "order", "time": n, "row": row} for n, row in enumerate(rows, 1)]
-    return written(path / "day.jsonl", lines)
+    return write_lines(path / "day.jsonl", lines)
 
 
 def json_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    return written(path / "order.jsonl", [{"time": n, **row} for n, row in enumerate(rows, 1)])
+    return write_lines(path / "order.jsonl", [{"time": n, **row} for n, row in enumerate(rows, 1)])
 
 
 def csv_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -73,13 +73,13 @@ def parquet_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path / "order.parquet"
 
 
-def written(file: Path, lines: list[dict[str, Any]]) -> Path:
+def write_lines(file: Path, lines: list[dict[str, Any]]) -> Path:
     file.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     return file
 
 
 Write = Callable[[Path, list[dict[str, Any]]], Path]
-EVERY = [json_records, json_rows, csv_rows, parquet_rows]
+WRITERS = [json_records, json_rows, csv_rows, parquet_rows]
 
 
 def read(path: Path, schema: Schema) -> tuple[list[tuple[Any, ...]], dict[str, int], list[str]]:
@@ -107,8 +107,8 @@ def read(path: Path, schema: Schema) -> tuple[list[tuple[Any, ...]], dict[str, i
     )
 
 
-@pytest.mark.parametrize("write", EVERY)
-def test_unknown_attributes_are_passed_over_and_counted(tmp_path: Path, write: Write) -> None:
+@pytest.mark.parametrize("write", WRITERS)
+def test_unknown_attributes_are_ignored_and_counted(tmp_path: Path, write: Write) -> None:
     rows = [
         {"number": 1, "item": "lamp"},
         {"number": 2, "item": "cup", "itme": "x"},
@@ -119,34 +119,34 @@ def test_unknown_attributes_are_passed_over_and_counted(tmp_path: Path, write: W
     assert result == ([(1, "lamp"), (2, "cup"), (3, None)], {missing: 2}, [])
 
 
-@pytest.mark.parametrize("write", EVERY)
-def test_or_make_their_records_bad(tmp_path: Path, write: Write) -> None:
+@pytest.mark.parametrize("write", WRITERS)
+def test_unknown_attributes_can_make_records_bad(tmp_path: Path, write: Write) -> None:
     schema = parse_schema("unknown: fail\n" + PLAIN)
     rows = [{"number": 1, "item": "lamp"}, {"number": 2, "item": "cup", "itme": "x"}]
     result = read(write(tmp_path, rows), schema)
     assert result == ([(1, "lamp")], {}, ["order has no attribute 'itme'; did you mean 'item'?"])
 
 
-@pytest.mark.parametrize("write", EVERY)
-def test_rows_without_any_attribute_are_bad(tmp_path: Path, write: Write) -> None:
+@pytest.mark.parametrize("write", WRITERS)
+def test_rows_without_any_known_attribute_are_bad(tmp_path: Path, write: Write) -> None:
     _, skipped, bad = read(write(tmp_path, [{"colour": "x", "year": 3}]), parse_schema(PLAIN))
     assert (skipped, bad) == ({}, ["order has no attribute 'colour'"])
 
 
 @pytest.mark.parametrize("write", [json_records, json_rows, parquet_rows])
-def test_renamed_and_nested_attributes(tmp_path: Path, write: Write) -> None:
+def test_renamed_and_nested_attributes_are_read(tmp_path: Path, write: Write) -> None:
     order = ORDER
-    if write is parquet_rows:  # its lists have a single type
+    if write is parquet_rows:  # lists in Parquet have a single type
         order = {**ORDER, "tags": ["red", "blue"]}
-    rows, skipped, bad = read(write(tmp_path, [order]), parse_schema(PLACED))
+    rows, skipped, bad = read(write(tmp_path, [order]), parse_schema(RENAMED))
     assert rows == [ROW if order is ORDER else (*ROW[:3], "red, blue")]
     assert (skipped, bad) == ({}, [])
 
 
-def test_columns_with_blanks_and_dots_of_csv(tmp_path: Path) -> None:
+def test_csv_columns_with_blanks_and_dots_are_read(tmp_path: Path) -> None:
     file = tmp_path / "order.csv"
     file.write_text("time,Order ID,customer.address.city,note\n1,7,Leeds,\n2,8,York,x\n")
-    rows, skipped, bad = read(file, parse_schema(PLACED))
+    rows, skipped, bad = read(file, parse_schema(RENAMED))
     assert rows == [(7, "Leeds", None, None), (8, "York", None, None)]
     assert (skipped, bad) == ({"order has no attribute 'note'": 1}, [])
 
@@ -160,24 +160,26 @@ def test_columns_with_blanks_and_dots_of_csv(tmp_path: Path) -> None:
         ({"Order ID": None, "number": "x"}, ""),
     ],
 )
-def test_values_that_do_not_fit(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
-    _, _, bad = read(json_records(tmp_path, [ORDER | change]), parse_schema(PLACED))
+def test_values_of_the_wrong_type_are_bad_records(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    _, _, bad = read(json_records(tmp_path, [ORDER | change]), parse_schema(RENAMED))
     assert bad == ([reason] if reason else [])
 
 
-def test_a_key_that_is_nowhere(tmp_path: Path) -> None:
+def test_a_missing_renamed_key_is_a_bad_record(tmp_path: Path) -> None:
     order = {name: value for name, value in ORDER.items() if name != "Order ID"}
-    _, _, bad = read(json_records(tmp_path, [order]), parse_schema(PLACED))
+    _, _, bad = read(json_records(tmp_path, [order]), parse_schema(RENAMED))
     assert bad == ["order.number is missing, and the key needs it"]
 
 
-def test_records_that_skws_wrote_have_names(tmp_path: Path) -> None:
+def test_records_written_by_skws_use_attribute_names(tmp_path: Path) -> None:
     order = {"number": 7, "city": "Leeds", "items": "kettle, lamp", "tags": "red"}
-    rows, skipped, bad = read(json_records(tmp_path, [order]), parse_schema(PLACED))
+    rows, skipped, bad = read(json_records(tmp_path, [order]), parse_schema(RENAMED))
     assert (rows, skipped, bad) == ([(7, "Leeds", None, "red")], {}, [])
 
 
-def test_names_that_change_places(tmp_path: Path) -> None:
+def test_attributes_may_swap_names(tmp_path: Path) -> None:
     schema = parse_schema(
         "relations: {r: {attributes: {a: {type: text, from: b}, b: {type: text, from: a}}}}"
     )
@@ -185,12 +187,12 @@ def test_names_that_change_places(tmp_path: Path) -> None:
         {"relation": "r", "time": 1, "row": {"a": "x", "b": "y"}},
         {"relation": "r", "time": 2, "row": {"a": "x"}},
     ]
-    rows, _, _ = read(written(tmp_path / "d.jsonl", lines), schema)
+    rows, _, _ = read(write_lines(tmp_path / "d.jsonl", lines), schema)
     assert rows == [("y", "x"), (None, "x")]
 
 
-def test_change_events_and_texts_and_frames(tmp_path: Path) -> None:
-    schema = parse_schema(PLACED)
+def test_change_events_texts_and_frames_use_renamed_attributes(tmp_path: Path) -> None:
+    schema = parse_schema(RENAMED)
     event = {"op": "c", "source": {"table": "order", "ts_ms": 1}, "after": {**ORDER, "vip": True}}
     changes = ChangeReader(schema)
     (record,) = changes.records(event)
@@ -204,8 +206,8 @@ def test_change_events_and_texts_and_frames(tmp_path: Path) -> None:
     assert [record.row[:2] for record in chunk.records.records()] == [(7, "Leeds"), (8, "Leeds")]
 
 
-def test_yaml_of_origins() -> None:
-    schema = replace(parse_schema(PLACED), unknown=Unknown.FAIL)
+def test_origins_are_written_to_yaml() -> None:
+    schema = replace(parse_schema(RENAMED), unknown=Unknown.FAIL)
     assert parse_schema(to_yaml(schema)) == schema
     assert schema.relations[0].attributes[1].origin == "customer.address.city"
 
@@ -214,18 +216,18 @@ def test_yaml_of_origins() -> None:
     "options",
     [("--engine", "local"), ("--engine", "local", "--jobs", "2"), pytest.param((), marks=pytest.mark.slow)],
 )
-def test_search_tells_once(tmp_path: Path, skws: Skws, options: tuple[str, ...]) -> None:
+def test_search_reports_ignored_attributes_once(tmp_path: Path, skws: Skws, options: tuple[str, ...]) -> None:
     schema = tmp_path / "schema.yaml"
-    schema.write_text(PLACED)
+    schema.write_text(RENAMED)
     file = json_records(tmp_path, [{**ORDER, "vip": 1}, {**ORDER, "Order ID": 8, "vip": 2}])
     outcome = skws("search", "leeds", "kettle", "-s", schema, "-r", file, "-f", "jsonl", *options)
     assert (outcome.code, len(outcome.records)) == (0, 2)
     assert outcome.err.count("ignored: order has no attribute 'vip' (2 values)") == 1
 
 
-def test_watch_tells_at_the_first(tmp_path: Path, skws: Skws) -> None:
+def test_watch_reports_an_ignored_attribute_once(tmp_path: Path, skws: Skws) -> None:
     schema = tmp_path / "schema.yaml"
-    schema.write_text(PLACED.replace("relations:", "window: 1 hour\nrelations:"))
+    schema.write_text(RENAMED.replace("relations:", "window: 1 hour\nrelations:"))
     file = json_records(tmp_path, [{**ORDER, "vip": 1}, {**ORDER, "Order ID": 8, "vip": 2}])
     source = ("--source", f"replay:{file}?speed=1e9", "--engine", "local")
     outcome = skws("watch", "leeds", "kettle", "-s", schema, *source, "-f", "jsonl")
@@ -234,7 +236,7 @@ def test_watch_tells_at_the_first(tmp_path: Path, skws: Skws) -> None:
     assert "bad" not in outcome.err
 
 
-def test_notes_are_no_records() -> None:
+def test_notes_are_not_counted_as_bad_records() -> None:
     note = BadRecord("f", 0, 0, b"", "a has no attribute 'x'", passed_over=3)
     log = BadRecordLog(OnError.FAIL)
     assert list(log.records([note, Record(0, 1, (1,))])) == [Record(0, 1, (1,))]

@@ -50,14 +50,14 @@ REFUSED: list[tuple[T, list[Any]]] = [
         *(float("inf"), float("nan"), Micros(LATEST + 1), Micros(2**63 - 1), Unreadable("10000-01-01")),
     ],
 )
-def test_a_time_that_no_calendar_of_four_digits_has_is_missing(value: Any) -> None:
+def test_a_time_outside_years_1_to_9999_is_missing(value: Any) -> None:
     with pytest.raises(MissingError, match="outside of the years 1 to 9999"):
         conversion(T.TIMESTAMP, type(value))(value)
 
 
 @pytest.mark.parametrize("kind", [T.INTEGER, T.NUMBER])
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "inf", float("nan"), float("-inf")])
-def test_what_is_no_number_is_missing(kind: T, value: Any) -> None:
+def test_nan_and_infinity_are_missing(kind: T, value: Any) -> None:
     with pytest.raises(MissingError, match="NaN and infinity"):
         conversion(kind, type(value))(value)
 
@@ -88,20 +88,20 @@ def test_what_is_no_number_is_missing(kind: T, value: Any) -> None:
         (T.TIMESTAMP, "9999-12-31T23:59:59.999999Z", LATEST),
     ],
 )
-def test_accepted(kind: T, raw: Any, value: Value) -> None:
+def test_values_are_converted(kind: T, raw: Any, value: Value) -> None:
     converted = conversion(kind, type(raw))(raw)
     assert converted == value
     assert type(converted) is type(value)
 
 
 @pytest.mark.parametrize(("kind", "raw"), [(kind, v) for kind, values in REFUSED for v in values])
-def test_refused(kind: T, raw: Any) -> None:
+def test_malformed_values_are_rejected(kind: T, raw: Any) -> None:
     with pytest.raises(MalformedError, match="expected"):
         conversion(kind, type(raw))(raw)
 
 
 @pytest.mark.parametrize("kind", T)
-def test_a_number_of_thousands_of_digits_is_refused(kind: T) -> None:
+def test_a_number_of_thousands_of_digits_is_rejected(kind: T) -> None:
     with pytest.raises(MalformedError, match=r"expected.* got a number with thousands of digits"):
         conversion(kind, int)(10**5000)
 
@@ -126,7 +126,7 @@ def test_seconds_with_six_digits_are_exact(micros: int) -> None:
 
 
 @given(st.sampled_from(list(T)), st.text(max_size=12))
-def test_any_text_is_a_value_or_refused(kind: T, text: str) -> None:
+def test_any_text_is_a_value_or_rejected(kind: T, text: str) -> None:
     try:
         value = TEXT_CONVERSIONS[kind](text)
     except MalformedError:
@@ -135,7 +135,7 @@ def test_any_text_is_a_value_or_refused(kind: T, text: str) -> None:
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)), st.data())
-def test_integers_there_and_back(values: list[int], data: st.DataObject) -> None:
+def test_integers_convert_to_arrow_and_back(values: list[int], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(values)))
     array = pa.array(values, pa.int64())
     assert integers(array.slice(first)).tolist() == values[first:]
@@ -144,20 +144,20 @@ def test_integers_there_and_back(values: list[int], data: st.DataObject) -> None
 
 
 @given(st.lists(st.one_of(st.booleans(), st.none())), st.data())
-def test_flags(values: list[bool | None], data: st.DataObject) -> None:
+def test_flags_are_true_where_the_array_is(values: list[bool | None], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(values)))
     values_read = flags(pa.array(values, pa.bool_()).slice(first))
     assert values_read.tolist() == [value is True for value in values[first:]]
 
 
 @given(st.lists(st.one_of(st.booleans(), st.none())))
-def test_truth_values_as_numbers(values: list[bool | None]) -> None:
+def test_booleans_are_numbers_or_absent(values: list[bool | None]) -> None:
     numbers = ArrowBlock(0, [pa.array(values, pa.bool_())]).numbers(0)
     assert numbers is not None
     assert [v if present else None for v, present in zip(*map(list, numbers), strict=True)] == values
 
 
-def test_matching_columns_goes_without_pandas() -> None:
+def test_matching_columns_loads_no_pandas() -> None:
     code = """
 import sys
 from skws.keywords.parse import parse_query
@@ -184,7 +184,7 @@ print([found.tolist() for found in matcher.bitmaps_of(blocks)], "pandas" in sys.
     st.integers(0, 3),
     st.lists(st.integers(0, 50)),
 )
-def test_texts_at_places_are_those_of_the_array(
+def test_texts_at_positions_equal_those_of_the_array(
     texts: list[str | None], first: int, numbers: list[int]
 ) -> None:
     array = pa.array(texts, pa.string()).slice(first)
@@ -193,7 +193,7 @@ def test_texts_at_places_are_those_of_the_array(
 
 
 @pytest.mark.parametrize("data", [b"", b"1,2\n"])
-def test_what_arrow_reads_is_its_own(data: bytes) -> None:
+def test_arrow_reads_a_copy_of_the_bytes(data: bytes) -> None:
     reader = reader_of(data)
     assert reader.read() == data
     reader.seek(0)

@@ -29,8 +29,8 @@ def limit_memory() -> None:
     if not SIZE.exists():
         return
     pages = int(SIZE.read_text().split()[0])
-    most = pages * os.sysconf("SC_PAGE_SIZE") + (MEGABYTES << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + (MEGABYTES << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
         limit_memory()
         for name in options.languages:
             counts = fuzz(LANGUAGES[name], options.number, fresh=options.fresh, last=last)
-            print(json.dumps([name, *(each._asdict() for each in counts)]), flush=True)
+            print(json.dumps([name, *(kind_counts._asdict() for kind_counts in counts)]), flush=True)
             gc.collect()
 
 

@@ -54,29 +54,31 @@ class Language(Generic[T]):
         tokens = self.tokens(text)
         pool = tokens + list(self.odd)
         for _ in range(random.randint(1, 3)):
-            at = random.randrange(len(tokens) + 1)
+            start = random.randrange(len(tokens) + 1)
             match random.randrange(6):
                 case 0:
-                    del tokens[at : at + random.randint(1, 3)]
+                    del tokens[start : start + random.randint(1, 3)]
                 case 1:
-                    tokens[at:at] = tokens[at : at + 1] * random.choice([1, 1, 40])
+                    tokens[start:start] = tokens[start : start + 1] * random.choice([1, 1, 40])
                 case 2:
-                    tokens[at : at + 2] = tokens[at : at + 2][::-1]
+                    tokens[start : start + 2] = tokens[start : start + 2][::-1]
                 case 3:
-                    tokens[at : at + 1] = random.sample(pool, 1)
+                    tokens[start : start + 1] = random.sample(pool, 1)
                 case 4:
-                    tokens[at:at] = random.sample(pool, 1)
+                    tokens[start:start] = random.sample(pool, 1)
                 case _:
-                    tokens[at : at + 1] = [_flipped(token, random) for token in tokens[at : at + 1]]
+                    tokens[start : start + 1] = [
+                        _flipped(token, random) for token in tokens[start : start + 1]
+                    ]
         return text[:0].join(tokens)
 
 
 def _flipped(token: T, random: Random) -> T:
     """A token with one bit of one character or byte flipped."""
-    at = random.randrange(len(token))
+    index = random.randrange(len(token))
     if isinstance(token, bytes):
-        return token[:at] + bytes([token[at] ^ 1 << random.randrange(8)]) + token[at + 1 :]
-    return token[:at] + chr(ord(token[at]) ^ 1 << random.randrange(8)) + token[at + 1 :]
+        return token[:index] + bytes([token[index] ^ 1 << random.randrange(8)]) + token[index + 1 :]
+    return token[:index] + chr(ord(token[index]) ^ 1 << random.randrange(8)) + token[index + 1 :]
 
 
 def words_and_signs(text: str) -> list[str]:
@@ -115,13 +117,13 @@ def processor_time(seconds: float) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TooSlowError(f"more than {seconds} seconds of processor time")
 
-    before = signal.signal(signal.SIGPROF, stop)
+    handler = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.signal(signal.SIGPROF, handler)
 
 
 def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tuple[Counts, Counts]:
@@ -130,16 +132,16 @@ def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tu
     ``fresh``: different inputs each time. ``last``: the file for the last input, in case the process is
     killed.
     """
-    seen: tuple[set[str | bytes], set[str | bytes]] = set(), set()
+    inputs_by_kind: tuple[set[str | bytes], set[str | bytes]] = set(), set()
     accepted = [0, 0]
 
     def check(kind: int, text: str | bytes, data: int) -> None:
-        if text in seen[kind] or len(seen[kind]) == number:
+        if text in inputs_by_kind[kind] or len(inputs_by_kind[kind]) == number:
             return
         last.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
         with processor_time(SECONDS):
             accepted[kind] += language.check(text, Random(data))
-        seen[kind].add(text)
+        inputs_by_kind[kind].add(text)
 
     def each(generated: str | bytes, data: int) -> None:
         check(0, generated, data)
@@ -148,9 +150,11 @@ def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tu
         check(1, mutated, data)
 
     for turn in range(TURNS):  # within one turn, many inputs are similar
-        if missing := number - min(map(len, seen)):
+        if missing := number - min(map(len, inputs_by_kind)):
             run = given(language.grammar, st.integers(0, 2**32))(each)
             run = settings(_SETTINGS, max_examples=max(20, missing))(run)
             seed(Random().getrandbits(64) if fresh else turn)(run)()
-    generated, mutated = (Counts(len(inputs), count) for inputs, count in zip(seen, accepted, strict=True))
+    generated, mutated = (
+        Counts(len(inputs), count) for inputs, count in zip(inputs_by_kind, accepted, strict=True)
+    )
     return generated, mutated

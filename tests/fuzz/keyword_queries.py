@@ -89,8 +89,8 @@ _CONDITIONS: Final = {
 _CONDITION: Final = st.one_of(*_CONDITIONS.values())
 
 
-def _either(of: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    return st.lists(of, min_size=2, max_size=3, unique=True).map(lambda some: f"({' OR '.join(some)})")
+def _either(term: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(term, min_size=2, max_size=3, unique=True).map(lambda some: f"({' OR '.join(some)})")
 
 
 _WANTED: Final = st.one_of(
@@ -113,11 +113,13 @@ _RESTRICTING: Final = st.one_of(_CONDITION, *(_either(one) for one in _CONDITION
 @st.composite
 def _texts(draw: st.DrawFn) -> str:
     wanted = draw(st.lists(_WANTED, min_size=1, max_size=5, unique=True))
-    more = draw(st.lists(st.one_of(_EXCLUDED, _RESTRICTING), max_size=2))
-    joint = draw(st.sampled_from((" ", " ", " ", "  ", " AND ", "\t")))
+    suffix = draw(st.lists(st.one_of(_EXCLUDED, _RESTRICTING), max_size=2))
+    separator = draw(st.sampled_from((" ", " ", " ", "  ", " AND ", "\t")))
     cut = draw(st.integers(0, 4 * len(wanted)))
     groups = [wanted[:cut], wanted[cut:]] if 0 < cut < len(wanted) else [wanted]
-    return " ; ".join([*(joint.join(group) for group in groups[:-1]), joint.join([*groups[-1], *more])])
+    return " ; ".join(
+        [*(separator.join(group) for group in groups[:-1]), separator.join([*groups[-1], *suffix])]
+    )
 
 
 _DURATION: Final = st.sampled_from(("2 hours", "30 minutes", "1h 30m", "90 s"))
@@ -146,10 +148,10 @@ def check(text: str, random: Random) -> bool:
     typed = parse_typed(text)
     assert typed.pattern or text.strip().endswith(typed.text)
     try:
-        asked = as_query(typed)
+        query_spec = as_query(typed)
     except UsageError as error:
         return told(str(error), _OF_PREFIX)
-    assert Query.from_dict(asked.to_dict()) == asked
+    assert Query.from_dict(query_spec.to_dict()) == query_spec
     if typed.pattern:
         return False
     try:
@@ -166,21 +168,21 @@ def check(text: str, random: Random) -> bool:
 
 
 def _expected(query: KeywordQuery, relation: int, row: Row) -> int:
-    found = bitmap(query, SCHEMA, relation, row)
+    bits = bitmap(query, SCHEMA, relation, row)
     # No tuple precedes itself.
-    return EXCLUDED if sum(bool(found & group) for group in query.sequence.groups) > 1 else found
+    return EXCLUDED if sum(bool(bits & group) for group in query.sequence.groups) > 1 else bits
 
 
 def _check_notation(text: str, query: KeywordQuery) -> None:
-    again = parse_query(f" {text}\n", SCHEMA)
-    assert (again.slots, again.exclusions, again.without) == (query.slots, query.exclusions, query.without)
+    padded = parse_query(f" {text}\n", SCHEMA)
+    assert (padded.slots, padded.exclusions, padded.without) == (query.slots, query.exclusions, query.without)
     # A sign that is ignored at the end of the text is an operator without a term before a parenthesis.
     if text[-1].isalnum() and not set(';"') & set(text):
-        inside = parse_query(f"({text})", SCHEMA)
-        assert (inside.slots, inside.exclusions, inside.without) == (
-            again.slots,
-            again.exclusions,
-            again.without,
+        parenthesized = parse_query(f"({text})", SCHEMA)
+        assert (parenthesized.slots, parenthesized.exclusions, parenthesized.without) == (
+            padded.slots,
+            padded.exclusions,
+            padded.without,
         )
 
 

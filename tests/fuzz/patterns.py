@@ -61,9 +61,9 @@ class _Writer:
         if atoms == 1:
             text = self._atom()
         else:
-            left = self._draw(st.integers(1, atoms - 1))
-            joint = self._one_of(" ; ", " ; ", ";\n", " AND ", " and ", " OR ")
-            text = f"({self._expression(left)}{joint}{self._expression(atoms - left)})"
+            left_atoms = self._draw(st.integers(1, atoms - 1))
+            operator = self._one_of(" ; ", " ; ", ";\n", " AND ", " and ", " OR ")
+            text = f"({self._expression(left_atoms)}{operator}{self._expression(atoms - left_atoms)})"
         return f"{text}+" if self._draw(st.integers(0, 6)) == 0 else text
 
     def _atom(self) -> str:
@@ -111,12 +111,12 @@ def check_pattern(text: str, random: Random) -> bool:
     stream: list[tuple[int, Row]] = []
     for relation, row in _tuples(random, 5):
         stream.append((relation, row))
-        found = [
+        found_matches = [
             frozenset((p, label) for p, labels in v for label in labels)
             for v in evaluator.feed(relation, row)
         ]
-        assert len(set(found)) == len(found)
-        assert set(found) == matches(pattern, stream, len(stream) - 1 - 4), (text, stream)
+        assert len(set(found_matches)) == len(found_matches)
+        assert set(found_matches) == matches(pattern, stream, len(stream) - 1 - 4), (text, stream)
     return True
 
 
@@ -148,8 +148,10 @@ def check_conjunctive_query(text: str, random: Random) -> bool:
     for _ in range(4):
         row = tuple(random.choice([0, 1, 1, None]) for _ in range(hierarchical.ARITY))
         stream.append((random.randrange(3), row))
-        named = [by_label(found) for found in evaluator.feed(*stream[-1])]
-        found = sorted(tuple(min(each[str(i)]) for i in range(len(query.atoms))) for each in named)
+        matches_by_label = [by_label(found) for found in evaluator.feed(*stream[-1])]
+        found = sorted(
+            tuple(min(match[str(i)]) for i in range(len(query.atoms))) for match in matches_by_label
+        )
         assert found == hierarchical.homomorphisms(query, stream, len(stream) - 1 - 3), (text, stream)
     return True
 

@@ -118,10 +118,10 @@ def _debezium(draw: st.DrawFn) -> bytes:
             "after": None if op == "d" else row,
             "source": {"table": table, clock[0]: record.time // clock[1]},
         }
-        wrapped = [event, {"payload": event}, {"key": {"mid": row["mid"]}, "value": event}]
+        envelopes = [event, {"payload": event}, {"key": {"mid": row["mid"]}, "value": event}]
         if record.relation == MOVIE and op == "u":
-            wrapped = wrapped[2:]
-        lines.append(_dumped(draw, draw(st.sampled_from(wrapped))))
+            envelopes = envelopes[2:]
+        lines.append(_dumped(draw, draw(st.sampled_from(envelopes))))
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -137,11 +137,11 @@ def _checked(name: str, data: bytes) -> bool:
         path = Path(folder) / name
         path.write_bytes(data)
         try:
-            found = items(path)
+            read = items(path)
         except SourceError as error:
             return told(str(error), re.escape(name))
-        records = [item for item in found if isinstance(item, Record)]
-        malformed = [item for item in found if isinstance(item, BadRecord) and not item.passed_over]
+        records = [item for item in read if isinstance(item, Record)]
+        malformed = [item for item in read if isinstance(item, BadRecord) and not item.passed_over]
         for record in records:
             _check_row(record)
         for bad in malformed:
@@ -150,7 +150,7 @@ def _checked(name: str, data: bytes) -> bool:
             assert bad.source == str(path)
         _check_ways(path, records, malformed)
         if name.endswith(".jsonl") and records:
-            _check_goes_on(path, data, found)
+            _check_goes_on(path, data, read)
         _check_written_again(Path(folder) / "again.jsonl", records)
         return not malformed and bool(records)
 
@@ -178,25 +178,28 @@ def _check_ways(path: Path, records: list[Record], malformed: list[BadRecord]) -
     assert len(by_columns) + len(tables) == len(records)
 
 
-def _check_goes_on(path: Path, data: bytes, found: Sequence[Item]) -> None:
+def _check_goes_on(path: Path, data: bytes, expected: Sequence[Item]) -> None:
     """Errors in one line must not affect the next."""
     path.write_bytes(data + b"\n" + _GOOD)
-    assert _without_reasons(items(path)) == [*_without_reasons(found), Record(PLAYS, 1_000_000, (1, "last"))]
+    assert _without_reasons(items(path)) == [
+        *_without_reasons(expected),
+        Record(PLAYS, 1_000_000, (1, "last")),
+    ]
 
 
-def _without_reasons(found: Sequence[Item]) -> list[Item]:
+def _without_reasons(read_items: Sequence[Item]) -> list[Item]:
     """The reason for the last line may depend on its end."""
-    malformed = (replace(i, reason="") if isinstance(i, BadRecord) else i for i in found)
-    return [item for item in malformed if isinstance(item, Record) or not item.passed_over]
+    reasonless = (replace(i, reason="") if isinstance(i, BadRecord) else i for i in read_items)
+    return [item for item in reasonless if isinstance(item, Record) or not item.passed_over]
 
 
 def _check_written_again(path: Path, records: list[Record]) -> None:
     """Parsed records can be written."""
-    written = [
+    writable = [
         record for record in records if all(0 <= time <= _LATEST for time in (record.time, *_times(record)))
     ]
-    json_lines(path, written)
-    assert items(path) == written
+    json_lines(path, writable)
+    assert items(path) == writable
 
 
 def _times(record: Record) -> list[int]:

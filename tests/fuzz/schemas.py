@@ -46,7 +46,7 @@ class _Writer:
         return {name: self._one_of(*_TYPES) for name in names}
 
     def _relation(self, name: str, columns: dict[str, str]) -> str:
-        flow = self._draw(st.booleans())
+        is_flow = self._draw(st.booleans())
         attributes = [f"{column}: {self._attribute(kind)}" for column, kind in columns.items()]
         # As a value, unlike as a key, a number or null is only a name in quotes.
         values = {f"'{c}'" if c in ("1", "null") else c: kind for c, kind in columns.items()}
@@ -63,10 +63,10 @@ class _Writer:
             "finite: true" if not table and self._one_of("", "", "finite") else "",
         ]
         parts = [part for part in parts if part]
-        if flow:
+        if is_flow:
             inner = ", ".join(["attributes: {" + ", ".join(attributes) + "}", *parts])
             return f"  {name}: {{{inner}}}"
-        block = [f"  {name}:", "    attributes:", *(f"      {each}" for each in attributes)]
+        block = [f"  {name}:", "    attributes:", *(f"      {attribute}" for attribute in attributes)]
         return "\n".join([*block, *(f"    {part}" for part in self._draw(st.permutations(parts)))])
 
     def _attribute(self, kind: str) -> str:
@@ -76,26 +76,26 @@ class _Writer:
             "timestamp": ("min: 2026-01-01", 'max: "2026-12-31T23:59:59Z"'),
             "text": ("analyzer: none", "analyzer: french"),
         }
-        long = [*bounds.get(kind, ()), "from: a.b", 'from: "Order ID"']
-        return self._one_of(kind, kind, kind, *(f"{{type: {kind}, {more}}}" for more in long))
+        properties = [*bounds.get(kind, ()), "from: a.b", 'from: "Order ID"']
+        return self._one_of(kind, kind, kind, *(f"{{type: {kind}, {text}}}" for text in properties))
 
     def _joins(self, columns: dict[str, dict[str, str]]) -> str:
         pairs = [
             f"{left}.{a} = {right}.{b}"
-            for left, some in columns.items()
-            for right, others in columns.items()
-            for a, kind in some.items()
-            for b, other in others.items()
-            if kind == other and (left, a) < (right, b)
+            for left, left_columns in columns.items()
+            for right, right_columns in columns.items()
+            for a, kind in left_columns.items()
+            for b, other_kind in right_columns.items()
+            if kind == other_kind and (left, a) < (right, b)
         ]
         if not pairs:
             return self._one_of("", "joins: []", "joins:")
-        chosen = self._draw(st.lists(st.sampled_from(pairs), max_size=3, unique=True))
+        joins = self._draw(st.lists(st.sampled_from(pairs), max_size=3, unique=True))
         lines = [
             self._one_of(
                 f"  - {pair}", f"  - {{on: {pair}}}", f"  - {{name: j{i}, on: [{pair}]}}", f'  - "{pair}"'
             )
-            for i, pair in enumerate(chosen)
+            for i, pair in enumerate(joins)
         ]
         return "\n".join(["joins:", *lines])
 
@@ -111,11 +111,11 @@ def check(text: str, _random: Random) -> bool:
         schema = parse_schema(text)
     except SchemaError as error:
         return _have_places(error, text)
-    again = parse_schema(to_yaml(schema))
-    assert again == schema
-    assert show(again) == show(schema)
-    assert to_dot(again) == to_dot(schema)
-    assert warnings(again) == warnings(schema)
+    reparsed = parse_schema(to_yaml(schema))
+    assert reparsed == schema
+    assert show(reparsed) == show(schema)
+    assert to_dot(reparsed) == to_dot(schema)
+    assert warnings(reparsed) == warnings(schema)
     return True
 
 

@@ -43,25 +43,28 @@ class _Select:
         relations = self._draw(st.lists(st.sampled_from("stuv"), min_size=1, max_size=3))
         relations += [name for name in "rf" if not self._often()]
         aliases = [name if relations.count(name) == 1 else f"{name}{i}" for i, name in enumerate(relations)]
-        named = list(zip(aliases, relations, strict=True))
+        relations_by_alias = list(zip(aliases, relations, strict=True))
         sources = [
-            name if alias == name else f"{name}{self._one_of(' ', ' AS ')}{alias}" for alias, name in named
+            name if alias == name else f"{name}{self._one_of(' ', ' AS ')}{alias}"
+            for alias, name in relations_by_alias
         ]
-        attributes = [f"{alias}.{a}" for alias, name in named for a in INTEGERS[name]]
-        conditions = [self._ordered(one, other) for one, other in pairwise(named) if self._often()]
+        attributes = [f"{alias}.{a}" for alias, name in relations_by_alias for a in INTEGERS[name]]
+        conditions = [
+            self._ordered(one, other) for one, other in pairwise(relations_by_alias) if self._often()
+        ]
         conditions += [c for a in attributes if self._often() for c in self._bounded(a)]
         conditions += [self._compared(attributes) for _ in range(self._draw(st.integers(0, 2)))]
         conditions = [c for c in conditions if c]
         output = [self._output(attributes, i) for i in range(self._columns)]
-        joined, on = ", ".join(sources), ""
+        sources_text, on = ", ".join(sources), ""
         if len(sources) > 1 and conditions and not self._often():
             on = f" ON {conditions.pop()}"
-            joined = f"{', '.join(sources[:-1])} {self._one_of('JOIN', 'INNER JOIN')} {sources[-1]}"
-        select, where, also = self._draw(
+            sources_text = f"{', '.join(sources[:-1])} {self._one_of('JOIN', 'INNER JOIN')} {sources[-1]}"
+        select, where, conjunction = self._draw(
             st.sampled_from((("SELECT", "WHERE", " AND "), ("select", "where", "\n  and ")))
         )
-        ending = f" {where} {also.join(conditions)}" if conditions else ""
-        return f"{select} {distinct}{', '.join(output)} FROM {joined}{on}{ending}"
+        ending = f" {where} {conjunction.join(conditions)}" if conditions else ""
+        return f"{select} {distinct}{', '.join(output)} FROM {sources_text}{on}{ending}"
 
     def _ordered(self, one: tuple[str, str], other: tuple[str, str]) -> str:
         if one[1] not in TIMES or other[1] not in TIMES:
@@ -97,10 +100,10 @@ class _Select:
 @st.composite
 def _queries(draw: st.DrawFn) -> str:
     select = _Select(draw, draw(st.integers(1, 2)))
-    united = draw(st.sampled_from((None, None, None, " UNION ", " UNION ALL ", "\nunion all\n")))
-    if united is None:
+    operator = draw(st.sampled_from((None, None, None, " UNION ", " UNION ALL ", "\nunion all\n")))
+    if operator is None:
         return select.text(draw(st.sampled_from(("", "DISTINCT ", "distinct "))))
-    return united.join(select.text("") for _ in range(2))
+    return operator.join(select.text("") for _ in range(2))
 
 
 def check(text: str, random: Random) -> bool:
@@ -111,8 +114,8 @@ def check(text: str, random: Random) -> bool:
         return _has_place(str(error), text)
     if not set(text) & set("'\"-/`$"):
         # Atoms are compared without their positions.
-        again = sql(re.sub(r"\s+", "\n ", text))
-        assert [list(map(_bare, q.atoms)) for q in again.queries] == [
+        respaced = sql(re.sub(r"\s+", "\n ", text))
+        assert [list(map(_bare, q.atoms)) for q in respaced.queries] == [
             list(map(_bare, q.atoms)) for q in union.queries
         ]
     verdict = verdict_of(union)
@@ -127,9 +130,9 @@ def check(text: str, random: Random) -> bool:
 
 def _has_place(message: str, text: str) -> bool:
     """False for a rejected text; fails unless the message names a position in it."""
-    place = re.match(r"line (\d+), column (\d+): ", message)
-    assert place is not None, message
-    line, column = int(place[1]), int(place[2])
+    position = re.match(r"line (\d+), column (\d+): ", message)
+    assert position is not None, message
+    line, column = int(position[1]), int(position[2])
     assert 1 <= line <= text.count("\n") + 1
     assert 1 <= column <= max(1, len(text.split("\n")[line - 1]) + 1)
     return False

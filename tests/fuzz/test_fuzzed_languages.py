@@ -23,12 +23,12 @@ def run(folder: Path, number: int, *names: str) -> None:
     """Fails if an input breaks a property, too few are accepted, or one needs too much time or memory."""
     last = folder / "last"
     command = [sys.executable, "-m", "tests.fuzz", *names, "--number", str(number), "--last", str(last)]
-    more = ["--fresh"] if THOROUGH else []
-    ran = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, (ran.stdout, ran.stderr[-4000:], last.read_bytes()[:4000])
-    counted = {name: kinds for name, *kinds in map(json.loads, ran.stdout.splitlines())}
-    assert counted.keys() == set(names)
-    for name, (generated, mutated) in counted.items():
+    options = ["--fresh"] if THOROUGH else []
+    process = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, (process.stdout, process.stderr[-4000:], last.read_bytes()[:4000])
+    counts = {name: kinds for name, *kinds in map(json.loads, process.stdout.splitlines())}
+    assert counts.keys() == set(names)
+    for name, (generated, mutated) in counts.items():
         assert generated["checked"] == mutated["checked"] == number, name
         assert generated["accepted"] >= LEAST_ACCEPTED * number, name
 
@@ -70,7 +70,7 @@ def test_an_input_that_takes_too_long_is_stopped() -> None:
 @pytest.mark.skipif(not SIZE.exists(), reason="limits memory by /proc")
 def test_a_process_that_takes_too_much_memory_fails() -> None:
     program = "from tests.fuzz.__main__ import limit_memory; limit_memory(); bytearray(2 << 30)"
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert "MemoryError" in ran.stderr
+    assert "MemoryError" in process.stderr

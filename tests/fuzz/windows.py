@@ -93,18 +93,20 @@ def check_expression(text: str, random: Random) -> bool:
     except UsageError as error:
         return told(str(error), _TOLD)
     word = _word(random, 6)
-    found = [(w.first, w.last) for w in Processor(expression, ALPHABET).process(word)]
-    pair = _pair(text)
+    windows = [(w.first, w.last) for w in Processor(expression, ALPHABET).process(word)]
+    regulars = _pair(text)
     if expression.per or expression.k > 2:
         return True
-    for part in pair:
+    for part in regulars:
         # Times are shown as microseconds, which is not the syntax of expressions.
         if "time" not in str(part):
             assert parse_regular(str(parse_regular(str(part), ALPHABET)), ALPHABET) is not None
-    every = windows_by_definition([pair], expression.k, word)
-    kept = selected(expression, every, word)
-    expected = kept if expression.selection is not Selection.FIRST else first_of(expression, kept, word)
-    assert found == expected, (text, word)
+    all_windows = windows_by_definition([regulars], expression.k, word)
+    candidates = selected(expression, all_windows, word)
+    expected = (
+        candidates if expression.selection is not Selection.FIRST else first_of(expression, candidates, word)
+    )
+    assert windows == expected, (text, word)
     return True
 
 
@@ -112,11 +114,11 @@ def _pair(text: str) -> tuple[r.Regular, r.Regular]:
     """The context before a window, and the window, as the documentation defines the forms of expressions."""
     parts = parse(text, "window").children
     form = next(tree(part) for part in parts if tree(part).data in ("open_close", "after_until", "match"))
-    written = [text[tree(part).meta.start_pos : tree(part).meta.end_pos] for part in form.children]
+    texts = [text[tree(part).meta.start_pos : tree(part).meta.end_pos] for part in form.children]
     if form.data == "match":
-        window, *before = (parse_regular(part, ALPHABET) for part in written)
+        window, *before = (parse_regular(part, ALPHABET) for part in texts)
         return before[0] if before else r.EVERYTHING, window
-    first, last = map(_guard, written)
+    first, last = map(_guard, texts)
     until = r.Then(r.Repetition(r.LetterBlock(g.negation(last))), r.LetterBlock(last))
     if form.data == "open_close":
         return r.EVERYTHING, r.Then(r.LetterBlock(first), until)
@@ -129,10 +131,10 @@ def _guard(text: str) -> g.Guard:
     return letter.guard
 
 
-def _word(random: Random, most: int) -> list[StreamRecord]:
+def _word(random: Random, longest: int) -> list[StreamRecord]:
     """Records in time order, with ties."""
     time, word = 0, []
-    for _ in range(random.randint(most - 3, most)):
+    for _ in range(random.randint(longest - 3, longest)):
         time += random.choice([0, 1, 1, 3])
         x, y = random.choice([0, 1, 2, None]), random.choice([0.0, 0.5, 1.0, 2.0, None])
         row = (x, y, random.choice(["red", "green red", "blue", "", None]))

@@ -40,33 +40,33 @@ class Cost(NamedTuple):
 
 def cost(work: Work) -> Cost:
     """The cost of a call."""
-    steps = allocated = held = 0
+    steps = allocated = in_use = 0
     traced_memory, reset_peak = tracemalloc.get_traced_memory, tracemalloc.reset_peak
 
-    def traced(frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal steps, allocated, held
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal steps, allocated, in_use
         if event == "line":  # one function: it runs for millions of lines
             steps += 1
-            now, peak = traced_memory()
-            if peak > held:
-                allocated += peak - held
-            held = now
+            size, peak = traced_memory()
+            if peak > in_use:
+                allocated += peak - in_use
+            in_use = size
             reset_peak()
         elif event == "call" and not frame.f_code.co_filename.startswith(_OURS):
             return None
-        return traced
+        return trace
 
-    before = sys.gettrace()
+    tracer = sys.gettrace()
     with _tracked():
-        held, _ = traced_memory()
+        in_use, _ = traced_memory()
         reset_peak()
-        sys.settrace(traced)
+        sys.settrace(trace)
         try:
             work()
         finally:
-            sys.settrace(before)
+            sys.settrace(tracer)
         _, peak = traced_memory()
-    allocated += max(0, peak - held)
+    allocated += max(0, peak - in_use)
     return Cost(steps, allocated)
 
 
@@ -75,11 +75,11 @@ def faster_than_linear(prepared: Callable[[int], Work], n: int) -> str:
     prepared(n)()  # loading and one-time computations must not count for the first size
     costs = [cost(prepared(size)) for size in (n, 2 * n, 4 * n)]
     faults = []
-    for what, few, (one, two, four) in zip(
+    for measure, slack, (first, second, third) in zip(
         Cost._fields, (_FEW_STEPS, _FEW_BYTES), zip(*costs, strict=True), strict=True
     ):
-        if four - two > LINEAR * max(two - one, 0) + few:
-            faults.append(f"{what} for {n}, {2 * n}, {4 * n}: {one:,}, {two:,}, {four:,}")
+        if third - second > LINEAR * max(second - first, 0) + slack:
+            faults.append(f"{measure} for {n}, {2 * n}, {4 * n}: {first:,}, {second:,}, {third:,}")
     return "; ".join(faults)
 
 
@@ -90,11 +90,11 @@ def growth(case: Callable[[], Callable[[int], object]], n: int) -> float:
     """
     peaks = [0] * 5
     with _tracked():
-        turn = case()
+        run_round = case()
         for number in range(5 * n):
-            turn(number)
-            now, _ = tracemalloc.get_traced_memory()
-            peaks[number // n] = max(peaks[number // n], now)
+            run_round(number)
+            size, _ = tracemalloc.get_traced_memory()
+            peaks[number // n] = max(peaks[number // n], size)
     return (peaks[-1] - peaks[1]) / (3 * n)
 
 

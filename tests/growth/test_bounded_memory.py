@@ -56,8 +56,8 @@ def windows() -> Turn:
 
 def session(*queries: Query, window: str = "1 hour") -> Session:
     live = Session(Stream(WARD, parse_window(window), finite=False), keywords=False)
-    named = [query.named(f"query {number}", 4) for number, query in enumerate(queries)]
-    live.add_all(plans_over(named, live.stream))
+    queries_by_number = [query.named(f"query {number}", 4) for number, query in enumerate(queries)]
+    live.add_all(plans_over(queries_by_number, live.stream))
     return live
 
 
@@ -115,7 +115,9 @@ def come_and_go(number: int) -> list[Record]:
     keys = range(EACH * number, EACH * (number + 1))
     time = number * SECOND
     rows = [(1, ("leaks", k)) for k in keys] + [(0, ("ada", k)) for k in keys]
-    return [Record(relation, time + gone, row, bool(gone)) for gone in (0, 1) for relation, row in rows]
+    return [
+        Record(relation, time + deleted, row, bool(deleted)) for deleted in (0, 1) for relation, row in rows
+    ]
 
 
 def deletions() -> Turn:
@@ -221,9 +223,9 @@ TURNS: Final = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "left"), TURNS, ids=lambda case: getattr(case, "__name__", ""))
-def test_memory_is_that_of_what_lives(case: Callable[[], Turn], left: int) -> None:
-    assert growth(case, 45) / EACH < left
+@pytest.mark.parametrize(("case", "limit"), TURNS, ids=lambda case: getattr(case, "__name__", ""))
+def test_memory_is_that_of_what_lives(case: Callable[[], Turn], limit: int) -> None:
+    assert growth(case, 45) / EACH < limit
 
 
 @pytest.mark.slow

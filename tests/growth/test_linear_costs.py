@@ -76,8 +76,8 @@ FEW: Final = 20
 
 def rows(n: int) -> RecordBatch:
     """Rows of a chain of relations with few join values, so that each has many neighbours."""
-    shown = [(f"w{i % FEW}", i % FEW) for i in range(n)]
-    values = [((t, k), (t, k, k), (t, k))[i % 3] for i, (t, k) in enumerate(shown)]
+    texts_and_keys = [(f"w{i % FEW}", i % FEW) for i in range(n)]
+    values = [((t, k), (t, k, k), (t, k))[i % 3] for i, (t, k) in enumerate(texts_and_keys)]
     return RecordBatch.of([Record(i % 3, i * 1000, row) for i, row in enumerate(values)])
 
 
@@ -94,8 +94,8 @@ def truncations(n: int, lateness: int = 0) -> Work:
     live = Session(Stream(CHAIN, parse_window("none"), lateness=lateness, max_size=4))
     live.add(Query("none w1").named("first", 4))
     live.take(rows(100))
-    ends = [RecordBatch.of([Record.truncation(0, 1_000_000 + i)]) for i in range(n)]
-    return lambda: [live.take(each) for each in ends]
+    batches = [RecordBatch.of([Record.truncation(0, 1_000_000 + i)]) for i in range(n)]
+    return lambda: [live.take(batch) for batch in batches]
 
 
 def truncations_of_late_rows(n: int) -> Work:
@@ -143,7 +143,7 @@ KEY: Final = [Record(1, 0, ("leaks", 1))]
 
 def taken(live: Session, records: list[Record]) -> Work:
     """Micro-batches as in a job."""
-    batches = [RecordBatch.of(records[at : at + FEW]) for at in range(0, len(records), FEW)]
+    batches = [RecordBatch.of(records[start : start + FEW]) for start in range(0, len(records), FEW)]
 
     def work() -> None:
         for batch in batches:
@@ -158,8 +158,8 @@ def updates_of_one_key(n: int) -> Work:
 
 
 def updates_of_one_key_beside_others(n: int) -> Work:
-    others = [Record(0, 0, (f"ada w{i}", FEW + i)) for i in range(40 * n)]
-    return taken(pair("none", LEAKS, KEY + others), [Record(0, i, (f"ada w{i}", 1)) for i in range(n)])
+    other_rows = [Record(0, 0, (f"ada w{i}", FEW + i)) for i in range(40 * n)]
+    return taken(pair("none", LEAKS, KEY + other_rows), [Record(0, i, (f"ada w{i}", 1)) for i in range(n)])
 
 
 def updates_of_one_key_in_an_instant(n: int) -> Work:
@@ -181,7 +181,7 @@ def deletions_of_equal_rows_in_a_window(n: int) -> Work:
 
 
 def keyed_rows_that_come_and_go(n: int, window: str = "10 hours") -> Work:
-    records = [Record(0, i, ("ada", i), gone) for i in range(n) for gone in (False, True)]
+    records = [Record(0, i, ("ada", i), deleted) for i in range(n) for deleted in (False, True)]
     return taken(pair(window, LEAKS, KEY), records)
 
 
@@ -190,7 +190,7 @@ def keyed_rows_that_come_and_go_by_count(n: int) -> Work:
 
 
 def results_that_come_and_go(n: int) -> Work:
-    records = [Record(0, i, ("ada", 1), gone) for i in range(n) for gone in (False, True)]
+    records = [Record(0, i, ("ada", 1), deleted) for i in range(n) for deleted in (False, True)]
     return taken(pair("10 hours", LEAKS, KEY), records)
 
 
@@ -237,13 +237,13 @@ def temperatures(n: int) -> list[tuple[int, int]]:
 def windows_of_keys(n: int) -> Work:
     processor = WindowPlan.of_text(WARD, FEVER.text).processor()
     records = [StreamRecord(0, time, row) for time, row in enumerate(temperatures(n))]
-    return lambda: [list(processor.process(records[at : at + FEW])) for at in range(0, 4 * n, FEW)]
+    return lambda: [list(processor.process(records[start : start + FEW])) for start in range(0, 4 * n, FEW)]
 
 
 def windows_of_a_key(n: int) -> Work:
     processor = WindowPlan.of_text(WARD, FEVER.text).processor()
     records = [StreamRecord(0, time, (1, temp)) for time, (_, temp) in enumerate(temperatures(n))]
-    return lambda: [list(processor.process(records[at : at + FEW])) for at in range(0, 4 * n, FEW)]
+    return lambda: [list(processor.process(records[start : start + FEW])) for start in range(0, 4 * n, FEW)]
 
 
 def searches_over_windows_of_keys(n: int) -> Work:
@@ -284,12 +284,12 @@ def searches_of_live_rows(n: int) -> Work:
 
 def searches_of_one_text(n: int) -> Work:
     live = pair("none", LEAKS, KEY)
-    same = [LEAKS.named(f"query {i}", 3) for i in range(n)]
+    queries = [LEAKS.named(f"query {i}", 3) for i in range(n)]
 
     def work() -> None:
-        live.add_all(plans_over(same, live.stream))
+        live.add_all(plans_over(queries, live.stream))
         live.take(RecordBatch.of([Record(0, 1, ("ada", 1))]))
-        for query in same:
+        for query in queries:
             live.remove(query.name)
 
     return work
@@ -297,14 +297,14 @@ def searches_of_one_text(n: int) -> Work:
 
 def patterns_added_and_removed(n: int) -> Work:
     live = pair("none", LEAKS, [])
-    each = [
+    pattern_queries = [
         Query.of_pattern(f"a x ; b y where x.k = {i} within 1 hour").named(f"pattern {i}", 3)
         for i in range(n)
     ]
 
     def work() -> None:
-        live.add_all(plans_over(each, live.stream))
-        for query in each:
+        live.add_all(plans_over(pattern_queries, live.stream))
+        for query in pattern_queries:
             live.remove(query.name)
 
     return work
@@ -358,7 +358,7 @@ def rows_of_a_star(n: int) -> Work:
 def explanations(n: int) -> Work:
     schema = star(4)
     parsed = [parse_query(f"ada{i} leaks", schema) for i in range(n)]
-    return lambda: [explain(Plan(schema, each, Unbounded(), 3)) for each in parsed]
+    return lambda: [explain(Plan(schema, query, Unbounded(), 3)) for query in parsed]
 
 
 def columns_of_a_table(n: int) -> Work:
@@ -424,8 +424,8 @@ def live_rows_in_a_log(n: int) -> Work:
 @contextmanager
 def few_in_a_log() -> Iterator[None]:
     """Micro-batches of a few records, and a log that is checked at such intervals."""
-    few = partial(BatchSizer, FEW, FEW)
-    with patch.object(local, "FEW_RECORDS", FEW), patch.object(local, "BatchSizer", few):
+    small_batches = partial(BatchSizer, FEW, FEW)
+    with patch.object(local, "FEW_RECORDS", FEW), patch.object(local, "BatchSizer", small_batches):
         yield
 
 
@@ -489,7 +489,7 @@ def test_the_cost_is_linear(prepared: Callable[[int], Work], n: int) -> None:
 def test_an_update_costs_the_same_however_many_rows_have_its_keywords(
     query: Query, evaluator: EvaluatorName, relation: int
 ) -> None:
-    def an_update(n: int) -> Cost:
+    def update_cost(n: int) -> Cost:
         session = Session(Stream(REFERRING, Unbounded(), evaluator=evaluator))
         session.add(query.named("asked", 3))
         rows = [(Record(0, 0, ("ada", k)), Record(1, 0, (("leaks", "x")[k % 2], k, k))) for k in range(n)]
@@ -500,10 +500,10 @@ def test_an_update_costs_the_same_however_many_rows_have_its_keywords(
         )
         for _ in range(7):  # the first ones allocate space and indexes
             session.take(next(updates))
-        last = next(updates)
-        return cost(lambda: session.take(last))
+        last_update = next(updates)
+        return cost(lambda: session.take(last_update))
 
-    few, many = an_update(2_000), an_update(8_000)
+    few, many = update_cost(2_000), update_cost(8_000)
     assert many.steps < 1.2 * few.steps
     assert many.allocated < 1.2 * few.allocated
 
@@ -511,7 +511,7 @@ def test_an_update_costs_the_same_however_many_rows_have_its_keywords(
 def test_an_idle_folder_costs_the_same_whatever_its_files(tmp_path: Path) -> None:
     """A minute after the files have grown."""
 
-    def some_polls(n: int) -> int:
+    def poll_steps(n: int) -> int:
         folder = tmp_path / str(n)
         folder.mkdir()
         for i in range(n):
@@ -519,20 +519,20 @@ def test_an_idle_folder_costs_the_same_whatever_its_files(tmp_path: Path) -> Non
             (folder / f"{i}.jsonl").write_bytes(line + b"\n")
         clock = HandClock()
         feed = FilesFeed(folder, PAIR, clock)
-        at = feed.start()
-        while len((batch := feed.poll(at, n)).read):
-            at = batch.end
+        position = feed.start()
+        while len((batch := feed.poll(position, n)).read):
+            position = batch.end
 
         def polls() -> None:
             for _ in range(12):
                 clock.sleep(100_000)
-                feed.poll(at, n)
+                feed.poll(position, n)
 
         clock.sleep(MINUTE)
         polls()
         return cost(polls).steps
 
-    assert some_polls(600) < 1.2 * some_polls(200)
+    assert poll_steps(600) < 1.2 * poll_steps(200)
 
 
 @pytest.mark.slow
@@ -570,17 +570,17 @@ def test_a_log_ends_with_what_lives_or_with_the_windows_of_queries(
     """Updates of a few rows without a window, with queries that have windows; restarted twice."""
     source = tmp_path / "in.jsonl"
     source.touch()
-    asked = {"leaks": Query("byron leaks"), **queries}
-    job = Job(asked, KEYED, str(source), checkpoint=tmp_path / "kept")
+    all_queries = {"leaks": Query("byron leaks"), **queries}
+    job = Job(all_queries, KEYED, str(source), checkpoint=tmp_path / "kept")
     sizes = []
     with few_in_a_log():
         for first in (0, 40):
             clock = HandClock()
             watch = LocalWatch(job, [], Log(stream=StringIO()), control=RunControl(job, clock))
             watch.open()
-            for at in range(first, first + 40):
-                rows = [{"t": f"byron leaks {at}", "k": k} for k in range(FEW)]
-                lines = [orjson.dumps({"relation": "a", "time": at / 100, "row": row}) for row in rows]
+            for second in range(first, first + 40):
+                rows = [{"t": f"byron leaks {second}", "k": k} for k in range(FEW)]
+                lines = [orjson.dumps({"relation": "a", "time": second / 100, "row": row}) for row in rows]
                 with source.open("ab") as file:
                     file.write(b"\n".join([*lines, b""]))
                 watch.step()

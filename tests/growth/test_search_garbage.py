@@ -31,17 +31,17 @@ def test_searches_leave_no_cycles(text: str) -> None:
     rows = [Record(n % 2, n, (n // 2 % 40, words[n % 4])) for n in range(400)]
     session.take(RecordBatch.of(rows))
     plan = plan_of(Query(text, options={RANK: "relevance"}).named("q", 3), session.stream)
-    found = session.search(plan, 5)  # caches are filled once
+    first_answer = session.search(plan, 5)  # caches are filled once
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        again = session.search(plan, 5)
+        second_answer = session.search(plan, 5)
         gc.collect()
-        left = [each for each in gc.garbage if type(each).__module__.startswith("skws")]
+        garbage = [item for item in gc.garbage if type(item).__module__.startswith("skws")]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-    assert [result.id for result in again.results] == [result.id for result in found.results]
-    assert left == []
+    assert [result.id for result in second_answer.results] == [result.id for result in first_answer.results]
+    assert garbage == []

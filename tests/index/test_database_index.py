@@ -53,14 +53,14 @@ def indexed(schema: Schema, tmp_path: Path) -> Indexed:
 def found(schema: Schema, database: StoredTuples, text: str) -> list[list[Row]]:
     plan = Plan(schema, parse_query(text, schema), Unbounded(), ranking=RankingChoice())
     results = StreamEngine.over(plan, database).search_once(plan, 10).results
-    return sorted(sorted(tuple(each.row.values()) for each in result.tuples) for result in results)
+    return sorted(sorted(tuple(tuple_.row.values()) for tuple_ in result.tuples) for result in results)
 
 
-@pytest.mark.parametrize("most", [MERGED, 10_000])
+@pytest.mark.parametrize("run_length", [MERGED, 10_000])
 def test_rows_of_several_parts_some_of_which_are_superseded(
-    schema: Schema, indexed: Indexed, most: int, monkeypatch: pytest.MonkeyPatch
+    schema: Schema, indexed: Indexed, run_length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skws.index.database.MERGED", most)
+    monkeypatch.setattr("skws.index.database.MERGED", run_length)
     last = PART + 100
     items: list[Row] = [(number % 50 if number < 200 else number, "plain") for number in range(last)]
     items[60], items[-1] = (10, "replaced lamp"), (last - 1, "lamp")
@@ -68,7 +68,7 @@ def test_rows_of_several_parts_some_of_which_are_superseded(
     sales: list[Row] = [(last - 1, "dented"), (10, "dented"), (10, "dented"), (None, "dented"), (7, "sold")]
     database = indexed(items, sales)
     assert len(database) == last - 150 + len(sales)
-    assert len(database.by_join_value.runs) == -(-(len(database) - 1) // most)
+    assert len(database.by_join_value.runs) == -(-(len(database) - 1) // run_length)
     assert database.occurrences == {len(database) - 3: 1}
     brass = sorted([(10, "brass lamp"), (10, "dented")])
     assert found(schema, database, "lamp dented") == sorted(
@@ -88,8 +88,8 @@ def test_the_store_has_the_columns_that_it_would_compute(schema: Schema, indexed
     assert store.values.all_exact
     np.testing.assert_array_equal(tuples.keys, LiveStore(schema, Unbounded()).values.of(rows))
     assert [int(key) for key in tuples.keys[:, 0]] == [3, 1, NULL, 1, NULL, 1, 3]
-    by_id = KeySets(schema).edge_index[np.flatnonzero(KeySets(schema).target_relation == 0)]
-    position, slot = store.live.probe(index_hashes(np.repeat(by_id, 2), np.array([1, 3])))
+    id_edges = KeySets(schema).edge_index[np.flatnonzero(KeySets(schema).target_relation == 0)]
+    position, slot = store.live.probe(index_hashes(np.repeat(id_edges, 2), np.array([1, 3])))
     assert sorted(zip(position.tolist(), slot.tolist(), strict=True)) == [(0, 1), (1, 0)]
 
 
@@ -106,15 +106,15 @@ def test_integers_that_stand_for_null_are_compared_by_value(schema: Schema, inde
 
 def test_what_is_written_to_the_store_is_not_in_the_file(schema: Schema, indexed: Indexed) -> None:
     database = indexed([(1, "lamp")], [])
-    before = database.tables[0].path.read_bytes()
+    content = database.tables[0].path.read_bytes()
     store = LiveStore(schema, Unbounded())
     store.open(database)
     store.live.end(np.array([0]), np.array([7]))
     assert store.live.tuple_in(0)[2] == 7
-    assert database.tables[0].path.read_bytes() == before
-    again = LiveStore(schema, Unbounded())
-    again.open(StoredTuples.of_database(IndexFile(database.tables[0].path), schema))
-    assert again.live.tuple_in(0)[2] != 7
+    assert database.tables[0].path.read_bytes() == content
+    reopened = LiveStore(schema, Unbounded())
+    reopened.open(StoredTuples.of_database(IndexFile(database.tables[0].path), schema))
+    assert reopened.live.tuple_in(0)[2] != 7
 
 
 def test_a_database_without_rows(schema: Schema, indexed: Indexed) -> None:

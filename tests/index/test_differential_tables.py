@@ -68,11 +68,11 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path))
 
 
-def indexed(folder: Path, schema: Schema, static: Sequence[Record], *, but: str = "") -> Schema:
-    """The schema with files of the static rows, for all tables except ``but``."""
+def indexed(folder: Path, schema: Schema, static: Sequence[Record], *, excluded: str = "") -> Schema:
+    """The schema with files of the static rows, for all tables except ``excluded``."""
     relations = list(schema.relations)
     for number, relation in enumerate(relations):
-        if relation.table and relation.name != but:
+        if relation.table and relation.name != excluded:
             names = [attribute.name for attribute in relation.attributes]
             rows = [dict(zip(names, r.row, strict=True)) for r in static if r.relation == number]
             path = folder / f"{relation.name}.jsonl"
@@ -102,7 +102,7 @@ def compared(
     changes: Sequence[Change],
     *,
     step: int = 1,
-    but: str = "",
+    excluded: str = "",
     sizes: Sizes = USUAL_SIZES,
     **more: Any,
 ) -> int:
@@ -111,28 +111,30 @@ def compared(
     The first step loads the tables, the others process ``step`` records each. ``more``: arguments of the
     plans.
     """
-    apart = indexed(folder, schema, static, but=but)
-    left = [record for record in static if schema.relations[record.relation].name == but]
+    indexed_schema = indexed(folder, schema, static, excluded=excluded)
+    loaded_rows = [record for record in static if schema.relations[record.relation].name == excluded]
     outputs = []
-    for given_schema, rows in ((schema, static), (apart, left)):
-        engine, standing = StreamEngine(given_schema, window, sizes=sizes), set[str]()
+    for engine_schema, rows in ((schema, static), (indexed_schema, loaded_rows)):
+        engine, active = StreamEngine(engine_schema, window, sizes=sizes), set[str]()
         out: list[list[Result]] = []
         for number in range(1 + -(-len(stream) // step)):
-            for text, most in ((text, most) for at, text, most in changes if at == number):
-                name = f"{text}/{most}"
-                if name in standing:
+            for text, max_size in (
+                (text, max_size) for change_step, text, max_size in changes if change_step == number
+            ):
+                name = f"{text}/{max_size}"
+                if name in active:
                     engine.remove(name)
                 else:
                     plan = Plan(
-                        given_schema, parse_query(text, given_schema), window, most, name=name, **more
+                        engine_schema, parse_query(text, engine_schema), window, max_size, name=name, **more
                     )
                     out.append(engine.add(plan))
-                standing ^= {name}
-            begin = step * (number - 1)
-            told = engine.process(stream[begin : begin + step]) if number else engine.load_tables(rows)
+                active ^= {name}
+            start = step * (number - 1)
+            results = engine.process(stream[start : start + step]) if number else engine.load_tables(rows)
             # The order in which a tuple completes results of two queries is unspecified.
-            out.append(sorted(told, key=lambda result: result.query))
-        counts = engine.counts if len(changes) == 1 and not but else None
+            out.append(sorted(results, key=lambda result: result.query))
+        counts = engine.counts if len(changes) == 1 and not excluded else None
         outputs.append((out, counts))
     assert outputs[1] == outputs[0]
     return sum(map(len, outputs[0][0]))
@@ -166,29 +168,29 @@ def test_equal_to_tables_loaded_whole(
 ) -> None:
     """One query exists from the beginning."""
     schema, words, static, stream = case
-    asked: list[Change] = []
-    for at, text, most in changes:
+    valid_changes: list[Change] = []
+    for change_step, text, max_size in changes:
         with suppress(QueryError):
             parse_query(text, schema)
-            asked.append((at if asked else 0, text, most))
-    asked = asked or [(0, " ".join(WORDS[:words]), 3)]
-    compared(tmp_path, schema, static, stream, window, asked, step=step, sizes=sizes, ranking=ranking)
+            valid_changes.append((change_step if valid_changes else 0, text, max_size))
+    valid_changes = valid_changes or [(0, " ".join(WORDS[:words]), 3)]
+    compared(tmp_path, schema, static, stream, window, valid_changes, step=step, sizes=sizes, ranking=ranking)
 
 
-@pytest.mark.parametrize("kept", KEPT)
-@pytest.mark.parametrize("most", [3, 4, 5])
+@pytest.mark.parametrize("rows_kept", KEPT)
+@pytest.mark.parametrize("max_size", [3, 4, 5])
 @seeds(1, 3)
-def test_rows_without_keywords_connect(tmp_path: Path, seed: int, most: int, kept: int) -> None:
+def test_rows_without_keywords_connect(tmp_path: Path, seed: int, max_size: int, rows_kept: int) -> None:
     """Results with rows that only join values reach, one or two of them between the keywords."""
     rng = random.Random(seed)
     relations = relations_of(("a", "b", "link", "more"), "link more")
-    on = [
+    join_columns = [
         ("a", "link", "x", "x"),
         ("link", "b", "y", "y"),
         ("link", "more", "y", "x"),
         ("more", "b", "y", "x"),
     ]
-    joins = tuple(Join(f"j{n}", left, right, ((x, y),)) for n, (left, right, x, y) in enumerate(on))
+    joins = tuple(Join(f"j{n}", left, right, ((x, y),)) for n, (left, right, x, y) in enumerate(join_columns))
     schema = Schema("s", relations, joins)
 
     def row(text: str) -> Row:
@@ -196,8 +198,8 @@ def test_rows_without_keywords_connect(tmp_path: Path, seed: int, most: int, kep
 
     static = [Record(rng.choice([2, 3]), 0, row("pad")) for _ in range(12)]
     stream = [Record(n % 2, n, row(("alpha", "beta")[n % 2])) for n in range(40)]
-    asked, sizes = [(0, "alpha beta", most)], Sizes(rows_kept=kept)
-    assert compared(tmp_path, schema, static, stream, TimeWindow(12), asked, step=4, sizes=sizes) > 5
+    changes, sizes = [(0, "alpha beta", max_size)], Sizes(rows_kept=rows_kept)
+    assert compared(tmp_path, schema, static, stream, TimeWindow(12), changes, step=4, sizes=sizes) > 5
 
 
 def _sparse(rng: random.Random) -> tuple[Schema, list[Record], list[Record]]:
@@ -211,22 +213,22 @@ def _sparse(rng: random.Random) -> tuple[Schema, list[Record], list[Record]]:
         Join(f"j{n}", rng.choice(names), rng.choice(names), ((rng.choice("xy"), rng.choice("xy")),))
         for n in range(rng.randint(3, 6))
     )
-    most = rng.choice([4, 12, 30])
+    domain = rng.choice([4, 12, 30])
 
-    def row(words: Sequence[str], often: float) -> Row:
-        text = " ".join(word for word in words if rng.random() < often) or "pad"
-        return (text, *(rng.randrange(most) if rng.random() < 0.95 else None for _ in "xy"))
+    def row(words: Sequence[str], probability: float) -> Row:
+        text = " ".join(word for word in words if rng.random() < probability) or "pad"
+        return (text, *(rng.randrange(domain) if rng.random() < 0.95 else None for _ in "xy"))
 
     static = [Record(rng.choice([2, 3, 4]), 0, row(("alpha", "beta", "gamma"), 0.4)) for _ in range(40)]
     stream: list[Record] = []
     time = 0
     for _ in range(50):
         time += rng.choice([0, 1, 1, 2, 6])
-        again = rng.choice(stream) if stream and rng.random() < 0.15 else None
-        if again is None:
+        repeated = rng.choice(stream) if stream and rng.random() < 0.15 else None
+        if repeated is None:
             stream.append(Record(rng.choice([0, 1]), time, row(("alpha", "beta", "gamma"), 0.15)))
         else:
-            stream.append(again._replace(time=time, delete=rng.random() < 0.7))
+            stream.append(repeated._replace(time=time, delete=rng.random() < 0.7))
     return Schema("sparse", relations, joins), static, stream
 
 
@@ -257,9 +259,9 @@ def test_rows_with_keywords_come_as_they_are_reached(tmp_path: Path, seed: int) 
         (rng.randrange(len(stream) // step + 1), rng.choice(QUERIES), rng.choice([2, 3, 3, 4]))
         for _ in range(8)
     ]
-    but = rng.choice(["", "", "v"])
-    more: dict[str, Any] = {"step": step, "but": but, "sizes": sizes, "ranking": ranking}
-    compared(tmp_path, schema, static, stream, window, changes, **more)
+    excluded_table = rng.choice(["", "", "v"])
+    options: dict[str, Any] = {"step": step, "excluded": excluded_table, "sizes": sizes, "ranking": ranking}
+    compared(tmp_path, schema, static, stream, window, changes, **options)
 
 
 def _shop(folder: Path, static: Sequence[Record]) -> Schema:
@@ -269,21 +271,23 @@ def _shop(folder: Path, static: Sequence[Record]) -> Schema:
     return indexed(folder, Schema("shop", relations, joins), static)
 
 
-@pytest.mark.parametrize("most", [3, 4])
+@pytest.mark.parametrize("max_size", [3, 4])
 @pytest.mark.parametrize("text", ["alpha beta", "beta alpha"])
-def test_rows_that_were_left_alone_come_when_their_query_goes(tmp_path: Path, text: str, most: int) -> None:
+def test_rows_that_were_left_alone_come_when_their_query_goes(
+    tmp_path: Path, text: str, max_size: int
+) -> None:
     """The maker looked up its products while another query held them back."""
     static = [Record(2, 0, ("alpha", 0, 0)), *(Record(1, 0, ("gamma", n, n % 2)) for n in range(6))]
     schema = _shop(tmp_path, static)
     engine = StreamEngine(schema, TimeWindow(9), sizes=Sizes(keyword_rows=1))
     assert not list(engine.load_tables([]))
-    for each in ("gamma delta", text):
-        assert not engine.add(Plan(schema, parse_query(each, schema), TimeWindow(9), most))
+    for query_text in ("gamma delta", text):
+        assert not engine.add(Plan(schema, parse_query(query_text, schema), TimeWindow(9), max_size))
     assert not list(engine.process([Record(0, 0, ("beta", 9, 0))]))  # wakes the query
     assert engine.live_tuples == 2
     engine.remove("gamma delta")
-    (found,) = engine.process([Record(0, 1, ("beta", 4, 0))])
-    assert sorted(str(member.row["t"]) for member in found.tuples) == ["alpha", "beta", "gamma"]
+    (result,) = engine.process([Record(0, 1, ("beta", 4, 0))])
+    assert sorted(str(member.row["t"]) for member in result.tuples) == ["alpha", "beta", "gamma"]
 
 
 def test_of_many_rows_with_keywords_only_those_in_reach_are_here(tmp_path: Path) -> None:
@@ -296,14 +300,14 @@ def test_of_many_rows_with_keywords_only_those_in_reach_are_here(tmp_path: Path)
     assert not list(engine.load_tables([]))
     assert (engine.live_tuples, engine.counts.static, engine.counts.excluded) == (0, 800, 320)
     assert engine.carried == 1
-    found, most = 0, 0
+    results, peak = 0, 0
     for first in range(0, 400, 8):
         sales = [Record(0, n, ("pad" if n % 2 else "beta", n, 0)) for n in range(first, first + 8)]
-        found += len(list(engine.process(sales)))
-        most = max(most, engine.live_tuples)
-    assert (found, engine.counts.excluded) == (40, 320)
+        results += len(list(engine.process(sales)))
+        peak = max(peak, engine.live_tuples)
+    assert (results, engine.counts.excluded) == (40, 320)
     # The window, a batch, rows in reach since the last time rows were dropped, and dead ones not yet purged.
-    assert most < 60
+    assert peak < 60
 
 
 def test_rows_that_nobody_refers_to_are_let_go(tmp_path: Path) -> None:
@@ -311,25 +315,25 @@ def test_rows_that_nobody_refers_to_are_let_go(tmp_path: Path) -> None:
     schema = Schema("s", relations_of(("a", "link"), "link"), (Join("j", "a", "link", (("x", "x"),)),))
     static = [Record(1, 0, ("pad", n, 0)) for n in range(160)]
     stream = [Record(0, n, (("alpha", "beta")[n % 2], n // 2, 0)) for n in range(320)]
-    apart = indexed(tmp_path, schema, static)
-    engine = StreamEngine(apart, TimeWindow(4), sizes=Sizes(rows_kept=8))
-    engine.add(Plan(apart, parse_query("alpha beta", apart), TimeWindow(4), 3))
-    found, most = list(engine.load_tables([])), 0
+    indexed_schema = indexed(tmp_path, schema, static)
+    engine = StreamEngine(indexed_schema, TimeWindow(4), sizes=Sizes(rows_kept=8))
+    engine.add(Plan(indexed_schema, parse_query("alpha beta", indexed_schema), TimeWindow(4), 3))
+    results, peak = list(engine.load_tables([])), 0
     for first in range(0, len(stream), 8):
-        found += engine.process(stream[first : first + 8])
-        most = max(most, engine.live_tuples)
-    assert len(found) == 160
+        results += engine.process(stream[first : first + 8])
+        peak = max(peak, engine.live_tuples)
+    assert len(results) == 160
     # Two sales for each cached row, dead ones not yet purged; the window; a batch.
-    assert most < 70
+    assert peak < 70
 
 
 def _open_files() -> int:
     """The number of regular files this process holds open; pipes and sockets of other tests come and go."""
-    opened = 0
+    count = 0
     for descriptor in os.listdir("/dev/fd"):
         with suppress(OSError):  # the listing's own descriptor is closed by now
-            opened += stat.S_ISREG(os.fstat(int(descriptor)).st_mode)
-    return opened
+            count += stat.S_ISREG(os.fstat(int(descriptor)).st_mode)
+    return count
 
 
 def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(tmp_path: Path) -> None:
@@ -338,13 +342,13 @@ def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(tmp_path: P
     engine = StreamEngine.of(Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3))
     assert not list(engine.load_tables([]))
     gc.collect()  # garbage of earlier tests must not close its files in the meantime
-    opened, gc_was_on = _open_files(), gc.isenabled()
+    open_files, gc_was_on = _open_files(), gc.isenabled()
     gc.disable()
     try:
         for time in range(4):
             engine.change_schema(replace(schema, joins=schema.joins[: 1 + time % 2]), time)
             assert len(list(engine.process([Record(0, time, ("beta", time, 0))]))) == 1
-        assert _open_files() <= opened
+        assert _open_files() <= open_files
     finally:
         if gc_was_on:
             gc.enable()

@@ -19,20 +19,20 @@ from tests.commands import Skws
 def databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skws: Skws) -> list[Path]:
     """Three files, searched in this order."""
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
-    made = [tmp_path / f"{name}.db" for name in ("a", "b", "c")]
-    for age, path in enumerate(reversed(made)):
-        with closing(sqlite3.connect(path)) as connected, connected:
-            connected.execute("CREATE TABLE movie (id integer primary key, title text)")
-            connected.execute("INSERT INTO movie VALUES (1, 'Pulp Fiction')")
+    paths = [tmp_path / f"{name}.db" for name in ("a", "b", "c")]
+    for age, path in enumerate(reversed(paths)):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("CREATE TABLE movie (id integer primary key, title text)")
+            connection.execute("INSERT INTO movie VALUES (1, 'Pulp Fiction')")
         assert skws("search", path, "pulp", "--quiet").code == 0
         (newest, *_) = cached_indexes()
-        at = time.time() - (2 - age) * 86_400
-        os.utime(newest.folder / "lock", (at, at))
-    return made
+        mtime = time.time() - (2 - age) * 86_400
+        os.utime(newest.folder / "lock", (mtime, mtime))
+    return paths
 
 
 def names() -> list[str]:
-    return [Path(one.source).name for one in cached_indexes()]
+    return [Path(index.source).name for index in cached_indexes()]
 
 
 def test_those_that_are_old_or_too_many_go_when_another_is_made(databases: list[Path], skws: Skws) -> None:
@@ -49,13 +49,13 @@ def test_those_that_are_old_or_too_many_go_when_another_is_made(databases: list[
 
 
 def test_they_are_shown_and_cleared(databases: list[Path], skws: Skws) -> None:
-    shown = skws("cache").out.splitlines()
-    assert [line.split("MB  ")[1].split() for line in shown[:3]] == [
+    output = skws("cache").out.splitlines()
+    assert [line.split("MB  ")[1].split() for line in output[:3]] == [
         ["today", str(databases[0])],
         ["1", "day", "ago", str(databases[1])],
         ["2", "days", "ago", str(databases[2])],
     ]
-    assert shown[3].startswith("3 indexes, ")
+    assert output[3].startswith("3 indexes, ")
     with locked_folder(cached_indexes()[1].folder, "made just now"):
         assert skws("cache", "clear").out.startswith("2 indexes deleted, ")
     assert names() == ["made just now"]

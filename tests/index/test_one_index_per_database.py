@@ -46,7 +46,7 @@ class Spelled:
         return PostgresDatabase.of(self.address).identity
 
     def stamp(self, relations: Sequence[Relation]) -> str:
-        return repr((self.identity, [self.rows_of.get(each.name) for each in relations]))
+        return repr((self.identity, [self.rows_of.get(relation.name) for relation in relations]))
 
     def inferred(self, *, followed: bool) -> Inference:
         raise NotImplementedError
@@ -73,8 +73,8 @@ def test_two_spellings_of_an_address_share_an_index(
     monkeypatch.setenv(CACHE, str(tmp_path))
     first, second = map(Spelled, SPELLINGS)
     assert first.name != second.name
-    for one in (first, second, first):
-        assert len(database_index(one, schema, None, lambda _: None)) == 1
+    for database in (first, second, first):
+        assert len(database_index(database, schema, None, lambda _: None)) == 1
     assert (first.read, second.read) == (["item"], [])
 
 
@@ -94,8 +94,8 @@ def test_only_tables_that_have_changed_are_read_again(
         shop.read.clear()
         plan = Plan(schema, parse_query(text, schema), Unbounded(), ranking=RankingChoice())
         database = database_index(shop, schema, index, lambda _: None)
-        found = StreamEngine.over(plan, database).search_once(plan, 10)
-        return [[each.id for each in result.tuples] for result in found.results]
+        outcome = StreamEngine.over(plan, database).search_once(plan, 10)
+        return [[tuple_.id for tuple_ in result.tuples] for result in outcome.results]
 
     for index in (None, tmp_path / "shop.index"):
         shop.rows_of["sale"] = [(1, "dented")]
@@ -113,8 +113,8 @@ def test_only_tables_that_have_changed_are_read_again(
 def test_databases_are_identified_by_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop.db").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
-    spelled = (f"sqlite:{tmp_path / 'shop.db'}", "shop.db", "./shop.db")
-    assert {database_at(each).identity for each in spelled} == {str(tmp_path.resolve() / "shop.db")}
+    addresses = (f"sqlite:{tmp_path / 'shop.db'}", "shop.db", "./shop.db")
+    assert {database_at(address).identity for address in addresses} == {str(tmp_path.resolve() / "shop.db")}
     assert isinstance(database_at("shop.db"), SqliteDatabase)
-    assert {database_at(each).identity for each in SPELLINGS} == {"localhost:5432/shop"}
+    assert {database_at(address).identity for address in SPELLINGS} == {"localhost:5432/shop"}
     assert database_at("postgresql://ada@localhost:5433/shop").identity == "localhost:5433/shop"

@@ -61,8 +61,8 @@ def _plan(schema: Schema, text: str, window: Window, size: int) -> Plan:
 def _shown(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Results in an order independent of equal scores, without the order of joins in explanations."""
     dicts = [replace(result, place=None).to_dict() for result in results]
-    for shown in dicts:
-        for part in shown["explanation"]:
+    for result_dict in dicts:
+        for part in result_dict["explanation"]:
             if part["part"] == "specificity":
                 part.pop("why", None)
     return sorted(dicts, key=lambda shown: json.dumps(shown, default=str))
@@ -83,8 +83,10 @@ def compared(
     lateness: int = 0,
 ) -> int:
     """Compares searches between the records of a stream; returns the number of results."""
-    apart = indexed(folder, schema, static)
-    engines = [StreamEngine(each, window, lateness=lateness) for each in (schema, apart)]
+    indexed_schema = indexed(folder, schema, static)
+    engines = [
+        StreamEngine(engine_schema, window, lateness=lateness) for engine_schema in (schema, indexed_schema)
+    ]
     for engine, rows in zip(engines, (static, []), strict=True):
         engine.add(_plan(engine.schema, texts[0], window, 3))
         list(engine.load_tables(rows))
@@ -96,13 +98,13 @@ def compared(
         if rng.random() < 0.6:
             continue
         text, size = rng.choice(texts), rng.randint(1, 5)
-        loaded, found = (e.search(_plan(e.schema, text, window, size), ALL) for e in engines)
-        assert _shown(found.results) == _shown(loaded.results)
-        assert (found.found, found.size, found.notes) == (loaded.found, loaded.size, loaded.notes)
-        assert (found.why_nothing is None) == (loaded.why_nothing is None)
-        few = engines[1].search(_plan(apart, text, window, size), 2)
-        assert _scores(few.results) == _scores(found.results)[:2]
-        total += len(found.results)
+        expected, actual = (e.search(_plan(e.schema, text, window, size), ALL) for e in engines)
+        assert _shown(actual.results) == _shown(expected.results)
+        assert (actual.found, actual.size, actual.notes) == (expected.found, expected.size, expected.notes)
+        assert (actual.why_nothing is None) == (expected.why_nothing is None)
+        best_two = engines[1].search(_plan(indexed_schema, text, window, size), 2)
+        assert _scores(best_two.results) == _scores(actual.results)[:2]
+        total += len(actual.results)
     return total
 
 
@@ -139,15 +141,15 @@ def test_a_search_leaves_the_live_tuples_alone(tmp_path: Path) -> None:
     static = [Record(1, 0, ("alpha beta", n, n)) for n in range(100)]
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
-    apart = indexed(tmp_path, schema, static)
-    engine = StreamEngine(apart, Unbounded())
+    indexed_schema = indexed(tmp_path, schema, static)
+    engine = StreamEngine(indexed_schema, Unbounded())
     assert not list(engine.load_tables([]))
     assert not list(engine.process([Record(0, 0, ("gamma", 7, 0))]))
-    before = engine.live_tuples
-    searched = engine.search(_plan(apart, "gamma beta", Unbounded(), 2), 10)
-    assert [len(result.tuples) for result in searched.results] == [2]
-    assert engine.search(_plan(apart, "alpha", Unbounded(), 2), 10).found == 100
-    assert engine.live_tuples == before
+    live_tuples = engine.live_tuples
+    answer = engine.search(_plan(indexed_schema, "gamma beta", Unbounded(), 2), 10)
+    assert [len(result.tuples) for result in answer.results] == [2]
+    assert engine.search(_plan(indexed_schema, "alpha", Unbounded(), 2), 10).found == 100
+    assert engine.live_tuples == live_tuples
 
 
 def test_a_store_that_could_not_be_made_is_made_by_the_next_search(
@@ -157,16 +159,16 @@ def test_a_store_that_could_not_be_made_is_made_by_the_next_search(
     monkeypatch.setattr(table_search, "_INDEXED_ROWS", 1000)
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
-    apart = indexed(tmp_path, schema, [Record(1, 0, ("beta", n, n)) for n in range(20)])
-    engine = StreamEngine(apart, TimeWindow(3))
+    indexed_schema = indexed(tmp_path, schema, [Record(1, 0, ("beta", n, n)) for n in range(20)])
+    engine = StreamEngine(indexed_schema, TimeWindow(3))
     assert not list(engine.load_tables([]))
-    plan = _plan(apart, "gamma beta", TimeWindow(3), 2)
+    plan = _plan(indexed_schema, "gamma beta", TimeWindow(3), 2)
     stored_tuples = index_cache.stored_tuples
     for number in range(40):
         assert not list(engine.process([Record(0, number, ("gamma", number % 20, 0))]))
-        with monkeypatch.context() as broken, suppress(SourceError):
+        with monkeypatch.context() as patch, suppress(SourceError):
             if number % 2:
-                broken.setattr(index_cache, "stored_tuples", _refused)
+                patch.setattr(index_cache, "stored_tuples", _refused)
             engine.search(plan, 10)
         assert index_cache.stored_tuples is stored_tuples
         assert engine.search(plan, 10).found == min(number + 1, 3)

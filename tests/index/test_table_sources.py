@@ -133,9 +133,9 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 def searched(skws: Skws, paths: tuple[Path, Path], *options: str) -> list[dict[str, Any]]:
     schema, replay = paths
-    done = skws("search", "lamp", "gift", "-s", schema, "-r", replay, "-f", "jsonl", *options)
-    assert done.code == 0, done.err
-    return done.records
+    outcome = skws("search", "lamp", "gift", "-s", schema, "-r", replay, "-f", "jsonl", *options)
+    assert outcome.code == 0, outcome.err
+    return outcome.records
 
 
 @pytest.mark.parametrize("source", WRITERS)
@@ -154,11 +154,13 @@ def test_a_folder_of_files_and_a_window_expression(skws: Skws, tmp_path: Path) -
     write_csv(parts / "a.csv")
     (parts / "b.jsonl").write_text('{"pid": 1, "name": "a lamp now", "price": 1}\n')
     schema, sales = shop(tmp_path, "parts")
-    found = searched(skws, (schema, sales), "--engine", "local")
-    assert [one["tuples"][0]["id"] for one in found] == ["product:2", "product:3"]
+    results = searched(skws, (schema, sales), "--engine", "local")
+    assert [result["tuples"][0]["id"] for result in results] == ["product:2", "product:3"]
     schema.write_text(schema.read_text().replace("20 seconds", "'longest match [sale] .* [sale]'"))
-    done = skws("search", "lamp", "returned", "-s", schema, "-r", sales, "--engine", "local", "-f", "jsonl")
-    assert "a lamp now" in done.out, done.err
+    outcome = skws(
+        "search", "lamp", "returned", "-s", schema, "-r", sales, "--engine", "local", "-f", "jsonl"
+    )
+    assert "a lamp now" in outcome.out, outcome.err
 
 
 def test_postgresql(skws: Skws, tmp_path: Path, database: Database) -> None:
@@ -187,12 +189,12 @@ def test_indexed_once_and_again_when_the_data_has_changed(skws: Skws, tmp_path: 
     write_csv(tmp_path / "p.csv")
     paths = shop(tmp_path, "p.csv")
     first = searched(skws, paths, "--engine", "local")
-    before = made()
+    indexes = made()
     assert searched(skws, paths, "--engine", "local") == first
-    assert made() == before
+    assert made() == indexes
     (tmp_path / "p.csv").write_text("pid,name,price\n5,the only lamp,1\n")
-    (only,) = searched(skws, paths, "--engine", "local")
-    assert only["tuples"][0]["row"]["name"] == "the only lamp"
+    (result,) = searched(skws, paths, "--engine", "local")
+    assert result["tuples"][0]["row"]["name"] == "the only lamp"
     assert len(made()) == 2
     (tmp_path / "p.csv").write_text("pid,name,price\n")
     assert searched(skws, paths, "--engine", "local") == []
@@ -200,7 +202,7 @@ def test_indexed_once_and_again_when_the_data_has_changed(skws: Skws, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("source", "text", "code", "told"),
+    ("source", "text", "code", "message"),
     [
         ("none.csv", None, 4, "none.csv: no such file"),
         ("p.csv", "pid,name,price\n1,a,b\n", 5, "p.csv:2: product.price"),
@@ -211,15 +213,17 @@ def test_indexed_once_and_again_when_the_data_has_changed(skws: Skws, tmp_path: 
         ("ftp://x/y", None, 2, "ftp://x/y: expected files, sqlite:FILE or postgresql://... for a table"),
     ],
 )
-def test_bad_sources(skws: Skws, tmp_path: Path, source: str, text: str | None, code: int, told: str) -> None:
+def test_bad_sources(
+    skws: Skws, tmp_path: Path, source: str, text: str | None, code: int, message: str
+) -> None:
     if text is not None:
         (tmp_path / source).write_text(text)
     schema, sales = shop(tmp_path, source)
-    done = skws("search", "lamp", "gift", "-s", schema, "-r", sales, "--engine", "local")
-    assert done.code == code
-    assert told in done.err
-    assert "Traceback" not in done.err
-    assert (code == 5) == ("whatever --on-error says" in done.err)
+    outcome = skws("search", "lamp", "gift", "-s", schema, "-r", sales, "--engine", "local")
+    assert outcome.code == code
+    assert message in outcome.err
+    assert "Traceback" not in outcome.err
+    assert (code == 5) == ("whatever --on-error says" in outcome.err)
     assert made() == [] or code == 0
 
 
@@ -227,15 +231,15 @@ def test_rows_of_the_table_in_the_stream_are_bad_records(skws: Skws, tmp_path: P
     write_csv(tmp_path / "p.csv")
     schema, sales = shop(tmp_path, "p.csv")
     sales.write_text('{"relation": "product", "row": {"pid": 1, "name": "x"}}\n')
-    done = skws("search", "lamp", "gift", "-s", schema, "-r", sales, "--engine", "local")
-    assert (done.code, "rows of product come only from its source" in done.err) == (5, True)
+    outcome = skws("search", "lamp", "gift", "-s", schema, "-r", sales, "--engine", "local")
+    assert (outcome.code, "rows of product come only from its source" in outcome.err) == (5, True)
 
 
 def test_only_a_table_has_a_source(skws: Skws, tmp_path: Path) -> None:
     schema, sales = shop(tmp_path, "p.csv")
     schema.write_text(schema.read_text().replace("    table: true\n", ""))
-    done = skws("search", "lamp", "-s", schema, "-r", sales, "--engine", "local")
-    assert (done.code, "add 'table: true'" in done.err) == (3, True)
+    outcome = skws("search", "lamp", "-s", schema, "-r", sales, "--engine", "local")
+    assert (outcome.code, "add 'table: true'" in outcome.err) == (3, True)
 
 
 def test_the_cache_is_found_from_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,8 +253,8 @@ def test_a_cache_that_cannot_be_written(skws: Skws, tmp_path: Path, monkeypatch:
     write_csv(tmp_path / "p.csv")
     schema, sales = shop(tmp_path, "p.csv")
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "p.csv"))
-    done = skws("search", "lamp", "-s", schema, "-r", sales, "--engine", "local")
-    assert (done.code, "SKWS_CACHE names another folder" in done.err) == (4, True)
+    outcome = skws("search", "lamp", "-s", schema, "-r", sales, "--engine", "local")
+    assert (outcome.code, "SKWS_CACHE names another folder" in outcome.err) == (4, True)
 
 
 def asked(folder: Path, source: str) -> Job:
@@ -305,19 +309,21 @@ def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
             matcher = Matcher(parse_query(word, schema), schema)
         except QueryError:  # not every word can be searched
             continue
-        found = [postings.containing(each) for _, each in matcher.alternatives()]
-        met = set(np.concatenate(found).tolist())
-        assert {n for n, text in enumerate(texts) if matcher.bitmap(0, (text,))} <= met
+        row_numbers = [postings.containing(alternative) for _, alternative in matcher.alternatives()]
+        candidates = set(np.concatenate(row_numbers).tolist())
+        assert {n for n, text in enumerate(texts) if matcher.bitmap(0, (text,))} <= candidates
 
 
 def test_white_space_of_arrow_cuts_no_word() -> None:
     """Arrow splits the index, Python splits texts: white space of Arrow ends a word in both."""
-    every = [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n < 0xE000]
-    cut = pc.list_value_length(pc.utf8_split_whitespace(pa.array([f"a{c}b" for c in every]))).to_pylist()
-    for char, parts in zip(every, cut, strict=True):
+    characters = [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n < 0xE000]
+    part_counts = pc.list_value_length(
+        pc.utf8_split_whitespace(pa.array([f"a{c}b" for c in characters]))
+    ).to_pylist()
+    for char, parts in zip(characters, part_counts, strict=True):
         if parts == 2:
-            whole = {token.stem for token in tokens(f"a{char}b")}
-            assert whole == {"a", "b"}, hex(ord(char))
+            stems = {token.stem for token in tokens(f"a{char}b")}
+            assert stems == {"a", "b"}, hex(ord(char))
 
 
 def _texts_only() -> Schema:
@@ -334,10 +340,11 @@ def test_what_is_missing_in_a_table_is_told_each_time(skws: Skws, tmp_path: Path
     for source in ("p.csv", "sqlite:p.db"):
         schema, sales = shop(tmp_path, source)
         for _ in range(2):
-            done = skws("search", "gift", "lamp", "--replay", sales, "--schema", schema)
-            assert done.code == 0, done.err
+            outcome = skws("search", "gift", "lamp", "--replay", sales, "--schema", schema)
+            assert outcome.code == 0, outcome.err
             assert (
-                "product.price: NaN and infinity are not numbers, so they are missing (1 value)" in done.err
+                "product.price: NaN and infinity are not numbers, so they are missing (1 value)"
+                in outcome.err
             )
 
 
@@ -346,25 +353,25 @@ def test_live_searches_and_python_tell_what_is_missing_too(tmp_path: Path) -> No
     with (tmp_path / "p.csv").open("a") as file:
         file.write("9,lamp,NaN\n")
     schema, sales = shop(tmp_path, "p.csv")
-    told = "product.price: NaN and infinity are not numbers, so they are missing"
+    note = "product.price: NaN and infinity are not numbers, so they are missing"
     results = skws.search("gift lamp", sales, schema=schema)
     assert list(results)
-    assert results.bad.passed_over == {told: 1}
-    with pytest.warns(UserWarning, match=f"ignored: {told}"):
-        live = skws.Session(schema)
-    assert live.bad.passed_over == {told: 1}
+    assert results.bad.passed_over == {note: 1}
+    with pytest.warns(UserWarning, match=f"ignored: {note}"):
+        session = skws.Session(schema)
+    assert session.bad.passed_over == {note: 1}
     for _ in range(2):
         notes = Notes()
         watch = opened(Job({"gift": "gift lamp"}, load_schema(schema), str(sales)), notes=notes)
         watch.close()
-        assert sum(told in line for line in notes.lines) == 1
+        assert sum(note in line for line in notes.lines) == 1
 
 
 def test_the_replay_needs_no_file_for_the_table(tmp_path: Path) -> None:
     write_csv(tmp_path / "p.csv")
     schema, sales = shop(tmp_path, "p.csv")
-    read = load_schema(schema)
-    assert len(Replay.open(sales, read).splits) == 1
-    (table,) = open_tables(read)
+    parsed_schema = load_schema(schema)
+    assert len(Replay.open(sales, parsed_schema).splits) == 1
+    (table,) = open_tables(parsed_schema)
     assert len(table) == 5
     assert table.texts == {1: (4, sum(len(n) for _, n, _ in [PRODUCTS[0], *PRODUCTS[2:4], PRODUCTS[5]] if n))}

@@ -25,7 +25,7 @@ SIZE: Final = Path("/proc/self/statm")
 
 
 def limit_memory() -> None:
-    """Limit the growth of the address space to ``MEGABYTES``, on systems that report its size."""
+    """Limits the growth of the address space to ``MEGABYTES``, on systems that report its size."""
     if not SIZE.exists():
         return
     pages = int(SIZE.read_text().split()[0])

@@ -68,12 +68,12 @@ class Language(Generic[T]):
                     tokens[start:start] = random.sample(pool, 1)
                 case _:
                     tokens[start : start + 1] = [
-                        _flipped(token, random) for token in tokens[start : start + 1]
+                        flip_bit(token, random) for token in tokens[start : start + 1]
                     ]
         return text[:0].join(tokens)
 
 
-def _flipped(token: T, random: Random) -> T:
+def flip_bit(token: T, random: Random) -> T:
     """A token with one bit of one character or byte flipped."""
     index = random.randrange(len(token))
     if isinstance(token, bytes):
@@ -100,8 +100,8 @@ class Counts(NamedTuple):
     accepted: int
 
 
-def told(message: str, expected: re.Pattern[str] | str) -> bool:
-    """False for a rejected input; fails unless its error message is as expected."""
+def check_rejection(message: str, expected: re.Pattern[str] | str) -> bool:
+    """Returns False, as for a rejected input; fails unless the error message is as expected."""
     assert re.search(expected, message), message
     return False
 
@@ -112,7 +112,7 @@ class TooSlowError(BaseException):
 
 @contextmanager
 def processor_time(seconds: float) -> Iterator[None]:
-    """Raises TooSlowError in a block that uses more; other load on the machine does not matter."""
+    """Raises TooSlowError in a block that uses more. Other load on the machine does not count."""
 
     def stop(*_: object) -> None:
         raise TooSlowError(f"more than {seconds} seconds of processor time")

@@ -16,7 +16,7 @@ from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import AttributeType, Row, Schema, Value
 from skws_schema.yaml.load import parse_schema
 from skws_tui.services.typed import as_query, parse_typed
-from tests.fuzz.fuzzing import ODD_TEXTS, Language, told, words_and_signs
+from tests.fuzz.fuzzing import ODD_TEXTS, Language, check_rejection, words_and_signs
 from tests.oracles.bitmaps import bitmap
 
 SCHEMA: Final = parse_schema("""
@@ -47,16 +47,16 @@ _UNWANTED: Final = ("broken", "used", "stolen", "kaputt")
 _WORD: Final = st.sampled_from(_WORDS)
 _PHRASE: Final = st.lists(_WORD, min_size=1, max_size=3).map(lambda some: f'"{" ".join(some)}"')
 _PREFIX: Final = st.sampled_from(("ca*", "che*", "ru*", "AB*", "lam*"))
-_FORM: Final = st.sampled_from(("c*r", "*ing", "d?sk", "l?m*", "*eap", "ca?s"))
+_WILDCARD: Final = st.sampled_from(("c*r", "*ing", "d?sk", "l?m*", "*eap", "ca?s"))
 _FUZZY: Final = st.sampled_from(("chiar~", "deks~", "runing~1", "automobil~2", "cheepp~2", "red~"))
-_LEAF: Final = st.one_of(_WORD, _WORD, _WORD, _PHRASE, _PREFIX, _FORM, _FUZZY)
+_LEAF: Final = st.one_of(_WORD, _WORD, _WORD, _PHRASE, _PREFIX, _WILDCARD, _FUZZY)
 _SCOPES: Final = st.sampled_from(("item:", "name:", "item.about:", "sale:", "note:", "ITEM.name:", "city:"))
 _NUMBER: Final = st.sampled_from(("0", "1", "2", "2.5", "1e2", "-1"))
 _TIME: Final = st.sampled_from(("2026-01-01", "2026-01-01T12:00:00Z", "1767225600", "2025-12-31"))
 _COMPARISON: Final = st.sampled_from(("<", "<=", ">", ">=", "=", "!="))
 
 
-def _joined(*parts: st.SearchStrategy[str] | str) -> st.SearchStrategy[str]:
+def concatenated(*parts: st.SearchStrategy[str] | str) -> st.SearchStrategy[str]:
     return st.tuples(*(st.just(p) if isinstance(p, str) else p for p in parts)).map("".join)
 
 
@@ -64,56 +64,63 @@ def _ranges(name: str, value: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     ends = st.lists(value, min_size=2, max_size=2)
     return st.one_of(
         ends.map(lambda pair: f"{name}:{min(pair, key=float)}..{max(pair, key=float)}"),
-        _joined(f"{name}:", value, ".."),
-        _joined(f"{name}:..", value),
+        concatenated(f"{name}:", value, ".."),
+        concatenated(f"{name}:..", value),
     )
 
 
 _CONDITIONS: Final = {
     "item": st.one_of(
-        _joined("price", _COMPARISON, _NUMBER),
-        _joined("item.price", _COMPARISON, _NUMBER),
+        concatenated("price", _COMPARISON, _NUMBER),
+        concatenated("item.price", _COMPARISON, _NUMBER),
         _ranges("price", _NUMBER),
-        _joined("id", _COMPARISON, st.sampled_from(("0", "1", "2"))),
-        _joined("sold=", st.sampled_from(("true", "false"))),
-        _joined("made", _COMPARISON, _TIME),
-        _joined("made:2026-01-01..", st.sampled_from(("", "2026-06-30"))),
-        _joined("maker", _COMPARISON, st.sampled_from(("acme", "zed", '"acme ltd"'))),
-        _joined("name=", st.sampled_from(('"red car"', "car"))),
+        concatenated("id", _COMPARISON, st.sampled_from(("0", "1", "2"))),
+        concatenated("sold=", st.sampled_from(("true", "false"))),
+        concatenated("made", _COMPARISON, _TIME),
+        concatenated("made:2026-01-01..", st.sampled_from(("", "2026-06-30"))),
+        concatenated("maker", _COMPARISON, st.sampled_from(("acme", "zed", '"acme ltd"'))),
+        concatenated("name=", st.sampled_from(('"red car"', "car"))),
     ),
     "sale": st.one_of(
-        _joined("at", _COMPARISON, _TIME), _joined("sale.item", _COMPARISON, st.sampled_from("012"))
+        concatenated("at", _COMPARISON, _TIME), concatenated("sale.item", _COMPARISON, st.sampled_from("012"))
     ),
-    "shop": _joined("shop", _COMPARISON, st.sampled_from("012")),
+    "shop": concatenated("shop", _COMPARISON, st.sampled_from("012")),
 }
 _CONDITION: Final = st.one_of(*_CONDITIONS.values())
 
 
-def _either(term: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def alternatives(term: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.lists(term, min_size=2, max_size=3, unique=True).map(lambda some: f"({' OR '.join(some)})")
 
 
-_WANTED: Final = st.one_of(
-    *(_LEAF, _LEAF, _LEAF, _either(_LEAF), _joined(_SCOPES, _LEAF), _joined(_SCOPES, _either(_LEAF))),
-    _joined("!", _CONDITION),
-    _either(st.one_of(_LEAF, _joined("!", _CONDITION))),
-    _joined("(", _LEAF, ")"),
+_TERM: Final = st.one_of(
+    *(
+        _LEAF,
+        _LEAF,
+        _LEAF,
+        alternatives(_LEAF),
+        concatenated(_SCOPES, _LEAF),
+        concatenated(_SCOPES, alternatives(_LEAF)),
+    ),
+    concatenated("!", _CONDITION),
+    alternatives(st.one_of(_LEAF, concatenated("!", _CONDITION))),
+    concatenated("(", _LEAF, ")"),
 )
-_EXCLUDED: Final = st.one_of(
-    _joined("-", st.sampled_from(_UNWANTED)),
-    _joined("NOT ", st.sampled_from(_UNWANTED)),
-    _joined("-", _SCOPES, st.sampled_from(_UNWANTED)),
-    _joined("-", _either(st.sampled_from(_UNWANTED))),
-    _joined("-", _CONDITION),
+_EXCLUSION: Final = st.one_of(
+    concatenated("-", st.sampled_from(_UNWANTED)),
+    concatenated("NOT ", st.sampled_from(_UNWANTED)),
+    concatenated("-", _SCOPES, st.sampled_from(_UNWANTED)),
+    concatenated("-", alternatives(st.sampled_from(_UNWANTED))),
+    concatenated("-", _CONDITION),
     st.just("-shop:"),
 )
-_RESTRICTING: Final = st.one_of(_CONDITION, *(_either(one) for one in _CONDITIONS.values()))
+_RESTRICTION: Final = st.one_of(_CONDITION, *(alternatives(one) for one in _CONDITIONS.values()))
 
 
 @st.composite
 def _texts(draw: st.DrawFn) -> str:
-    wanted = draw(st.lists(_WANTED, min_size=1, max_size=5, unique=True))
-    suffix = draw(st.lists(st.one_of(_EXCLUDED, _RESTRICTING), max_size=2))
+    wanted = draw(st.lists(_TERM, min_size=1, max_size=5, unique=True))
+    suffix = draw(st.lists(st.one_of(_EXCLUSION, _RESTRICTION), max_size=2))
     separator = draw(st.sampled_from((" ", " ", " ", "  ", " AND ", "\t")))
     cut = draw(st.integers(0, 4 * len(wanted)))
     groups = [wanted[:cut], wanted[cut:]] if 0 < cut < len(wanted) else [wanted]
@@ -126,38 +133,38 @@ _DURATION: Final = st.sampled_from(("2 hours", "30 minutes", "1h 30m", "90 s"))
 _EXPRESSION: Final = "open when price > 2 close when price < 1"
 _PREFIXES: Final = st.one_of(
     *[st.just("")] * 4,
-    _joined("rank", st.sampled_from(("", " compact", " recency")), ": "),
-    _joined("rank half-life ", _DURATION, ": "),
-    _joined("top ", st.sampled_from(("1", "5", "100")), st.sampled_from(("", " group")), ": "),
-    _joined("top 3 group half-life ", _DURATION, ": "),
-    _joined("top 3 window ", _DURATION, ": "),
-    _joined("top 3 half-life ", _DURATION, " window ", _DURATION, ": "),
+    concatenated("rank", st.sampled_from(("", " compact", " recency")), ": "),
+    concatenated("rank half-life ", _DURATION, ": "),
+    concatenated("top ", st.sampled_from(("1", "5", "100")), st.sampled_from(("", " group")), ": "),
+    concatenated("top 3 group half-life ", _DURATION, ": "),
+    concatenated("top 3 window ", _DURATION, ": "),
+    concatenated("top 3 half-life ", _DURATION, " window ", _DURATION, ": "),
     st.just(f"window {_EXPRESSION}: "),
 )
 
 # Errors of the whole text, which have no position.
-_WHOLE: Final = (
+_TEXT_ERRORS: Final = (
     "the query is empty|no keyword is left|contains no word|nothing can match|"
     "only (excludes|restricts)|at most [0-9,]+ (keywords|characters)|needs? a keyword"
 )
-_OF_PREFIX: Final = re.compile("half-life|window|ranking|best|expected", re.IGNORECASE)
+_PREFIX_ERRORS: Final = re.compile("half-life|window|ranking|best|expected", re.IGNORECASE)
 
 
 def check(text: str, random: Random) -> bool:
-    """Bitmaps are those of the oracle; blanks and parentheses around the query change nothing."""
+    """Bitmaps equal those of the oracle; blanks and parentheses around a query change nothing."""
     typed = parse_typed(text)
     assert typed.pattern or text.strip().endswith(typed.text)
     try:
         query_spec = as_query(typed)
     except UsageError as error:
-        return told(str(error), _OF_PREFIX)
+        return check_rejection(str(error), _PREFIX_ERRORS)
     assert Query.from_dict(query_spec.to_dict()) == query_spec
     if typed.pattern:
         return False
     try:
         query = parse_query(typed.text, SCHEMA)
     except QueryError as error:
-        return told(str(error), rf"\n  .*\n *\^\Z|{_WHOLE}")
+        return check_rejection(str(error), rf"\n  .*\n *\^\Z|{_TEXT_ERRORS}")
     _check_notation(typed.text, query)
     matcher = Matcher(query, SCHEMA)
     for relation in range(len(SCHEMA.relations)):
@@ -210,4 +217,4 @@ def _value(random: Random, kind: AttributeType) -> Value:
     return random.choice([" ", " ", ", "]).join(words[: random.randint(0, 4)])
 
 
-LANGUAGE: Final = Language("keywords", _joined(_PREFIXES, _texts()), check, words_and_signs, ODD_TEXTS)
+LANGUAGE: Final = Language("keywords", concatenated(_PREFIXES, _texts()), check, words_and_signs, ODD_TEXTS)

@@ -16,7 +16,7 @@ from skws_patterns.tuple_evaluator import TupleEvaluator
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow
-from tests.fuzz.fuzzing import ODD_TEXTS, Language, told, words_and_signs
+from tests.fuzz.fuzzing import ODD_TEXTS, Language, check_rejection, words_and_signs
 from tests.oracles.run_trees import by_label
 from tests.patterns import hierarchical_queries as hierarchical
 from tests.patterns.pattern_matches import COLUMNS, contains, matches
@@ -93,7 +93,7 @@ def _patterns(draw: st.DrawFn) -> str:
 
 
 # Errors of the whole pattern, which have no position.
-_WHOLE: Final = (
+_PATTERN_ERRORS: Final = (
     "no automaton with equality predicates|more than 20,000|expected at most 64|nested too deeply|"
     "not full|not hierarchical"
 )
@@ -105,7 +105,7 @@ def check_pattern(text: str, random: Random) -> bool:
         pattern = parse_pattern(text, SCHEMA)
         pcea = compile_pattern(pattern, SCHEMA, contains).pcea
     except PatternError as error:
-        return told(str(error), rf"\n *\^+\Z|{_WHOLE}")
+        return check_rejection(str(error), rf"\n *\^+\Z|{_PATTERN_ERRORS}")
     assert len(former_spellings(text)) <= text.count("~")
     evaluator = TupleEvaluator(pcea, len(SCHEMA.relations), CountWindow(4))
     stream: list[tuple[int, Row]] = []
@@ -126,21 +126,21 @@ def _tuples(random: Random, number: int) -> Iterator[tuple[int, Row]]:
         yield random.randrange(3), (random.choice([0, 0, 1, None]), random.choice([0, 1]), memo)
 
 
-def _written(query: ConjunctiveQuery) -> str:
+def query_text(query: ConjunctiveQuery) -> str:
     names = tuple(relation.name for relation in hierarchical.SCHEMA.relations)
     return f"Q({', '.join(query.head)}) <- {', '.join(atom.text(names) for atom in query.atoms)}"
 
 
 def check_conjunctive_query(text: str, random: Random) -> bool:
-    """Parsed queries are printed as written; results are the homomorphisms."""
+    """Parsed queries print as written, and their results are the homomorphisms."""
     schema = hierarchical.SCHEMA
     names = tuple(relation.name for relation in schema.relations)
     try:
         query = parse_conjunctive_query(text, schema)
         refuse_unless_hierarchical(query, names)
     except PatternError as error:
-        return told(str(error), rf"\n *\^+\Z|{_WHOLE}")
-    assert parse_conjunctive_query(_written(query), schema) == query
+        return check_rejection(str(error), rf"\n *\^+\Z|{_PATTERN_ERRORS}")
+    assert parse_conjunctive_query(query_text(query), schema) == query
     if len(query.atoms) > 6:
         return True
     evaluator = TupleEvaluator(automaton_of(query), len(schema.relations), CountWindow(3))
@@ -159,7 +159,7 @@ def check_conjunctive_query(text: str, random: Random) -> bool:
 PATTERNS: Final = Language("patterns", _patterns(), check_pattern, words_and_signs, ODD_TEXTS)
 CONJUNCTIVE: Final = Language(
     "conjunctive",
-    hierarchical.hierarchical_queries().map(_written),
+    hierarchical.hierarchical_queries().map(query_text),
     check_conjunctive_query,
     words_and_signs,
     ODD_TEXTS,

@@ -30,7 +30,7 @@ from tests.formats.samples import (
     json_lines,
     parquet_stream,
 )
-from tests.fuzz.fuzzing import Language, told
+from tests.fuzz.fuzzing import Language, check_rejection
 
 _GOOD: Final = b'{"relation":"plays","time":1,"row":{"mid":1,"role":"last"}}'
 _TYPES: Final = {
@@ -50,7 +50,7 @@ def _row(record: Record) -> dict[str, Value]:
     return {attribute.name: value for attribute, value in zip(attributes, record.row, strict=True)}
 
 
-def _with_texts_of_times(record: Record) -> dict[str, Value]:
+def row_with_iso_times(record: Record) -> dict[str, Value]:
     return {
         name: iso(value) if name == "seen" and isinstance(value, int) else value
         for name, value in _row(record).items()
@@ -66,16 +66,16 @@ def _json_lines(draw: st.DrawFn) -> bytes:
         item: dict[str, Any] = {
             "relation": SCHEMA.relations[record.relation].name,
             "time": time,
-            "row": _with_texts_of_times(record)
+            "row": row_with_iso_times(record)
             | draw(st.sampled_from(({}, {}, {"colours": [1, {"x": None}]}))),
         }
         if record.delete or draw(st.booleans()):
             item["op"] = "-" if record.delete else "+"
-        lines.append(_dumped(draw, item))
+        lines.append(dump(draw, item))
     return draw(st.sampled_from(("\n", "\r\n", "\n\n", " \n"))).join([*lines, ""]).encode()
 
 
-def _dumped(draw: st.DrawFn, item: object) -> str:
+def dump(draw: st.DrawFn, item: object) -> str:
     return json.dumps(
         item,
         ensure_ascii=draw(st.booleans()),
@@ -97,9 +97,7 @@ def _csv(draw: st.DrawFn) -> bytes:
     writer.writeheader()
     for record in draw(RECORDS):
         name, op = SCHEMA.relations[record.relation].name, "-" if record.delete else "+"
-        writer.writerow(
-            {"relation": name, "time": iso(record.time), "op": op, **_with_texts_of_times(record)}
-        )
+        writer.writerow({"relation": name, "time": iso(record.time), "op": op, **row_with_iso_times(record)})
     return draw(st.sampled_from((b"", b"\xef\xbb\xbf"))) + out.getvalue().encode()
 
 
@@ -121,7 +119,7 @@ def _debezium(draw: st.DrawFn) -> bytes:
         envelopes = [event, {"payload": event}, {"key": {"mid": row["mid"]}, "value": event}]
         if record.relation == MOVIE and op == "u":
             envelopes = envelopes[2:]
-        lines.append(_dumped(draw, draw(st.sampled_from(envelopes))))
+        lines.append(dump(draw, draw(st.sampled_from(envelopes))))
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -132,14 +130,14 @@ def _parquet(records: Sequence[Record]) -> bytes:
         return path.read_bytes()
 
 
-def _checked(name: str, data: bytes) -> bool:
+def check_file(name: str, data: bytes) -> bool:
     with TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_bytes(data)
         try:
             read = items(path)
         except SourceError as error:
-            return told(str(error), re.escape(name))
+            return check_rejection(str(error), re.escape(name))
         records = [item for item in read if isinstance(item, Record)]
         malformed = [item for item in read if isinstance(item, BadRecord) and not item.passed_over]
         for record in records:
@@ -148,10 +146,10 @@ def _checked(name: str, data: bytes) -> bool:
             assert bad.reason
             assert 0 <= bad.offset <= len(data)
             assert bad.source == str(path)
-        _check_ways(path, records, malformed)
+        check_other_readers(path, records, malformed)
         if name.endswith(".jsonl") and records:
-            _check_goes_on(path, data, read)
-        _check_written_again(Path(folder) / "again.jsonl", records)
+            check_next_line(path, data, read)
+        check_round_trip(Path(folder) / "again.jsonl", records)
         return not malformed and bool(records)
 
 
@@ -164,7 +162,7 @@ def _check_row(record: Record) -> None:
             value.encode()
 
 
-def _check_ways(path: Path, records: list[Record], malformed: list[BadRecord]) -> None:
+def check_other_readers(path: Path, records: list[Record], malformed: list[BadRecord]) -> None:
     """The result must be the same in pieces, and in order of time by columns or rows."""
     pieces = items(path, split_bytes=100)
     assert [item for item in pieces if isinstance(item, Record)] == records
@@ -178,22 +176,22 @@ def _check_ways(path: Path, records: list[Record], malformed: list[BadRecord]) -
     assert len(by_columns) + len(tables) == len(records)
 
 
-def _check_goes_on(path: Path, data: bytes, expected: Sequence[Item]) -> None:
+def check_next_line(path: Path, data: bytes, expected: Sequence[Item]) -> None:
     """Errors in one line must not affect the next."""
     path.write_bytes(data + b"\n" + _GOOD)
-    assert _without_reasons(items(path)) == [
-        *_without_reasons(expected),
+    assert without_reasons(items(path)) == [
+        *without_reasons(expected),
         Record(PLAYS, 1_000_000, (1, "last")),
     ]
 
 
-def _without_reasons(read_items: Sequence[Item]) -> list[Item]:
+def without_reasons(read_items: Sequence[Item]) -> list[Item]:
     """The reason for the last line may depend on its end."""
     reasonless = (replace(i, reason="") if isinstance(i, BadRecord) else i for i in read_items)
     return [item for item in reasonless if isinstance(item, Record) or not item.passed_over]
 
 
-def _check_written_again(path: Path, records: list[Record]) -> None:
+def check_round_trip(path: Path, records: list[Record]) -> None:
     """Parsed records can be written."""
     writable = [
         record for record in records if all(0 <= time <= _LATEST for time in (record.time, *_times(record)))
@@ -238,7 +236,7 @@ _ODD: Final = (
 
 def _language(name: str, file: str, grammar: st.SearchStrategy[bytes]) -> Language[bytes]:
     tokens = _few_bytes if file.endswith("parquet") else _parts
-    return Language(name, grammar, lambda data, _random: _checked(file, data), tokens, _ODD)
+    return Language(name, grammar, lambda data, _random: check_file(file, data), tokens, _ODD)
 
 
 JSON_LINES: Final = _language("jsonl", "s.jsonl", _json_lines())

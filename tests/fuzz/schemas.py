@@ -110,7 +110,7 @@ def check(text: str, _random: Random) -> bool:
     try:
         schema = parse_schema(text)
     except SchemaError as error:
-        return _have_places(error, text)
+        return check_positions(error, text)
     reparsed = parse_schema(to_yaml(schema))
     assert reparsed == schema
     assert show(reparsed) == show(schema)
@@ -119,7 +119,7 @@ def check(text: str, _random: Random) -> bool:
     return True
 
 
-def _have_places(error: SchemaError, text: str) -> bool:
+def check_positions(error: SchemaError, text: str) -> bool:
     """False for a rejected text; fails unless each problem has a position in it."""
     assert error.problems
     lines = 1 + sum(text.count(end) for end in "\n\r\x85\u2028\u2029")

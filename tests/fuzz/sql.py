@@ -36,12 +36,12 @@ class _Select:
     def _one_of(self, *choices: str) -> str:
         return self._draw(st.sampled_from(choices))
 
-    def _often(self) -> bool:
+    def _usually(self) -> bool:
         return self._draw(st.integers(0, 3)) > 0
 
     def text(self, distinct: str) -> str:
         relations = self._draw(st.lists(st.sampled_from("stuv"), min_size=1, max_size=3))
-        relations += [name for name in "rf" if not self._often()]
+        relations += [name for name in "rf" if not self._usually()]
         aliases = [name if relations.count(name) == 1 else f"{name}{i}" for i, name in enumerate(relations)]
         relations_by_alias = list(zip(aliases, relations, strict=True))
         sources = [
@@ -50,14 +50,16 @@ class _Select:
         ]
         attributes = [f"{alias}.{a}" for alias, name in relations_by_alias for a in INTEGERS[name]]
         conditions = [
-            self._ordered(one, other) for one, other in pairwise(relations_by_alias) if self._often()
+            self._time_comparison(one, other)
+            for one, other in pairwise(relations_by_alias)
+            if self._usually()
         ]
-        conditions += [c for a in attributes if self._often() for c in self._bounded(a)]
-        conditions += [self._compared(attributes) for _ in range(self._draw(st.integers(0, 2)))]
+        conditions += [c for a in attributes if self._usually() for c in self._bounds(a)]
+        conditions += [self._comparison(attributes) for _ in range(self._draw(st.integers(0, 2)))]
         conditions = [c for c in conditions if c]
         output = [self._output(attributes, i) for i in range(self._columns)]
         sources_text, on = ", ".join(sources), ""
-        if len(sources) > 1 and conditions and not self._often():
+        if len(sources) > 1 and conditions and not self._usually():
             on = f" ON {conditions.pop()}"
             sources_text = f"{', '.join(sources[:-1])} {self._one_of('JOIN', 'INNER JOIN')} {sources[-1]}"
         select, where, conjunction = self._draw(
@@ -66,13 +68,13 @@ class _Select:
         ending = f" {where} {conjunction.join(conditions)}" if conditions else ""
         return f"{select} {distinct}{', '.join(output)} FROM {sources_text}{on}{ending}"
 
-    def _ordered(self, one: tuple[str, str], other: tuple[str, str]) -> str:
+    def _time_comparison(self, one: tuple[str, str], other: tuple[str, str]) -> str:
         if one[1] not in TIMES or other[1] not in TIMES:
             return ""
         operator = self._one_of("<", ">", ">", "=", ">=", "<>", "!=")
         return f"{one[0]}.{TIMES[one[1]]} {operator} {other[0]}.{TIMES[other[1]]}"
 
-    def _bounded(self, attribute: str) -> list[str]:
+    def _bounds(self, attribute: str) -> list[str]:
         return [
             *self._draw(
                 st.sampled_from(
@@ -89,7 +91,7 @@ class _Select:
             )
         ]
 
-    def _compared(self, attributes: list[str]) -> str:
+    def _comparison(self, attributes: list[str]) -> str:
         one, other = self._one_of(*attributes), self._one_of(*attributes)
         return f"{one} {self._one_of('<', '>', '=', '<>', '<=')} {other}" if one != other else ""
 
@@ -111,12 +113,12 @@ def check(text: str, random: Random) -> bool:
     try:
         union = sql(text)
     except SqlError as error:
-        return _has_place(str(error), text)
+        return check_position(str(error), text)
     if not set(text) & set("'\"-/`$"):
         # Atoms are compared without their positions.
         respaced = sql(re.sub(r"\s+", "\n ", text))
-        assert [list(map(_bare, q.atoms)) for q in respaced.queries] == [
-            list(map(_bare, q.atoms)) for q in union.queries
+        assert [list(map(without_position, q.atoms)) for q in respaced.queries] == [
+            list(map(without_position, q.atoms)) for q in union.queries
         ]
     verdict = verdict_of(union)
     if verdict.bounded:
@@ -128,7 +130,7 @@ def check(text: str, random: Random) -> bool:
     return True
 
 
-def _has_place(message: str, text: str) -> bool:
+def check_position(message: str, text: str) -> bool:
     """False for a rejected text; fails unless the message names a position in it."""
     position = re.match(r"line (\d+), column (\d+): ", message)
     assert position is not None, message
@@ -138,7 +140,7 @@ def _has_place(message: str, text: str) -> bool:
     return False
 
 
-def _bare(atom: Atom) -> tuple[Term, Op, Term]:
+def without_position(atom: Atom) -> tuple[Term, Op, Term]:
     return atom.left, atom.op, atom.right
 
 

@@ -1,4 +1,4 @@
-"""Generated and mutated inputs of each grammar, in processes with limits on memory and time."""
+"""Generated and mutated inputs of each grammar run in processes with limited memory and time."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def run(folder: Path, number: int, *names: str) -> None:
         assert generated["accepted"] >= LEAST_ACCEPTED * number, name
 
 
-def test_some_inputs(tmp_path: Path) -> None:
+def test_a_few_inputs_of_three_languages_are_handled(tmp_path: Path) -> None:
     run(tmp_path, 15, "keywords", "sql", "jsonl")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_ten_thousand_inputs_of_each(tmp_path: Path, name: str) -> None:
+def test_ten_thousand_inputs_of_a_language_are_handled(tmp_path: Path, name: str) -> None:
     run(tmp_path, 10_000, name)
 
 
-def broken(text: str, _: object) -> bool:
+def rejects_and(text: str, _: object) -> bool:
     assert "AND" not in text
     return True
 
 
-def test_a_broken_property_is_found(tmp_path: Path) -> None:
+def test_a_violated_property_is_detected(tmp_path: Path) -> None:
     patterns = LANGUAGES["patterns"]
-    language = Language("broken", patterns.grammar, broken, words_and_signs, ("AND",))
+    language = Language("broken", patterns.grammar, rejects_and, words_and_signs, ("AND",))
     with pytest.raises((AssertionError, ExceptionGroup)):
         fuzz(language, 200, fresh=False, last=tmp_path / "last")
     assert b"AND" in (tmp_path / "last").read_bytes()
@@ -62,13 +62,13 @@ def _never_ends() -> None:
             pass
 
 
-def test_an_input_that_takes_too_long_is_stopped() -> None:
+def test_a_slow_input_is_interrupted() -> None:
     with pytest.raises(TooSlowError):
         _never_ends()
 
 
 @pytest.mark.skipif(not SIZE.exists(), reason="limits memory by /proc")
-def test_a_process_that_takes_too_much_memory_fails() -> None:
+def test_excessive_memory_fails_the_process() -> None:
     program = "from tests.fuzz.__main__ import limit_memory; limit_memory(); bytearray(2 << 30)"
     process = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False

@@ -21,7 +21,7 @@ from skws_windows.language.window_parser import (
     parse_regular,
 )
 from skws_windows.processor.stream_processor import Processor
-from tests.fuzz.fuzzing import ODD_TEXTS, Language, told, words_and_signs
+from tests.fuzz.fuzzing import ODD_TEXTS, Language, check_rejection, words_and_signs
 from tests.oracles.formulas import satisfied
 from tests.window_streams import ALPHABET, first_of, selected, windows_by_definition
 
@@ -31,37 +31,37 @@ _NUMBER: Final = st.sampled_from(("0", "1", "2", "1.5", "-1", "1e0"))
 _COMPARISON: Final = st.sampled_from(("<", "<=", ">", ">=", "=", "!=", "<>", "=="))
 
 
-def _spaced(*parts: st.SearchStrategy[str] | str) -> st.SearchStrategy[str]:
+def joined_by_blanks(*parts: st.SearchStrategy[str] | str) -> st.SearchStrategy[str]:
     return st.tuples(*(st.just(p) if isinstance(p, str) else p for p in parts)).map(" ".join)
 
 
 _ATOM: Final = st.one_of(
-    _spaced(_FIELD, _COMPARISON, _NUMBER),
-    _spaced(_NUMBER, _COMPARISON, _FIELD),
-    _spaced(_FIELD, _COMPARISON, _FIELD),
-    _spaced(_NUMBER, "*", _FIELD, "+ 1", _COMPARISON, _FIELD, "- y / 2"),
-    _spaced(_FIELD, st.sampled_from(("is null", "is not null", "in (0, 1)", "in (1, 2, 2.5)"))),
+    joined_by_blanks(_FIELD, _COMPARISON, _NUMBER),
+    joined_by_blanks(_NUMBER, _COMPARISON, _FIELD),
+    joined_by_blanks(_FIELD, _COMPARISON, _FIELD),
+    joined_by_blanks(_NUMBER, "*", _FIELD, "+ 1", _COMPARISON, _FIELD, "- y / 2"),
+    joined_by_blanks(_FIELD, st.sampled_from(("is null", "is not null", "in (0, 1)", "in (1, 2, 2.5)"))),
     st.sampled_from(("s = 'red'", 's != "blue"', "s:red", "m.s:'red'", "'red'", "s contains 'red'", "b")),
     st.sampled_from(("b = true", "m", "n", "m[-1]", "n[-1]", "true", "false", "s in ('red', 'green')")),
     st.sampled_from(("time - time[-1] > 1 us", "time >= '1970-01-01T00:00:00Z'", "time < time[-1] + 1 s")),
 )
 
 
-def _combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def combined_conditions(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
-        _spaced("not", inner),
-        _spaced(inner, st.sampled_from(("and", "or", "AND")), inner),
+        joined_by_blanks("not", inner),
+        joined_by_blanks(inner, st.sampled_from(("and", "or", "AND")), inner),
         inner.map("({})".format),
     )
 
 
-_CONDITION: Final = st.recursive(_ATOM, _combined, max_leaves=3)
+_CONDITION: Final = st.recursive(_ATOM, combined_conditions, max_leaves=3)
 _LETTER: Final = st.one_of(_CONDITION.map("[{}]".format), st.just("."))
 _REGULAR: Final = st.recursive(
     _LETTER,
     lambda inner: st.one_of(
-        _spaced(inner, inner),
-        _spaced("(", inner, "|", inner, ")"),
+        joined_by_blanks(inner, inner),
+        joined_by_blanks("(", inner, "|", inner, ")"),
         st.tuples(inner, st.sampled_from(("*", "+", "?", "{2}", "{1,2}", "{0,}"))).map(
             lambda pair: f"({pair[0]}){pair[1]}"
         ),
@@ -69,12 +69,12 @@ _REGULAR: Final = st.recursive(
     max_leaves=3,
 )
 _FORM: Final = st.one_of(
-    _spaced("open when", _CONDITION, "close when", _CONDITION),
-    _spaced("after", _CONDITION, "until", _CONDITION),
-    _spaced("match", _REGULAR),
-    _spaced("match", _REGULAR, "after", _REGULAR),
+    joined_by_blanks("open when", _CONDITION, "close when", _CONDITION),
+    joined_by_blanks("after", _CONDITION, "until", _CONDITION),
+    joined_by_blanks("match", _REGULAR),
+    joined_by_blanks("match", _REGULAR, "after", _REGULAR),
 )
-_EXPRESSION: Final = _spaced(
+_EXPRESSION: Final = joined_by_blanks(
     st.sampled_from(("", "", "every", "first", "longest", "FIRST")),
     _FORM,
     st.sampled_from(("", "", "at most 3 records", "at least 2 records", "within 2 us", "within 1h 30 m")),
@@ -83,7 +83,7 @@ _EXPRESSION: Final = _spaced(
 
 
 # A caret, or an error of the whole text.
-_TOLD: Final = r"\n  .*\n *\^\Z|too large|nested too deeply|characters; this one has|no searched text"
+_ERRORS: Final = r"\n  .*\n *\^\Z|too large|nested too deeply|characters; this one has|no searched text"
 
 
 def check_expression(text: str, random: Random) -> bool:
@@ -91,7 +91,7 @@ def check_expression(text: str, random: Random) -> bool:
     try:
         expression = parse_expression(text, ALPHABET)
     except UsageError as error:
-        return told(str(error), _TOLD)
+        return check_rejection(str(error), _ERRORS)
     word = _word(random, 6)
     windows = [(w.first, w.last) for w in Processor(expression, ALPHABET).process(word)]
     regulars = _pair(text)
@@ -190,7 +190,7 @@ def check_formula(text: str, random: Random) -> bool:
         formula = parse_formula(text, ALPHABET)
         expression = formula_expression(text, ALPHABET)
     except UsageError as error:
-        return told(str(error), _TOLD)
+        return check_rejection(str(error), _ERRORS)
     k = max(map(g.lookback, guards_of(formula)), default=0)
     if text.lower().count("exists") + text.lower().count("forall") > 3 or k > 1:
         return True

@@ -1,4 +1,4 @@
-"""The cost of a call in counted steps, and the memory that remains: the same on every machine, however busy.
+"""Measures the cost of a call in counted steps, and the memory it retains: the same on every machine.
 
 A step is the execution of a line of the project's code; each iteration of a loop counts. Work within one
 line, such as a copy of a list or a NumPy operation over a column, shows in the bytes that the line allocates.
@@ -39,7 +39,7 @@ class Cost(NamedTuple):
 
 
 def cost(work: Work) -> Cost:
-    """The cost of a call."""
+    """The steps and allocated bytes of a call."""
     steps = allocated = in_use = 0
     traced_memory, reset_peak = tracemalloc.get_traced_memory, tracemalloc.reset_peak
 
@@ -57,7 +57,7 @@ def cost(work: Work) -> Cost:
         return trace
 
     tracer = sys.gettrace()
-    with _tracked():
+    with tracing():
         in_use, _ = traced_memory()
         reset_peak()
         sys.settrace(trace)
@@ -89,7 +89,7 @@ def growth(case: Callable[[], Callable[[int], object]], n: int) -> float:
     ``case`` makes a round, given its number.
     """
     peaks = [0] * 5
-    with _tracked():
+    with tracing():
         run_round = case()
         for number in range(5 * n):
             run_round(number)
@@ -99,7 +99,7 @@ def growth(case: Callable[[], Callable[[int], object]], n: int) -> float:
 
 
 @contextmanager
-def _tracked() -> Iterator[None]:
+def tracing() -> Iterator[None]:
     gc.collect()
     tracemalloc.start(1)
     try:

@@ -1,4 +1,4 @@
-"""Memory is bounded by live data: rounds that leave nothing alive use no memory, however many there are."""
+"""Memory is bounded by live data: it does not grow with rounds that leave no live data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from skws_windows.window import parse_window
 from tests.growth.measured import growth
 from tests.growth.streams import FEVER, MINUTE, PAIR, WARD
 
-Turn = Callable[[int], object]
+Round = Callable[[int], object]
 
 SHOP: Final = """\
 window: 10 minutes
@@ -38,20 +38,20 @@ relations:
 joins: [sale.k = product.k]
 """
 
-EACH: Final = 20
+KEYS: Final = 20
 """Keys per round."""
 
 
-def windows() -> Turn:
-    """`skws windows`: after the windows of a key have ended, only the number of its records is kept."""
+def windows() -> Round:
+    """`skws windows`: once the windows of a key have ended, only the number of its records is stored."""
     processor = WindowPlan.of_text(WARD, FEVER.text).processor()
 
-    def turn(number: int) -> None:
-        keys = range(EACH * number, EACH * (number + 1))
+    def run_round(number: int) -> None:
+        keys = range(KEYS * number, KEYS * (number + 1))
         records = [StreamRecord(0, number * MINUTE, (p, temp)) for p in keys for temp in (37, 39, 40, 37)]
         assert list(processor.process(records))
 
-    return turn
+    return run_round
 
 
 def session(*queries: Query, window: str = "1 hour") -> Session:
@@ -61,21 +61,21 @@ def session(*queries: Query, window: str = "1 hour") -> Session:
     return live
 
 
-def patients(live: Session) -> Turn:
-    """Patients who arrive, have a fever and a visit, and never return."""
+def patients(live: Session) -> Round:
+    """Patients who arrive, have a fever and a visit, and do not return."""
 
-    def turn(number: int) -> None:
+    def run_round(number: int) -> None:
         records = []
-        for p in range(EACH * number, EACH * (number + 1)):
+        for p in range(KEYS * number, KEYS * (number + 1)):
             records += [Record(0, number * MINUTE, (p, temp)) for temp in (37, 39, 40)]
             records.append(Record(1, number * MINUTE, (p, "dr hopper")))
             records.append(Record(0, number * MINUTE, (p, 37)))
-        assert len(live.take(RecordBatch.of(records))) == EACH
+        assert len(live.take(RecordBatch.of(records))) == KEYS
 
-    return turn
+    return run_round
 
 
-def keywords_over_windows() -> Turn:
+def keywords_over_windows() -> Round:
     return patients(session(Query("hopper").over(FEVER, allowed=False)))
 
 
@@ -84,35 +84,35 @@ SECOND: Final = 1_000_000
 
 
 def pair(query: Query, window: str = "none") -> Session:
-    """Rows with few keys, which live for ever without a window."""
+    """A session with rows of a few keys, which never expire without a window."""
     live = Session(Stream(PAIR, parse_window(window), finite=False), keywords=False)
     live.add(query.named("query", 3))
-    live.take(RecordBatch.of([Record(1, 0, ("leaks", k)) for k in range(EACH)]))
+    live.take(RecordBatch.of([Record(1, 0, ("leaks", k)) for k in range(KEYS)]))
     return live
 
 
-def taking(live: Session, records: Callable[[int], list[Record]]) -> Turn:
-    """Micro-batches as in a job, which logs them and stores state for a restart."""
+def micro_batches(live: Session, records: Callable[[int], list[Record]]) -> Round:
+    """Micro-batches as in a job, which logs them and saves its state for a restart."""
 
-    def turn(number: int) -> None:
+    def run_round(number: int) -> None:
         live.take(RecordBatch.of(records(number)))
         live.begins()
         live.snapshot()
 
-    return turn
+    return run_round
 
 
-def updates(query: Query = LEAKS, window: str = "none") -> Turn:
+def updates(query: Query = LEAKS, window: str = "none") -> Round:
     """Updates with few keys, and with texts that never recur."""
-    return taking(
+    return micro_batches(
         pair(query, window),
-        lambda number: [Record(0, number * SECOND, (f"ada w{number}", k)) for k in range(EACH)],
+        lambda number: [Record(0, number * SECOND, (f"ada w{number}", k)) for k in range(KEYS)],
     )
 
 
-def come_and_go(number: int) -> list[Record]:
-    """Rows with keys that never recur, each with a result and deleted at once."""
-    keys = range(EACH * number, EACH * (number + 1))
+def inserted_and_deleted(number: int) -> list[Record]:
+    """Rows with keys that never recur; each has a result and is deleted at once."""
+    keys = range(KEYS * number, KEYS * (number + 1))
     time = number * SECOND
     rows = [(1, ("leaks", k)) for k in keys] + [(0, ("ada", k)) for k in keys]
     return [
@@ -120,128 +120,128 @@ def come_and_go(number: int) -> list[Record]:
     ]
 
 
-def deletions() -> Turn:
-    return taking(pair(LEAKS), come_and_go)
+def deletions() -> Round:
+    return micro_batches(pair(LEAKS), inserted_and_deleted)
 
 
-def deletions_in_a_window() -> Turn:
-    return taking(pair(LEAKS, "10 days"), come_and_go)
+def deletions_in_a_window() -> Round:
+    return micro_batches(pair(LEAKS, "10 days"), inserted_and_deleted)
 
 
-def truncated(number: int) -> list[Record]:
-    rows = [record for record in come_and_go(number) if not record.delete]
+def inserted_and_truncated(number: int) -> list[Record]:
+    rows = [record for record in inserted_and_deleted(number) if not record.delete]
     return [*rows, *(Record.truncation(relation, number * SECOND + 1) for relation in (0, 1))]
 
 
-def truncations() -> Turn:
-    return taking(pair(LEAKS), truncated)
+def truncations() -> Round:
+    return micro_batches(pair(LEAKS), inserted_and_truncated)
 
 
-def passing(number: int) -> list[Record]:
-    return [record for record in come_and_go(number) if not record.delete]
+def insertions(number: int) -> list[Record]:
+    return [record for record in inserted_and_deleted(number) if not record.delete]
 
 
-def a_window_of_time() -> Turn:
-    return taking(pair(LEAKS, "5 seconds"), passing)
+def a_window_of_time() -> Round:
+    return micro_batches(pair(LEAKS, "5 seconds"), insertions)
 
 
-def a_window_of_tuples() -> Turn:
-    return taking(pair(LEAKS, f"{5 * EACH} tuples"), passing)
+def a_window_of_tuples() -> Round:
+    return micro_batches(pair(LEAKS, f"{5 * KEYS} tuples"), insertions)
 
 
 BEST: Final = Query.of_keywords("ada leaks", RankingChoice(), TopChoice(3))
 
 
-def best_of_a_window() -> Turn:
-    return taking(pair(BEST, "5 seconds"), passing)
+def best_of_a_window() -> Round:
+    return micro_batches(pair(BEST, "5 seconds"), insertions)
 
 
-def best_that_are_updated() -> Turn:
+def updates_of_the_best() -> Round:
     return updates(BEST)
 
 
-def best_that_are_deleted() -> Turn:
-    return taking(pair(BEST), come_and_go)
+def deletions_of_the_best() -> Round:
+    return micro_batches(pair(BEST), inserted_and_deleted)
 
 
-def patterns() -> Turn:
-    return taking(pair(Query.of_pattern("a x ; b y where x.k = y.k within 5 seconds")), passing)
+def patterns() -> Round:
+    return micro_batches(pair(Query.of_pattern("a x ; b y where x.k = y.k within 5 seconds")), insertions)
 
 
-def searches() -> Turn:
+def searches() -> Round:
     """Searches that are added, find something, and are removed."""
     live = pair(LEAKS)
-    live.take(RecordBatch.of([Record(0, 0, (f"ada w{k}", k)) for k in range(EACH)]))
+    live.take(RecordBatch.of([Record(0, 0, (f"ada w{k}", k)) for k in range(KEYS)]))
 
-    def turn(number: int) -> None:
-        saved = [Query(f"w{k} leaks none{number}").named(f"{number} {k}", 3) for k in range(EACH)]
+    def run_round(number: int) -> None:
+        saved = [Query(f"w{k} leaks none{number}").named(f"{number} {k}", 3) for k in range(KEYS)]
         live.add_all(plans_over([*saved, LEAKS.named("again", 3)], live.stream))
         live.take(RecordBatch.of([Record(0, number, ("ada", 1))]))
         for query in saved:
             live.remove(query.name)
         live.remove("again")
 
-    return turn
+    return run_round
 
 
-def a_job(watch: LocalWatch) -> Turn:
+def a_job(watch: LocalWatch) -> Round:
     """A job over a file that grows by updates."""
     path = Path(watch.request.source)
 
-    def turn(number: int) -> None:
+    def run_round(number: int) -> None:
         with path.open("ab") as file:
-            for k in range(EACH):
+            for k in range(KEYS):
                 row = {"t": f"ada w{number}", "k": k}
                 file.write(orjson.dumps({"relation": "a", "time": number, "row": row}) + b"\n")
         while watch.step():
             pass
         watch.commit()
 
-    return turn
+    return run_round
 
 
-NOTHING: Final = 400
+TOLERANCE: Final = 400
 """Bytes per record or key by which caches and periodic purging vary; a leaked row,
 result or run takes more.
 """
 COUNT: Final = 260
-TURNS: Final = (
+CASES: Final = (
     (windows, COUNT),
-    (keywords_over_windows, NOTHING),
-    (updates, NOTHING),
-    (deletions, NOTHING),
-    (deletions_in_a_window, NOTHING),
-    (truncations, NOTHING),
-    (a_window_of_time, NOTHING),
-    (a_window_of_tuples, NOTHING),
-    (best_of_a_window, NOTHING),
-    (best_that_are_updated, NOTHING),
-    (best_that_are_deleted, NOTHING),
-    (patterns, NOTHING),
-    (searches, NOTHING),
+    (keywords_over_windows, TOLERANCE),
+    (updates, TOLERANCE),
+    (deletions, TOLERANCE),
+    (deletions_in_a_window, TOLERANCE),
+    (truncations, TOLERANCE),
+    (a_window_of_time, TOLERANCE),
+    (a_window_of_tuples, TOLERANCE),
+    (best_of_a_window, TOLERANCE),
+    (updates_of_the_best, TOLERANCE),
+    (deletions_of_the_best, TOLERANCE),
+    (patterns, TOLERANCE),
+    (searches, TOLERANCE),
 )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "limit"), TURNS, ids=lambda case: getattr(case, "__name__", ""))
-def test_memory_is_that_of_what_lives(case: Callable[[], Turn], limit: int) -> None:
-    assert growth(case, 45) / EACH < limit
+@pytest.mark.parametrize(("case", "limit"), CASES, ids=lambda case: getattr(case, "__name__", ""))
+def test_memory_does_not_grow_with_dead_data(case: Callable[[], Round], limit: int) -> None:
+    assert growth(case, 45) / KEYS < limit
 
 
 @pytest.mark.slow
-def test_the_memory_of_a_job_is_that_of_what_lives(tmp_path: Path) -> None:
+def test_the_memory_of_a_job_does_not_grow_with_dead_data(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     source.touch()
     job = Job({"leaks": "ada leaks"}, PAIR, str(source), checkpoint=tmp_path / "kept")
     watch = LocalWatch(job, [], Log(stream=StringIO()))
     watch.open()
-    assert growth(lambda: a_job(watch), 45) / EACH < NOTHING
+    assert growth(lambda: a_job(watch), 45) / KEYS < TOLERANCE
     watch.close()
 
 
-def reaching(folder: Path) -> Turn:
-    """Rows of a stream, each of which reaches another row of a large table with its own source."""
-    products = (orjson.dumps({"k": k, "t": f"lamp w{k}"}) for k in range(5 * 45 * EACH))
+def table_lookups(folder: Path) -> Round:
+    """Rows of a stream, each of which joins a different row of a large table with its own source."""
+    products = (orjson.dumps({"k": k, "t": f"lamp w{k}"}) for k in range(5 * 45 * KEYS))
     (folder / "product.jsonl").write_bytes(b"\n".join(products))
     (folder / "shop.yaml").write_text(SHOP)
     schema = load_schema(folder / "shop.yaml")
@@ -250,14 +250,14 @@ def reaching(folder: Path) -> Turn:
     engine.add(Plan(schema, parse_query("gift lamp", schema), window, 3))
     assert not list(engine.load_tables([]))
 
-    def turn(number: int) -> None:
-        keys = range(EACH * number, EACH * (number + 1))
+    def run_round(number: int) -> None:
+        keys = range(KEYS * number, KEYS * (number + 1))
         sales = [Record(1, number * MINUTE, (k, f"gift x{k}")) for k in keys]
-        assert len(list(engine.process(sales))) == EACH
+        assert len(list(engine.process(sales))) == KEYS
 
-    return turn
+    return run_round
 
 
 @pytest.mark.slow
-def test_rows_of_tables_that_a_stream_has_reached_do_not_stay(tmp_path: Path) -> None:
-    assert growth(lambda: reaching(tmp_path), 45) / EACH < NOTHING
+def test_table_rows_loaded_for_a_stream_are_released(tmp_path: Path) -> None:
+    assert growth(lambda: table_lookups(tmp_path), 45) / KEYS < TOLERANCE

@@ -63,7 +63,7 @@ KEYED: Final = parse_schema("""\
 window: none
 relations: {a: {attributes: {t: text, k: integer}, key: [k]}}
 """)
-REFERRING: Final = parse_schema("""\
+REFERENCES: Final = parse_schema("""\
 window: none
 relations:
   a: {attributes: {t: text, k: integer}, key: [k]}
@@ -90,7 +90,7 @@ def session(n: int) -> Session:
 
 
 def truncations(n: int, lateness: int = 0) -> Work:
-    """Truncations of rows that the first one ends."""
+    """Repeated truncations; the first one deletes all rows."""
     live = Session(Stream(CHAIN, parse_window("none"), lateness=lateness, max_size=4))
     live.add(Query("none w1").named("first", 4))
     live.take(rows(100))
@@ -141,7 +141,7 @@ KEY: Final = [Record(1, 0, ("leaks", 1))]
 """The join partner of the rows with key 1."""
 
 
-def taken(live: Session, records: list[Record]) -> Work:
+def micro_batches(live: Session, records: list[Record]) -> Work:
     """Micro-batches as in a job."""
     batches = [RecordBatch.of(records[start : start + FEW]) for start in range(0, len(records), FEW)]
 
@@ -154,83 +154,89 @@ def taken(live: Session, records: list[Record]) -> Work:
 
 
 def updates_of_one_key(n: int) -> Work:
-    return taken(pair("none", LEAKS, KEY), [Record(0, i, (f"ada w{i}", 1)) for i in range(n)])
+    return micro_batches(pair("none", LEAKS, KEY), [Record(0, i, (f"ada w{i}", 1)) for i in range(n)])
 
 
 def updates_of_one_key_beside_others(n: int) -> Work:
     other_rows = [Record(0, 0, (f"ada w{i}", FEW + i)) for i in range(40 * n)]
-    return taken(pair("none", LEAKS, KEY + other_rows), [Record(0, i, (f"ada w{i}", 1)) for i in range(n)])
+    return micro_batches(
+        pair("none", LEAKS, KEY + other_rows), [Record(0, i, (f"ada w{i}", 1)) for i in range(n)]
+    )
 
 
 def updates_of_one_key_in_an_instant(n: int) -> Work:
-    return taken(pair("10 hours", LEAKS, KEY), [Record(0, 1, (f"ada w{i}", 1)) for i in range(n)])
+    return micro_batches(pair("10 hours", LEAKS, KEY), [Record(0, 1, (f"ada w{i}", 1)) for i in range(n)])
 
 
 def updates_of_many_keys(n: int) -> Work:
     rows = [Record(relation, 0, ("ada leaks", i)) for i in range(n) for relation in (0, 1)]
-    return taken(pair("none", LEAKS, rows), [Record(0, i, (f"ada w{i}", i)) for i in range(n)])
+    return micro_batches(pair("none", LEAKS, rows), [Record(0, i, (f"ada w{i}", i)) for i in range(n)])
 
 
 def deletions_of_equal_rows(n: int, window: str = "none") -> Work:
     rows = [Record(0, 0, ("ada", 1)), *(Record(1, i, ("leaks", 1)) for i in range(n))]
-    return taken(pair(window, LEAKS, rows), [Record(1, n + i, ("leaks", 1), True) for i in range(n)])
+    return micro_batches(pair(window, LEAKS, rows), [Record(1, n + i, ("leaks", 1), True) for i in range(n)])
 
 
 def deletions_of_equal_rows_in_a_window(n: int) -> Work:
     return deletions_of_equal_rows(n, "10 hours")
 
 
-def keyed_rows_that_come_and_go(n: int, window: str = "10 hours") -> Work:
+def keyed_rows_inserted_and_deleted(n: int, window: str = "10 hours") -> Work:
     records = [Record(0, i, ("ada", i), deleted) for i in range(n) for deleted in (False, True)]
-    return taken(pair(window, LEAKS, KEY), records)
+    return micro_batches(pair(window, LEAKS, KEY), records)
 
 
-def keyed_rows_that_come_and_go_by_count(n: int) -> Work:
-    return keyed_rows_that_come_and_go(n, "100000 tuples")
+def keyed_rows_inserted_and_deleted_in_a_count_window(n: int) -> Work:
+    return keyed_rows_inserted_and_deleted(n, "100000 tuples")
 
 
-def results_that_come_and_go(n: int) -> Work:
+def results_inserted_and_retracted(n: int) -> Work:
     records = [Record(0, i, ("ada", 1), deleted) for i in range(n) for deleted in (False, True)]
-    return taken(pair("10 hours", LEAKS, KEY), records)
+    return micro_batches(pair("10 hours", LEAKS, KEY), records)
 
 
 def truncation_of_many_rows(n: int) -> Work:
     rows = [Record(0, 0, ("ada", 1)), *(Record(1, i, ("leaks", 1)) for i in range(n))]
-    return taken(pair("none", LEAKS, rows), [Record.truncation(1, n)])
+    return micro_batches(pair("none", LEAKS, rows), [Record.truncation(1, n)])
 
 
 def late_records(n: int) -> Work:
     live = Session(Stream(PAIR, parse_window("1 hour"), lateness=1000, finite=False))
     live.add(LEAKS.named("query", 3))
-    return taken(live, [Record(i % 2, 10 * i - i % 7 * 10, (("ada", "leaks")[i % 2], i)) for i in range(n)])
+    return micro_batches(
+        live, [Record(i % 2, 10 * i - i % 7 * 10, (("ada", "leaks")[i % 2], i)) for i in range(n)]
+    )
 
 
 def best_of_many(n: int) -> Work:
-    """Each is the best so far, since it is the latest."""
+    """Each result is the best so far, since it is the latest."""
     best = Query.of_keywords("ada leaks", RankingChoice(half_life=MINUTE), TopChoice(3))
     minutes = [Record(1, i * MINUTE, ("leaks", 1)) for i in range(n)]
-    return taken(pair("10 hours", best, [Record(0, 0, ("ada", 1))]), minutes)
+    return micro_batches(pair("10 hours", best, [Record(0, 0, ("ada", 1))]), minutes)
 
 
-def best_that_go(n: int) -> Work:
+def deletions_of_the_best(n: int) -> Work:
     best = Query.of_keywords("ada leaks", RankingChoice(), TopChoice(3))
     rows = [Record(relation, i, ("ada leaks", i)) for i in range(n) for relation in (0, 1)]
-    return taken(pair("none", best, rows), [Record(0, n, ("ada leaks", i), True) for i in reversed(range(n))])
+    return micro_batches(
+        pair("none", best, rows), [Record(0, n, ("ada leaks", i), True) for i in reversed(range(n))]
+    )
 
 
 def patterns(n: int) -> Work:
     pattern = Query.of_pattern("a x ; b y where x.k = y.k within 1 hour")
     records = [Record(i % 2, i, ("ada", i // 2)) for i in range(n)]
-    return taken(pair("none", pattern, []), records)
+    return micro_batches(pair("none", pattern, []), records)
 
 
 def updates_under_a_pattern(n: int) -> Work:
     pattern = Query.of_pattern("a x ; b y where x.k = y.k within 1 hour")
-    return taken(pair("none", pattern, []), [Record(0, i, ("ada", 1)) for i in range(n)])
+    return micro_batches(pair("none", pattern, []), [Record(0, i, ("ada", 1)) for i in range(n)])
 
 
 def temperatures(n: int) -> list[tuple[int, int]]:
-    """Four per person: a window begins and ends."""
+    """Four per person, which open and close a window."""
     return [(i // 4, (37, 39, 40, 37)[i % 4]) for i in range(4 * n)]
 
 
@@ -251,7 +257,7 @@ def searches_over_windows_of_keys(n: int) -> Work:
     live.add(Query("hopper").over(FEVER, allowed=False).named("query", 3))
     visits = [Record(1, 4 * p + 1, (p, "dr hopper")) for p in range(n)]
     records = [Record(0, time, row) for time, row in enumerate(temperatures(n))]
-    return taken(live, sorted([*visits, *records], key=lambda record: record.time))
+    return micro_batches(live, sorted([*visits, *records], key=lambda record: record.time))
 
 
 def learning_words(n: int) -> Work:
@@ -310,7 +316,7 @@ def patterns_added_and_removed(n: int) -> Work:
     return work
 
 
-def related(n: int, joins: list[tuple[int, int]]) -> Schema:
+def schema_of_relations(n: int, joins: list[tuple[int, int]]) -> Schema:
     """Relations r0, r1, ..., some of which are joined."""
     lines = [f"  r{i}: {{attributes: {{k: integer, t: text}}, search: [t]}}" for i in range(n)]
     joined = ", ".join(f"r{i}.k = r{j}.k" for i, j in joins)
@@ -318,7 +324,7 @@ def related(n: int, joins: list[tuple[int, int]]) -> Schema:
 
 
 def frames_of_relations(n: int) -> Work:
-    schema = related(n, [(i, i + 1) for i in range(n - 1)])
+    schema = schema_of_relations(n, [(i, i + 1) for i in range(n - 1)])
     live = skws.Session(schema)
     live.add("byron leaks")
     frames: dict[str, Any] = {f"r{i}": [{"k": i, "t": "ada", "time": 1}] for i in range(n)}
@@ -327,14 +333,14 @@ def frames_of_relations(n: int) -> Work:
 
 def joins_of_a_schema(n: int) -> Work:
     """Each relation joins three others; caches per schema are cleared."""
-    schema = related(n, [(i, j) for i in range(n) for j in (i + 1, i + 2, i + 3) if j < n])
+    schema = schema_of_relations(n, [(i, j) for i in range(n) for j in (i + 1, i + 2, i + 3) if j < n])
     edges(schema)
     return lambda: (edges_from.__wrapped__(schema), _connectors.__wrapped__(schema))
 
 
 def star(n: int) -> Schema:
-    """Relations that share the key of one."""
-    return related(n + 1, [(0, i) for i in range(1, n + 1)])
+    """Relations that all join the first one."""
+    return schema_of_relations(n + 1, [(0, i) for i in range(1, n + 1)])
 
 
 def counting_networks_of_a_star(n: int) -> Work:
@@ -344,7 +350,7 @@ def counting_networks_of_a_star(n: int) -> Work:
 
 
 def rows_of_a_star(n: int) -> Work:
-    """From its schema to one row for each relation."""
+    """Parses the schema and processes one row of each relation."""
     text = to_yaml(star(n))
 
     def work() -> None:
@@ -379,7 +385,7 @@ def columns_of_a_table(n: int) -> Work:
 
 
 def starts_of_a_job(n: int) -> Work:
-    """From one checkpoint, whose journal has no files per start."""
+    """Restarts from one checkpoint, whose journal does not grow by a file per start."""
 
     def work() -> None:
         with TemporaryDirectory() as folder:
@@ -397,7 +403,7 @@ def starts_of_a_job(n: int) -> Work:
 
 
 def live_rows_in_a_log(n: int) -> Work:
-    """Rows with a key, all alive, in a job that sometimes checks which part of the log is needed."""
+    """Live rows with distinct keys, in a job that regularly checks which part of the log is needed."""
     lines = [{"relation": "a", "time": i, "row": {"t": "ada", "k": i}} for i in range(n)]
 
     def work() -> None:
@@ -423,7 +429,7 @@ def live_rows_in_a_log(n: int) -> Work:
 
 @contextmanager
 def few_in_a_log() -> Iterator[None]:
-    """Micro-batches of a few records, and a log that is checked at such intervals."""
+    """Micro-batches of a few records, and a log that is checked after as many."""
     small_batches = partial(BatchSizer, FEW, FEW)
     with patch.object(local, "FEW_RECORDS", FEW), patch.object(local, "BatchSizer", small_batches):
         yield
@@ -441,15 +447,15 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (updates_of_many_keys, 40),
     (deletions_of_equal_rows, 20),
     (deletions_of_equal_rows_in_a_window, 20),
-    (keyed_rows_that_come_and_go, 40),
-    (keyed_rows_that_come_and_go_by_count, 40),
-    (results_that_come_and_go, 40),
+    (keyed_rows_inserted_and_deleted, 40),
+    (keyed_rows_inserted_and_deleted_in_a_count_window, 40),
+    (results_inserted_and_retracted, 40),
     (truncation_of_many_rows, 40),
     (truncations, 10),
     (truncations_of_late_rows, 10),
     (late_records, 40),
     (best_of_many, 20),
-    (best_that_go, 20),
+    (deletions_of_the_best, 20),
     (patterns, 40),
     (updates_under_a_pattern, 40),
     (windows_of_keys, 20),
@@ -470,7 +476,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
 
 
 @pytest.mark.parametrize(("prepared", "n"), DIMENSIONS, ids=lambda each: getattr(each, "__name__", None))
-def test_the_cost_is_linear(prepared: Callable[[int], Work], n: int) -> None:
+def test_a_cost_is_linear_in_its_dimension(prepared: Callable[[int], Work], n: int) -> None:
     assert not faster_than_linear(prepared, n)
 
 
@@ -486,11 +492,11 @@ def test_the_cost_is_linear(prepared: Callable[[int], Work], n: int) -> None:
     [EvaluatorName.MESH, EvaluatorName.DELTA],
     [0, 1],
 )
-def test_an_update_costs_the_same_however_many_rows_have_its_keywords(
+def test_the_cost_of_an_update_does_not_depend_on_matching_rows(
     query: Query, evaluator: EvaluatorName, relation: int
 ) -> None:
     def update_cost(n: int) -> Cost:
-        session = Session(Stream(REFERRING, Unbounded(), evaluator=evaluator))
+        session = Session(Stream(REFERENCES, Unbounded(), evaluator=evaluator))
         session.add(query.named("asked", 3))
         rows = [(Record(0, 0, ("ada", k)), Record(1, 0, (("leaks", "x")[k % 2], k, k))) for k in range(n)]
         session.take(RecordBatch.of([*chain.from_iterable(rows)]))
@@ -508,8 +514,8 @@ def test_an_update_costs_the_same_however_many_rows_have_its_keywords(
     assert many.allocated < 1.2 * few.allocated
 
 
-def test_an_idle_folder_costs_the_same_whatever_its_files(tmp_path: Path) -> None:
-    """A minute after the files have grown."""
+def test_the_cost_of_polling_an_idle_folder_does_not_depend_on_its_files(tmp_path: Path) -> None:
+    """Measured a minute after the files have grown."""
 
     def poll_steps(n: int) -> int:
         folder = tmp_path / str(n)
@@ -536,14 +542,14 @@ def test_an_idle_folder_costs_the_same_whatever_its_files(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_what_is_quadratic_is_seen() -> None:
+def test_quadratic_growth_is_detected() -> None:
     """In executed lines, and in the bytes of a single line."""
 
     def many_lines(n: int) -> Work:
-        return lambda: [sorted_keys(related(2, [(0, 1)])) for _ in range(n * n)]
+        return lambda: [sorted_keys(schema_of_relations(2, [(0, 1)])) for _ in range(n * n)]
 
     def much_in_a_line(n: int) -> Work:
-        return lambda: [bytes(1000 * n) for _ in range(n)] and sorted_keys(related(2, [(0, 1)]))
+        return lambda: [bytes(1000 * n) for _ in range(n)] and sorted_keys(schema_of_relations(2, [(0, 1)]))
 
     assert "steps" in faster_than_linear(many_lines, 4)
     assert "allocated" in faster_than_linear(much_in_a_line, 20)
@@ -555,18 +561,16 @@ def sorted_keys(schema: Schema) -> list[str]:
 
 _SHORTER: Final = Query("a x ; a y where x.k = y.k within 90 milliseconds", kind=PATTERN)
 _BEST: Final = Query.of_keywords("byron leaks", RankingChoice(), TopChoice(3))
-_LATELY: Final = replace(_BEST, options={**_BEST.options, WINDOW: "90 milliseconds"})
+_BEST_OF_A_WINDOW: Final = replace(_BEST, options={**_BEST.options, WINDOW: "90 milliseconds"})
 
 
 @some(
     "queries",
-    [{}, {"lately": _LATELY}, {"shorter": _SHORTER, "best": _BEST}],
+    [{}, {"lately": _BEST_OF_A_WINDOW}, {"shorter": _SHORTER, "best": _BEST}],
     [{"shorter": _SHORTER}, {"best": _BEST}],
     ids="+".join,
 )
-def test_a_log_ends_with_what_lives_or_with_the_windows_of_queries(
-    tmp_path: Path, queries: dict[str, Query]
-) -> None:
+def test_a_log_is_bounded_by_live_rows_and_query_windows(tmp_path: Path, queries: dict[str, Query]) -> None:
     """Updates of a few rows without a window, with queries that have windows; restarted twice."""
     source = tmp_path / "in.jsonl"
     source.touch()

@@ -1,4 +1,4 @@
-"""A search leaves no reference cycles, as its arrays are too large to wait for the garbage collector."""
+"""A search leaves no reference cycles, since its arrays are too large to wait for the garbage collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a database returns its rows as live tuples, which are mapped and never written to."""
+"""The index of a database provides its rows as live tuples, mapped from a file that is never modified."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Unbounded
 
-Indexed = Callable[[Sequence[Row], Sequence[Row]], StoredTuples]
+MakeDatabase = Callable[[Sequence[Row], Sequence[Row]], StoredTuples]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def schema() -> Schema:
 
 
 @pytest.fixture
-def indexed(schema: Schema, tmp_path: Path) -> Indexed:
+def indexed(schema: Schema, tmp_path: Path) -> MakeDatabase:
     def make(items: Sequence[Row], sales: Sequence[Row]) -> StoredTuples:
         path, rows = tmp_path / "index", {"item": items, "sale": sales}
         with packed_folder(path) as parts:
@@ -50,15 +50,15 @@ def indexed(schema: Schema, tmp_path: Path) -> Indexed:
     return make
 
 
-def found(schema: Schema, database: StoredTuples, text: str) -> list[list[Row]]:
+def matching_rows(schema: Schema, database: StoredTuples, text: str) -> list[list[Row]]:
     plan = Plan(schema, parse_query(text, schema), Unbounded(), ranking=RankingChoice())
     results = StreamEngine.over(plan, database).search_once(plan, 10).results
     return sorted(sorted(tuple(tuple_.row.values()) for tuple_ in result.tuples) for result in results)
 
 
 @pytest.mark.parametrize("run_length", [MERGED, 10_000])
-def test_rows_of_several_parts_some_of_which_are_superseded(
-    schema: Schema, indexed: Indexed, run_length: int, monkeypatch: pytest.MonkeyPatch
+def test_superseded_rows_of_several_index_parts_are_not_found(
+    schema: Schema, indexed: MakeDatabase, run_length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skws.index.database.MERGED", run_length)
     last = PART + 100
@@ -71,13 +71,13 @@ def test_rows_of_several_parts_some_of_which_are_superseded(
     assert len(database.by_join_value.runs) == -(-(len(database) - 1) // run_length)
     assert database.occurrences == {len(database) - 3: 1}
     brass = sorted([(10, "brass lamp"), (10, "dented")])
-    assert found(schema, database, "lamp dented") == sorted(
+    assert matching_rows(schema, database, "lamp dented") == sorted(
         [brass, brass, sorted([(last - 1, "lamp"), (last - 1, "dented")])]
     )
-    assert found(schema, database, "replaced") == []
+    assert matching_rows(schema, database, "replaced") == []
 
 
-def test_the_store_has_the_columns_that_it_would_compute(schema: Schema, indexed: Indexed) -> None:
+def test_the_store_of_an_index_equals_one_computed_from_rows(schema: Schema, indexed: MakeDatabase) -> None:
     items: list[Row] = [(3, "lamp"), (1, "kettle"), (None, "lamp")]
     sales: list[Row] = [(1, "dented"), (None, "sold"), (1, "sold"), (3, None)]
     store = LiveStore(schema, Unbounded())
@@ -93,18 +93,18 @@ def test_the_store_has_the_columns_that_it_would_compute(schema: Schema, indexed
     assert sorted(zip(position.tolist(), slot.tolist(), strict=True)) == [(0, 1), (1, 0)]
 
 
-def test_integers_that_stand_for_null_are_compared_by_value(schema: Schema, indexed: Indexed) -> None:
+def test_integers_equal_to_the_null_key_are_compared_by_value(schema: Schema, indexed: MakeDatabase) -> None:
     least = -(1 << 63)
     items: list[Row] = [(least, "lamp"), (hash(least), "lamp")]
     store = LiveStore(schema, Unbounded())
     store.open(indexed(items, [(least, "dented")]))
     assert not store.values.all_exact
-    assert found(schema, indexed(items, [(least, "dented")]), "lamp dented") == [
+    assert matching_rows(schema, indexed(items, [(least, "dented")]), "lamp dented") == [
         sorted([(least, "lamp"), (least, "dented")])
     ]
 
 
-def test_what_is_written_to_the_store_is_not_in_the_file(schema: Schema, indexed: Indexed) -> None:
+def test_changes_of_the_store_do_not_change_the_index_file(schema: Schema, indexed: MakeDatabase) -> None:
     database = indexed([(1, "lamp")], [])
     content = database.tables[0].path.read_bytes()
     store = LiveStore(schema, Unbounded())
@@ -117,7 +117,7 @@ def test_what_is_written_to_the_store_is_not_in_the_file(schema: Schema, indexed
     assert reopened.live.tuple_in(0)[2] != 7
 
 
-def test_a_database_without_rows(schema: Schema, indexed: Indexed) -> None:
+def test_a_database_without_rows_has_no_results(schema: Schema, indexed: MakeDatabase) -> None:
     database = indexed([], [])
     assert len(database) == 0
-    assert found(schema, database, "lamp") == []
+    assert matching_rows(schema, database, "lamp") == []

@@ -30,8 +30,12 @@ from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.strategies import WORDS, examples, query_texts, schemas, seeds, static_rows, streams
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(5), Unbounded()]
-KEPT = [-1, 3, 1 << 17]  # limits on unreferenced table rows: drop them at once, soon, never in this test
-FEW = [-1, 2, 1 << 17]  # limits on rows with keywords: load all when reached, some, none in this test
+ROWS_KEPT = [-1, 3, 1 << 17]  # limits on unreferenced table rows: drop them at once, soon, never in this test
+KEYWORD_ROWS = [
+    -1,
+    2,
+    1 << 17,
+]  # limits on rows with keywords: load all when reached, some, none in this test
 
 
 @st.composite
@@ -93,7 +97,7 @@ Change = tuple[int, str, int]
 """The step before which a query is added, or removed if it exists, with the maximum size of its results."""
 
 
-def compared(
+def compare_engines(
     folder: Path,
     schema: Schema,
     static: Sequence[Record],
@@ -153,11 +157,11 @@ TEXTS = (
         st.tuples(st.integers(0, 20), st.sampled_from(TEXTS) | query_texts(), st.integers(1, 5)), max_size=5
     ),
     st.sampled_from([None, RankingChoice(explain=True)]),
-    st.builds(Sizes, keyword_rows=st.sampled_from(FEW), rows_kept=st.sampled_from(KEPT)),
+    st.builds(Sizes, keyword_rows=st.sampled_from(KEYWORD_ROWS), rows_kept=st.sampled_from(ROWS_KEPT)),
     st.sampled_from([1, 4, 30]),
 )
 @examples(500, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_equal_to_tables_loaded_whole(
+def test_indexed_tables_give_the_results_of_loaded_tables(
     tmp_path: Path,
     case: tuple[Schema, int, list[Record], list[Record]],
     window: Window,
@@ -166,7 +170,7 @@ def test_equal_to_tables_loaded_whole(
     sizes: Sizes,
     step: int,
 ) -> None:
-    """One query exists from the beginning."""
+    """At least one query exists from the start."""
     schema, words, static, stream = case
     valid_changes: list[Change] = []
     for change_step, text, max_size in changes:
@@ -174,14 +178,18 @@ def test_equal_to_tables_loaded_whole(
             parse_query(text, schema)
             valid_changes.append((change_step if valid_changes else 0, text, max_size))
     valid_changes = valid_changes or [(0, " ".join(WORDS[:words]), 3)]
-    compared(tmp_path, schema, static, stream, window, valid_changes, step=step, sizes=sizes, ranking=ranking)
+    compare_engines(
+        tmp_path, schema, static, stream, window, valid_changes, step=step, sizes=sizes, ranking=ranking
+    )
 
 
-@pytest.mark.parametrize("rows_kept", KEPT)
+@pytest.mark.parametrize("rows_kept", ROWS_KEPT)
 @pytest.mark.parametrize("max_size", [3, 4, 5])
 @seeds(1, 3)
-def test_rows_without_keywords_connect(tmp_path: Path, seed: int, max_size: int, rows_kept: int) -> None:
-    """Results with rows that only join values reach, one or two of them between the keywords."""
+def test_table_rows_without_keywords_connect_results(
+    tmp_path: Path, seed: int, max_size: int, rows_kept: int
+) -> None:
+    """One or two table rows without keywords connect the rows with keywords."""
     rng = random.Random(seed)
     relations = relations_of(("a", "b", "link", "more"), "link more")
     join_columns = [
@@ -199,11 +207,11 @@ def test_rows_without_keywords_connect(tmp_path: Path, seed: int, max_size: int,
     static = [Record(rng.choice([2, 3]), 0, row("pad")) for _ in range(12)]
     stream = [Record(n % 2, n, row(("alpha", "beta")[n % 2])) for n in range(40)]
     changes, sizes = [(0, "alpha beta", max_size)], Sizes(rows_kept=rows_kept)
-    assert compared(tmp_path, schema, static, stream, TimeWindow(12), changes, step=4, sizes=sizes) > 5
+    assert compare_engines(tmp_path, schema, static, stream, TimeWindow(12), changes, step=4, sizes=sizes) > 5
 
 
-def _sparse(rng: random.Random) -> tuple[Schema, list[Record], list[Record]]:
-    """Two streams and three tables whose rows mostly join nothing that is alive, and some many tuples."""
+def sparse_case(rng: random.Random) -> tuple[Schema, list[Record], list[Record]]:
+    """Two streams and three tables; most rows join no live tuple, and a few join many."""
     names = "abtuv"
     relations = tuple(
         replace(relation, key=("x",) if rng.random() < 0.4 else ())
@@ -247,11 +255,11 @@ QUERIES = [
 
 
 @seeds(2, 12)
-def test_rows_with_keywords_come_as_they_are_reached(tmp_path: Path, seed: int) -> None:
-    """Queries with few and with many matching rows are added and removed, as are rows that reach them."""
+def test_table_rows_with_keywords_are_loaded_when_joined(tmp_path: Path, seed: int) -> None:
+    """Queries with few and with many matching rows are added and removed, as are rows that join these."""
     rng = random.Random(seed)
     sizes = Sizes(keyword_rows=rng.choice([-1, 10, 20]), rows_kept=rng.choice([-1, -1, 10]))
-    schema, static, stream = _sparse(rng)
+    schema, static, stream = sparse_case(rng)
     window = rng.choice(WINDOWS[:3])
     step = rng.choice([1, 3, 10])
     ranking = rng.choice([None, RankingChoice(explain=True)])
@@ -261,7 +269,7 @@ def test_rows_with_keywords_come_as_they_are_reached(tmp_path: Path, seed: int) 
     ]
     excluded_table = rng.choice(["", "", "v"])
     options: dict[str, Any] = {"step": step, "excluded": excluded_table, "sizes": sizes, "ranking": ranking}
-    compared(tmp_path, schema, static, stream, window, changes, **options)
+    compare_engines(tmp_path, schema, static, stream, window, changes, **options)
 
 
 def _shop(folder: Path, static: Sequence[Record]) -> Schema:
@@ -273,10 +281,8 @@ def _shop(folder: Path, static: Sequence[Record]) -> Schema:
 
 @pytest.mark.parametrize("max_size", [3, 4])
 @pytest.mark.parametrize("text", ["alpha beta", "beta alpha"])
-def test_rows_that_were_left_alone_come_when_their_query_goes(
-    tmp_path: Path, text: str, max_size: int
-) -> None:
-    """The maker looked up its products while another query held them back."""
+def test_removing_a_query_loads_rows_it_held_back(tmp_path: Path, text: str, max_size: int) -> None:
+    """The maker looked up its products while another query kept them from being loaded."""
     static = [Record(2, 0, ("alpha", 0, 0)), *(Record(1, 0, ("gamma", n, n % 2)) for n in range(6))]
     schema = _shop(tmp_path, static)
     engine = StreamEngine(schema, TimeWindow(9), sizes=Sizes(keyword_rows=1))
@@ -290,7 +296,7 @@ def test_rows_that_were_left_alone_come_when_their_query_goes(
     assert sorted(str(member.row["t"]) for member in result.tuples) == ["alpha", "beta", "gamma"]
 
 
-def test_of_many_rows_with_keywords_only_those_in_reach_are_here(tmp_path: Path) -> None:
+def test_only_joined_rows_of_many_matching_ones_are_in_memory(tmp_path: Path) -> None:
     """They are loaded with a sale that has a keyword, and dropped with it; the others are only counted."""
     static = [Record(1, 0, ("alpha gamma" if n % 5 else "alpha", n, n)) for n in range(400)]
     static += [Record(2, 0, ("pad", n, 0)) for n in range(400)]
@@ -310,8 +316,8 @@ def test_of_many_rows_with_keywords_only_those_in_reach_are_here(tmp_path: Path)
     assert peak < 60
 
 
-def test_rows_that_nobody_refers_to_are_let_go(tmp_path: Path) -> None:
-    """Of all rows that the stream reaches one after the other, few are in memory at a time."""
+def test_unreferenced_table_rows_are_released(tmp_path: Path) -> None:
+    """Of the table rows that the stream joins one after the other, few are in memory at a time."""
     schema = Schema("s", relations_of(("a", "link"), "link"), (Join("j", "a", "link", (("x", "x"),)),))
     static = [Record(1, 0, ("pad", n, 0)) for n in range(160)]
     stream = [Record(0, n, (("alpha", "beta")[n % 2], n // 2, 0)) for n in range(320)]
@@ -328,16 +334,16 @@ def test_rows_that_nobody_refers_to_are_let_go(tmp_path: Path) -> None:
 
 
 def _open_files() -> int:
-    """The number of regular files this process holds open; pipes and sockets of other tests come and go."""
+    """The number of open regular files of this process, without pipes and sockets of other tests."""
     count = 0
     for descriptor in os.listdir("/dev/fd"):
-        with suppress(OSError):  # the listing's own descriptor is closed by now
+        with suppress(OSError):  # the descriptor of the listing itself is closed
             count += stat.S_ISREG(os.fstat(int(descriptor)).st_mode)
     return count
 
 
-def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(tmp_path: Path) -> None:
-    """After a schema change the engine opens them again; garbage may be collected much later."""
+def test_a_schema_change_closes_the_old_table_files(tmp_path: Path) -> None:
+    """The engine opens the files anew, long before the garbage collector may run."""
     schema = _shop(tmp_path, [Record(1, 0, ("alpha", n, n)) for n in range(9)])
     engine = StreamEngine.of(Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3))
     assert not list(engine.load_tables([]))

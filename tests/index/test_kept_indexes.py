@@ -35,7 +35,7 @@ def names() -> list[str]:
     return [Path(index.source).name for index in cached_indexes()]
 
 
-def test_those_that_are_old_or_too_many_go_when_another_is_made(databases: list[Path], skws: Skws) -> None:
+def test_old_and_excess_indexes_are_deleted_when_one_is_built(databases: list[Path], skws: Skws) -> None:
     assert names() == ["a.db", "b.db", "c.db"]
     first, second, third = cached_indexes()
     delete_old(first.folder, most=first.size + second.size)
@@ -48,7 +48,7 @@ def test_those_that_are_old_or_too_many_go_when_another_is_made(databases: list[
     assert third.folder.exists()
 
 
-def test_they_are_shown_and_cleared(databases: list[Path], skws: Skws) -> None:
+def test_cached_indexes_are_listed_and_cleared(databases: list[Path], skws: Skws) -> None:
     output = skws("cache").out.splitlines()
     assert [line.split("MB  ")[1].split() for line in output[:3]] == [
         ["today", str(databases[0])],

@@ -30,8 +30,8 @@ SPELLINGS = (
 
 
 @dataclass
-class Spelled:
-    """A database with an address; ``read``: how often its rows were read."""
+class FakeDatabase:
+    """A database with an address; ``read``: the relations whose rows were read, in order."""
 
     address: str
     read: list[str] = field(default_factory=list)
@@ -71,16 +71,14 @@ def test_two_spellings_of_an_address_share_an_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: Schema
 ) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path))
-    first, second = map(Spelled, SPELLINGS)
+    first, second = map(FakeDatabase, SPELLINGS)
     assert first.name != second.name
     for database in (first, second, first):
         assert len(database_index(database, schema, None, lambda _: None)) == 1
     assert (first.read, second.read) == (["item"], [])
 
 
-def test_only_tables_that_have_changed_are_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_changed_tables_are_reindexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
     schema = parse_schema(
         "version: 1\nname: shop\nwindow: none\nrelations:\n"
@@ -88,7 +86,7 @@ def test_only_tables_that_have_changed_are_read_again(
         "  sale: {attributes: {item: integer, note: text}, table: true}\n"
         "joins: [sale.item = item.id]\n"
     )
-    shop = Spelled(SPELLINGS[0], rows_of={"item": [(1, "kettle"), (2, "lamp")], "sale": [(1, "dented")]})
+    shop = FakeDatabase(SPELLINGS[0], rows_of={"item": [(1, "kettle"), (2, "lamp")], "sale": [(1, "dented")]})
 
     def searched(text: str, index: Path | None) -> list[list[str]]:
         shop.read.clear()
@@ -110,7 +108,7 @@ def test_only_tables_that_have_changed_are_read_again(
         assert shop.read == []
 
 
-def test_databases_are_identified_by_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equivalent_addresses_have_the_same_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop.db").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
     addresses = (f"sqlite:{tmp_path / 'shop.db'}", "shop.db", "./shop.db")

@@ -27,7 +27,7 @@ from skws_purging import policy
 from skws_schema.errors import SourceError
 from skws_schema.model import Join, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.index.test_differential_tables import QUERIES, _sparse, cases, indexed, relations_of
+from tests.index.test_differential_tables import QUERIES, cases, indexed, relations_of, sparse_case
 from tests.strategies import WORDS, examples, seeds
 
 WINDOWS: list[Window] = [TimeWindow(9), CountWindow(5), Unbounded()]
@@ -58,7 +58,7 @@ def _plan(schema: Schema, text: str, window: Window, size: int) -> Plan:
     return Plan(schema, parse_query(text, schema), window, size, ranking=ranking, name=f"{text}/{size}")
 
 
-def _shown(results: Sequence[Result]) -> list[dict[str, Any]]:
+def comparable(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Results in an order independent of equal scores, without the order of joins in explanations."""
     dicts = [replace(result, place=None).to_dict() for result in results]
     for result_dict in dicts:
@@ -72,7 +72,7 @@ def _scores(results: Sequence[Result]) -> list[float]:
     return [result.score.value for result in results if result.score is not None]
 
 
-def compared(
+def compare_searches(
     folder: Path,
     schema: Schema,
     static: Sequence[Record],
@@ -99,7 +99,7 @@ def compared(
             continue
         text, size = rng.choice(texts), rng.randint(1, 5)
         expected, actual = (e.search(_plan(e.schema, text, window, size), ALL) for e in engines)
-        assert _shown(actual.results) == _shown(expected.results)
+        assert comparable(actual.results) == comparable(expected.results)
         assert (actual.found, actual.size, actual.notes) == (expected.found, expected.size, expected.notes)
         assert (actual.why_nothing is None) == (expected.why_nothing is None)
         best_two = engines[1].search(_plan(indexed_schema, text, window, size), 2)
@@ -110,34 +110,34 @@ def compared(
 
 @given(cases(), st.sampled_from(WINDOWS), st.integers(0, 999))
 @examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_equal_to_tables_loaded_whole(
+def test_searches_of_indexed_tables_equal_those_of_loaded_tables(
     tmp_path: Path, case: tuple[Schema, int, list[Record], list[Record]], window: Window, seed: int
 ) -> None:
     schema, words, static, stream = case
     texts = [" ".join(WORDS[:words]), *TEXTS]
-    compared(tmp_path, schema, static, stream, window, texts, random.Random(seed))
+    compare_searches(tmp_path, schema, static, stream, window, texts, random.Random(seed))
 
 
 @seeds(2, 40)
-def test_of_many_rows_few_are_joined(tmp_path: Path, seed: int) -> None:
+def test_searches_of_sparse_joins_equal_those_of_loaded_tables(tmp_path: Path, seed: int) -> None:
     """With keys, deletions and rows that replace others."""
     rng = random.Random(seed)
-    schema, static, stream = _sparse(rng)
-    assert compared(tmp_path, schema, static, stream, rng.choice(WINDOWS), QUERIES, rng)
+    schema, static, stream = sparse_case(rng)
+    assert compare_searches(tmp_path, schema, static, stream, rng.choice(WINDOWS), QUERIES, rng)
 
 
 @seeds(2, 40)
-def test_records_come_late(tmp_path: Path, seed: int) -> None:
-    """Tuples then live longer than expected, or have ended before they arrive."""
+def test_searches_with_late_records_equal_those_of_loaded_tables(tmp_path: Path, seed: int) -> None:
+    """Tuples may live longer than expected, or have expired before they arrive."""
     rng = random.Random(seed)
-    schema, static, stream = _sparse(rng)
+    schema, static, stream = sparse_case(rng)
     stream = sorted(stream, key=lambda record: record.time + rng.randrange(6))
     window = rng.choice([WINDOWS[0], WINDOWS[2]])
-    assert compared(tmp_path, schema, static, stream, window, QUERIES, rng, lateness=5)
+    assert compare_searches(tmp_path, schema, static, stream, window, QUERIES, rng, lateness=5)
 
 
-def test_a_search_leaves_the_live_tuples_alone(tmp_path: Path) -> None:
-    """However many table rows it has found."""
+def test_a_search_does_not_change_the_live_tuples(tmp_path: Path) -> None:
+    """However many table rows it finds."""
     static = [Record(1, 0, ("alpha beta", n, n)) for n in range(100)]
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
@@ -152,10 +152,8 @@ def test_a_search_leaves_the_live_tuples_alone(tmp_path: Path) -> None:
     assert engine.live_tuples == live_tuples
 
 
-def test_a_store_that_could_not_be_made_is_made_by_the_next_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also in place of a store whose copies are mostly dead."""
+def test_the_next_search_builds_a_store_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it replaces a store with mostly dead copies."""
     monkeypatch.setattr(table_search, "_INDEXED_ROWS", 1000)
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
@@ -168,11 +166,11 @@ def test_a_store_that_could_not_be_made_is_made_by_the_next_search(
         assert not list(engine.process([Record(0, number, ("gamma", number % 20, 0))]))
         with monkeypatch.context() as patch, suppress(SourceError):
             if number % 2:
-                patch.setattr(index_cache, "stored_tuples", _refused)
+                patch.setattr(index_cache, "stored_tuples", raise_source_error)
             engine.search(plan, 10)
         assert index_cache.stored_tuples is stored_tuples
         assert engine.search(plan, 10).found == min(number + 1, 3)
 
 
-def _refused(*_: object) -> StoredTuples:
+def raise_source_error(*_: object) -> StoredTuples:
     raise SourceError("the disk is full")

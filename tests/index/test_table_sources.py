@@ -72,7 +72,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shop(folder: Path, source: str) -> tuple[Path, Path]:
-    """A schema whose table has a source, and the stream."""
+    """Writes a schema whose table has a source, and the stream."""
     schema, sales = folder / "shop.yaml", folder / "sales.jsonl"
     schema.write_text(SCHEMA % source)
     rows = [
@@ -83,8 +83,8 @@ def shop(folder: Path, source: str) -> tuple[Path, Path]:
     return schema, sales
 
 
-def whole(folder: Path) -> tuple[Path, Path]:
-    """The same schema, with the table in the replay."""
+def shop_in_replay(folder: Path) -> tuple[Path, Path]:
+    """Writes the same schema without a source, with the table in the replay."""
     _, sales = shop(folder, "-")
     schema = folder / "whole.yaml"
     schema.write_text((SCHEMA % "-").replace("    source: '-'\n", ""))
@@ -131,7 +131,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def searched(skws: Skws, paths: tuple[Path, Path], *options: str) -> list[dict[str, Any]]:
+def search_results(skws: Skws, paths: tuple[Path, Path], *options: str) -> list[dict[str, Any]]:
     schema, replay = paths
     outcome = skws("search", "lamp", "gift", "-s", schema, "-r", replay, "-f", "jsonl", *options)
     assert outcome.code == 0, outcome.err
@@ -140,21 +140,23 @@ def searched(skws: Skws, paths: tuple[Path, Path], *options: str) -> list[dict[s
 
 @pytest.mark.parametrize("source", WRITERS)
 @pytest.mark.parametrize("mesh", ["columnar", "full"])
-def test_every_kind_of_source(skws: Skws, tmp_path: Path, source: str, mesh: str) -> None:
+def test_every_table_source_gives_the_same_results(
+    skws: Skws, tmp_path: Path, source: str, mesh: str
+) -> None:
     WRITERS[source](tmp_path / source)
     options = ["--engine", "local", "--mesh", mesh, *(["--rank", "relevance"] if mesh == "columnar" else [])]
-    expected = searched(skws, whole(tmp_path), *options)
+    expected = search_results(skws, shop_in_replay(tmp_path), *options)
     assert len(expected) == 2
-    assert searched(skws, shop(tmp_path, source), *options) == expected
+    assert search_results(skws, shop(tmp_path, source), *options) == expected
 
 
-def test_a_folder_of_files_and_a_window_expression(skws: Skws, tmp_path: Path) -> None:
+def test_a_table_may_be_a_folder_of_files(skws: Skws, tmp_path: Path) -> None:
     parts = tmp_path / "parts"
     parts.mkdir()
     write_csv(parts / "a.csv")
     (parts / "b.jsonl").write_text('{"pid": 1, "name": "a lamp now", "price": 1}\n')
     schema, sales = shop(tmp_path, "parts")
-    results = searched(skws, (schema, sales), "--engine", "local")
+    results = search_results(skws, (schema, sales), "--engine", "local")
     assert [result["tuples"][0]["id"] for result in results] == ["product:2", "product:3"]
     schema.write_text(schema.read_text().replace("20 seconds", "'longest match [sale] .* [sale]'"))
     outcome = skws(
@@ -163,42 +165,44 @@ def test_a_folder_of_files_and_a_window_expression(skws: Skws, tmp_path: Path) -
     assert "a lamp now" in outcome.out, outcome.err
 
 
-def test_postgresql(skws: Skws, tmp_path: Path, database: Database) -> None:
+def test_a_table_in_postgresql_is_indexed_until_it_changes(
+    skws: Skws, tmp_path: Path, database: Database
+) -> None:
     database.run("CREATE TABLE product (pid integer, name text, price float)")
     values = ", ".join(
         f"({pid or 'NULL'}, {'NULL' if name is None else repr(name)}, {price or 'NULL'})"
         for pid, name, price in PRODUCTS
     )
     database.run(f"INSERT INTO product VALUES {values}")
-    expected = searched(skws, whole(tmp_path), "--engine", "local")
+    expected = search_results(skws, shop_in_replay(tmp_path), "--engine", "local")
     paths = shop(tmp_path, database.uri())
-    assert searched(skws, paths, "--engine", "local") == expected
-    folders = made()
-    assert searched(skws, paths, "--engine", "local") == expected
-    assert made() == folders
+    assert search_results(skws, paths, "--engine", "local") == expected
+    folders = cached_indexes()
+    assert search_results(skws, paths, "--engine", "local") == expected
+    assert cached_indexes() == folders
     database.run("UPDATE product SET name = 'chair' WHERE pid = 3")
-    assert len(searched(skws, paths, "--engine", "local")) == 1
+    assert len(search_results(skws, paths, "--engine", "local")) == 1
 
 
-def made() -> list[tuple[str, int]]:
+def cached_indexes() -> list[tuple[str, int]]:
     """The cached indexes, and the times at which they were built."""
     return sorted((p.name, p.stat().st_mtime_ns) for p in cache_folder(TABLES).glob("*/*.index"))
 
 
-def test_indexed_once_and_again_when_the_data_has_changed(skws: Skws, tmp_path: Path) -> None:
+def test_a_table_is_reindexed_only_when_its_data_changes(skws: Skws, tmp_path: Path) -> None:
     write_csv(tmp_path / "p.csv")
     paths = shop(tmp_path, "p.csv")
-    first = searched(skws, paths, "--engine", "local")
-    indexes = made()
-    assert searched(skws, paths, "--engine", "local") == first
-    assert made() == indexes
+    first = search_results(skws, paths, "--engine", "local")
+    indexes = cached_indexes()
+    assert search_results(skws, paths, "--engine", "local") == first
+    assert cached_indexes() == indexes
     (tmp_path / "p.csv").write_text("pid,name,price\n5,the only lamp,1\n")
-    (result,) = searched(skws, paths, "--engine", "local")
+    (result,) = search_results(skws, paths, "--engine", "local")
     assert result["tuples"][0]["row"]["name"] == "the only lamp"
-    assert len(made()) == 2
+    assert len(cached_indexes()) == 2
     (tmp_path / "p.csv").write_text("pid,name,price\n")
-    assert searched(skws, paths, "--engine", "local") == []
-    assert len(made()) == 2
+    assert search_results(skws, paths, "--engine", "local") == []
+    assert len(cached_indexes()) == 2
 
 
 @pytest.mark.parametrize(
@@ -213,7 +217,7 @@ def test_indexed_once_and_again_when_the_data_has_changed(skws: Skws, tmp_path: 
         ("ftp://x/y", None, 2, "ftp://x/y: expected files, sqlite:FILE or postgresql://... for a table"),
     ],
 )
-def test_bad_sources(
+def test_an_invalid_table_source_is_reported(
     skws: Skws, tmp_path: Path, source: str, text: str | None, code: int, message: str
 ) -> None:
     if text is not None:
@@ -224,10 +228,10 @@ def test_bad_sources(
     assert message in outcome.err
     assert "Traceback" not in outcome.err
     assert (code == 5) == ("whatever --on-error says" in outcome.err)
-    assert made() == [] or code == 0
+    assert cached_indexes() == [] or code == 0
 
 
-def test_rows_of_the_table_in_the_stream_are_bad_records(skws: Skws, tmp_path: Path) -> None:
+def test_stream_records_of_a_sourced_table_are_bad(skws: Skws, tmp_path: Path) -> None:
     write_csv(tmp_path / "p.csv")
     schema, sales = shop(tmp_path, "p.csv")
     sales.write_text('{"relation": "product", "row": {"pid": 1, "name": "x"}}\n')
@@ -235,21 +239,21 @@ def test_rows_of_the_table_in_the_stream_are_bad_records(skws: Skws, tmp_path: P
     assert (outcome.code, "rows of product come only from its source" in outcome.err) == (5, True)
 
 
-def test_only_a_table_has_a_source(skws: Skws, tmp_path: Path) -> None:
+def test_only_a_table_may_have_a_source(skws: Skws, tmp_path: Path) -> None:
     schema, sales = shop(tmp_path, "p.csv")
     schema.write_text(schema.read_text().replace("    table: true\n", ""))
     outcome = skws("search", "lamp", "-s", schema, "-r", sales, "--engine", "local")
     assert (outcome.code, "add 'table: true'" in outcome.err) == (3, True)
 
 
-def test_the_cache_is_found_from_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_cache_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as the working folders of Spark's executors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SKWS_CACHE", "cache")
     assert cache_folder(TABLES) == tmp_path / "cache" / TABLES
 
 
-def test_a_cache_that_cannot_be_written(skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_is_reported(skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_csv(tmp_path / "p.csv")
     schema, sales = shop(tmp_path, "p.csv")
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "p.csv"))
@@ -257,33 +261,35 @@ def test_a_cache_that_cannot_be_written(skws: Skws, tmp_path: Path, monkeypatch:
     assert (outcome.code, "SKWS_CACHE names another folder" in outcome.err) == (4, True)
 
 
-def asked(folder: Path, source: str) -> Job:
+def live_job(folder: Path, source: str) -> Job:
     schema, sales = shop(folder, source)
     return request(sales, queries={"lamp gift": "lamp gift"}, schema=load_schema(schema))
 
 
-def test_a_live_search_and_its_new_start(tmp_path: Path) -> None:
+def test_a_live_search_joins_an_indexed_table(tmp_path: Path) -> None:
     write_parquet(tmp_path / "p.parquet")
     sink = Collected()
-    watch = opened(asked(tmp_path, "p.parquet"), sink)
+    watch = opened(live_job(tmp_path, "p.parquet"), sink)
     steps(watch)
     assert [r.tuples[0].id for r in sink.results] == ["product:2", "product:3"]
 
 
 @pytest.mark.spark
-def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path, spark: SparkSession) -> None:
+def test_spark_joins_an_indexed_table_like_the_local_engine(
+    skws: Skws, tmp_path: Path, spark: SparkSession
+) -> None:
     write_parquet(tmp_path / "p.parquet")
     paths = shop(tmp_path, "p.parquet")
-    assert searched(skws, paths) == searched(skws, paths, "--engine", "local")
+    assert search_results(skws, paths) == search_results(skws, paths, "--engine", "local")
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_live_search_on_spark_joins_an_indexed_table(tmp_path: Path, spark: SparkSession) -> None:
     write_csv(tmp_path / "p.csv")
     with (tmp_path / "p.csv").open("a") as file:
         file.write("9,bell,NaN\n")
-    with running(asked(tmp_path, "p.csv"), wanted=2) as run:
+    with running(live_job(tmp_path, "p.csv"), wanted=2) as run:
         run.results(2)
     assert sorted(r.tuples[0].id for r in run.sink.results) == ["product:2", "product:3"]
     assert sum("product.price: NaN and infinity are not numbers" in line for line in run.notes.lines) == 1
@@ -295,8 +301,8 @@ def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
     )
 )
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
-    schema = _texts_only()
+def test_postings_contain_every_matching_row(tmp_path: Path, texts: list[str | None]) -> None:
+    schema = text_schema()
     path = tmp_path / "postings"
     with packed_folder(path) as folder, closing(ChunkCollector(folder)) as gathered:
         gathered.add(0, pa.array(texts[:3], pa.string()))
@@ -314,8 +320,8 @@ def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
         assert {n for n, text in enumerate(texts) if matcher.bitmap(0, (text,))} <= candidates
 
 
-def test_white_space_of_arrow_cuts_no_word() -> None:
-    """Arrow splits the index, Python splits texts: white space of Arrow ends a word in both."""
+def test_arrow_white_space_never_splits_a_token() -> None:
+    """Arrow splits the texts of the index, and Python those of rows, at the white space known to Arrow."""
     characters = [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n < 0xE000]
     part_counts = pc.list_value_length(
         pc.utf8_split_whitespace(pa.array([f"a{c}b" for c in characters]))
@@ -326,11 +332,11 @@ def test_white_space_of_arrow_cuts_no_word() -> None:
             assert stems == {"a", "b"}, hex(ord(char))
 
 
-def _texts_only() -> Schema:
+def text_schema() -> Schema:
     return Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
 
 
-def test_what_is_missing_in_a_table_is_told_each_time(skws: Skws, tmp_path: Path) -> None:
+def test_missing_table_values_are_reported_on_every_search(skws: Skws, tmp_path: Path) -> None:
     write_csv(tmp_path / "p.csv")
     write_sqlite(tmp_path / "p.db")
     with (tmp_path / "p.csv").open("a") as file:
@@ -348,7 +354,7 @@ def test_what_is_missing_in_a_table_is_told_each_time(skws: Skws, tmp_path: Path
             )
 
 
-def test_live_searches_and_python_tell_what_is_missing_too(tmp_path: Path) -> None:
+def test_missing_table_values_are_reported_live_and_in_python(tmp_path: Path) -> None:
     write_csv(tmp_path / "p.csv")
     with (tmp_path / "p.csv").open("a") as file:
         file.write("9,lamp,NaN\n")
@@ -367,7 +373,7 @@ def test_live_searches_and_python_tell_what_is_missing_too(tmp_path: Path) -> No
         assert sum(note in line for line in notes.lines) == 1
 
 
-def test_the_replay_needs_no_file_for_the_table(tmp_path: Path) -> None:
+def test_a_replay_needs_no_file_for_a_sourced_table(tmp_path: Path) -> None:
     write_csv(tmp_path / "p.csv")
     schema, sales = shop(tmp_path, "p.csv")
     parsed_schema = load_schema(schema)

@@ -75,7 +75,7 @@ GIVEN: Final[list[dict[str, str | Query]]] = [
 
 def stream(rng: random.Random, parts: int) -> list[list[dict[str, Any]]]:
     """Records in parts: customers are renamed and deleted, orders return; with ties, bad and late records."""
-    time, made = 0.0, []
+    time, stream_parts = 0.0, []
     for _ in range(parts):
         part: list[dict[str, Any]] = []
         for _ in range(rng.randint(1, 6)):
@@ -83,14 +83,14 @@ def stream(rng: random.Random, parts: int) -> list[list[dict[str, Any]]]:
             cid, word = rng.randint(1, 4), rng.choice(("ada", "bob ada", "eve"))
             item = rng.choice(("lamp", "lamp old", "chair"))
             op = rng.choice("+++-")
-            both = customer(time, cid, word, op), order(time, cid, item, op)
-            part.append(rng.choice((*both, order(time, cid, item))))
+            records = customer(time, cid, word, op), order(time, cid, item, op)
+            part.append(rng.choice((*records, order(time, cid, item))))
         if rng.random() < 0.1:
             part.append({"relation": "nobody", "time": time})
         if rng.random() < 0.1:
             part.append(order(time - 2, 1))
-        made.append(part)
-    return made
+        stream_parts.append(part)
+    return stream_parts
 
 
 class Kept:
@@ -100,17 +100,17 @@ class Kept:
         self.folder = folder
         self.checkpoint = folder / "checkpoint"
 
-    def opened(self, given: Mapping[str, str | Query]) -> LocalWatch:
-        asked = request(
+    def opened(self, queries: Mapping[str, str | Query]) -> LocalWatch:
+        job = request(
             self.folder / "in.jsonl",
             schema=WITH_TABLE,
-            queries=given,
+            queries=queries,
             sinks=(f"jsonl:{self.folder / 'out.jsonl'}", f"sqlite:{self.folder / 'out.db'}"),
             checkpoint=self.checkpoint,
             on_error=OnError.DEAD_LETTER,
             dead_letters=self.folder / "letters.jsonl",
         )
-        watch = LocalWatch(asked, open_sinks(asked.sinks), Notes().log)
+        watch = LocalWatch(job, open_sinks(job.sinks), Notes().log)
         try:
             watch.open()
         except BaseException:
@@ -120,17 +120,17 @@ class Kept:
         return watch
 
     def results(self) -> list[Any]:
-        with closing(sqlite3.connect(self.folder / "out.db")) as connected:
-            rows = connected.execute('SELECT "query", "id" FROM results ORDER BY 1, 2').fetchall()
+        with closing(sqlite3.connect(self.folder / "out.db")) as connection:
+            rows = connection.execute('SELECT "query", "id" FROM results ORDER BY 1, 2').fetchall()
         return [lines(self.folder / "out.jsonl"), lines(self.folder / "letters.jsonl"), rows]
 
-    def put_away(self, to: Path) -> Path:
-        shutil.rmtree(to, ignore_errors=True)
-        return Path(shutil.copytree(self.folder, to))
+    def put_away(self, copy: Path) -> Path:
+        shutil.rmtree(copy, ignore_errors=True)
+        return Path(shutil.copytree(self.folder, copy))
 
-    def put_back(self, away: Path) -> None:
+    def put_back(self, copy: Path) -> None:
         shutil.rmtree(self.folder)
-        shutil.copytree(away, self.folder)
+        shutil.copytree(copy, self.folder)
 
     def end(self) -> list[Any]:
         """Continue to the end of the source; returns the results. Raises StateError."""
@@ -147,45 +147,45 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted(tmp_path / "installed", monkeypatch)
 
 
-def made(folder: Path, away: Path, *, killed: bool) -> tuple[Kept, Path, list[Path], list[Any]]:
+def made(folder: Path, copies: Path, *, killed: bool) -> tuple[Kept, Path, list[Path], list[Any]]:
     """A run that was killed or closed, a copy of its state, older copies, and its final results."""
-    kept = Kept(folder)
+    run = Kept(folder)
     folder.mkdir()
-    away.mkdir()
+    copies.mkdir()
     source = folder / "in.jsonl"
     kinds = ({"item": item, "note": f"ada {item}"} for item in ("lamp", "chair"))
     append(source, *({"relation": "kind", "time": 0, "row": row} for row in kinds))
     parts = stream(random.Random(5), 30)
-    older = []
+    older_copies = []
     for start in range(3):
-        watch = kept.opened(GIVEN[start])
+        watch = run.opened(GIVEN[start])
         for number, part in enumerate(parts[start * 7 : start * 7 + 7]):
             append(source, *part)
             steps(watch)
             if number % 3 == 1:
                 watch.commit()
-                older.append(kept.put_away(away / f"{start}-{number}"))
+                older_copies.append(run.put_away(copies / f"{start}-{number}"))
         if start < 2:
             watch.close()
-            older.append(kept.put_away(away / f"{start}-end"))
+            older_copies.append(run.put_away(copies / f"{start}-end"))
     if killed:
         abandon(watch)
     else:
         watch.close()
     for part in parts[21:]:
         append(source, *part)
-    state = kept.put_away(away / "state")
-    return kept, state, older, kept.end()
+    state = run.put_away(copies / "state")
+    return run, state, older_copies, run.end()
 
 
 def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
     """Contents that damage may leave, None for a lost file. Frames are tested bit by bit elsewhere."""
-    found: list[bytes | None] = [None, b"", data[: len(data) // 2], data[:-1], data + data, b"{}"]
+    contents: list[bytes | None] = [None, b"", data[: len(data) // 2], data[:-1], data + data, b"{}"]
     for bit in (0, 37, rng.randrange(8 * len(data) or 1)):
-        flipped = bytearray(data or b"\0")
-        flipped[bit // 8] ^= 1 << bit % 8
-        found.append(bytes(flipped))
-    return found
+        damaged = bytearray(data or b"\0")
+        damaged[bit // 8] ^= 1 << bit % 8
+        contents.append(bytes(damaged))
+    return contents
 
 
 def files_of(state: Path) -> list[Path]:
@@ -196,16 +196,16 @@ def files_of(state: Path) -> list[Path]:
     )
 
 
-def refused_or_right(kept: Kept, place: Path, expected: list[Any], what: object) -> bool:
+def refused_or_right(run: Kept, relative_path: Path, expected: list[Any], damage: object) -> bool:
     """True if the run was refused, with an error that names the damaged file or its folder."""
     try:
-        found = kept.end()
+        results = run.end()
     except StateError as error:
-        told = str(error)
-        assert told.startswith(f"{kept.checkpoint}/"), (place, what, told)
-        assert "start with a new --checkpoint" in told
+        message = str(error)
+        assert message.startswith(f"{run.checkpoint}/"), (relative_path, damage, message)
+        assert "start with a new --checkpoint" in message
         return True
-    assert found == expected, (place, what)
+    assert results == expected, (relative_path, damage)
     return False
 
 
@@ -213,58 +213,61 @@ def refused_or_right(kept: Kept, place: Path, expected: list[Any], what: object)
 @some("killed", [True], [False])
 def test_any_damage_to_a_file_is_refused_or_does_not_matter(tmp_path: Path, killed: bool) -> None:
     rng = random.Random(killed)
-    kept, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
+    run, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
     files = files_of(state)
     assert NAME in {path.name for path in files}
     assert len([path for path in files if path.parent.name == "journal"]) > 2
-    for place in files:
-        data = (state / "checkpoint" / place).read_bytes()
+    for relative_path in files:
+        data = (state / "checkpoint" / relative_path).read_bytes()
         refused = 0
-        for left in damages(data, rng):
-            kept.put_back(state)
-            damaged = kept.checkpoint / place
-            if left is None:
+        for content in damages(data, rng):
+            run.put_back(state)
+            damaged = run.checkpoint / relative_path
+            if content is None:
                 damaged.unlink()
             else:
-                damaged.write_bytes(left)
-            refused += refused_or_right(kept, place, expected, left)
-        assert refused > 5 or place.parent.name == "journal", place
+                damaged.write_bytes(content)
+            refused += refused_or_right(run, relative_path, expected, content)
+        assert refused > 5 or relative_path.parent.name == "journal", relative_path
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [True, False])
 def test_a_file_of_an_older_copy_is_refused_or_does_not_matter(tmp_path: Path, killed: bool) -> None:
-    kept, state, older, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
+    run, state, older_copies, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
     refused = 0
-    for copy in older:
-        for place in files_of(copy):
-            kept.put_back(state)
-            old, now = (copy / "checkpoint" / place).read_bytes(), kept.checkpoint / place
-            if not now.exists() or now.read_bytes() != old:
-                now.write_bytes(old)
-                refused += refused_or_right(kept, place, expected, copy)
+    for copy in older_copies:
+        for relative_path in files_of(copy):
+            run.put_back(state)
+            old_content, current = (
+                (copy / "checkpoint" / relative_path).read_bytes(),
+                run.checkpoint / relative_path,
+            )
+            if not current.exists() or current.read_bytes() != old_content:
+                current.write_bytes(old_content)
+                refused += refused_or_right(run, relative_path, expected, copy)
     assert refused > 5
 
 
 @pytest.mark.usefixtures("small")
 def test_files_in_one_anothers_place_are_refused(tmp_path: Path) -> None:
-    kept, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=True)
+    run, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=True)
     files = files_of(state)
-    for one in files:
-        for other in files:
-            if one.suffix == other.suffix and one != other:
-                kept.put_back(state)
-                shutil.copyfile(state / "checkpoint" / one, kept.checkpoint / other)
-                assert refused_or_right(kept, other, expected, one) or other.parent.name == "journal"
+    for source in files:
+        for target in files:
+            if source.suffix == target.suffix and source != target:
+                run.put_back(state)
+                shutil.copyfile(state / "checkpoint" / source, run.checkpoint / target)
+                assert refused_or_right(run, target, expected, source) or target.parent.name == "journal"
 
 
 @pytest.mark.usefixtures("small")
 def test_a_journal_that_is_gone_is_refused(tmp_path: Path) -> None:
-    kept, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=True)
-    kept.put_back(state)
-    shutil.rmtree(kept.checkpoint / "journal")
-    assert refused_or_right(kept, Path("journal"), expected, "gone")
+    run, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=True)
+    run.put_back(state)
+    shutil.rmtree(run.checkpoint / "journal")
+    assert refused_or_right(run, Path("journal"), expected, "gone")
 
 
 @pytest.mark.usefixtures("small")
@@ -276,14 +279,14 @@ def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
-    kept, state, _, _ = made(tmp_path / "run", tmp_path / "away", killed=True)
-    kept.put_back(state)
-    folders = [kept.checkpoint, *(path for path in kept.checkpoint.rglob("*") if path.is_dir())]
+    run, state, _, _ = made(tmp_path / "run", tmp_path / "away", killed=True)
+    run.put_back(state)
+    folders = [run.checkpoint, *(path for path in run.checkpoint.rglob("*") if path.is_dir())]
     for folder in folders:
         (folder / ".000000000008.log.9.partial").write_bytes(b"half")
     assert {"journal", "source"} <= {folder.name for folder in folders}
-    kept.opened(GIVEN[0]).close()
-    assert not list(kept.checkpoint.rglob("*.partial"))
+    run.opened(GIVEN[0]).close()
+    assert not list(run.checkpoint.rglob("*.partial"))
 
 
 def limited(kilobytes: int) -> dict[str, str]:
@@ -323,10 +326,10 @@ def test_a_limit_of_file_sizes_in_a_process_of_its_own(tmp_path: Path, kilobytes
         second.send_signal(signal.SIGINT)
         _, error = second.communicate(timeout=60)
     assert second.returncode == 130, error
-    found = [line["id"] for line in lines(tmp_path / "out.jsonl")]
-    assert len(found) == len(set(found)) == results
-    kept = sorted((tmp_path / "parquet").glob("*.parquet"))
-    assert [name for path in kept for name in pq.read_table(path).column("id").to_pylist()] == found
+    ids = [line["id"] for line in lines(tmp_path / "out.jsonl")]
+    assert len(ids) == len(set(ids)) == results
+    parquet_files = sorted((tmp_path / "parquet").glob("*.parquet"))
+    assert [name for path in parquet_files for name in pq.read_table(path).column("id").to_pylist()] == ids
     assert len(lines(tmp_path / "letters.jsonl")) == 1
 
 
@@ -341,10 +344,10 @@ def test_search_leaves_an_output_alone_that_it_cannot_replace(tmp_path: Path, fo
         *(*forked_skws(), "search", QUERY, "--engine", "local", "-f", form, "-o", str(output)),
         *("-s", str(tmp_path / "schema.yaml"), "-r", str(tmp_path / "in.jsonl")),
     ]
-    ended = subprocess.run(command, cwd=ROOT, env=limited(20), capture_output=True, check=False)
-    assert ended.returncode == 1
-    assert ended.stderr.startswith(b"skws: cannot write to "), ended.stderr
-    assert len(ended.stderr.splitlines()) == 1
+    process = subprocess.run(command, cwd=ROOT, env=limited(20), capture_output=True, check=False)
+    assert process.returncode == 1
+    assert process.stderr.startswith(b"skws: cannot write to "), process.stderr
+    assert len(process.stderr.splitlines()) == 1
     assert [path.name for path in output.parent.iterdir()] == ["out"]
     assert output.read_text() == "of the run before"
 
@@ -353,13 +356,13 @@ def test_dead_letters_of_a_search_end_with_a_whole_line(tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text(YAML)
     bad = ({"relation": "nobody", "number": n} for n in range(3_000))
     append(tmp_path / "in.jsonl", customer(1, 1), *bad)
-    letters = tmp_path / "letters.jsonl"
+    dead_letters = tmp_path / "letters.jsonl"
     command = [
         *(*forked_skws(), "search", QUERY, "--engine", "local", "-s"),
         *(str(tmp_path / "schema.yaml"), "-r", str(tmp_path / "in.jsonl")),
-        *("--on-error", "dead-letter", "--dead-letters", str(letters)),
+        *("--on-error", "dead-letter", "--dead-letters", str(dead_letters)),
     ]
-    ended = subprocess.run(command, cwd=ROOT, env=limited(20), capture_output=True, check=False)
-    assert ended.returncode == 1
-    assert b"cannot write dead letters: File too large" in ended.stderr
-    assert all(orjson.loads(line) for line in letters.read_bytes().splitlines())
+    process = subprocess.run(command, cwd=ROOT, env=limited(20), capture_output=True, check=False)
+    assert process.returncode == 1
+    assert b"cannot write dead letters: File too large" in process.stderr
+    assert all(orjson.loads(line) for line in dead_letters.read_bytes().splitlines())

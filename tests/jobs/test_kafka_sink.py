@@ -40,8 +40,8 @@ RESULTS = 600
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[Broker]:
-    with closing(Broker()) as running:
-        yield running
+    with closing(Broker()) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def opened(address: str, folder: Path | None) -> Sink:
 
 
 def shown(*numbers: int) -> list[dict[str, Any]]:
-    return [orjson.loads(one.to_json()) for number in numbers for one in batch(number)]
+    return [orjson.loads(result_.to_json()) for number in numbers for result_ in batch(number)]
 
 
 def test_a_later_process_goes_on_behind_the_last_batch(brokers: Broker, topic: str, tmp_path: Path) -> None:
@@ -97,18 +97,18 @@ def test_an_old_copy_of_a_checkpoint_does_not_end_the_run_that_goes_on(
     """It learns from the topic that it is old, and ends; the other one remains the latest producer."""
     source, sink = tmp_path / "in.jsonl", parse_sink(brokers.uri(topic))
     append(source, customer(1, 1), order(2, 1))
-    healthy = job_opened(request(source, checkpoint=tmp_path / "kept"), sink)
-    until(lambda: brokers.log(topic).committed, healthy.step)
+    current = job_opened(request(source, checkpoint=tmp_path / "kept"), sink)
+    until(lambda: brokers.log(topic).committed, current.step)
     shutil.copytree(tmp_path / "kept", tmp_path / "copy")
     append(source, order(3, 1))
-    until(lambda: len(brokers.log(topic).committed) == 2, healthy.step)
-    asked = request(source, checkpoint=tmp_path / "copy")
-    stale = LocalWatch(asked, [parse_sink(brokers.uri(topic))], Notes().log)
+    until(lambda: len(brokers.log(topic).committed) == 2, current.step)
+    job = request(source, checkpoint=tmp_path / "copy")
+    stale = LocalWatch(job, [parse_sink(brokers.uri(topic))], Notes().log)
     with pytest.raises(StateError, match="micro-batches it knows"):
         stale.run()
     append(source, order(4, 1))
-    until(lambda: len(brokers.log(topic).committed) == 3, healthy.step)
-    healthy.close()
+    until(lambda: len(brokers.log(topic).committed) == 3, current.step)
+    current.close()
 
 
 def test_two_runs_do_not_disturb_each_other(brokers: Broker, topic: str, tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_its_own_mark_holds_where_the_brokers_have_forgotten(tmp_path: Path) -> 
             sink.close()
         consumer = Consumer({"bootstrap.servers": mock.address, "group.id": "test"})
         consumer.assign([TopicPartition("out", 0, 0)])
-        found = [message.value() for message in consumer.consume(12, 30)]
-        assert [orjson.loads(value or b"") for value in found] == shown(0, 1, 2, 3)
+        values = [message.value() for message in consumer.consume(12, 30)]
+        assert [orjson.loads(value or b"") for value in values] == shown(0, 1, 2, 3)
         assert not consumer.consume(1, 0.5)
         consumer.close()
 
@@ -145,10 +145,10 @@ def test_a_broker_that_does_not_answer_is_waited_for(brokers: Broker, topic: str
     sink = opened(brokers.uri(topic), tmp_path)
     sink.write(0, batch(0))
     brokers.freeze()
-    thawing = Timer(1.5, brokers.thaw)
-    thawing.start()
+    timer = Timer(1.5, brokers.thaw)
+    timer.start()
     sink.write(1, batch(1))
-    thawing.join()
+    timer.join()
     assert brokers.log(topic).committed == shown(0, 1)
 
 
@@ -186,9 +186,9 @@ def test_settings_that_would_break_the_promise(tmp_path: Path) -> None:
         with pytest.raises(SchemaError, match=name):
             parse_sink(f"kafka://127.0.0.1:9092/a?config={config}")
     config.write_text("compression.type=best\nsasl.password=s3cret\n")
-    with pytest.raises(SchemaError, match="best") as raised:
+    with pytest.raises(SchemaError, match="best") as error:
         opened(f"kafka://127.0.0.1:9092/a?config={config}", tmp_path)
-    assert "s3cret" not in str(raised.value)
+    assert "s3cret" not in str(error.value)
 
 
 def test_a_result_that_is_too_large_for_a_message(brokers: Broker, topic: str, tmp_path: Path) -> None:
@@ -196,15 +196,15 @@ def test_a_result_that_is_too_large_for_a_message(brokers: Broker, topic: str, t
     small, large = result(1), result(2, name="x" * 2_000_000)
     notes: list[str] = []
     file = tmp_path / "letters.jsonl"
-    for letters in (None, file):
-        kept = replace(run(tmp_path / "sinks"), tell=notes.append)
-        out = SinkFanout([parse_sink(brokers.uri(topic))], letters, kept)
-        (refused,) = out.write(0, [small, large], ())
-        out.close(failed=False)
-        assert "max.message.bytes of the topic" in refused.reason
+    for dead_letters in (None, file):
+        sink_run = replace(run(tmp_path / "sinks"), tell=notes.append)
+        fanout = SinkFanout([parse_sink(brokers.uri(topic))], dead_letters, sink_run)
+        (bad_record,) = fanout.write(0, [small, large], ())
+        fanout.close(failed=False)
+        assert "max.message.bytes of the topic" in bad_record.reason
     assert brokers.log(topic).committed == [orjson.loads(small.to_json())]
-    (letter,) = map(orjson.loads, file.read_text().splitlines())
-    assert orjson.loads(letter["raw"])["id"] == large.id
+    (dead_letter,) = map(orjson.loads, file.read_text().splitlines())
+    assert orjson.loads(dead_letter["raw"])["id"] == large.id
     size = len(large.to_json()) + len(large.id)
     assert notes[0].startswith(
         f"result of 'ada': cannot be written to {brokers.uri(topic)}: {size:,} bytes,"
@@ -227,11 +227,11 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(
         *("--schema", str(tmp_path / "schema.yaml"), "--source", str(source)),
         *("--checkpoint", str(tmp_path / "checkpoint"), "--sink", brokers.uri(topic)),
     ]
-    told_by_killed = 0
+    productive_runs = 0
     for kill in range(kills + 1):
         process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
         try:
-            before = len(brokers.log(topic).committed)
+            committed_count = len(brokers.log(topic).committed)
             if kill % 4 == 2:
                 time.sleep(rng.uniform(0.2, 1.0))  # during its start, or later
             else:
@@ -245,9 +245,9 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(
         finally:
             process.kill()
             process.communicate()
-        told_by_killed += len(brokers.log(topic).committed) > before
-    found = brokers.log(topic).committed
-    ids = [one["id"] for one in found]
+        productive_runs += len(brokers.log(topic).committed) > committed_count
+    messages = brokers.log(topic).committed
+    ids = [message["id"] for message in messages]
     assert len(ids) == len(set(ids)) == RESULTS
-    assert [one["start"] for one in found] == sorted(one["start"] for one in found)
-    assert told_by_killed > kills / 2
+    assert [message["start"] for message in messages] == sorted(message["start"] for message in messages)
+    assert productive_runs > kills / 2

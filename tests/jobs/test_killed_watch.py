@@ -45,10 +45,10 @@ def write(path: Path, records: Sequence[dict[str, Any]], seconds: float) -> None
 
 
 def rows(folder: Path) -> set[tuple[str, str]]:
-    connected = sqlite3.connect(folder / "out.db")
-    found = set(connected.execute('SELECT "query", "id" FROM results'))
-    connected.close()
-    return found
+    connection = sqlite3.connect(folder / "out.db")
+    result_rows = set(connection.execute('SELECT "query", "id" FROM results'))
+    connection.close()
+    return result_rows
 
 
 @some("kills", [2], [20])
@@ -58,9 +58,9 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.touch()
     records = list(numbered(RESULTS))
-    share, told_by_killed = len(records) // kills, 0
+    share, productive_runs = len(records) // kills, 0
     for kill in range(kills):
-        before = len(lines_so_far(out))
+        line_count = len(lines_so_far(out))
         with started(tmp_path) as process:
             if kill % 4 == 2:
                 time.sleep(rng.uniform(0.2, 1.0))  # during its start, or later
@@ -69,10 +69,10 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
             write(source, records[kill * share : (kill + 1) * share], rng.uniform(0.1, 0.9))
             process.kill()
             assert process.wait() == -signal.SIGKILL
-        told_by_killed += len(lines_so_far(out)) > before
+        productive_runs += len(lines_so_far(out)) > line_count
     # A pattern waits for records that may still arrive; this one ends the wait.
     append(source, *records[kills * share :], customer(2000, 0, "eve"))
-    assert told_by_killed > kills / 2
+    assert productive_runs > kills / 2
     with started(tmp_path) as process:
         ready(process)
         until(lambda: len(lines_so_far(out)) >= 2 * RESULTS)
@@ -80,11 +80,11 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
         assert process.returncode == 130, error
-    by_query = [[line for line in lines(out) if line["query"] == query] for query in (QUERY, PATTERN)]
-    for found in by_query:
-        ids = [line["id"] for line in found]
+    lines_by_query = [[line for line in lines(out) if line["query"] == query] for query in (QUERY, PATTERN)]
+    for query_lines in lines_by_query:
+        ids = [line["id"] for line in query_lines]
         assert len(ids) == len(set(ids)) == RESULTS
-        assert [line["start"] for line in found] == sorted(line["start"] for line in found)
+        assert [line["start"] for line in query_lines] == sorted(line["start"] for line in query_lines)
     assert rows(tmp_path) == {(line["query"], line["id"]) for line in lines(out)}
 
 
@@ -101,7 +101,7 @@ def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path) -> None
             kafka.create(topic, 3)
         share = len(records) // (kills + 1)
         for part in range(kills + 1):
-            before = len(lines_so_far(out))
+            line_count = len(lines_so_far(out))
             with started(tmp_path, kafka.uri("customer", "order")) as process:
                 ready(process)
                 end = (part + 1) * share if part < kills else len(records)
@@ -113,7 +113,7 @@ def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path) -> None
                         millis=round(record["time"] * 1000),
                     )
                 if part < kills:
-                    until(lambda before=before: len(lines_so_far(out)) > before)  # type: ignore[misc]
+                    until(lambda before=line_count: len(lines_so_far(out)) > before)  # type: ignore[misc]
                     time.sleep(rng.uniform(0, 0.3))
                     process.kill()
                     assert process.wait() == -signal.SIGKILL
@@ -125,16 +125,16 @@ def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path) -> None
                 assert process.returncode == 130, error
     ids = [identity for _, _, identity in told(out)]
     assert len(ids) == len(set(ids)) == RESULTS
-    assert rows(tmp_path) == {(QUERY, one) for one in ids}
+    assert rows(tmp_path) == {(QUERY, result_id) for result_id in ids}
 
 
 def test_killed_around_a_change_of_the_schema(tmp_path: Path) -> None:
     """By command, before and after the change; in the end, each result was reported once."""
     (tmp_path / "schema.yaml").write_text(YAML)
-    changed = tmp_path / "changed.yaml"
-    changed.write_text(WITH_NOTES)
+    new_schema = tmp_path / "changed.yaml"
+    new_schema.write_text(WITH_NOTES)
     source, out, control = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "checkpoint" / "control"
-    apply = ["schema", "apply", str(changed), "--control", str(control)]
+    apply = ["schema", "apply", str(new_schema), "--control", str(control)]
     append(source, customer(1, 1), order(1, 1))
     with started(tmp_path, str(source)) as process:
         ready(process)
@@ -152,7 +152,7 @@ def test_killed_around_a_change_of_the_schema(tmp_path: Path) -> None:
     with started(tmp_path, str(source)) as process:
         ready(process)
         until(lambda: len(lines_so_far(out)) >= 4)
-        changed.write_text(WITH_NOTES.replace("10 seconds", "1 hour"))
+        new_schema.write_text(WITH_NOTES.replace("10 seconds", "1 hour"))
         assert run(apply) == 2
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)

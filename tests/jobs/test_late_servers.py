@@ -38,12 +38,12 @@ from tests.waiting import until
 def away(database: Database, seconds: float = 1.0) -> Iterator[None]:
     """Stop the server, and start it again while the block runs."""
     database.server.stop("fast")
-    starting = threading.Timer(seconds, database.server.start)
-    starting.start()
+    timer = threading.Timer(seconds, database.server.start)
+    timer.start()
     try:
         yield
     finally:
-        starting.join()
+        timer.join()
 
 
 def waited(notes: Notes) -> bool:
@@ -63,12 +63,12 @@ def test_a_new_run_waits_for_its_database(database: Database) -> None:
 def test_a_run_that_goes_on_waits_for_its_database(database: Database, tmp_path: Path, skws: Skws) -> None:
     database.run(*TABLES)
     out = tmp_path / "out.jsonl"
-    asked = request(database.uri(), checkpoint=tmp_path / "kept", sinks=(f"jsonl:{out}",), limit=1)
-    opened(asked).close()
+    job = request(database.uri(), checkpoint=tmp_path / "kept", sinks=(f"jsonl:{out}",), limit=1)
+    opened(job).close()
     database.run(LAMP)
     notes = Notes()
     with away(database):
-        watch = opened(asked, notes=notes)
+        watch = opened(job, notes=notes)
     assert waited(notes)
     until(lambda: not watch.ended and watch.step() and watch.ended)
     watch.close()
@@ -99,8 +99,8 @@ def test_a_run_goes_on_when_the_server_restarts_while_it_begins(
 
 
 def test_a_run_that_is_stopped_while_it_waits_has_not_begun(tmp_path: Path) -> None:
-    asked = request("postgresql://joe@127.0.0.1:1/none", checkpoint=tmp_path / "kept")
-    watch = LocalWatch(asked, [Collected()], (notes := Notes()).log)
+    job = request("postgresql://joe@127.0.0.1:1/none", checkpoint=tmp_path / "kept")
+    watch = LocalWatch(job, [Collected()], (notes := Notes()).log)
     thread = threading.Thread(target=watch.run)
     thread.start()
     until(lambda: waited(notes))
@@ -114,7 +114,7 @@ def test_a_run_that_is_stopped_while_it_waits_has_not_begun(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "expected", "message"),
+    ("valid", "invalid", "message"),
     [
         ("owner:s3cret%2Fpass%40word", "owner:wrong", "password authentication failed"),
         ("/t", "/no", "does not exist"),
@@ -124,20 +124,20 @@ def test_what_is_refused_is_not_waited_for(
     database: Database,
     skws: Skws,
     tmp_path: Path,
-    given: str,
-    expected: str,
+    valid: str,
+    invalid: str,
     message: str,
 ) -> None:
     (tmp_path / "schema.yaml").write_text(YAML)
-    uri = database.uri().replace(given, expected)
+    uri = database.uri().replace(valid, invalid)
     for source in (uri, str(tmp_path / "in.jsonl")):
         (tmp_path / "in.jsonl").write_text("")
         sink = "stdout:jsonl" if source == uri else uri
-        asked = ("watch", QUERY, "-s", tmp_path / "schema.yaml", "-S", source, "--sink", sink)
-        done = skws(*asked, "--engine", "local")
-        assert done.code == (4 if source == uri else 1)
-        assert message in done.err
-        assert "trying again" not in done.err
+        command = ("watch", QUERY, "-s", tmp_path / "schema.yaml", "-S", source, "--sink", sink)
+        outcome = skws(*command, "--engine", "local")
+        assert outcome.code == (4 if source == uri else 1)
+        assert message in outcome.err
+        assert "trying again" not in outcome.err
 
 
 def test_a_run_waits_for_its_brokers(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_run_waits_for_its_brokers(tmp_path: Path) -> None:
         kafka.send("order", [{"cid": 7, "item": "lamp"}])
         kafka.down()
         sink, notes = Collected(), Notes()
-        starting = threading.Timer(2.0, kafka.up)
-        starting.start()
+        timer = threading.Timer(2.0, kafka.up)
+        timer.start()
         LocalWatch(request(kafka.uri("customer", "order"), limit=1), [sink], notes.log).run()
-        starting.join()
+        timer.join()
     assert sink.told() == [("+", QUERY)]
     assert any("trying again in 0.1 s" in line for line in notes.lines)
 

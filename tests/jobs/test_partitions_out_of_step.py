@@ -55,7 +55,7 @@ class Run:
 
     def write(self, number: int, records: Sequence[Record]) -> None:
         with (self.folder / f"{number}.jsonl").open("ab") as file:
-            file.writelines(record_line(one, self.job.schema) + b"\n" for one in records)
+            file.writelines(record_line(record, self.job.schema) + b"\n" for record in records)
 
     def add(self, queries: Sequence[Query]) -> None:
         self.watch.control.submit_all([JobCommand.adding(query) for query in queries])
@@ -65,7 +65,7 @@ class Run:
         steps(self.watch)
 
     def alive(self, name: str) -> set[str]:
-        return {one.id for one in self.watch.worker.alive(name)}
+        return {result.id for result in self.watch.worker.alive(name)}
 
     def told(self) -> list[tuple[str, str]]:
         return self.sink.told()
@@ -82,10 +82,10 @@ def parts_of(rng: random.Random, records: Sequence[Record], lateness: int) -> li
 
 
 @some("lateness", [0, 5], [1])
-@some("kept", [True, False], [])
+@some("has_checkpoint", [True, False], [])
 @seeds(1, 12)
 def test_files_of_any_rates_give_what_the_sorted_stream_gives(
-    tmp_path: Path, seed: int, kept: bool, lateness: int
+    tmp_path: Path, seed: int, has_checkpoint: bool, lateness: int
 ) -> None:
     """Even after kills and restarts; queries that are added later find what is alive then."""
     rng = random.Random(seed)
@@ -97,39 +97,39 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
         window=TimeWindow(rng.choice((12, 40))),
         max_size=3,
         lateness=lateness,
-        checkpoint=tmp_path / "checkpoint" if kept else None,
+        checkpoint=tmp_path / "checkpoint" if has_checkpoint else None,
         control=tmp_path / "control",
     )
-    rest = parts_of(rng, records, lateness)
-    rates = [rng.choice((1, 3, 8, 20)) for _ in rest]
-    run, turn = Run(job), 0
+    remaining = parts_of(rng, records, lateness)
+    rates = [rng.choice((1, 3, 8, 20)) for _ in remaining]
+    run, round_number = Run(job), 0
     names = {query.name: f"later {query.name}" for query in job.named().values()}
-    while any(rest):
-        for number, part in enumerate(rest):
-            if not turn or rng.random() < 0.8:  # a file is waited for once it has records
+    while any(remaining):
+        for number, part in enumerate(remaining):
+            if not round_number or rng.random() < 0.8:  # a file is waited for once it has records
                 run.write(number, part[: rates[number]])
-                rest[number] = part[rates[number] :]
-        if turn == 5:
+                remaining[number] = part[rates[number] :]
+        if round_number == 5:
             run.add([replace(query, name=names[query.name]) for query in job.named().values()])
-        turn += 1
+        round_number += 1
         run.wait(rng.random())
-        if kept and rng.random() < 0.2:
+        if has_checkpoint and rng.random() < 0.2:
             run.again(killed=rng.random() < 0.5)
     # After all windows; queries that need the order get the first ones, with a lateness not the last ones.
     end = [Record(0, records[-1].time + 1_000 * (1 + n // 3) + n, ("pad", 1, 1)) for n in range(6)]
     run.wait(1.5 * IDLE / MICROSECOND)
-    for name, later in names.items():
-        assert run.alive(name) == run.alive(later)
-    for number, one in enumerate(end):
-        run.write(number % 3, [one])
+    for name, later_name in names.items():
+        assert run.alive(name) == run.alive(later_name)
+    for number, record in enumerate(end):
+        run.write(number % 3, [record])
     run.wait(0)
     run.wait(1.5 * IDLE / MICROSECOND)
     run.late += run.watch.metrics().late
     run.watch.close()
     assert not run.late
-    whole = Session(replace(job.stream, lateness=0))
-    whole.add_all(list(plans_of(job).values()))
-    expected = whole.take(RecordBatch.of(records)) + whole.take(RecordBatch.of(end))
+    sorted_session = Session(replace(job.stream, lateness=0))
+    sorted_session.add_all(list(plans_of(job).values()))
+    expected = sorted_session.take(RecordBatch.of(records)) + sorted_session.take(RecordBatch.of(end))
     assert len(expected) > 20
     assert last_told([r.parsed for r in run.sink.results if r.name in names]) == last_told(expected)
 
@@ -205,8 +205,8 @@ def test_files_that_fall_silent_in_turn_hold_back_no_longer_than_the_last_of_the
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_restart_knows_how_far_each_file_has_come(tmp_path: Path, killed: bool) -> None:
-    letters = tmp_path / "letters.jsonl"
-    run = opened_run(tmp_path, checkpoint=tmp_path / "checkpoint", dead_letters=letters)
+    dead_letters = tmp_path / "letters.jsonl"
+    run = opened_run(tmp_path, checkpoint=tmp_path / "checkpoint", dead_letters=dead_letters)
     append(run.folder / "a.jsonl", customer(0, 1), customer(50, 2))
     append(run.folder / "b.jsonl", order(0, 9), order(10, 9))
     run.wait(0)
@@ -220,14 +220,14 @@ def test_a_restart_knows_how_far_each_file_has_come(tmp_path: Path, killed: bool
     assert run.watch.metrics().late == 1
     run.again(killed=killed)
     run.watch.close()
-    assert [orjson.loads(line["raw"])["time"][17:19] for line in lines(letters)] == ["09"]
+    assert [orjson.loads(line["raw"])["time"][17:19] for line in lines(dead_letters)] == ["09"]
 
 
 def test_the_stream_time_of_partitions() -> None:
     time = StreamTime()
-    brought: Mapping[int, int]
-    ahead: Mapping[int, int]
-    for brought, ahead, gone, final in (
+    read: Mapping[int, int]
+    next_times: Mapping[int, int]
+    for read, next_times, ended_partitions, final_time in (
         ({1: 500}, {}, (), None),  # the only partition is the latest
         ({1: 510, 2: 510}, {}, (), None),
         ({1: 600}, {}, (), 510),
@@ -239,8 +239,8 @@ def test_the_stream_time_of_partitions() -> None:
         ({2: 705}, {}, (), 710),
         ({2: 720}, {}, (), 720),
     ):
-        time = time.after(brought, ahead, gone, lateness=0)
-        assert time.final == final
+        time = time.after(read, next_times, ended_partitions, lateness=0)
+        assert time.final == final_time
         assert (
             orjson.loads(orjson.dumps(time.offset())) == time.offset()
         )  # Spark compares this with what it was sent

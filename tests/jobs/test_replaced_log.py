@@ -25,8 +25,8 @@ def test_a_log_of_large_batches_is_bounded(
     monkeypatch.setattr(local, "TAIL_BYTES", 1_000)
     source, folder = tmp_path / "in.jsonl", tmp_path / "kept"
     source.touch()
-    asked = request(source, window=Unbounded(), checkpoint=folder)
-    watch = opened(asked, Collected(every=3_600.0))
+    job = request(source, window=Unbounded(), checkpoint=folder)
+    watch = opened(job, Collected(every=3_600.0))
     sizes = []  # after each commit
     for batch in range(BATCHES):
         append(source, *(customer(batch, cid, f"ada {batch}") for cid in range(ROWS)))
@@ -36,9 +36,9 @@ def test_a_log_of_large_batches_is_bounded(
             sizes.append(sum(path.stat().st_size for path in (folder / "journal").iterdir()))
     watch.close()
     assert max(sizes) <= MOST * sizes[0]
-    again = Collected()
-    watch = opened(asked, again)
+    second_sink = Collected()
+    watch = opened(job, second_sink)
     append(source, order(BATCHES, 3))
     steps(watch)
     watch.close()
-    assert [result.tuples[0].row["name"] for result in again.results] == [f"ada {BATCHES - 1}"]
+    assert [result.tuples[0].row["name"] for result in second_sink.results] == [f"ada {BATCHES - 1}"]

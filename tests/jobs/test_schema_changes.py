@@ -59,28 +59,28 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_another_schema_at_a_restart_is_a_change(tmp_path: Path, source: Path) -> None:
-    kept = tmp_path / "kept"
-    ran(request(source, checkpoint=kept), customer(1, 1), order(1, 1))
-    changed = request(source, checkpoint=kept, schema=parse_schema(WITH_NOTES))
-    second = ran(changed, note(2, 1))
+    checkpoint = tmp_path / "kept"
+    ran(request(source, checkpoint=checkpoint), customer(1, 1), order(1, 1))
+    changed_job = request(source, checkpoint=checkpoint, schema=parse_schema(WITH_NOTES))
+    second = ran(changed_job, note(2, 1))
     assert [(r.op, [t.relation for t in r.tuples]) for r in second.results] == [("+", ["customer", "note"])]
     # The same command again changes nothing, and repeats no result.
-    assert ran(changed, note(3, 1)).told() == [("+", QUERY)]
+    assert ran(changed_job, note(3, 1)).told() == [("+", QUERY)]
     fourth = Collected()
-    run = opened(request(source, checkpoint=kept, schema=parse_schema(WITHOUT_ORDERS)), fourth)
+    run = opened(request(source, checkpoint=checkpoint, schema=parse_schema(WITHOUT_ORDERS)), fourth)
     steps(run)
     run.close()
     assert [op for op, _ in fourth.told()] == ["-", "-", "-"]
-    assert [one.name for one in run.metrics().relations] == ["customer"]
+    assert [relation.name for relation in run.metrics().relations] == ["customer"]
 
 
 def test_a_pattern_that_cannot_go_on_is_named_at_a_restart(tmp_path: Path, source: Path) -> None:
     queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
-    asked = request(source, queries=queries, checkpoint=tmp_path / "kept")
-    assert not ran(asked, customer(1, 1)).results
+    job = request(source, queries=queries, checkpoint=tmp_path / "kept")
+    assert not ran(job, customer(1, 1)).results
     with pytest.raises(SchemaError, match=r"query 'p' \(pattern\) .* it reads order, which changes"):
-        LocalWatch(replace(asked, schema=parse_schema(WITH_PRICES)), [], Notes().log).run()
-    sink = ran(replace(asked, schema=parse_schema(WITH_NOTES)), note(2, 1), order(3, 1))
+        LocalWatch(replace(job, schema=parse_schema(WITH_PRICES)), [], Notes().log).run()
+    sink = ran(replace(job, schema=parse_schema(WITH_NOTES)), note(2, 1), order(3, 1))
     assert [[t.relation for t in r.tuples] for r in sink.results] == [["customer", "order"]]
 
 

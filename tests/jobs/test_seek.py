@@ -91,12 +91,12 @@ class Alive:
 class Replayed:
     """A job over a replay on a manual clock, one second of the replay per second."""
 
-    def __init__(self, folder: Path, replay: Path, *, kept: bool = True) -> None:
+    def __init__(self, folder: Path, replay: Path, *, keeps_records: bool = True) -> None:
         self.sink, self.clock = Alive(), HandClock()
         job = Job(
             {},
             load_schema(folder / "shop.yaml"),
-            f"replay:{replay}?speed=1&memory={1_000 * kept}",
+            f"replay:{replay}?speed=1&memory={1_000 * keeps_records}",
             on_error=OnError.SKIP,
         )
         self.control = RunControl(job, self.clock)
@@ -143,8 +143,8 @@ RECORDS = st.lists(
 
 def written(path: Path, records: list[Record]) -> Path:
     lines = []
-    for time, relation, number, words, delete in records:
-        row = {"id": number, {"item": "name", "visit": "note", "tag": "word"}[relation]: words}
+    for time, relation, row_id, words, delete in records:
+        row = {"id": row_id, {"item": "name", "visit": "note", "tag": "word"}[relation]: words}
         line: dict[str, Any] = {"relation": relation, "time": time, "row": row}
         lines.append(json.dumps(line | ({"op": "-"} if delete else {})))
     path.write_text("\n".join(lines) + "\n")
@@ -152,10 +152,10 @@ def written(path: Path, records: list[Record]) -> Path:
 
 
 @pytest.mark.parametrize("window", ["5 s", "20 s", "3 tuples", "none"])
-@given(data=st.data(), ordered=st.booleans(), kept=st.booleans())
+@given(data=st.data(), ordered=st.booleans(), keeps_records=st.booleans())
 @examples(8)
 def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
-    window: str, kept: bool, data: st.DataObject, ordered: bool
+    window: str, keeps_records: bool, data: st.DataObject, ordered: bool
 ) -> None:
     records = data.draw(RECORDS)
     records = sorted(records, key=lambda one: one[0]) if ordered else records
@@ -165,26 +165,28 @@ def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "shop.yaml").write_text(SCHEMA.format(window=window))
-        run = Replayed(folder, written(folder / "whole.jsonl", records), kept=kept)
+        run = Replayed(folder, written(folder / "whole.jsonl", records), keeps_records=keeps_records)
         times = sorted({time for time, *_ in records})
         for move in moves:
             now = (run.watch.event_time or 0) // SECOND
             if move == "next":
-                wanted = min((time for time in times if time > now), default=now)
+                expected_time = min((time for time in times if time > now), default=now)
             elif move == "previous":
-                wanted = max((time for time in times if time < now), default=times[0])
+                expected_time = max((time for time in times if time < now), default=times[0])
             else:
-                wanted = max((time for time in times if time <= int(move)), default=times[0])
+                expected_time = max((time for time in times if time <= int(move)), default=times[0])
             run.move(move * SECOND if isinstance(move, int) else move)
-            assert (run.watch.event_time or 0) / SECOND == wanted
-            prefix = [one for one in sorted(records, key=lambda one: one[0]) if one[0] <= wanted]
-            there = Replayed(folder, written(folder / "prefix.jsonl", prefix))
-            there.pass_time(1_000)
-            assert run.alive == there.alive
+            assert (run.watch.event_time or 0) / SECOND == expected_time
+            prefix = [
+                record for record in sorted(records, key=lambda one: one[0]) if record[0] <= expected_time
+            ]
+            reference = Replayed(folder, written(folder / "prefix.jsonl", prefix))
+            reference.pass_time(1_000)
+            assert run.alive == reference.alive
         run.pass_time(1_000)
-        there = Replayed(folder, written(folder / "prefix.jsonl", records))
-        there.pass_time(1_000)
-        assert run.alive == there.alive
+        reference = Replayed(folder, written(folder / "prefix.jsonl", records))
+        reference.pass_time(1_000)
+        assert run.alive == reference.alive
         assert run.watch.ended
 
 
@@ -203,56 +205,56 @@ def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
         max_size=25,
     ),
     window=st.sampled_from(["5 s", "20 s", "none"]),
-    kept=st.booleans(),
+    keeps_records=st.booleans(),
 )
 @examples(12)
 def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_would(
-    change: str, records: list[Record], window: str, kept: bool, data: st.DataObject
+    change: str, records: list[Record], window: str, keeps_records: bool, data: st.DataObject
 ) -> None:
     """Until the state is rebuilt, an added relation lacks earlier records.
 
     Records of a removed relation still advance the time, so the other job knows the relation, but does not
     search it.
     """
-    changed = SCHEMA.replace(*CHANGES[change]).format(window=window)
-    adding = change in {"a relation more", "a relation described otherwise"}
+    new_schema = SCHEMA.replace(*CHANGES[change]).format(window=window)
+    adds_records = change in {"a relation more", "a relation described otherwise"}
     moves = data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=4))
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "shop.yaml").write_text(SCHEMA.format(window=window))
-        run = Replayed(folder, written(folder / "whole.jsonl", records), kept=kept)
+        run = Replayed(folder, written(folder / "whole.jsonl", records), keeps_records=keeps_records)
         run.pass_time(data.draw(st.integers(0, 30)))
-        run.change_schema(changed)
+        run.change_schema(new_schema)
         if change == "a relation less":
-            changed = SCHEMA.replace(*CHANGES["a join less"]).format(window=window)
-            changed = changed.replace("note: text", "note: string")
-        (folder / "shop.yaml").write_text(changed)
-        known = [one for one in records if one[1] in changed]
-        times = sorted({time for time, *_ in known})
+            new_schema = SCHEMA.replace(*CHANGES["a join less"]).format(window=window)
+            new_schema = new_schema.replace("note: text", "note: string")
+        (folder / "shop.yaml").write_text(new_schema)
+        known_records = [record for record in records if record[1] in new_schema]
+        times = sorted({time for time, *_ in known_records})
         for move in moves if times else ():
             run.move(move * SECOND)
-            prefix = [one for one in sorted(known, key=lambda one: one[0]) if one[0] <= move]
-            there = Replayed(folder, written(folder / "prefix.jsonl", prefix))
-            there.pass_time(1_000)
-            if prefix and (run.sink.moves or not adding):
-                now = max(run.watch.event_time or 0, there.watch.event_time or 0) / SECOND
-                assert run.sink.at(now) == there.sink.at(now)
+            prefix = [record for record in sorted(known_records, key=lambda one: one[0]) if record[0] <= move]
+            reference = Replayed(folder, written(folder / "prefix.jsonl", prefix))
+            reference.pass_time(1_000)
+            if prefix and (run.sink.moves or not adds_records):
+                now = max(run.watch.event_time or 0, reference.watch.event_time or 0) / SECOND
+                assert run.sink.at(now) == reference.sink.at(now)
         run.pass_time(1_000)
         assert run.watch.ended
-        if run.sink.moves or not adding:
-            there = Replayed(folder, written(folder / "prefix.jsonl", known))
-            there.pass_time(1_000)
-            assert run.alive == there.alive
+        if run.sink.moves or not adds_records:
+            reference = Replayed(folder, written(folder / "prefix.jsonl", known_records))
+            reference.pass_time(1_000)
+            assert run.alive == reference.alive
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("keeps_records", [True, False])
 @pytest.mark.parametrize("move", [5 * SECOND, "next"])
 def test_a_move_on_right_after_a_change_reads_by_the_new_schema(
-    tmp_path: Path, move: Move, *, kept: bool
+    tmp_path: Path, move: Move, *, keeps_records: bool
 ) -> None:
     (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="none"))
     records = [(0, "item", 1, "lamp", False), (5, "tag", 1, "red", False), (9, "visit", 1, "red", False)]
-    run = Replayed(tmp_path, written(tmp_path / "whole.jsonl", records), kept=kept)
+    run = Replayed(tmp_path, written(tmp_path / "whole.jsonl", records), keeps_records=keeps_records)
     run.pass_time(1)
     run.change_schema(SCHEMA.replace(*CHANGES["a relation more"]).format(window="none"))
     run.move(move)
@@ -262,31 +264,31 @@ def test_a_move_on_right_after_a_change_reads_by_the_new_schema(
 
 @given(st.lists(st.integers(-(10**15), 10**16), min_size=1, max_size=60), st.integers(2, 8))
 @examples(60)
-def test_buckets_lose_no_event_however_long_the_time(times: list[int], most: int) -> None:
-    buckets = TimeBuckets(most)
+def test_buckets_lose_no_event_however_long_the_time(times: list[int], limit: int) -> None:
+    buckets = TimeBuckets(limit)
     for start in range(0, len(times), 7):
         buckets.add(times[start : start + 7])
     assert (buckets.first, buckets.last) == (min(times), max(times))
     assert sum(buckets.columns(20, min(times), max(times))) == len(times)
     width = 1
-    while max(times) // width - min(times) // width >= most:
+    while max(times) // width - min(times) // width >= limit:
         width *= 2
     for time in times:
-        last = max((other for other in times if other // width < time // width), default=min(times))
+        last = max((earlier for earlier in times if earlier // width < time // width), default=min(times))
         assert buckets.before(time) == max(last // width * width, min(times))
-    again = TimeBuckets(most)
-    again.add(times[: len(times) // 2])
-    assert sum(buckets.larger(again).columns(20, min(times), max(times))) == len(times)
+    other_buckets = TimeBuckets(limit)
+    other_buckets.add(times[: len(times) // 2])
+    assert sum(buckets.larger(other_buckets).columns(20, min(times), max(times))) == len(times)
 
 
 def test_a_job_that_cannot_move_says_so(tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="5 s"))
     source = written(tmp_path / "whole.jsonl", [(1, "item", 1, "red", False)])
-    said: list[str] = []
+    messages: list[str] = []
 
     class Saying(Log):
         def _line(self, level: str, event: str, message: str, fields: dict[str, Any]) -> None:
-            said.append(message)
+            messages.append(message)
 
     job = Job({}, load_schema(tmp_path / "shop.yaml"), str(source))
     control = RunControl(job, HandClock())
@@ -294,4 +296,4 @@ def test_a_job_that_cannot_move_says_so(tmp_path: Path) -> None:
     watch.open()
     control.seek(3 * SECOND)
     watch.step()
-    assert "only replays" in said[-1]
+    assert "only replays" in messages[-1]

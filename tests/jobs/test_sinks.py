@@ -63,15 +63,15 @@ def run(folder: Path | None, notes: Notes | None = None, waits: list[float] | No
     return SinkRun("run1", state, SCHEMA, match_names=False, wait=wait, tell=tell)
 
 
-def opened(text: str, kept: SinkRun) -> Sink:
+def opened(text: str, sink_run: SinkRun) -> Sink:
     sink = parse_sink(text)
-    sink.open(kept)
+    sink.open(sink_run)
     return sink
 
 
-def wrote(text: str, kept: SinkRun, *batches: tuple[int, list[Result]] | None) -> None:
+def wrote(text: str, sink_run: SinkRun, *batches: tuple[int, list[Result]] | None) -> None:
     """A process that opens a sink, writes batches, flushes at each None, and ends."""
-    sink = opened(text, kept)
+    sink = opened(text, sink_run)
     for batch in batches:
         if batch is None:
             sink.flush()
@@ -80,13 +80,13 @@ def wrote(text: str, kept: SinkRun, *batches: tuple[int, list[Result]] | None) -
     sink.close()
 
 
-def resumed(text: str, kept: SinkRun, repeated: list[tuple[int, list[Result]]], *batches: Any) -> None:
+def resumed(text: str, sink_run: SinkRun, repeated: list[tuple[int, list[Result]]], *batches: Any) -> None:
     """A process that repeats some batches and then writes others, as ``wrote`` does."""
-    kept = replace(kept, repeating=True, then=[])
-    sink = opened(text, kept)
+    sink_run = replace(sink_run, repeating=True, then=[])
+    sink = opened(text, sink_run)
     for batch in repeated:
         sink.write(*batch)
-    kept.repeated()
+    sink_run.repeated()
     for batch in batches:
         if batch is None:
             sink.flush()
@@ -96,13 +96,13 @@ def resumed(text: str, kept: SinkRun, repeated: list[tuple[int, list[Result]]], 
 
 
 def test_a_file_that_was_taken_away_has_each_batch_once_after_the_next_kill(tmp_path: Path) -> None:
-    path, kept, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), Notes()
-    wrote(f"jsonl:{path}", kept, (1, [result(1), result(2)]), None)
+    path, sink_run, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), Notes()
+    wrote(f"jsonl:{path}", sink_run, (1, [result(1), result(2)]), None)
     path.unlink()
     second, third = (2, [result(3)]), (3, [result(4)])
-    again = replace(kept, tell=notes.lines.append)
-    resumed(f"jsonl:{path}", again, [second], third)  # then it is killed
-    resumed(f"jsonl:{path}", again, [second, third], None)
+    noting_run = replace(sink_run, tell=notes.lines.append)
+    resumed(f"jsonl:{path}", noting_run, [second], third)  # then it is killed
+    resumed(f"jsonl:{path}", noting_run, [second, third], None)
     assert [line["id"] for line in lines(path)] == ["id3", "id4"]
     (note,) = notes.lines
     assert "shorter" in note
@@ -119,9 +119,9 @@ def test_runs_that_share_a_file_leave_the_lines_of_each_other(tmp_path: Path, ha
     wrote(f"jsonl:{path}", theirs, (1, [result(2)]), None, (2, [result(4), result(5)]))
     with path.open("ab") as file:
         file.write(half)
-    told: list[str] = []
-    resumed(f"jsonl:{path}", replace(ours, tell=told.append), [(2, [result(3)]), (3, [result(6)])], None)
-    assert told == [f"{path} has 3 lines of other writers after those of this run: they are kept"]
+    notes: list[str] = []
+    resumed(f"jsonl:{path}", replace(ours, tell=notes.append), [(2, [result(3)]), (3, [result(6)])], None)
+    assert notes == [f"{path} has 3 lines of other writers after those of this run: they are kept"]
     resumed(f"jsonl:{path}", theirs, [(2, [result(4), result(5)])], (3, [result(7)]), None)
     wrote(f"jsonl:{path}", ours, (4, [result(8)]), None)
     assert [line["id"] for line in lines(path)] == [f"id{n}" for n in (1, 3, 2, 4, 5, 6, 7, 8)]
@@ -129,14 +129,16 @@ def test_runs_that_share_a_file_leave_the_lines_of_each_other(tmp_path: Path, ha
 
 @pytest.mark.parametrize("size", [3, 500])
 def test_a_file_that_was_put_in_its_place_is_not_cut(tmp_path: Path, size: int) -> None:
-    path, kept, told = tmp_path / "out.jsonl", run(tmp_path / "kept"), list[str]()
-    wrote(f"jsonl:{path}", kept, (1, [result(n) for n in range(20)]), None, (2, [result(20)]))
+    path, sink_run, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), list[str]()
+    wrote(f"jsonl:{path}", sink_run, (1, [result(n) for n in range(20)]), None, (2, [result(20)]))
     (tmp_path / "next").write_text('{"id": "foreign"}\n' * size + '{"id": "no end"}')
     (tmp_path / "next").rename(path)
-    resumed(f"jsonl:{path}", replace(kept, tell=told.append), [(2, [result(20)])], (3, [result(21)]), None)
-    found = [line["id"] for line in lines(path)]
-    assert found == [*["foreign"] * size, "no end", "id20", "id21"]
-    assert "is not the file that was last written" in told[0] if size == 500 else "is shorter" in told[0]
+    resumed(
+        f"jsonl:{path}", replace(sink_run, tell=notes.append), [(2, [result(20)])], (3, [result(21)]), None
+    )
+    ids = [line["id"] for line in lines(path)]
+    assert ids == [*["foreign"] * size, "no end", "id20", "id21"]
+    assert "is not the file that was last written" in notes[0] if size == 500 else "is shorter" in notes[0]
 
 
 class Broken(Collected):
@@ -149,15 +151,15 @@ class Broken(Collected):
 
 
 def test_a_sink_that_broke_is_not_flushed_and_the_others_are(tmp_path: Path) -> None:
-    broken, calm, later = Broken(), Collected(), Collected()
-    sinks = SinkFanout([calm, broken, later], None, run(tmp_path / "kept"))
+    broken, before, after = Broken(), Collected(), Collected()
+    sinks = SinkFanout([before, broken, after], None, run(tmp_path / "kept"))
     sinks.write(1, [result(1)], ())
     with pytest.raises(KeyboardInterrupt):
         sinks.write(2, [result(2)], ())
     with pytest.raises(SinkError, match="collected: an earlier write was interrupted"):
         sinks.flush()
     sinks.close(failed=True)
-    assert (calm.flushes, broken.flushes, later.flushes) == (2, 0, 1)
+    assert (before.flushes, broken.flushes, after.flushes) == (2, 0, 1)
 
 
 def test_a_parquet_sink_that_writes_nothing_leaves_the_file_that_another_process_is_writing(
@@ -166,23 +168,23 @@ def test_a_parquet_sink_that_writes_nothing_leaves_the_file_that_another_process
     """The checkpoint may be an old copy, whose run goes on elsewhere."""
     folder = tmp_path / "out"
     wrote(f"parquet:{folder}", run(None))
-    writing = folder / ".results-run1-000000000004-000000000005.parquet.9.partial"
-    writing.write_bytes(b"half")
+    partial_file = folder / ".results-run1-000000000004-000000000005.parquet.9.partial"
+    partial_file.write_bytes(b"half")
     fanout = SinkFanout([parse_sink(f"parquet:{folder}")], None, run(None))
     fanout.close(failed=True)
-    assert writing.exists()
+    assert partial_file.exists()
     wrote(f"parquet:{folder}", run(None), None)
-    assert not writing.exists()
+    assert not partial_file.exists()
 
 
 def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
-    folder, kept = tmp_path / "out", run(None)
+    folder, sink_run = tmp_path / "out", run(None)
     address = f"parquet:{folder}?every=5 s"
     assert parse_sink(address).every == 5
     third = [result(3), result(1, "-")]
-    wrote(address, kept, (1, [result(1)]), (2, []), (3, third), None, None, (4, [result(4)]))
+    wrote(address, sink_run, (1, [result(1)]), (2, []), (3, third), None, None, (4, [result(4)]))
     (folder / ".results-run1-000000000004-000000000005.parquet.9.partial").write_bytes(b"half")
-    wrote(f"parquet:{folder}", kept, (2, []), (3, [result(3)]), (4, [result(4)]), (5, []), None)
+    wrote(f"parquet:{folder}", sink_run, (2, []), (3, [result(3)]), (4, [result(4)]), (5, []), None)
     names = sorted(path.name for path in folder.iterdir())
     assert names == [
         "results-run1-000000000001-000000000003.parquet",
@@ -192,22 +194,22 @@ def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "rows"),
+    ("option", "rows"),
     [
         ("", [("id2", 2.0, None)]),
         ("&retractions=mark", [("id1", 1.0, 11.0), ("id2", 2.0, None)]),
     ],
 )
-def test_sqlite_holds_what_holds(tmp_path: Path, how: str, rows: list[Any]) -> None:
-    text, kept = f"sqlite:{tmp_path / 'out.db'}?table=found{how}", run(None)
-    wrote(text, kept, (1, [result(1), result(2)]))
+def test_sqlite_holds_what_holds(tmp_path: Path, option: str, rows: list[Any]) -> None:
+    text, sink_run = f"sqlite:{tmp_path / 'out.db'}?table=found{option}", run(None)
+    wrote(text, sink_run, (1, [result(1), result(2)]))
     renamed = result(2, name="ada\0\\u0000")
-    wrote(text, kept, (1, [result(7)]), (2, [result(1, "-")]), (3, [renamed]), None)
-    connected = sqlite3.connect(tmp_path / "out.db")
-    assert connected.execute('SELECT "id", "start", "retracted" FROM found ORDER BY 1').fetchall() == rows
-    (tuples,) = connected.execute("SELECT tuples FROM found WHERE id = 'id2'").fetchone()
+    wrote(text, sink_run, (1, [result(7)]), (2, [result(1, "-")]), (3, [renamed]), None)
+    connection = sqlite3.connect(tmp_path / "out.db")
+    assert connection.execute('SELECT "id", "start", "retracted" FROM found ORDER BY 1').fetchall() == rows
+    (tuples,) = connection.execute("SELECT tuples FROM found WHERE id = 'id2'").fetchone()
     assert json.loads(tuples)[0]["row"]["name"] == "ada\ufffd\\u0000"
-    connected.close()
+    connection.close()
 
 
 def scored(number: int, value: float) -> Result:
@@ -220,16 +222,16 @@ def test_scores_are_columns_where_asked(tmp_path: Path) -> None:
     first = [scored(1, 0.5), scored(2, 0.25), result(3)]
     wrote(f"sqlite:{path}?scores=yes", run(None), (1, first), (2, [scored(2, 0.75)]))
     wrote(f"sqlite:{path}?table=plain", run(None), (1, [scored(1, 0.5)]))
-    with closing(sqlite3.connect(path)) as connected:
-        assert connected.execute("SELECT id, score FROM results ORDER BY id").fetchall() == [
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT id, score FROM results ORDER BY id").fetchall() == [
             ("id1", 0.5),
             ("id2", 0.75),
             ("id3", None),
         ]
-        explained = connected.execute("SELECT explanation FROM results ORDER BY id").fetchall()
-        assert json.loads(explained[0][0])[0]["value"] == 0.5
-        assert explained[1:] == [(None,), (None,)]
-        assert "score" not in {row[1] for row in connected.execute("PRAGMA table_info(plain)")}
+        explanations = connection.execute("SELECT explanation FROM results ORDER BY id").fetchall()
+        assert json.loads(explanations[0][0])[0]["value"] == 0.5
+        assert explanations[1:] == [(None,), (None,)]
+        assert "score" not in {row[1] for row in connection.execute("PRAGMA table_info(plain)")}
     sink = opened(f"sqlite:{path}?table=plain&scores=yes", run(None))
     with pytest.raises(SinkError, match="score"):
         sink.write(2, [scored(2, 0.5)])
@@ -237,8 +239,8 @@ def test_scores_are_columns_where_asked(tmp_path: Path) -> None:
 
 def test_postgres_has_scores_where_asked(database: Database) -> None:
     wrote(database.uri(scores="yes"), run(None), (1, [scored(1, 0.5), result(2)]))
-    found = "SELECT id, score, explanation->0->>'part' FROM results ORDER BY id"
-    assert database.ask(found) == [("id1", 0.5, "keywords"), ("id2", None, None)]
+    query = "SELECT id, score, explanation->0->>'part' FROM results ORDER BY id"
+    assert database.ask(query) == [("id1", 0.5, "keywords"), ("id2", None, None)]
 
 
 def test_parquet_has_scores_wherever_there_are_some(tmp_path: Path) -> None:
@@ -252,43 +254,43 @@ def test_a_table_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_a_table_that_was_dropped_is_told(tmp_path: Path) -> None:
-    path, told = tmp_path / "out.db", list[str]()
-    kept = replace(run(None), tell=told.append)
-    wrote(f"sqlite:{path}", kept, (1, [result(1)]))
-    wrote(f"sqlite:{path}", kept, (2, [result(2)]))
-    assert told == []
-    with closing(sqlite3.connect(path)) as connected:
-        connected.execute("DROP TABLE results")
-    wrote(f"sqlite:{path}", kept, (3, [result(3)]))
+    path, notes = tmp_path / "out.db", list[str]()
+    sink_run = replace(run(None), tell=notes.append)
+    wrote(f"sqlite:{path}", sink_run, (1, [result(1)]))
+    wrote(f"sqlite:{path}", sink_run, (2, [result(2)]))
+    assert notes == []
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE results")
+    wrote(f"sqlite:{path}", sink_run, (3, [result(3)]))
     path.unlink()
-    wrote(f"sqlite:{path}", replace(kept, repeating=True), (4, [result(4)]))
-    assert told == [f"sqlite:{path}: no table results: it is created again, without earlier results"] * 2
+    wrote(f"sqlite:{path}", replace(sink_run, repeating=True), (4, [result(4)]))
+    assert notes == [f"sqlite:{path}: no table results: it is created again, without earlier results"] * 2
 
 
 def test_a_locked_table_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skws.sinks.database_sink._BUSY_SECONDS", 0.01)
-    path, told = tmp_path / "out.db", list[str]()
+    path, notes = tmp_path / "out.db", list[str]()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
 
         def wait(_: float) -> bool:
-            if len(told) == 3:
+            if len(notes) == 3:
                 other.execute("ROLLBACK")
             return True
 
-        sink = opened(f"sqlite:{path}", replace(run(None), tell=told.append, wait=wait))
+        sink = opened(f"sqlite:{path}", replace(run(None), tell=notes.append, wait=wait))
         other.execute("BEGIN EXCLUSIVE")
         sink.write(1, [result(1)])
         sink.close()
         assert [row for (row,) in other.execute("SELECT id FROM results")] == ["id1"]
-    assert told[0] == f"{path}: database is locked; trying again in 0.1 s"
-    assert len(told) == 3
+    assert notes[0] == f"{path}: database is locked; trying again in 0.1 s"
+    assert len(notes) == 3
 
 
 def test_postgres_holds_what_holds(database: Database) -> None:
     text = database.uri(table="public.found", retractions="mark")
-    kept = run(None)
-    wrote(text, kept, (1, [result(1), result(2, name="ada\0")]))
-    second = opened(text, kept)
+    sink_run = run(None)
+    wrote(text, sink_run, (1, [result(1), result(2, name="ada\0")]))
+    second = opened(text, sink_run)
     second.write(1, [result(7)])
     second.write(2, [result(1, "-"), result(3)])
     database.ask(
@@ -297,8 +299,8 @@ def test_postgres_holds_what_holds(database: Database) -> None:
     )
     second.write(3, [result(3), result(4)])
     second.close()
-    found = "SELECT id, start, retracted, tuples->0->'row'->>'name' FROM found ORDER BY id"
-    assert database.ask(found) == [
+    query = "SELECT id, start, retracted, tuples->0->'row'->>'name' FROM found ORDER BY id"
+    assert database.ask(query) == [
         ("id1", 1.0, 11.0, "ada"),
         ("id2", 2.0, None, "ada\ufffd"),
         ("id3", 3.0, None, "ada"),
@@ -307,12 +309,12 @@ def test_postgres_holds_what_holds(database: Database) -> None:
 
 
 def test_a_database_that_is_not_there_is_told_without_its_password() -> None:
-    told: list[str] = []
-    ending = SinkRun("run1", None, SCHEMA, match_names=False, wait=lambda _: False, tell=told.append)
-    with pytest.raises(SinkError, match="the run ended while the server was unavailable") as raised:
-        opened("postgresql://ada:hush@127.0.0.1:1/none", ending)
-    assert "127.0.0.1" in told[0]
-    assert "hush" not in told[0] + str(raised.value)
+    notes: list[str] = []
+    sink_run = SinkRun("run1", None, SCHEMA, match_names=False, wait=lambda _: False, tell=notes.append)
+    with pytest.raises(SinkError, match="the run ended while the server was unavailable") as error:
+        opened("postgresql://ada:hush@127.0.0.1:1/none", sink_run)
+    assert "127.0.0.1" in notes[0]
+    assert "hush" not in notes[0] + str(error.value)
 
 
 class Hook:
@@ -349,7 +351,7 @@ class Hook:
         self._thread.start()
 
     def ids(self) -> list[str]:
-        return [one["id"] for request in self.taken for one in request["results"]]
+        return [result_["id"] for request in self.taken for result_ in request["results"]]
 
     def close(self) -> None:
         self._server.shutdown()
@@ -359,9 +361,9 @@ class Hook:
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    made = Hook()
-    yield made
-    made.close()
+    web_hook = Hook()
+    yield web_hook
+    web_hook.close()
 
 
 def test_a_web_hook_is_tried_until_it_takes(hook: Hook) -> None:
@@ -374,70 +376,74 @@ def test_a_web_hook_is_tried_until_it_takes(hook: Hook) -> None:
 
 
 def test_what_a_web_hook_refuses_is_put_aside(hook: Hook, tmp_path: Path) -> None:
-    letters = tmp_path / "letters.jsonl"
+    dead_letters = tmp_path / "letters.jsonl"
     waits: list[float] = []
     hook.answers = [400, 204]
-    address = f"{hook.url}#letters={letters}"
+    address = f"{hook.url}#letters={dead_letters}"
     wrote(address, run(None, waits=waits), (1, [result(1)]), (2, [result(2)]), None)
     assert hook.ids() == ["id2"]
     assert waits == []
-    (letter,) = lines(letters)
-    assert letter["result"]["id"] == "id1"
-    assert "400" in letter["reason"]
+    (dead_letter,) = lines(dead_letters)
+    assert dead_letter["result"]["id"] == "id1"
+    assert "400" in dead_letter["reason"]
 
 
 def test_what_was_put_aside_goes_with_what_is_known_to_be_posted(hook: Hook, tmp_path: Path) -> None:
     """A killed run had set aside two parts: they are not posted again, and stay in the file."""
-    letters, kept = tmp_path / "letters.jsonl", run(tmp_path / "kept")
-    letters.write_text('{"result": {"id": "of another run"}}\n')
-    address = f"{hook.url}#most=1&letters={letters}"
+    dead_letters, sink_run = tmp_path / "letters.jsonl", run(tmp_path / "kept")
+    dead_letters.write_text('{"result": {"id": "of another run"}}\n')
+    address = f"{hook.url}#most=1&letters={dead_letters}"
     hook.answers = [400] * 3
-    wrote(address, kept, (1, [result(1), result(2)]))
-    with letters.open("a") as file:
+    wrote(address, sink_run, (1, [result(1), result(2)]))
+    with dead_letters.open("a") as file:
         file.write('{"resul')  # of the third result
     wrote(
-        address, replace(kept, repeating=True), (1, [result(1), result(2), result(3)]), (2, [result(4)]), None
+        address,
+        replace(sink_run, repeating=True),
+        (1, [result(1), result(2), result(3)]),
+        (2, [result(4)]),
+        None,
     )
     assert hook.keys == ["run1-1-0", "run1-1-1", "run1-1-2", "run1-2-0"]
-    assert [line["result"]["id"] for line in lines(letters)] == ["of another run", "id1", "id2", "id3"]
+    assert [line["result"]["id"] for line in lines(dead_letters)] == ["of another run", "id1", "id2", "id3"]
 
 
 def test_a_web_hook_that_is_away_is_told() -> None:
     waits: list[float] = []
     sink = opened("http://user:hush@127.0.0.1:1/#attempts=3", run(None, waits=waits))
-    with pytest.raises(SinkError, match="not delivered") as told:
+    with pytest.raises(SinkError, match="not delivered") as error:
         sink.write(1, [result(1)])
-    assert "hush" not in str(told.value)
+    assert "hush" not in str(error.value)
     assert waits == [0.5, 1.0]
 
 
 @pytest.mark.parametrize(
-    ("sent", "taken"),
+    ("answer", "taken"),
     [("HTTP/1.1 200 OK\r\nX-Slow: ", False), ("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", True)],
 )
-def test_a_web_hook_that_drips_its_answer_holds_nothing_up(sent: str, taken: bool) -> None:
+def test_a_web_hook_that_drips_its_answer_holds_nothing_up(answer: str, taken: bool) -> None:
     """If an answer never ends, its status counts, provided that it arrives in time."""
     ended = Event()
 
     def drip(server: socket.socket) -> None:
         client, _ = server.accept()
         with client, suppress(OSError):
-            client.sendall(sent.encode())
+            client.sendall(answer.encode())
             for _ in range(100):
                 time.sleep(0.05)
                 client.sendall(b"x")
         ended.set()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        dripping = Thread(target=drip, args=[server])
-        dripping.start()
+        thread = Thread(target=drip, args=[server])
+        thread.start()
         endpoint = webhook.Endpoint(f"http://127.0.0.1:{server.getsockname()[1]}/", seconds=0.3)
         outcome = endpoint.post(b"{}", "key")
         assert (outcome.accepted, outcome.final) == (taken, False)
         assert taken or outcome.reason == "no answer within 0.3 seconds"
         assert ended.wait(2)  # the connection is closed
         endpoint.close()
-        dripping.join()
+        thread.join()
 
 
 def test_people_see_of_which_query_a_result_is() -> None:
@@ -446,10 +452,10 @@ def test_people_see_of_which_query_a_result_is() -> None:
     sink.open(run(None))
     sink.write(1, [result(1)])
     sink.write(2, [changed(result(2), name="customer:ada", query="customer:ada"), result(3)])
-    shown = out.getvalue().decode()
-    assert shown.count("customer:ada:") == 1
-    assert shown.count("\nada:\n") == 1
-    assert shown.count("cid: ") == 3
+    output = out.getvalue().decode()
+    assert output.count("customer:ada:") == 1
+    assert output.count("\nada:\n") == 1
+    assert output.count("cid: ") == 3
 
 
 @pytest.mark.parametrize(
@@ -475,11 +481,11 @@ def test_addresses_of_no_sink_are_refused(text: str, reason: str) -> None:
 @pytest.mark.parametrize("sink", ["jsonl:there/is/none.jsonl", "parquet:there/is/none"])
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, sink: str, skws: Skws) -> None:
     (tmp_path / "a.jsonl").write_text('{"relation": "thing", "time": 1, "row": {"name": "byron"}}\n')
-    kind, _, place = sink.partition(":")
-    target = tmp_path / place
-    done = skws(
+    kind, _, path = sink.partition(":")
+    target = tmp_path / path
+    outcome = skws(
         "watch", f"replay:{tmp_path / 'a.jsonl'}", "byron", "--window", "1 hour", "--sink", f"{kind}:{target}"
     )
-    assert done.code != 0
-    assert f"there is no folder {target.parent}" in done.err
+    assert outcome.code != 0
+    assert f"there is no folder {target.parent}" in outcome.err
     assert not (tmp_path / "there").exists()

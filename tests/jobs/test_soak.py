@@ -33,8 +33,8 @@ def lines(seed: int) -> Iterator[bytes]:
     for relation, _, row, _ in LOAD.records(1 << 30, seed):
         fields: dict[str, object] = dict(zip(names[relation], row, strict=True))
         if recent and rng.random() < DELETED:
-            gone, its_row = recent.pop(rng.randrange(len(recent)))
-            yield line(gone, its_row, "-")
+            old_relation, old_row = recent.pop(rng.randrange(len(recent)))
+            yield line(old_relation, old_row, "-")
         recent.append((relation, fields))
         del recent[:-2000]
         yield line(relation, fields, "+")
@@ -100,17 +100,17 @@ def soak(
     """Write at a steady rate; returns bytes of memory and 99th percentiles of latency over time."""
     memory: list[float] = []
     latency: list[float] = []
-    records, began, written, results = lines(1), time.monotonic(), 0, 0
+    records, start, written, results = lines(1), time.monotonic(), 0, 0
     with source.open("ab", buffering=0) as file:
-        while (passed := time.monotonic() - began) < seconds:
-            due = int(passed * RATE) - written
-            file.write(b"".join(next(records) for _ in range(due)))
-            written += due
+        while (passed := time.monotonic() - start) < seconds:
+            count = int(passed * RATE) - written
+            file.write(b"".join(next(records) for _ in range(count)))
+            written += count
             if passed > (len(memory) + 1) * seconds / 60 and metrics.exists():
                 memory.append(memory_now())
-                told = Metrics.from_json(metrics.read_bytes())
-                results = told.results
-                latency += [] if told.latency_p99 is None else [told.latency_p99]
+                snapshot = Metrics.from_json(metrics.read_bytes())
+                results = snapshot.results
+                latency += [] if snapshot.latency_p99 is None else [snapshot.latency_p99]
             time.sleep(0.01)
     return memory, latency, results
 
@@ -119,8 +119,8 @@ def wait_until_read(metrics: Path, source: Path) -> None:
     written = source.read_bytes().count(b"\n")
 
     def read() -> int:
-        told = Metrics.from_json(metrics.read_bytes())
-        return told.tuples + told.deletions
+        snapshot = Metrics.from_json(metrics.read_bytes())
+        return snapshot.tuples + snapshot.deletions
 
     until(lambda: read() >= written)
     time.sleep(1.5)  # results are written after their batch was counted
@@ -129,11 +129,11 @@ def wait_until_read(metrics: Path, source: Path) -> None:
 def flat(values: list[float], slack: float) -> bool:
     """True if the last third is not much above the middle one; the first warms up."""
     third = len(values) // 3
-    before, after = median(values[third : 2 * third]), median(values[2 * third :])
-    return after <= before * 1.15 + slack
+    middle, last = median(values[third : 2 * third]), median(values[2 * third :])
+    return last <= middle * 1.15 + slack
 
 
 def told(text: bytes) -> list[tuple[str, str]]:
     """Operation and id of every result, in order of the ids."""
-    shown = map(orjson.loads, text.splitlines())
-    return sorted((result["id"], result["op"]) for result in shown)
+    results = map(orjson.loads, text.splitlines())
+    return sorted((result["id"], result["op"]) for result in results)

@@ -12,8 +12,8 @@ from skws_schema.budgets import TimeLimitError
 from tests.waiting import until
 
 
-def _are_waiting(turns: Turns, many: int) -> bool:
-    return turns.waiting_count == many
+def _are_waiting(turns: Turns, count: int) -> bool:
+    return turns.waiting_count == count
 
 
 def test_turns_come_in_order_also_where_one_thread_always_wants_the_next() -> None:
@@ -48,14 +48,14 @@ def test_one_that_has_waited_too_long_gives_up_and_leaves_its_place() -> None:
 
 def test_one_thread_is_inside() -> None:
     turns = Turns()
-    inside = most = 0
+    inside = maximum = 0
 
     def work() -> None:
-        nonlocal inside, most
+        nonlocal inside, maximum
         for _ in range(300):
             with turns.turn():
                 inside += 1
-                most = max(most, inside)
+                maximum = max(maximum, inside)
                 inside -= 1
 
     threads = [threading.Thread(target=work) for _ in range(6)]
@@ -63,4 +63,4 @@ def test_one_thread_is_inside() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (inside, most) == (0, 1)
+    assert (inside, maximum) == (0, 1)

@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def job(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts a watch in a separate process; returns it when it has reported that it runs."""
-    started: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         data = ("-s", "schema.yaml", "-S", "in.jsonl", "--engine", "local")
@@ -49,45 +49,45 @@ def job(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stderr=subprocess.PIPE,
             text=True,
         )
-        started.append(process)
+        processes.append(process)
         return process
 
     yield start
-    for process in started:
+    for process in processes:
         process.kill()
         process.communicate()
 
 
 def test_a_replay_gives_what_a_search_gives(skws: Skws) -> None:
-    given = ("tarantino", "travolta", "-s", SCHEMA, "-f", "jsonl", "--engine", "local")
-    shown = skws("watch", *given, "-S", f"replay:{REPLAY}", "--speed", "1e12")
-    assert shown.code == 0
-    assert shown.records == skws("search", *given, "-r", REPLAY).records
-    assert "769 rows, 2 results" in shown.err
+    options = ("tarantino", "travolta", "-s", SCHEMA, "-f", "jsonl", "--engine", "local")
+    outcome = skws("watch", *options, "-S", f"replay:{REPLAY}", "--speed", "1e12")
+    assert outcome.code == 0
+    assert outcome.records == skws("search", *options, "-r", REPLAY).records
+    assert "769 rows, 2 results" in outcome.err
 
 
 def test_exit_codes(folder: Path, skws: Skws) -> None:
     (folder / "bad.yaml").write_text("relations: 1")
     (folder / "bad.jsonl").write_text("nonsense\n")
     (folder / "queries.yaml").write_text("- no names\n")
-    common = ("-s", "schema.yaml", "-S", "in.jsonl")
-    for code, told, arguments in (
-        (2, "nothing to watch", common),
-        (2, "did you mean 'item'", ("order.itm:x", *common)),
-        (2, "sink nowhere", ("ada", *common, "--sink", "nowhere")),
-        (3, "expected lines of 'name: keywords'", (*common, "--queries", "queries.yaml")),
-        (2, "--format tree is for standard output", ("ada", *common, "-f", "tree", "-o", "x")),
-        (2, "--format csv is for standard output", ("ada", *common, "-o", "x.csv")),
-        (2, "x.log: unknown suffix .log", ("ada", *common, "-o", "x.log")),
-        (2, "--speed needs", ("ada", *common, "--speed", "2")),
+    options = ("-s", "schema.yaml", "-S", "in.jsonl")
+    for code, message, arguments in (
+        (2, "nothing to watch", options),
+        (2, "did you mean 'item'", ("order.itm:x", *options)),
+        (2, "sink nowhere", ("ada", *options, "--sink", "nowhere")),
+        (3, "expected lines of 'name: keywords'", (*options, "--queries", "queries.yaml")),
+        (2, "--format tree is for standard output", ("ada", *options, "-f", "tree", "-o", "x")),
+        (2, "--format csv is for standard output", ("ada", *options, "-o", "x.csv")),
+        (2, "x.log: unknown suffix .log", ("ada", *options, "-o", "x.log")),
+        (2, "--speed needs", ("ada", *options, "--speed", "2")),
         (3, "bad.yaml", ("ada", "-s", "bad.yaml", "-S", "in.jsonl")),
         (4, "none.jsonl", ("ada", "-s", "schema.yaml", "-S", "none.jsonl")),
         (5, "bad.jsonl:1", ("ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl")),
-        (1, "cannot write", ("ada", *common, "-f", "jsonl", "-o", "schema.yaml/x")),
+        (1, "cannot write", ("ada", *options, "-f", "jsonl", "-o", "schema.yaml/x")),
     ):
-        done = skws("watch", *arguments, "--engine", "local")
-        assert done.code == code, arguments
-        assert told in done.err
+        outcome = skws("watch", *arguments, "--engine", "local")
+        assert outcome.code == code, arguments
+        assert message in outcome.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -98,13 +98,13 @@ def test_a_signal_ends_it_with_all_results_kept(
     process = job(
         QUERY, "-f", "parquet", "-o", "out", "--metrics-file", "metrics.json", "--log-format", "json"
     )
-    told = folder / "metrics.json"
-    until(lambda: told.exists() and Metrics.from_json(told.read_bytes()).results == 30)
+    metrics_file = folder / "metrics.json"
+    until(lambda: metrics_file.exists() and Metrics.from_json(metrics_file.read_bytes()).results == 30)
     process.send_signal(number)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130
     assert pq.read_table(folder / "out").num_rows == 30
-    assert Metrics.from_json(told.read_bytes()).state == "ended"
+    assert Metrics.from_json(metrics_file.read_bytes()).state == "ended"
     events = [json.loads(line) for line in error.splitlines()]
     assert [event["event"] for event in events] == ["started", "ended", "interrupted"]
     assert events[1]["results"] == 30
@@ -112,9 +112,9 @@ def test_a_signal_ends_it_with_all_results_kept(
 
 def test_a_json_log_tells_failures_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bad.jsonl").write_text("nonsense\n")
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         run(["watch", "ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl", *LOG])
-    assert ended.value.code == 5
+    assert exit_info.value.code == 5
     events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(event["level"], event["event"]) for event in events][-1] == ("error", "failed")
     assert "bad.jsonl:1" in events[-1]["message"]
@@ -125,11 +125,11 @@ def test_queries_are_added_and_removed_while_it_runs(
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     job("chair", "-f", "jsonl", "-o", "out.jsonl", "--checkpoint", "kept", "--metrics-file", "metrics.json")
-    control, told = folder / "kept" / "control", folder / "metrics.json"
+    control, metrics_file = folder / "kept" / "control", folder / "metrics.json"
     # Results of a query among earlier tuples are its snapshot.
-    until(lambda: told.exists() and Metrics.from_json(told.read_bytes()).tuples == 2)
-    at = ("--control", str(control))
-    for code, told_of, words in (
+    until(lambda: metrics_file.exists() and Metrics.from_json(metrics_file.read_bytes()).tuples == 2)
+    control_option = ("--control", str(control))
+    for code, message, words in (
         (0, "", ("add", "lamps", "ada", "lamp", "--wait", "30")),
         (2, "already a query 'lamps'", ("add", "lamps", "other")),
         (2, "did you mean 'lamps'", ("remove", "lmps")),
@@ -138,12 +138,16 @@ def test_queries_are_added_and_removed_while_it_runs(
         (0, "", ("add", "ordered", "--pattern", ORDERED, "--wait", "30")),
         (0, "", ("remove", "chair")),
     ):
-        done = skws("query", *words, *at)
-        assert (done.code, told_of in done.err) == (code, True), words
+        outcome = skws("query", *words, *control_option)
+        assert (outcome.code, message in outcome.err) == (code, True), words
     # Nobody waited for the removal.
-    until(lambda: skws("query", "list", *at).out == f"lamps: ada lamp\nordered: pattern: {ORDERED}\n")
-    listed = {"name": "lamps", "query": "ada lamp", "max_size": 5, "kind": "keywords"}
-    assert skws("query", "list", *at, "--format", "jsonl").records[0] == listed
+    until(
+        lambda: (
+            skws("query", "list", *control_option).out == f"lamps: ada lamp\nordered: pattern: {ORDERED}\n"
+        )
+    )
+    query = {"name": "lamps", "query": "ada lamp", "max_size": 5, "kind": "keywords"}
+    assert skws("query", "list", *control_option, "--format", "jsonl").records[0] == query
     until(
         lambda: (
             [(one["query"], one.get("snapshot")) for one in lines(folder / "out.jsonl")]
@@ -157,18 +161,18 @@ def test_relations_are_left_out_and_what_is_not_searched_is_told(
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     job("ada, lamp", "--without", "order", "-o", "out.jsonl", "--control", "c")
-    at = ("--control", "c", "--wait", "30")
+    control_option = ("--control", "c", "--wait", "30")
     until((folder / "c" / "queries.json").exists)
-    for code, told, words in (
+    for code, message, words in (
         (0, "ignored (not part of a word): '!'", ("add", "lamps", "ada lamp!")),
         (0, "", ("add", "alone", "ada", "--without", "order")),
         (2, "did you mean 'order'?", ("add", "wrong", "ada", "--without", "ordr")),
     ):
-        done = skws("query", *words, *at)
-        assert (done.code, told in done.err) == (code, True), words
-    assert skws("query", "list", *at[:2]).out.startswith("ada, lamp -order:: ada, lamp -order:\n")
+        outcome = skws("query", *words, *control_option)
+        assert (outcome.code, message in outcome.err) == (code, True), words
+    assert skws("query", "list", *control_option[:2]).out.startswith("ada, lamp -order:: ada, lamp -order:\n")
     until(lambda: len(lines(folder / "out.jsonl")) == 2)
-    assert [one["query"] for one in lines(folder / "out.jsonl")] == ["ada lamp!", "ada -order:"]
+    assert [line["query"] for line in lines(folder / "out.jsonl")] == ["ada lamp!", "ada -order:"]
 
 
 def test_a_pattern_added_to_a_job_that_keeps_nothing_begins_with_the_latest_records(
@@ -177,37 +181,47 @@ def test_a_pattern_added_to_a_job_that_keeps_nothing_begins_with_the_latest_reco
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     job("chair", "-f", "jsonl", "-o", "out.jsonl", "--control", "control", "--metrics-file", "m.json")
     until(lambda: (folder / "m.json").exists() and '"tuples": 2' in (folder / "m.json").read_text())
-    added = ("query", "add", "ordered", "--pattern", ORDERED, "--control", "control")
-    assert skws(*added, "--wait", "30").code == 0
+    command = ("query", "add", "ordered", "--pattern", ORDERED, "--control", "control")
+    assert skws(*command, "--wait", "30").code == 0
     until(lambda: [one["query"] for one in lines(folder / "out.jsonl")] == [ORDERED])
 
 
 def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, skws: Skws) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
-    at = ("-s", "schema.yaml", "-S", "replay:in.jsonl?speed=1e9", "-f", "jsonl", "-q", "--engine", "local")
+    options = (
+        "-s",
+        "schema.yaml",
+        "-S",
+        "replay:in.jsonl?speed=1e9",
+        "-f",
+        "jsonl",
+        "-q",
+        "--engine",
+        "local",
+    )
     (folder / "more.yaml").write_text(f"both: {QUERY}\nordered: {{pattern: '{ORDERED}'}}\n")
-    told = skws("watch", "--queries", "more.yaml", *at).records
-    assert [one["query"] for one in told] == [QUERY, ORDERED]
-    assert [one["labels"] for one in told[1]["tuples"]] == [["c"], ["o"]]
+    results = skws("watch", "--queries", "more.yaml", *options).records
+    assert [result["query"] for result in results] == [QUERY, ORDERED]
+    assert [result["labels"] for result in results[1]["tuples"]] == [["c"], ["o"]]
     for text in ("ordered: {patern: x}", "ordered: {pattern: 3}", "ordered: [x]", "3: x", "- x"):
         (folder / "more.yaml").write_text(text)
-        done = skws("watch", "--queries", "more.yaml", *at)
-        assert (done.code, "more.yaml: " in done.err) == (3, True)
-    done = skws("watch", "--pattern", ORDERED, "--pattern", ORDERED, *at)
-    assert (done.code, "there is already a query of this text" in done.err) == (2, True)
+        outcome = skws("watch", "--queries", "more.yaml", *options)
+        assert (outcome.code, "more.yaml: " in outcome.err) == (3, True)
+    outcome = skws("watch", "--pattern", ORDERED, "--pattern", ORDERED, *options)
+    assert (outcome.code, "there is already a query of this text" in outcome.err) == (2, True)
 
 
 def test_commands_to_no_job_are_told(folder: Path, skws: Skws) -> None:
     assert skws("query", "list", "--control", "none").code == 2
     (folder / "control").mkdir()
-    for code, told, words in (
+    for code, message, words in (
         (4, "", ("list",)),
         (1, "no answer from the job within 0.05 s", ("remove", "a", "--wait", "0.05")),
         (0, "queued for the job", ("remove", "a", "--wait", "0")),
         (2, "NAME is empty", ("add", " ", "ada")),
     ):
-        done = skws("query", *words, "--control", "control")
-        assert (done.code, told in done.err) == (code, True), words
+        outcome = skws("query", *words, "--control", "control")
+        assert (outcome.code, message in outcome.err) == (code, True), words
 
 
 def status_of(url: str, host: str) -> int:
@@ -230,8 +244,8 @@ def test_prometheus_reads_its_metrics(folder: Path, job: Callable[..., subproces
 
     def shown() -> str:
         try:
-            with urlopen(url[0]) as answer:
-                return str(answer.read().decode())
+            with urlopen(url[0]) as response:
+                return str(response.read().decode())
         except OSError:
             return ""
 

@@ -58,14 +58,14 @@ def test_commands_come_through_a_folder(tmp_path: Path) -> None:
     watch = opened(request(path, queries={}, control=tmp_path / "control"), sink)
     assert folder.standing() == []
     steps(watch)
-    sent = folder.send(JobCommand.adding(Query(QUERY, name="lamps")))
+    command_id = folder.send(JobCommand.adding(Query(QUERY, name="lamps")))
     with (tmp_path / "control" / "commands.jsonl").open("a") as file:
         file.write('nonsense\n{"op": "add", "id": "x"}\n{"op": "remove", "name": "half')
     steps(watch)
     assert [(r.op, r.snapshot) for r in sink.results] == [("+", True)]
-    assert [(one.name, one.text, one.max_size) for one in folder.standing()] == [("lamps", QUERY, 5)]
+    assert [(query.name, query.text, query.max_size) for query in folder.standing()] == [("lamps", QUERY, 5)]
     answers = {answer.id: answer.error for answer in folder.answers()}
-    assert answers.pop(sent) == ""
+    assert answers.pop(command_id) == ""
     assert "expected {" in answers.pop("x")
     assert answers == {}
 
@@ -75,22 +75,22 @@ def test_commands_behind_an_emptied_file_are_carried_out(tmp_path: Path) -> None
     append(path, customer(1, 7), order(2, 7))
     watch = opened(request(path, queries={}, control=tmp_path / "control"), Collected())
     for name in ("lamps", "other lamps", "others"):  # a longer line is seen, though no poll came in between
-        sent = folder.send(JobCommand.adding(Query(QUERY, name=name)))
+        command_id = folder.send(JobCommand.adding(Query(QUERY, name=name)))
         steps(watch)
-        assert [answer.error for answer in folder.answers() if answer.id == sent] == [""]
+        assert [answer.error for answer in folder.answers() if answer.id == command_id] == [""]
         for file in ("commands.jsonl", "answers.jsonl"):
             (tmp_path / "control" / file).write_bytes(b"")
         if name == "other lamps":
             steps(watch)
-    assert [one.name for one in watch.standing] == ["lamps", "other lamps", "others"]
+    assert [query.name for query in watch.standing] == ["lamps", "other lamps", "others"]
 
 
 def test_bad_and_late_records_are_put_aside_and_counted(tmp_path: Path) -> None:
-    path, letters = tmp_path / "stream.jsonl", tmp_path / "letters.jsonl"
-    asked = request(path, on_error=OnError.DEAD_LETTER, dead_letters=letters)
+    path, dead_letters = tmp_path / "stream.jsonl", tmp_path / "letters.jsonl"
+    job = request(path, on_error=OnError.DEAD_LETTER, dead_letters=dead_letters)
     append(path, customer(5, 7))
     notes = Notes()
-    watch = opened(asked, Collected(), notes=notes)
+    watch = opened(job, Collected(), notes=notes)
     steps(watch)
     append(path, {"relation": "nobody", "time": 6, "row": {}}, order(4, 7), order(6, 7))
     steps(watch)
@@ -101,28 +101,33 @@ def test_bad_and_late_records_are_put_aside_and_counted(tmp_path: Path) -> None:
     )
     metrics = watch.metrics()
     assert (metrics.tuples, metrics.bad, metrics.late, metrics.results) == (2, 1, 1, 1)
-    bad, late = lines(letters)
+    bad, late = lines(dead_letters)
     assert "nobody" in bad["raw"]
     assert bad["line"] == 2
     assert "late" in late["reason"]
     watch.close()
 
 
-@pytest.mark.parametrize("kept", [None, "checkpoint"])
+@pytest.mark.parametrize("checkpoint_name", [None, "checkpoint"])
 def test_a_result_that_cannot_be_written_is_put_aside_and_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint_name: str | None
 ) -> None:
     def to_json(self: ResultTuple) -> bytes:
         if self.row["cid"] == 8:
             raise OverflowError("date value out of range")
-        return written(self)
+        return original_to_json(self)
 
-    written = ResultTuple.to_json
+    original_to_json = ResultTuple.to_json
     monkeypatch.setattr(ResultTuple, "to_json", to_json)
-    path, letters, notes, sink = tmp_path / "stream.jsonl", tmp_path / "letters.jsonl", Notes(), Collected()
-    checkpoint = None if kept is None else tmp_path / kept
+    path, dead_letters, notes, sink = (
+        tmp_path / "stream.jsonl",
+        tmp_path / "letters.jsonl",
+        Notes(),
+        Collected(),
+    )
+    checkpoint = None if checkpoint_name is None else tmp_path / checkpoint_name
     append(path, customer(1, 7), order(1, 7), customer(1, 8), order(1, 8), order(2, 8), order(2, 7))
-    watch = opened(request(path, dead_letters=letters, checkpoint=checkpoint), sink, notes=notes)
+    watch = opened(request(path, dead_letters=dead_letters, checkpoint=checkpoint), sink, notes=notes)
     steps(watch)
     assert [result.tuples[0].row["cid"] for result in sink.results] == [7, 7]
     assert notes.lines[-1] == (
@@ -131,7 +136,7 @@ def test_a_result_that_cannot_be_written_is_put_aside_and_counted(
     )
     assert (watch.metrics().results, watch.metrics().bad) == (2, 2)
     watch.close()
-    assert [(one["source"], orjson.loads(one["raw"])["query"]) for one in lines(letters)] == [
+    assert [(one["source"], orjson.loads(one["raw"])["query"]) for one in lines(dead_letters)] == [
         ("result", QUERY)
     ] * 2
 
@@ -146,8 +151,8 @@ def test_bad_records_end_the_run_by_default(tmp_path: Path) -> None:
 def test_a_replay_is_paused_resumed_and_hurried(tmp_path: Path) -> None:
     path, sink, clock = tmp_path / "replay.jsonl", Collected(), HandClock()
     append(path, *(order(n, n) for n in range(100)))
-    asked = request(f"replay:{path}", speed=2.0)
-    watch = LocalWatch(asked, [sink], Notes().log, control=RunControl(asked, clock))
+    job = request(f"replay:{path}", speed=2.0)
+    watch = LocalWatch(job, [sink], Notes().log, control=RunControl(job, clock))
     watch.open()
 
     def seen_after(seconds: float) -> int:
@@ -200,38 +205,38 @@ def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
 
 
 def test_batches_of_another_measure() -> None:
-    appetite = BatchSizer(50, least=20, most=100, short=3.0, long=10.0)
-    appetite.adapt(50, 2.0)
-    assert appetite.limit == 100
-    appetite.adapt(100, 2.5)
-    assert appetite.limit == 100
-    for expected in (50, 25, 20):
-        appetite.adapt(appetite.limit, 60.0)
-        assert appetite.limit == expected
+    sizer = BatchSizer(50, least=20, most=100, short=3.0, long=10.0)
+    sizer.adapt(50, 2.0)
+    assert sizer.limit == 100
+    sizer.adapt(100, 2.5)
+    assert sizer.limit == 100
+    for limit in (50, 25, 20):
+        sizer.adapt(sizer.limit, 60.0)
+        assert sizer.limit == limit
 
 
 def test_batches_grow_where_their_size_does_not_matter() -> None:
-    appetite = BatchSizer()
+    sizer = BatchSizer()
     for _ in range(8):
-        appetite.adapt(appetite.limit, 0.5 + appetite.limit / 100_000)
-    assert appetite.limit == MOST
+        sizer.adapt(sizer.limit, 0.5 + sizer.limit / 100_000)
+    assert sizer.limit == MOST
     for _ in range(3):
-        appetite.adapt(appetite.limit, 9.0)
-    assert appetite.limit == MOST // 8
+        sizer.adapt(sizer.limit, 9.0)
+    assert sizer.limit == MOST // 8
 
 
 def test_batches_shrink_where_records_have_very_many_results() -> None:
-    appetite = BatchSizer()
-    appetite.adapt(LEAST, 0.01, 10 * RESULTS)
-    assert appetite.limit == LEAST // 10
-    appetite.adapt(appetite.limit, 0.01, 1_000 * RESULTS)
-    assert appetite.limit == 1
-    for expected in (2, 4, 8):
-        appetite.adapt(appetite.limit, 9.0, 5)
-        assert appetite.limit == expected
+    sizer = BatchSizer()
+    sizer.adapt(LEAST, 0.01, 10 * RESULTS)
+    assert sizer.limit == LEAST // 10
+    sizer.adapt(sizer.limit, 0.01, 1_000 * RESULTS)
+    assert sizer.limit == 1
+    for limit in (2, 4, 8):
+        sizer.adapt(sizer.limit, 9.0, 5)
+        assert sizer.limit == limit
     for _ in range(8):
-        appetite.adapt(appetite.limit, 0.01)
-    assert appetite.limit > LEAST
+        sizer.adapt(sizer.limit, 0.01)
+    assert sizer.limit > LEAST
 
 
 def test_a_hot_key_comes_to_sinks_in_batches_that_stay_small(tmp_path: Path) -> None:
@@ -257,8 +262,8 @@ def test_queries_of_very_many_networks_are_warned_of(tmp_path: Path) -> None:
     notes, path = Notes(), tmp_path / "stream.jsonl"
     append(path, customer(1, 7))
     words = " ".join(f"word{n}" for n in range(8))
-    asked = request(path, queries={"many": words}, schema=parse_schema(WITH_NOTES), max_size=9)
-    watch = LocalWatch(asked, [Collected()], notes.log)
+    job = request(path, queries={"many": words}, schema=parse_schema(WITH_NOTES), max_size=9)
+    watch = LocalWatch(job, [Collected()], notes.log)
     watch.open()
     assert any("candidate networks" in line and "--max-size" in line for line in notes.lines)
     watch.close()
@@ -306,12 +311,12 @@ def test_requests_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 
 def test_tables_come_ahead_of_the_stream_on_standard_input() -> None:
     """Queries begin when all rows are there, with the results of tables that are loaded at the start."""
-    read, write = os.pipe()
+    read_end, write_end = os.pipe()
     tables = replace(SCHEMA, relations=(replace(SCHEMA.relations[0], table=True), SCHEMA.relations[1]))
-    asked = request("-", schema=tables, on_error=OnError.SKIP, queries={QUERY: QUERY, "ada": "ada"})
+    job = request("-", schema=tables, on_error=OnError.SKIP, queries={QUERY: QUERY, "ada": "ada"})
     sink, rows = Collected(), [customer(0, 7), customer(0, 8, "eve"), customer(0, 7, "ada two")]
-    with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
-        watch = LocalWatch(asked, [sink], Notes().log, source=StdinSource(reader))
+    with os.fdopen(read_end, "rb") as reader, os.fdopen(write_end, "wb", buffering=0) as writer:
+        watch = LocalWatch(job, [sink], Notes().log, source=StdinSource(reader))
         watch.open()
         for row in rows:
             writer.write(orjson.dumps(row) + b"\n")
@@ -319,7 +324,7 @@ def test_tables_come_ahead_of_the_stream_on_standard_input() -> None:
             assert watch.metrics().tuples == 0
             assert sink.results == []
         writer.write(
-            b"".join(orjson.dumps(one) + b"\n" for one in (order(5, 7), customer(0, 8), order(6, 7)))
+            b"".join(orjson.dumps(record) + b"\n" for record in (order(5, 7), customer(0, 8), order(6, 7)))
         )
         steps(watch)
         metrics = watch.metrics()

@@ -82,13 +82,13 @@ def test_a_run_drops_what_killed_ones_on_its_machine_left(database: Database) ->
     database.run(*TABLES, LAMP)
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
-    dead = f"{slots_of_this_host()}{process.pid}_1"
-    others = [f"{slots_of_this_host()}{os.getppid()}_7", "skws_run_elsewhere_1_1", "skws"]
-    for name in (dead, *others):
+    dead_slot = f"{slots_of_this_host()}{process.pid}_1"
+    other_slots = [f"{slots_of_this_host()}{os.getppid()}_7", "skws_run_elsewhere_1_1", "skws"]
+    for name in (dead_slot, *other_slots):
         database.run(f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')")
     LocalWatch(request(database.uri(), limit=1), [Collected()], Notes().log).run()
-    assert sorted(name for name, _ in slots(database)) == sorted(others)
-    for name in others:
+    assert sorted(name for name, _ in slots(database)) == sorted(other_slots)
+    for name in other_slots:
         database.run(f"SELECT pg_drop_replication_slot('{name}')")
 
 
@@ -98,16 +98,14 @@ def test_a_second_run_leaves_the_first_one_its_changes(
     """One with a checkpoint, stopped; another one without, with its own slot; then the first one again."""
     database.run(*TABLES[:2], TABLES[3])
     out = tmp_path / "out.jsonl"
-    asked = request(
-        database.uri(), sinks=(f"jsonl:{out}",), checkpoint=tmp_path / "kept", lateness=60_000_000
-    )
-    opened(asked).close()
+    job = request(database.uri(), sinks=(f"jsonl:{out}",), checkpoint=tmp_path / "kept", lateness=60_000_000)
+    opened(job).close()
     sink = Collected()
     other = opened(request(database.uri(slot=f"{database.name}_two")), sink)
     database.run(LAMP)
     until(lambda: sink.results, other.step)
     other.close()
-    first = opened(asked)
+    first = opened(job)
     until_lines(first, out, 1)
     first.close()
     assert [(op, query) for op, query, _ in told(out)] == [("+", QUERY)]
@@ -122,16 +120,16 @@ def test_a_slot_that_is_dropped_says_who_needs_the_publication(database: Databas
         "CREATE PUBLICATION skws FOR TABLE customer",
         "COMMENT ON PUBLICATION skws IS 'made by skws'",
     )
-    two = f"{database.name}_two"
-    for slot in ("skws", two):
+    second_slot = f"{database.name}_two"
+    for slot in ("skws", second_slot):
         database.run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
-    for slot, told_of in (("skws", f"; its publication is kept: {two} may read it"), (two, "")):
+    for slot, note in (("skws", f"; its publication is kept: {second_slot} may read it"), (second_slot, "")):
         error = skws("watch", "--drop-slot", "--source", database.uri(slot=slot)).err
         assert f"dropped the slot {slot!r}" in error
-        assert ("its publication is kept" in error) == bool(told_of)
-        assert told_of in error
-    done = skws("watch", "--drop-slot", "--source", database.uri())
-    assert (done.code, "there is no slot 'skws'" in done.err) == (0, True)
+        assert ("its publication is kept" in error) == bool(note)
+        assert note in error
+    outcome = skws("watch", "--drop-slot", "--source", database.uri())
+    assert (outcome.code, "there is no slot 'skws'" in outcome.err) == (0, True)
     assert skws("watch", "--drop-slot", "--source", "in.jsonl").code == 2
 
 
@@ -145,12 +143,12 @@ def test_a_database_never_seen_needs_no_schema(
         "INSERT INTO customer VALUES (7, 'Ada Byron')",
         "INSERT INTO purchase VALUES (1, 7, 'travel kettle')",
     )
-    done = skws("watch", "ada", "kettle", "--source", database.uri(), "--limit", 1, "--format", "jsonl")
-    assert (done.code, len(done.records)) == (0, 1)
-    (kept,) = (tmp_path / "share" / "skws" / "schemas").iterdir()
-    assert str(kept) in done.err
-    assert "purchase.cid = customer.cid" in done.err
-    assert PASSWORD not in done.err + kept.read_text()
+    outcome = skws("watch", "ada", "kettle", "--source", database.uri(), "--limit", 1, "--format", "jsonl")
+    assert (outcome.code, len(outcome.records)) == (0, 1)
+    (schema_file,) = (tmp_path / "share" / "skws" / "schemas").iterdir()
+    assert str(schema_file) in outcome.err
+    assert "purchase.cid = customer.cid" in outcome.err
+    assert PASSWORD not in outcome.err + schema_file.read_text()
     skws("watch", "--drop-slot", "--source", database.uri())
 
 
@@ -164,9 +162,9 @@ def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
         "FROM generate_series(1, 40) i",
     )
     customers, orders = SCHEMA.relations
-    at = Attribute("at", AttributeType.TIMESTAMP)
-    timed = replace(orders, attributes=(*orders.attributes, at), time="at")
-    schema = replace(SCHEMA, relations=(customers, timed))
+    time_attribute = Attribute("at", AttributeType.TIMESTAMP)
+    timed_orders = replace(orders, attributes=(*orders.attributes, time_attribute), time="at")
+    schema = replace(SCHEMA, relations=(customers, timed_orders))
     sink, notes = Collected(), Notes()
     watch = opened(request(database.uri(), schema=schema, window=TimeWindow(10**16)), sink, notes=notes)
     until(lambda: len(sink.results) == 40, watch.step)
@@ -174,10 +172,10 @@ def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
     assert not any("too late" in line for line in notes.lines)
     database.run("INSERT INTO \"order\" VALUES (1, 'lamp', '2024-02-01Z'), (2, 'lamp', '2024-03-01Z')")
     until(lambda: watch.metrics().late == 2, watch.step)
-    told = [line for line in notes.lines if "too late" in line]
-    assert len(told) == 1
-    assert "a tuple of order came too late: its time is 2024-02-01T00:00:00Z" in told[0]
-    assert "--lateness" in told[0]
+    late_notes = [line for line in notes.lines if "too late" in line]
+    assert len(late_notes) == 1
+    assert "a tuple of order came too late: its time is 2024-02-01T00:00:00Z" in late_notes[0]
+    assert "--lateness" in late_notes[0]
     assert (watch.metrics().tuples, len(sink.results)) == (80, 40)
     watch.close()
 
@@ -187,20 +185,20 @@ def test_a_run_goes_on_behind_a_column_that_was_renamed(database: Database, tmp_
     database.run(*TABLES)
     item = replace(SCHEMA.relation("order").attributes[1], origin="thing")
     order = SCHEMA.relation("order")
-    renamed = replace(order, attributes=(order.attributes[0], item))
-    corrected = replace(SCHEMA, relations=(SCHEMA.relation("customer"), renamed))
-    asked = request(database.uri(slot=database.name), checkpoint=tmp_path)
-    opened(asked, Collected()).close()
+    renamed_order = replace(order, attributes=(order.attributes[0], item))
+    new_schema = replace(SCHEMA, relations=(SCHEMA.relation("customer"), renamed_order))
+    job = request(database.uri(slot=database.name), checkpoint=tmp_path)
+    opened(job, Collected()).close()
     database.run(LAMP, 'ALTER TABLE "order" RENAME item TO thing', LAMP)
     sink, notes = Collected(), Notes()
-    run = opened(asked, sink, notes=notes)
+    run = opened(job, sink, notes=notes)
     with pytest.raises(SourceError, match=r"public\.order no longer has the column 'item'"):
         until(lambda: False, run.step)
     run.close()
     assert sink.told() == [("+", QUERY)]
     assert any("has no column 'item': reading the log up to that change" in line for line in notes.lines)
     sink = Collected()
-    run = opened(replace(asked, schema=corrected), sink)
+    run = opened(replace(job, schema=new_schema), sink)
     until(lambda: sink.results, run.step)
     database.run("DELETE FROM customer")
     until(lambda: len(sink.results) == 3, run.step)

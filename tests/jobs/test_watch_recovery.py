@@ -40,7 +40,7 @@ def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> No
         for command in commands:
             watch.control.submit(command)
         steps(watch)
-        names = [one.name for one in watch.standing]
+        names = [query.name for query in watch.standing]
         watch.close()
         return names, sink.told()
 
@@ -56,24 +56,28 @@ def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> No
 
 
 def test_starts_share_a_segment_of_the_journal(tmp_path: Path) -> None:
-    asked = request(tmp_path / "stream.jsonl", checkpoint=tmp_path / "kept")
-    Path(asked.source).touch()
-    found = [ran(asked, customer(n, n), order(n, n)).told() for n in range(1, 6)]
-    assert found == [[("+", QUERY)]] * 5
+    job = request(tmp_path / "stream.jsonl", checkpoint=tmp_path / "kept")
+    Path(job.source).touch()
+    results_by_start = [ran(job, customer(n, n), order(n, n)).told() for n in range(1, 6)]
+    assert results_by_start == [[("+", QUERY)]] * 5
     assert [path.name for path in (tmp_path / "kept" / "journal").iterdir()] == ["000000000001.log"]
-    assert ran(asked, order(6, 1)).told() == [("+", QUERY)]
+    assert ran(job, order(6, 1)).told() == [("+", QUERY)]
 
 
 def test_another_schema_window_or_source_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
     path, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(path, order(1, 7))
     opened(request(path, checkpoint=checkpoint), Collected()).close()
-    before = {file: file.read_bytes() for file in checkpoint.rglob("*.*") if file.is_file()}
+    content_by_file = {file: file.read_bytes() for file in checkpoint.rglob("*.*") if file.is_file()}
     (tmp_path / "other.jsonl").touch()
     table = replace(SCHEMA.relations[0], table=True)
-    changed = replace(SCHEMA, relations=(table, SCHEMA.relations[1]))
+    changed_schema = replace(SCHEMA, relations=(table, SCHEMA.relations[1]))
     for changes, error, reason in (
-        ({"schema": changed, "queries": {"a": "ada"}}, SchemaError, "customer: static tables are read"),
+        (
+            {"schema": changed_schema, "queries": {"a": "ada"}},
+            SchemaError,
+            "customer: static tables are read",
+        ),
         ({"window": CountWindow(3)}, UsageError, "of window 10 s, not 3 tuples"),
         ({"source": tmp_path / "other.jsonl"}, UsageError, "of source"),
     ):
@@ -81,27 +85,27 @@ def test_another_schema_window_or_source_is_refused_before_anything_is_touched(t
         sink = Collected()
         with pytest.raises(error, match=reason):
             LocalWatch(request(source, checkpoint=checkpoint, **changes), [sink], Notes().log).run()
-    assert before == {file: file.read_bytes() for file in checkpoint.rglob("*.*") if file.is_file()}
+    assert content_by_file == {file: file.read_bytes() for file in checkpoint.rglob("*.*") if file.is_file()}
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").touch()
-    asked = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")
-    opened(asked, Collected()).close()
+    job = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")
+    opened(job, Collected()).close()
     with closing(StateDatabase(tmp_path / "checkpoint" / NAME)) as state:
         state.put_json(StateKind.RUN, "settings", {"version": VERSION - 1, "id": "one", "start": {}})
     with pytest.raises(
         StateError,
         match=rf"of version {VERSION - 1}, written by another version of skws; this one reads version",
     ):
-        LocalWatch(asked, [Collected()], Notes().log).run()
+        LocalWatch(job, [Collected()], Notes().log).run()
 
 
 def test_one_process_at_a_time_runs_from_a_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").touch()
-    asked = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")
-    first = opened(asked, Collected())
+    job = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")
+    first = opened(job, Collected())
     with pytest.raises(UsageError, match="another process"):
-        LocalWatch(asked, [Collected()], Notes().log).run()
+        LocalWatch(job, [Collected()], Notes().log).run()
     first.close()
-    opened(asked, Collected()).close()
+    opened(job, Collected()).close()

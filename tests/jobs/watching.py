@@ -68,8 +68,8 @@ def told(path: Path) -> list[tuple[str, str, str]]:
 
 
 def request(source: Path | str, **changes: Any) -> Job:
-    given: dict[str, Any] = {"queries": {QUERY: QUERY}, "schema": SCHEMA, "engine": EngineName.LOCAL}
-    return Job(**{**given, "source": str(source), **changes})
+    defaults: dict[str, Any] = {"queries": {QUERY: QUERY}, "schema": SCHEMA, "engine": EngineName.LOCAL}
+    return Job(**{**defaults, "source": str(source), **changes})
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Collected:
         self.opened = run
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        self.results += (one.parsed for one in results)
+        self.results += (result.parsed for result in results)
 
     def flush(self) -> None:
         self.flushes += 1
@@ -113,9 +113,9 @@ class Notes:
         pass
 
 
-def opened(asked: Job, *sinks: Sink, notes: Notes | None = None) -> LocalWatch:
+def opened(job: Job, *sinks: Sink, notes: Notes | None = None) -> LocalWatch:
     """A live search that is ready for its first step."""
-    watch = LocalWatch(asked, sinks or open_sinks(asked.sinks), (notes or Notes()).log)
+    watch = LocalWatch(job, sinks or open_sinks(job.sinks), (notes or Notes()).log)
     watch.open()
     return watch
 
@@ -126,11 +126,11 @@ def steps(watch: LocalWatch) -> None:
         pass
 
 
-def ran(asked: Job, *records: dict[str, Any]) -> Collected:
+def ran(job: Job, *records: dict[str, Any]) -> Collected:
     """A run that ends normally after it has read records appended to its source."""
     sink = Collected()
-    watch = opened(asked, sink)
-    append(Path(asked.source), *records)
+    watch = opened(job, sink)
+    append(Path(job.source), *records)
     steps(watch)
     watch.close()
     return sink

@@ -58,9 +58,9 @@ def result(number: int, time: float, op: str = "+") -> Result:
 def test_what_a_file_may_say(tmp_path: Path) -> None:
     path = tmp_path / "queries.yaml"
     path.write_text(WHOLE)
-    found = read_alerts(path)
+    alerts = read_alerts(path)
     options = {"rank": "recency", "half-life": "5 s", "group": "yes", "size": "3", "window": "4 s"}
-    assert found == {
+    assert alerts == {
         "plain": Alert(Query("ada lamp")),
         "best": Alert(Query("ada lamp", 2, TOP, options), ("jsonl:best.jsonl",), Rate(2, 10_000_000)),
         "least": Alert(Query("ada ; lamp -order:")),
@@ -71,7 +71,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("- ada", "expected lines of"),
         ("q: 7", "q: 7: expected keywords"),
@@ -100,22 +100,30 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: {query: ada, query: bob}", "key 'query' is written twice"),
     ],
 )
-def test_faults_name_the_file_the_query_and_what_was_expected(tmp_path: Path, text: str, told: str) -> None:
+def test_faults_name_the_file_the_query_and_what_was_expected(
+    tmp_path: Path, text: str, message: str
+) -> None:
     path = tmp_path / "queries.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigurationError) as raised:
+    with pytest.raises(ConfigurationError) as error:
         read_alerts(path)
-    assert str(raised.value).startswith(str(path))
-    assert told in str(raised.value)
+    assert str(error.value).startswith(str(path))
+    assert message in str(error.value)
 
 
 def test_what_is_too_much_is_held_back_and_counted() -> None:
     limiter = Limiter(Rate.of("2 per minute"))
-    told = [limiter.admit(result(n, time)) for n, time in enumerate((0, 1, 2, 59, 60, 61, 200))]
-    assert [each is not None for each in told] == [True, True, False, False, True, True, True]
-    assert [each.to_dict().get("held_back") for each in told if each] == [None, None, 2, None, None]
-    written = [orjson.loads(each.to_json()).get("held_back") for each in told if each]
-    assert written == [None, None, 2, None, None]
+    passed = [limiter.admit(result(n, time)) for n, time in enumerate((0, 1, 2, 59, 60, 61, 200))]
+    assert [result_ is not None for result_ in passed] == [True, True, False, False, True, True, True]
+    assert [result_.to_dict().get("held_back") for result_ in passed if result_] == [
+        None,
+        None,
+        2,
+        None,
+        None,
+    ]
+    held_back_counts = [orjson.loads(result_.to_json()).get("held_back") for result_ in passed if result_]
+    assert held_back_counts == [None, None, 2, None, None]
     assert limiter.admit(result(0, 201, "-")) is not None
     assert limiter.admit(result(2, 201, "-")) is None
     assert limiter.held_back == 0
@@ -125,8 +133,8 @@ def sold(number: int, time: float, *items: str, op: str = "+") -> Result:
     tuples = [
         ResultTuple.given("order", f"order:{n}", (), {"oid": n, "item": item}) for n, item in enumerate(items)
     ]
-    other = ResultTuple.given("offer", "offer:1", (), {"item": "none of these"})
-    return Result(op, "q", "q", str(number), time, time, "n", (other, *tuples), ())  # type: ignore[arg-type]
+    offer = ResultTuple.given("offer", "offer:1", (), {"item": "none of these"})
+    return Result(op, "q", "q", str(number), time, time, "n", (offer, *tuples), ())  # type: ignore[arg-type]
 
 
 def test_a_limit_may_be_for_each_value_of_an_attribute() -> None:
@@ -134,25 +142,25 @@ def test_a_limit_may_be_for_each_value_of_an_attribute() -> None:
     assert rate == Rate(1, 60_000_000, "order.item")
     assert Rate.of("2 per 3 hours by item") == Rate(2, 3 * 3_600_000_000, "item")
     limiter = Limiter(rate)
-    asked = [
+    sales = [
         *(sold(0, 0, "lamp"), sold(1, 1, "chair"), sold(2, 2, "lamp"), sold(3, 3), sold(4, 4)),
         *(sold(5, 5, "lamp", "chair"), sold(6, 6, "chair", "lamp"), sold(7, 61, "lamp")),
     ]
-    told = [limiter.admit(each) for each in asked[:4]]
-    again = Limiter(rate)
-    again.restore(orjson.loads(orjson.dumps(limiter.state())))
-    told += [again.admit(each) for each in asked[4:]]
-    assert [each is not None for each in told] == [True, True, False, True, False, True, False, True]
-    assert [each.to_dict().get("held_back") for each in told if each] == [None, None, 1, 1, 1]
-    assert again.admit(sold(2, 62, "lamp", op="-")) is None
-    assert again.admit(sold(0, 62, "lamp", op="-")) is not None
-    other = Limiter(Rate.of("1 per minute"))
-    other.restore(again.state())
-    assert other.admit(sold(8, 61, "lamp")) is not None, "the state is of another limit"
+    passed = [limiter.admit(sale) for sale in sales[:4]]
+    restored = Limiter(rate)
+    restored.restore(orjson.loads(orjson.dumps(limiter.state())))
+    passed += [restored.admit(sale) for sale in sales[4:]]
+    assert [sale is not None for sale in passed] == [True, True, False, True, False, True, False, True]
+    assert [sale.to_dict().get("held_back") for sale in passed if sale] == [None, None, 1, 1, 1]
+    assert restored.admit(sold(2, 62, "lamp", op="-")) is None
+    assert restored.admit(sold(0, 62, "lamp", op="-")) is not None
+    other_limiter = Limiter(Rate.of("1 per minute"))
+    other_limiter.restore(restored.state())
+    assert other_limiter.admit(sold(8, 61, "lamp")) is not None, "the state is of another limit"
 
 
 @pytest.mark.parametrize(
-    ("by", "told"),
+    ("attribute", "message"),
     [
         ("order.items", "pager: limit: no attribute 'order.items'; did you mean 'order.item'?"),
         ("zzz", "pager: limit: no attribute 'zzz'; expected relation.attribute"),
@@ -160,22 +168,22 @@ def test_a_limit_may_be_for_each_value_of_an_attribute() -> None:
     ],
 )
 def test_a_limit_by_what_is_not_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], by: str, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], attribute: str, message: str
 ) -> None:
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
     schema.write_text(YAML)
     append(source, customer(0, 1))
-    queries.write_text(f"pager: {{query: ada lamp, limit: 1 per day by {by}}}\n")
-    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
-    assert run([*map(str, ("watch", "--queries", queries, *given))]) == 2
-    assert told in capsys.readouterr().err
+    queries.write_text(f"pager: {{query: ada lamp, limit: 1 per day by {attribute}}}\n")
+    options = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    assert run([*map(str, ("watch", "--queries", queries, *options))]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_each_query_has_sinks_and_a_limit_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
-    mine, all_others = tmp_path / "mine.jsonl", tmp_path / "others.jsonl"
+    lamps_file, default_file = tmp_path / "mine.jsonl", tmp_path / "others.jsonl"
     schema.write_text(YAML)
     append(
         source,
@@ -185,84 +193,89 @@ def test_each_query_has_sinks_and_a_limit_of_its_own(
         order(20, 2, "chair"),
     )
     queries.write_text(
-        f"lamps: {{query: ada lamp, limit: 3 per minute, sinks: 'jsonl:{mine}'}}\n"
+        f"lamps: {{query: ada lamp, limit: 3 per minute, sinks: 'jsonl:{lamps_file}'}}\n"
         "chairs: ada chair\n"
         "best: {query: lamp, top: 1, rank: recency}\n"
     )
-    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
-    code = run([*map(str, ("watch", "--queries", queries, *given, "--sink", f"jsonl:{all_others}"))])
+    options = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    code = run([*map(str, ("watch", "--queries", queries, *options, "--sink", f"jsonl:{default_file}"))])
     assert code == 0, capsys.readouterr().err
-    assert [line["query"] for line in lines(mine)] == ["ada lamp"] * 3
+    assert [line["query"] for line in lines(lamps_file)] == ["ada lamp"] * 3
     assert "lamps: 2 more results were held back" in capsys.readouterr().err
-    others = [(line["query"], line.get("event")) for line in lines(all_others)]
-    assert others.count(("ada chair", None)) == 1
-    assert others.count(("lamp", "enter")) == 5
-    assert others.count(("lamp", "leave")) == 5
+    events = [(line["query"], line.get("event")) for line in lines(default_file)]
+    assert events.count(("ada chair", None)) == 1
+    assert events.count(("lamp", "enter")) == 5
+    assert events.count(("lamp", "leave")) == 5
 
 
 def test_alerts_of_one_query_go_their_own_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The limit of one does not affect the other; a sink of both gets the results of each."""
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
-    some, every = tmp_path / "some.jsonl", tmp_path / "every.jsonl"
+    limited_file, all_file = tmp_path / "some.jsonl", tmp_path / "every.jsonl"
     schema.write_text(YAML)
     append(source, customer(0, 1), *(order(n, 1) for n in range(1, 6)))
-    told = []
-    for asked in ("query: ada lamp", "query: lamp, top: 1, rank: recency", "pattern: customer c ; order o"):
+    counts_by_kind = []
+    for query in ("query: ada lamp", "query: lamp, top: 1, rank: recency", "pattern: customer c ; order o"):
         queries.write_text(
-            f"pager: {{{asked}, limit: 2 per minute, sinks: ['jsonl:{some}', 'jsonl:{every}']}}\n"
-            f"file: {{{asked}, sinks: 'jsonl:{every}'}}\n"
+            f"pager: {{{query}, limit: 2 per minute, sinks: ['jsonl:{limited_file}', 'jsonl:{all_file}']}}\n"
+            f"file: {{{query}, sinks: 'jsonl:{all_file}'}}\n"
         )
-        given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
-        assert run([*map(str, ("watch", "--queries", queries, *given))]) == 0, capsys.readouterr().err
-        entered = [
-            Counter(line["name"] for line in lines(path) if line["op"] == "+") for path in (some, every)
+        options = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+        assert run([*map(str, ("watch", "--queries", queries, *options))]) == 0, capsys.readouterr().err
+        counts = [
+            Counter(line["name"] for line in lines(path) if line["op"] == "+")
+            for path in (limited_file, all_file)
         ]
-        told.append(entered)
-        some.unlink()
-        every.unlink()
-    assert told == [[{"pager": 2}, {"pager": 2, "file": 5}]] * 3
+        counts_by_kind.append(counts)
+        limited_file.unlink()
+        all_file.unlink()
+    assert counts_by_kind == [[{"pager": 2}, {"pager": 2, "file": 5}]] * 3
 
 
 def test_each_kind_has_its_own_sink_and_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema, source, queries = (tmp_path / name for name in ("shop.yaml", "in.jsonl", "queries.yaml"))
-    mine, sql, others = tmp_path / "mine.jsonl", tmp_path / "sql.jsonl", tmp_path / "others.jsonl"
+    pattern_file, sql_file, default_file = (
+        tmp_path / "mine.jsonl",
+        tmp_path / "sql.jsonl",
+        tmp_path / "others.jsonl",
+    )
     schema.write_text(
         "version: 1\nname: shop\nwindow: none\nrelations:\n"
         "  visit: {attributes: {page: {type: integer, min: 1, max: 9}}}\n"
         "  orders: {attributes: {amount: integer}}\njoins: []\n"
     )
     rows = [("visit", {"page": 3}), ("visit", {"page": 3}), *(("orders", {"amount": n}) for n in (5, 6, 7))]
-    append(source, *({"relation": name, "time": at, "row": row} for at, (name, row) in enumerate(rows)))
+    append(source, *({"relation": name, "time": time, "row": row} for time, (name, row) in enumerate(rows)))
     pattern = "visit v ; orders o"
     queries.write_text(
         f"shown: {{pattern: {pattern}, limit: 3 per minute, "
-        f"sinks: 'jsonl:{mine}'}}\n"
-        f"sql: {{sql: select all page from visit, limit: 1 per minute, sinks: 'jsonl:{sql}'}}\n"
+        f"sinks: 'jsonl:{pattern_file}'}}\n"
+        f"sql: {{sql: select all page from visit, limit: 1 per minute, sinks: 'jsonl:{sql_file}'}}\n"
     )
-    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
-    code = run([*map(str, ("watch", "--queries", queries, *given, "--sink", f"jsonl:{others}"))])
+    options = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    code = run([*map(str, ("watch", "--queries", queries, *options, "--sink", f"jsonl:{default_file}"))])
     assert code == 0, capsys.readouterr().err
-    assert [(line["query"], line["tuples"][1]["row"]) for line in lines(mine)] == [
+    assert [(line["query"], line["tuples"][1]["row"]) for line in lines(pattern_file)] == [
         (pattern, {"amount": amount}) for amount in (5, 5, 6)
     ]
-    assert [line["tuples"][0]["row"] for line in lines(sql)] == [{"page": 3}]
-    assert lines(others) == []
-    told = capsys.readouterr().err
-    assert "shown: 3 more results were held back" in told
-    assert "sql: 1 more result was held back" in told
+    assert [line["tuples"][0]["row"] for line in lines(sql_file)] == [{"page": 3}]
+    assert lines(default_file) == []
+    errors = capsys.readouterr().err
+    assert "shown: 3 more results were held back" in errors
+    assert "sql: 1 more result was held back" in errors
 
 
 def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:
     source, queries = tmp_path / "in.jsonl", tmp_path / "queries.yaml"
     lamps, chairs = tmp_path / "lamps.jsonl", tmp_path / "chairs.jsonl"
     append(source, customer(0, 1), order(1, 1), order(1, 1, "chair"))
-    first = f"lamps: {{query: ada lamp, sinks: 'jsonl:{lamps}'}}\n"
-    queries.write_text(first)
+    lamps_alert = f"lamps: {{query: ada lamp, sinks: 'jsonl:{lamps}'}}\n"
+    queries.write_text(lamps_alert)
     alerts = read_alerts(queries)
     notes = Notes()
     routing = Routing(open_sinks(()), alerts)
-    asked = request(source, queries={name: each.query for name, each in alerts.items()}, sinks=())
-    watch = opened(asked, routing, notes=notes)
+    job = request(source, queries={name: alert.query for name, alert in alerts.items()}, sinks=())
+    watch = opened(job, routing, notes=notes)
     reloading = Reloading(queries, alerts, routing.change, dict, notes.log)
 
     def change(text: str, now: int) -> None:
@@ -273,7 +286,7 @@ def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:
     steps(watch)
     change("lamps: [", 2_000_000)
     assert "the queries are unchanged" in str(notes.lines)
-    change(f"{first}chairs: {{query: ada chair, sinks: 'jsonl:{chairs}'}}\n", 4_000_000)
+    change(f"{lamps_alert}chairs: {{query: ada chair, sinks: 'jsonl:{chairs}'}}\n", 4_000_000)
     append(source, order(2, 1), order(2, 1, "chair"))
     steps(watch)
     change(f"chairs: {{query: ada chair, sinks: 'jsonl:{chairs}'}}\n", 6_000_000)
@@ -300,18 +313,18 @@ if count <= int(sys.argv[2]):
 """
 
 
-def posted(tmp_path: Path, failures: int, more: str) -> list[str]:
+def posted(tmp_path: Path, failures: int, options: str) -> list[str]:
     """Post results to a program that fails ``failures`` times first; returns the notes."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    told: list[str] = []
-    sink = parse_sink(f"command:{sys.executable} {script} {tmp_path} {failures}#{more}")
-    run_of = SinkRun("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append)
-    sink.open(run_of)
+    notes: list[str] = []
+    sink = parse_sink(f"command:{sys.executable} {script} {tmp_path} {failures}#{options}")
+    sink_run = SinkRun("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=notes.append)
+    sink.open(sink_run)
     sink.write(1, [result(1, 5.0)])
     sink.flush()
     sink.close()
-    return told
+    return notes
 
 
 def test_posts_have_updates_only_where_an_alert_asks_for_them(
@@ -319,78 +332,82 @@ def test_posts_have_updates_only_where_an_alert_asks_for_them(
 ) -> None:
     """Files contain all updates, so that they can track the results that hold."""
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
-    quiet, told, every, asked = (tmp_path / name for name in ("quiet", "told", "every", "asked"))
+    without_updates, with_updates, all_events, command_line = (
+        tmp_path / name for name in ("quiet", "told", "every", "asked")
+    )
     schema.write_text(YAML)
-    append(source, customer(1, 1), *(customer(at, 1, f"ada {at}") for at in (2, 3)), customer(4, 1, "bob"))
+    append(
+        source, customer(1, 1), *(customer(time, 1, f"ada {time}") for time in (2, 3)), customer(4, 1, "bob")
+    )
 
     def program(path: Path) -> str:
         return f'command:sh -c "cat >> {path}"'
 
     queries.write_text(
-        f"quiet: {{query: ada, sinks: ['{program(quiet)}', 'jsonl:{every}']}}\n"
-        f"told: {{query: ada, updates: true, sinks: '{program(told)}'}}\n"
+        f"quiet: {{query: ada, sinks: ['{program(without_updates)}', 'jsonl:{all_events}']}}\n"
+        f"told: {{query: ada, updates: true, sinks: '{program(with_updates)}'}}\n"
     )
-    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
-    assert run([*map(str, ("watch", "--queries", queries, *given))]) == 0, capsys.readouterr().err
-    assert run([*map(str, ("watch", "ada", *given, "--sink", program(asked)))]) == 0
+    options = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    assert run([*map(str, ("watch", "--queries", queries, *options))]) == 0, capsys.readouterr().err
+    assert run([*map(str, ("watch", "ada", *options, "--sink", program(command_line)))]) == 0
 
     def ops(path: Path) -> list[str]:
         posts = path.read_bytes().replace(b"}{", b"}\n{").splitlines()
-        return [each["op"] for post in posts for each in orjson.loads(post)["results"]]
+        return [event["op"] for post in posts for event in orjson.loads(post)["results"]]
 
-    assert ops(quiet) == ["+", "-"]
-    assert ops(told) == ["+", "~", "~", "-"]
-    assert [line["op"] for line in lines(every)] == ["+", "~", "~", "-"]
-    assert ops(asked) == ["+", "-"]
+    assert ops(without_updates) == ["+", "-"]
+    assert ops(with_updates) == ["+", "~", "~", "-"]
+    assert [line["op"] for line in lines(all_events)] == ["+", "~", "~", "-"]
+    assert ops(command_line) == ["+", "-"]
 
 
 def test_a_command_is_tried_again_until_it_takes_the_results(tmp_path: Path) -> None:
-    told = posted(tmp_path, 2, "attempts=4")
-    assert len(told) == 2
-    assert "ended with 1: not yet; trying again" in told[0]
+    notes = posted(tmp_path, 2, "attempts=4")
+    assert len(notes) == 2
+    assert "ended with 1: not yet; trying again" in notes[0]
     key, body = orjson.loads((tmp_path / "got.json").read_bytes())
     assert key == "r-1-0"
-    assert [each["id"] for each in body["results"]] == ["1"]
+    assert [event["id"] for event in body["results"]] == ["1"]
 
 
 def test_what_a_command_does_not_take_is_put_aside(tmp_path: Path) -> None:
-    letters = tmp_path / "letters.jsonl"
-    posted(tmp_path, 9, f"attempts=2&letters={letters}")
-    (letter,) = lines(letters)
-    assert letter["reason"] == "ended with 1: not yet"
-    assert letter["result"]["id"] == "1"
+    dead_letters = tmp_path / "letters.jsonl"
+    posted(tmp_path, 9, f"attempts=2&letters={dead_letters}")
+    (dead_letter,) = lines(dead_letters)
+    assert dead_letter["reason"] == "ended with 1: not yet"
+    assert dead_letter["result"]["id"] == "1"
     with pytest.raises(SinkError, match="not delivered"):
         posted(tmp_path, 9, "attempts=1")
 
 
 def test_a_command_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
-    letters = tmp_path / "letters.jsonl"
-    told: list[str] = []
-    sink = parse_sink(f"command:/no/such/program#letters={letters}")
-    sink.open(SinkRun("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append))
+    dead_letters = tmp_path / "letters.jsonl"
+    notes: list[str] = []
+    sink = parse_sink(f"command:/no/such/program#letters={dead_letters}")
+    sink.open(SinkRun("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=notes.append))
     sink.write(1, [result(1, 5.0)])
-    assert lines(letters)[0]["reason"] == "No such file or directory"
+    assert lines(dead_letters)[0]["reason"] == "No such file or directory"
     sink.close()
-    assert len(told) == 1
+    assert len(notes) == 1
 
 
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    started = tmp_path / "started"
+    pid_file = tmp_path / "started"
     program = tmp_path / "hang.sh"
-    program.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {started}\nwait\n")
+    program.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {pid_file}\nwait\n")
     program.chmod(0o755)
     outcome = HookProgram(str(program), seconds=0.5).post(b"{}", "k")
     assert not outcome.accepted
     assert outcome.reason == "did not end within 0.5 s"
-    until(lambda: gone(int(started.read_text())))
+    until(lambda: gone(int(pid_file.read_text())))
 
 
 def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "queries.yaml"
     path.write_text("a: 7\nb: ada\nc: {query: ada, tops: 3}\n")
-    with pytest.raises(ConfigurationError) as raised:
+    with pytest.raises(ConfigurationError) as error:
         read_alerts(path)
-    assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == ["a", "c"]
+    assert [line.split(": ")[1] for line in str(error.value).splitlines()] == ["a", "c"]
     path.write_bytes(b"a: \xff")
     with pytest.raises(ConfigurationError, match="byte 0xFF is not UTF-8"):
         read_alerts(path)

@@ -313,19 +313,19 @@ def read(text: str, folder: Path) -> tuple[Alert, Job]:
     return alerts["q"], job
 
 
-@pytest.mark.parametrize(("text", "told"), [*FILES, *LARGE])
-def test_a_file_is_refused(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(SkwsError) as raised:
+@pytest.mark.parametrize(("text", "message"), [*FILES, *LARGE])
+def test_a_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SkwsError) as error:
         read(text, tmp_path)
-    assert told in str(raised.value)
+    assert message in str(error.value)
 
 
-@pytest.mark.parametrize(("query", "told"), QUERIES)
-def test_a_query_is_refused_with_its_text(tmp_path: Path, query: str, told: str) -> None:
-    with pytest.raises(SkwsError) as raised:
+@pytest.mark.parametrize(("query", "message"), QUERIES)
+def test_a_query_is_refused_with_its_text(tmp_path: Path, query: str, message: str) -> None:
+    with pytest.raises(SkwsError) as error:
         read(f"q: '{query}'", tmp_path)
-    assert told in str(raised.value)
-    assert query in str(raised.value) or "nothing can match" in told or "at most" in told
+    assert message in str(error.value)
+    assert query in str(error.value) or "nothing can match" in message or "at most" in message
 
 
 @pytest.mark.parametrize("text", EFFECTIVE)
@@ -336,10 +336,10 @@ def test_an_option_has_an_effect(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("query", SAYING)
 def test_each_part_of_a_query_has_an_effect(tmp_path: Path, query: str) -> None:
     alert, _ = read(f"q: '{query}'", tmp_path)
-    plain, meant = (parse_query(text, SCHEMA) for text in ("ada", alert.query.text))
-    assert not meant.notes
+    reference, query_of_alert = (parse_query(text, SCHEMA) for text in ("ada", alert.query.text))
+    assert not query_of_alert.notes
     for part in ("slots", "exclusions", "without", "sequence"):
-        if getattr(meant, part) != getattr(plain, part):
+        if getattr(query_of_alert, part) != getattr(reference, part):
             return
     pytest.fail("it means what 'ada' means")
 
@@ -347,5 +347,5 @@ def test_each_part_of_a_query_has_an_effect(tmp_path: Path, query: str) -> None:
 @pytest.mark.parametrize("query", NOTED)
 def test_what_is_not_searched_is_told(tmp_path: Path, query: str) -> None:
     _, job = read(f'q: "{query}"', tmp_path)
-    (known,) = job.named().values()
-    assert plan_of(known, job.stream).notes
+    (alert_query,) = job.named().values()
+    assert plan_of(alert_query, job.stream).notes

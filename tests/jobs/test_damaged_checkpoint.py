@@ -1,4 +1,4 @@
-"""A damaged checkpoint is rejected with the file's name, or leads to the same results, never to others."""
+"""A damaged checkpoint is rejected with the name of the file, or leads to the same results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ WITH_TABLE: Final = replace(
     relations=(*SCHEMA.relations, KIND),
     joins=(*SCHEMA.joins, Join("order.item = kind.item", "order", "kind", (("item", "item"),))),
 )
-GIVEN: Final[list[dict[str, str | Query]]] = [
+QUERIES_BY_START: Final[list[dict[str, str | Query]]] = [
     {QUERY: QUERY, "bob": "bob", "third": Query("3", kind="counted")},
     {QUERY: QUERY, "third": Query("3", kind="counted")},
     {
@@ -74,7 +74,7 @@ GIVEN: Final[list[dict[str, str | Query]]] = [
 
 
 def stream(rng: random.Random, parts: int) -> list[list[dict[str, Any]]]:
-    """Records in parts: customers are renamed and deleted, orders return; with ties, bad and late records."""
+    """Records in parts: renamed and deleted customers, repeated orders, with ties, bad and late records."""
     time, stream_parts = 0.0, []
     for _ in range(parts):
         part: list[dict[str, Any]] = []
@@ -93,8 +93,8 @@ def stream(rng: random.Random, parts: int) -> list[list[dict[str, Any]]]:
     return stream_parts
 
 
-class Kept:
-    """A run in a folder that can be set aside and restored: its source, outputs and checkpoint."""
+class RunFolder:
+    """The folder of a run, with its source, outputs and checkpoint, which can be copied and restored."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -114,7 +114,7 @@ class Kept:
         try:
             watch.open()
         except BaseException:
-            with suppress(AttributeError):  # sinks that were not opened
+            with suppress(AttributeError):  # sinks may not be open
                 watch.close(failed=True)
             raise
         return watch
@@ -124,17 +124,17 @@ class Kept:
             rows = connection.execute('SELECT "query", "id" FROM results ORDER BY 1, 2').fetchall()
         return [lines(self.folder / "out.jsonl"), lines(self.folder / "letters.jsonl"), rows]
 
-    def put_away(self, copy: Path) -> Path:
+    def copy_to(self, copy: Path) -> Path:
         shutil.rmtree(copy, ignore_errors=True)
         return Path(shutil.copytree(self.folder, copy))
 
-    def put_back(self, copy: Path) -> None:
+    def restore_from(self, copy: Path) -> None:
         shutil.rmtree(self.folder)
         shutil.copytree(copy, self.folder)
 
     def end(self) -> list[Any]:
         """Continue to the end of the source; returns the results. Raises StateError."""
-        watch = self.opened(GIVEN[-1])
+        watch = self.opened(QUERIES_BY_START[-1])
         steps(watch)
         watch.close()
         return self.results()
@@ -142,14 +142,14 @@ class Kept:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Each byte of a checkpoint is damaged in turn, so a journal of several segments has to be small.
+    # Every file of a checkpoint is damaged in many ways, so a journal with several segments must be small.
     monkeypatch.setattr(journals, "SEGMENT_BYTES", 600)
     counted(tmp_path / "installed", monkeypatch)
 
 
-def made(folder: Path, copies: Path, *, killed: bool) -> tuple[Kept, Path, list[Path], list[Any]]:
+def make_run(folder: Path, copies: Path, *, killed: bool) -> tuple[RunFolder, Path, list[Path], list[Any]]:
     """A run that was killed or closed, a copy of its state, older copies, and its final results."""
-    run = Kept(folder)
+    run = RunFolder(folder)
     folder.mkdir()
     copies.mkdir()
     source = folder / "in.jsonl"
@@ -158,28 +158,28 @@ def made(folder: Path, copies: Path, *, killed: bool) -> tuple[Kept, Path, list[
     parts = stream(random.Random(5), 30)
     older_copies = []
     for start in range(3):
-        watch = run.opened(GIVEN[start])
+        watch = run.opened(QUERIES_BY_START[start])
         for number, part in enumerate(parts[start * 7 : start * 7 + 7]):
             append(source, *part)
             steps(watch)
             if number % 3 == 1:
                 watch.commit()
-                older_copies.append(run.put_away(copies / f"{start}-{number}"))
+                older_copies.append(run.copy_to(copies / f"{start}-{number}"))
         if start < 2:
             watch.close()
-            older_copies.append(run.put_away(copies / f"{start}-end"))
+            older_copies.append(run.copy_to(copies / f"{start}-end"))
     if killed:
         abandon(watch)
     else:
         watch.close()
     for part in parts[21:]:
         append(source, *part)
-    state = run.put_away(copies / "state")
+    state = run.copy_to(copies / "state")
     return run, state, older_copies, run.end()
 
 
-def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
-    """Contents that damage may leave, None for a lost file. Frames are tested bit by bit elsewhere."""
+def damaged_contents(data: bytes, rng: random.Random) -> list[bytes | None]:
+    """Contents that damage may leave, None for a lost file. Other tests flip every bit of frames."""
     contents: list[bytes | None] = [None, b"", data[: len(data) // 2], data[:-1], data + data, b"{}"]
     for bit in (0, 37, rng.randrange(8 * len(data) or 1)):
         damaged = bytearray(data or b"\0")
@@ -188,7 +188,7 @@ def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
     return contents
 
 
-def files_of(state: Path) -> list[Path]:
+def checkpoint_files(state: Path) -> list[Path]:
     """The files of a saved checkpoint, by their names in it."""
     root = state / "checkpoint"
     return sorted(
@@ -196,8 +196,8 @@ def files_of(state: Path) -> list[Path]:
     )
 
 
-def refused_or_right(run: Kept, relative_path: Path, expected: list[Any], damage: object) -> bool:
-    """True if the run was refused, with an error that names the damaged file or its folder."""
+def is_rejected(run: RunFolder, relative_path: Path, expected: list[Any], damage: object) -> bool:
+    """True if the run is rejected with an error that names the damaged file or its folder."""
     try:
         results = run.end()
     except StateError as error:
@@ -211,90 +211,90 @@ def refused_or_right(run: Kept, relative_path: Path, expected: list[Any], damage
 
 @pytest.mark.usefixtures("small")
 @some("killed", [True], [False])
-def test_any_damage_to_a_file_is_refused_or_does_not_matter(tmp_path: Path, killed: bool) -> None:
+def test_a_damaged_checkpoint_file_is_rejected_or_harmless(tmp_path: Path, killed: bool) -> None:
     rng = random.Random(killed)
-    run, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
-    files = files_of(state)
+    run, state, _, expected = make_run(tmp_path / "run", tmp_path / "away", killed=killed)
+    files = checkpoint_files(state)
     assert NAME in {path.name for path in files}
     assert len([path for path in files if path.parent.name == "journal"]) > 2
     for relative_path in files:
         data = (state / "checkpoint" / relative_path).read_bytes()
         refused = 0
-        for content in damages(data, rng):
-            run.put_back(state)
+        for content in damaged_contents(data, rng):
+            run.restore_from(state)
             damaged = run.checkpoint / relative_path
             if content is None:
                 damaged.unlink()
             else:
                 damaged.write_bytes(content)
-            refused += refused_or_right(run, relative_path, expected, content)
+            refused += is_rejected(run, relative_path, expected, content)
         assert refused > 5 or relative_path.parent.name == "journal", relative_path
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_file_of_an_older_copy_is_refused_or_does_not_matter(tmp_path: Path, killed: bool) -> None:
-    run, state, older_copies, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
+def test_an_outdated_checkpoint_file_is_rejected_or_harmless(tmp_path: Path, killed: bool) -> None:
+    run, state, older_copies, expected = make_run(tmp_path / "run", tmp_path / "away", killed=killed)
     refused = 0
     for copy in older_copies:
-        for relative_path in files_of(copy):
-            run.put_back(state)
+        for relative_path in checkpoint_files(copy):
+            run.restore_from(state)
             old_content, current = (
                 (copy / "checkpoint" / relative_path).read_bytes(),
                 run.checkpoint / relative_path,
             )
             if not current.exists() or current.read_bytes() != old_content:
                 current.write_bytes(old_content)
-                refused += refused_or_right(run, relative_path, expected, copy)
+                refused += is_rejected(run, relative_path, expected, copy)
     assert refused > 5
 
 
 @pytest.mark.usefixtures("small")
-def test_files_in_one_anothers_place_are_refused(tmp_path: Path) -> None:
-    run, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=True)
-    files = files_of(state)
+def test_swapped_checkpoint_files_are_rejected(tmp_path: Path) -> None:
+    run, state, _, expected = make_run(tmp_path / "run", tmp_path / "away", killed=True)
+    files = checkpoint_files(state)
     for source in files:
         for target in files:
             if source.suffix == target.suffix and source != target:
-                run.put_back(state)
+                run.restore_from(state)
                 shutil.copyfile(state / "checkpoint" / source, run.checkpoint / target)
-                assert refused_or_right(run, target, expected, source) or target.parent.name == "journal"
+                assert is_rejected(run, target, expected, source) or target.parent.name == "journal"
 
 
 @pytest.mark.usefixtures("small")
-def test_a_journal_that_is_gone_is_refused(tmp_path: Path) -> None:
-    run, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=True)
-    run.put_back(state)
+def test_a_missing_journal_is_rejected(tmp_path: Path) -> None:
+    run, state, _, expected = make_run(tmp_path / "run", tmp_path / "away", killed=True)
+    run.restore_from(state)
     shutil.rmtree(run.checkpoint / "journal")
-    assert refused_or_right(run, Path("journal"), expected, "gone")
+    assert is_rejected(run, Path("journal"), expected, "gone")
 
 
 @pytest.mark.usefixtures("small")
-def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
-    made(tmp_path / "run", tmp_path / "away", killed=False)
+def test_a_checkpoint_is_accessible_only_by_its_owner(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", tmp_path / "away", killed=False)
     for path in [tmp_path / "run" / "checkpoint", *(tmp_path / "run" / "checkpoint").rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
 @pytest.mark.usefixtures("small")
-def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
-    run, state, _, _ = made(tmp_path / "run", tmp_path / "away", killed=True)
-    run.put_back(state)
+def test_partial_files_of_a_killed_process_are_deleted(tmp_path: Path) -> None:
+    run, state, _, _ = make_run(tmp_path / "run", tmp_path / "away", killed=True)
+    run.restore_from(state)
     folders = [run.checkpoint, *(path for path in run.checkpoint.rglob("*") if path.is_dir())]
     for folder in folders:
         (folder / ".000000000008.log.9.partial").write_bytes(b"half")
     assert {"journal", "source"} <= {folder.name for folder in folders}
-    run.opened(GIVEN[0]).close()
+    run.opened(QUERIES_BY_START[0]).close()
     assert not list(run.checkpoint.rglob("*.partial"))
 
 
-def limited(kilobytes: int) -> dict[str, str]:
-    """The environment of a command that can write no file above a size."""
+def size_limit_environment(kilobytes: int) -> dict[str, str]:
+    """The environment of a command that cannot write files above a size."""
     return {**os.environ, FILE_SIZE: str(1024 * kilobytes)}
 
 
-def started(folder: Path, kilobytes: int | None) -> subprocess.Popen[bytes]:
+def start_watch(folder: Path, kilobytes: int | None) -> subprocess.Popen[bytes]:
     command = [
         *(*forked_skws(), "watch", QUERY, "--engine", "local", "--on-error", "dead-letter"),
         *("--dead-letters", str(folder / "letters.jsonl")),
@@ -302,24 +302,24 @@ def started(folder: Path, kilobytes: int | None) -> subprocess.Popen[bytes]:
         *("--checkpoint", str(folder / "checkpoint"), "--sink", f"jsonl:{folder / 'out.jsonl'}"),
         *("--sink", f"parquet:{folder / 'parquet'}?every=1 s"),
     ]
-    environment = None if kilobytes is None else limited(kilobytes)
+    environment = None if kilobytes is None else size_limit_environment(kilobytes)
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, env=environment)
 
 
 @some("kilobytes", [300], [777, 1_500])
-def test_a_limit_of_file_sizes_in_a_process_of_its_own(tmp_path: Path, kilobytes: int) -> None:
+def test_a_watch_resumes_after_a_file_became_too_large(tmp_path: Path, kilobytes: int) -> None:
     results = 6_000
     (tmp_path / "schema.yaml").write_text(YAML)
     records = list(numbered(results))
     append(tmp_path / "in.jsonl", *records[:100], {"relation": "nobody"}, *records[100:])
-    first = started(tmp_path, kilobytes)
+    first = start_watch(tmp_path, kilobytes)
     _, error = first.communicate(timeout=120)
     assert first.returncode == 1, error
     assert b"File too large" in error
     assert b"Traceback" not in error
     assert b"unexpected" not in error
     assert (tmp_path / "out.jsonl").read_bytes().endswith(b"\n")
-    second = started(tmp_path, None)
+    second = start_watch(tmp_path, None)
     try:
         until(lambda: (tmp_path / "out.jsonl").read_bytes().count(b"\n") >= results)
     finally:
@@ -334,7 +334,7 @@ def test_a_limit_of_file_sizes_in_a_process_of_its_own(tmp_path: Path, kilobytes
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
-def test_search_leaves_an_output_alone_that_it_cannot_replace(tmp_path: Path, form: str) -> None:
+def test_a_failed_search_leaves_the_old_output(tmp_path: Path, form: str) -> None:
     (tmp_path / "schema.yaml").write_text(YAML)
     append(tmp_path / "in.jsonl", *numbered(3_000))
     output = tmp_path / "folder" / "out"
@@ -344,7 +344,9 @@ def test_search_leaves_an_output_alone_that_it_cannot_replace(tmp_path: Path, fo
         *(*forked_skws(), "search", QUERY, "--engine", "local", "-f", form, "-o", str(output)),
         *("-s", str(tmp_path / "schema.yaml"), "-r", str(tmp_path / "in.jsonl")),
     ]
-    process = subprocess.run(command, cwd=ROOT, env=limited(20), capture_output=True, check=False)
+    process = subprocess.run(
+        command, cwd=ROOT, env=size_limit_environment(20), capture_output=True, check=False
+    )
     assert process.returncode == 1
     assert process.stderr.startswith(b"skws: cannot write to "), process.stderr
     assert len(process.stderr.splitlines()) == 1
@@ -352,7 +354,7 @@ def test_search_leaves_an_output_alone_that_it_cannot_replace(tmp_path: Path, fo
     assert output.read_text() == "of the run before"
 
 
-def test_dead_letters_of_a_search_end_with_a_whole_line(tmp_path: Path) -> None:
+def test_dead_letters_of_a_failed_search_are_complete_lines(tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text(YAML)
     bad = ({"relation": "nobody", "number": n} for n in range(3_000))
     append(tmp_path / "in.jsonl", customer(1, 1), *bad)
@@ -362,7 +364,9 @@ def test_dead_letters_of_a_search_end_with_a_whole_line(tmp_path: Path) -> None:
         *(str(tmp_path / "schema.yaml"), "-r", str(tmp_path / "in.jsonl")),
         *("--on-error", "dead-letter", "--dead-letters", str(dead_letters)),
     ]
-    process = subprocess.run(command, cwd=ROOT, env=limited(20), capture_output=True, check=False)
+    process = subprocess.run(
+        command, cwd=ROOT, env=size_limit_environment(20), capture_output=True, check=False
+    )
     assert process.returncode == 1
     assert b"cannot write dead letters: File too large" in process.stderr
     assert all(orjson.loads(line) for line in dead_letters.read_bytes().splitlines())

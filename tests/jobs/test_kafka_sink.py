@@ -1,4 +1,4 @@
-"""Each result is in exactly one committed transaction of the topic, whatever fails in run or broker."""
+"""Each result is in exactly one committed transaction of the topic, despite failures of run or broker."""
 
 from __future__ import annotations
 
@@ -62,25 +62,27 @@ def opened(address: str, folder: Path | None) -> Sink:
     return sink
 
 
-def shown(*numbers: int) -> list[dict[str, Any]]:
+def json_results(*numbers: int) -> list[dict[str, Any]]:
     return [orjson.loads(result_.to_json()) for number in numbers for result_ in batch(number)]
 
 
-def test_a_later_process_goes_on_behind_the_last_batch(brokers: Broker, topic: str, tmp_path: Path) -> None:
+def test_a_restarted_kafka_sink_continues_after_the_last_batch(
+    brokers: Broker, topic: str, tmp_path: Path
+) -> None:
     first = opened(brokers.uri(topic), tmp_path)
     for number in range(3):
         first.write(number, batch(number))
     first.write(3, [])
-    assert brokers.log(topic) == (shown(0, 1, 2), 0), "readers see a batch at once"
-    second = opened(brokers.uri(topic), tmp_path)  # the first was killed before it noted anything itself
+    assert brokers.log(topic) == (json_results(0, 1, 2), 0), "readers see a batch at once"
+    second = opened(brokers.uri(topic), tmp_path)  # the first was killed before it saved any state
     for number in range(6):
         second.write(number, batch(number))
     second.flush()
     second.close()
-    assert brokers.log(topic) == (shown(0, 1, 2, 3, 4, 5), 0)
+    assert brokers.log(topic) == (json_results(0, 1, 2, 3, 4, 5), 0)
 
 
-def test_a_process_that_is_replaced_writes_nothing_more(brokers: Broker, topic: str, tmp_path: Path) -> None:
+def test_a_replaced_kafka_producer_is_fenced(brokers: Broker, topic: str, tmp_path: Path) -> None:
     first = opened(brokers.uri(topic), tmp_path)
     first.write(0, batch(0))
     second = opened(brokers.uri(topic), tmp_path)
@@ -88,13 +90,13 @@ def test_a_process_that_is_replaced_writes_nothing_more(brokers: Broker, topic: 
     with pytest.raises(SinkError, match="another process writes for this run"):
         first.write(1, batch(1))
     second.write(1, batch(1))
-    assert brokers.log(topic).committed == shown(0, 1)
+    assert brokers.log(topic).committed == json_results(0, 1)
 
 
-def test_an_old_copy_of_a_checkpoint_does_not_end_the_run_that_goes_on(
+def test_a_run_from_an_old_checkpoint_copy_does_not_fence_the_current_run(
     brokers: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """It learns from the topic that it is old, and ends; the other one remains the latest producer."""
+    """It learns from the topic that it is outdated and ends; the current run remains the producer."""
     source, sink = tmp_path / "in.jsonl", parse_sink(brokers.uri(topic))
     append(source, customer(1, 1), order(2, 1))
     current = job_opened(request(source, checkpoint=tmp_path / "kept"), sink)
@@ -111,7 +113,7 @@ def test_an_old_copy_of_a_checkpoint_does_not_end_the_run_that_goes_on(
     current.close()
 
 
-def test_two_runs_do_not_disturb_each_other(brokers: Broker, topic: str, tmp_path: Path) -> None:
+def test_two_runs_may_write_to_one_topic(brokers: Broker, topic: str, tmp_path: Path) -> None:
     one, other = parse_sink(brokers.uri(topic)), parse_sink(brokers.uri(topic))
     for number, sink in enumerate((one, other)):
         sink.open(
@@ -120,11 +122,11 @@ def test_two_runs_do_not_disturb_each_other(brokers: Broker, topic: str, tmp_pat
     one.write(0, batch(0))
     other.write(0, batch(1))
     one.write(1, batch(2))
-    assert brokers.log(topic).committed == shown(0, 1, 2)
+    assert brokers.log(topic).committed == json_results(0, 1, 2)
 
 
-def test_its_own_mark_holds_where_the_brokers_have_forgotten(tmp_path: Path) -> None:
-    """As with a group that is idle for days; the mock cluster keeps no offsets of transactions."""
+def test_the_run_state_is_used_if_the_broker_has_no_offsets(tmp_path: Path) -> None:
+    """As for a group that was idle for days; the mock cluster stores no offsets of transactions."""
     with closing(MockBroker()) as mock:
         mock.create("out")
         for last in (1, 3):
@@ -136,12 +138,12 @@ def test_its_own_mark_holds_where_the_brokers_have_forgotten(tmp_path: Path) -> 
         consumer = Consumer({"bootstrap.servers": mock.address, "group.id": "test"})
         consumer.assign([TopicPartition("out", 0, 0)])
         values = [message.value() for message in consumer.consume(12, 30)]
-        assert [orjson.loads(value or b"") for value in values] == shown(0, 1, 2, 3)
+        assert [orjson.loads(value or b"") for value in values] == json_results(0, 1, 2, 3)
         assert not consumer.consume(1, 0.5)
         consumer.close()
 
 
-def test_a_broker_that_does_not_answer_is_waited_for(brokers: Broker, topic: str, tmp_path: Path) -> None:
+def test_a_kafka_sink_waits_for_an_unresponsive_broker(brokers: Broker, topic: str, tmp_path: Path) -> None:
     sink = opened(brokers.uri(topic), tmp_path)
     sink.write(0, batch(0))
     brokers.freeze()
@@ -149,12 +151,12 @@ def test_a_broker_that_does_not_answer_is_waited_for(brokers: Broker, topic: str
     timer.start()
     sink.write(1, batch(1))
     timer.join()
-    assert brokers.log(topic).committed == shown(0, 1)
+    assert brokers.log(topic).committed == json_results(0, 1)
 
 
 @pytest.mark.slow
-def test_brokers_that_are_away_and_come_back(tmp_path: Path) -> None:
-    """With librdkafka's mock cluster, which can go away and keep its content."""
+def test_a_kafka_sink_waits_for_unavailable_brokers(tmp_path: Path) -> None:
+    """Uses librdkafka's mock cluster, which keeps its content while it is down."""
     notes: list[str] = []
     with closing(MockBroker()) as mock:
         mock.create("out")
@@ -174,12 +176,12 @@ def test_brokers_that_are_away_and_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rest", ["", "/a,b", "/a?from=latest", "/a?format=rows", "/a?group=x"])
-def test_addresses_of_no_sink(rest: str) -> None:
+def test_invalid_kafka_sink_addresses_are_rejected(rest: str) -> None:
     with pytest.raises(UsageError, match="one topic"):
         parse_sink(f"kafka://127.0.0.1:9092{rest}")
 
 
-def test_settings_that_would_break_the_promise(tmp_path: Path) -> None:
+def test_kafka_settings_that_break_exactly_once_are_rejected(tmp_path: Path) -> None:
     for name in ("transactional.id", "enable.idempotence", "isolation.level"):
         config = tmp_path / "client.properties"
         config.write_text(f"{name}=x\n")
@@ -191,8 +193,10 @@ def test_settings_that_would_break_the_promise(tmp_path: Path) -> None:
     assert "s3cret" not in str(error.value)
 
 
-def test_a_result_that_is_too_large_for_a_message(brokers: Broker, topic: str, tmp_path: Path) -> None:
-    """It loses that result, not the run; even if its batch was committed and its dead letter was not."""
+def test_a_result_too_large_for_a_message_is_a_dead_letter(
+    brokers: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Only that result is lost, even if its batch was committed and its dead letter was not."""
     small, large = result(1), result(2, name="x" * 2_000_000)
     notes: list[str] = []
     file = tmp_path / "letters.jsonl"
@@ -213,7 +217,7 @@ def test_a_result_that_is_too_large_for_a_message(brokers: Broker, topic: str, t
 
 
 @some("kills", [2], [20])
-def test_killed_at_any_moment_it_loses_and_repeats_nothing(
+def test_a_killed_watch_writes_each_result_to_kafka_once(
     brokers: Broker, topic: str, tmp_path: Path, kills: int
 ) -> None:
     rng = random.Random(kills)

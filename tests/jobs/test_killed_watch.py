@@ -17,7 +17,7 @@ import pytest
 from skws.cli.main import run
 from tests.forked import forked_skws
 from tests.jobs.test_schema_changes import WITH_NOTES, note
-from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order, told
+from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order, result_events
 from tests.kafka import MockBroker
 from tests.places import ROOT
 from tests.strategies import some
@@ -38,7 +38,7 @@ def command(folder: Path, source: str | None) -> list[str]:
 
 
 def write(path: Path, records: Sequence[dict[str, Any]], seconds: float) -> None:
-    """Write a part of the stream, ten records at a time."""
+    """Writes a part of the stream, ten records at a time."""
     for first in range(0, len(records), 10):
         append(path, *records[first : first + 10])
         time.sleep(seconds * 10 / len(records))
@@ -52,7 +52,7 @@ def rows(folder: Path) -> set[tuple[str, str]]:
 
 
 @some("kills", [2], [20])
-def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills: int) -> None:
+def test_a_killed_watch_writes_each_result_once(tmp_path: Path, kills: int) -> None:
     rng = random.Random(kills)
     (tmp_path / "schema.yaml").write_text(YAML)
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
@@ -89,8 +89,8 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
 
 
 @pytest.mark.slow
-def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    """With customers and orders in separate topics of three partitions each."""
+def test_a_killed_watch_over_topics_writes_each_result_once(tmp_path: Path) -> None:
+    """Customers and orders are in separate topics with three partitions each."""
     kills = 12
     rng = random.Random(kills)
     (tmp_path / "schema.yaml").write_text(YAML)
@@ -123,13 +123,13 @@ def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path) -> None
                 process.send_signal(signal.SIGINT)
                 _, error = process.communicate(timeout=60)
                 assert process.returncode == 130, error
-    ids = [identity for _, _, identity in told(out)]
+    ids = [identity for _, _, identity in result_events(out)]
     assert len(ids) == len(set(ids)) == RESULTS
     assert rows(tmp_path) == {(QUERY, result_id) for result_id in ids}
 
 
-def test_killed_around_a_change_of_the_schema(tmp_path: Path) -> None:
-    """By command, before and after the change; in the end, each result was reported once."""
+def test_a_watch_killed_during_a_schema_change_writes_each_result_once(tmp_path: Path) -> None:
+    """It is killed before and after the change, which is made by command."""
     (tmp_path / "schema.yaml").write_text(YAML)
     new_schema = tmp_path / "changed.yaml"
     new_schema.write_text(WITH_NOTES)
@@ -156,7 +156,7 @@ def test_killed_around_a_change_of_the_schema(tmp_path: Path) -> None:
         assert run(apply) == 2
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-    ids = [identity for _, _, identity in told(out)]
+    ids = [identity for _, _, identity in result_events(out)]
     assert len(ids) == len(set(ids)) == 4
     relations = [sorted(t["relation"] for t in line["tuples"]) for line in lines(out)]
     assert sorted(relations) == [["customer", "note"]] * 2 + [["customer", "order"]] * 2
@@ -173,7 +173,7 @@ def started(folder: Path, source: str | None = None) -> Iterator[subprocess.Pope
 
 
 def ready(process: subprocess.Popen[bytes]) -> None:
-    """Wait until it reports that it runs."""
+    """Waits until a watch reports that it runs."""
     assert process.stderr is not None
     line = b""
     while not line.startswith(b"watching"):

@@ -26,8 +26,8 @@ from tests.jobs.watching import (
     order,
     ran,
     request,
+    result_events,
     steps,
-    told,
 )
 from tests.kafka import MockBroker
 from tests.postgres import Database
@@ -35,8 +35,8 @@ from tests.waiting import until
 
 
 @contextmanager
-def away(database: Database, seconds: float = 1.0) -> Iterator[None]:
-    """Stop the server, and start it again while the block runs."""
+def stopped_server(database: Database, seconds: float = 1.0) -> Iterator[None]:
+    """Stops the server, and starts it again while the block runs."""
     database.server.stop("fast")
     timer = threading.Timer(seconds, database.server.start)
     timer.start()
@@ -46,40 +46,40 @@ def away(database: Database, seconds: float = 1.0) -> Iterator[None]:
         timer.join()
 
 
-def waited(notes: Notes) -> bool:
+def has_retried(notes: Notes) -> bool:
     return any("trying again in 0.1 s" in line and "Connection refused" in line for line in notes.lines)
 
 
 def test_a_new_run_waits_for_its_database(database: Database) -> None:
     database.run(*TABLES, LAMP)
     sink, notes = Collected(), Notes()
-    with away(database):
+    with stopped_server(database):
         LocalWatch(request(database.uri(), limit=1), [sink], notes.log).run()
     assert sink.told() == [("+", QUERY)]
-    assert waited(notes)
+    assert has_retried(notes)
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_waits_for_its_database(database: Database, tmp_path: Path, skws: Skws) -> None:
+def test_a_resumed_run_waits_for_its_database(database: Database, tmp_path: Path, skws: Skws) -> None:
     database.run(*TABLES)
     out = tmp_path / "out.jsonl"
     job = request(database.uri(), checkpoint=tmp_path / "kept", sinks=(f"jsonl:{out}",), limit=1)
     opened(job).close()
     database.run(LAMP)
     notes = Notes()
-    with away(database):
+    with stopped_server(database):
         watch = opened(job, notes=notes)
-    assert waited(notes)
+    assert has_retried(notes)
     until(lambda: not watch.ended and watch.step() and watch.ended)
     watch.close()
-    assert [(op, query) for op, query, _ in told(out)] == [("+", QUERY)]
+    assert [(op, query) for op, query, _ in result_events(out)] == [("+", QUERY)]
     assert skws("watch", "--drop-slot", "--source", database.uri()).code == 0
 
 
-def test_a_run_goes_on_when_the_server_restarts_while_it_begins(
+def test_a_run_survives_a_server_restart_during_its_start(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The created slot is useless then, and is created again."""
+    """The slot created before is useless then, and is created again."""
     database.run(*TABLES, LAMP)
     restarts = iter([True])
 
@@ -98,12 +98,12 @@ def test_a_run_goes_on_when_the_server_restarts_while_it_begins(
     assert database.ask("SELECT 1 FROM pg_replication_slots") == []
 
 
-def test_a_run_that_is_stopped_while_it_waits_has_not_begun(tmp_path: Path) -> None:
+def test_a_run_stopped_while_waiting_leaves_no_state(tmp_path: Path) -> None:
     job = request("postgresql://joe@127.0.0.1:1/none", checkpoint=tmp_path / "kept")
     watch = LocalWatch(job, [Collected()], (notes := Notes()).log)
     thread = threading.Thread(target=watch.run)
     thread.start()
-    until(lambda: waited(notes))
+    until(lambda: has_retried(notes))
     watch.control.stop()
     thread.join(5)
     assert not thread.is_alive()
@@ -120,7 +120,7 @@ def test_a_run_that_is_stopped_while_it_waits_has_not_begun(tmp_path: Path) -> N
         ("/t", "/no", "does not exist"),
     ],
 )
-def test_what_is_refused_is_not_waited_for(
+def test_a_rejected_connection_is_not_retried(
     database: Database,
     skws: Skws,
     tmp_path: Path,
@@ -160,7 +160,7 @@ def test_a_run_waits_for_its_brokers(tmp_path: Path) -> None:
 def test_a_sink_waits_for_its_database(database: Database, tmp_path: Path) -> None:
     path, notes = tmp_path / "in.jsonl", Notes()
     append(path, customer(1000, 7), order(1001, 7))
-    with away(database):
+    with stopped_server(database):
         watch = opened(request(path, sinks=(database.uri(),)), notes=notes)
     assert any("trying again in 0.1 s" in line for line in notes.lines)
     steps(watch)

@@ -1,4 +1,4 @@
-"""Growing files, each in order, have the results of the sorted stream, at whatever pace they are read."""
+"""Growing files, each in order, have the results of the sorted stream, however fast each one is read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Run:
         self.watch = LocalWatch(self.job, [self.sink], Notes().log, control=control)
         self.watch.open()
 
-    def again(self, *, killed: bool) -> None:
+    def restart(self, *, killed: bool) -> None:
         self.late += self.watch.metrics().late
         if killed:
             abandon(self.watch)
@@ -71,7 +71,7 @@ class Run:
         return self.sink.told()
 
 
-def parts_of(rng: random.Random, records: Sequence[Record], lateness: int) -> list[list[Record]]:
+def three_files(rng: random.Random, records: Sequence[Record], lateness: int) -> list[list[Record]]:
     """The records of three files, each in order except for the lateness."""
     parts: list[list[Record]] = [[], [], []]
     for record in records:
@@ -84,10 +84,10 @@ def parts_of(rng: random.Random, records: Sequence[Record], lateness: int) -> li
 @some("lateness", [0, 5], [1])
 @some("has_checkpoint", [True, False], [])
 @seeds(1, 12)
-def test_files_of_any_rates_give_what_the_sorted_stream_gives(
+def test_files_read_at_different_rates_give_the_results_of_the_sorted_stream(
     tmp_path: Path, seed: int, has_checkpoint: bool, lateness: int
 ) -> None:
-    """Even after kills and restarts; queries that are added later find what is alive then."""
+    """Even after kills and restarts; queries added later find the results that are live at that time."""
     rng = random.Random(seed)
     records = random_records(rng, 120)
     job = Job(
@@ -100,13 +100,13 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
         checkpoint=tmp_path / "checkpoint" if has_checkpoint else None,
         control=tmp_path / "control",
     )
-    remaining = parts_of(rng, records, lateness)
+    remaining = three_files(rng, records, lateness)
     rates = [rng.choice((1, 3, 8, 20)) for _ in remaining]
     run, round_number = Run(job), 0
     names = {query.name: f"later {query.name}" for query in job.named().values()}
     while any(remaining):
         for number, part in enumerate(remaining):
-            if not round_number or rng.random() < 0.8:  # a file is waited for once it has records
+            if not round_number or rng.random() < 0.8:  # a file delays the stream only once it has records
                 run.write(number, part[: rates[number]])
                 remaining[number] = part[rates[number] :]
         if round_number == 5:
@@ -114,8 +114,8 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
         round_number += 1
         run.wait(rng.random())
         if has_checkpoint and rng.random() < 0.2:
-            run.again(killed=rng.random() < 0.5)
-    # After all windows; queries that need the order get the first ones, with a lateness not the last ones.
+            run.restart(killed=rng.random() < 0.5)
+    # After all windows. Queries that need the order get the first records, with a lateness not the last ones.
     end = [Record(0, records[-1].time + 1_000 * (1 + n // 3) + n, ("pad", 1, 1)) for n in range(6)]
     run.wait(1.5 * IDLE / MICROSECOND)
     for name, later_name in names.items():
@@ -138,8 +138,8 @@ def opened_run(tmp_path: Path, **changes: Any) -> Run:
     return Run(request(tmp_path / "in", **changes))
 
 
-def test_a_file_hours_behind_another_loses_nothing(tmp_path: Path) -> None:
-    """One file has the times 0 to 500, the other 0 to 50; then 500 to 600, and 50 to 550."""
+def test_records_of_a_file_far_behind_are_not_late(tmp_path: Path) -> None:
+    """One file has the times 0 to 500, then 500 to 600; the other has 0 to 50, then 50 to 550."""
     run = opened_run(tmp_path)
     for begin, end, other_begin, other_end in ((0, 500, 0, 50), (500, 600, 50, 550)):
         append(run.folder / "a.jsonl", *(customer(time, time) for time in range(begin, end)))
@@ -150,7 +150,7 @@ def test_a_file_hours_behind_another_loses_nothing(tmp_path: Path) -> None:
     run.watch.close()
 
 
-def test_a_file_that_is_silent_holds_back_no_longer_than_it_is_waited_for(tmp_path: Path) -> None:
+def test_an_idle_file_delays_results_only_for_the_idle_time(tmp_path: Path) -> None:
     pattern = Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)
     run = opened_run(tmp_path, queries={"pattern": pattern, "both": "ada lamp"}, idle=5 * MICROSECOND)
     append(run.folder / "a.jsonl", customer(0, 1))
@@ -168,11 +168,11 @@ def test_a_file_that_is_silent_holds_back_no_longer_than_it_is_waited_for(tmp_pa
     assert run.watch.metrics().late == 1  # records behind that point are late
     append(run.folder / "a.jsonl", order(6, 1, "lamp, late"))
     run.wait(0)
-    assert run.watch.metrics().late == 1  # it is waited for again, like the other one
+    assert run.watch.metrics().late == 1  # both files delay the stream again
     run.watch.close()
 
 
-def test_where_all_files_are_silent_the_latest_record_counts(tmp_path: Path) -> None:
+def test_when_all_files_are_idle_the_latest_record_sets_the_time(tmp_path: Path) -> None:
     pattern = Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)
     run = opened_run(tmp_path, queries={"pattern": pattern})
     append(run.folder / "a.jsonl", customer(0, 1), order(8, 1))
@@ -186,7 +186,7 @@ def test_where_all_files_are_silent_the_latest_record_counts(tmp_path: Path) -> 
     run.watch.close()
 
 
-def test_files_that_fall_silent_in_turn_hold_back_no_longer_than_the_last_of_them(tmp_path: Path) -> None:
+def test_several_idle_files_delay_results_only_until_the_last_is_idle(tmp_path: Path) -> None:
     pattern = Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)
     run = opened_run(tmp_path, queries={"pattern": pattern}, idle=5 * MICROSECOND)
     append(run.folder / "a.jsonl", customer(0, 1), order(8, 1))
@@ -204,26 +204,26 @@ def test_files_that_fall_silent_in_turn_hold_back_no_longer_than_the_last_of_the
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_restart_knows_how_far_each_file_has_come(tmp_path: Path, killed: bool) -> None:
+def test_a_restart_restores_the_time_of_each_file(tmp_path: Path, killed: bool) -> None:
     dead_letters = tmp_path / "letters.jsonl"
     run = opened_run(tmp_path, checkpoint=tmp_path / "checkpoint", dead_letters=dead_letters)
     append(run.folder / "a.jsonl", customer(0, 1), customer(50, 2))
     append(run.folder / "b.jsonl", order(0, 9), order(10, 9))
     run.wait(0)
-    run.again(killed=killed)
+    run.restart(killed=killed)
     append(run.folder / "a.jsonl", customer(60, 3))
     run.wait(0)
-    run.again(killed=killed)
+    run.restart(killed=killed)
     append(run.folder / "b.jsonl", order(9, 1), order(10, 1), order(50, 2))
     run.wait(0)
     assert {result.tuples[0].row["cid"] for result in run.sink.results} == {2}  # the window is ten seconds
     assert run.watch.metrics().late == 1
-    run.again(killed=killed)
+    run.restart(killed=killed)
     run.watch.close()
     assert [orjson.loads(line["raw"])["time"][17:19] for line in lines(dead_letters)] == ["09"]
 
 
-def test_the_stream_time_of_partitions() -> None:
+def test_stream_time_follows_the_slowest_partition() -> None:
     time = StreamTime()
     read: Mapping[int, int]
     next_times: Mapping[int, int]

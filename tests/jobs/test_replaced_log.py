@@ -1,4 +1,4 @@
-"""The log of tuples that live for ever is replaced by the live ones, however large its micro-batches are."""
+"""The log of tuples that never expire is replaced by the live ones, however large its micro-batches are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.jobs.watching import Collected, append, customer, opened, order, requ
 
 ROWS = 40
 BATCHES = 24
-MOST = 5  # times what is logged for a commit
+MAX_GROWTH = 5  # times the size of the log after the first commit
 
 
 @pytest.mark.parametrize("per_commit", [1, 2, 3])
@@ -35,7 +35,7 @@ def test_a_log_of_large_batches_is_bounded(
             watch.commit()
             sizes.append(sum(path.stat().st_size for path in (folder / "journal").iterdir()))
     watch.close()
-    assert max(sizes) <= MOST * sizes[0]
+    assert max(sizes) <= MAX_GROWTH * sizes[0]
     second_sink = Collected()
     watch = opened(job, second_sink)
     append(source, order(BATCHES, 3))

@@ -1,4 +1,4 @@
-"""Schema changes of a live search: at a restart, of a replay, and where they are impossible."""
+"""Schema changes of a live search: at a restart, during a replay, and when they are impossible."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def test_another_schema_at_a_restart_is_a_change(tmp_path: Path, source: Path) -> None:
+def test_a_restart_with_another_schema_changes_the_schema(tmp_path: Path, source: Path) -> None:
     checkpoint = tmp_path / "kept"
     ran(request(source, checkpoint=checkpoint), customer(1, 1), order(1, 1))
     changed_job = request(source, checkpoint=checkpoint, schema=parse_schema(WITH_NOTES))
@@ -74,7 +74,7 @@ def test_another_schema_at_a_restart_is_a_change(tmp_path: Path, source: Path) -
     assert [relation.name for relation in run.metrics().relations] == ["customer"]
 
 
-def test_a_pattern_that_cannot_go_on_is_named_at_a_restart(tmp_path: Path, source: Path) -> None:
+def test_a_pattern_that_blocks_a_schema_change_is_named(tmp_path: Path, source: Path) -> None:
     queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
     job = request(source, queries=queries, checkpoint=tmp_path / "kept")
     assert not ran(job, customer(1, 1)).results
@@ -84,7 +84,7 @@ def test_a_pattern_that_cannot_go_on_is_named_at_a_restart(tmp_path: Path, sourc
     assert [[t.relation for t in r.tuples] for r in sink.results] == [["customer", "order"]]
 
 
-def test_a_run_that_keeps_no_records_says_what_it_needs(source: Path) -> None:
+def test_a_schema_change_without_stored_records_is_rejected(source: Path) -> None:
     queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
     run = opened(request(source, queries=queries), Collected())
     answer = run.control.submit(change(WITH_NOTES))
@@ -93,7 +93,7 @@ def test_a_run_that_keeps_no_records_says_what_it_needs(source: Path) -> None:
     run.close()
 
 
-def test_a_replay_goes_on_in_its_place(tmp_path: Path) -> None:
+def test_a_replay_continues_after_a_schema_change(tmp_path: Path) -> None:
     path = tmp_path / "replay.jsonl"
     append(
         path, customer(1, 1), order(2, 1), note(2, 1), order(3, 1), note(4, 1), order(5, 2), customer(6, 2)

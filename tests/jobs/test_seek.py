@@ -1,4 +1,4 @@
-"""Moving a replay in time: at each instant a job has the state of one that got there by itself."""
+"""Moving a replay in time: at each instant a job has the state of a job that ran to that instant."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CHANGES = {
 }
 
 
-class Alive:
+class LiveResults:
     """A sink that tracks the live results from the events of a job."""
 
     name = "alive"
@@ -88,11 +88,11 @@ class Alive:
     def add(self, batch: RecordBatch) -> None: ...
 
 
-class Replayed:
+class ReplayJob:
     """A job over a replay on a manual clock, one second of the replay per second."""
 
     def __init__(self, folder: Path, replay: Path, *, keeps_records: bool = True) -> None:
-        self.sink, self.clock = Alive(), HandClock()
+        self.sink, self.clock = LiveResults(), HandClock()
         job = Job(
             {},
             load_schema(folder / "shop.yaml"),
@@ -141,7 +141,7 @@ RECORDS = st.lists(
 )
 
 
-def written(path: Path, records: list[Record]) -> Path:
+def write_replay(path: Path, records: list[Record]) -> Path:
     lines = []
     for time, relation, row_id, words, delete in records:
         row = {"id": row_id, {"item": "name", "visit": "note", "tag": "word"}[relation]: words}
@@ -154,7 +154,7 @@ def written(path: Path, records: list[Record]) -> Path:
 @pytest.mark.parametrize("window", ["5 s", "20 s", "3 tuples", "none"])
 @given(data=st.data(), ordered=st.booleans(), keeps_records=st.booleans())
 @examples(8)
-def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
+def test_a_move_gives_the_state_of_a_job_that_ran_to_that_time(
     window: str, keeps_records: bool, data: st.DataObject, ordered: bool
 ) -> None:
     records = data.draw(RECORDS)
@@ -165,7 +165,7 @@ def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "shop.yaml").write_text(SCHEMA.format(window=window))
-        run = Replayed(folder, written(folder / "whole.jsonl", records), keeps_records=keeps_records)
+        run = ReplayJob(folder, write_replay(folder / "whole.jsonl", records), keeps_records=keeps_records)
         times = sorted({time for time, *_ in records})
         for move in moves:
             now = (run.watch.event_time or 0) // SECOND
@@ -180,11 +180,11 @@ def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
             prefix = [
                 record for record in sorted(records, key=lambda one: one[0]) if record[0] <= expected_time
             ]
-            reference = Replayed(folder, written(folder / "prefix.jsonl", prefix))
+            reference = ReplayJob(folder, write_replay(folder / "prefix.jsonl", prefix))
             reference.pass_time(1_000)
             assert run.alive == reference.alive
         run.pass_time(1_000)
-        reference = Replayed(folder, written(folder / "prefix.jsonl", records))
+        reference = ReplayJob(folder, write_replay(folder / "prefix.jsonl", records))
         reference.pass_time(1_000)
         assert run.alive == reference.alive
         assert run.watch.ended
@@ -208,10 +208,10 @@ def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
     keeps_records=st.booleans(),
 )
 @examples(12)
-def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_would(
+def test_a_move_after_a_schema_change_gives_the_state_under_the_new_schema(
     change: str, records: list[Record], window: str, keeps_records: bool, data: st.DataObject
 ) -> None:
-    """Until the state is rebuilt, an added relation lacks earlier records.
+    """An added relation lacks earlier records until the state is rebuilt.
 
     Records of a removed relation still advance the time, so the other job knows the relation, but does not
     search it.
@@ -222,7 +222,7 @@ def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_wou
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "shop.yaml").write_text(SCHEMA.format(window=window))
-        run = Replayed(folder, written(folder / "whole.jsonl", records), keeps_records=keeps_records)
+        run = ReplayJob(folder, write_replay(folder / "whole.jsonl", records), keeps_records=keeps_records)
         run.pass_time(data.draw(st.integers(0, 30)))
         run.change_schema(new_schema)
         if change == "a relation less":
@@ -234,7 +234,7 @@ def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_wou
         for move in moves if times else ():
             run.move(move * SECOND)
             prefix = [record for record in sorted(known_records, key=lambda one: one[0]) if record[0] <= move]
-            reference = Replayed(folder, written(folder / "prefix.jsonl", prefix))
+            reference = ReplayJob(folder, write_replay(folder / "prefix.jsonl", prefix))
             reference.pass_time(1_000)
             if prefix and (run.sink.moves or not adds_records):
                 now = max(run.watch.event_time or 0, reference.watch.event_time or 0) / SECOND
@@ -242,19 +242,19 @@ def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_wou
         run.pass_time(1_000)
         assert run.watch.ended
         if run.sink.moves or not adds_records:
-            reference = Replayed(folder, written(folder / "prefix.jsonl", known_records))
+            reference = ReplayJob(folder, write_replay(folder / "prefix.jsonl", known_records))
             reference.pass_time(1_000)
             assert run.alive == reference.alive
 
 
 @pytest.mark.parametrize("keeps_records", [True, False])
 @pytest.mark.parametrize("move", [5 * SECOND, "next"])
-def test_a_move_on_right_after_a_change_reads_by_the_new_schema(
+def test_a_move_forward_after_a_schema_change_reads_by_the_new_schema(
     tmp_path: Path, move: Move, *, keeps_records: bool
 ) -> None:
     (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="none"))
     records = [(0, "item", 1, "lamp", False), (5, "tag", 1, "red", False), (9, "visit", 1, "red", False)]
-    run = Replayed(tmp_path, written(tmp_path / "whole.jsonl", records), keeps_records=keeps_records)
+    run = ReplayJob(tmp_path, write_replay(tmp_path / "whole.jsonl", records), keeps_records=keeps_records)
     run.pass_time(1)
     run.change_schema(SCHEMA.replace(*CHANGES["a relation more"]).format(window="none"))
     run.move(move)
@@ -264,7 +264,7 @@ def test_a_move_on_right_after_a_change_reads_by_the_new_schema(
 
 @given(st.lists(st.integers(-(10**15), 10**16), min_size=1, max_size=60), st.integers(2, 8))
 @examples(60)
-def test_buckets_lose_no_event_however_long_the_time(times: list[int], limit: int) -> None:
+def test_time_buckets_count_every_event(times: list[int], limit: int) -> None:
     buckets = TimeBuckets(limit)
     for start in range(0, len(times), 7):
         buckets.add(times[start : start + 7])
@@ -281,9 +281,9 @@ def test_buckets_lose_no_event_however_long_the_time(times: list[int], limit: in
     assert sum(buckets.larger(other_buckets).columns(20, min(times), max(times))) == len(times)
 
 
-def test_a_job_that_cannot_move_says_so(tmp_path: Path) -> None:
+def test_a_job_without_a_replay_cannot_move(tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="5 s"))
-    source = written(tmp_path / "whole.jsonl", [(1, "item", 1, "red", False)])
+    source = write_replay(tmp_path / "whole.jsonl", [(1, "item", 1, "red", False)])
     messages: list[str] = []
 
     class Saying(Log):

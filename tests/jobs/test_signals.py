@@ -8,8 +8,8 @@ from threading import Event, Lock
 from skws.jobs.clock import ending_on_signals
 
 
-def test_a_signal_may_come_while_a_lock_is_held() -> None:
-    """Such as that of the event for which the job sleeps: it would wait for itself for ever."""
+def test_a_signal_handler_does_not_deadlock_on_a_held_lock() -> None:
+    """For example the lock of the event that the job waits for: a handler would deadlock."""
     lock, stopped = Lock(), Event()
 
     def stop() -> None:

@@ -1,4 +1,4 @@
-"""Sinks contain every batch exactly once, even after another process repeats it."""
+"""Sinks contain every batch exactly once, even if another process repeats it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def opened(text: str, sink_run: SinkRun) -> Sink:
     return sink
 
 
-def wrote(text: str, sink_run: SinkRun, *batches: tuple[int, list[Result]] | None) -> None:
+def write_batches(text: str, sink_run: SinkRun, *batches: tuple[int, list[Result]] | None) -> None:
     """A process that opens a sink, writes batches, flushes at each None, and ends."""
     sink = opened(text, sink_run)
     for batch in batches:
@@ -80,8 +80,10 @@ def wrote(text: str, sink_run: SinkRun, *batches: tuple[int, list[Result]] | Non
     sink.close()
 
 
-def resumed(text: str, sink_run: SinkRun, repeated: list[tuple[int, list[Result]]], *batches: Any) -> None:
-    """A process that repeats some batches and then writes others, as ``wrote`` does."""
+def resume_batches(
+    text: str, sink_run: SinkRun, repeated: list[tuple[int, list[Result]]], *batches: Any
+) -> None:
+    """A process that repeats some batches and then writes others, as ``write_batches`` does."""
     sink_run = replace(sink_run, repeating=True, then=[])
     sink = opened(text, sink_run)
     for batch in repeated:
@@ -95,14 +97,14 @@ def resumed(text: str, sink_run: SinkRun, repeated: list[tuple[int, list[Result]
     sink.close()
 
 
-def test_a_file_that_was_taken_away_has_each_batch_once_after_the_next_kill(tmp_path: Path) -> None:
+def test_a_deleted_jsonl_file_is_rewritten_without_repeated_batches(tmp_path: Path) -> None:
     path, sink_run, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), Notes()
-    wrote(f"jsonl:{path}", sink_run, (1, [result(1), result(2)]), None)
+    write_batches(f"jsonl:{path}", sink_run, (1, [result(1), result(2)]), None)
     path.unlink()
     second, third = (2, [result(3)]), (3, [result(4)])
     noting_run = replace(sink_run, tell=notes.lines.append)
-    resumed(f"jsonl:{path}", noting_run, [second], third)  # then it is killed
-    resumed(f"jsonl:{path}", noting_run, [second, third], None)
+    resume_batches(f"jsonl:{path}", noting_run, [second], third)  # then it is killed
+    resume_batches(f"jsonl:{path}", noting_run, [second, third], None)
     assert [line["id"] for line in lines(path)] == ["id3", "id4"]
     (note,) = notes.lines
     assert "shorter" in note
@@ -111,29 +113,31 @@ def test_a_file_that_was_taken_away_has_each_batch_once_after_the_next_kill(tmp_
 @pytest.mark.parametrize(
     "half", [b"", b'{"op":"+","name":"ada","query":"ada","id":"id6"', bytes(40), b'{"op":"' + bytes(9)]
 )
-def test_runs_that_share_a_file_leave_the_lines_of_each_other(tmp_path: Path, half: bytes) -> None:
+def test_runs_sharing_a_jsonl_file_keep_each_others_lines(tmp_path: Path, half: bytes) -> None:
     """Both are killed; the file of the first ends with half a line, or with the remains of a power loss."""
     path = tmp_path / "out.jsonl"
     ours, theirs = (replace(run(tmp_path / name), id=name) for name in ("ours", "theirs"))
-    wrote(f"jsonl:{path}", ours, (1, [result(1)]), None, (2, [result(3)]))
-    wrote(f"jsonl:{path}", theirs, (1, [result(2)]), None, (2, [result(4), result(5)]))
+    write_batches(f"jsonl:{path}", ours, (1, [result(1)]), None, (2, [result(3)]))
+    write_batches(f"jsonl:{path}", theirs, (1, [result(2)]), None, (2, [result(4), result(5)]))
     with path.open("ab") as file:
         file.write(half)
     notes: list[str] = []
-    resumed(f"jsonl:{path}", replace(ours, tell=notes.append), [(2, [result(3)]), (3, [result(6)])], None)
+    resume_batches(
+        f"jsonl:{path}", replace(ours, tell=notes.append), [(2, [result(3)]), (3, [result(6)])], None
+    )
     assert notes == [f"{path} has 3 lines of other writers after those of this run: they are kept"]
-    resumed(f"jsonl:{path}", theirs, [(2, [result(4), result(5)])], (3, [result(7)]), None)
-    wrote(f"jsonl:{path}", ours, (4, [result(8)]), None)
+    resume_batches(f"jsonl:{path}", theirs, [(2, [result(4), result(5)])], (3, [result(7)]), None)
+    write_batches(f"jsonl:{path}", ours, (4, [result(8)]), None)
     assert [line["id"] for line in lines(path)] == [f"id{n}" for n in (1, 3, 2, 4, 5, 6, 7, 8)]
 
 
 @pytest.mark.parametrize("size", [3, 500])
-def test_a_file_that_was_put_in_its_place_is_not_cut(tmp_path: Path, size: int) -> None:
+def test_a_replaced_jsonl_file_is_not_truncated(tmp_path: Path, size: int) -> None:
     path, sink_run, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), list[str]()
-    wrote(f"jsonl:{path}", sink_run, (1, [result(n) for n in range(20)]), None, (2, [result(20)]))
+    write_batches(f"jsonl:{path}", sink_run, (1, [result(n) for n in range(20)]), None, (2, [result(20)]))
     (tmp_path / "next").write_text('{"id": "foreign"}\n' * size + '{"id": "no end"}')
     (tmp_path / "next").rename(path)
-    resumed(
+    resume_batches(
         f"jsonl:{path}", replace(sink_run, tell=notes.append), [(2, [result(20)])], (3, [result(21)]), None
     )
     ids = [line["id"] for line in lines(path)]
@@ -150,7 +154,7 @@ class Broken(Collected):
             raise KeyboardInterrupt
 
 
-def test_a_sink_that_broke_is_not_flushed_and_the_others_are(tmp_path: Path) -> None:
+def test_only_the_broken_sink_is_not_flushed(tmp_path: Path) -> None:
     broken, before, after = Broken(), Collected(), Collected()
     sinks = SinkFanout([before, broken, after], None, run(tmp_path / "kept"))
     sinks.write(1, [result(1)], ())
@@ -162,29 +166,29 @@ def test_a_sink_that_broke_is_not_flushed_and_the_others_are(tmp_path: Path) -> 
     assert (before.flushes, broken.flushes, after.flushes) == (2, 0, 1)
 
 
-def test_a_parquet_sink_that_writes_nothing_leaves_the_file_that_another_process_is_writing(
+def test_an_idle_parquet_sink_keeps_partial_files_of_other_processes(
     tmp_path: Path,
 ) -> None:
-    """The checkpoint may be an old copy, whose run goes on elsewhere."""
+    """The checkpoint may be an old copy of one whose run continues elsewhere."""
     folder = tmp_path / "out"
-    wrote(f"parquet:{folder}", run(None))
+    write_batches(f"parquet:{folder}", run(None))
     partial_file = folder / ".results-run1-000000000004-000000000005.parquet.9.partial"
     partial_file.write_bytes(b"half")
     fanout = SinkFanout([parse_sink(f"parquet:{folder}")], None, run(None))
     fanout.close(failed=True)
     assert partial_file.exists()
-    wrote(f"parquet:{folder}", run(None), None)
+    write_batches(f"parquet:{folder}", run(None), None)
     assert not partial_file.exists()
 
 
-def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
+def test_parquet_files_contain_each_batch_once(tmp_path: Path) -> None:
     folder, sink_run = tmp_path / "out", run(None)
     address = f"parquet:{folder}?every=5 s"
     assert parse_sink(address).every == 5
     third = [result(3), result(1, "-")]
-    wrote(address, sink_run, (1, [result(1)]), (2, []), (3, third), None, None, (4, [result(4)]))
+    write_batches(address, sink_run, (1, [result(1)]), (2, []), (3, third), None, None, (4, [result(4)]))
     (folder / ".results-run1-000000000004-000000000005.parquet.9.partial").write_bytes(b"half")
-    wrote(f"parquet:{folder}", sink_run, (2, []), (3, [result(3)]), (4, [result(4)]), (5, []), None)
+    write_batches(f"parquet:{folder}", sink_run, (2, []), (3, [result(3)]), (4, [result(4)]), (5, []), None)
     names = sorted(path.name for path in folder.iterdir())
     assert names == [
         "results-run1-000000000001-000000000003.parquet",
@@ -200,11 +204,11 @@ def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
         ("&retractions=mark", [("id1", 1.0, 11.0), ("id2", 2.0, None)]),
     ],
 )
-def test_sqlite_holds_what_holds(tmp_path: Path, option: str, rows: list[Any]) -> None:
+def test_sqlite_contains_the_current_results(tmp_path: Path, option: str, rows: list[Any]) -> None:
     text, sink_run = f"sqlite:{tmp_path / 'out.db'}?table=found{option}", run(None)
-    wrote(text, sink_run, (1, [result(1), result(2)]))
+    write_batches(text, sink_run, (1, [result(1), result(2)]))
     renamed = result(2, name="ada\0\\u0000")
-    wrote(text, sink_run, (1, [result(7)]), (2, [result(1, "-")]), (3, [renamed]), None)
+    write_batches(text, sink_run, (1, [result(7)]), (2, [result(1, "-")]), (3, [renamed]), None)
     connection = sqlite3.connect(tmp_path / "out.db")
     assert connection.execute('SELECT "id", "start", "retracted" FROM found ORDER BY 1').fetchall() == rows
     (tuples,) = connection.execute("SELECT tuples FROM found WHERE id = 'id2'").fetchone()
@@ -212,16 +216,16 @@ def test_sqlite_holds_what_holds(tmp_path: Path, option: str, rows: list[Any]) -
     connection.close()
 
 
-def scored(number: int, value: float) -> Result:
+def scored_result(number: int, value: float) -> Result:
     parts = (ScorePart("keywords", value, ({"keyword": "ada"},)), ScorePart("size", 1.0, ()))
     return changed(result(number), score=Score(parts, 1.0, None, explained=number == 1))
 
 
-def test_scores_are_columns_where_asked(tmp_path: Path) -> None:
+def test_sqlite_has_score_columns_if_requested(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
-    first = [scored(1, 0.5), scored(2, 0.25), result(3)]
-    wrote(f"sqlite:{path}?scores=yes", run(None), (1, first), (2, [scored(2, 0.75)]))
-    wrote(f"sqlite:{path}?table=plain", run(None), (1, [scored(1, 0.5)]))
+    first = [scored_result(1, 0.5), scored_result(2, 0.25), result(3)]
+    write_batches(f"sqlite:{path}?scores=yes", run(None), (1, first), (2, [scored_result(2, 0.75)]))
+    write_batches(f"sqlite:{path}?table=plain", run(None), (1, [scored_result(1, 0.5)]))
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT id, score FROM results ORDER BY id").fetchall() == [
             ("id1", 0.5),
@@ -234,40 +238,40 @@ def test_scores_are_columns_where_asked(tmp_path: Path) -> None:
         assert "score" not in {row[1] for row in connection.execute("PRAGMA table_info(plain)")}
     sink = opened(f"sqlite:{path}?table=plain&scores=yes", run(None))
     with pytest.raises(SinkError, match="score"):
-        sink.write(2, [scored(2, 0.5)])
+        sink.write(2, [scored_result(2, 0.5)])
 
 
-def test_postgres_has_scores_where_asked(database: Database) -> None:
-    wrote(database.uri(scores="yes"), run(None), (1, [scored(1, 0.5), result(2)]))
+def test_postgres_has_score_columns_if_requested(database: Database) -> None:
+    write_batches(database.uri(scores="yes"), run(None), (1, [scored_result(1, 0.5), result(2)]))
     query = "SELECT id, score, explanation->0->>'part' FROM results ORDER BY id"
     assert database.ask(query) == [("id1", 0.5, "keywords"), ("id2", None, None)]
 
 
-def test_parquet_has_scores_wherever_there_are_some(tmp_path: Path) -> None:
-    wrote(f"parquet:{tmp_path / 'out'}", run(tmp_path), (1, [result(1), scored(2, 0.5)]), None)
+def test_parquet_has_a_score_column_for_scored_results(tmp_path: Path) -> None:
+    write_batches(f"parquet:{tmp_path / 'out'}", run(tmp_path), (1, [result(1), scored_result(2, 0.5)]), None)
     assert pq.read_table(tmp_path / "out").column("score").to_pylist() == [None, 0.5]
 
 
-def test_a_table_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_database_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="unable to open"):
         opened(f"sqlite:{tmp_path / 'no' / 'out.db'}", run(None))
 
 
-def test_a_table_that_was_dropped_is_told(tmp_path: Path) -> None:
+def test_a_dropped_result_table_is_recreated_and_reported(tmp_path: Path) -> None:
     path, notes = tmp_path / "out.db", list[str]()
     sink_run = replace(run(None), tell=notes.append)
-    wrote(f"sqlite:{path}", sink_run, (1, [result(1)]))
-    wrote(f"sqlite:{path}", sink_run, (2, [result(2)]))
+    write_batches(f"sqlite:{path}", sink_run, (1, [result(1)]))
+    write_batches(f"sqlite:{path}", sink_run, (2, [result(2)]))
     assert notes == []
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE results")
-    wrote(f"sqlite:{path}", sink_run, (3, [result(3)]))
+    write_batches(f"sqlite:{path}", sink_run, (3, [result(3)]))
     path.unlink()
-    wrote(f"sqlite:{path}", replace(sink_run, repeating=True), (4, [result(4)]))
+    write_batches(f"sqlite:{path}", replace(sink_run, repeating=True), (4, [result(4)]))
     assert notes == [f"sqlite:{path}: no table results: it is created again, without earlier results"] * 2
 
 
-def test_a_locked_table_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_waits_for_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skws.sinks.database_sink._BUSY_SECONDS", 0.01)
     path, notes = tmp_path / "out.db", list[str]()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -286,10 +290,10 @@ def test_a_locked_table_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(notes) == 3
 
 
-def test_postgres_holds_what_holds(database: Database) -> None:
+def test_postgres_contains_the_current_results(database: Database) -> None:
     text = database.uri(table="public.found", retractions="mark")
     sink_run = run(None)
-    wrote(text, sink_run, (1, [result(1), result(2, name="ada\0")]))
+    write_batches(text, sink_run, (1, [result(1), result(2, name="ada\0")]))
     second = opened(text, sink_run)
     second.write(1, [result(7)])
     second.write(2, [result(1, "-"), result(3)])
@@ -308,7 +312,7 @@ def test_postgres_holds_what_holds(database: Database) -> None:
     ]
 
 
-def test_a_database_that_is_not_there_is_told_without_its_password() -> None:
+def test_an_unavailable_database_is_reported_without_its_password() -> None:
     notes: list[str] = []
     sink_run = SinkRun("run1", None, SCHEMA, match_names=False, wait=lambda _: False, tell=notes.append)
     with pytest.raises(SinkError, match="the run ended while the server was unavailable") as error:
@@ -322,7 +326,7 @@ class Hook:
 
     def __init__(self) -> None:
         self.answers: list[int] = []
-        self.taken: list[dict[str, Any]] = []
+        self.accepted: list[dict[str, Any]] = []
         self.keys: list[str] = []
         hook = self
 
@@ -334,7 +338,7 @@ class Hook:
                 hook.keys.append(self.headers["Idempotency-Key"])
                 status = hook.answers.pop(0) if hook.answers else 204
                 if status < 300:
-                    hook.taken.append(json.loads(body))
+                    hook.accepted.append(json.loads(body))
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 if status == 429:
@@ -351,7 +355,7 @@ class Hook:
         self._thread.start()
 
     def ids(self) -> list[str]:
-        return [result_["id"] for request in self.taken for result_ in request["results"]]
+        return [result_["id"] for request in self.accepted for result_ in request["results"]]
 
     def close(self) -> None:
         self._server.shutdown()
@@ -366,21 +370,21 @@ def hook() -> Iterator[Hook]:
     web_hook.close()
 
 
-def test_a_web_hook_is_tried_until_it_takes(hook: Hook) -> None:
+def test_a_web_hook_is_retried_until_it_accepts(hook: Hook) -> None:
     waits: list[float] = []
     hook.answers = [503, 429, 500, 200, 200]
-    wrote(f"{hook.url}#most=2", run(None, waits=waits), (1, [result(n) for n in range(3)]))
+    write_batches(f"{hook.url}#most=2", run(None, waits=waits), (1, [result(n) for n in range(3)]))
     assert hook.ids() == ["id0", "id1", "id2"]
     assert hook.keys == ["run1-1-0"] * 4 + ["run1-1-1"]
     assert waits == [0.5, 3.0, 2.0]
 
 
-def test_what_a_web_hook_refuses_is_put_aside(hook: Hook, tmp_path: Path) -> None:
+def test_results_rejected_by_a_web_hook_become_dead_letters(hook: Hook, tmp_path: Path) -> None:
     dead_letters = tmp_path / "letters.jsonl"
     waits: list[float] = []
     hook.answers = [400, 204]
     address = f"{hook.url}#letters={dead_letters}"
-    wrote(address, run(None, waits=waits), (1, [result(1)]), (2, [result(2)]), None)
+    write_batches(address, run(None, waits=waits), (1, [result(1)]), (2, [result(2)]), None)
     assert hook.ids() == ["id2"]
     assert waits == []
     (dead_letter,) = lines(dead_letters)
@@ -388,16 +392,16 @@ def test_what_a_web_hook_refuses_is_put_aside(hook: Hook, tmp_path: Path) -> Non
     assert "400" in dead_letter["reason"]
 
 
-def test_what_was_put_aside_goes_with_what_is_known_to_be_posted(hook: Hook, tmp_path: Path) -> None:
-    """A killed run had set aside two parts: they are not posted again, and stay in the file."""
+def test_repeated_batches_do_not_post_dead_letters_again(hook: Hook, tmp_path: Path) -> None:
+    """A killed run had two dead letters: they stay in the file and are not posted again."""
     dead_letters, sink_run = tmp_path / "letters.jsonl", run(tmp_path / "kept")
     dead_letters.write_text('{"result": {"id": "of another run"}}\n')
     address = f"{hook.url}#most=1&letters={dead_letters}"
     hook.answers = [400] * 3
-    wrote(address, sink_run, (1, [result(1), result(2)]))
+    write_batches(address, sink_run, (1, [result(1), result(2)]))
     with dead_letters.open("a") as file:
         file.write('{"resul')  # of the third result
-    wrote(
+    write_batches(
         address,
         replace(sink_run, repeating=True),
         (1, [result(1), result(2), result(3)]),
@@ -408,7 +412,7 @@ def test_what_was_put_aside_goes_with_what_is_known_to_be_posted(hook: Hook, tmp
     assert [line["result"]["id"] for line in lines(dead_letters)] == ["of another run", "id1", "id2", "id3"]
 
 
-def test_a_web_hook_that_is_away_is_told() -> None:
+def test_an_unreachable_web_hook_is_reported_without_its_password() -> None:
     waits: list[float] = []
     sink = opened("http://user:hush@127.0.0.1:1/#attempts=3", run(None, waits=waits))
     with pytest.raises(SinkError, match="not delivered") as error:
@@ -421,8 +425,8 @@ def test_a_web_hook_that_is_away_is_told() -> None:
     ("answer", "taken"),
     [("HTTP/1.1 200 OK\r\nX-Slow: ", False), ("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", True)],
 )
-def test_a_web_hook_that_drips_its_answer_holds_nothing_up(answer: str, taken: bool) -> None:
-    """If an answer never ends, its status counts, provided that it arrives in time."""
+def test_an_endless_web_hook_response_times_out(answer: str, taken: bool) -> None:
+    """If a response never ends, its status counts, provided that it arrives in time."""
     ended = Event()
 
     def drip(server: socket.socket) -> None:
@@ -446,7 +450,7 @@ def test_a_web_hook_that_drips_its_answer_holds_nothing_up(answer: str, taken: b
         thread.join()
 
 
-def test_people_see_of_which_query_a_result_is() -> None:
+def test_standard_output_shows_the_query_of_a_result() -> None:
     out = io.BytesIO()
     sink = StdoutSink(OutputFormat.TREE, out)
     sink.open(run(None))
@@ -473,13 +477,13 @@ def test_people_see_of_which_query_a_result_is() -> None:
         ("parquet:x?every=soon", "every"),
     ],
 )
-def test_addresses_of_no_sink_are_refused(text: str, reason: str) -> None:
+def test_invalid_sink_addresses_are_rejected(text: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         parse_sink(text)
 
 
 @pytest.mark.parametrize("sink", ["jsonl:there/is/none.jsonl", "parquet:there/is/none"])
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, sink: str, skws: Skws) -> None:
+def test_a_sink_does_not_create_missing_folders(tmp_path: Path, sink: str, skws: Skws) -> None:
     (tmp_path / "a.jsonl").write_text('{"relation": "thing", "time": 1, "row": {"name": "byron"}}\n')
     kind, _, path = sink.partition(":")
     target = tmp_path / path

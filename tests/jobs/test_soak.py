@@ -46,7 +46,7 @@ def line(relation: int, row: dict[str, object], op: str) -> bytes:
 
 
 def resident(process: int) -> int:
-    """Memory in bytes."""
+    """The resident memory of a process in bytes."""
     text = Path(f"/proc/{process}/status").read_text()
     return next(int(field.split()[1]) * 1024 for field in text.splitlines() if field.startswith("VmRSS:"))
 
@@ -54,7 +54,7 @@ def resident(process: int) -> int:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads resident memory from /proc")
 @pytest.mark.slow
 @pytest.mark.parametrize("minutes", [0.3, 30])
-def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path, minutes: float) -> None:
+def test_a_long_watch_has_flat_memory_and_latency_and_all_results(tmp_path: Path, minutes: float) -> None:
     schema, source, out = tmp_path / "schema.yaml", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     schema.write_text(to_yaml(LOAD.schema()))
     source.touch()
@@ -79,7 +79,7 @@ def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path, minutes: f
     assert results > 50 * minutes
     assert flat(memory, slack=30e6), memory
     assert flat(latency, slack=0.3), latency
-    assert told(out.read_bytes()) == searched(schema, source)
+    assert result_events(out.read_bytes()) == search_results(schema, source)
 
 
 def options(schema: Path) -> list[str]:
@@ -87,11 +87,11 @@ def options(schema: Path) -> list[str]:
     return ["--schema", str(schema), "--max-size", "3", "--window", "10 seconds"]
 
 
-def searched(schema: Path, source: Path) -> list[tuple[str, str]]:
+def search_results(schema: Path, source: Path) -> list[tuple[str, str]]:
     """The results of a search over the whole file."""
     search = ["search", LOAD.query, *options(schema), "--engine", "local", "--replay", str(source)]
     command = [sys.executable, "-m", "skws", *search, "--format", "jsonl", "--quiet"]
-    return told(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
+    return result_events(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
 
 
 def soak(
@@ -133,7 +133,7 @@ def flat(values: list[float], slack: float) -> bool:
     return last <= middle * 1.15 + slack
 
 
-def told(text: bytes) -> list[tuple[str, str]]:
+def result_events(text: bytes) -> list[tuple[str, str]]:
     """Operation and id of every result, in order of the ids."""
     results = map(orjson.loads, text.splitlines())
     return sorted((result["id"], result["op"]) for result in results)

@@ -16,7 +16,7 @@ def _are_waiting(turns: Turns, count: int) -> bool:
     return turns.waiting_count == count
 
 
-def test_turns_come_in_order_also_where_one_thread_always_wants_the_next() -> None:
+def test_turns_are_granted_in_the_order_of_requests() -> None:
     turns = Turns()
     order: list[int] = []
     threads = []
@@ -36,7 +36,7 @@ def test_turns_come_in_order_also_where_one_thread_always_wants_the_next() -> No
         thread.join()
 
 
-def test_one_that_has_waited_too_long_gives_up_and_leaves_its_place() -> None:
+def test_a_timed_out_request_leaves_the_queue() -> None:
     turns = Turns()
     with turns.turn():
         with pytest.raises(TimeLimitError), turns.turn(0.01):
@@ -46,7 +46,7 @@ def test_one_that_has_waited_too_long_gives_up_and_leaves_its_place() -> None:
         pass
 
 
-def test_one_thread_is_inside() -> None:
+def test_only_one_thread_has_the_turn() -> None:
     turns = Turns()
     inside = maximum = 0
 

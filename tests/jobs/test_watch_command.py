@@ -58,7 +58,7 @@ def job(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def test_a_replay_gives_what_a_search_gives(skws: Skws) -> None:
+def test_a_watch_over_a_replay_gives_the_results_of_a_search(skws: Skws) -> None:
     options = ("tarantino", "travolta", "-s", SCHEMA, "-f", "jsonl", "--engine", "local")
     outcome = skws("watch", *options, "-S", f"replay:{REPLAY}", "--speed", "1e12")
     assert outcome.code == 0
@@ -66,7 +66,7 @@ def test_a_replay_gives_what_a_search_gives(skws: Skws) -> None:
     assert "769 rows, 2 results" in outcome.err
 
 
-def test_exit_codes(folder: Path, skws: Skws) -> None:
+def test_exit_codes_and_messages_of_watch(folder: Path, skws: Skws) -> None:
     (folder / "bad.yaml").write_text("relations: 1")
     (folder / "bad.jsonl").write_text("nonsense\n")
     (folder / "queries.yaml").write_text("- no names\n")
@@ -91,7 +91,7 @@ def test_exit_codes(folder: Path, skws: Skws) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_with_all_results_kept(
+def test_a_signal_ends_a_watch_with_all_results_written(
     folder: Path, job: Callable[..., subprocess.Popen[str]], number: signal.Signals
 ) -> None:
     append(folder / "in.jsonl", *numbered(30))
@@ -110,7 +110,7 @@ def test_a_signal_ends_it_with_all_results_kept(
     assert events[1]["results"] == 30
 
 
-def test_a_json_log_tells_failures_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_json_log_contains_the_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bad.jsonl").write_text("nonsense\n")
     with pytest.raises(SystemExit) as exit_info:
         run(["watch", "ada", "-s", "schema.yaml", "-S", "replay:bad.jsonl", *LOG])
@@ -120,7 +120,7 @@ def test_a_json_log_tells_failures_too(folder: Path, capsys: pytest.CaptureFixtu
     assert "bad.jsonl:1" in events[-1]["message"]
 
 
-def test_queries_are_added_and_removed_while_it_runs(
+def test_query_commands_change_a_running_watch(
     folder: Path, job: Callable[..., subprocess.Popen[str]], skws: Skws
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
@@ -140,7 +140,7 @@ def test_queries_are_added_and_removed_while_it_runs(
     ):
         outcome = skws("query", *words, *control_option)
         assert (outcome.code, message in outcome.err) == (code, True), words
-    # Nobody waited for the removal.
+    # The command does not wait for the removal.
     until(
         lambda: (
             skws("query", "list", *control_option).out == f"lamps: ada lamp\nordered: pattern: {ORDERED}\n"
@@ -156,7 +156,7 @@ def test_queries_are_added_and_removed_while_it_runs(
     )
 
 
-def test_relations_are_left_out_and_what_is_not_searched_is_told(
+def test_query_commands_exclude_relations_and_report_ignored_parts(
     folder: Path, job: Callable[..., subprocess.Popen[str]], skws: Skws
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
@@ -175,7 +175,7 @@ def test_relations_are_left_out_and_what_is_not_searched_is_told(
     assert [line["query"] for line in lines(folder / "out.jsonl")] == ["ada lamp!", "ada -order:"]
 
 
-def test_a_pattern_added_to_a_job_that_keeps_nothing_begins_with_the_latest_records(
+def test_an_added_pattern_starts_with_the_latest_records(
     folder: Path, job: Callable[..., subprocess.Popen[str]], skws: Skws
 ) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
@@ -186,7 +186,7 @@ def test_a_pattern_added_to_a_job_that_keeps_nothing_begins_with_the_latest_reco
     until(lambda: [one["query"] for one in lines(folder / "out.jsonl")] == [ORDERED])
 
 
-def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, skws: Skws) -> None:
+def test_a_query_file_contains_keywords_and_patterns(folder: Path, skws: Skws) -> None:
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     options = (
         "-s",
@@ -211,7 +211,7 @@ def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, skws: Skws) ->
     assert (outcome.code, "there is already a query of this text" in outcome.err) == (2, True)
 
 
-def test_commands_to_no_job_are_told(folder: Path, skws: Skws) -> None:
+def test_query_commands_without_a_job_are_reported(folder: Path, skws: Skws) -> None:
     assert skws("query", "list", "--control", "none").code == 2
     (folder / "control").mkdir()
     for code, message, words in (
@@ -225,7 +225,7 @@ def test_commands_to_no_job_are_told(folder: Path, skws: Skws) -> None:
 
 
 def status_of(url: str, host: str) -> int:
-    """The status of a page that gives ``host`` as the name of the server."""
+    """The status of a request with ``host`` in its Host header."""
     try:
         with urlopen(Request(url, headers={"Host": host})) as answer:
             return int(answer.status)
@@ -234,7 +234,7 @@ def status_of(url: str, host: str) -> int:
             return error.code
 
 
-def test_prometheus_reads_its_metrics(folder: Path, job: Callable[..., subprocess.Popen[str]]) -> None:
+def test_metrics_are_served_for_prometheus(folder: Path, job: Callable[..., subprocess.Popen[str]]) -> None:
     append(folder / "in.jsonl", *numbered(30), order(999, 1, "chair"), customer(1001, 5, op="-"))
     process = job(QUERY, "--queries", "more.yaml", "-f", "jsonl", "-o", "o.jsonl", "--metrics-port", "0")
     (folder / "more.yaml").write_text('"li\\"ne": lamp 3\n')

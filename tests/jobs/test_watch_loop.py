@@ -40,7 +40,7 @@ from tests.jobs.watching import (
 )
 
 
-def test_files_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
+def test_records_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     sink = Collected()
     (tmp_path / "in" / "customer.jsonl").write_text('{"cid": 7, "name": "ada", "time": 5}\n')
@@ -51,7 +51,7 @@ def test_files_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
     assert watch.metrics().late == 0
 
 
-def test_commands_come_through_a_folder(tmp_path: Path) -> None:
+def test_commands_are_read_from_the_control_folder(tmp_path: Path) -> None:
     path, sink, folder = tmp_path / "stream.jsonl", Collected(), ControlFolder(tmp_path / "control")
     folder.send(JobCommand.adding(Query("before the job was there", name="old")))
     append(path, customer(1, 7), order(2, 7))
@@ -70,11 +70,15 @@ def test_commands_come_through_a_folder(tmp_path: Path) -> None:
     assert answers == {}
 
 
-def test_commands_behind_an_emptied_file_are_carried_out(tmp_path: Path) -> None:
+def test_commands_after_an_emptied_command_file_are_executed(tmp_path: Path) -> None:
     path, folder = tmp_path / "stream.jsonl", ControlFolder(tmp_path / "control")
     append(path, customer(1, 7), order(2, 7))
     watch = opened(request(path, queries={}, control=tmp_path / "control"), Collected())
-    for name in ("lamps", "other lamps", "others"):  # a longer line is seen, though no poll came in between
+    for name in (
+        "lamps",
+        "other lamps",
+        "others",
+    ):  # a longer line is read, although there was no poll in between
         command_id = folder.send(JobCommand.adding(Query(QUERY, name=name)))
         steps(watch)
         assert [answer.error for answer in folder.answers() if answer.id == command_id] == [""]
@@ -85,7 +89,7 @@ def test_commands_behind_an_emptied_file_are_carried_out(tmp_path: Path) -> None
     assert [query.name for query in watch.standing] == ["lamps", "other lamps", "others"]
 
 
-def test_bad_and_late_records_are_put_aside_and_counted(tmp_path: Path) -> None:
+def test_bad_and_late_records_become_dead_letters(tmp_path: Path) -> None:
     path, dead_letters = tmp_path / "stream.jsonl", tmp_path / "letters.jsonl"
     job = request(path, on_error=OnError.DEAD_LETTER, dead_letters=dead_letters)
     append(path, customer(5, 7))
@@ -109,7 +113,7 @@ def test_bad_and_late_records_are_put_aside_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("checkpoint_name", [None, "checkpoint"])
-def test_a_result_that_cannot_be_written_is_put_aside_and_counted(
+def test_an_unwritable_result_becomes_a_dead_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint_name: str | None
 ) -> None:
     def to_json(self: ResultTuple) -> bytes:
@@ -148,7 +152,7 @@ def test_bad_records_end_the_run_by_default(tmp_path: Path) -> None:
         LocalWatch(request(path), [Collected()], Notes().log).run()
 
 
-def test_a_replay_is_paused_resumed_and_hurried(tmp_path: Path) -> None:
+def test_a_replay_can_be_paused_resumed_and_sped_up(tmp_path: Path) -> None:
     path, sink, clock = tmp_path / "replay.jsonl", Collected(), HandClock()
     append(path, *(order(n, n) for n in range(100)))
     job = request(f"replay:{path}", speed=2.0)
@@ -181,8 +185,8 @@ def test_the_limit_ends_the_run(tmp_path: Path) -> None:
     assert len(sink.results) == 7
 
 
-def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
-    """It pauses the source, which reads no more than the sink holds up."""
+def test_a_slow_sink_reduces_the_batch_size(tmp_path: Path) -> None:
+    """The sink delays reading, so that no more is read than it can write."""
     clock = HandClock()
 
     class Slow(Collected):
@@ -204,7 +208,7 @@ def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
     assert 0 < sink.most <= 256
 
 
-def test_batches_of_another_measure() -> None:
+def test_a_batch_sizer_accepts_other_limits() -> None:
     sizer = BatchSizer(50, least=20, most=100, short=3.0, long=10.0)
     sizer.adapt(50, 2.0)
     assert sizer.limit == 100
@@ -215,7 +219,7 @@ def test_batches_of_another_measure() -> None:
         assert sizer.limit == limit
 
 
-def test_batches_grow_where_their_size_does_not_matter() -> None:
+def test_batches_grow_when_a_record_costs_little() -> None:
     sizer = BatchSizer()
     for _ in range(8):
         sizer.adapt(sizer.limit, 0.5 + sizer.limit / 100_000)
@@ -225,7 +229,7 @@ def test_batches_grow_where_their_size_does_not_matter() -> None:
     assert sizer.limit == MOST // 8
 
 
-def test_batches_shrink_where_records_have_very_many_results() -> None:
+def test_batches_shrink_when_records_have_many_results() -> None:
     sizer = BatchSizer()
     sizer.adapt(LEAST, 0.01, 10 * RESULTS)
     assert sizer.limit == LEAST // 10
@@ -239,7 +243,7 @@ def test_batches_shrink_where_records_have_very_many_results() -> None:
     assert sizer.limit > LEAST
 
 
-def test_a_hot_key_comes_to_sinks_in_batches_that_stay_small(tmp_path: Path) -> None:
+def test_a_hot_key_reaches_sinks_in_bounded_batches(tmp_path: Path) -> None:
     class Sizes(Collected):
         most = 0
 
@@ -258,7 +262,7 @@ def test_a_hot_key_comes_to_sinks_in_batches_that_stay_small(tmp_path: Path) -> 
     assert sink.most < 5 * 5_000
 
 
-def test_queries_of_very_many_networks_are_warned_of(tmp_path: Path) -> None:
+def test_a_query_with_too_many_networks_is_warned_of(tmp_path: Path) -> None:
     notes, path = Notes(), tmp_path / "stream.jsonl"
     append(path, customer(1, 7))
     words = " ".join(f"word{n}" for n in range(8))
@@ -284,7 +288,7 @@ def test_a_run_ends_at_its_memory_budget(tmp_path: Path) -> None:
         budgets.use(None)
 
 
-def test_a_sink_that_fails_ends_the_run(tmp_path: Path) -> None:
+def test_a_failing_sink_ends_the_run(tmp_path: Path) -> None:
     class Broken(Collected):
         def write(self, batch: int, results: object) -> None:
             if results:
@@ -297,7 +301,7 @@ def test_a_sink_that_fails_ends_the_run(tmp_path: Path) -> None:
     assert other.opened is None
 
 
-def test_requests_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+def test_contradictory_job_options_are_rejected(tmp_path: Path) -> None:
     for changes, reason in (
         ({"speed": 2.0}, "--speed needs"),
         ({"source": "replay:x?speed=3", "speed": 2.0}, "give only one"),
@@ -309,8 +313,8 @@ def test_requests_that_make_no_sense_are_refused(tmp_path: Path) -> None:
             LocalWatch(request(source, **changes), [Collected()], Notes().log)
 
 
-def test_tables_come_ahead_of_the_stream_on_standard_input() -> None:
-    """Queries begin when all rows are there, with the results of tables that are loaded at the start."""
+def test_table_rows_precede_the_stream_on_standard_input() -> None:
+    """Queries start when all table rows have been read, with the results among them."""
     read_end, write_end = os.pipe()
     tables = replace(SCHEMA, relations=(replace(SCHEMA.relations[0], table=True), SCHEMA.relations[1]))
     job = request("-", schema=tables, on_error=OnError.SKIP, queries={QUERY: QUERY, "ada": "ada"})

@@ -27,14 +27,14 @@ from tests.jobs.watching import (
     lines,
     opened,
     request,
-    told,
+    result_events,
 )
 from tests.postgres import PASSWORD, Database
 from tests.waiting import until
 
 
 def until_lines(watch: LocalWatch, path: Path, count: int) -> None:
-    until(lambda: len(lines(path)) >= count, watch.step, lambda: told(path))
+    until(lambda: len(lines(path)) >= count, watch.step, lambda: result_events(path))
 
 
 def slots(database: Database) -> list[tuple[Any, ...]]:
@@ -44,8 +44,8 @@ def slots(database: Database) -> list[tuple[Any, ...]]:
     )
 
 
-def test_a_run_that_cannot_begin_leaves_the_slot_of_another_alone(database: Database) -> None:
-    """If it were dropped, the other run could never continue."""
+def test_a_run_does_not_drop_the_slot_of_another_run(database: Database) -> None:
+    """Without its slot, the other run could never continue."""
     database.run(*TABLES[:2])
     database.run("SELECT pg_create_logical_replication_slot('skws', 'pgoutput')")
     notes = Notes()
@@ -55,7 +55,7 @@ def test_a_run_that_cannot_begin_leaves_the_slot_of_another_alone(database: Data
     database.run("SELECT pg_drop_replication_slot('skws')")
 
 
-def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) -> None:
+def test_a_run_without_a_checkpoint_drops_its_slot(database: Database) -> None:
     """No run could resume from it, and it would fill the server's disk."""
     database.run(*TABLES, LAMP)
     for _ in range(2):
@@ -65,7 +65,7 @@ def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) ->
         assert slots(database) == []
 
 
-def test_runs_without_a_checkpoint_follow_a_database_at_the_same_time(database: Database) -> None:
+def test_several_runs_without_a_checkpoint_follow_one_database(database: Database) -> None:
     database.run(*TABLES)
     sinks = Collected(), Collected()
     runs = [opened(request(database.uri()), sink) for sink in sinks]
@@ -77,8 +77,8 @@ def test_runs_without_a_checkpoint_follow_a_database_at_the_same_time(database: 
     assert database.ask("SELECT 1 FROM pg_publication UNION ALL SELECT 1 FROM pg_replication_slots") == []
 
 
-def test_a_run_drops_what_killed_ones_on_its_machine_left(database: Database) -> None:
-    """Only its own: other runs read their slots, or resume from them."""
+def test_a_run_drops_slots_of_killed_runs_on_its_machine(database: Database) -> None:
+    """Only these: other runs read from their slots, or will resume from them."""
     database.run(*TABLES, LAMP)
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
@@ -92,10 +92,10 @@ def test_a_run_drops_what_killed_ones_on_its_machine_left(database: Database) ->
         database.run(f"SELECT pg_drop_replication_slot('{name}')")
 
 
-def test_a_second_run_leaves_the_first_one_its_changes(
+def test_a_second_run_does_not_consume_changes_of_the_first(
     database: Database, tmp_path: Path, skws: Skws
 ) -> None:
-    """One with a checkpoint, stopped; another one without, with its own slot; then the first one again."""
+    """A run with a checkpoint is stopped, one without runs on its own slot, and the first resumes."""
     database.run(*TABLES[:2], TABLES[3])
     out = tmp_path / "out.jsonl"
     job = request(database.uri(), sinks=(f"jsonl:{out}",), checkpoint=tmp_path / "kept", lateness=60_000_000)
@@ -108,13 +108,13 @@ def test_a_second_run_leaves_the_first_one_its_changes(
     first = opened(job)
     until_lines(first, out, 1)
     first.close()
-    assert [(op, query) for op, query, _ in told(out)] == [("+", QUERY)]
+    assert [(op, query) for op, query, _ in result_events(out)] == [("+", QUERY)]
     assert database.ask("SELECT pubname::text FROM pg_publication") == [("skws",)]
     assert skws("watch", "--drop-slot", "-S", database.uri(), "--checkpoint", tmp_path / "kept").code == 0
     assert database.ask("SELECT 1 FROM pg_publication UNION ALL SELECT 1 FROM pg_replication_slots") == []
 
 
-def test_a_slot_that_is_dropped_says_who_needs_the_publication(database: Database, skws: Skws) -> None:
+def test_dropping_a_slot_keeps_a_publication_in_use(database: Database, skws: Skws) -> None:
     database.run(
         "CREATE TABLE customer (cid bigint PRIMARY KEY)",
         "CREATE PUBLICATION skws FOR TABLE customer",
@@ -133,7 +133,7 @@ def test_a_slot_that_is_dropped_says_who_needs_the_publication(database: Databas
     assert skws("watch", "--drop-slot", "--source", "in.jsonl").code == 2
 
 
-def test_a_database_never_seen_needs_no_schema(
+def test_the_schema_of_a_new_database_is_inferred_and_saved(
     database: Database, tmp_path: Path, skws: Skws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
@@ -152,8 +152,8 @@ def test_a_database_never_seen_needs_no_schema(
     skws("watch", "--drop-slot", "--source", database.uri())
 
 
-def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
-    """Whichever tables have an attribute for times; the first late change is reported at once."""
+def test_rows_of_the_snapshot_are_never_late(database: Database) -> None:
+    """Whichever tables have a time attribute. The first late change is reported at once."""
     database.run(
         "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
         'CREATE TABLE "order" (cid bigint, item text, at timestamptz)',
@@ -180,8 +180,8 @@ def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
     watch.close()
 
 
-def test_a_run_goes_on_behind_a_column_that_was_renamed(database: Database, tmp_path: Path) -> None:
-    """Whether it ran or was stopped at the time: earlier log entries have the old name, and count."""
+def test_a_run_continues_after_a_column_was_renamed(database: Database, tmp_path: Path) -> None:
+    """Whether it was running or stopped at the time: log entries before the change have the old name."""
     database.run(*TABLES)
     item = replace(SCHEMA.relation("order").attributes[1], origin="thing")
     order = SCHEMA.relation("order")

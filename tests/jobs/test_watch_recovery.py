@@ -1,4 +1,4 @@
-"""A live search resumes from its checkpoint after a crash anywhere: no result is lost or repeated."""
+"""A live search resumes from its checkpoint after a crash at any point: no result is lost or repeated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.jobs.watching import (
 )
 
 
-def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> None:
+def test_a_restart_uses_the_given_and_the_added_queries(tmp_path: Path) -> None:
     path, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(path, customer(1, 7), order(2, 7))
 
@@ -55,7 +55,7 @@ def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> No
     assert run({"l": "ada"}) == (["both", "l"], [("+", "ada")])
 
 
-def test_starts_share_a_segment_of_the_journal(tmp_path: Path) -> None:
+def test_restarts_append_to_one_journal_segment(tmp_path: Path) -> None:
     job = request(tmp_path / "stream.jsonl", checkpoint=tmp_path / "kept")
     Path(job.source).touch()
     results_by_start = [ran(job, customer(n, n), order(n, n)).told() for n in range(1, 6)]
@@ -64,7 +64,7 @@ def test_starts_share_a_segment_of_the_journal(tmp_path: Path) -> None:
     assert ran(job, order(6, 1)).told() == [("+", QUERY)]
 
 
-def test_another_schema_window_or_source_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+def test_an_incompatible_restart_is_rejected_without_changing_the_checkpoint(tmp_path: Path) -> None:
     path, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(path, order(1, 7))
     opened(request(path, checkpoint=checkpoint), Collected()).close()
@@ -88,7 +88,7 @@ def test_another_schema_window_or_source_is_refused_before_anything_is_touched(t
     assert content_by_file == {file: file.read_bytes() for file in checkpoint.rglob("*.*") if file.is_file()}
 
 
-def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_version_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").touch()
     job = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")
     opened(job, Collected()).close()
@@ -101,7 +101,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
         LocalWatch(job, [Collected()], Notes().log).run()
 
 
-def test_one_process_at_a_time_runs_from_a_checkpoint(tmp_path: Path) -> None:
+def test_a_checkpoint_is_locked_by_one_process(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").touch()
     job = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")
     first = opened(job, Collected())

@@ -62,7 +62,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
 
-def told(path: Path) -> list[tuple[str, str, str]]:
+def result_events(path: Path) -> list[tuple[str, str, str]]:
     """Operation, query and id of each result in a file, in order."""
     return [(line["op"], line["query"], line["id"]) for line in lines(path)]
 
@@ -103,7 +103,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.log = Log(stream=self)  # type: ignore[arg-type]  # all that a log asks of a stream
+        self.log = Log(stream=self)  # type: ignore[arg-type]  # a log needs no more of a stream
 
     def write(self, text: str) -> int:
         self.lines += [text] if text.strip() else []
@@ -121,7 +121,7 @@ def opened(job: Job, *sinks: Sink, notes: Notes | None = None) -> LocalWatch:
 
 
 def steps(watch: LocalWatch) -> None:
-    """Run steps as long as there is something to do."""
+    """Runs steps as long as there is something to do."""
     while watch.step():
         pass
 
@@ -137,7 +137,7 @@ def ran(job: Job, *records: dict[str, Any]) -> Collected:
 
 
 def abandon(watch: LocalWatch) -> None:
-    """Leave the state after a kill: nothing flushed or committed, and the lock released."""
+    """Leaves the state after a kill: nothing flushed or committed, and the lock released."""
     if watch._checkpoint is not None:
         watch._checkpoint.close()
     out = watch._fanout

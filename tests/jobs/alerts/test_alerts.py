@@ -1,4 +1,4 @@
-"""Files of queries: their format, sinks and limits per query, and changes while the job runs."""
+"""Query files: their format, sinks and limits per query, and changes while the job runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.jobs.watching import (
 )
 from tests.waiting import gone, until
 
-WHOLE = """
+EXAMPLE = """
 plain: ada lamp
 best:
   query: ada lamp
@@ -55,9 +55,9 @@ def result(number: int, time: float, op: str = "+") -> Result:
     return Result(op, "q", "q", str(number), time, time, "n", (), ())  # type: ignore[arg-type]
 
 
-def test_what_a_file_may_say(tmp_path: Path) -> None:
+def test_a_query_file_is_read_with_all_options(tmp_path: Path) -> None:
     path = tmp_path / "queries.yaml"
-    path.write_text(WHOLE)
+    path.write_text(EXAMPLE)
     alerts = read_alerts(path)
     options = {"rank": "recency", "half-life": "5 s", "group": "yes", "size": "3", "window": "4 s"}
     assert alerts == {
@@ -100,7 +100,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: {query: ada, query: bob}", "key 'query' is written twice"),
     ],
 )
-def test_faults_name_the_file_the_query_and_what_was_expected(
+def test_errors_of_query_files_name_file_query_and_expected_form(
     tmp_path: Path, text: str, message: str
 ) -> None:
     path = tmp_path / "queries.yaml"
@@ -111,7 +111,7 @@ def test_faults_name_the_file_the_query_and_what_was_expected(
     assert message in str(error.value)
 
 
-def test_what_is_too_much_is_held_back_and_counted() -> None:
+def test_results_beyond_the_limit_are_held_back_and_counted() -> None:
     limiter = Limiter(Rate.of("2 per minute"))
     passed = [limiter.admit(result(n, time)) for n, time in enumerate((0, 1, 2, 59, 60, 61, 200))]
     assert [result_ is not None for result_ in passed] == [True, True, False, False, True, True, True]
@@ -137,7 +137,7 @@ def sold(number: int, time: float, *items: str, op: str = "+") -> Result:
     return Result(op, "q", "q", str(number), time, time, "n", (offer, *tuples), ())  # type: ignore[arg-type]
 
 
-def test_a_limit_may_be_for_each_value_of_an_attribute() -> None:
+def test_a_limit_may_be_per_attribute_value() -> None:
     rate = Rate.of("1 per minute  by order.item ")
     assert rate == Rate(1, 60_000_000, "order.item")
     assert Rate.of("2 per 3 hours by item") == Rate(2, 3 * 3_600_000_000, "item")
@@ -167,7 +167,7 @@ def test_a_limit_may_be_for_each_value_of_an_attribute() -> None:
         ("cid", "pager: limit: 'cid' is in several relations; write one of customer.cid, order.cid"),
     ],
 )
-def test_a_limit_by_what_is_not_there(
+def test_a_limit_by_an_unknown_attribute_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], attribute: str, message: str
 ) -> None:
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
@@ -179,9 +179,7 @@ def test_a_limit_by_what_is_not_there(
     assert message in capsys.readouterr().err
 
 
-def test_each_query_has_sinks_and_a_limit_of_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_query_has_its_own_sinks_and_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
     lamps_file, default_file = tmp_path / "mine.jsonl", tmp_path / "others.jsonl"
     schema.write_text(YAML)
@@ -208,8 +206,10 @@ def test_each_query_has_sinks_and_a_limit_of_its_own(
     assert events.count(("lamp", "leave")) == 5
 
 
-def test_alerts_of_one_query_go_their_own_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The limit of one does not affect the other; a sink of both gets the results of each."""
+def test_alerts_with_the_same_query_have_separate_limits_and_sinks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The limit of one alert does not affect the other; a shared sink gets the results of both."""
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
     limited_file, all_file = tmp_path / "some.jsonl", tmp_path / "every.jsonl"
     schema.write_text(YAML)
@@ -232,7 +232,9 @@ def test_alerts_of_one_query_go_their_own_ways(tmp_path: Path, capsys: pytest.Ca
     assert counts_by_kind == [[{"pager": 2}, {"pager": 2, "file": 5}]] * 3
 
 
-def test_each_kind_has_its_own_sink_and_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_queries_of_every_kind_have_sinks_and_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     schema, source, queries = (tmp_path / name for name in ("shop.yaml", "in.jsonl", "queries.yaml"))
     pattern_file, sql_file, default_file = (
         tmp_path / "mine.jsonl",
@@ -265,7 +267,7 @@ def test_each_kind_has_its_own_sink_and_limit(tmp_path: Path, capsys: pytest.Cap
     assert "sql: 1 more result was held back" in errors
 
 
-def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:
+def test_a_changed_query_file_is_reloaded_while_the_job_runs(tmp_path: Path) -> None:
     source, queries = tmp_path / "in.jsonl", tmp_path / "queries.yaml"
     lamps, chairs = tmp_path / "lamps.jsonl", tmp_path / "chairs.jsonl"
     append(source, customer(0, 1), order(1, 1), order(1, 1, "chair"))
@@ -313,8 +315,8 @@ if count <= int(sys.argv[2]):
 """
 
 
-def posted(tmp_path: Path, failures: int, options: str) -> list[str]:
-    """Post results to a program that fails ``failures`` times first; returns the notes."""
+def post_to_command(tmp_path: Path, failures: int, options: str) -> list[str]:
+    """Posts results to a program that first fails ``failures`` times; returns the notes."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     notes: list[str] = []
@@ -327,10 +329,10 @@ def posted(tmp_path: Path, failures: int, options: str) -> list[str]:
     return notes
 
 
-def test_posts_have_updates_only_where_an_alert_asks_for_them(
+def test_posts_include_updates_only_if_the_alert_requests_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files contain all updates, so that they can track the results that hold."""
+    """Files contain all updates, so that they can track the current results."""
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
     without_updates, with_updates, all_events, command_line = (
         tmp_path / name for name in ("quiet", "told", "every", "asked")
@@ -361,8 +363,8 @@ def test_posts_have_updates_only_where_an_alert_asks_for_them(
     assert ops(command_line) == ["+", "-"]
 
 
-def test_a_command_is_tried_again_until_it_takes_the_results(tmp_path: Path) -> None:
-    notes = posted(tmp_path, 2, "attempts=4")
+def test_a_failing_command_is_retried_until_it_succeeds(tmp_path: Path) -> None:
+    notes = post_to_command(tmp_path, 2, "attempts=4")
     assert len(notes) == 2
     assert "ended with 1: not yet; trying again" in notes[0]
     key, body = orjson.loads((tmp_path / "got.json").read_bytes())
@@ -370,17 +372,17 @@ def test_a_command_is_tried_again_until_it_takes_the_results(tmp_path: Path) -> 
     assert [event["id"] for event in body["results"]] == ["1"]
 
 
-def test_what_a_command_does_not_take_is_put_aside(tmp_path: Path) -> None:
+def test_results_rejected_by_a_command_become_dead_letters(tmp_path: Path) -> None:
     dead_letters = tmp_path / "letters.jsonl"
-    posted(tmp_path, 9, f"attempts=2&letters={dead_letters}")
+    post_to_command(tmp_path, 9, f"attempts=2&letters={dead_letters}")
     (dead_letter,) = lines(dead_letters)
     assert dead_letter["reason"] == "ended with 1: not yet"
     assert dead_letter["result"]["id"] == "1"
     with pytest.raises(SinkError, match="not delivered"):
-        posted(tmp_path, 9, "attempts=1")
+        post_to_command(tmp_path, 9, "attempts=1")
 
 
-def test_a_command_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_missing_command_is_not_retried(tmp_path: Path) -> None:
     dead_letters = tmp_path / "letters.jsonl"
     notes: list[str] = []
     sink = parse_sink(f"command:/no/such/program#letters={dead_letters}")
@@ -391,7 +393,7 @@ def test_a_command_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
     assert len(notes) == 1
 
 
-def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_hanging_command_is_killed_with_its_children(tmp_path: Path) -> None:
     pid_file = tmp_path / "started"
     program = tmp_path / "hang.sh"
     program.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {pid_file}\nwait\n")
@@ -402,7 +404,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
     until(lambda: gone(int(pid_file.read_text())))
 
 
-def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
+def test_all_errors_of_a_query_file_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "queries.yaml"
     path.write_text("a: 7\nb: ada\nc: {query: ada, tops: 3}\n")
     with pytest.raises(ConfigurationError) as error:

@@ -1,4 +1,4 @@
-"""Malicious files of queries: each entry is rejected with the expected form, or takes effect."""
+"""Malicious query files: each entry is rejected with the expected form, or takes effect."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ EFFECTIVE = [
     "q: {query: ada, max_size: 4}",
     "q: {query: ada, without: order}",
 ]
-SAYING = [
+EFFECTIVE_QUERIES = [
     *(
         "ada AND lamp",
         "ada NOT lamp",
@@ -296,11 +296,11 @@ SAYING = [
         "ada -order:",
     ),
 ]
-NOTED = [
+NOTED_QUERIES = [
     *("ada\\0", "ada,", "ada ~", "ada ?", "ada -", 'ada \\"\\"', "ada or", "ada :", "ada:", "ada !", "ada $"),
     *("ada the", "ada ada", "ada Ada", "ada adas", "ada #", "ada -lamp -lamp", "ada -order: -order:"),
 ]
-"""Parts that mean nothing, or add nothing, are reported."""
+"""Queries with parts that mean or add nothing, which are reported."""
 
 
 def read(text: str, folder: Path) -> tuple[Alert, Job]:
@@ -314,14 +314,14 @@ def read(text: str, folder: Path) -> tuple[Alert, Job]:
 
 
 @pytest.mark.parametrize(("text", "message"), [*FILES, *LARGE])
-def test_a_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_query_file_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SkwsError) as error:
         read(text, tmp_path)
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize(("query", "message"), QUERIES)
-def test_a_query_is_refused_with_its_text(tmp_path: Path, query: str, message: str) -> None:
+def test_an_invalid_query_is_rejected_with_its_text(tmp_path: Path, query: str, message: str) -> None:
     with pytest.raises(SkwsError) as error:
         read(f"q: '{query}'", tmp_path)
     assert message in str(error.value)
@@ -329,23 +329,23 @@ def test_a_query_is_refused_with_its_text(tmp_path: Path, query: str, message: s
 
 
 @pytest.mark.parametrize("text", EFFECTIVE)
-def test_an_option_has_an_effect(tmp_path: Path, text: str) -> None:
+def test_every_accepted_option_has_an_effect(tmp_path: Path, text: str) -> None:
     assert read(text, tmp_path)[0] != Alert(Query("ada"))
 
 
-@pytest.mark.parametrize("query", SAYING)
-def test_each_part_of_a_query_has_an_effect(tmp_path: Path, query: str) -> None:
+@pytest.mark.parametrize("query", EFFECTIVE_QUERIES)
+def test_every_accepted_part_of_a_query_has_an_effect(tmp_path: Path, query: str) -> None:
     alert, _ = read(f"q: '{query}'", tmp_path)
     reference, query_of_alert = (parse_query(text, SCHEMA) for text in ("ada", alert.query.text))
     assert not query_of_alert.notes
     for part in ("slots", "exclusions", "without", "sequence"):
         if getattr(query_of_alert, part) != getattr(reference, part):
             return
-    pytest.fail("it means what 'ada' means")
+    pytest.fail("it means the same as 'ada'")
 
 
-@pytest.mark.parametrize("query", NOTED)
-def test_what_is_not_searched_is_told(tmp_path: Path, query: str) -> None:
+@pytest.mark.parametrize("query", NOTED_QUERIES)
+def test_ignored_parts_of_a_query_are_noted(tmp_path: Path, query: str) -> None:
     _, job = read(f'q: "{query}"', tmp_path)
     (alert_query,) = job.named().values()
     assert plan_of(alert_query, job.stream).notes

@@ -50,7 +50,7 @@ def row(analyzer: Analyzer, text: str) -> Row:
 
 
 @pytest.mark.parametrize(
-    ("analyzer", "query", "text", "found"),
+    ("analyzer", "query", "text", "matches"),
     [
         ("english", "running", "he runs", True),
         ("simple", "running", "he runs", False),
@@ -80,15 +80,17 @@ def row(analyzer: Analyzer, text: str) -> Row:
         ("simple", "東京", "大東京", True),
     ],
 )
-def test_a_keyword_in_an_attribute(analyzer: str, query: str, text: str, found: bool) -> None:
+def test_a_keyword_in_an_attribute(analyzer: str, query: str, text: str, matches: bool) -> None:
     kind = Analyzer(analyzer)
     try:
         matcher = Matcher(parse_query(f"page.{analyzer}:{query}", SCHEMA), SCHEMA)
     except QueryError:
-        assert not found
+        assert not matches
         return
-    assert bool(matcher.bitmap(PAGE, row(kind, text))) == found
-    assert not any(matcher.bitmap(PAGE, row(other, text)) for other in KINDS if other is not kind)
+    assert bool(matcher.bitmap(PAGE, row(kind, text))) == matches
+    assert not any(
+        matcher.bitmap(PAGE, row(other_kind, text)) for other_kind in KINDS if other_kind is not kind
+    )
 
 
 def test_a_stop_word_of_one_language_is_a_keyword_in_others() -> None:
@@ -102,9 +104,9 @@ def test_a_stop_word_of_one_language_is_a_keyword_in_others() -> None:
 
 
 def test_names_of_relations_are_english() -> None:
-    only = Schema("s", (SCHEMA.relations[PLAIN],), ())
-    assert Matcher(parse_query("plains", only, match_names=True), only).bitmap(0, (None, None)) == 1
-    assert Matcher(parse_query("plains", only), only).bitmap(0, (None, None)) == 0
+    schema = Schema("s", (SCHEMA.relations[PLAIN],), ())
+    assert Matcher(parse_query("plains", schema, match_names=True), schema).bitmap(0, (None, None)) == 1
+    assert Matcher(parse_query("plains", schema), schema).bitmap(0, (None, None)) == 0
 
 
 def test_exact_values_are_shown_and_highlighted_as_they_are() -> None:
@@ -142,18 +144,18 @@ _QUERIES = (
     st.sampled_from(["", "", "page:", "german:", "none:", "page.simple:"]),
     st.lists(st.lists(st.one_of(texts(), words(), st.none()), min_size=6, max_size=6), max_size=4),
 )
-def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[list[str | None]]) -> None:
+def test_all_ways_of_matching_agree(keywords: list[str], scope: str, values: list[list[str | None]]) -> None:
     """Rows, columns, many queries at once, and index words, compared with loops over analysed words."""
-    query = parse_query(" ".join(f"{scope}{each}" for each in some), SCHEMA)
-    rows: list[Row] = [tuple(each) for each in values if not _lone("".join(text or "" for text in each))]
+    query = parse_query(" ".join(f"{scope}{row}" for row in keywords), SCHEMA)
+    rows: list[Row] = [tuple(row) for row in values if not _lone("".join(text or "" for text in row))]
     matcher, joint = Matcher(query, SCHEMA), JointMatcher(SCHEMA)
-    expected = [bitmap(query, SCHEMA, PAGE, each) for each in rows]
-    assert [matcher.bitmap(PAGE, each) for each in rows] == expected
+    expected = [bitmap(query, SCHEMA, PAGE, row) for row in rows]
+    assert [matcher.bitmap(PAGE, row) for row in rows] == expected
     assert matcher.bitmaps_of([RowBlock(PAGE, rows)])[0].tolist() == expected
     joint.add(1, matcher)
-    found = joint.bitmaps(RowBlock(PAGE, rows), np.arange(len(rows)))
-    carrying = {number: bits for number, bits in enumerate(expected) if bits}
-    assert dict(zip(found.tuple.tolist(), found.bitmap.tolist(), strict=True)) == carrying
+    matches = joint.bitmaps(RowBlock(PAGE, rows), np.arange(len(rows)))
+    bitmap_by_row = {number: bits for number, bits in enumerate(expected) if bits}
+    assert dict(zip(matches.tuple.tolist(), matches.bitmap.tolist(), strict=True)) == bitmap_by_row
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
         with packed_folder(path) as parts:
@@ -165,7 +167,7 @@ def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[li
                 ),
             )
         table = StoredTuples.of_database(IndexFile(path), SCHEMA).tables[PAGE]
-        assert set(carrying) <= set(table.keyword_flags(matcher).nonzero()[0].tolist())
+        assert set(bitmap_by_row) <= set(table.keyword_flags(matcher).nonzero()[0].tolist())
 
 
 def _lone(text: str) -> bool:

@@ -118,21 +118,25 @@ def test_a_condition_and_a_value(condition: str, value: Value, holds: bool) -> N
     st.floats(-20, 20, allow_nan=False).map(lambda number: round(number, 2)),
     st.one_of(st.integers(-20, 20), st.none()),
 )
-def test_fractions_are_compared_with_integers_as_numbers(sign: str, end: float, value: int | None) -> None:
+def test_fractions_are_compared_with_integers_as_numbers(sign: str, bound: float, value: int | None) -> None:
     try:
-        found = labels(f"word !int{sign}{end:.2f}", "int", value)
+        bitmaps = labels(f"word !int{sign}{bound:.2f}", "int", value)
     except QueryError:
         assert sign in {"=", "!="}
-        assert not end.is_integer()
+        assert not bound.is_integer()
         return
-    assert found == (2 * (value is not None and COMPARED[sign](value, end)),) * 2
+    assert bitmaps == (2 * (value is not None and COMPARED[sign](value, bound)),) * 2
 
 
 def test_a_bare_name_may_become_ambiguous_when_the_schema_changes() -> None:
-    more = Relation("more", (Attribute("int", AttributeType.INTEGER), Attribute("t", AttributeType.TEXT)))
-    grown = SchemaChange.between(SCHEMA, Schema("values", (*SCHEMA.relations, more), ())).after
+    added_relation = Relation(
+        "more", (Attribute("int", AttributeType.INTEGER), Attribute("t", AttributeType.TEXT))
+    )
+    larger_schema = SchemaChange.between(
+        SCHEMA, Schema("values", (*SCHEMA.relations, added_relation), ())
+    ).after
     with pytest.raises(QueryError, match=r"'int' is in 2 relations; write one of r\.int, more\.int"):
-        parse_query("word int<5", grown)
-    assert parse_query("word r.int<5", grown).restrictions == ("r.int<5",)
-    back = SchemaChange.between(grown, SCHEMA).after
-    assert parse_query("word int<5", back).restrictions == ("int<5",)
+        parse_query("word int<5", larger_schema)
+    assert parse_query("word r.int<5", larger_schema).restrictions == ("r.int<5",)
+    restored_schema = SchemaChange.between(larger_schema, SCHEMA).after
+    assert parse_query("word int<5", restored_schema).restrictions == ("int<5",)

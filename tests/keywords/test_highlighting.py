@@ -51,9 +51,11 @@ def test_columns_that_are_not_searched_have_no_spans() -> None:
 
 
 @given(queries(), texts())
-def test_spans_are_sorted_apart_and_there_if_and_only_if_the_value_matches(typed: str, text: str) -> None:
+def test_spans_are_sorted_apart_and_there_if_and_only_if_the_value_matches(
+    query_text: str, text: str
+) -> None:
     try:
-        query = parse_query(typed, SCHEMA)
+        query = parse_query(query_text, SCHEMA)
     except QueryError:
         assume(False)
     assume(not query.exclusions)
@@ -90,7 +92,8 @@ def mixed() -> Schema:
     movie = SCHEMA.relations[MOVIE]
     analyzers = {"title": Analyzer.GERMAN, "plot": Analyzer.NONE}
     attributes = tuple(
-        replace(each, analyzer=analyzers.get(each.name, each.analyzer)) for each in movie.attributes
+        replace(attribute, analyzer=analyzers.get(attribute.name, attribute.analyzer))
+        for attribute in movie.attributes
     )
     relations = list(SCHEMA.relations)
     relations[MOVIE] = replace(movie, attributes=attributes)
@@ -109,17 +112,17 @@ def test_counts_by_chunk_are_those_of_whole_texts(schema: Schema, text: str, que
     except QueryError:
         return
     counts = OccurrenceCounts(slots)
-    for place in ((MOVIE, TITLE), (MOVIE, PLOT), (ACTOR, NAME)):
-        expected = tuple(occurrences(slot, *place, text) for slot in slots)
-        assert counts.of(*place, text) == expected
-        assert counts.of(*place, text) == expected, "remembered"
+    for column in ((MOVIE, TITLE), (MOVIE, PLOT), (ACTOR, NAME)):
+        expected = tuple(occurrences(slot, *column, text) for slot in slots)
+        assert counts.of(*column, text) == expected
+        assert counts.of(*column, text) == expected, "remembered"
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=["english", "mixed"])
 @given(texts(), texts(), texts(), queries(), st.sampled_from([0, 10]))
 @examples(200)
 def test_live_words_label_as_the_matcher_does(
-    schema: Schema, title: str, plot: str, name: str, query: str, few: int
+    schema: Schema, title: str, plot: str, name: str, query: str, arrow_threshold: int
 ) -> None:
     try:
         parsed = parse_query(query, schema)
@@ -129,19 +132,23 @@ def test_live_words_label_as_the_matcher_does(
     operator = KeywordOperator(LiveStore(schema, Unbounded()))
     operator.insert(of_tuples(static_tuples(schema, ((r.relation, r.row) for r in rows)), lambda _: False))
     words = operator.searches.words
-    with patch.object(cutting, "_FEW_TEXTS", few):  # by Arrow or by Python
+    with patch.object(cutting, "_FEW_TEXTS", arrow_threshold):  # by Arrow or by Python
         words.catch_up(len(rows), 1)
         words.catch_up(len(rows))
     matcher = Matcher(parsed, schema)
-    labelled = words.label(7, matcher)
-    found = np.zeros(len(rows), dtype=np.int64)
-    found[labelled.bitmaps.tuple] = labelled.bitmaps.bitmap
-    assert found.tolist() == [matcher.bitmap(record.relation, record.row) for record in rows]
-    for place, (slots, often, lengths, exact) in labelled.carriers.items():
-        for slot, counts, length in zip(slots.tolist(), often.tolist(), lengths.tolist(), strict=True):
-            text = str(rows[slot].row[place[1]])
-            true = [occurrences(each, *place, text) for each in parsed.slots]
+    live_labels = words.label(7, matcher)
+    bitmaps = np.zeros(len(rows), dtype=np.int64)
+    bitmaps[live_labels.bitmaps.tuple] = live_labels.bitmaps.bitmap
+    assert bitmaps.tolist() == [matcher.bitmap(record.relation, record.row) for record in rows]
+    for column, (slots, occurrence_counts, lengths, exact) in live_labels.carriers.items():
+        for slot, counts, length in zip(
+            slots.tolist(), occurrence_counts.tolist(), lengths.tolist(), strict=True
+        ):
+            text = str(rows[slot].row[column[1]])
+            exact_counts = [occurrences(each, *column, text) for each in parsed.slots]
             assert length == len(text)
-            assert [count > 0 for count in counts] == [count > 0 for count in true]
-            assert all(count >= least for count, least in zip(counts, true, strict=True)), "it is a bound"
-            assert counts == true or not exact
+            assert [count > 0 for count in counts] == [count > 0 for count in exact_counts]
+            assert all(count >= minimum for count, minimum in zip(counts, exact_counts, strict=True)), (
+                "it is a bound"
+            )
+            assert counts == exact_counts or not exact

@@ -154,7 +154,7 @@ def test_synonyms_are_alternatives_of_the_word_that_is_typed() -> None:
 def test_each_analyzer_finds_them_by_its_stems() -> None:
     schema = replace(ANALYSED, synonyms=GROUPS)
     matcher = Matcher(parse_query("haus", schema), schema)
-    texts = (None, "das Gebäude", None, None, None, None)
-    assert matcher.bitmap(0, texts) == 1
+    row = (None, "das Gebäude", None, None, None, None)
+    assert matcher.bitmap(0, row) == 1
     assert matcher.bitmap(0, (None, None, "Gebäude", None, None, None)) == 0
     assert matcher.bitmap(0, (None, None, None, "Gebäude", None, None)) == 0

@@ -38,14 +38,14 @@ from tests.oracles import bitmaps as oracles
 from tests.strategies import examples
 
 
-def of_columns(matcher: Matcher, relation: int, searched: Sequence[pa.Array]) -> list[int]:
+def of_columns(matcher: Matcher, relation: int, search_columns: Sequence[pa.Array]) -> list[int]:
     """The bitmaps of rows with these searched columns; all other columns are NULL."""
-    described = SCHEMA.relations[relation]
-    columns = [pa.nulls(len(searched[0]), pa.string()) for _ in described.attributes]
-    for place, column in zip(described.search_columns, searched, strict=True):
-        columns[place] = column
-    (found,) = matcher.bitmaps_of([ArrowBlock(relation, columns)])
-    bitmaps: list[int] = found.tolist()
+    relation_schema = SCHEMA.relations[relation]
+    columns = [pa.nulls(len(search_columns[0]), pa.string()) for _ in relation_schema.attributes]
+    for number, column in zip(relation_schema.search_columns, search_columns, strict=True):
+        columns[number] = column
+    (matches,) = matcher.bitmaps_of([ArrowBlock(relation, columns)])
+    bitmaps: list[int] = matches.tolist()
     return bitmaps
 
 
@@ -79,23 +79,23 @@ def _chunked(values: Sequence[str | None], cut: int) -> pa.ChunkedArray:
 @example("strasse", _titled("Große Straße"))
 @example("fine", _titled("ﬁne"))
 @example("at&t", _titled("_AT&T_"))
-def test_bitmaps_are_those_of_the_oracle(text: str, some: list[Row]) -> None:
+def test_bitmaps_are_those_of_the_oracle(text: str, movie_rows: list[Row]) -> None:
     """For rows and columns of every kind, for one query alone and among others."""
     query = parsed(text)
     matcher, joint = Matcher(query, SCHEMA), JointMatcher(SCHEMA)
-    expected = [oracles.bitmap(query, SCHEMA, MOVIE, row) for row in some]
-    assert [matcher.bitmap(MOVIE, row) for row in some] == expected
-    columns: list[Any] = [list(column) for column in zip(*some, strict=True)] or [[], [], [], []]
-    blocks: list[Block] = [RowBlock(MOVIE, some), ColumnBlock(MOVIE, columns, (TITLE, PLOT))]
-    if not any(_has_surrogate(str(value)) for row in some for value in row):
-        numbers, texts, half = pa.array(columns[0], pa.int64()), columns[1:], len(some) // 2
-        chunked = ([_chunked(each, cut) for each in texts] for cut in (0, half))
-        blocks += [ArrowBlock(MOVIE, [numbers, *each]) for each in chunked]
-    assert [found.tolist() for found in matcher.bitmaps_of(blocks)] == [expected] * len(blocks)
+    expected = [oracles.bitmap(query, SCHEMA, MOVIE, row) for row in movie_rows]
+    assert [matcher.bitmap(MOVIE, row) for row in movie_rows] == expected
+    columns: list[Any] = [list(column) for column in zip(*movie_rows, strict=True)] or [[], [], [], []]
+    blocks: list[Block] = [RowBlock(MOVIE, movie_rows), ColumnBlock(MOVIE, columns, (TITLE, PLOT))]
+    if not any(_has_surrogate(str(value)) for row in movie_rows for value in row):
+        numbers, texts, half = pa.array(columns[0], pa.int64()), columns[1:], len(movie_rows) // 2
+        chunked = ([_chunked(arrays, cut) for arrays in texts] for cut in (0, half))
+        blocks += [ArrowBlock(MOVIE, [numbers, *arrays]) for arrays in chunked]
+    assert [matches.tolist() for matches in matcher.bitmaps_of(blocks)] == [expected] * len(blocks)
     joint.add(5, matcher)
     for block in blocks:
-        found = joint.bitmaps(block, np.arange(len(block)))
-        assert dict(zip(found.tuple.tolist(), found.bitmap.tolist(), strict=True)) == {
+        matches = joint.bitmaps(block, np.arange(len(block)))
+        assert dict(zip(matches.tuple.tolist(), matches.bitmap.tolist(), strict=True)) == {
             number: bitmap for number, bitmap in enumerate(expected) if bitmap
         }
 
@@ -233,11 +233,11 @@ def test_arrow_columns_of_other_types_match_as_rows_do() -> None:
 
 def test_bitmaps_are_int16_even_with_eight_slots() -> None:
     matcher = Matcher(parse_query("a1 a2 a3 a4 a5 a6 a7 a8 -a9", SCHEMA), SCHEMA)
-    (found,) = matcher.bitmaps_of(
+    (matches,) = matcher.bitmaps_of(
         [RowBlock(ACTOR, [(1, "a8"), (2, "a1 a2 a3 a4 a5 a6 a7 a8"), (3, "a1 a9")])]
     )
-    assert found.dtype == np.int16
-    assert found.tolist() == [0x80, 0xFF, EXCLUDED]
+    assert matches.dtype == np.int16
+    assert matches.tolist() == [0x80, 0xFF, EXCLUDED]
 
 
 def test_names_of_relations_carry_keywords_only_if_asked_for() -> None:
@@ -278,8 +278,8 @@ def test_a_name_is_neither_scoped_nor_excluded() -> None:
 
 def test_relations_without_search_columns_match_by_name_alone() -> None:
     matcher = Matcher(parse_query("plays pulp", SCHEMA, match_names=True), SCHEMA)
-    (found,) = matcher.bitmaps_of([RowBlock(PLAYS, [(1, None)] * 3)])
-    assert found.tolist() == [0b01] * 3
+    (matches,) = matcher.bitmaps_of([RowBlock(PLAYS, [(1, None)] * 3)])
+    assert matches.tolist() == [0b01] * 3
 
 
 def test_searchable_says_which_slots_a_relation_could_carry() -> None:
@@ -307,37 +307,37 @@ def test_a_full_memory_of_chunks_is_emptied() -> None:
         assert len(memory) <= 3
 
 
-def bitmaps(joint: JointMatcher, relation: int, some: list[Row]) -> dict[tuple[int, int], int]:
-    found = joint.bitmaps(RowBlock(relation, some), np.arange(len(some)))
-    listed = list(zip(found.tuple.tolist(), found.query.tolist(), found.bitmap.tolist(), strict=True))
-    assert listed == sorted(listed)
-    return {(row, query): bitmap for row, query, bitmap in listed}
+def bitmaps(joint: JointMatcher, relation: int, block_rows: list[Row]) -> dict[tuple[int, int], int]:
+    matches = joint.bitmaps(RowBlock(relation, block_rows), np.arange(len(block_rows)))
+    entries = list(zip(matches.tuple.tolist(), matches.query.tolist(), matches.bitmap.tolist(), strict=True))
+    assert entries == sorted(entries)
+    return {(row, query): bitmap for row, query, bitmap in entries}
 
 
 @given(st.lists(st.tuples(queries(), st.booleans()), max_size=6), st.lists(rows(), max_size=6), st.data())
 @examples(100)
 def test_equal_to_each_querys_own(
-    asked: list[tuple[str, bool]], described: list[tuple[int, *Row]], data: st.DataObject
+    query_texts: list[tuple[str, bool]], relation_rows: list[tuple[int, *Row]], data: st.DataObject
 ) -> None:
-    joint, alone = JointMatcher(SCHEMA), {}
-    for number, (text, named) in enumerate(asked):
+    joint, matchers = JointMatcher(SCHEMA), {}
+    for number, (text, match_names) in enumerate(query_texts):
         try:
-            alone[number] = Matcher(parse_query(text, SCHEMA, match_names=named), SCHEMA)
+            matchers[number] = Matcher(parse_query(text, SCHEMA, match_names=match_names), SCHEMA)
         except QueryError:
             continue
-        joint.add(number, alone[number])
-    for number in data.draw(st.lists(st.sampled_from(sorted(alone)), unique=True)) if alone else []:
+        joint.add(number, matchers[number])
+    for number in data.draw(st.lists(st.sampled_from(sorted(matchers)), unique=True)) if matchers else []:
         joint.remove(number)
-        del alone[number]
+        del matchers[number]
     for relation in range(len(SCHEMA.relations)):
-        some = [row for of, *row in described if of == relation]
+        rows_of_relation = [row for row_relation, *row in relation_rows if row_relation == relation]
         expected = {
-            (at, number): matcher.bitmap(relation, tuple(row))
-            for at, row in enumerate(some)
-            for number, matcher in alone.items()
+            (row_number, number): matcher.bitmap(relation, tuple(row))
+            for row_number, row in enumerate(rows_of_relation)
+            for number, matcher in matchers.items()
             if matcher.bitmap(relation, tuple(row))
         }
-        assert bitmaps(joint, relation, [tuple(row) for row in some]) == expected
+        assert bitmaps(joint, relation, [tuple(row) for row in rows_of_relation]) == expected
 
 
 @pytest.mark.parametrize("text", ["pulp fiction", '"pulp fiction" trav*', "travlota~2 p?lp !actor.aid:1"])

@@ -41,10 +41,10 @@ def test_words_with_stems_of_their_own_begin_as_their_stem_says() -> None:
 
 
 def test_letters_left_out_of_the_condition_never_fold_to_ascii_or_to_nothing() -> None:
-    foreign = re.compile(FOLDING)
+    folded_letters = re.compile(FOLDING)
     for code in range(0x80, sys.maxunicode + 1):
         char = chr(code)
-        if foreign.match(char) or not PIECE.match(char):
+        if folded_letters.match(char) or not PIECE.match(char):
             continue
         folded = fold(char)
         assert folded, unicodedata.name(char)
@@ -63,9 +63,9 @@ def test_some_alternatives_rule_nothing_out() -> None:
 def test_a_text_hides_nothing_of_the_next_one(word: str, texts: list[str]) -> None:
     """All texts are searched as one, and the first match may extend over the end of a text."""
     table = ChunkTable(((1, Term(word)),))
-    found = np.zeros(len(texts), dtype=np.int16)
-    table.find_in([(texts, found)])
-    assert found.tolist() == [word in re.split(r"[ -]", text) for text in texts]
+    bitmaps = np.zeros(len(texts), dtype=np.int16)
+    table.find_in([(texts, bitmaps)])
+    assert bitmaps.tolist() == [word in re.split(r"[ -]", text) for text in texts]
 
 
 _WORD = st.text("ab1", min_size=1, max_size=4)
@@ -86,17 +86,17 @@ _ALTERNATIVES = st.one_of(
 @example([Term("ab")], ["xab ab", "a-b\x1cab1", "\xa0ab\u3000", "b", "ab"])
 def test_a_column_is_searched_as_each_text_is(alternatives: list[Alternative], texts: list[str]) -> None:
     table = ChunkTable(tuple((1 << bit, alternative) for bit, alternative in enumerate(alternatives)))
-    found = np.zeros(len(texts), dtype=np.int16)
-    table.find_in([(texts, found)])
-    assert found.tolist() == [table.find(text) for text in texts]
+    bitmaps = np.zeros(len(texts), dtype=np.int16)
+    table.find_in([(texts, bitmaps)])
+    assert bitmaps.tolist() == [table.find(text) for text in texts]
 
 
 def test_texts_without_any_keyword_are_ruled_out() -> None:
     alternatives: list[Alternative] = [Term("tarantino"), Prefix("trav"), Phrase(("pulp", "of", "fiction"))]
-    ruled_out = hopeless(alternatives)
+    is_hopeless = hopeless(alternatives)
     for text in ("A plain title", "Москва слезам не верит", "東京物語", "“the pulp”, he’d say"):
-        assert ruled_out(text)
+        assert is_hopeless(text)
     for text in ("Tra-volta", "taran‐tino", "a fiction", "Tarantíno", "Ein schöner Film"):
-        assert not ruled_out(text)
+        assert not is_hopeless(text)
     assert not hopeless([Term("слез")])("Москва слезам не верит")
     assert hopeless([Term("слез")])("A plain title")

@@ -50,7 +50,7 @@ def test_in_patterns(data: st.DataObject, text: str) -> None:
     relation = data.draw(st.integers(0, len(schema.relations) - 1))
     name = schema.relations[relation].name
     stream = data.draw(streams(schema, 3, max_records=16))
-    stream = [each for each in stream if not each.delete]
+    stream = [record for record in stream if not record.delete]
     session = Session(Stream(schema, TimeWindow(1000), max_size=2))
     quoted = text.replace("'", "''")
     try:
@@ -59,11 +59,11 @@ def test_in_patterns(data: st.DataObject, text: str) -> None:
     except SkwsError:
         assume(False)
         raise
-    found = session.take(RecordBatch.of(stream))
-    mine = [each for each in stream if each.relation == relation]
-    expected = [each.row for each in mine if contains(text, schema, relation, each.row)]
-    assert [each.row for each in mine if match(each.row)] == expected
-    assert len(found) == len(expected)
+    results = session.take(RecordBatch.of(stream))
+    relation_records = [record for record in stream if record.relation == relation]
+    expected = [record.row for record in relation_records if contains(text, schema, relation, record.row)]
+    assert [record.row for record in relation_records if match(record.row)] == expected
+    assert len(results) == len(expected)
 
 
 @given(query_texts(), TEXTS, st.sampled_from(Analyzer))
@@ -86,14 +86,14 @@ def test_one_attribute_of_several(row: Row, text: str) -> None:
     numbers = (Attribute("x", AttributeType.INTEGER), Attribute("y", AttributeType.INTEGER))
     relations = tuple(Relation(f"r{n}", (*attributes, *numbers), search=("t", "u")) for n in range(2))
     schema = Schema("two", relations, ())
-    only = replace(schema, relations=(replace(relations[0], search=("u",)), relations[1]))
+    restricted_schema = replace(schema, relations=(replace(relations[0], search=("u",)), relations[1]))
     try:
         match = text_match(schema)(text, 0, (1,))
     except SkwsError:
         assume(False)
         raise
-    whole = (row[0], "alpha beta", *row[1:])
-    assert match(whole) == contains(text, only, 0, whole)
+    full_row = (row[0], "alpha beta", *row[1:])
+    assert match(full_row) == contains(text, restricted_schema, 0, full_row)
 
 
 def test_keywords_that_are_no_unicode_are_refused() -> None:
@@ -102,7 +102,7 @@ def test_keywords_that_are_no_unicode_are_refused() -> None:
 
 
 def test_what_is_not_searched_is_told() -> None:
-    (told,) = pattern_notes("item i where i:'the lamp'", SHOP)
-    assert "the" in told
+    (pattern_note,) = pattern_notes("item i where i:'the lamp'", SHOP)
+    assert "the" in pattern_note
     window = parse_window("open when name:'the lamp, !' close when item")
     assert [any(part in note for note in window_notes(SHOP, window)) for part in ("the", ",")] == [True, True]

@@ -111,7 +111,7 @@ def test_relations_that_are_left_out(text: str, without: set[int]) -> None:
     assert query.without == without
     assert query.keywords[0].startswith("pulp")
     assert bool(query.exclusions) == (not without)
-    for alternative in (each for slot in query.slots for each in slot.alternatives):
+    for alternative in (term for slot in query.slots for term in slot.alternatives):
         assert not any(alternative.applies(relation, column) for relation in without for column in range(9))
 
 
@@ -160,13 +160,13 @@ def test_nothing_typed_is_passed_over(text: str) -> None:
         return
     _check_invariants(query)
     slots = [slot.text for slot in (*query.slots, *query.exclusions)]
-    left_out = [SCHEMA.relations[relation].name for relation in query.without]
-    left_out += [SCHEMA.joins[join].name for join in query.without_joins]
-    told = "".join([*slots, *left_out, *query.dropped, *query.ignored])
+    excluded_names = [SCHEMA.relations[relation].name for relation in query.without]
+    excluded_names += [SCHEMA.joins[join].name for join in query.without_joins]
+    reported = "".join([*slots, *excluded_names, *query.dropped, *query.ignored])
     # Text in quotes or within a word is part of a term, which is shown once if it is repeated.
-    around = _WITHIN.sub("", _QUOTED.sub("", text))
+    uncovered = _WITHIN.sub("", _QUOTED.sub("", text))
     operators = '();-*:"\u201c\u201d\u201e'
-    assert {char for char in around if not char.isspace()} <= {*told, *operators}
+    assert {char for char in uncovered if not char.isspace()} <= {*reported, *operators}
 
 
 _PARTS = ("movie.mid", "studio", "title", "plays:", "pulp", "Zed", "5", "7", '"a b"', "a", "2024-01-01")
@@ -204,12 +204,12 @@ def test_nothing_of_conditions_and_likenesses_is_passed_over(text: str) -> None:
         return
     _check_invariants(query)
     slots = [slot.text for slot in (*query.slots, *query.exclusions)]
-    left_out = [SCHEMA.relations[relation].name for relation in query.without]
-    left_out += [SCHEMA.joins[join].name for join in query.without_joins]
-    told = "".join([*slots, *left_out, *query.dropped, *query.ignored]).lower()
+    excluded_names = [SCHEMA.relations[relation].name for relation in query.without]
+    excluded_names += [SCHEMA.joins[join].name for join in query.without_joins]
+    reported = "".join([*slots, *excluded_names, *query.dropped, *query.ignored]).lower()
     operators = "();-*:or!" + '"'
-    assert {char for char in text.lower() if not char.isspace()} <= {*told, *operators}
-    assert sum(map(text.count, "<>=~?")) <= sum(map(told.count, "<>=~?")) or _repeats(text)
+    assert {char for char in text.lower() if not char.isspace()} <= {*reported, *operators}
+    assert sum(map(text.count, "<>=~?")) <= sum(map(reported.count, "<>=~?")) or _repeats(text)
 
 
 def _repeats(text: str) -> bool:
@@ -225,8 +225,8 @@ def test_a_word_is_shown_with_all_that_is_around_it(word: str, before: str, afte
     if isinstance(query, str) or set('();"\u201c') & {*before, *after} or "-" in before:
         return
     # The star of a prefix is shown beside the word: the sign in "x@*" is told, and "x*" is searched.
-    shown = next(slot.text for slot in query.slots if word in slot.text).removesuffix("*")
-    start, end = f"{before}{word}{after}".removesuffix("*").split(shown, 1)
+    slot_text = next(slot.text for slot in query.slots if word in slot.text).removesuffix("*")
+    start, end = f"{before}{word}{after}".removesuffix("*").split(slot_text, 1)
     assert {part for part in (start, end) if part} <= {*query.ignored}
 
 
@@ -251,9 +251,9 @@ def test_errors_say_what(text: str, message: str) -> None:
 
 def test_the_caret_stands_below_the_place_in_a_long_query_with_control_characters() -> None:
     text = "pulp\x1b[31m " * 20 + '"fiction'
-    with pytest.raises(QueryError) as caught:
+    with pytest.raises(QueryError) as error:
         parse_query(text, SCHEMA)
-    _, line, caret = str(caught.value).split("\n")
+    _, line, caret = str(error.value).split("\n")
     assert line[caret.index("^") :].startswith('"fiction')
     assert "\x1b" not in line
     assert len(line) < 80
@@ -321,9 +321,9 @@ def test_what_is_no_join_to_leave_out(name: str, reason: str) -> None:
 
 
 def test_a_join_that_is_gone_cannot_be_left_out() -> None:
-    gone = replace(JOINED, evolution=replace(JOINED.evolution, removed_joins=frozenset({1})))
+    schema_without_join = replace(JOINED, evolution=replace(JOINED.evolution, removed_joins=frozenset({1})))
     with pytest.raises(QueryError, match="'shot_by' is not a relation"):
-        parse_query("pulp -shot_by:", gone)
+        parse_query("pulp -shot_by:", schema_without_join)
 
 
 def test_a_group_without_words_says_why() -> None:
@@ -356,5 +356,7 @@ def _check_invariants(query: KeywordQuery) -> None:
     for slots in (query.slots, query.exclusions):
         assert all(slot.alternatives for slot in slots)
         assert len({frozenset(slot.alternatives) for slot in slots}) == len(slots)
-    spelled = [slot for slot in query.slots if not any(isinstance(a, Condition) for a in slot.alternatives)]
-    assert all(isinstance(slot, Slot) and slot.text == slot.text.lower() for slot in spelled)
+    word_slots = [
+        slot for slot in query.slots if not any(isinstance(a, Condition) for a in slot.alternatives)
+    ]
+    assert all(isinstance(slot, Slot) and slot.text == slot.text.lower() for slot in word_slots)

@@ -47,11 +47,11 @@ def _distance(a: str, b: str) -> int:
 )
 def test_suggestions_are_all_words_near_enough(word: str, counts: dict[str, int]) -> None:
     def near_enough(other: str) -> bool:
-        exchanged = len(word) > 5 or sorted(word) == sorted(other)
-        return _distance(word, other) <= (2 if exchanged else 1)
+        may_have_two = len(word) > 5 or sorted(word) == sorted(other)
+        return _distance(word, other) <= (2 if may_have_two else 1)
 
-    near = sorted((_distance(word, w), -n, w) for w, n in counts.items() if near_enough(w))
-    assert suggest(word, counts, limit=100) == ([] if word in counts else [w for _, _, w in near])
+    neighbours = sorted((_distance(word, w), -n, w) for w, n in counts.items() if near_enough(w))
+    assert suggest(word, counts, limit=100) == ([] if word in counts else [w for _, _, w in neighbours])
 
 
 def test_a_vocabulary_counts_searchable_words() -> None:

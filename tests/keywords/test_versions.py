@@ -44,9 +44,9 @@ NONE = {
 
 
 def key(order: VersionOrder, text: str) -> VersionKey:
-    found = known_key(order, text)
-    assert found is not None, text
-    return found
+    version_key = known_key(order, text)
+    assert version_key is not None, text
+    return version_key
 
 
 @pytest.mark.parametrize("order", VersionOrder)
@@ -64,8 +64,10 @@ versions = st.lists(st.sampled_from(PIECES), max_size=5).map(lambda pieces: "1" 
 
 
 def dpkg(one: str, sign: str, other: str) -> bool:
-    done = subprocess.run(["dpkg", "--compare-versions", one, sign, other], capture_output=True, check=False)
-    return done.returncode == 0
+    process = subprocess.run(
+        ["dpkg", "--compare-versions", one, sign, other], capture_output=True, check=False
+    )
+    return process.returncode == 0
 
 
 @pytest.mark.skipif(which("dpkg") is None, reason="no dpkg")
@@ -127,22 +129,22 @@ def test_conditions_by_row_and_by_block(
     if holds is None:
         holds = known_key(DEBIAN, "1.9") < known_key(DEBIAN, "available")  # type: ignore[operator]
     matcher = Matcher(parse_query(f"!{condition}", SCHEMA), SCHEMA)
-    whole = ("x", *row, None, None, None)
-    (by_block,) = matcher.bitmaps_of([RowBlock(0, [whole])])
-    assert (matcher.bitmap(0, whole) == 1, int(by_block[0]) == 1) == (holds, holds)
+    full_row = ("x", *row, None, None, None)
+    (by_block,) = matcher.bitmaps_of([RowBlock(0, [full_row])])
+    assert (matcher.bitmap(0, full_row) == 1, int(by_block[0]) == 1) == (holds, holds)
 
 
 @pytest.mark.parametrize(
-    ("size", "most", "signs"), [(1, 2, {"<", "<=", "!="}), (2, 2, {"<=", "=", ">="}), (None, 2, set())]
+    ("size", "maximum", "signs"), [(1, 2, {"<", "<=", "!="}), (2, 2, {"<=", "=", ">="}), (None, 2, set())]
 )
-def test_numbers_of_a_row_are_compared(size: int | None, most: int | None, signs: set[str]) -> None:
-    row = ("x", None, None, None, size, most)
-    held = {
+def test_numbers_of_a_row_are_compared(size: int | None, maximum: int | None, signs: set[str]) -> None:
+    row = ("x", None, None, None, size, maximum)
+    satisfied = {
         sign
         for sign in ("<", "<=", "=", "!=", ">=", ">")
         if Matcher(parse_query(f"!size{sign}most", SCHEMA), SCHEMA).bitmap(0, row)
     }
-    assert held == signs
+    assert satisfied == signs
 
 
 @pytest.mark.parametrize(
@@ -158,9 +160,9 @@ def test_numbers_of_a_row_are_compared(size: int | None, most: int | None, signs
     ],
 )
 def test_what_has_no_order_is_refused(query: str, message: str) -> None:
-    with pytest.raises(QueryError) as refused:
+    with pytest.raises(QueryError) as error:
         parse_query(query, SCHEMA)
-    assert message in str(refused.value)
+    assert message in str(error.value)
 
 
 def test_a_schema_keeps_its_orders() -> None:
@@ -180,9 +182,9 @@ def test_a_schema_keeps_its_orders() -> None:
     ],
 )
 def test_an_order_that_cannot_be_is_refused(attribute: str, message: str) -> None:
-    with pytest.raises(SchemaError) as refused:
+    with pytest.raises(SchemaError) as error:
         parse_schema(f"relations:\n  r:\n    attributes: {{t: text, v: {attribute}}}\n")
-    assert message in str(refused.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("where", ["p.version < '2.0'", "p.version < p.available"])

@@ -63,14 +63,14 @@ _LOOKALIKES = dict(
 @st.composite
 def words(draw: st.DrawFn) -> str:
     """A word that may be a variant of one of ``WORDS``."""
-    spelled = []
+    characters = []
     for char in draw(st.sampled_from(WORDS)):
-        disguise = draw(st.integers(0, 11))
-        alike = draw(st.sampled_from(_LOOKALIKES.get(char, char))) if disguise == 0 else char
-        spelled.append(alike.upper() if disguise == 1 else alike)
-        if disguise == 2:
-            spelled.append(draw(st.sampled_from(_INSIDE)))
-    return "".join(spelled) + draw(st.sampled_from(_ENDINGS))
+        variation = draw(st.integers(0, 11))
+        lookalike = draw(st.sampled_from(_LOOKALIKES.get(char, char))) if variation == 0 else char
+        characters.append(lookalike.upper() if variation == 1 else lookalike)
+        if variation == 2:
+            characters.append(draw(st.sampled_from(_INSIDE)))
+    return "".join(characters) + draw(st.sampled_from(_ENDINGS))
 
 
 @st.composite
@@ -87,16 +87,16 @@ def _leaves() -> st.SearchStrategy[str]:
         (*WORDS, "spider-man", "o'neil", "at&t", "u.s.a", "3.14", ".net", "movies", "東京")
     )
     compound = st.lists(st.sampled_from((*WORDS[:6], "3", "14", "t", "o")), min_size=2, max_size=3).flatmap(
-        lambda some: st.sampled_from("-._'&").map(lambda sign: sign.join(some))
+        lambda parts: st.sampled_from("-._'&").map(lambda sign: sign.join(parts))
     )
-    phrase = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(lambda some: f'"{" ".join(some)}"')
+    phrase = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(
+        lambda parts: f'"{" ".join(parts)}"'
+    )
     scope = st.sampled_from(("", "", "", "movie:", "movie.plot:", "name:", "actor:"))
-    form = st.sampled_from(("*ino", "t*v*ta", "f?ction", "s*n*", "*i?y", "?ulp"))
-    mistyped = st.sampled_from(
-        ("travlota~", "tarrantinos~2", "pilp~", "reltae~2", "fine~1", "the~", "t-ulp~")
-    )
-    prefix = st.sampled_from(WORDS).map(lambda some: some[:3] + "*")
-    leaf = st.one_of(word, word, phrase, prefix, form, mistyped, compound)
+    wildcard = st.sampled_from(("*ino", "t*v*ta", "f?ction", "s*n*", "*i?y", "?ulp"))
+    fuzzy = st.sampled_from(("travlota~", "tarrantinos~2", "pilp~", "reltae~2", "fine~1", "the~", "t-ulp~"))
+    prefix = st.sampled_from(WORDS).map(lambda parts: parts[:3] + "*")
+    leaf = st.one_of(word, word, phrase, prefix, wildcard, fuzzy, compound)
     return st.tuples(scope, leaf).map("".join)
 
 
@@ -109,19 +109,21 @@ CONDITIONS = (
 
 def queries(*, conditions: bool = False) -> st.SearchStrategy[str]:
     """Texts of queries, most of them well-formed; with ``conditions`` on ``movie``."""
-    wanted = st.sampled_from(CONDITIONS).map("!{}".format)
-    leaf = st.one_of(_leaves(), _leaves(), wanted) if conditions else _leaves()
-    either = st.lists(leaf, min_size=2, max_size=3).map(lambda some: f"({' OR '.join(some)})")
-    slot = st.one_of(leaf, leaf, either)
-    excluded = st.one_of(_leaves(), either).map("-{}".format)
+    condition = st.sampled_from(CONDITIONS).map("!{}".format)
+    leaf = st.one_of(_leaves(), _leaves(), condition) if conditions else _leaves()
+    alternation = st.lists(leaf, min_size=2, max_size=3).map(lambda parts: f"({' OR '.join(parts)})")
+    slot = st.one_of(leaf, leaf, alternation)
+    exclusion = st.one_of(_leaves(), alternation).map("-{}".format)
     if conditions:
-        restricting = st.sampled_from(CONDITIONS)
-        alternatives = st.lists(restricting, min_size=2, max_size=2).map(
-            lambda some: f"({' OR '.join(some)})"
+        restriction = st.sampled_from(CONDITIONS)
+        alternatives = st.lists(restriction, min_size=2, max_size=2).map(
+            lambda parts: f"({' OR '.join(parts)})"
         )
-        excluded = st.one_of(excluded, restricting, restricting, alternatives, restricting.map("-{}".format))
+        exclusion = st.one_of(
+            exclusion, restriction, restriction, alternatives, restriction.map("-{}".format)
+        )
     return st.tuples(
-        st.lists(slot, min_size=1, max_size=4), st.one_of(st.just([]), st.lists(excluded, max_size=2))
+        st.lists(slot, min_size=1, max_size=4), st.one_of(st.just([]), st.lists(exclusion, max_size=2))
     ).map(lambda parts: " ".join((*parts[0], *parts[1])))
 
 

@@ -26,8 +26,8 @@ def hashes_of(random: Random, number: int, kinds: int) -> Hashes:
     return values * np.uint64((1 << 64) // kinds)
 
 
-def found(index: HashIndex, wanted: Hashes) -> list[tuple[int, int]]:
-    positions, payload = index.probe(wanted)
+def found(index: HashIndex, hashes: Hashes) -> list[tuple[int, int]]:
+    positions, payload = index.probe(hashes)
     return sorted(zip(positions.tolist(), payload.tolist(), strict=True))
 
 
@@ -46,34 +46,44 @@ def test_runs_find_what_was_added_and_is_left(merged: int, seed: int, payload: i
 
 def check_runs(seed: int, payload: int) -> None:
     random, index = Random(seed), HashIndex()
-    held: dict[int, int] = {}  # payload -> hash
+    hash_by_payload: dict[int, int] = {}  # payload -> hash
     for step in range(12):
         new = hashes_of(random, random.choice([0, 1, 7, 60, 400]), 50)
         index.add(new, np.arange(payload, payload + len(new), dtype=np.int64))
-        held.update(zip(range(payload, payload + len(new)), new.tolist(), strict=True))
+        hash_by_payload.update(zip(range(payload, payload + len(new)), new.tolist(), strict=True))
         payload += len(new)
-        if held and random.random() < 0.3:
+        if hash_by_payload and random.random() < 0.3:
             # The oldest are removed, some at random, or both.
-            oldest, share = random.choice([0, len(held) // 2]), random.choice([0.6, 1.0])
-            kept = [old for place, old in enumerate(held) if place >= oldest and random.random() < share]
-            slots = np.full(max(held) + 1, -1, dtype=np.int64)
-            slots[kept] = np.arange(len(kept))
+            oldest, share = random.choice([0, len(hash_by_payload) // 2]), random.choice([0.6, 1.0])
+            kept_payloads = [
+                old_payload
+                for rank, old_payload in enumerate(hash_by_payload)
+                if rank >= oldest and random.random() < share
+            ]
+            slots = np.full(max(hash_by_payload) + 1, -1, dtype=np.int64)
+            slots[kept_payloads] = np.arange(len(kept_payloads))
             index.remap(slots)
-            held = {number: held[old] for number, old in enumerate(kept)}
-            payload = len(kept)
-        assert len(index) == len(held)
+            hash_by_payload = {
+                number: hash_by_payload[old_payload] for number, old_payload in enumerate(kept_payloads)
+            }
+            payload = len(kept_payloads)
+        assert len(index) == len(hash_by_payload)
         if random.random() < 0.3:  # it is stored in a file and mapped from there
-            stored = index.stored_entries()
-            index = HashIndex.from_stored(stored._replace(filter=stored.filter.copy()))
-            assert len(index) == len(held)
+            stored_index = index.stored_entries()
+            index = HashIndex.from_stored(stored_index._replace(filter=stored_index.filter.copy()))
+            assert len(index) == len(hash_by_payload)
         if step < 11 and random.random() < 0.4:
             continue  # entries are added, and renumbered again, without a probe in between
-        wanted = hashes_of(random, 40, 50)
+        probe_hashes = hashes_of(random, 40, 50)
         by_hash: dict[int, list[int]] = defaultdict(list)
-        for number, its_hash in held.items():
-            by_hash[its_hash].append(number)
-        expected = [(at, n) for at, its_hash in enumerate(wanted.tolist()) for n in by_hash[its_hash]]
-        assert found(index, wanted) == sorted(expected)
+        for number, entry_hash in hash_by_payload.items():
+            by_hash[entry_hash].append(number)
+        expected = [
+            (position, n)
+            for position, entry_hash in enumerate(probe_hashes.tolist())
+            for n in by_hash[entry_hash]
+        ]
+        assert found(index, probe_hashes) == sorted(expected)
 
 
 def test_runs_stay_few_and_their_filter_sparse() -> None:
@@ -93,15 +103,15 @@ def test_a_large_run_stands_in_order_of_more_bits_than_one_digit() -> None:
     random, index = np.random.default_rng(1), HashIndex()
     hashes = random.integers(0, 1 << 64, 150_000, dtype=np.uint64)
     index.add(np.concatenate([hashes, hashes]), np.arange(300_000, dtype=np.int64))
-    asked = np.concatenate([hashes[::1000], random.integers(0, 1 << 64, 1000, dtype=np.uint64)])
+    probe_hashes = np.concatenate([hashes[::1000], random.integers(0, 1 << 64, 1000, dtype=np.uint64)])
     assert [run.bits for run in index.runs] == [18]
-    assert found(index, asked) == sorted(
-        (at, 1000 * at + again) for at in range(150) for again in (0, 150_000)
+    assert found(index, probe_hashes) == sorted(
+        (position, 1000 * position + offset) for position in range(150) for offset in (0, 150_000)
     )
-    few = np.full(300_000, -1)
-    few[[1000, 151_000]] = [0, 1]
-    index.remap(few)
-    assert found(index, asked) == [(1, 0), (1, 1)]
+    slots = np.full(300_000, -1)
+    slots[[1000, 151_000]] = [0, 1]
+    index.remap(slots)
+    assert found(index, probe_hashes) == [(1, 0), (1, 1)]
     assert [run.bits for run in index.runs] == [1], "directories go with what they told of"
 
 
@@ -110,7 +120,7 @@ def test_a_large_run_stands_in_order_of_more_bits_than_one_digit() -> None:
 def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:
     random = Random(seed)
     table = Table((np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int32)))
-    held: list[tuple[int, list[int]]] = []
+    rows: list[tuple[int, list[int]]] = []
     next_number = 0
     for _ in range(8):
         new = [(next_number + n, [n, -n]) for n in range(random.choice([0, 1, 300, 5000]))]
@@ -119,32 +129,32 @@ def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:
             np.array([n for n, _ in new], dtype=np.int64),
             np.array([p for _, p in new]).reshape(-1, 2),
         )
-        assert table.append(columns) == len(held)
-        held += new
+        assert table.append(columns) == len(rows)
+        rows += new
         # The oldest are removed, some at random, or all.
-        first, share = random.randrange(len(held) + 1), random.choice([0.0, 0.5, 1.0])
-        kept = [place >= first and random.random() <= share for place in range(len(held))]
-        places = table.keep(np.array(kept, dtype=bool))
-        held = [row for row, stays in zip(held, kept, strict=True) if stays]
+        first, share = random.randrange(len(rows) + 1), random.choice([0.0, 0.5, 1.0])
+        mask = [place >= first and random.random() <= share for place in range(len(rows))]
+        new_places = table.keep(np.array(mask, dtype=bool))
+        rows = [row for row, is_kept in zip(rows, mask, strict=True) if is_kept]
         number = count()
-        assert places.tolist() == [next(number) if stays else -1 for stays in kept]
+        assert new_places.tolist() == [next(number) if is_kept else -1 for is_kept in mask]
         numbers, pairs = table.columns()
-        assert list(zip(numbers.tolist(), pairs.tolist(), strict=True)) == held
+        assert list(zip(numbers.tolist(), pairs.tolist(), strict=True)) == rows
         assert pairs.dtype == np.int32
-        room = max(len(column.base) for column in table.columns() if column.base is not None)
-        assert room <= 4 * max(1024, table.size)
+        capacity = max(len(column.base) for column in table.columns() if column.base is not None)
+        assert capacity <= 4 * max(1024, table.size)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6))
 @examples(30)
 def test_a_filter_that_grows_passes_all_that_it_holds(seed: int, times: int) -> None:
-    random, held = Random(seed), HashFilter()
+    random, hash_filter = Random(seed), HashFilter()
     hashes = hashes_of(random, 300, 1 << 40)
-    held.add(hashes)
+    hash_filter.add(hashes)
     for _ in range(times):
-        held.grow()
-        assert len(held.candidates(hashes)) == len(hashes)
-    assert len(held.candidates(hashes_of(random, 2000, 1 << 40))) < 200
+        hash_filter.grow()
+        assert len(hash_filter.candidates(hashes)) == len(hashes)
+    assert len(hash_filter.candidates(hashes_of(random, 2000, 1 << 40))) < 200
 
 
 def bitmaps(*entries: tuple[int, int, int]) -> KeywordBitmaps:
@@ -156,14 +166,14 @@ def test_a_query_wakes_with_its_last_keyword_and_sleeps_without_one() -> None:
     excluded, sleep = 4, WakeStates(3, 4)
     for query in (0, 3):
         sleep.enrol(query)
-    both: Ints = np.array([0, 3])
+    queries: Ints = np.array([0, 3])
     assert not sleep.wake(bitmaps((0, 0, 1), (1, 3, 1), (2, 3, excluded))).any()
     assert np.flatnonzero(sleep.wake(bitmaps((3, 3, 2)))).tolist() == [3]
-    assert sleep.is_awake(both).tolist() == [False, True]
+    assert sleep.is_awake(queries).tolist() == [False, True]
     assert not sleep.wake(bitmaps((4, 3, 3))).any()  # it is awake
     assert not sleep.reset(bitmaps((4, 3, 3)))
     assert sleep.reset(bitmaps((1, 3, 1), (2, 3, excluded)))
-    assert not sleep.is_awake(both).any()
+    assert not sleep.is_awake(queries).any()
     assert (sleep.keywords(0), sleep.keywords(3)) == (0, 1)
 
 
@@ -184,37 +194,39 @@ def test_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(store, "_MOST_SCANNED", 3)
     monkeypatch.setattr(store, "_LEAST_INDEXED", 4)
     rng = Random(seed)
-    kept, expected = PartialStore(3), list[tuple[int, ...]]()  # the members of each row, and its end
+    partials, expected = PartialStore(3), list[tuple[int, ...]]()  # the members of each row, and its end
     ends = np.full(12, 100, dtype=np.int64)  # by slot
-    for turn in range(60):
+    for now in range(60):
         new = [tuple(rng.sample(range(len(ends)), rng.randint(1, 3))) for _ in range(rng.randrange(5))]
         members = np.array([[*row, *[NO_MEMBER] * (3 - len(row))] for row in new], dtype=np.int64)
         column = np.zeros(len(new), dtype=np.int64)
-        kept.append(Partials(column, column, members.reshape(-1, 3), column, column + 100).columns())
+        partials.append(Partials(column, column, members.reshape(-1, 3), column, column + 100).columns())
         expected += new
         slots = np.array(rng.sample(range(len(ends)), rng.randrange(4)), dtype=np.int64)
-        found = [row for row, members in enumerate(expected) if set(members) & set(slots.tolist())]
-        assert kept.rows_with(slots).tolist() == found
+        matching_rows = [row for row, members in enumerate(expected) if set(members) & set(slots.tolist())]
+        assert partials.rows_with(slots).tolist() == matching_rows
         match rng.randrange(6):
             case 0:
-                ends[slots] = turn
-                earlier = [row for row in found if kept.partials.end[row] > turn]
-                assert kept.end(slots, ends).tolist() == earlier
-                assert (kept.partials.end[found] <= turn).all()
+                ends[slots] = now
+                ended_rows = [row for row in matching_rows if partials.partials.end[row] > now]
+                assert partials.end(slots, ends).tolist() == ended_rows
+                assert (partials.partials.end[matching_rows] <= now).all()
             case 1:
-                stays = np.array([rng.random() < 0.8 for _ in expected], dtype=bool)
-                kept.keep(stays)
-                expected = [row for row, there in zip(expected, stays.tolist(), strict=True) if there]
+                mask = np.array([rng.random() < 0.8 for _ in expected], dtype=bool)
+                partials.keep(mask)
+                expected = [
+                    row for row, alive_mask in zip(expected, mask.tolist(), strict=True) if alive_mask
+                ]
             case 2:
-                there = (kept.partials.end > turn).tolist()
+                alive_mask = (partials.partials.end > now).tolist()
                 order = rng.sample(range(len(ends)), len(ends))
-                kept.compact(turn, np.array(order))
-                moved = np.empty_like(ends)
-                moved[order] = ends
-                ends = moved
+                partials.compact(now, np.array(order))
+                new_ends = np.empty_like(ends)
+                new_ends[order] = ends
+                ends = new_ends
                 expected = [
                     tuple(order[slot] for slot in row)
-                    for row, alive in zip(expected, there, strict=True)
-                    if alive
+                    for row, is_alive in zip(expected, alive_mask, strict=True)
+                    if is_alive
                 ]
-    assert len(expected) == kept.size
+    assert len(expected) == partials.size

@@ -37,90 +37,102 @@ def check(words: CarriedWords, expected: set[tuple[int, int]], live: int) -> Non
     slots = np.arange(live, dtype=np.int64)
     position, found = words.of(slots)
     assert sorted(zip(position.tolist(), found.tolist(), strict=True)) == sorted(expected)
-    assert words.has_words.tolist() == [any(slot == at for slot, _ in expected) for at in range(live)]
-    every = [(slot, word) for slot in range(live) for word in range(71)]
-    contained = words.contain(column([slot for slot, _ in every]), column([word for _, word in every]))
-    assert [pair for pair, here in zip(every, contained.tolist(), strict=True) if here] == sorted(expected)
+    assert words.has_words.tolist() == [
+        any(slot == live_slot for slot, _ in expected) for live_slot in range(live)
+    ]
+    all_pairs = [(slot, word) for slot in range(live) for word in range(71)]
+    flags = words.contain(column([slot for slot, _ in all_pairs]), column([word for _, word in all_pairs]))
+    assert [
+        pair for pair, is_contained in zip(all_pairs, flags.tolist(), strict=True) if is_contained
+    ] == sorted(expected)
 
 
 @given(PAIRS, PAIRS, st.sets(st.integers(0, 70)), st.sets(st.integers(0, LIVE - 1)))
 @examples(120)
 def test_words_of_live_tuples(
-    first: list[tuple[int, int]], more: list[tuple[int, int]], gone: set[int], dead: set[int]
+    first: list[tuple[int, int]], inserted: list[tuple[int, int]], forgotten: set[int], dead: set[int]
 ) -> None:
     words = CarriedWords()
-    half = [pair for pair in first if pair[0] < LIVE // 2]
-    later = [pair for pair in first if pair[0] >= LIVE // 2]
-    for some, live in ((half, LIVE // 2), (later, LIVE)):
-        words.append(column([slot for slot, _ in some]), column([word for _, word in some]), live)
+    first_half = [pair for pair in first if pair[0] < LIVE // 2]
+    second_half = [pair for pair in first if pair[0] >= LIVE // 2]
+    for pairs, live in ((first_half, LIVE // 2), (second_half, LIVE)):
+        words.append(column([slot for slot, _ in pairs]), column([word for _, word in pairs]), live)
     check(words, set(first), LIVE)
-    words.insert(column([slot for slot, _ in more]), column([word for _, word in more]), LIVE)
-    check(words, {*first, *more}, LIVE)
-    words.forget(column(sorted(gone)))
-    expected = {pair for pair in (*first, *more) if pair[1] not in gone}
+    words.insert(column([slot for slot, _ in inserted]), column([word for _, word in inserted]), LIVE)
+    check(words, {*first, *inserted}, LIVE)
+    words.forget(column(sorted(forgotten)))
+    expected = {pair for pair in (*first, *inserted) if pair[1] not in forgotten}
     check(words, expected, LIVE)
-    left = [slot for slot in range(LIVE) if slot not in dead]
-    moved = {slot: place for place, slot in enumerate(left)}
-    words.remap(column([moved.get(slot, -1) for slot in range(LIVE)]))
-    check(words, {(moved[slot], word) for slot, word in expected if slot in moved}, len(left))
+    live_slots = [slot for slot in range(LIVE) if slot not in dead]
+    new_slots = {slot: new_slot for new_slot, slot in enumerate(live_slots)}
+    words.remap(column([new_slots.get(slot, -1) for slot in range(LIVE)]))
+    check(words, {(new_slots[slot], word) for slot, word in expected if slot in new_slots}, len(live_slots))
 
 
 @given(QUERIES, st.sets(st.integers(0, 11)))
 @examples(120)
-def test_the_index_of_queries(asked: list[tuple[int, int]], removed: set[int]) -> None:
+def test_the_index_of_queries(queries: list[tuple[int, int]], removed: set[int]) -> None:
     pairs = WordPairs()
-    half = len(asked) // 2
-    for begin, end in ((0, half), (half, len(asked))):
-        some = asked[begin:end]
+    half = len(queries) // 2
+    for begin, end in ((0, half), (half, len(queries))):
+        part = queries[begin:end]
         numbers = np.arange(begin, end, dtype=np.int64)
-        pairs.add(numbers, column([one for one, _ in some]), column([other for _, other in some]))
-    standing = dict(enumerate(asked))
-    for number in sorted(removed & standing.keys()):
-        pairs.remove(number, *standing.pop(number))
-    assert len(pairs) == len(standing)
-    every = [(one, other) for one in range(7) for other in range(7)]
-    position, entry = pairs.between(column([one for one, _ in every]), column([other for _, other in every]))
-    found = sorted(
-        (every[at], query, turned)
-        for at, query, turned in zip(
+        pairs.add(numbers, column([one for one, _ in part]), column([other for _, other in part]))
+    active = dict(enumerate(queries))
+    for number in sorted(removed & active.keys()):
+        pairs.remove(number, *active.pop(number))
+    assert len(pairs) == len(active)
+    word_pairs = [(one, other) for one in range(7) for other in range(7)]
+    position, entry = pairs.between(
+        column([one for one, _ in word_pairs]), column([other for _, other in word_pairs])
+    )
+    matches = sorted(
+        (word_pairs[pair_number], query, turned)
+        for pair_number, query, turned in zip(
             position.tolist(), pairs.query(entry).tolist(), pairs.is_reversed(entry).tolist(), strict=True
         )
     )
-    two = {number: query for number, query in standing.items() if query[1] >= 0}
-    assert found == sorted(
-        [(query, number, False) for number, query in two.items()]
-        + [((query[1], query[0]), number, True) for number, query in two.items()]
+    two_word_queries = {number: query for number, query in active.items() if query[1] >= 0}
+    assert matches == sorted(
+        [(query, number, False) for number, query in two_word_queries.items()]
+        + [((query[1], query[0]), number, True) for number, query in two_word_queries.items()]
     )
     position, query = pairs.singles(np.arange(7, dtype=np.int64))
-    alone = {number: one for number, (one, other) in standing.items() if other < 0}
-    assert sorted(zip(query.tolist(), position.tolist(), strict=True)) == sorted(alone.items())
+    single_word_queries = {number: one for number, (one, other) in active.items() if other < 0}
+    assert sorted(zip(query.tolist(), position.tolist(), strict=True)) == sorted(single_word_queries.items())
 
 
-@pytest.mark.parametrize("apart", [1, 1 << 14])
+@pytest.mark.parametrize("stride", [1, 1 << 14])
 @given(PAIRS, st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=300))
 @examples(40)
 def test_partners_are_never_missed(
-    apart: int, carried: list[tuple[int, int]], asked: list[tuple[int, int]]
+    stride: int, carried: list[tuple[int, int]], asked: list[tuple[int, int]]
 ) -> None:
     """Words with distant numbers share bits, so there may be too many partners, but never too few."""
     words, pairs = CarriedWords(), WordPairs()
     partners = Partners(words, pairs)
-    words.append(column([slot for slot, _ in carried]), column([word * apart for _, word in carried]), LIVE)
+    words.append(column([slot for slot, _ in carried]), column([word * stride for _, word in carried]), LIVE)
     pairs.add(
         np.arange(len(asked), dtype=np.int64),
-        column([one * apart for one, _ in asked]),
-        column([other * apart for _, other in asked]),
+        column([one * stride for one, _ in asked]),
+        column([other * stride for _, other in asked]),
     )
     partners.extend(LIVE)
     slots, others = np.divmod(np.arange(LIVE * LIVE, dtype=np.int64), LIVE)
-    position, found = partners.candidates(slots, others)
-    passed = set(zip(slots[position].tolist(), others[position].tolist(), found.tolist(), strict=True))
-    either = {*asked, *((other, one) for one, other in asked)}
+    position, partner_words = partners.candidates(slots, others)
+    passed_triples = set(
+        zip(slots[position].tolist(), others[position].tolist(), partner_words.tolist(), strict=True)
+    )
+    both_directions = {*asked, *((other, one) for one, other in asked)}
     for slot, word in carried:
-        of = {partner for one, partner in either if one == word}
-        assert {(slot, other, mine * apart) for other, mine in carried if mine in of} <= passed
-    bits = {word * apart % 64 for pair in asked for word in pair}
-    assert all(word % 64 in bits for _, _, word in passed)
+        partner_set = {partner for one, partner in both_directions if one == word}
+        assert {
+            (slot, other, partner_word * stride)
+            for other, partner_word in carried
+            if partner_word in partner_set
+        } <= passed_triples
+    bits = {word * stride % 64 for pair in asked for word in pair}
+    assert all(word % 64 in bits for _, _, word in passed_triples)
 
 
 A, B = (Attribute(name, AttributeType.INTEGER) for name in "ab")
@@ -138,11 +150,11 @@ TUPLE = st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(1, 20), *[s
 
 
 def columns(tuples: Sequence[tuple[int, ...]], width: int) -> TupleColumns:
-    relation, start, lasting, *keys = column([x for each in tuples for x in each]).reshape(-1, 5).T.copy()
+    relation, start, length, *keys = column([x for tuple_ in tuples for x in tuple_]).reshape(-1, 5).T.copy()
     values = np.full((len(tuples), width), NULL, dtype=np.int64)
     values[:, :2] = np.where(np.array(keys) < 0, NULL, np.array(keys)).T[:, :width]
     values[relation > 0, 1:] = NULL
-    return TupleColumns(relation, start, start + lasting, values, np.arange(len(tuples), dtype=np.int64))
+    return TupleColumns(relation, start, start + length, values, np.arange(len(tuples), dtype=np.int64))
 
 
 @given(
@@ -153,23 +165,25 @@ def columns(tuples: Sequence[tuple[int, ...]], width: int) -> TupleColumns:
 )
 @examples(80)
 def test_neighbours(
-    first: list[tuple[int, ...]], more: list[list[tuple[int, ...]]], horizon: int, most: int
+    first: list[tuple[int, ...]], later_batches: list[list[tuple[int, ...]]], horizon: int, hub_limit: int
 ) -> None:
     live = LiveTuples(JOINED)
-    neighbours = Neighbours(live, JOINED, most, least=1)
+    neighbours = Neighbours(live, JOINED, hub_limit, least=1)
 
     def joins(one: int, number: int, other: int) -> bool:
         sets, tuples = live.key_sets, live.tuples
         value = tuples.keys[one, sets.source[number]]
-        known = one != other and value != NULL and value == tuples.keys[other, sets.target[number]]
-        ends = edges(JOINED)[number].source, edges(JOINED)[number].target
+        has_equal_key = one != other and value != NULL and value == tuples.keys[other, sets.target[number]]
+        end_relations = edges(JOINED)[number].source, edges(JOINED)[number].target
         together = max(tuples.start[[one, other]]) < min(tuples.end[[one, other]])
-        return bool(known and together and ends == tuple(tuples.relation[[one, other]].tolist()))
+        return bool(
+            has_equal_key and together and end_relations == tuple(tuples.relation[[one, other]].tolist())
+        )
 
     def expected(before: int) -> set[tuple[int, int, int]]:
         """(tuple, edge, other) of all joined tuples before a slot that are alive at the same time."""
         numbers = [edge.id for edge in edges(JOINED)]
-        return {each for each in product(range(before), numbers, range(before)) if joins(*each)}
+        return {triple for triple in product(range(before), numbers, range(before)) if joins(*triple)}
 
     def held(before: int) -> list[tuple[int, int, int]]:
         position, edge, others = neighbours.of(np.arange(before, dtype=np.int64))
@@ -180,14 +194,14 @@ def test_neighbours(
         rows = zip(position[alive].tolist(), edge[alive].tolist(), others[alive].tolist(), strict=True)
         return sorted(row for row in rows if row[0] != row[2])
 
-    for batch in (first, *more):
-        known = len(live)
+    for batch in (first, *later_batches):
+        known_count = len(live)
         live.insert(columns(batch, live.key_sets.width))
-        near, far = concat_pairs(list(neighbours.extend(len(live))))
-        pairs = sorted(zip(near.tolist(), far.tolist(), strict=True))
-        assert pairs == sorted((a, b) for a, _, b in expected(len(live)) if b < a >= known)
+        left, right = concat_pairs(list(neighbours.extend(len(live))))
+        pairs = sorted(zip(left.tolist(), right.tolist(), strict=True))
+        assert pairs == sorted((a, b) for a, _, b in expected(len(live)) if b < a >= known_count)
         assert held(len(live)) == sorted(expected(len(live)))
-        if most == 1_000:
-            assert neighbours.pairs == 2 * len(pairs) + len([1 for a, _, b in expected(known)])
+        if hub_limit == 1_000:
+            assert neighbours.pairs == 2 * len(pairs) + len([1 for a, _, b in expected(known_count)])
     neighbours.remap(live.compact(horizon))
     assert held(len(live)) == sorted(expected(len(live)))

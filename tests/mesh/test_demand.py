@@ -31,9 +31,9 @@ STAR = Schema(
 
 
 def star_mesh(size: int = 3) -> DemandDrivenMesh:
-    made = make_mesh(CNGen(STAR, 2, size), TimeWindow(LENGTH), MeshChoice(MeshKind.FULL, PurgeKind.LAZY))
-    assert isinstance(made, DemandDrivenMesh)
-    return made
+    mesh = make_mesh(CNGen(STAR, 2, size), TimeWindow(LENGTH), MeshChoice(MeshKind.FULL, PurgeKind.LAZY))
+    assert isinstance(mesh, DemandDrivenMesh)
+    return mesh
 
 
 def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> MeshTuple:
@@ -53,7 +53,7 @@ TO_STATE: dict[State, list[DemandEvent]] = {
 
 
 @pytest.mark.parametrize(
-    ("state", "before", "event", "number", "reached"),
+    ("state", "history", "event", "number", "next_state"),
     [
         (State.RUNNING, [], DemandEvent.PSTART, 1, State.RUNNING),
         (State.RUNNING, [DemandEvent.PSTART], DemandEvent.PSTOP, 1, State.RUNNING),
@@ -70,13 +70,13 @@ TO_STATE: dict[State, list[DemandEvent]] = {
     ],
 )
 def test_transitions(
-    state: State, before: list[DemandEvent], event: DemandEvent, number: int, reached: State
+    state: State, history: list[DemandEvent], event: DemandEvent, number: int, next_state: State
 ) -> None:
     demand = Demand(wanted=False)
-    for earlier in (*TO_STATE[state], *before):
-        demand.follow(earlier)
+    for past_event in (*TO_STATE[state], *history):
+        demand.follow(past_event)
     assert demand.state is state
-    assert (demand.follow(event), demand.state) == (number, reached)
+    assert (demand.follow(event), demand.state) == (number, next_state)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_transitions(
 )
 def test_events_that_a_state_excludes(state: State, event: DemandEvent) -> None:
     demand = Demand(wanted=False)
-    for earlier in TO_STATE[state]:
-        demand.follow(earlier)
+    for past_event in TO_STATE[state]:
+        demand.follow(past_event)
     with pytest.raises(KeyError):
         demand.follow(event)
 
@@ -129,8 +129,8 @@ def test_an_operator_that_restarts_neither_repeats_nor_loses() -> None:
     assert not any(join.running for join in joins(mesh))
     mesh.insert(tuple_of(0, 0, start=5))
     mesh.insert(tuple_of(1, 1, start=6))
-    found = mesh.insert(tuple_of(3, 2, start=7))
-    assert len(found) == len({members for _, members in found}) == 4
+    results = mesh.insert(tuple_of(3, 2, start=7))
+    assert len(results) == len({members for _, members in results}) == 4
 
 
 Arrival = tuple[int, int, int, int]  # relation, keywords, value, ticks since the one before
@@ -153,8 +153,8 @@ def agree(mesh: Recording) -> None:
     for join in joins(mesh):
         running = sum(parent.running for parent in join.parents.values())
         assert join.demand.running_parents == running + join.complete
-        fed = bool(join.right.out.entries)
-        assert join.demand.state.value == (running + join.complete > 0, fed)
+        has_input = bool(join.right.out.entries)
+        assert join.demand.state.value == (running + join.complete > 0, has_input)
         assert join.running == (join.demand.state is State.RUNNING)
         assert (join in join.left.awake.values()) == join.running
         assert not (join.running and join in policy.queue)
@@ -189,8 +189,8 @@ def test_states_agree_with_the_mesh_and_all_is_produced_once_and_in_order(
         for _ in range(gap):
             now += 1
             mesh.purge(now)
-            held = [members for join in joins(mesh) for members in join.out.entries]
-            assert all(m.end + 2 * LENGTH > now for members in held for m in members)
+            entries = [members for join in joins(mesh) for members in join.out.entries]
+            assert all(m.end + 2 * LENGTH > now for members in entries for m in members)
         mesh.insert(tuple_of(relation, keywords, now, value))
         agree(mesh)
     for produced in mesh.produced.values():

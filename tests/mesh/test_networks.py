@@ -74,16 +74,16 @@ def test_equals_brute_force(schema: Schema, keywords: int, size: int, frequencie
     while (len(schema.joins) * 2 << keywords) ** (size - 1) * size > 2_000:
         size -= 1
     order = NodeOrder.default(keywords, frequencies[:keywords])
-    found = [canonical(tree) for tree in CNGen(schema, keywords, size, searchable, order).networks()]
-    assert len(found) == len(set(found)), "a duplicate"
-    assert set(found) == set(brute_force(schema, keywords, size, searchable))
+    codes = [canonical(tree) for tree in CNGen(schema, keywords, size, searchable, order).networks()]
+    assert len(codes) == len(set(codes)), "a duplicate"
+    assert set(codes) == set(brute_force(schema, keywords, size, searchable))
 
 
 def test_star_of_equal_keyword_nodes_from_the_paper() -> None:
     """(S{k1}, T{k2}, U{k2}, T{k3}): two interior nodes have the same keyword (Section 3.2)."""
     schema = schema_of(3, [(0, 1), (1, 2)])
-    found = {CandidateNetwork.of(t).text(schema, ["k1", "k2", "k3"]) for t in CNGen(schema, 3, 4).networks()}
-    assert "r0{k1} - r1{k2} - r2{k2} - r1{k3}" in found
+    texts = {CandidateNetwork.of(t).text(schema, ["k1", "k2", "k3"]) for t in CNGen(schema, 3, 4).networks()}
+    assert "r0{k1} - r1{k2} - r2{k2} - r1{k3}" in texts
 
 
 def test_text_names_parallel_joins_and_sides_of_self_joins() -> None:
@@ -110,15 +110,15 @@ def canonical(tree: Tree) -> tuple[object, ...]:
     """The least code of the free tree over all roots: equal iff isomorphic."""
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(tree.relations)))
-    walked = {}
+    edge_between = {}
     for node in range(1, len(tree.relations)):
         parent = tree.parents[node]
         graph.add_edge(parent, node)
-        walked[parent, node], walked[node, parent] = tree.edges[node], tree.edges[node] ^ 1
+        edge_between[parent, node], edge_between[node, parent] = tree.edges[node], tree.edges[node] ^ 1
 
-    def code(node: int, came: int) -> tuple[object, ...]:
-        below = sorted((walked[node, o], code(o, node)) for o in graph[node] if o != came)
-        return (tree.relations[node], tree.keywords[node], tuple(below))
+    def code(node: int, origin: int) -> tuple[object, ...]:
+        child_codes = sorted((edge_between[node, o], code(o, node)) for o in graph[node] if o != origin)
+        return (tree.relations[node], tree.keywords[node], tuple(child_codes))
 
     return min(code(root, -1) for root in graph)
 
@@ -127,55 +127,58 @@ def brute_force(
     schema: Schema, keywords: int, size: int, searchable: list[int]
 ) -> Iterator[tuple[object, ...]]:
     """All labelled trees up to ``size`` nodes, filtered by the definition."""
-    everything = (1 << keywords) - 1
+    all_keywords = (1 << keywords) - 1
     labels = [
-        (r, k) for r in range(len(schema.relations)) for k in range(everything + 1) if not k & ~searchable[r]
+        (r, k)
+        for r in range(len(schema.relations))
+        for k in range(all_keywords + 1)
+        if not k & ~searchable[r]
     ]
     level = {canonical(Tree.single(r, k)): Tree.single(r, k) for r, k in labels}
-    for reached in range(1, size + 1):
-        yield from (code for code, tree in level.items() if is_network(schema, tree, everything))
-        if reached == size:
+    for level_size in range(1, size + 1):
+        yield from (code for code, tree in level.items() if is_network(schema, tree, all_keywords))
+        if level_size == size:
             return
-        grown = {}
+        next_level = {}
         for tree, node in ((t, n) for t in level.values() for n in range(len(t.relations))):
-            for edge, k in product(edges_from(schema)[tree.relations[node]], range(everything + 1)):
+            for edge, k in product(edges_from(schema)[tree.relations[node]], range(all_keywords + 1)):
                 if not k & ~searchable[edge.target]:
-                    new = tree._replace(
+                    larger_tree = tree._replace(
                         relations=(*tree.relations, edge.target),
                         keywords=(*tree.keywords, k),
                         parents=(*tree.parents, node),
                         edges=(*tree.edges, edge.id),
                     )
-                    grown[canonical(new)] = new
-        level = grown
+                    next_level[canonical(larger_tree)] = larger_tree
+        level = next_level
 
 
-def is_network(schema: Schema, tree: Tree, everything: int) -> bool:
-    carried = list(tree.keywords)
+def is_network(schema: Schema, tree: Tree, all_keywords: int) -> bool:
+    node_keywords = list(tree.keywords)
     total = 0
-    for k in carried:
+    for k in node_keywords:
         total |= k
-    around: list[list[int]] = [[] for _ in carried]
-    for node in range(1, len(carried)):
-        around[tree.parents[node]].append(tree.edges[node])
-        around[node].append(tree.edges[node] ^ 1)
-    for leaving in around:
-        if any(edges(schema)[e].at_most_one and leaving.count(e) > 1 for e in leaving):
+    incident_edges: list[list[int]] = [[] for _ in node_keywords]
+    for node in range(1, len(node_keywords)):
+        incident_edges[tree.parents[node]].append(tree.edges[node])
+        incident_edges[node].append(tree.edges[node] ^ 1)
+    for edges_of_node in incident_edges:
+        if any(edges(schema)[e].at_most_one and edges_of_node.count(e) > 1 for e in edges_of_node):
             return False
-    leaves = [n for n in range(len(carried)) if len(around[n]) == 1]
-    rest = [[k for m, k in enumerate(carried) if m != leaf] for leaf in leaves]
+    leaves = [n for n in range(len(node_keywords)) if len(incident_edges[n]) == 1]
+    other_keywords = [[k for m, k in enumerate(node_keywords) if m != leaf] for leaf in leaves]
     minimal = all(
         any(
-            carried[leaf] >> b & 1 and not any(k >> b & 1 for k in others)
-            for b in range(keywords_of(everything))
+            node_keywords[leaf] >> b & 1 and not any(k >> b & 1 for k in remaining)
+            for b in range(keywords_of(all_keywords))
         )
-        for leaf, others in zip(leaves, rest, strict=True)
+        for leaf, remaining in zip(leaves, other_keywords, strict=True)
     )
-    return total == everything and minimal
+    return total == all_keywords and minimal
 
 
-def keywords_of(everything: int) -> int:
-    return everything.bit_length()
+def keywords_of(all_keywords: int) -> int:
+    return all_keywords.bit_length()
 
 
 SEQUENCES: dict[int, list[tuple[int, ...]]] = {
@@ -189,23 +192,23 @@ SEQUENCES: dict[int, list[tuple[int, ...]]] = {
 @examples(300)
 def test_equals_what_is_made(schema: Schema, keywords: int, size: int, data: st.DataObject) -> None:
     bitmaps = st.integers(0, (1 << keywords) - 1)
-    several = len(schema.relations)
-    searchable = data.draw(st.lists(bitmaps, min_size=several, max_size=several))
+    relation_count = len(schema.relations)
+    searchable = data.draw(st.lists(bitmaps, min_size=relation_count, max_size=relation_count))
     groups = data.draw(st.sampled_from(SEQUENCES[keywords]))
     if len(schema.joins) > 2:
         size = min(size, 4)
-    without = data.draw(st.sets(st.integers(0, several - 1), max_size=several - 1))
+    without = data.draw(st.sets(st.integers(0, relation_count - 1), max_size=relation_count - 1))
     order = KeywordSequence(groups)
     generator = CNGen(schema, keywords, size, searchable, sequence=order, without=without)
-    made = [0] * size
+    counts = [0] * size
     for tree in generator.networks():
-        made[len(tree.relations) - 1] += 1
-    assert count_networks(generator) == tuple(made)
+        counts[len(tree.relations) - 1] += 1
+    assert count_networks(generator) == tuple(counts)
 
 
 def test_counts_more_than_could_be_made() -> None:
-    found = count_networks(CNGen(Load(relations=30).schema(), 8, 5))
-    assert sum(found) == 29_649_863_920_788
+    counts = count_networks(CNGen(Load(relations=30).schema(), 8, 5))
+    assert sum(counts) == 29_649_863_920_788
 
 
 def test_gives_up_where_nodes_differ_too_much() -> None:

@@ -67,8 +67,8 @@ def test_tree_gen_gives_the_tree_of_every_operator(schema: Schema, slots: int, k
     mesh = paper_mesh(generator, kind)
     networks = list(generator.networks())
     roots = [source for source in mesh.sources.values() if source.complete]
-    found = [tree_gen(operator, generator) for operator in (*roots, *joins(mesh)) if operator.complete]
-    assert sorted(found) == sorted(networks)
+    trees = [tree_gen(operator, generator) for operator in (*roots, *joins(mesh)) if operator.complete]
+    assert sorted(trees) == sorted(networks)
     prefixes = {_prefix(tree, size) for tree in networks for size in range(2, len(tree.relations) + 1)}
     assert {tree_gen(join, generator) for join in joins(mesh)} == prefixes
 
@@ -123,8 +123,10 @@ def test_a_partial_mesh_has_operators_exactly_where_there_is_left_input(
         roots = [s for node, s in mesh.sources.items() if node in generator.roots]
         operators: list[Producer] = [*roots, *joins(mesh)]
         for operator in operators:
-            possible = 0 if operator.complete else len(generator.extensions(tree_gen(operator, generator)))
-            assert len(operator.parents) == (possible if operator.out.entries else 0)
+            extension_count = (
+                0 if operator.complete else len(generator.extensions(tree_gen(operator, generator)))
+            )
+            assert len(operator.parents) == (extension_count if operator.out.entries else 0)
 
 
 @given(arrivals(), st.data())
@@ -135,7 +137,7 @@ def test_eager_purging_leaves_no_dead_tuple(stream: list[tuple[int, int, int]], 
     for start, (relation, keywords, value) in zip(count(1, 2), stream, strict=False):
         mesh.insert(tuple_of(relation, keywords, start, value))
         mesh.purge(start)
-        assert all(m.end > start for join in joins(mesh) for held in join.out.entries for m in held)
+        assert all(m.end > start for join in joins(mesh) for members in join.out.entries for m in members)
 
 
 @pytest.mark.parametrize("purge", list(PurgeKind))
@@ -156,10 +158,10 @@ def test_a_negative_tuple_expunges_what_holds_it(mesh: MeshKind, purge: PurgeKin
 
 @given(schemas(max_relations=3), st.integers(1, 3), st.lists(st.floats(0, 1), min_size=3, max_size=3))
 @examples(40)
-def test_the_rarest_keyword_is_in_every_root(schema: Schema, slots: int, shares: list[float]) -> None:
-    order = NodeOrder.default(slots, shares[:slots])
+def test_the_rarest_keyword_is_in_every_root(schema: Schema, slots: int, frequencies: list[float]) -> None:
+    order = NodeOrder.default(slots, frequencies[:slots])
     mesh = paper_mesh(CNGen(schema, slots, 3, order=order), MeshKind.FULL)
-    rarest = shares[:slots].index(min(shares[:slots]))
+    rarest = frequencies[:slots].index(min(frequencies[:slots]))
     roots = [s for s in mesh.sources.values() if s.parents or s.complete]
     assert all(root.keywords >> rarest & 1 for root in roots)
 

@@ -33,9 +33,9 @@ def engine_of(mode: MeshChoice) -> StreamEngine:
 def test_within_a_batch_time_passes_with_each_tuple(mode: MeshChoice) -> None:
     """The first tuple has ended when the last one arrives; those in between join both."""
     stream = [Record(0, 1, ("alpha", 1)), Record(1, 5, ("pad", 1)), Record(2, 9, ("beta", 1))]
-    late = Record(2, 14, ("beta", 1))
+    last = Record(2, 14, ("beta", 1))
     engine = engine_of(mode)
-    assert [result.start for result in engine.process([*stream, late])] == [9 / 1e6]
+    assert [result.start for result in engine.process([*stream, last])] == [9 / 1e6]
     engine.expire(30)
     engine.compact(30)
     assert engine.load().waiting == engine.live_tuples == 0
@@ -45,14 +45,14 @@ def test_within_a_batch_time_passes_with_each_tuple(mode: MeshChoice) -> None:
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_what_is_told_of_its_operators_adds_up(mode: MeshChoice) -> None:
     engine = engine_of(mode)
-    found = list(
+    results = list(
         engine.process([Record(n % 3, n, (("alpha", "pad", "beta")[n % 3], 1)) for n in range(1, 9)])
     )
-    assert found
-    used = [use for use in engine.used() if use.waiting]
+    assert results
+    uses = [use for use in engine.used() if use.waiting]
     load = engine.load()
-    assert load.waiting == sum(use.waiting for use in used) > 0
-    assert load.operators >= len(used)  # trees of a forest share operators
+    assert load.waiting == sum(use.waiting for use in uses) > 0
+    assert load.operators >= len(uses)  # trees of a forest share operators
     assert load.live == 8
 
 
@@ -75,13 +75,17 @@ def test_joins_of_the_full_mesh_say_why_they_sleep() -> None:
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_slots_are_renumbered_under_results_to_come(mode: MeshChoice) -> None:
     """Most tuples end and are removed by compaction between the two halves of each result."""
-    engine, found = engine_of(mode), 0
+    engine, result_count = engine_of(mode), 0
     for n in range(60):
         time = 20 * n
-        dead = [Record(1, time + 1, ("pad", 100 + number)) for number in range(50)]
-        list(engine.process([*dead, Record(0, time + 8, ("alpha", n)), Record(1, time + 8, ("pad", n))]))
+        dead_records = [Record(1, time + 1, ("pad", 100 + number)) for number in range(50)]
+        list(
+            engine.process(
+                [*dead_records, Record(0, time + 8, ("alpha", n)), Record(1, time + 8, ("pad", n))]
+            )
+        )
         engine.expire(time + 11)
         engine.compact(time + 11)
         assert engine.live_tuples == 2
-        found += len(list(engine.process([Record(2, time + 12, ("beta", n))])))
-    assert found == 60
+        result_count += len(list(engine.process([Record(2, time + 12, ("beta", n))])))
+    assert result_count == 60

@@ -26,15 +26,19 @@ from skws_schema.model import COMPARED, Row, Schema
 
 def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
     """True if a row satisfies a slot, by the definition of words, prefixes and phrases."""
-    if any(compares(each, relation, row) for each in slot.alternatives if isinstance(each, Condition)):
+    if any(
+        compares(condition, relation, row)
+        for condition in slot.alternatives
+        if isinstance(condition, Condition)
+    ):
         return True
     for column in schema.relations[relation].search_columns:
         value = row[column]
         if value is None:
             continue
         analyzer = schema.relations[relation].attributes[column].analyzer
-        found = list(tokens(str(value), analyzer))
-        pieces = [token for token in found if not token.whole]
+        all_tokens = list(tokens(str(value), analyzer))
+        pieces = [token for token in all_tokens if not token.whole]
         for alternative in slot.alternatives:
             if alternative.analyzer is not analyzer or relation in alternative.without:
                 continue
@@ -43,15 +47,15 @@ def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
                 continue
             match alternative:
                 case Term():
-                    hit = any(t.searchable and t.stem == alternative.stem for t in found)
+                    hit = any(t.searchable and t.stem == alternative.stem for t in all_tokens)
                 case Prefix():
-                    hit = any(t.searchable and t.word.startswith(alternative.start) for t in found)
+                    hit = any(t.searchable and t.word.startswith(alternative.start) for t in all_tokens)
                 case Fuzzy():
-                    near = edits(alternative.word, alternative.distance)
-                    hit = any(t.searchable and _is_near(t.word, alternative, near) for t in found)
+                    variants = edits(alternative.word, alternative.distance)
+                    hit = any(t.searchable and _is_near(t.word, alternative, variants) for t in all_tokens)
                 case Wildcard():
-                    form = re.escape(alternative.form).replace(r"\*", ".*").replace(r"\?", ".")
-                    hit = any(t.searchable and re.fullmatch(form, t.word, re.DOTALL) for t in found)
+                    pattern = re.escape(alternative.form).replace(r"\*", ".*").replace(r"\?", ".")
+                    hit = any(t.searchable and re.fullmatch(pattern, t.word, re.DOTALL) for t in all_tokens)
                 case Condition():
                     hit = False
                 case Phrase():
@@ -92,7 +96,7 @@ def _sign(between: str, left: str, right: str, *, acronym: bool) -> str:
     """The sign that joins two pieces of a compound; a blank if there is none that counts."""
     signs = between.replace("_", "")
     single = len(signs) == 1 or all(one == "_" or other == "_" for one, other in pairwise(between))
-    if not between or not single or any(each not in "-\u2010\u2011'\u2019&." for each in signs):
+    if not between or not single or any(sign not in "-\u2010\u2011'\u2019&." for sign in signs):
         return " "
     if "&" in signs:
         return "&"
@@ -106,26 +110,26 @@ GAP = "\0"
 
 
 @cache
-def edits(word: str, most: int) -> frozenset[str]:
-    """The results of up to ``most`` typing errors in different letters of a word; GAP is any letter."""
-    if not most or not word:
-        return frozenset({word, *(["".join(GAP * n) for n in range(1, most + 1)] if not word else [])})
-    rest = word[1:]
-    found = {word[0] + after for after in edits(rest, most)}
-    found |= {GAP + after for after in edits(rest, most - 1)}
-    found |= edits(rest, most - 1)
-    found |= {GAP + after for after in edits(word, most - 1)}
+def edits(word: str, errors: int) -> frozenset[str]:
+    """The results of up to ``errors`` typing errors in different letters of a word; GAP is any letter."""
+    if not errors or not word:
+        return frozenset({word, *(["".join(GAP * n) for n in range(1, errors + 1)] if not word else [])})
+    tail = word[1:]
+    found = {word[0] + after for after in edits(tail, errors)}
+    found |= {GAP + after for after in edits(tail, errors - 1)}
+    found |= edits(tail, errors - 1)
+    found |= {GAP + after for after in edits(word, errors - 1)}
     if len(word) > 1:
-        found |= {word[1] + word[0] + after for after in edits(word[2:], most - 1)}
+        found |= {word[1] + word[0] + after for after in edits(word[2:], errors - 1)}
     return frozenset(found)
 
 
-def _is_near(word: str, fuzzy: Fuzzy, near: frozenset[str]) -> bool:
+def _is_near(word: str, fuzzy: Fuzzy, variants: frozenset[str]) -> bool:
     if abs(len(word) - len(fuzzy.word)) > fuzzy.distance:
         return False
     return any(
-        len(other) == len(word) and all(b in (a, GAP) for a, b in zip(word, other, strict=True))
-        for other in near
+        len(variant) == len(word) and all(b in (a, GAP) for a, b in zip(word, variant, strict=True))
+        for variant in variants
     )
 
 
@@ -133,7 +137,7 @@ def compares(condition: Condition, relation: int, row: Row) -> bool:
     """True if a row satisfies a condition, value by value."""
     if condition.relation != relation:
         return False
-    found = False
+    satisfied = False
     for column, interval in condition.tests:
         value: Any = row[column]
         if interval.order is not None and value is not None:
@@ -143,7 +147,7 @@ def compares(condition: Condition, relation: int, row: Row) -> bool:
             if interval.order is not None and other is not None:
                 other = known_key(interval.order, other)
             if value is not None and other is not None:
-                found = found or COMPARED[interval.sign](value, other)
+                satisfied = satisfied or COMPARED[interval.sign](value, other)
             continue
         if value is None:
             continue
@@ -153,8 +157,8 @@ def compares(condition: Condition, relation: int, row: Row) -> bool:
             (low is not None and (value < low or (interval.low_open and value == low)))
             or (high is not None and (value > high or (interval.high_open and value == high)))
         )
-        found = found or inside != interval.outside
-    return found != condition.failing
+        satisfied = satisfied or inside != interval.outside
+    return satisfied != condition.failing
 
 
 def bitmap(query: KeywordQuery, schema: Schema, relation: int, row: Row) -> int:

@@ -37,8 +37,8 @@ def satisfied(
     """True if a word satisfies a formula under an assignment of its free variables, by brute force."""
     match formula:
         case Satisfies(guard, position):
-            place = _place(assignment, position)
-            return holds(guard, word[place - k : place + 1], alphabet)
+            index = _place(assignment, position)
+            return holds(guard, word[index - k : index + 1], alphabet)
         case Precedes(first, second):
             return _place(assignment, first) < _place(assignment, second)
         case Member(positions, position):
@@ -66,9 +66,9 @@ def _places(assignment: Assignment, name: str) -> frozenset[int]:
     return value
 
 
-def _subsets(places: Sequence[int]) -> Iterable[frozenset[int]]:
-    sizes = range(len(places) + 1)
-    return map(frozenset, chain.from_iterable(combinations(places, size) for size in sizes))
+def _subsets(positions: Sequence[int]) -> Iterable[frozenset[int]]:
+    sizes = range(len(positions) + 1)
+    return map(frozenset, chain.from_iterable(combinations(positions, size) for size in sizes))
 
 
 def formula_of(expression: WindowExpression) -> Formula:
@@ -131,5 +131,5 @@ def _run(automaton: LookbackAutomaton, name: str, x_in: Formula, y_in: Formula, 
 def _exactly_one(sets: list[str]) -> Formula:
     one = any_of(Member(name, "x") for name in sets)
     pairs = [(a, b) for i, a in enumerate(sets) for b in sets[i + 1 :]]
-    apart = [Negation(Conjunction(Member(a, "x"), Member(b, "x"))) for a, b in pairs]
-    return all_of([one, *apart])
+    disjoint = [Negation(Conjunction(Member(a, "x"), Member(b, "x"))) for a, b in pairs]
+    return all_of([one, *disjoint])

@@ -80,12 +80,12 @@ class Oracle:
         return Counter(self.shape(n) for n in self.found)
 
     def _last_of_keys(self, numbers: list[int]) -> list[int]:
-        kept: dict[object, int] = {}
+        last_by_key: dict[object, int] = {}
         for number in numbers:
             new = self.tuples[number]
             key = [new.row[c] for c in self.schema.relations[new.relation].key_columns]
-            kept[(new.relation, *key) if key and None not in key else number] = number
-        return list(kept.values())
+            last_by_key[(new.relation, *key) if key and None not in key else number] = number
+        return list(last_by_key.values())
 
     def instant(self, tick: int, records: Sequence[Record], length: float) -> Difference:
         before, after = self._changes(tick, records, length)
@@ -97,12 +97,12 @@ class Oracle:
         removed: set[int] = set()
         for record in records:
             removed |= self._apply(record, tick, length)
-        now = self.networks()
+        networks = self.networks()
         retracted = {n for n in self.found if n[0] & removed and all(self.tuples[m].end > tick for m in n[0])}
         before = {self.name(n): n for n in retracted}
-        after = {self.name(n): n for n in now - self.found}
-        self.found = now
-        begins = {self.name(n): self._time(n) for n in now}
+        after = {self.name(n): n for n in networks - self.found}
+        self.found = networks
+        begins = {self.name(n): self._time(n) for n in networks}
         self.begins = begins | {
             name: begin
             for name, begin in self.begins.items()
@@ -128,9 +128,9 @@ class Oracle:
         return frozenset(names.values()), frozenset((j, names[a], names[b]) for j, a, b in edges)
 
     def _identity(self, number: int) -> object:
-        each = self.tuples[number]
-        key = [each.row[c] for c in self.schema.relations[each.relation].key_columns]
-        return (each.relation, *key) if key and None not in key else number
+        tuple_ = self.tuples[number]
+        key = [tuple_.row[c] for c in self.schema.relations[tuple_.relation].key_columns]
+        return (tuple_.relation, *key) if key and None not in key else number
 
     def _told(self, network: Network) -> object:
         return self.shape(network), min(self.tuples[n].end if self.timed else 0 for n in network[0])
@@ -148,25 +148,29 @@ class Oracle:
         self.timed = False
         begins = self.begins
         ended: ByName = {}
-        found: dict[object, list[Network]] = {}
+        appeared: dict[object, list[Network]] = {}
         for record in records:
             tick = self.position - record.delete
             self.position += not record.delete
-            together = [] if record.relation == PASSED_OVER else [record]
-            before, after = self._changes(tick, together, size + 1)
+            records_of_step = [] if record.relation == PASSED_OVER else [record]
+            before, after = self._changes(tick, records_of_step, size + 1)
             for name, network in before.items():
-                if found.get(name):
-                    found[name].pop()
+                if appeared.get(name):
+                    appeared[name].pop()
                 else:
                     ended[name] = network
             for name, network in after.items():
-                found.setdefault(name, []).append(network)
-        first = {name: each[0] for name, each in found.items() if each}
-        stayed = {name: begins.get(name) for name in ended if name in first}
-        self.begins |= {n: begin for n, begin in stayed.items() if n in self.begins and len(found[n]) == 1}
-        told = self._difference(ended, first, stayed)
-        told.appeared.update(self.shape(network) for each in found.values() for network in each[1:])
-        return told
+                appeared.setdefault(name, []).append(network)
+        first_networks = {name: networks[0] for name, networks in appeared.items() if networks}
+        begins_of_updated = {name: begins.get(name) for name in ended if name in first_networks}
+        self.begins |= {
+            n: begin for n, begin in begins_of_updated.items() if n in self.begins and len(appeared[n]) == 1
+        }
+        difference = self._difference(ended, first_networks, begins_of_updated)
+        difference.appeared.update(
+            self.shape(network) for networks in appeared.values() for network in networks[1:]
+        )
+        return difference
 
     def _excluded(self, number: int) -> bool:
         return self.tuples[number].keywords == -1
@@ -178,9 +182,9 @@ class Oracle:
 
     def _apply(self, record: Record, tick: int, length: float) -> set[int]:
         if record.truncates:
-            gone = {n for n in self.live if self.tuples[n].relation == record.relation}
-            self.live = [n for n in self.live if n not in gone]
-            return gone
+            truncated = {n for n in self.live if self.tuples[n].relation == record.relation}
+            self.live = [n for n in self.live if n not in truncated]
+            return truncated
         key = self.schema.relations[record.relation].key_columns
         if any(record.row[c] is None for c in key):
             key = ()  # a NULL equals nothing
@@ -205,7 +209,7 @@ class Oracle:
         usable = [n for n in self.live if not self._excluded(n)]
         joined = self._joined(usable) if self.max_size > 1 else {}
         level: set[Network] = {(frozenset([n]), frozenset()) for n in usable}
-        found = {n for n in level if self._is_result(n)}
+        results = {n for n in level if self._is_result(n)}
         for _ in range(self.max_size - 1):
             level = {
                 (nodes | {other}, edges | {edge})
@@ -214,54 +218,55 @@ class Oracle:
                 for other, edge in joined[n]
                 if other not in nodes
             }
-            found |= {n for n in level if self._is_result(n)}
-        return found
+            results |= {n for n in level if self._is_result(n)}
+        return results
 
     def _joined(self, usable: Sequence[int]) -> dict[int, list[tuple[int, JoinEdge]]]:
         """The join partners of each tuple, with the join edges."""
-        joined: dict[int, list[tuple[int, JoinEdge]]] = {n: [] for n in usable}
-        of: dict[int, list[int]] = {}
+        partners: dict[int, list[tuple[int, JoinEdge]]] = {n: [] for n in usable}
+        tuples_by_relation: dict[int, list[int]] = {}
         for n in usable:
-            of.setdefault(self.tuples[n].relation, []).append(n)
-        for number, on in enumerate(self.schema.joins):
+            tuples_by_relation.setdefault(self.tuples[n].relation, []).append(n)
+        for number, join in enumerate(self.schema.joins):
             if number in self.without_joins:
                 continue
-            left, right = self.schema.relation(on.left), self.schema.relation(on.right)
-            pairs = [(left.columns[x], right.columns[y]) for x, y in on.on]
-            for a in of.get(self.schema.index[on.left], ()):
-                for b in of.get(self.schema.index[on.right], ()):
+            left, right = self.schema.relation(join.left), self.schema.relation(join.right)
+            pairs = [(left.columns[x], right.columns[y]) for x, y in join.on]
+            for a in tuples_by_relation.get(self.schema.index[join.left], ()):
+                for b in tuples_by_relation.get(self.schema.index[join.right], ()):
                     if a != b and self._agree(pairs, a, b):
-                        joined[a].append((b, (number, a, b)))
-                        joined[b].append((a, (number, a, b)))
-        return joined
+                        partners[a].append((b, (number, a, b)))
+                        partners[b].append((a, (number, a, b)))
+        return partners
 
     def _agree(self, pairs: Sequence[tuple[int, int]], a: int, b: int) -> bool:
-        one, other = self.tuples[a].row, self.tuples[b].row
-        return all(one[x] is not None and one[x] == other[y] for x, y in pairs)
+        left_row, right_row = self.tuples[a].row, self.tuples[b].row
+        return all(left_row[x] is not None and left_row[x] == right_row[y] for x, y in pairs)
 
     def _is_result(self, network: Network) -> bool:
         nodes, edges = network
         if not self._in_order(nodes):
             return False
-        carried = Counter(
+        keyword_counts = Counter(
             bit for n in nodes for bit in range(self.all.bit_length()) if self.tuples[n].keywords >> bit & 1
         )
-        if len(carried) < self.all.bit_length():
+        if len(keyword_counts) < self.all.bit_length():
             return False
         degree = Counter(end for _, a, b in edges for end in (a, b))
         terminal = [n for n in nodes if degree[n] <= 1]
         return len(nodes) == 1 or all(
-            any(self.tuples[n].keywords >> bit & 1 and carried[bit] == 1 for bit in carried) for n in terminal
+            any(self.tuples[n].keywords >> bit & 1 and keyword_counts[bit] == 1 for bit in keyword_counts)
+            for n in terminal
         )
 
     def _in_order(self, nodes: frozenset[int]) -> bool:
         """True if all tuples with keywords of a group start before all those with a later group's."""
-        carrying = [[n for n in nodes if self.tuples[n].keywords & group] for group in self.groups]
+        tuples_by_group = [[n for n in nodes if self.tuples[n].keywords & group] for group in self.groups]
         return all(
             (self.tuples[a].start, a) < (self.tuples[b].start, b)
             and not (self._static(a) and self._static(b))
-            for i, before in enumerate(carrying)
-            for after in carrying[i + 1 :]
+            for i, before in enumerate(tuples_by_group)
+            for after in tuples_by_group[i + 1 :]
             for a in before
             for b in after
         )
@@ -294,9 +299,9 @@ def steps(
     window: Window, stream: Iterable[Record], oracle: Oracle
 ) -> Iterator[tuple[list[Record], Difference]]:
     """The records of each step, and the resulting changes."""
-    for time, together in instants(stream):
+    for time, records in instants(stream):
         if isinstance(window, CountWindow):
-            yield together, oracle.counted(together, window.size)
+            yield records, oracle.counted(records, window.size)
         else:
             length = window.length if isinstance(window, TimeWindow) else float("inf")
-            yield together, oracle.instant(time, together, length)
+            yield records, oracle.instant(time, records, length)

@@ -33,11 +33,11 @@ class RunTree:
 
     def valuation(self) -> Valuation:
         """The positions that each label marks."""
-        marked: dict[str, set[int]] = {}
+        positions_by_label: dict[str, set[int]] = {}
         for node in self.nodes():
             for label in node.labels:
-                marked.setdefault(label, set()).add(node.position)
-        return {label: frozenset(positions) for label, positions in marked.items()}
+                positions_by_label.setdefault(label, set()).add(node.position)
+        return {label: frozenset(positions) for label, positions in positions_by_label.items()}
 
     def is_simple(self) -> bool:
         """True if no position has the same label twice."""
@@ -62,19 +62,19 @@ def _by(
     relation, row = stream[position]
     if not transition.unary.holds(relation, row):
         return
-    below = []
+    subtrees = []
     for source in transition.sources:
-        wanted = key(source.equality.right, row)
-        below.append(
+        right_key = key(source.equality.right, row)
+        subtrees.append(
             [
                 run
                 for earlier in range(position)
-                if wanted is not None and left_key(source.equality, *stream[earlier]) == wanted
+                if right_key is not None and left_key(source.equality, *stream[earlier]) == right_key
                 for run in runs_at(pcea, stream, earlier)
                 if run.state == source.state
             ]
         )
-    for children in product(*below):
+    for children in product(*subtrees):
         yield RunTree(transition.target, position, transition.labels, children)
 
 
@@ -86,8 +86,8 @@ def left_key(equality: Equality, relation: int, row: Row) -> Key | None:
 
 def by_label(valuation: evaluator.Valuation) -> dict[str, frozenset[int]]:
     """The positions that each label marks."""
-    marked: dict[str, frozenset[int]] = {}
+    positions_by_label: dict[str, frozenset[int]] = {}
     for position, labels in valuation:
         for label in labels:
-            marked[label] = marked.get(label, frozenset()) | {position}
-    return marked
+            positions_by_label[label] = positions_by_label.get(label, frozenset()) | {position}
+    return positions_by_label

@@ -33,11 +33,11 @@ class WindowedOracle:
         self.static = 0
 
     def load(self, records: Sequence[Record]) -> Counter[Shape]:
-        found = self.oracle.load([(r.relation, r.row) for r in records])
+        shapes = self.oracle.load([(r.relation, r.row) for r in records])
         self.static = len(self.oracle.tuples)
         self.kept = list(self.oracle.live)
         self.told = set(self.oracle.found)
-        return found
+        return shapes
 
     def take(self, record: Record) -> Counter[Shape]:
         self._end(record)
@@ -46,16 +46,16 @@ class WindowedOracle:
         self.stream.append(record)
         self.oracle.add(record.relation, record.row, 0, 0, 0)
         appeared: Counter[Shape] = Counter()
-        for key, own, windows in self.windows():
+        for key, positions, windows in self.windows():
             for first, last in windows:
-                if own[last] == len(self.stream) - 1:
-                    appeared += self._new(key, own[first], own[last])
+                if positions[last] == len(self.stream) - 1:
+                    appeared += self._new(key, positions[first], positions[last])
         return appeared
 
     def _new(self, key: Key, first: int, last: int) -> Counter[Shape]:
         """The results of a window that were in no earlier one."""
-        inside = [p for p in range(first, last + 1) if p not in self.deleted and self.belongs(p, key)]
-        self.oracle.live = self.kept + [p + self.static for p in inside]
+        members = [p for p in range(first, last + 1) if p not in self.deleted and self.belongs(p, key)]
+        self.oracle.live = self.kept + [p + self.static for p in members]
         new = self.oracle.networks() - self.told
         self.told |= new
         return Counter(map(self.oracle.shape, new))
@@ -80,30 +80,36 @@ class WindowedOracle:
         keys = [tuple(self._value(p, n) for n in self.expression.per) for p in range(len(self.stream))]
         for key in dict.fromkeys(keys):
             if None not in key:
-                own = [p for p, k in enumerate(keys) if k == key]
-                yield key, own, windows_of(self.expression, [self._letter(p) for p in own], self.alphabet)
+                positions = [p for p, k in enumerate(keys) if k == key]
+                yield (
+                    key,
+                    positions,
+                    windows_of(self.expression, [self._letter(p) for p in positions], self.alphabet),
+                )
 
     def _end(self, record: Record) -> None:
         """End the oldest equal tuple that a window may still contain, for deletion and replacement."""
         columns = self.schema.relations[record.relation].key_columns
         if any(record.row[c] is None for c in columns):
             columns = ()  # a NULL equals nothing
-        compared = columns or tuple(range(len(record.row)))
+        compared_columns = columns or tuple(range(len(record.row)))
         if not (columns or record.delete):
             return
         for position, other in enumerate(self.stream):
-            same = other.relation == record.relation and all(other.row[c] == record.row[c] for c in compared)
+            same = other.relation == record.relation and all(
+                other.row[c] == record.row[c] for c in compared_columns
+            )
             if same and position not in self.deleted and (columns or self._held(position)):
                 self.deleted[position] = len(self.stream)
                 return
 
     def _held(self, position: int) -> bool:
         """True if an open window of a key that the tuple belongs to began before it."""
-        for key, own, windows in self.windows():
+        for key, positions, windows in self.windows():
             if self.belongs(position, key):
-                word = [self._letter(p) for p in own]
+                word = [self._letter(p) for p in positions]
                 starts = _open_starts(self.expression, word, windows, self.alphabet)
-                if any(own[start] <= position for start in starts):
+                if any(positions[start] <= position for start in starts):
                     return True
         return False
 
@@ -133,14 +139,14 @@ def _open_starts(
     """The starts that are live after a word."""
     if expression.selection is not Selection.FIRST:
         return [i for i in range(expression.k, len(word)) if can_go_on(expression, i, word, alphabet)]
-    opened: int | None = None
+    start: int | None = None
     for now in range(expression.k, len(word)):
-        if opened is not None and not can_end(expression, opened, now, word, alphabet):
-            opened = None
-        if opened is None and can_end(expression, now, now, word, alphabet):
-            opened = now
-        if opened is not None and (
-            (opened, now) in windows or not can_go_on(expression, opened, word[: now + 1], alphabet)
+        if start is not None and not can_end(expression, start, now, word, alphabet):
+            start = None
+        if start is None and can_end(expression, now, now, word, alphabet):
+            start = now
+        if start is not None and (
+            (start, now) in windows or not can_go_on(expression, start, word[: now + 1], alphabet)
         ):
-            opened = None
-    return [] if opened is None else [opened]
+            start = None
+    return [] if start is None else [start]

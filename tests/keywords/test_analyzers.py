@@ -1,4 +1,4 @@
-"""Analyzers of attributes: a keyword is matched in each attribute by that attribute's analyzer."""
+"""A keyword is matched in each attribute by the analyzer of that attribute."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def row(analyzer: Analyzer, text: str) -> Row:
         ("simple", "東京", "大東京", True),
     ],
 )
-def test_a_keyword_in_an_attribute(analyzer: str, query: str, text: str, matches: bool) -> None:
+def test_a_keyword_is_matched_by_the_analyzer_of_the_attribute(
+    analyzer: str, query: str, text: str, matches: bool
+) -> None:
     kind = Analyzer(analyzer)
     try:
         matcher = Matcher(parse_query(f"page.{analyzer}:{query}", SCHEMA), SCHEMA)
@@ -103,13 +105,13 @@ def test_a_stop_word_of_one_language_is_a_keyword_in_others() -> None:
         parse_query("plain:und", SCHEMA)
 
 
-def test_names_of_relations_are_english() -> None:
+def test_relation_names_are_analysed_as_english() -> None:
     schema = Schema("s", (SCHEMA.relations[PLAIN],), ())
     assert Matcher(parse_query("plains", schema, match_names=True), schema).bitmap(0, (None, None)) == 1
     assert Matcher(parse_query("plains", schema), schema).bitmap(0, (None, None)) == 0
 
 
-def test_exact_values_are_shown_and_highlighted_as_they_are() -> None:
+def test_unanalysed_values_are_highlighted_whole() -> None:
     query = parse_query("none:AB-12,", SCHEMA)
     assert (query.keywords, query.notes) == (("none:AB-12,",), ())
     assert highlight(query, SCHEMA, "page", "none", "AB-12,") == [(0, 6, 0)]
@@ -144,10 +146,14 @@ _QUERIES = (
     st.sampled_from(["", "", "page:", "german:", "none:", "page.simple:"]),
     st.lists(st.lists(st.one_of(texts(), words(), st.none()), min_size=6, max_size=6), max_size=4),
 )
-def test_all_ways_of_matching_agree(keywords: list[str], scope: str, values: list[list[str | None]]) -> None:
+def test_rows_columns_joint_matchers_and_indexes_match_alike(
+    keywords: list[str], scope: str, values: list[list[str | None]]
+) -> None:
     """Rows, columns, many queries at once, and index words, compared with loops over analysed words."""
     query = parse_query(" ".join(f"{scope}{row}" for row in keywords), SCHEMA)
-    rows: list[Row] = [tuple(row) for row in values if not _lone("".join(text or "" for text in row))]
+    rows: list[Row] = [
+        tuple(row) for row in values if not has_lone_surrogate("".join(text or "" for text in row))
+    ]
     matcher, joint = Matcher(query, SCHEMA), JointMatcher(SCHEMA)
     expected = [bitmap(query, SCHEMA, PAGE, row) for row in rows]
     assert [matcher.bitmap(PAGE, row) for row in rows] == expected
@@ -170,5 +176,5 @@ def test_all_ways_of_matching_agree(keywords: list[str], scope: str, values: lis
         assert set(bitmap_by_row) <= set(table.keyword_flags(matcher).nonzero()[0].tolist())
 
 
-def _lone(text: str) -> bool:
+def has_lone_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)

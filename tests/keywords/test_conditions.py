@@ -1,4 +1,4 @@
-"""Conditions: their syntax, for values of every type, and their effect on tuples."""
+"""Conditions: their syntax for values of every type, and their effect on tuples."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = Schema(
 COLUMNS = {kind[:3]: number for number, kind in enumerate(KINDS)}
 
 
-def at(text: str) -> int:
+def micros(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1_000_000)
 
 
@@ -82,25 +82,25 @@ def labels(query: str, name: str, value: Value) -> tuple[int, int]:
         ('str:"a b".."c d"', "b", True),
         ('tex="Pulp Fiction"', "Pulp Fiction", True),
         ("tex=pulp", "Pulp", False),
-        ("tim=2024-01-31", at("2024-01-31T13:00"), True),
-        ("tim=2024-01-31", at("2024-02-01T00:00"), False),
-        ("tim!=2024-01-31", at("2024-01-31T23:59:59.999999"), False),
-        ("tim<=2024-01-31", at("2024-01-31T23:59:59"), True),
-        ("tim>2024-01-31", at("2024-01-31T23:59:59"), False),
-        ("tim>2024-01-31", at("2024-02-01T00:00"), True),
-        ("tim<2024-01-31", at("2024-01-30T23:59:59"), True),
-        ("tim>=2024-01-31", at("2024-01-31T00:00"), True),
-        ("tim:2024-01-01..2024-01-31", at("2024-01-31T23:59"), True),
-        ("tim:2024-01-01..2024-01-31", at("2024-02-01T00:00"), False),
-        ("tim>2024-01-31T12:00:00", at("2024-01-31T12:00:01"), True),
-        ("tim>2024-01-31T12:00:00+02:00", at("2024-01-31T10:00:01"), True),
-        ('tim:"2024-01-31T12:00"', at("2024-01-31T12:00"), True),
-        ("tim:2024-01-31T12:00..2024-01-31T13:00", at("2024-01-31T12:30"), True),
+        ("tim=2024-01-31", micros("2024-01-31T13:00"), True),
+        ("tim=2024-01-31", micros("2024-02-01T00:00"), False),
+        ("tim!=2024-01-31", micros("2024-01-31T23:59:59.999999"), False),
+        ("tim<=2024-01-31", micros("2024-01-31T23:59:59"), True),
+        ("tim>2024-01-31", micros("2024-01-31T23:59:59"), False),
+        ("tim>2024-01-31", micros("2024-02-01T00:00"), True),
+        ("tim<2024-01-31", micros("2024-01-30T23:59:59"), True),
+        ("tim>=2024-01-31", micros("2024-01-31T00:00"), True),
+        ("tim:2024-01-01..2024-01-31", micros("2024-01-31T23:59"), True),
+        ("tim:2024-01-01..2024-01-31", micros("2024-02-01T00:00"), False),
+        ("tim>2024-01-31T12:00:00", micros("2024-01-31T12:00:01"), True),
+        ("tim>2024-01-31T12:00:00+02:00", micros("2024-01-31T10:00:01"), True),
+        ('tim:"2024-01-31T12:00"', micros("2024-01-31T12:00"), True),
+        ("tim:2024-01-31T12:00..2024-01-31T13:00", micros("2024-01-31T12:30"), True),
         ("tim=0", 0, True),
         ("r.int<5", 1, True),
     ],
 )
-def test_a_condition_and_a_value(condition: str, value: Value, holds: bool) -> None:
+def test_a_condition_labels_or_excludes_a_value(condition: str, value: Value, holds: bool) -> None:
     name = condition.removeprefix("r.")[:3]
     assert labels(f"word !{condition}", name, value) == (2 * holds,) * 2
     assert labels(f"!{condition} word", name, value) == (1 * holds,) * 2
@@ -118,7 +118,7 @@ def test_a_condition_and_a_value(condition: str, value: Value, holds: bool) -> N
     st.floats(-20, 20, allow_nan=False).map(lambda number: round(number, 2)),
     st.one_of(st.integers(-20, 20), st.none()),
 )
-def test_fractions_are_compared_with_integers_as_numbers(sign: str, bound: float, value: int | None) -> None:
+def test_fractions_are_compared_numerically_with_integers(sign: str, bound: float, value: int | None) -> None:
     try:
         bitmaps = labels(f"word !int{sign}{bound:.2f}", "int", value)
     except QueryError:

@@ -41,19 +41,17 @@ from tests.strategies import examples
         ("pulp", "", []),
     ],
 )
-def test_spans_of_a_title(query: str, text: str, expected: list[tuple[str, int]]) -> None:
+def test_keywords_in_a_title_have_spans(query: str, text: str, expected: list[tuple[str, int]]) -> None:
     spans = highlight(parse_query(query, SCHEMA), SCHEMA, "movie", "title", text)
     assert [(text[start:end], slot) for start, end, slot in spans] == expected
 
 
-def test_columns_that_are_not_searched_have_no_spans() -> None:
+def test_unsearched_columns_have_no_spans() -> None:
     assert highlight(parse_query("pulp", SCHEMA), SCHEMA, "movie", "studio", "pulp") == []
 
 
 @given(queries(), texts())
-def test_spans_are_sorted_apart_and_there_if_and_only_if_the_value_matches(
-    query_text: str, text: str
-) -> None:
+def test_spans_are_sorted_and_disjoint_and_exist_only_for_matches(query_text: str, text: str) -> None:
     try:
         query = parse_query(query_text, SCHEMA)
     except QueryError:
@@ -81,13 +79,13 @@ def test_spans_are_sorted_apart_and_there_if_and_only_if_the_value_matches(
         ("pulp !title=pulp", "title", "pulp", [(0, 4, 0)]),
     ],
 )
-def test_likenesses_wildcards_and_conditions(
+def test_fuzzy_terms_wildcards_and_conditions_have_spans(
     query: str, attribute: str, text: str, spans: list[tuple[int, int, int]]
 ) -> None:
     assert highlight(parse_query(query, SCHEMA), SCHEMA, "movie", attribute, text) == spans
 
 
-def mixed() -> Schema:
+def mixed_schema() -> Schema:
     """Titles are German, plots are a single unanalysed word."""
     movie = SCHEMA.relations[MOVIE]
     analyzers = {"title": Analyzer.GERMAN, "plot": Analyzer.NONE}
@@ -100,13 +98,13 @@ def mixed() -> Schema:
     return replace(SCHEMA, relations=tuple(relations))
 
 
-SCHEMAS = [SCHEMA, mixed()]
+SCHEMAS = [SCHEMA, mixed_schema()]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=["english", "mixed"])
 @given(texts(), queries())
 @examples(150)
-def test_counts_by_chunk_are_those_of_whole_texts(schema: Schema, text: str, query: str) -> None:
+def test_occurrence_counts_by_chunk_equal_those_of_the_text(schema: Schema, text: str, query: str) -> None:
     try:
         slots = parse_query(query, schema).slots
     except QueryError:
@@ -121,7 +119,7 @@ def test_counts_by_chunk_are_those_of_whole_texts(schema: Schema, text: str, que
 @pytest.mark.parametrize("schema", SCHEMAS, ids=["english", "mixed"])
 @given(texts(), texts(), texts(), queries(), st.sampled_from([0, 10]))
 @examples(200)
-def test_live_words_label_as_the_matcher_does(
+def test_live_words_label_tuples_like_the_matcher(
     schema: Schema, title: str, plot: str, name: str, query: str, arrow_threshold: int
 ) -> None:
     try:

@@ -52,19 +52,19 @@ def words(text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_words_of_a_text(text: str, expected: list[str]) -> None:
+def test_texts_are_split_into_words(text: str, expected: list[str]) -> None:
     assert words(text) == expected
 
 
-def test_terms_are_stemmed_and_without_stop_words() -> None:
+def test_terms_are_stemmed_and_exclude_stop_words() -> None:
     assert terms("The movies of a running man") == {"movi", "run", "man"}
 
 
-def test_stems_keep_stop_words_in_their_places() -> None:
+def test_stems_include_stop_words() -> None:
     assert stems("Lord of the Rings") == ("lord", "of", "the", "ring")
 
 
-def test_offsets_are_those_of_the_text() -> None:
+def test_token_offsets_refer_to_the_text() -> None:
     text = "  Spider-Man's\tCafe\u0301 "
     assert [text[token.start : token.end] for token in tokens(text)] == [
         "Spider",
@@ -76,7 +76,7 @@ def test_offsets_are_those_of_the_text() -> None:
 
 
 @given(texts())
-def test_tokens_stand_in_order_where_they_say(text: str) -> None:
+def test_tokens_are_in_order_at_their_offsets(text: str) -> None:
     pieces = [token for token in tokens(text) if not token.whole]
     assert [piece.position for piece in pieces] == list(range(len(pieces)))
     assert tuple(piece.stem for piece in pieces) == stems(text)
@@ -88,7 +88,7 @@ def test_tokens_stand_in_order_where_they_say(text: str) -> None:
 
 
 @given(st.text())
-def test_folding_is_done_once_and_for_all(text: str) -> None:
+def test_folding_is_idempotent(text: str) -> None:
     assert fold(fold(text)) == fold(text)
 
 
@@ -99,7 +99,7 @@ def test_case_and_composition_are_irrelevant(text: str) -> None:
         assert terms(text.upper()) == terms(text)
 
 
-def test_long_runs_are_analysed_but_not_remembered() -> None:
+def test_long_runs_are_analysed_but_not_cached() -> None:
     run = "travolta," * 20
     assert len(run) > MEMORABLE
     assert analyse(run) is not analyse(run)
@@ -113,7 +113,7 @@ def test_every_mark_belongs_to_the_letter_before_it() -> None:
 
 
 GROUPS = (("car", "automobile", "motor car"), ("film", "movie"), ("movie", "picture"), ("Häuser", "Gebäude"))
-WITH = replace(SCHEMA, synonyms=GROUPS)
+WITH_SYNONYMS = replace(SCHEMA, synonyms=GROUPS)
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,15 @@ WITH = replace(SCHEMA, synonyms=GROUPS)
         ("pulp OR car", "automobile", 1),
     ],
 )
-def test_a_word_and_a_title(query: str, title: str, bitmap: int) -> None:
-    assert Matcher(parse_query(query, WITH), WITH).bitmap(MOVIE, (1, title, None, None)) == bitmap
+def test_a_word_matches_its_synonyms(query: str, title: str, bitmap: int) -> None:
+    assert (
+        Matcher(parse_query(query, WITH_SYNONYMS), WITH_SYNONYMS).bitmap(MOVIE, (1, title, None, None))
+        == bitmap
+    )
 
 
-def test_synonyms_are_alternatives_of_the_word_that_is_typed() -> None:
-    query = parse_query("Cars automobile pulp", WITH)
+def test_synonyms_are_alternatives_of_the_typed_word() -> None:
+    query = parse_query("Cars automobile pulp", WITH_SYNONYMS)
     assert query.keywords == ("cars", "pulp")
     assert query.slots[0].alternatives == (Term("car"), Term("automobil"), Phrase(("motor", "car")))
     assert query.synonyms == (
@@ -151,7 +154,7 @@ def test_synonyms_are_alternatives_of_the_word_that_is_typed() -> None:
     assert parse_query("Cars automobile", SCHEMA).synonyms == ()
 
 
-def test_each_analyzer_finds_them_by_its_stems() -> None:
+def test_synonyms_are_stemmed_by_each_analyzer() -> None:
     schema = replace(ANALYSED, synonyms=GROUPS)
     matcher = Matcher(parse_query("haus", schema), schema)
     row = (None, "das Gebäude", None, None, None, None)

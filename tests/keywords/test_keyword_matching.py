@@ -38,7 +38,7 @@ from tests.oracles import bitmaps as oracles
 from tests.strategies import examples
 
 
-def of_columns(matcher: Matcher, relation: int, search_columns: Sequence[pa.Array]) -> list[int]:
+def column_bitmaps(matcher: Matcher, relation: int, search_columns: Sequence[pa.Array]) -> list[int]:
     """The bitmaps of rows with these searched columns; all other columns are NULL."""
     relation_schema = SCHEMA.relations[relation]
     columns = [pa.nulls(len(search_columns[0]), pa.string()) for _ in relation_schema.attributes]
@@ -49,7 +49,7 @@ def of_columns(matcher: Matcher, relation: int, search_columns: Sequence[pa.Arra
     return bitmaps
 
 
-def parsed(text: str) -> KeywordQuery:
+def parse_or_discard(text: str) -> KeywordQuery:
     try:
         return parse_query(text, SCHEMA)
     except QueryError:
@@ -61,27 +61,27 @@ def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _titled(title: str) -> list[Row]:
+def movie_with_title(title: str) -> list[Row]:
     return [(1, title, None, None)]
 
 
-def _chunked(values: Sequence[str | None], cut: int) -> pa.ChunkedArray:
+def split_array(values: Sequence[str | None], cut: int) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())])
 
 
 @examples(600)
 @given(queries(conditions=True), st.lists(rows(), max_size=6))
-@example("東", _titled("U東"))
-@example("die", _titled("They were dying"))
-@example("sky", _titled("SKIES"))
-@example("tarantino", _titled("TARAN\u00adTI\u0301NO"))
-@example("tarantino", _titled("taran-tino"))
-@example("strasse", _titled("Große Straße"))
-@example("fine", _titled("ﬁne"))
-@example("at&t", _titled("_AT&T_"))
-def test_bitmaps_are_those_of_the_oracle(text: str, movie_rows: list[Row]) -> None:
-    """For rows and columns of every kind, for one query alone and among others."""
-    query = parsed(text)
+@example("東", movie_with_title("U東"))
+@example("die", movie_with_title("They were dying"))
+@example("sky", movie_with_title("SKIES"))
+@example("tarantino", movie_with_title("TARAN\u00adTI\u0301NO"))
+@example("tarantino", movie_with_title("taran-tino"))
+@example("strasse", movie_with_title("Große Straße"))
+@example("fine", movie_with_title("ﬁne"))
+@example("at&t", movie_with_title("_AT&T_"))
+def test_bitmaps_equal_those_of_the_oracle(text: str, movie_rows: list[Row]) -> None:
+    """For rows and columns of every kind, and for a single matcher and a joint one."""
+    query = parse_or_discard(text)
     matcher, joint = Matcher(query, SCHEMA), JointMatcher(SCHEMA)
     expected = [oracles.bitmap(query, SCHEMA, MOVIE, row) for row in movie_rows]
     assert [matcher.bitmap(MOVIE, row) for row in movie_rows] == expected
@@ -89,7 +89,7 @@ def test_bitmaps_are_those_of_the_oracle(text: str, movie_rows: list[Row]) -> No
     blocks: list[Block] = [RowBlock(MOVIE, movie_rows), ColumnBlock(MOVIE, columns, (TITLE, PLOT))]
     if not any(_has_surrogate(str(value)) for row in movie_rows for value in row):
         numbers, texts, half = pa.array(columns[0], pa.int64()), columns[1:], len(movie_rows) // 2
-        chunked = ([_chunked(arrays, cut) for arrays in texts] for cut in (0, half))
+        chunked = ([split_array(arrays, cut) for arrays in texts] for cut in (0, half))
         blocks += [ArrowBlock(MOVIE, [numbers, *arrays]) for arrays in chunked]
     assert [matches.tolist() for matches in matcher.bitmaps_of(blocks)] == [expected] * len(blocks)
     joint.add(5, matcher)
@@ -208,27 +208,27 @@ def test_bitmaps_are_those_of_the_oracle(text: str, movie_rows: list[Row]) -> No
         ("actor:pulp", "Pulp", False),
     ],
 )
-def test_a_keyword_and_a_title(query: str, title: str, satisfied: bool) -> None:
+def test_a_keyword_matches_a_title(query: str, title: str, satisfied: bool) -> None:
     matcher = Matcher(parse_query(query, SCHEMA), SCHEMA)
     row: Row = (1, title, None, None)
     assert matcher.bitmap(MOVIE, row) == satisfied
-    assert of_columns(matcher, MOVIE, [pa.array([title]), pa.array([None], pa.string())]) == [satisfied]
+    assert column_bitmaps(matcher, MOVIE, [pa.array([title]), pa.array([None], pa.string())]) == [satisfied]
 
 
-def test_only_searched_attributes_of_any_type_of_value_count() -> None:
+def test_only_searched_attributes_are_matched_with_values_of_any_type() -> None:
     matcher = Matcher(parse_query("pulp 7", SCHEMA), SCHEMA)
     assert matcher.bitmap(MOVIE, (7, "a", None, "pulp")) == 0
     assert matcher.bitmap(MOVIE, (1, "pulp", 7, None)) == 0b11
     assert matcher.bitmap(PLAYS, (7, "pulp")) == 0
 
 
-def test_arrow_columns_of_other_types_match_as_rows_do() -> None:
+def test_arrow_columns_of_other_types_match_like_rows() -> None:
     matcher = Matcher(parse_query("pulp 7", SCHEMA), SCHEMA)
     titles = pa.array(["pulp", "fiction", None, "pulp"]).dictionary_encode()
     numbers = pa.array([7, 8, 7, None])
-    assert of_columns(matcher, MOVIE, [titles, numbers]) == [0b11, 0, 0b10, 0b01]
+    assert column_bitmaps(matcher, MOVIE, [titles, numbers]) == [0b11, 0, 0b10, 0b01]
     large = titles.cast(pa.string()).cast(pa.large_string())
-    assert of_columns(matcher, MOVIE, [large, numbers]) == [0b11, 0, 0b10, 0b01]
+    assert column_bitmaps(matcher, MOVIE, [large, numbers]) == [0b11, 0, 0b10, 0b01]
 
 
 def test_bitmaps_are_int16_even_with_eight_slots() -> None:
@@ -240,25 +240,25 @@ def test_bitmaps_are_int16_even_with_eight_slots() -> None:
     assert matches.tolist() == [0x80, 0xFF, EXCLUDED]
 
 
-def test_names_of_relations_carry_keywords_only_if_asked_for() -> None:
+def test_relation_names_match_keywords_only_if_requested() -> None:
     for match_names, expected in ((False, 0), (True, 0b01)):
         matcher = Matcher(parse_query("actors travolta", SCHEMA, match_names=match_names), SCHEMA)
         assert matcher.bitmap(ACTOR, (1, None)) == expected
-        assert of_columns(matcher, ACTOR, [pa.nulls(2, pa.string())]) == [expected] * 2
+        assert column_bitmaps(matcher, ACTOR, [pa.nulls(2, pa.string())]) == [expected] * 2
         assert matcher.bitmap(DIRECTOR, (1, None)) == 0
 
 
 @pytest.mark.parametrize(
     "keyword", ["box", "office", "total", "BoxOffice", "boxofficetotal", '"office total"', "off*"]
 )
-def test_names_are_matched_whole_and_by_part(keyword: str) -> None:
+def test_relation_names_are_matched_whole_and_by_part(keyword: str) -> None:
     matcher = Matcher(parse_query(keyword, SCHEMA, match_names=True), SCHEMA)
     assert matcher.bitmap(TOTAL, (None,)) == 1
     assert matcher.searchable(TOTAL) == 1
 
 
-def test_a_name_of_an_attribute_counts_if_it_holds_a_fact() -> None:
-    """But not if it is searched, identifies rows or refers to others: each row of a table has these."""
+def test_attribute_names_match_unless_searched_or_keys() -> None:
+    """Searched attributes, keys and references do not match by name, since every row has them."""
     schema = parse_schema("""\
 relations:
   country: {attributes: {code: string, name: text, infantMortality: number}, key: [code]}
@@ -276,13 +276,13 @@ def test_a_name_is_neither_scoped_nor_excluded() -> None:
     assert matcher.bitmap(ACTOR, (1, "Actor")) == EXCLUDED
 
 
-def test_relations_without_search_columns_match_by_name_alone() -> None:
+def test_relations_without_search_columns_match_only_by_name() -> None:
     matcher = Matcher(parse_query("plays pulp", SCHEMA, match_names=True), SCHEMA)
     (matches,) = matcher.bitmaps_of([RowBlock(PLAYS, [(1, None)] * 3)])
     assert matches.tolist() == [0b01] * 3
 
 
-def test_searchable_says_which_slots_a_relation_could_carry() -> None:
+def test_searchable_contains_the_slots_that_a_relation_can_match() -> None:
     matcher = Matcher(parse_query("pulp actor:travolta movie.plot:gun name:quentin -x", SCHEMA), SCHEMA)
     assert [matcher.searchable(relation) for relation in range(5)] == [0b1001, 0b0101, 0, 0b1011, 0b0001]
 
@@ -300,7 +300,7 @@ class Lengths(ChunkMemory[int]):
         return len(chunk)
 
 
-def test_a_full_memory_of_chunks_is_emptied() -> None:
+def test_a_full_chunk_memory_is_emptied() -> None:
     memory = Lengths(most=3)
     for number in (*range(20), *range(20)):
         assert memory["w" * number] == number
@@ -316,7 +316,7 @@ def bitmaps(joint: JointMatcher, relation: int, block_rows: list[Row]) -> dict[t
 
 @given(st.lists(st.tuples(queries(), st.booleans()), max_size=6), st.lists(rows(), max_size=6), st.data())
 @examples(100)
-def test_equal_to_each_querys_own(
+def test_joint_bitmaps_equal_those_of_single_queries(
     query_texts: list[tuple[str, bool]], relation_rows: list[tuple[int, *Row]], data: st.DataObject
 ) -> None:
     joint, matchers = JointMatcher(SCHEMA), {}
@@ -341,7 +341,7 @@ def test_equal_to_each_querys_own(
 
 
 @pytest.mark.parametrize("text", ["pulp fiction", '"pulp fiction" trav*', "travlota~2 p?lp !actor.aid:1"])
-def test_a_query_that_is_gone_is_found_no_more(text: str) -> None:
+def test_a_removed_query_is_no_longer_matched(text: str) -> None:
     joint = JointMatcher(SCHEMA)
     for number in (3, 7):
         joint.add(number, Matcher(parse_query(text, SCHEMA), SCHEMA))

@@ -31,16 +31,16 @@ _ENGLISH = st.builds(
 
 @examples(1_500)
 @given(_ENGLISH)
-def test_words_begin_as_their_stem_says(word: str) -> None:
+def test_words_begin_with_the_unstemmed_part_of_their_stem(word: str) -> None:
     assert word.startswith(unstemmed(stem(word)))
 
 
-def test_words_with_stems_of_their_own_begin_as_their_stem_says() -> None:
+def test_irregular_words_begin_with_the_unstemmed_part_of_their_stem() -> None:
     for word in exceptional_forms:
         assert word.startswith(unstemmed(stem(word)))
 
 
-def test_letters_left_out_of_the_condition_never_fold_to_ascii_or_to_nothing() -> None:
+def test_letters_outside_the_folding_class_never_fold_to_ascii() -> None:
     folded_letters = re.compile(FOLDING)
     for code in range(0x80, sys.maxunicode + 1):
         char = chr(code)
@@ -51,7 +51,7 @@ def test_letters_left_out_of_the_condition_never_fold_to_ascii_or_to_nothing() -
         assert not folded[0].isascii(), unicodedata.name(char)
 
 
-def test_some_alternatives_rule_nothing_out() -> None:
+def test_short_words_rule_out_no_text() -> None:
     assert not hopeless([Term("tarantino"), Term("x")])("nothing of the kind")
     assert not hopeless([])("nothing of the kind")
 
@@ -60,8 +60,8 @@ def test_some_alternatives_rule_nothing_out() -> None:
 @given(st.text("01", min_size=1, max_size=4), st.lists(st.text("01 -", max_size=6), max_size=8))
 @example("101", ["room 10", "101 main"])
 @example("0101", ["010", "", "1", "0101"])
-def test_a_text_hides_nothing_of_the_next_one(word: str, texts: list[str]) -> None:
-    """All texts are searched as one, and the first match may extend over the end of a text."""
+def test_a_match_across_texts_does_not_hide_one_in_the_next(word: str, texts: list[str]) -> None:
+    """All texts are searched as one string, in which the first match may extend across texts."""
     table = ChunkTable(((1, Term(word)),))
     bitmaps = np.zeros(len(texts), dtype=np.int16)
     table.find_in([(texts, bitmaps)])
@@ -84,7 +84,7 @@ _ALTERNATIVES = st.one_of(
     st.lists(st.text("ab1AB -_.&\t\n\x1c\xa0\u3000\u0301é", max_size=12), max_size=8),
 )
 @example([Term("ab")], ["xab ab", "a-b\x1cab1", "\xa0ab\u3000", "b", "ab"])
-def test_a_column_is_searched_as_each_text_is(alternatives: list[Alternative], texts: list[str]) -> None:
+def test_a_column_matches_like_its_single_texts(alternatives: list[Alternative], texts: list[str]) -> None:
     table = ChunkTable(tuple((1 << bit, alternative) for bit, alternative in enumerate(alternatives)))
     bitmaps = np.zeros(len(texts), dtype=np.int16)
     table.find_in([(texts, bitmaps)])

@@ -1,4 +1,4 @@
-"""Very many phrases are looked up by pairs of words in a text, with the same results."""
+"""Large numbers of phrases are looked up by pairs of words in a text, with the same results."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SCHEMA = {"name": "notes", "relations": {"note": {"attributes": {"text": "text"}
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),
 )
 @examples(500)
-def test_a_phrase_is_found_in_the_same_texts(text: list[str], phrase_words: list[str]) -> None:
+def test_word_pairs_do_not_change_phrase_matches(text: list[str], phrase_words: list[str]) -> None:
     joined_text, words = " ".join(text), stems(" ".join(text))
     phrase = Phrase(stems(" ".join(phrase_words)))
     assert contains(words, phrase, joined_text, pairs_of(words)) == contains(words, phrase, joined_text)
 
 
-def test_many_phrases_find_what_each_finds_alone() -> None:
+def test_many_phrases_find_the_results_of_single_phrases() -> None:
     queries = [f'"{" ".join(words)}"' for words in permutations(WORDS[:4], 3)]
     texts = [" ".join(words) for words in permutations(WORDS[:4])]
     rows = [{"time": time, "text": text} for time, text in enumerate(texts)]

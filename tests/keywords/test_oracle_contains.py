@@ -38,14 +38,14 @@ SHOP = Schema(
 
 
 def contains(text: str, schema: Schema, relation: int, row: Row) -> bool:
-    """True if a row alone satisfies the whole query."""
+    """True if a single row satisfies the whole query."""
     query = parse_query(text, schema)
     return bitmap(query, schema, relation, row) == (1 << len(query.slots)) - 1
 
 
 @given(st.data(), query_texts())
 @examples(150)
-def test_in_patterns(data: st.DataObject, text: str) -> None:
+def test_keywords_in_patterns_match_like_searches(data: st.DataObject, text: str) -> None:
     schema: Schema = data.draw(schemas(tables=False).flatmap(worded))
     relation = data.draw(st.integers(0, len(schema.relations) - 1))
     name = schema.relations[relation].name
@@ -68,7 +68,9 @@ def test_in_patterns(data: st.DataObject, text: str) -> None:
 
 @given(query_texts(), TEXTS, st.sampled_from(Analyzer))
 @examples(300)
-def test_in_window_expressions(keywords: str, text: str, analyzer: Analyzer) -> None:
+def test_keywords_in_window_expressions_match_like_searches(
+    keywords: str, text: str, analyzer: Analyzer
+) -> None:
     note = Attribute("note", AttributeType.TEXT, analyzer=analyzer)
     schema = Schema("notes", (Relation("notes", (note,), search=("note",)),), ())
     try:
@@ -80,7 +82,7 @@ def test_in_window_expressions(keywords: str, text: str, analyzer: Analyzer) -> 
 
 @given(rows(3), query_texts())
 @examples(100)
-def test_one_attribute_of_several(row: Row, text: str) -> None:
+def test_keywords_of_a_named_attribute_match_only_it(row: Row, text: str) -> None:
     """Only the named attribute is matched."""
     attributes = (Attribute("t", AttributeType.TEXT), Attribute("u", AttributeType.TEXT))
     numbers = (Attribute("x", AttributeType.INTEGER), Attribute("y", AttributeType.INTEGER))
@@ -96,12 +98,12 @@ def test_one_attribute_of_several(row: Row, text: str) -> None:
     assert match(full_row) == contains(text, restricted_schema, 0, full_row)
 
 
-def test_keywords_that_are_no_unicode_are_refused() -> None:
+def test_keywords_with_lone_surrogates_are_rejected() -> None:
     with pytest.raises(SkwsError, match="Unicode"):
         read_query(Query.of_pattern("item i where i:'\ud800'").text, SHOP)
 
 
-def test_what_is_not_searched_is_told() -> None:
+def test_ignored_keywords_of_patterns_and_windows_are_noted() -> None:
     (pattern_note,) = pattern_notes("item i where i:'the lamp'", SHOP)
     assert "the" in pattern_note
     window = parse_window("open when name:'the lamp, !' close when item")

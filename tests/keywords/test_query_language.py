@@ -67,7 +67,9 @@ NAMES = (Scope(DIRECTOR, 1), Scope(ACTOR, 1))
         ('"M*A*S*H"', [('"m*a*s*h"', [Phrase(("m", "a", "s", "h"))])]),
     ],
 )  # fmt: skip
-def test_slots(text: str, slots: list[tuple[str, list[Term | Phrase | Prefix]]]) -> None:
+def test_keywords_are_parsed_into_slots(
+    text: str, slots: list[tuple[str, list[Term | Phrase | Prefix]]]
+) -> None:
     query = parse_query(text, SCHEMA)
     assert [(slot.text, list(slot.alternatives)) for slot in query.slots] == slots
     assert query.keywords == tuple(text for text, _ in slots)
@@ -88,7 +90,7 @@ def test_slots(text: str, slots: list[tuple[str, list[Term | Phrase | Prefix]]])
         ("spider-man -the", []),
     ],
 )
-def test_exclusions(text: str, exclusions: list[tuple[str, list[Term | Phrase | Prefix]]]) -> None:
+def test_exclusions_are_parsed(text: str, exclusions: list[tuple[str, list[Term | Phrase | Prefix]]]) -> None:
     query = parse_query(text, SCHEMA)
     assert [(slot.text, list(slot.alternatives)) for slot in query.exclusions] == exclusions
     assert len(query.slots) == 1
@@ -106,7 +108,7 @@ def test_exclusions(text: str, exclusions: list[tuple[str, list[Term | Phrase | 
         ("pulp plays: -x", set()),
     ],
 )
-def test_relations_that_are_left_out(text: str, without: set[int]) -> None:
+def test_excluded_relations_are_parsed(text: str, without: set[int]) -> None:
     query = parse_query(text, SCHEMA)
     assert query.without == without
     assert query.keywords[0].startswith("pulp")
@@ -115,7 +117,7 @@ def test_relations_that_are_left_out(text: str, without: set[int]) -> None:
         assert not any(alternative.applies(relation, column) for relation in without for column in range(9))
 
 
-def test_an_option_says_it_in_the_text() -> None:
+def test_excluded_names_of_an_option_are_appended_to_the_text() -> None:
     assert with_left_out("pulp ; x", ["plays", "movie"]) == "pulp ; x -plays: -movie:"
     assert with_left_out("pulp", []) == "pulp"
     assert with_left_out("pulp", ["movie.did"]) == "pulp -movie.did:"
@@ -140,22 +142,22 @@ def test_an_option_says_it_in_the_text() -> None:
         ("AC/DC C++ .NET rock 'n' roll 100%", ["ignored (not part of a word): \"'\" '%'"]),
     ],
 )
-def test_what_is_not_searched_is_told(text: str, notes: list[str]) -> None:
+def test_ignored_parts_are_noted(text: str, notes: list[str]) -> None:
     assert list(parse_query(text, SCHEMA).notes) == notes
 
 
 _SIGNS = "~?^!+|&[]{}<>=%/\\#@$,.;:'`_-*()\"\u201c\u2013\uff1f\uff1a\uff08"
 
 
-_QUOTED = re.compile('["\u201c\u201d\u201e][^"\u201c\u201d\u201e]*["\u201c\u201d\u201e]')
-_WITHIN = re.compile(r'(?<=[ab])[^\s"()]*(?=[ab])')
+QUOTED_TEXT = re.compile('["\u201c\u201d\u201e][^"\u201c\u201d\u201e]*["\u201c\u201d\u201e]')
+WORD_INTERIOR = re.compile(r'(?<=[ab])[^\s"()]*(?=[ab])')
 
 
 @examples(600)
 @given(st.text(f"ab{_SIGNS}{_SIGNS} \t", max_size=16))
-def test_nothing_typed_is_passed_over(text: str) -> None:
-    """Each character is part of a term or operator, white space, or reported; else the text is rejected."""
-    query = _parsed(text)
+def test_every_typed_character_is_used_or_reported(text: str) -> None:
+    """Each character is in a term or operator, is white space, or is reported; else the text is rejected."""
+    query = parsed_or_error(text)
     if isinstance(query, str):
         return
     _check_invariants(query)
@@ -164,13 +166,13 @@ def test_nothing_typed_is_passed_over(text: str) -> None:
     excluded_names += [SCHEMA.joins[join].name for join in query.without_joins]
     reported = "".join([*slots, *excluded_names, *query.dropped, *query.ignored])
     # Text in quotes or within a word is part of a term, which is shown once if it is repeated.
-    uncovered = _WITHIN.sub("", _QUOTED.sub("", text))
+    uncovered = WORD_INTERIOR.sub("", QUOTED_TEXT.sub("", text))
     operators = '();-*:"\u201c\u201d\u201e'
     assert {char for char in uncovered if not char.isspace()} <= {*reported, *operators}
 
 
 _PARTS = ("movie.mid", "studio", "title", "plays:", "pulp", "Zed", "5", "7", '"a b"', "a", "2024-01-01")
-_JOINTS = (
+OPERATORS = (
     "<",
     "<=",
     ">",
@@ -194,12 +196,12 @@ _JOINTS = (
 
 
 @examples(1500)
-@given(st.lists(st.sampled_from((*_PARTS, *_JOINTS, *_JOINTS, " ", " ", " ")), max_size=9).map("".join))
+@given(st.lists(st.sampled_from((*_PARTS, *OPERATORS, *OPERATORS, " ", " ", " ")), max_size=9).map("".join))
 @example("pulp movie.mid<5!movie.mid:..7")
 @example("pulp !studio:(a OR Zed) -studio>=5")
-def test_nothing_of_conditions_and_likenesses_is_passed_over(text: str) -> None:
-    """As above, for texts with many conditions, forms and misspelled words."""
-    query = _parsed(text)
+def test_every_character_of_conditions_and_fuzzy_terms_is_used_or_reported(text: str) -> None:
+    """As above, for texts with many conditions, wildcards and fuzzy terms."""
+    query = parsed_or_error(text)
     if isinstance(query, str):
         return
     _check_invariants(query)
@@ -220,17 +222,17 @@ def _repeats(text: str) -> bool:
 
 @example("x", "", "@*")
 @given(st.text("xz", min_size=1, max_size=3), st.text(_SIGNS, max_size=3), st.text(_SIGNS, max_size=3))
-def test_a_word_is_shown_with_all_that_is_around_it(word: str, before: str, after: str) -> None:
-    query = _parsed(f"{before}{word}{after} pulp")
+def test_signs_around_a_word_are_shown_or_reported(word: str, before: str, after: str) -> None:
+    query = parsed_or_error(f"{before}{word}{after} pulp")
     if isinstance(query, str) or set('();"\u201c') & {*before, *after} or "-" in before:
         return
-    # The star of a prefix is shown beside the word: the sign in "x@*" is told, and "x*" is searched.
+    # The star of a prefix is shown next to the word: for "x@*", "@" is reported and "x*" is searched.
     slot_text = next(slot.text for slot in query.slots if word in slot.text).removesuffix("*")
     start, end = f"{before}{word}{after}".removesuffix("*").split(slot_text, 1)
     assert {part for part in (start, end) if part} <= {*query.ignored}
 
 
-def test_dropped_terms_are_kept_for_display() -> None:
+def test_dropped_terms_are_available_for_display() -> None:
     assert parse_query("the pulp of - the title:a fiction", SCHEMA).dropped == ("the", "of", "-", "title:a")
 
 
@@ -244,12 +246,12 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ("(" * 41 + "pulp" + ")" * 41, "nested deeper than 40"),
     ],
 )
-def test_errors_say_what(text: str, message: str) -> None:
+def test_invalid_queries_are_rejected_with_a_reason(text: str, message: str) -> None:
     with pytest.raises(QueryError, match=message):
         parse_query(text, SCHEMA)
 
 
-def test_the_caret_stands_below_the_place_in_a_long_query_with_control_characters() -> None:
+def test_the_caret_points_to_the_error_in_a_long_query() -> None:
     text = "pulp\x1b[31m " * 20 + '"fiction'
     with pytest.raises(QueryError) as error:
         parse_query(text, SCHEMA)
@@ -269,7 +271,7 @@ def test_the_caret_stands_below_the_place_in_a_long_query_with_control_character
         ("(pulp OR fiction) gun ; title:car", ("pulp|fiction", "gun", "title:car"), (3, 4)),
     ],
 )
-def test_semicolons_part_groups_of_keywords(
+def test_semicolons_separate_ordered_groups(
     text: str, keywords: tuple[str, ...], groups: tuple[int, ...]
 ) -> None:
     query = parse_query(text, SCHEMA)
@@ -297,7 +299,7 @@ JOINED = replace(
         ("pulp -actor: -TITLE:", {2}),
     ],
 )
-def test_joins_that_are_left_out(text: str, joins: set[int]) -> None:
+def test_excluded_joins_are_parsed(text: str, joins: set[int]) -> None:
     query = parse_query(text, JOINED)
     assert query.without_joins == joins
     assert query.without == ({ACTOR} if "actor" in text else set())
@@ -315,35 +317,35 @@ def test_joins_that_are_left_out(text: str, joins: set[int]) -> None:
         ("plays.mit", "did you mean 'plays.mid'?"),
     ],
 )
-def test_what_is_no_join_to_leave_out(name: str, reason: str) -> None:
+def test_an_invalid_excluded_join_is_rejected(name: str, reason: str) -> None:
     with pytest.raises(QueryError, match=re.escape(reason)):
         parse_query(f"pulp -{name}:", JOINED)
 
 
-def test_a_join_that_is_gone_cannot_be_left_out() -> None:
+def test_a_removed_join_cannot_be_excluded() -> None:
     schema_without_join = replace(JOINED, evolution=replace(JOINED.evolution, removed_joins=frozenset({1})))
     with pytest.raises(QueryError, match="'shot_by' is not a relation"):
         parse_query("pulp -shot_by:", schema_without_join)
 
 
-def test_a_group_without_words_says_why() -> None:
+def test_an_empty_group_is_rejected_with_the_reason() -> None:
     with pytest.raises(QueryError, match="no keyword after this ';'; 'the' is a stop word"):
         parse_query("pulp ; the", SCHEMA)
 
 
-def test_most_slots() -> None:
+def test_a_query_may_have_the_maximum_number_of_slots() -> None:
     query = parse_query(" ".join(f"w{i} W{i}" for i in range(MAX_SLOTS)), SCHEMA)
     assert len(query.slots) == MAX_SLOTS
 
 
-def test_a_query_is_a_value() -> None:
+def test_queries_are_picklable_and_comparable() -> None:
     query = parse_query('trav* "pulp fiction" ; name:x -gun the', SCHEMA, match_names=True)
     assert pickle.loads(pickle.dumps(query)) == query
     assert hash(query) == hash(parse_query(query.text, SCHEMA, match_names=True))
     assert query != parse_query(query.text, SCHEMA)
 
 
-def _parsed(text: str) -> KeywordQuery | str:
+def parsed_or_error(text: str) -> KeywordQuery | str:
     """The query, or the error message."""
     try:
         return parse_query(text, SCHEMA)

@@ -23,11 +23,11 @@ COUNTS = {"travolta": 3, "tarantino": 2, "travis": 9, "pulp": 5, "pump": 7, "gul
         ("", []),
     ],
 )
-def test_nearest_first_then_most_frequent(word: str, expected: list[str]) -> None:
+def test_suggestions_are_sorted_by_distance_then_frequency(word: str, expected: list[str]) -> None:
     assert suggest(word, COUNTS) == expected
 
 
-def test_no_more_than_asked_for() -> None:
+def test_suggestions_are_limited() -> None:
     assert suggest("puhp", COUNTS, limit=1) == ["pump"]
 
 
@@ -45,7 +45,7 @@ def _distance(a: str, b: str) -> int:
     st.text("abcd", min_size=1, max_size=8),
     st.dictionaries(st.text("abcd", min_size=1, max_size=8), st.integers(1, 9)),
 )
-def test_suggestions_are_all_words_near_enough(word: str, counts: dict[str, int]) -> None:
+def test_suggestions_are_all_words_within_the_distance(word: str, counts: dict[str, int]) -> None:
     def near_enough(other: str) -> bool:
         may_have_two = len(word) > 5 or sorted(word) == sorted(other)
         return _distance(word, other) <= (2 if may_have_two else 1)
@@ -63,7 +63,7 @@ def test_a_vocabulary_counts_searchable_words() -> None:
     assert "the" not in vocabulary
 
 
-def test_a_full_vocabulary_keeps_the_frequent_words() -> None:
+def test_a_full_vocabulary_retains_frequent_words() -> None:
     vocabulary = Vocabulary(limit=10)
     for number in range(100):
         vocabulary.add(f"pulp pulp rare{number}")

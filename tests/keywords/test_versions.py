@@ -1,4 +1,4 @@
-"""Orders of versions, compared with dpkg and the tables in their definitions; and rejected uses."""
+"""Orders of versions, compared with dpkg and the tables in their definitions, and rejected uses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EQUAL = {
     DEBIAN: (("1.0", "1.0-0"), ("1.0", "0:1.0"), ("1.00", "1.0"), ("1.a", "1.a0")),
     SEMANTIC: (("1", "1.0.0"), ("v1.2", "1.2.0"), ("1.0.0+x.1", "1.0.0+y"), ("01.2.3", "1.2.3")),
 }
-NONE = {
+INVALID = {
     DEBIAN: ("", " ", "1 2", "a:1", "1:", ":1", "1-", "-1", "x" * 2000),
     SEMANTIC: ("", "a", "1.2.3.4", "1.", "1.0-", "1.0-a..b", "1 2", "x1", "1" * 2000, "1.2.³"),
 }
@@ -50,12 +50,12 @@ def key(order: VersionOrder, text: str) -> VersionKey:
 
 
 @pytest.mark.parametrize("order", VersionOrder)
-def test_the_table(order: VersionOrder) -> None:
+def test_versions_are_ordered_as_in_the_tables(order: VersionOrder) -> None:
     for one, other in pairwise(ASCENDING[order]):
         assert key(order, one) < key(order, other), (one, other)
     for one, other in EQUAL[order]:
         assert key(order, one) == key(order, other), (one, other)
-    for text in NONE[order]:
+    for text in INVALID[order]:
         assert known_key(order, text) is None
 
 
@@ -73,14 +73,14 @@ def dpkg(one: str, sign: str, other: str) -> bool:
 @pytest.mark.skipif(which("dpkg") is None, reason="no dpkg")
 @given(versions, versions)
 @examples(400)
-def test_dpkg_has_the_same_order(one: str, other: str) -> None:
+def test_debian_versions_are_ordered_as_by_dpkg(one: str, other: str) -> None:
     first, second = known_key(DEBIAN, one), known_key(DEBIAN, other)
     if first is not None and second is not None:
         assert (first < second, first == second) == (dpkg(one, "lt", other), dpkg(one, "eq", other))
 
 
 @pytest.mark.skipif(which("dpkg") is None, reason="no dpkg")
-def test_dpkg_has_the_same_table() -> None:
+def test_dpkg_agrees_with_the_debian_table() -> None:
     assert all(dpkg(one, "lt", other) for one, other in pairwise(ASCENDING[DEBIAN]))
     assert all(dpkg(one, "eq", other) for one, other in EQUAL[DEBIAN])
 
@@ -123,7 +123,7 @@ SCHEMA = parse_schema(YAML)
         ('version<"available"', ("1.9", "1.10"), None),
     ],
 )
-def test_conditions_by_row_and_by_block(
+def test_version_conditions_hold_alike_for_rows_and_blocks(
     condition: str, row: tuple[str | None, str | None], holds: bool | None
 ) -> None:
     if holds is None:
@@ -137,7 +137,9 @@ def test_conditions_by_row_and_by_block(
 @pytest.mark.parametrize(
     ("size", "maximum", "signs"), [(1, 2, {"<", "<=", "!="}), (2, 2, {"<=", "=", ">="}), (None, 2, set())]
 )
-def test_numbers_of_a_row_are_compared(size: int | None, maximum: int | None, signs: set[str]) -> None:
+def test_numbers_of_a_row_are_compared_with_each_other(
+    size: int | None, maximum: int | None, signs: set[str]
+) -> None:
     row = ("x", None, None, None, size, maximum)
     satisfied = {
         sign
@@ -159,13 +161,13 @@ def test_numbers_of_a_row_are_compared(size: int | None, maximum: int | None, si
         ("x size<package.name", "size is of type integer, and name of type text"),
     ],
 )
-def test_what_has_no_order_is_refused(query: str, message: str) -> None:
+def test_comparisons_without_a_common_order_are_rejected(query: str, message: str) -> None:
     with pytest.raises(QueryError) as error:
         parse_query(query, SCHEMA)
     assert message in str(error.value)
 
 
-def test_a_schema_keeps_its_orders() -> None:
+def test_version_orders_are_written_to_yaml() -> None:
     assert parse_schema(to_yaml(SCHEMA)) == SCHEMA
     assert SCHEMA.relations[0].attributes[3].order is SEMANTIC
 
@@ -181,14 +183,14 @@ def test_a_schema_keeps_its_orders() -> None:
         ("version", "versions are texts with an order: {type: string, order: semantic}, or debian"),
     ],
 )
-def test_an_order_that_cannot_be_is_refused(attribute: str, message: str) -> None:
+def test_an_invalid_version_order_is_rejected(attribute: str, message: str) -> None:
     with pytest.raises(SchemaError) as error:
         parse_schema(f"relations:\n  r:\n    attributes: {{t: text, v: {attribute}}}\n")
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize("where", ["p.version < '2.0'", "p.version < p.available"])
-def test_patterns_refuse_an_order_that_they_do_not_know(where: str) -> None:
+def test_patterns_reject_comparisons_of_versions(where: str) -> None:
     query = skws.Query.of_pattern(f"package p ; package q where {where} within 1 minute")
     with pytest.raises(
         PatternError, match=r"version is a version \(debian\), and patterns do not order versions"

@@ -38,23 +38,39 @@ SCHEMA = Schema(
 DIRECTOR, MOVIE, PLAYS, ACTOR, TOTAL = range(5)
 NAME, TITLE, PLOT = 1, 1, 2
 
-_SPELLED = """
+_WORD_LIST = """
     tarantino travolta movie fiction pulp spider man the it of cafe strasse die sky run net c++ c# at t o neil
     3 14 usa u s a x 東 京 кино sensible relate happy box office total actor fine naïve हिन्दी
 """
-WORDS = tuple(_SPELLED.split())
+WORDS = tuple(_WORD_LIST.split())
 
 _ENDINGS = ("", "", "", "s", "ing", "ed", "'s", "’s", "ity", "ly", "ness", "#", "++", ".", "!")
-_INSIDE = ("", "", "", "", "", "\u0301", "\u00ad", "-", "'", "’", "_", "\u200d", "\u0327", "\u02bc", "\u2010")
-_BETWEEN = (
+_INSERTIONS = (
+    "",
+    "",
+    "",
+    "",
+    "",
+    "\u0301",
+    "\u00ad",
+    "-",
+    "'",
+    "’",
+    "_",
+    "\u200d",
+    "\u0327",
+    "\u02bc",
+    "\u2010",
+)
+_SEPARATORS = (
     *(" ", " ", " ", "  ", "\t", "\u00a0", "\u2028", "-", "'", "’"),
     *("&", ".", "_", ", ", "…", " .", "", "ー", "/"),
 )
-_ALIKE = "ａáâåªⒶ éēｅℯ ıİïⅰｉ öøºⓞ ſşｓ ŧţｔ ñⁿ ůµ çⅽ© K ﬁﬀƒ ³③ ¹½ ⅴ ⅿ㎡ ʳ®"
+_LOOKALIKE_GROUPS = "ａáâåªⒶ éēｅℯ ıİïⅰｉ öøºⓞ ſşｓ ŧţｔ ñⁿ ůµ çⅽ© K ﬁﬀƒ ³③ ¹½ ⅴ ⅿ㎡ ʳ®"
 _LOOKALIKES = dict(
     zip(
         "aeiostnuckf31vmr",
-        _ALIKE.split(),
+        _LOOKALIKE_GROUPS.split(),
         strict=True,
     )
 )
@@ -69,7 +85,7 @@ def words(draw: st.DrawFn) -> str:
         lookalike = draw(st.sampled_from(_LOOKALIKES.get(char, char))) if variation == 0 else char
         characters.append(lookalike.upper() if variation == 1 else lookalike)
         if variation == 2:
-            characters.append(draw(st.sampled_from(_INSIDE)))
+            characters.append(draw(st.sampled_from(_INSERTIONS)))
     return "".join(characters) + draw(st.sampled_from(_ENDINGS))
 
 
@@ -78,7 +94,7 @@ def texts(draw: st.DrawFn) -> str:
     """Words with arbitrary separators, or arbitrary text."""
     if draw(st.integers(0, 9)) == 0:
         return draw(st.text(max_size=12))
-    parts = draw(st.lists(st.tuples(words(), st.sampled_from(_BETWEEN)), max_size=6))
+    parts = draw(st.lists(st.tuples(words(), st.sampled_from(_SEPARATORS)), max_size=6))
     return "".join(part for pair in parts for part in pair)
 
 
@@ -95,7 +111,7 @@ def _leaves() -> st.SearchStrategy[str]:
     scope = st.sampled_from(("", "", "", "movie:", "movie.plot:", "name:", "actor:"))
     wildcard = st.sampled_from(("*ino", "t*v*ta", "f?ction", "s*n*", "*i?y", "?ulp"))
     fuzzy = st.sampled_from(("travlota~", "tarrantinos~2", "pilp~", "reltae~2", "fine~1", "the~", "t-ulp~"))
-    prefix = st.sampled_from(WORDS).map(lambda parts: parts[:3] + "*")
+    prefix = st.sampled_from(WORDS).map(lambda text: text[:3] + "*")
     leaf = st.one_of(word, word, phrase, prefix, wildcard, fuzzy, compound)
     return st.tuples(scope, leaf).map("".join)
 

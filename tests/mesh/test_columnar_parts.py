@@ -26,7 +26,7 @@ def hashes_of(random: Random, number: int, kinds: int) -> Hashes:
     return values * np.uint64((1 << 64) // kinds)
 
 
-def found(index: HashIndex, hashes: Hashes) -> list[tuple[int, int]]:
+def probe_results(index: HashIndex, hashes: Hashes) -> list[tuple[int, int]]:
     positions, payload = index.probe(hashes)
     return sorted(zip(positions.tolist(), payload.tolist(), strict=True))
 
@@ -38,8 +38,8 @@ FIRST_PAYLOADS = [0, (1 << 20) - 40]
 @pytest.mark.parametrize("merged", [1 << 22, 100])
 @given(st.integers(0, 10**6), st.sampled_from(FIRST_PAYLOADS))
 @examples(60)
-def test_runs_find_what_was_added_and_is_left(merged: int, seed: int, payload: int) -> None:
-    """In merged runs, and in runs that are too large to be merged."""
+def test_a_probe_finds_the_remaining_entries(merged: int, seed: int, payload: int) -> None:
+    """In merged runs and in runs that are too large to be merged."""
     with patch.object(hash_index, "MERGED", merged):
         check_runs(seed, payload)
 
@@ -53,7 +53,7 @@ def check_runs(seed: int, payload: int) -> None:
         hash_by_payload.update(zip(range(payload, payload + len(new)), new.tolist(), strict=True))
         payload += len(new)
         if hash_by_payload and random.random() < 0.3:
-            # The oldest are removed, some at random, or both.
+            # The oldest entries are removed, random ones, or both.
             oldest, share = random.choice([0, len(hash_by_payload) // 2]), random.choice([0.6, 1.0])
             kept_payloads = [
                 old_payload
@@ -68,7 +68,7 @@ def check_runs(seed: int, payload: int) -> None:
             }
             payload = len(kept_payloads)
         assert len(index) == len(hash_by_payload)
-        if random.random() < 0.3:  # it is stored in a file and mapped from there
+        if random.random() < 0.3:  # the index is stored and read back
             stored_index = index.stored_entries()
             index = HashIndex.from_stored(stored_index._replace(filter=stored_index.filter.copy()))
             assert len(index) == len(hash_by_payload)
@@ -83,10 +83,10 @@ def check_runs(seed: int, payload: int) -> None:
             for position, entry_hash in enumerate(probe_hashes.tolist())
             for n in by_hash[entry_hash]
         ]
-        assert found(index, probe_hashes) == sorted(expected)
+        assert probe_results(index, probe_hashes) == sorted(expected)
 
 
-def test_runs_stay_few_and_their_filter_sparse() -> None:
+def test_index_runs_stay_few_and_the_filter_sparse() -> None:
     random, index = Random(1), HashIndex()
     absent = hashes_of(random, 4000, 1 << 40)
     for step in range(200):
@@ -96,28 +96,30 @@ def test_runs_stay_few_and_their_filter_sparse() -> None:
         assert len(index.runs) <= 12
         # At most one slot in eight is used.
         assert len(index.filter.candidates(absent)) < len(absent) / 6
-    assert len(index.filter.candidates(absent)) < len(absent) / 20, "what is gone is in the filter no longer"
+    assert len(index.filter.candidates(absent)) < len(absent) / 20, (
+        "removed hashes are no longer in the filter"
+    )
 
 
-def test_a_large_run_stands_in_order_of_more_bits_than_one_digit() -> None:
+def test_a_large_run_is_sorted_by_more_than_one_digit() -> None:
     random, index = np.random.default_rng(1), HashIndex()
     hashes = random.integers(0, 1 << 64, 150_000, dtype=np.uint64)
     index.add(np.concatenate([hashes, hashes]), np.arange(300_000, dtype=np.int64))
     probe_hashes = np.concatenate([hashes[::1000], random.integers(0, 1 << 64, 1000, dtype=np.uint64)])
     assert [run.bits for run in index.runs] == [18]
-    assert found(index, probe_hashes) == sorted(
+    assert probe_results(index, probe_hashes) == sorted(
         (position, 1000 * position + offset) for position in range(150) for offset in (0, 150_000)
     )
     slots = np.full(300_000, -1)
     slots[[1000, 151_000]] = [0, 1]
     index.remap(slots)
-    assert found(index, probe_hashes) == [(1, 0), (1, 1)]
-    assert [run.bits for run in index.runs] == [1], "directories go with what they told of"
+    assert probe_results(index, probe_hashes) == [(1, 0), (1, 1)]
+    assert [run.bits for run in index.runs] == [1], "the directory shrinks with the entries"
 
 
 @given(st.integers(0, 10**6))
 @examples(30)
-def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:
+def test_a_table_contains_the_kept_rows_and_releases_space(seed: int) -> None:
     random = Random(seed)
     table = Table((np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int32)))
     rows: list[tuple[int, list[int]]] = []
@@ -131,7 +133,7 @@ def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:
         )
         assert table.append(columns) == len(rows)
         rows += new
-        # The oldest are removed, some at random, or all.
+        # The oldest rows are removed, random ones, or all.
         first, share = random.randrange(len(rows) + 1), random.choice([0.0, 0.5, 1.0])
         mask = [place >= first and random.random() <= share for place in range(len(rows))]
         new_places = table.keep(np.array(mask, dtype=bool))
@@ -147,7 +149,7 @@ def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:
 
 @given(st.integers(0, 10**6), st.integers(1, 6))
 @examples(30)
-def test_a_filter_that_grows_passes_all_that_it_holds(seed: int, times: int) -> None:
+def test_a_growing_filter_passes_all_its_hashes(seed: int, times: int) -> None:
     random, hash_filter = Random(seed), HashFilter()
     hashes = hashes_of(random, 300, 1 << 40)
     hash_filter.add(hashes)
@@ -162,7 +164,7 @@ def bitmaps(*entries: tuple[int, int, int]) -> KeywordBitmaps:
     return KeywordBitmaps(*columns) if columns else KeywordBitmaps.none()
 
 
-def test_a_query_wakes_with_its_last_keyword_and_sleeps_without_one() -> None:
+def test_a_query_is_awake_while_all_its_keywords_are_present() -> None:
     excluded, sleep = 4, WakeStates(3, 4)
     for query in (0, 3):
         sleep.enrol(query)
@@ -177,7 +179,7 @@ def test_a_query_wakes_with_its_last_keyword_and_sleeps_without_one() -> None:
     assert (sleep.keywords(0), sleep.keywords(3)) == (0, 1)
 
 
-def test_labels_know_of_free_tuples_that_came_after_them() -> None:
+def test_labels_cover_later_tuples_without_keywords() -> None:
     labels = LiveBitmaps()
     labels.append(bitmaps((1, 0, 2), (1, 5, 1)), 2)
     query, slots = np.array([0, 5, 0, 0]), np.array([1, 1, 0, 7])
@@ -189,8 +191,8 @@ def test_labels_know_of_free_tuples_that_came_after_them() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some rows are indexed and some not yet, while rows are added, end, are dropped, and get other slots."""
+def test_partial_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some rows are not yet indexed, while rows are added, ended, dropped and renumbered."""
     monkeypatch.setattr(store, "_MOST_SCANNED", 3)
     monkeypatch.setattr(store, "_LEAST_INDEXED", 4)
     rng = Random(seed)

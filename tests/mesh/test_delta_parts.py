@@ -28,12 +28,12 @@ def column(numbers: Sequence[int]) -> Ints:
     return np.array(list(numbers), dtype=np.int64)
 
 
-def held(words: CarriedWords) -> set[tuple[int, int]]:
+def entries(words: CarriedWords) -> set[tuple[int, int]]:
     return set(zip(words.slots.tolist(), words.words.tolist(), strict=True))
 
 
 def check(words: CarriedWords, expected: set[tuple[int, int]], live: int) -> None:
-    assert held(words) == expected
+    assert entries(words) == expected
     slots = np.arange(live, dtype=np.int64)
     position, found = words.of(slots)
     assert sorted(zip(position.tolist(), found.tolist(), strict=True)) == sorted(expected)
@@ -49,7 +49,7 @@ def check(words: CarriedWords, expected: set[tuple[int, int]], live: int) -> Non
 
 @given(PAIRS, PAIRS, st.sets(st.integers(0, 70)), st.sets(st.integers(0, LIVE - 1)))
 @examples(120)
-def test_words_of_live_tuples(
+def test_carried_words_follow_insertions_removals_and_remaps(
     first: list[tuple[int, int]], inserted: list[tuple[int, int]], forgotten: set[int], dead: set[int]
 ) -> None:
     words = CarriedWords()
@@ -71,7 +71,7 @@ def test_words_of_live_tuples(
 
 @given(QUERIES, st.sets(st.integers(0, 11)))
 @examples(120)
-def test_the_index_of_queries(queries: list[tuple[int, int]], removed: set[int]) -> None:
+def test_word_pairs_are_found_in_both_directions(queries: list[tuple[int, int]], removed: set[int]) -> None:
     pairs = WordPairs()
     half = len(queries) // 2
     for begin, end in ((0, half), (half, len(queries))):
@@ -105,7 +105,7 @@ def test_the_index_of_queries(queries: list[tuple[int, int]], removed: set[int])
 @pytest.mark.parametrize("stride", [1, 1 << 14])
 @given(PAIRS, st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=300))
 @examples(40)
-def test_partners_are_never_missed(
+def test_partner_words_are_never_missed(
     stride: int, carried: list[tuple[int, int]], asked: list[tuple[int, int]]
 ) -> None:
     """Words with distant numbers share bits, so there may be too many partners, but never too few."""
@@ -164,7 +164,7 @@ def columns(tuples: Sequence[tuple[int, ...]], width: int) -> TupleColumns:
     st.sampled_from([0, 3, 1_000]),
 )
 @examples(80)
-def test_neighbours(
+def test_neighbours_equal_all_joined_live_tuples(
     first: list[tuple[int, ...]], later_batches: list[list[tuple[int, ...]]], horizon: int, hub_limit: int
 ) -> None:
     live = LiveTuples(JOINED)
@@ -185,7 +185,7 @@ def test_neighbours(
         numbers = [edge.id for edge in edges(JOINED)]
         return {triple for triple in product(range(before), numbers, range(before)) if joins(*triple)}
 
-    def held(before: int) -> list[tuple[int, int, int]]:
+    def entries(before: int) -> list[tuple[int, int, int]]:
         position, edge, others = neighbours.of(np.arange(before, dtype=np.int64))
         assert (np.diff(position) >= 0).all()
         alive = np.maximum(live.tuples.start[position], live.tuples.start[others]) < np.minimum(
@@ -200,8 +200,8 @@ def test_neighbours(
         left, right = concat_pairs(list(neighbours.extend(len(live))))
         pairs = sorted(zip(left.tolist(), right.tolist(), strict=True))
         assert pairs == sorted((a, b) for a, _, b in expected(len(live)) if b < a >= known_count)
-        assert held(len(live)) == sorted(expected(len(live)))
+        assert entries(len(live)) == sorted(expected(len(live)))
         if hub_limit == 1_000:
             assert neighbours.pairs == 2 * len(pairs) + len([1 for a, _, b in expected(known_count)])
     neighbours.remap(live.compact(horizon))
-    assert held(len(live)) == sorted(expected(len(live)))
+    assert entries(len(live)) == sorted(expected(len(live)))

@@ -69,7 +69,7 @@ TO_STATE: dict[State, list[DemandEvent]] = {
         (State.UNWANTED, [], DemandEvent.PSTART, 10, State.RUNNING),
     ],
 )
-def test_transitions(
+def test_demand_transitions_follow_figure_4_1(
     state: State, history: list[DemandEvent], event: DemandEvent, number: int, next_state: State
 ) -> None:
     demand = Demand(wanted=False)
@@ -90,7 +90,7 @@ def test_transitions(
         (State.RUNNING, DemandEvent.FILLED),
     ],
 )
-def test_events_that_a_state_excludes(state: State, event: DemandEvent) -> None:
+def test_impossible_demand_events_are_rejected(state: State, event: DemandEvent) -> None:
     demand = Demand(wanted=False)
     for past_event in TO_STATE[state]:
         demand.follow(past_event)
@@ -98,7 +98,7 @@ def test_events_that_a_state_excludes(state: State, event: DemandEvent) -> None:
         demand.follow(event)
 
 
-def test_below_the_output_operator_only_right_input_matters() -> None:
+def test_below_the_output_operator_only_right_input_changes_the_state() -> None:
     demand = Demand(wanted=True)
     assert demand.state is State.STARVED
     assert [demand.follow(e) for e in (DemandEvent.FILLED, DemandEvent.EMPTIED, DemandEvent.FILLED)] == [
@@ -108,17 +108,17 @@ def test_below_the_output_operator_only_right_input_matters() -> None:
     ]
 
 
-def test_joins_without_prospects_keep_nothing_and_catch_up_later() -> None:
+def test_joins_without_demand_store_nothing_and_catch_up_later() -> None:
     mesh = star_mesh()
     mesh.insert(tuple_of(1, 1, start=1))
     mesh.insert(tuple_of(0, 0, start=2))
-    assert mesh.partials == 0, "no second keyword: nobody wants r1{a} - r0{}"
+    assert mesh.partials == 0, "without the second keyword, there is no demand for r1{a} - r0{}"
     assert not any(join.running for join in joins(mesh))
     assert len(mesh.insert(tuple_of(2, 2, start=3))) == 1
     assert mesh.partials > 0
 
 
-def test_an_operator_that_restarts_neither_repeats_nor_loses() -> None:
+def test_a_restarted_operator_neither_repeats_nor_loses_results() -> None:
     mesh = star_mesh()
     mesh.insert(tuple_of(1, 1, start=1))
     mesh.insert(tuple_of(0, 0, start=2))
@@ -138,7 +138,7 @@ Arrival = tuple[int, int, int, int]  # relation, keywords, value, ticks since th
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[Arrival]:
-    """Dense enough for operators to sleep and wake up with live tuples; short enough for lists by element."""
+    """Dense enough for operators to sleep and wake up with live tuples, short enough to shrink by element."""
     random = Random(draw(st.integers(0, 10**6)))
     pause = draw(st.sampled_from([1, 3, 12]))
     return [
@@ -147,8 +147,8 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
     ]
 
 
-def agree(mesh: Recording) -> None:
-    """Operators above and right sources determine the states; sleepers with output are queued."""
+def assert_states_agree(mesh: RecordingMesh) -> None:
+    """Parents and right sources determine the states, and sleeping operators with output are queued."""
     policy = mesh.lazy
     for join in joins(mesh):
         running = sum(parent.running for parent in join.parents.values())
@@ -161,8 +161,8 @@ def agree(mesh: Recording) -> None:
         assert join.running or not join.out.entries or join in policy.queue
 
 
-class Recording(DemandDrivenMesh):
-    """Records what each join has produced, and from which arrival."""
+class RecordingMesh(DemandDrivenMesh):
+    """Records what each join produces, and from which arrival."""
 
     def __init__(self, generator: CNGen, policy: LazyPurging[Producer]) -> None:
         self.lazy = policy
@@ -174,17 +174,17 @@ class Recording(DemandDrivenMesh):
         super()._produce(join, members, arrival)
 
 
-def recording(size: int) -> Recording:
-    return Recording(CNGen(STAR, 2, size), LazyPurging(by_demand=True))
+def recording_mesh(size: int) -> RecordingMesh:
+    return RecordingMesh(CNGen(STAR, 2, size), LazyPurging(by_demand=True))
 
 
 @given(arrivals(), st.sampled_from([3, 4]))
 @examples(160)
-def test_states_agree_with_the_mesh_and_all_is_produced_once_and_in_order(
+def test_demand_states_are_consistent_and_output_is_unique_and_ordered(
     stream: list[Arrival], size: int
 ) -> None:
-    """No dead tuple is kept for longer than two windows."""
-    mesh, now = recording(size), 1
+    """Dead tuples are stored for at most two windows."""
+    mesh, now = recording_mesh(size), 1
     for relation, keywords, value, gap in stream:
         for _ in range(gap):
             now += 1
@@ -192,14 +192,14 @@ def test_states_agree_with_the_mesh_and_all_is_produced_once_and_in_order(
             entries = [members for join in joins(mesh) for members in join.out.entries]
             assert all(m.end + 2 * LENGTH > now for members in entries for m in members)
         mesh.insert(tuple_of(relation, keywords, now, value))
-        agree(mesh)
+        assert_states_agree(mesh)
     for produced in mesh.produced.values():
         assert len({members for members, _ in produced}) == len(produced)
         assert [arrival for _, arrival in produced] == sorted(arrival for _, arrival in produced)
 
 
-def test_the_left_child_catches_up_before_the_operator_that_wakes_it() -> None:
-    mesh = recording(4)
+def test_a_woken_operator_catches_up_after_its_left_child() -> None:
+    mesh = recording_mesh(4)
     last = tuple_of(0, 2, start=1)
     # r1{a} - r0{} - r2{} - r0{b} is complete, then all operators sleep.
     for new in (last, tuple_of(1, 1, start=1), tuple_of(0, 0, start=1), tuple_of(2, 0, start=1)):
@@ -215,7 +215,7 @@ def test_the_left_child_catches_up_before_the_operator_that_wakes_it() -> None:
         assert [arrival for _, arrival in produced] == sorted(arrival for _, arrival in produced)
 
 
-def test_the_buffer_of_a_sleeper_is_cleared_after_a_window() -> None:
+def test_the_buffer_of_a_sleeping_operator_is_cleared_after_a_window() -> None:
     mesh = star_mesh()
     for relation, keywords, start in ((1, 1, 1), (0, 0, 2), (2, 2, 3)):
         mesh.insert(tuple_of(relation, keywords, start))
@@ -232,7 +232,7 @@ def test_the_buffer_of_a_sleeper_is_cleared_after_a_window() -> None:
 
 @pytest.mark.parametrize("mesh", [MeshKind.FULL, MeshKind.PARTIAL, MeshKind.FOREST])
 @pytest.mark.parametrize("demand", [True, False])
-def test_static_tuples_do_not_keep_dead_ones(mesh: MeshKind, demand: bool) -> None:
+def test_static_tuples_do_not_retain_dead_partials(mesh: MeshKind, demand: bool) -> None:
     relations = (STAR.relations[0], replace(STAR.relations[1], table=True), *STAR.relations[2:])
     generator = CNGen(Schema("static", relations, STAR.joins), 2, 3)
     running = make_mesh(generator, TimeWindow(LENGTH), MeshChoice(mesh, PurgeKind.LAZY, demand))
@@ -245,4 +245,4 @@ def test_static_tuples_do_not_keep_dead_ones(mesh: MeshKind, demand: bool) -> No
         running.purge(now)
         if now % 4 == 0:
             running.insert(tuple_of(0, 0, start=now, value=3))
-    assert running.partials == 0, "joins stay awake, but nothing probes what they gave"
+    assert running.partials == 0, "joins stay awake, but nothing probes their output"

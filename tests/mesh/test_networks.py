@@ -57,7 +57,7 @@ PARALLEL = schema_of(2, [(0, 1), (0, 1)])
         (PARALLEL, 2, 4, 30),
     ],
 )
-def test_known_counts(schema: Schema, keywords: int, size: int, count: int) -> None:
+def test_network_counts_are_the_published_ones(schema: Schema, keywords: int, size: int, count: int) -> None:
     assert sum(1 for _ in CNGen(schema, keywords, size).networks()) == count
 
 
@@ -68,7 +68,9 @@ def test_known_counts(schema: Schema, keywords: int, size: int, count: int) -> N
     st.lists(st.floats(0, 1), min_size=3, max_size=3),
 )
 @examples(100)
-def test_equals_brute_force(schema: Schema, keywords: int, size: int, frequencies: list[float]) -> None:
+def test_generated_networks_equal_brute_force(
+    schema: Schema, keywords: int, size: int, frequencies: list[float]
+) -> None:
     searchable = [((1 << keywords) - 1) if r.search else 0 for r in schema.relations]
     # Brute force builds all labelled trees, whose number explodes.
     while (len(schema.joins) * 2 << keywords) ** (size - 1) * size > 2_000:
@@ -79,7 +81,7 @@ def test_equals_brute_force(schema: Schema, keywords: int, size: int, frequencie
     assert set(codes) == set(brute_force(schema, keywords, size, searchable))
 
 
-def test_star_of_equal_keyword_nodes_from_the_paper() -> None:
+def test_inner_nodes_may_have_the_same_keyword() -> None:
     """(S{k1}, T{k2}, U{k2}, T{k3}): two interior nodes have the same keyword (Section 3.2)."""
     schema = schema_of(3, [(0, 1), (1, 2)])
     texts = {CandidateNetwork.of(t).text(schema, ["k1", "k2", "k3"]) for t in CNGen(schema, 3, 4).networks()}
@@ -95,7 +97,7 @@ def test_text_names_parallel_joins_and_sides_of_self_joins() -> None:
 
 @given(schemas(max_relations=3), st.integers(1, 3))
 @examples(60)
-def test_texts_differ_and_do_not_depend_on_the_order(schema: Schema, keywords: int) -> None:
+def test_network_texts_are_unique_and_independent_of_node_order(schema: Schema, keywords: int) -> None:
     words = ["a", "b", "c"][:keywords]
     texts = []
     for rarest in range(keywords):
@@ -190,7 +192,9 @@ SEQUENCES: dict[int, list[tuple[int, ...]]] = {
 
 @given(schemas(max_relations=4), st.integers(1, 3), st.integers(1, 5), st.data())
 @examples(300)
-def test_equals_what_is_made(schema: Schema, keywords: int, size: int, data: st.DataObject) -> None:
+def test_counted_networks_equal_generated_networks(
+    schema: Schema, keywords: int, size: int, data: st.DataObject
+) -> None:
     bitmaps = st.integers(0, (1 << keywords) - 1)
     relation_count = len(schema.relations)
     searchable = data.draw(st.lists(bitmaps, min_size=relation_count, max_size=relation_count))
@@ -206,24 +210,24 @@ def test_equals_what_is_made(schema: Schema, keywords: int, size: int, data: st.
     assert count_networks(generator) == tuple(counts)
 
 
-def test_counts_more_than_could_be_made() -> None:
+def test_counting_handles_trillions_of_networks() -> None:
     counts = count_networks(CNGen(Load(relations=30).schema(), 8, 5))
     assert sum(counts) == 29_649_863_920_788
 
 
-def test_gives_up_where_nodes_differ_too_much() -> None:
+def test_counting_stops_at_too_many_kinds_of_nodes() -> None:
     schema = Load(relations=30).schema()
     with within_steps(1_000), pytest.raises(TooManyKindsError):
         count_networks(CNGen(schema, 8, 5, [1 << n % 8 for n in range(30)]))
 
 
 @given(st.integers(0, 1 << 10))
-def test_subsets_are_all_bitmaps_contained_in_ascending_order(bitmap: int) -> None:
+def test_subsets_are_all_contained_bitmaps_in_ascending_order(bitmap: int) -> None:
     assert list(subsets(bitmap)) == [b for b in range(bitmap + 1) if not b & ~bitmap]
 
 
 @given(st.integers(0, 4), st.data())
-def test_every_node_of_a_query_is_in_and_no_other(slots: int, data: st.DataObject) -> None:
+def test_expanded_nodes_are_exactly_the_searchable_ones(slots: int, data: st.DataObject) -> None:
     searchable = data.draw(st.lists(st.integers(0, (1 << slots) - 1), min_size=3, max_size=3))
     expected = [ExpandedNode(r, k) for r in range(3) for k in range(1 << slots) if not k & ~searchable[r]]
     assert list(expanded_nodes(searchable)) == expected

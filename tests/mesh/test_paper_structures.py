@@ -1,4 +1,4 @@
-"""The paper's structures: sharing, TreeGen, growing and shrinking of a partial mesh."""
+"""The paper's structures: sharing, TreeGen, and a partial mesh that grows and shrinks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_papers_schema_has_1536_operators(demand: bool) -> None:
     assert mesh.operators == 1536
 
 
-def test_a_forest_shares_no_join() -> None:
+def test_a_forest_shares_no_joins() -> None:
     generator = CNGen(TERNARY, 2, 4)
     forest = paper_mesh(generator, MeshKind.FOREST)
     networks = list(generator.networks())
@@ -62,7 +62,7 @@ def test_a_forest_shares_no_join() -> None:
 
 @given(schemas(max_relations=3), st.integers(1, 2), st.sampled_from([MeshKind.FULL, MeshKind.FOREST]))
 @examples(40)
-def test_tree_gen_gives_the_tree_of_every_operator(schema: Schema, slots: int, kind: MeshKind) -> None:
+def test_tree_gen_returns_the_tree_of_every_operator(schema: Schema, slots: int, kind: MeshKind) -> None:
     generator = CNGen(schema, slots, 4)
     mesh = paper_mesh(generator, kind)
     networks = list(generator.networks())
@@ -85,7 +85,7 @@ def _prefix(tree: Tree, size: int) -> Tree:
 
 
 @pytest.mark.parametrize("purge", list(PurgeKind))
-def test_a_partial_mesh_grows_with_output_and_shrinks_without(purge: PurgeKind) -> None:
+def test_a_partial_mesh_grows_and_shrinks_with_output(purge: PurgeKind) -> None:
     mesh = paper_mesh(CNGen(CHAIN, 2, 3), MeshKind.PARTIAL, purge)
     assert mesh.operators == 0
     mesh.insert(tuple_of(0, 1, start=1))
@@ -104,7 +104,7 @@ def test_a_partial_mesh_grows_with_output_and_shrinks_without(purge: PurgeKind) 
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """(relation, keywords, value), many of which join; short enough for lists by element."""
+    """(relation, keywords, value), many of which join; short enough to shrink by element."""
     random = Random(draw(st.integers(0, 10**6)))
     size = draw(st.integers(0, 40))
     return [(random.randrange(3), random.choice([0, 0, 1, 2]), random.randrange(2)) for _ in range(size)]
@@ -112,7 +112,7 @@ def arrivals(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 
 @given(arrivals())
 @examples(60)
-def test_a_partial_mesh_has_operators_exactly_where_there_is_left_input(
+def test_a_partial_mesh_has_operators_exactly_for_left_input(
     stream: list[tuple[int, int, int]],
 ) -> None:
     generator = CNGen(CHAIN, 2, 4)
@@ -142,7 +142,7 @@ def test_eager_purging_leaves_no_dead_tuple(stream: list[tuple[int, int, int]], 
 
 @pytest.mark.parametrize("purge", list(PurgeKind))
 @pytest.mark.parametrize("mesh", [MeshKind.FOREST, MeshKind.FULL, MeshKind.PARTIAL])
-def test_a_negative_tuple_expunges_what_holds_it(mesh: MeshKind, purge: PurgeKind) -> None:
+def test_a_negative_tuple_removes_partials_that_contain_it(mesh: MeshKind, purge: PurgeKind) -> None:
     running = paper_mesh(CNGen(CHAIN, 2, 3), mesh, purge, demand=False)
     ended, middle = tuple_of(0, 1, start=1), tuple_of(1, 0, start=2)
     running.insert(ended)
@@ -166,13 +166,13 @@ def test_the_rarest_keyword_is_in_every_root(schema: Schema, slots: int, frequen
     assert all(root.keywords >> rarest & 1 for root in roots)
 
 
-def test_of_nodes_with_as_many_keywords_the_rarer_come_first() -> None:
+def test_roots_are_ranked_by_keyword_count_then_rarity() -> None:
     order = NodeOrder.default(3, [0.5, 0.1, 0.3])
     ranked = sorted(range(8), key=lambda k: -order.root_rank(0, k))
     assert ranked == [0b111, 0b110, 0b011, 0b101, 0b010, 0b100, 0b001, 0b000]
 
 
-def test_what_comes_with_a_change_ranks_below_all_that_was_there() -> None:
+def test_added_relations_rank_below_earlier_ones() -> None:
     order = NodeOrder.default(3, grown=((2, 1), (3, 2)))
     roots = [[order.root_rank(relation, k) for k in range(1, 8)] for relation in range(4)]
     assert min(roots[0] + roots[1]) > max(roots[2])
@@ -183,7 +183,7 @@ def test_what_comes_with_a_change_ranks_below_all_that_was_there() -> None:
 
 
 @pytest.mark.parametrize("kind", list(MeshKind))
-def test_no_result_holds_a_tuple_twice(kind: MeshKind) -> None:
+def test_no_result_contains_a_tuple_twice(kind: MeshKind) -> None:
     # Figure 3.7: a - t - x - t - b is a tree over the schema, but both t are the same tuple.
     mesh = make_mesh(CNGen(schema_of(2, [(0, 1)]), 2, 5), WINDOW, MeshChoice(kind))
     t = tuple_of(1, 0, start=1)
@@ -201,7 +201,7 @@ def partials(mesh: PaperMesh) -> list[tuple[MeshTuple, ...]]:
     return [members for join in joins(mesh) for members in join.out.entries]
 
 
-def test_what_leaves_a_buffer_leaves_its_indexes() -> None:
+def test_discarded_entries_are_removed_from_buffer_indexes() -> None:
     buffer = Buffer()
     index = buffer.index(0, 0)
     first, second = (tuple_of(0, 1, start=1),), (tuple_of(0, 1, start=2),)
@@ -214,7 +214,7 @@ def test_what_leaves_a_buffer_leaves_its_indexes() -> None:
     assert index == {}
 
 
-def test_a_buffer_drops_what_ends_at_the_horizon() -> None:
+def test_a_buffer_drops_entries_that_end_by_the_horizon() -> None:
     buffer = Buffer()
     dead, alive = (tuple_of(0, 1, start=1),), (tuple_of(0, 1, start=2),)
     for members in (dead, alive):
@@ -225,7 +225,7 @@ def test_a_buffer_drops_what_ends_at_the_horizon() -> None:
 
 
 @pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
-def test_without_a_live_tuple_nothing_is_held(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
+def test_a_mesh_without_live_tuples_is_empty(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
     mesh = paper_mesh(CNGen(CHAIN, 2, 3), kind, purge, demand)
     for relation, keywords, start in ((2, 2, 1), (0, 1, 2), (1, 0, 3)):
         mesh.insert(tuple_of(relation, keywords, start))
@@ -245,9 +245,7 @@ Steps = list[tuple[int, int, int, int]]  # relation, keywords, value, ticks sinc
     st.sampled_from(MODES),
 )
 @examples(60)
-def test_the_bound_on_dead_tuples_needs_no_demand(
-    stream: Steps, mode: tuple[MeshKind, PurgeKind, bool]
-) -> None:
+def test_dead_tuples_are_bounded_in_every_mode(stream: Steps, mode: tuple[MeshKind, PurgeKind, bool]) -> None:
     mesh, now = paper_mesh(CNGen(CHAIN, 2, 4), *mode), 0
     for relation, keywords, value, gap in stream:
         for _ in range(gap):
@@ -257,7 +255,7 @@ def test_the_bound_on_dead_tuples_needs_no_demand(
         mesh.insert(tuple_of(relation, keywords, now, value))
 
 
-def test_a_running_operator_is_cleaned_window_after_window() -> None:
+def test_a_running_operator_is_purged_every_window() -> None:
     mesh = paper_mesh(CNGen(CHAIN, 2, 3), MeshKind.FULL, demand=False)
     for now in range(1, 6 * LENGTH):
         mesh.purge(now)

@@ -30,8 +30,8 @@ def engine_of(mode: MeshChoice) -> StreamEngine:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_within_a_batch_time_passes_with_each_tuple(mode: MeshChoice) -> None:
-    """The first tuple has ended when the last one arrives; those in between join both."""
+def test_time_advances_within_a_batch(mode: MeshChoice) -> None:
+    """The first tuple has expired when the last one arrives; the ones in between join both."""
     stream = [Record(0, 1, ("alpha", 1)), Record(1, 5, ("pad", 1)), Record(2, 9, ("beta", 1))]
     last = Record(2, 14, ("beta", 1))
     engine = engine_of(mode)
@@ -43,7 +43,7 @@ def test_within_a_batch_time_passes_with_each_tuple(mode: MeshChoice) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_what_is_told_of_its_operators_adds_up(mode: MeshChoice) -> None:
+def test_operator_statistics_add_up(mode: MeshChoice) -> None:
     engine = engine_of(mode)
     results = list(
         engine.process([Record(n % 3, n, (("alpha", "pad", "beta")[n % 3], 1)) for n in range(1, 9)])
@@ -56,7 +56,7 @@ def test_what_is_told_of_its_operators_adds_up(mode: MeshChoice) -> None:
     assert load.live == 8
 
 
-def test_joins_of_the_full_mesh_say_why_they_sleep() -> None:
+def test_sleeping_joins_report_the_missing_node() -> None:
     engine = engine_of(MeshChoice(MeshKind.FULL))
     list(engine.process([Record(0, 1, ("alpha", 1)), Record(1, 2, ("pad", 1))]))
     alpha, free, beta = 0b01, 0, 0b10
@@ -73,8 +73,8 @@ def test_joins_of_the_full_mesh_say_why_they_sleep() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_slots_are_renumbered_under_results_to_come(mode: MeshChoice) -> None:
-    """Most tuples end and are removed by compaction between the two halves of each result."""
+def test_compaction_between_tuples_of_a_result_preserves_it(mode: MeshChoice) -> None:
+    """Most tuples expire and are compacted between the tuples of each result."""
     engine, result_count = engine_of(mode), 0
     for n in range(60):
         time = 20 * n

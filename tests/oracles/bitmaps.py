@@ -1,4 +1,4 @@
-"""Keyword bitmaps from plain loops over the analysed words of each value, and edits of misspelled words."""
+"""Keyword bitmaps from loops over the analysed words of each value, and the edits of misspelled words."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
                     hit = any(t.searchable and t.word.startswith(alternative.start) for t in all_tokens)
                 case Fuzzy():
                     variants = edits(alternative.word, alternative.distance)
-                    hit = any(t.searchable and _is_near(t.word, alternative, variants) for t in all_tokens)
+                    hit = any(t.searchable and is_near(t.word, alternative, variants) for t in all_tokens)
                 case Wildcard():
                     pattern = re.escape(alternative.form).replace(r"\*", ".*").replace(r"\?", ".")
                     hit = any(t.searchable and re.fullmatch(pattern, t.word, re.DOTALL) for t in all_tokens)
@@ -62,7 +62,10 @@ def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
                     size = len(alternative.stems)
                     hit = any(
                         [piece.stem for piece in pieces[i : i + size]] == list(alternative.stems)
-                        and (not alternative.spelled or joined(str(value), pieces[i : i + size], alternative))
+                        and (
+                            not alternative.spelled
+                            or is_compound(str(value), pieces[i : i + size], alternative)
+                        )
                         for i in range(len(pieces))
                     )
             if hit:
@@ -70,7 +73,7 @@ def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
     return False
 
 
-def joined(text: str, run: list[Token], phrase: Phrase) -> bool:
+def is_compound(text: str, run: list[Token], phrase: Phrase) -> bool:
     """True if the pieces of a text are the compound that a phrase spells, including its signs."""
     letters = all(len(piece.word) == 1 and piece.word.isalpha() for piece in run)
     expected = phrase.spelled
@@ -124,7 +127,7 @@ def edits(word: str, errors: int) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_near(word: str, fuzzy: Fuzzy, variants: frozenset[str]) -> bool:
+def is_near(word: str, fuzzy: Fuzzy, variants: frozenset[str]) -> bool:
     if abs(len(word) - len(fuzzy.word)) > fuzzy.distance:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""S-MSO formulas by brute force, also those of window expressions (window paper, Definition 4, Lemma 6)."""
+"""S-MSO formulas by brute force, and those of window expressions (window paper, Definition 4, Lemma 6)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def satisfied(
     """True if a word satisfies a formula under an assignment of its free variables, by brute force."""
     match formula:
         case Satisfies(guard, position):
-            index = _place(assignment, position)
+            index = position_of(assignment, position)
             return holds(guard, word[index - k : index + 1], alphabet)
         case Precedes(first, second):
-            return _place(assignment, first) < _place(assignment, second)
+            return position_of(assignment, first) < position_of(assignment, second)
         case Member(positions, position):
-            return _place(assignment, position) in _places(assignment, positions)
+            return position_of(assignment, position) in positions_of(assignment, positions)
         case Negation(inner):
             return not satisfied(inner, word, assignment, k, alphabet)
         case Conjunction(left, right):
@@ -54,13 +54,13 @@ def satisfied(
     return any(satisfied(inner, word, {**assignment, name: value}, k, alphabet) for value in values)
 
 
-def _place(assignment: Assignment, name: str) -> int:
+def position_of(assignment: Assignment, name: str) -> int:
     value = assignment[name]
     assert isinstance(value, int)
     return value
 
 
-def _places(assignment: Assignment, name: str) -> frozenset[int]:
+def positions_of(assignment: Assignment, name: str) -> frozenset[int]:
     value = assignment[name]
     assert isinstance(value, frozenset)
     return value
@@ -74,7 +74,7 @@ def _subsets(positions: Sequence[int]) -> Iterable[frozenset[int]]:
 def formula_of(expression: WindowExpression) -> Formula:
     """A formula of the guarded fragment with the same windows, with ``b`` and ``e`` free (Lemma 6).
 
-    It leaves out limits, selection and keys.
+    Limits, selection and keys are omitted.
     """
     return Conjunction(at_most(BEGIN, END), any_of(_pair(pair) for pair in expression.pairs))
 
@@ -82,7 +82,7 @@ def formula_of(expression: WindowExpression) -> Formula:
 def _pair(pair: Pair) -> Formula:
     before = _run(pair.before, "D", Precedes("x", BEGIN), Precedes("y", BEGIN), Precedes("z", BEGIN))
     if pair.before.accepts_identity:
-        # Without a position before b: the words of length k.
+        # No position before b: the words of length k.
         nothing = Negation(SomePosition("x", Precedes("x", BEGIN)))
         before = any_of([nothing, before])
     inside = [Conjunction(at_most(BEGIN, name), at_most(name, END)) for name in ("x", "y", "z")]

@@ -139,11 +139,11 @@ class Oracle:
         return max((self.tuples[n].time for n in network[0] if not self._static(n)), default=None)
 
     def counted(self, records: Iterable[Record], size: int) -> Difference:
-        """Process one instant under a count window: a tuple lives until more than ``size`` others arrived.
+        """Processes one instant under a count window: a tuple lives until more than ``size`` others arrive.
 
-        A deletion is not an arrival: it applies to the tuples that were alive at the last arrival. A result
-        that is both found and retracted in the instant is not reported; one that is found, expires, and is
-        found again is reported twice.
+        A deletion is not an arrival: it applies to the tuples that are live at the last arrival. A result
+        that both appears and is retracted in the instant is not reported; one that appears, expires, and
+        appears again is reported twice.
         """
         self.timed = False
         begins = self.begins
@@ -260,7 +260,7 @@ class Oracle:
         )
 
     def _in_order(self, nodes: frozenset[int]) -> bool:
-        """True if all tuples with keywords of a group start before all those with a later group's."""
+        """True if all tuples with keywords of a group start before those with keywords of a later group."""
         tuples_by_group = [[n for n in nodes if self.tuples[n].keywords & group] for group in self.groups]
         return all(
             (self.tuples[a].start, a) < (self.tuples[b].start, b)

@@ -1,6 +1,6 @@
-"""Run trees by their definition (PCEA paper, Section 3): the reference for evaluation, and for ambiguity.
+"""Run trees by their definition (PCEA paper, Section 3), the reference for evaluation and ambiguity.
 
-Builds every tree, so it is only for short streams.
+Builds every tree, so it is suitable only for short streams.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RunTree:
 def runs_at(pcea: PCEA, stream: Sequence[tuple[int, Row]], position: int) -> Iterator[RunTree]:
     """All run trees whose root reads the tuple at a position. ``stream``: (relation, row) by position."""
     for transition in pcea.transitions:
-        yield from _by(pcea, stream, position, transition)
+        yield from runs_of_transition(pcea, stream, position, transition)
 
 
 def accepting_runs(pcea: PCEA, stream: Sequence[tuple[int, Row]], position: int) -> list[RunTree]:
@@ -56,7 +56,7 @@ def accepting_runs(pcea: PCEA, stream: Sequence[tuple[int, Row]], position: int)
     return [run for run in runs_at(pcea, stream, position) if run.state in pcea.final]
 
 
-def _by(
+def runs_of_transition(
     pcea: PCEA, stream: Sequence[tuple[int, Row]], position: int, transition: Transition
 ) -> Iterator[RunTree]:
     relation, row = stream[position]

@@ -88,7 +88,7 @@ class WindowedOracle:
                 )
 
     def _end(self, record: Record) -> None:
-        """End the oldest equal tuple that a window may still contain, for deletion and replacement."""
+        """Ends the oldest equal tuple that a window may still contain, for deletion and replacement."""
         columns = self.schema.relations[record.relation].key_columns
         if any(record.row[c] is None for c in columns):
             columns = ()  # a NULL equals nothing

@@ -37,17 +37,17 @@ class Browser:
 
     async def listen(self) -> None:
         async for message in self._socket:
-            told = json.loads(message.data)
-            if told.get("method") in {
+            payload = json.loads(message.data)
+            if payload.get("method") in {
                 "Runtime.exceptionThrown",
                 "Log.entryAdded",
                 "Network.requestWillBeSent",
             }:
-                self.told.append(told)
-            if "id" in told:
-                self._answers.pop(told["id"]).set_result(told)
-            elif told.get("method") == "Network.webSocketFrameReceived":
-                frame = told["params"]["response"]
+                self.told.append(payload)
+            if "id" in payload:
+                self._answers.pop(payload["id"]).set_result(payload)
+            elif payload.get("method") == "Network.webSocketFrameReceived":
+                frame = payload["params"]["response"]
                 raw = frame["payloadData"]
                 text = base64.b64decode(raw).decode(errors="replace") if frame["opcode"] == 2 else raw
                 self.seen += text
@@ -78,14 +78,16 @@ class Browser:
 
     async def press(self, key: str, code: int, text: str = "") -> None:
         """Press a key that is not a character, by its name and Windows code."""
-        named: dict[str, Any] = {"key": key, "code": key, "windowsVirtualKeyCode": code}
-        await self.ask("Input.dispatchKeyEvent", type="keyDown", **named, **({"text": text} if text else {}))
-        await self.ask("Input.dispatchKeyEvent", type="keyUp", **named)
+        key_event: dict[str, Any] = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        await self.ask(
+            "Input.dispatchKeyEvent", type="keyDown", **key_event, **({"text": text} if text else {})
+        )
+        await self.ask("Input.dispatchKeyEvent", type="keyUp", **key_event)
 
     async def picture(self, path: Path) -> None:
         """A screenshot as PNG."""
-        drawn = await self.ask("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(drawn["result"]["data"]))
+        screenshot = await self.ask("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(screenshot["result"]["data"]))
 
     async def type(self, text: str) -> None:
         for character in text:
@@ -98,9 +100,9 @@ class Browser:
         await self.press("Enter", 13, "\r")
 
     async def click(self, x: int, y: int) -> None:
-        at = {"x": x, "y": y, "button": "left", "clickCount": 1}
-        await self.ask("Input.dispatchMouseEvent", type="mousePressed", **at)
-        await self.ask("Input.dispatchMouseEvent", type="mouseReleased", **at)
+        event = {"x": x, "y": y, "button": "left", "clickCount": 1}
+        await self.ask("Input.dispatchMouseEvent", type="mousePressed", **event)
+        await self.ask("Input.dispatchMouseEvent", type="mouseReleased", **event)
 
     async def shows(self, text: str) -> None:
         async with asyncio.timeout(SECONDS):
@@ -116,33 +118,33 @@ def chromium(folder: Path) -> Iterator[int]:
     flags += [f"--user-data-dir={folder}", "--window-size=1200,800", "about:blank"]
     with subprocess.Popen(
         [CHROMIUM, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as running:
+    ) as process:
         try:
             until(lambda: _told(folder / "DevToolsActivePort"))
             yield int(_told(folder / "DevToolsActivePort")[0])
         finally:
-            running.terminate()
+            process.terminate()
 
 
 @asynccontextmanager
 async def browser(url: str, port: int) -> AsyncIterator[Browser]:
     """A separate page, which leaves nothing to later ones."""
     async with aiohttp.ClientSession() as session:
-        async with session.put(f"http://127.0.0.1:{port}/json/new?about:blank") as made:
-            page = await made.json()
-        async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as opened:
-            driven = Browser(opened)
-            listening = asyncio.create_task(driven.listen())
+        async with session.put(f"http://127.0.0.1:{port}/json/new?about:blank") as response:
+            page = await response.json()
+        async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+            tab = Browser(socket)
+            listener = asyncio.create_task(tab.listen())
             for domain in ("Network", "Runtime", "Log", "Page"):
-                await driven.ask(f"{domain}.enable")
-            await driven.ask("Emulation.setFocusEmulationEnabled", enabled=True)
-            await driven.ask("Page.navigate", url=url)
+                await tab.ask(f"{domain}.enable")
+            await tab.ask("Emulation.setFocusEmulationEnabled", enabled=True)
+            await tab.ask("Page.navigate", url=url)
             try:
-                yield driven
+                yield tab
             finally:
-                await driven.ask("Storage.clearDataForOrigin", origin=url, storageTypes="all")
-                await driven.ask("Page.close")
-                listening.cancel()
+                await tab.ask("Storage.clearDataForOrigin", origin=url, storageTypes="all")
+                await tab.ask("Page.close")
+                listener.cancel()
 
 
 def _told(path: Path) -> list[str]:

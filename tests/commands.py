@@ -45,7 +45,7 @@ def python(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **envi
 
 
 def _ended(command: list[str], stdout: int | IO[bytes], environment: Mapping[str, str]) -> Outcome:
-    ended = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=ROOT,
         env={**os.environ, **environment},
@@ -54,7 +54,7 @@ def _ended(command: list[str], stdout: int | IO[bytes], environment: Mapping[str
         text=True,
         check=False,
     )
-    return Outcome(ended.returncode, ended.stdout or "", ended.stderr)
+    return Outcome(process.returncode, process.stdout or "", process.stderr)
 
 
 def process(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
@@ -64,18 +64,18 @@ def process(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **env
 
 def on_a_terminal(*arguments: object, **environment: str) -> str:
     """The output of a command on a terminal, standard output and standard error together."""
-    ours, theirs = pty.openpty()
+    controller, terminal = pty.openpty()
     with subprocess.Popen(
         [*forked_skws(), *map(str, arguments)],
-        stdout=theirs,
-        stderr=theirs,
+        stdout=terminal,
+        stderr=terminal,
         env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **environment},
-    ) as running:
-        os.close(theirs)
-        shown = bytearray()
+    ) as process:
+        os.close(terminal)
+        output = bytearray()
         with suppress(OSError):  # Linux reports the end of a terminal by this error
-            while block := os.read(ours, 1 << 16):
-                shown += block
-    os.close(ours)
-    assert running.returncode == 0
-    return shown.decode()
+            while block := os.read(controller, 1 << 16):
+                output += block
+    os.close(controller)
+    assert process.returncode == 0
+    return output.decode()

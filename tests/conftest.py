@@ -106,8 +106,8 @@ def skws(capsys: pytest.CaptureFixture[str]) -> Skws:
     def invoke(*arguments: object) -> Outcome:
         capsys.readouterr()
         code = run([str(a) for a in arguments])
-        shown = capsys.readouterr()
-        return Outcome(code, shown.out, shown.err)
+        output = capsys.readouterr()
+        return Outcome(code, output.out, output.err)
 
     return invoke
 
@@ -156,12 +156,12 @@ def spark(
 @contextmanager
 def partitioned(spark: SparkSession, number: int) -> Iterator[SparkSession]:
     """The session, with that number of state partitions."""
-    former = spark.conf.get("spark.sql.shuffle.partitions") or "200"
+    previous = spark.conf.get("spark.sql.shuffle.partitions") or "200"
     spark.conf.set("spark.sql.shuffle.partitions", str(number))
     try:
         yield spark
     finally:
-        spark.conf.set("spark.sql.shuffle.partitions", former)
+        spark.conf.set("spark.sql.shuffle.partitions", previous)
 
 
 @pytest.fixture

@@ -40,9 +40,9 @@ _LOADED: Final = (
 
 @cache
 def _loaded() -> PreloadedPython:
-    loaded = PreloadedPython(_LOADED)
-    atexit.register(loaded.close)
-    return loaded
+    python = PreloadedPython(_LOADED)
+    atexit.register(python.close)
+    return python
 
 
 def forked_skws() -> tuple[str, ...]:

@@ -45,21 +45,21 @@ def serve() -> None:
     cluster = ctypes.c_void_p(library.rd_kafka_mock_cluster_new(kafka, 1))
     print(library.rd_kafka_mock_cluster_bootstraps(cluster).decode(), flush=True)
     for line in sys.stdin:
-        op, *given = line.split()
-        match op, given:
+        op, *arguments = line.split()
+        match op, arguments:
             case "create", [topic, partitions]:
-                done = library.rd_kafka_mock_topic_create(cluster, topic.encode(), int(partitions), 1)
+                status = library.rd_kafka_mock_topic_create(cluster, topic.encode(), int(partitions), 1)
             case "delete", [topic]:
-                done = library.rd_kafka_mock_topic_delete(cluster, topic.encode())
+                status = library.rd_kafka_mock_topic_delete(cluster, topic.encode())
             case "trim", [topic, partition, before]:
-                done = library.rd_kafka_mock_partition_delete_records(
+                status = library.rd_kafka_mock_partition_delete_records(
                     cluster, topic.encode(), int(partition), ctypes.c_int64(int(before))
                 )
             case "down", []:
-                done = library.rd_kafka_mock_broker_set_down(cluster, _BROKER)
+                status = library.rd_kafka_mock_broker_set_down(cluster, _BROKER)
             case _:
-                done = library.rd_kafka_mock_broker_set_up(cluster, _BROKER)
-        print(done, flush=True)
+                status = library.rd_kafka_mock_broker_set_up(cluster, _BROKER)
+        print(status, flush=True)
 
 
 def address(broker: str, *topics: str, **parameters: str) -> str:

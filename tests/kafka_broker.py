@@ -84,25 +84,25 @@ class Broker:
 
     def log(self, topic: str, partition: int = 0) -> Log:
         """The whole log of a partition."""
-        begun: dict[int, list[dict[str, Any]]] = {}
+        open_transactions: dict[int, list[dict[str, Any]]] = {}
         committed: list[dict[str, Any]] = []
         others = offset = 0
-        while found := list(_batches(self._fetch(topic, partition, offset))):
-            for batch in found:
+        while batches := list(_batches(self._fetch(topic, partition, offset))):
+            for batch in batches:
                 offset = batch.last + 1
                 assert batch.attributes & _TRANSACTIONAL
                 if not batch.attributes & _CONTROL:
-                    begun.setdefault(batch.producer, []).extend(
+                    open_transactions.setdefault(batch.producer, []).extend(
                         orjson.loads(value) for _, value in batch.records
                     )
                     continue
                 ((marker, _),) = batch.records
-                ended = begun.pop(batch.producer, [])
+                messages = open_transactions.pop(batch.producer, [])
                 if struct.unpack(">hh", marker)[1] == _COMMIT:
-                    committed += ended
+                    committed += messages
                 else:
-                    others += len(ended)
-        return Log(committed, others + sum(map(len, begun.values())))
+                    others += len(messages)
+        return Log(committed, others + sum(map(len, open_transactions.values())))
 
     def freeze(self) -> None:
         """Stop the broker from answering."""
@@ -128,15 +128,15 @@ class Broker:
         name = topic.encode()
         body = struct.pack(">hhih4siiiibi", *_FETCH, 7, 4, b"test", -1, 100, 0, _MOST, 0, 1)
         body += struct.pack(f">h{len(name)}siiqi", len(name), name, 1, partition, offset, _MOST)
-        with socket.create_connection(("127.0.0.1", self._port), 20) as connected:
-            connected.sendall(struct.pack(">i", len(body)) + body)
-            with connected.makefile("rb") as file:
+        with socket.create_connection(("127.0.0.1", self._port), 20) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            with connection.makefile("rb") as file:
                 answer = io.BytesIO(file.read(_ints(file, "i")[0]))
         _ints(answer, "iii")  # the number of the request, throttling, the number of topics
         answer.read(_ints(answer, "h")[0])
-        _, _, fault, _, _, aborted = _ints(answer, "iihqqi")
-        assert fault == 0
-        answer.read(16 * max(0, aborted))
+        _, _, error_code, _, _, aborted_count = _ints(answer, "iihqqi")
+        assert error_code == 0
+        answer.read(16 * max(0, aborted_count))
         return answer.read(max(0, _ints(answer, "i")[0]))
 
 
@@ -150,14 +150,14 @@ class _Batch(NamedTuple):
 
 def _batches(log: bytes) -> Iterator[_Batch]:
     """Uncompressed record batches of format version 2."""
-    read = io.BytesIO(log)
-    while len(head := read.read(12)) == 12:
-        base, size = struct.unpack(">qi", head)
-        batch = io.BytesIO(read.read(size))
+    stream = io.BytesIO(log)
+    while len(header := stream.read(12)) == 12:
+        base, size = struct.unpack(">qi", header)
+        batch = io.BytesIO(stream.read(size))
         if len(batch.getbuffer()) < size:
             return  # the response ends within the batch
-        _, magic, _, attributes, last, _, _, producer, _, _, count = _ints(batch, "ibIhiqqqhii")
-        assert magic == 2
+        _, version, _, attributes, last, _, _, producer, _, _, count = _ints(batch, "ibIhiqqqhii")
+        assert version == 2
         assert not attributes & 7, "compressed"
         yield _Batch(base + last, attributes, producer, [_record(batch) for _ in range(count)])
 
@@ -171,13 +171,13 @@ def _record(batch: io.BytesIO) -> tuple[bytes, bytes]:
 
 
 def _varint(file: io.BytesIO) -> int:
-    coded = shift = 0
+    encoded = shift = 0
     while True:
         byte = file.read(1)[0]
-        coded |= (byte & 127) << shift
+        encoded |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return coded >> 1 ^ -(coded & 1)
+            return encoded >> 1 ^ -(encoded & 1)
 
 
 def _ints(file: Any, form: str) -> tuple[int, ...]:

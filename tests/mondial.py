@@ -22,10 +22,10 @@ def write_mondial(path: Path) -> None:
             parts += [f"PRIMARY KEY ({', '.join(relation.key)})"] if relation.key else []
             for join in schema.joins:
                 if join.left == relation.name:
-                    near, far = (", ".join(side) for side in zip(*join.on, strict=True))
-                    parts.append(f"FOREIGN KEY ({near}) REFERENCES {join.right} ({far})")
+                    columns, referenced_columns = (", ".join(side) for side in zip(*join.on, strict=True))
+                    parts.append(f"FOREIGN KEY ({columns}) REFERENCES {join.right} ({referenced_columns})")
             connection.execute(f"CREATE TABLE {relation.name} ({', '.join(parts)})")
             with (MONDIAL / f"{relation.name}.csv").open(newline="", encoding="utf-8") as file:
                 rows = [[row[a.name] or None for a in relation.attributes] for row in csv.DictReader(file)]
-            marks = ", ".join("?" * len(relation.attributes))
-            connection.executemany(f"INSERT INTO {relation.name} VALUES ({marks})", rows)
+            placeholders = ", ".join("?" * len(relation.attributes))
+            connection.executemany(f"INSERT INTO {relation.name} VALUES ({placeholders})", rows)

@@ -43,8 +43,10 @@ def by_paper(plan: Plan) -> StreamEngine:
 def engines(plan: Plan, on_late: Callable[[], OnLate] = lambda: unheard) -> list[StreamEngine]:
     """The default engine, delta joins, and all modes."""
     evaluators = (EvaluatorName.MESH, EvaluatorName.DELTA)
-    made = [StreamEngine.of(replace(plan, evaluated_by=each), on_late()) for each in evaluators]
-    return [*made, *(StreamEngine.of(replace(plan, mesh=mode), on_late()) for mode in MODES)]
+    columnar_engines = [
+        StreamEngine.of(replace(plan, evaluated_by=evaluator), on_late()) for evaluator in evaluators
+    ]
+    return [*columnar_engines, *(StreamEngine.of(replace(plan, mesh=mode), on_late()) for mode in MODES)]
 
 
 def ops(results: list[Result], op: str) -> Counter[Shape]:

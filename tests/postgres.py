@@ -38,10 +38,10 @@ _SETTINGS = (
 
 def binaries() -> Path | None:
     """The folder of the server's programs."""
-    found = shutil.which("pg_ctl")
-    places = [Path(found).resolve().parent] if found else []
-    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return next((place for place in places if (place / "initdb").exists()), None)
+    pg_ctl = shutil.which("pg_ctl")
+    folders = [Path(pg_ctl).resolve().parent] if pg_ctl else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((folder for folder in folders if (folder / "initdb").exists()), None)
 
 
 class Server:
@@ -55,9 +55,9 @@ class Server:
         self._user = _unprivileged()
         if self._user is not None:
             shutil.chown(self.folder, self._user)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
         self._data = self.folder / "data"
         secret = self.folder / "password"
         secret.write_text(PASSWORD)
@@ -78,9 +78,9 @@ class Server:
 
     def start(self) -> None:
         settings = " ".join(f"-c {setting}" for setting in self._settings)
-        where = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
+        address_options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
         log = self.folder / "log"
-        self._run("pg_ctl", "-D", self._data, "-w", "-l", log, "-o", f"{settings} {where}", "start")
+        self._run("pg_ctl", "-D", self._data, "-w", "-l", log, "-o", f"{settings} {address_options}", "start")
 
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
@@ -90,9 +90,9 @@ class Server:
         (self._data / "recovery.signal").touch()
         self._settings = (*self._settings, "restore_command=false")
         self.start()
-        connected = psycopg2.connect(self.uri("postgres"))
-        connected.autocommit = True
-        with closing(connected), connected.cursor() as cursor:
+        connection = psycopg2.connect(self.uri("postgres"))
+        connection.autocommit = True
+        with closing(connection), connection.cursor() as cursor:
             recovering = True
             while recovering:  # a start ends before the recovery does
                 cursor.execute("SELECT pg_is_in_recovery()")
@@ -110,7 +110,7 @@ class Server:
     def _run(self, program: str, *arguments: object) -> None:
         # A file, since the server would keep a pipe open, and the test would wait for it.
         with TemporaryFile() as output:
-            done = subprocess.run(
+            process = subprocess.run(
                 [str(self._programs / program), *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -120,7 +120,7 @@ class Server:
                 check=False,
             )
             output.seek(0)
-            assert done.returncode == 0, output.read().decode(errors="replace")
+            assert process.returncode == 0, output.read().decode(errors="replace")
 
 
 class Database:
@@ -135,24 +135,24 @@ class Database:
 
     def run(self, *statements: str) -> None:
         """Run all statements in one transaction."""
-        connected = psycopg2.connect(self.uri(), options=_UNLIMITED)
+        connection = psycopg2.connect(self.uri(), options=_UNLIMITED)
         try:
-            with connected, connected.cursor() as cursor:
+            with connection, connection.cursor() as cursor:
                 for statement in statements:
                     cursor.execute(statement)
         finally:
-            connected.close()
+            connection.close()
 
     def ask(self, statement: str) -> list[tuple[object, ...]]:
-        connected = psycopg2.connect(self.uri(), options=_UNLIMITED)
+        connection = psycopg2.connect(self.uri(), options=_UNLIMITED)
         try:
-            connected.autocommit = True
-            with connected.cursor() as cursor:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
                 cursor.execute(statement)
                 rows: list[tuple[object, ...]] = cursor.fetchall()
                 return rows
         finally:
-            connected.close()
+            connection.close()
 
 
 @pytest.fixture(scope="session")
@@ -178,25 +178,25 @@ def database(postgres_server: Server, request: pytest.FixtureRequest) -> Iterato
     admin = Database(postgres_server, "postgres")
     alone(admin, f"CREATE DATABASE {name}")
     yield Database(postgres_server, name)
-    own = f"FROM pg_replication_slots WHERE database = '{name}'"
-    admin.ask(f"SELECT pg_terminate_backend(active_pid) {own} AND active_pid IS NOT NULL")
+    slots_of_database = f"FROM pg_replication_slots WHERE database = '{name}'"
+    admin.ask(f"SELECT pg_terminate_backend(active_pid) {slots_of_database} AND active_pid IS NOT NULL")
     for _ in range(100):
-        if not admin.ask(f"SELECT 1 {own} AND active"):
+        if not admin.ask(f"SELECT 1 {slots_of_database} AND active"):
             break
         time.sleep(0.05)
-    admin.ask(f"SELECT pg_drop_replication_slot(slot_name) {own}")
+    admin.ask(f"SELECT pg_drop_replication_slot(slot_name) {slots_of_database}")
     alone(admin, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def alone(admin: Database, statement: str) -> None:
     """Run a statement outside of a transaction."""
-    connected = psycopg2.connect(admin.uri())
+    connection = psycopg2.connect(admin.uri())
     try:
-        connected.autocommit = True
-        with connected.cursor() as cursor:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
             cursor.execute(statement)
     finally:
-        connected.close()
+        connection.close()
 
 
 def _roomy_folder() -> str:

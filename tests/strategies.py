@@ -48,7 +48,7 @@ def seeds(few: int, many: int) -> pytest.MarkDecorator:
 
 def some(names: str, few: Sequence[Any], others: Sequence[Any], **more: Any) -> pytest.MarkDecorator:
     """Runs a test with a few cases of values for ``names``, and as a slow test with the others."""
-    slow = [pytest.param(*(one if "," in names else (one,)), marks=pytest.mark.slow) for one in others]
+    slow = [pytest.param(*(case if "," in names else (case,)), marks=pytest.mark.slow) for case in others]
     return pytest.mark.parametrize(names, [*few, *slow], **more)
 
 
@@ -57,16 +57,16 @@ def combinations(names: str, *axes: Sequence[Any], every: int = 2, **more: Any) 
 
     Each value is still combined with every ``every``-th of another axis.
     """
-    places = product(*(range(len(axis)) for axis in axes))
+    index_tuples = product(*(range(len(axis)) for axis in axes))
     return pytest.mark.parametrize(
         names.split(", "),
         [
             pytest.param(
                 *values,
                 id="-".join(_shown(value) for value in values),
-                marks=pytest.mark.slow if sum(place) % every else (),
+                marks=pytest.mark.slow if sum(index_tuple) % every else (),
             )
-            for place, values in zip(places, product(*axes), strict=True)
+            for index_tuple, values in zip(index_tuples, product(*axes), strict=True)
         ],
         **more,
     )
@@ -83,13 +83,13 @@ def schemas(draw: st.DrawFn, max_relations: int = 3, keys: bool = True, tables: 
     count = draw(st.integers(1, max_relations))
     relations = []
     for i in range(count):
-        searched = draw(st.sampled_from([True, True, True, False]))
+        is_searched = draw(st.sampled_from([True, True, True, False]))
         relations.append(
             Relation(
                 f"r{i}",
                 COLUMNS,
                 key=draw(st.sampled_from([(), (), ("x",), ("x", "y")])) if keys else (),
-                search=("t",) if searched else (),
+                search=("t",) if is_searched else (),
                 table=draw(st.sampled_from([False, False, True])) if tables else False,
             )
         )
@@ -97,8 +97,8 @@ def schemas(draw: st.DrawFn, max_relations: int = 3, keys: bool = True, tables: 
     pair = st.tuples(st.sampled_from(JOINABLE), st.sampled_from(JOINABLE))
     joins = []
     for j in range(draw(st.integers(0, 4))):
-        on = tuple(draw(st.lists(pair, min_size=1, max_size=2, unique=True)))
-        joins.append(Join(f"j{j}", draw(names), draw(names), on))
+        columns = tuple(draw(st.lists(pair, min_size=1, max_size=2, unique=True)))
+        joins.append(Join(f"j{j}", draw(names), draw(names), columns))
     return Schema("random", tuple(relations), tuple(joins))
 
 
@@ -110,8 +110,8 @@ def worded(draw: st.DrawFn, schema: Schema) -> Schema:
     """The schema with an analyzer for the text of each relation, and maybe synonyms."""
     analyzers = st.sampled_from([Analyzer.ENGLISH, Analyzer.SIMPLE, Analyzer.GERMAN, Analyzer.NONE])
     relations = tuple(
-        replace(each, attributes=(replace(COLUMNS[0], analyzer=draw(analyzers)), *COLUMNS[1:]))
-        for each in schema.relations
+        replace(relation, attributes=(replace(COLUMNS[0], analyzer=draw(analyzers)), *COLUMNS[1:]))
+        for relation in schema.relations
     )
     return replace(schema, relations=relations, synonyms=draw(st.sampled_from([(), SYNONYMS])))
 
@@ -130,18 +130,18 @@ def streams(
     draw: st.DrawFn, schema: Schema, words: int, max_records: int = 14, min_records: int = 0
 ) -> list[Record]:
     """Records in order of time with ties, deletions of known and unknown rows, and equal rows."""
-    streaming = [i for i, r in enumerate(schema.relations) if not r.table]
+    stream_relations = [i for i, r in enumerate(schema.relations) if not r.table]
     records: list[Record] = []
     time = 0
-    for _ in range(draw(st.integers(min_records, max_records)) if streaming else 0):
+    for _ in range(draw(st.integers(min_records, max_records)) if stream_relations else 0):
         time += draw(st.sampled_from([0, 0, 1, 1, 2, 7]))
-        known = [r for r in records if not r.delete]
-        if known and draw(st.integers(0, 3)) == 0:
-            again = draw(st.sampled_from(known))
-            records.append(again._replace(time=time, delete=draw(st.booleans())))
+        inserted = [r for r in records if not r.delete]
+        if inserted and draw(st.integers(0, 3)) == 0:
+            repeated = draw(st.sampled_from(inserted))
+            records.append(repeated._replace(time=time, delete=draw(st.booleans())))
         else:
             delete = draw(st.integers(0, 9)) == 0
-            records.append(Record(draw(st.sampled_from(streaming)), time, draw(rows(words)), delete))
+            records.append(Record(draw(st.sampled_from(stream_relations)), time, draw(rows(words)), delete))
     return records
 
 
@@ -150,8 +150,8 @@ def static_rows(draw: st.DrawFn, schema: Schema, words: int, max_rows: int = 4) 
     tables = [i for i, r in enumerate(schema.relations) if r.table]
     if not tables:
         return []
-    chosen = st.tuples(st.sampled_from(tables), rows(words))
-    return [Record(r, 0, row) for r, row in draw(st.lists(chosen, max_size=max_rows))]
+    relation_row = st.tuples(st.sampled_from(tables), rows(words))
+    return [Record(r, 0, row) for r, row in draw(st.lists(relation_row, max_size=max_rows))]
 
 
 Case: TypeAlias = tuple[Schema, int, list[Record], list[Record]]
@@ -192,6 +192,6 @@ def query_texts(draw: st.DrawFn, words: int = 2) -> str:
     They have at most ``words`` keywords, and conditions and exclusions.
     """
     keyword = st.sampled_from((*_KEYWORDS, *_KEYWORDS, *_EITHER, *_SCOPED, *_WANTED))
-    more = st.sampled_from((*_RESTRICTING, *_EXCLUDING))
-    parts = [*draw(st.lists(keyword, min_size=1, max_size=words)), *draw(st.lists(more, max_size=2))]
+    condition = st.sampled_from((*_RESTRICTING, *_EXCLUDING))
+    parts = [*draw(st.lists(keyword, min_size=1, max_size=words)), *draw(st.lists(condition, max_size=2))]
     return " ".join(draw(st.permutations(parts)))

@@ -42,10 +42,10 @@ def test_a_job_uses_all_three(
     with caplog.at_level(logging.WARNING, "alerts"):
         outcome = skws(*words(step.commands[0])[1:])
     assert outcome.code == 0, outcome.err
-    found = [orjson.loads(record.message) for record in caplog.records if record.name == "alerts"]
-    actors = [one["tuples"][0]["row"]["actor.name"] for one in found if one["name"] == "actors"]
+    alerts = [orjson.loads(record.message) for record in caplog.records if record.name == "alerts"]
+    actors = [alert["tuples"][0]["row"]["actor.name"] for alert in alerts if alert["name"] == "actors"]
     assert len(actors) == len(set(actors)) > 10
-    assert sum(one["query"] == "tarantino travolta" for one in found) == 2
+    assert sum(alert["query"] == "tarantino travolta" for alert in alerts) == 2
 
 
 def test_a_session_answers_the_kind_and_goes_on(package: Path) -> None:
@@ -53,8 +53,8 @@ def test_a_session_answers_the_kind_and_goes_on(package: Path) -> None:
     session = library.Session(schema, window="1 hour")
     session.add({"new": library.Query("customer.name", kind="fresh")})
     first = session.process({"customer": ROWS[:1]})
-    rest = session.process({"customer": ROWS[1:]})
-    assert [result.tuples[0].row for result in (*first, *rest)] == [
+    second = session.process({"customer": ROWS[1:]})
+    assert [result.tuples[0].row for result in (*first, *second)] == [
         {"customer.name": "Ada"},
         {"customer.name": "Grace"},
     ]

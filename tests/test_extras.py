@@ -73,17 +73,17 @@ def test_the_command_and_the_library_work_alone(packages: Path, tmp_path: Path) 
         '{"relation": "customer", "time": 1, "row": {"id": 1, "name": "Byron"}}\n'
     )
     files = ("--schema", str(tmp_path / "shop.yaml"), "--replay", str(tmp_path / "day.jsonl"))
-    searched = command(
+    process = command(
         packages, "search", "byron", *files, "--engine", "local", "--format", "jsonl", "--quiet"
     )
-    assert (searched.returncode, searched.stderr) == (0, "")
-    assert '"network":"customer{byron}"' in searched.stdout
+    assert (process.returncode, process.stderr) == (0, "")
+    assert '"network":"customer{byron}"' in process.stdout
     code = (
         "import skws; found = skws.search('byron', {'customer': [{'id': 1, 'name': 'Byron'}]}, schema=%r);"
         "print(len(found), found.to_arrow().num_rows)"
     )
-    library = run(packages, code % SHOP)
-    assert library.stdout == "1 1\n", library.stderr
+    library_process = run(packages, code % SHOP)
+    assert library_process.stdout == "1 1\n", library_process.stderr
 
 
 MISSING: dict[tuple[str, ...], str] = {
@@ -119,14 +119,16 @@ def test_a_missing_extra_is_named(packages: Path, tmp_path: Path) -> None:
     replay = str(tmp_path / "day.jsonl")
     commands = []
     for arguments in MISSING:
-        given = "--source" in arguments or arguments[0] == "serve"
-        source = () if given else ("--replay", replay) if arguments[0] == "search" else ("--source", replay)
+        has_source = "--source" in arguments or arguments[0] == "serve"
+        source = (
+            () if has_source else ("--replay", replay) if arguments[0] == "search" else ("--source", replay)
+        )
         commands.append([*arguments, "--schema", str(tmp_path / "shop.yaml"), *source])
-    told = run(packages, EACH_IN_TURN, json.dumps(commands)).stderr
-    ends = re.findall(r"(.*)\n\0 (\d+)\n", told)
-    assert "".join(f"{line}\n\0 {code}\n" for line, code in ends) == told
-    assert len(ends) == len(MISSING)
-    for message, (line, code) in zip(MISSING.values(), ends, strict=True):
+    errors = run(packages, EACH_IN_TURN, json.dumps(commands)).stderr
+    endings = re.findall(r"(.*)\n\0 (\d+)\n", errors)
+    assert "".join(f"{line}\n\0 {code}\n" for line, code in endings) == errors
+    assert len(endings) == len(MISSING)
+    for message, (line, code) in zip(MISSING.values(), endings, strict=True):
         assert message in line
         assert code != "0"
 

@@ -78,9 +78,9 @@ class Exporting:
 )
 def test_frames_of_all_kinds(frame: Any) -> None:
     results = skws.search("byron leaks", {name: frame(rows) for name, rows in DATA.items()}, schema=SHOP)
-    (found,) = results
-    assert found.to_dict()["network"] == NETWORK
-    assert (found.start, results.counts.static) == (None, 6)
+    (result,) = results
+    assert result.to_dict()["network"] == NETWORK
+    assert (result.start, results.counts.static) == (None, 6)
 
 
 def test_a_replay_is_searched_as_by_the_command() -> None:
@@ -110,10 +110,10 @@ def test_rows_with_times_live_for_a_window_and_can_be_deleted() -> None:
     purchases["time"] = pd.to_datetime(["2024-01-01 09:30", "2024-01-01 10:10"], utc=True)
     purchases["op"] = ["+", "-"]
     data = {"customer": CUSTOMERS, "purchase": purchases, "complaint": complaints}
-    told = [
+    events = [
         (result.op, result.tuples[-1].row["id"]) for result in skws.search("byron leaks", data, schema=SHOP)
     ]
-    assert told == [("+", 5), ("-", 5)]
+    assert events == [("+", 5), ("-", 5)]
 
 
 def test_a_schema_is_inferred_if_none_is_given() -> None:
@@ -150,9 +150,9 @@ def test_results_as_tables() -> None:
 
 def test_values_keep_their_types_in_pandas() -> None:
     rows = [{"id": 7, "name": "byron", "price": 1.5, "paid": True, "seen": MOMENT, "gone": None}]
-    (shown,) = skws.search("byron", {"thing": rows}).to_pandas()["tuples"]
-    assert shown[0]["row"] == {**rows[0], "seen": pd.Timestamp(MOMENT)}
-    assert shown[0]["relation"] == "thing"
+    (tuples,) = skws.search("byron", {"thing": rows}).to_pandas()["tuples"]
+    assert tuples[0]["row"] == {**rows[0], "seen": pd.Timestamp(MOMENT)}
+    assert tuples[0]["relation"] == "thing"
 
 
 def test_graphs_of_networkx() -> None:
@@ -161,7 +161,7 @@ def test_graphs_of_networkx() -> None:
     graph = result.to_networkx()
     assert [graph.nodes[n]["relation"] for n in graph] == ["customer", "purchase", "complaint"]
     assert graph.nodes[0]["row"] == CUSTOMERS[0]
-    assert sorted(joined["name"] for _, _, joined in graph.edges(data=True)) == [
+    assert sorted(edge["name"] for _, _, edge in graph.edges(data=True)) == [
         "complaint.purchase_id = purchase.id",
         "purchase.customer_id = customer.id",
     ]
@@ -175,18 +175,18 @@ def test_graphs_of_networkx() -> None:
 
 
 def test_a_notebook_keeps_a_join_and_the_first_attribute_apart() -> None:
-    shown = skws.search("byron leaks", DATA, schema=SHOP)._repr_html_()
-    text = re.sub(r"<[^>]+>", "", shown).replace("&nbsp;", " ")
+    html = skws.search("byron leaks", DATA, schema=SHOP)._repr_html_()
+    text = re.sub(r"<[^>]+>", "", html).replace("&nbsp;", " ")
     assert "purchase (purchase.customer_id = customer.id): id 10, " in text
     assert "added" not in text, "rows of tables are there for good"
     assert "added" in skws.search("ada", {"thing": [{"name": "ada", "time": MOMENT}]})._repr_html_()
 
 
 def test_a_notebook_draws_trees_with_keywords_marked() -> None:
-    shown = skws.search("byron leaks", DATA, schema=SHOP)._repr_html_()
-    assert shown.index("customer") < shown.index("purchase") < shown.index("complaint")
-    assert ">Byron</mark> Hale" in shown
-    assert ">leaks</mark> &lt;b&gt;" in shown
+    html = skws.search("byron leaks", DATA, schema=SHOP)._repr_html_()
+    assert html.index("customer") < html.index("purchase") < html.index("complaint")
+    assert ">Byron</mark> Hale" in html
+    assert ">leaks</mark> &lt;b&gt;" in html
     assert "No results" in skws.search("nothing", DATA, schema=SHOP)._repr_html_()
 
 
@@ -243,7 +243,7 @@ class Fruit(Enum):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown", "kind"),
+    ("value", "expected", "kind"),
     [
         (date(2020, 1, 2), "2020-01-02T00:00:00Z", "timestamp"),
         (date(1, 1, 1), "0001-01-01T00:00:00Z", "timestamp"),
@@ -274,7 +274,7 @@ class Fruit(Enum):
     ],
 )
 @pytest.mark.parametrize("frame", ["rows", "columns", "pandas"])
-def test_values_of_all_types_of_python(frame: str, value: Any, shown: Any, kind: str) -> None:
+def test_values_of_all_types_of_python(frame: str, value: Any, expected: Any, kind: str) -> None:
     rows = [{"name": "byron", "value": value}, {"name": "ada", "value": None}]
     columns = {name: [row[name] for row in rows] for name in ("name", "value")}
     values = pd.Series([value, value], dtype=object)
@@ -284,13 +284,13 @@ def test_values_of_all_types_of_python(frame: str, value: Any, shown: Any, kind:
         "pandas": pd.DataFrame({"name": ["byron", "ada"], "value": values}),
     }
     results = skws.search("byron", {"thing": frames[frame]})
-    (found,) = results
-    assert found.tuples[0].row == {"name": "byron", "value": shown}
+    (result,) = results
+    assert result.tuples[0].row == {"name": "byron", "value": expected}
     assert str(results.schema.relations[0].attributes[1].type) == kind
 
 
 @pytest.mark.parametrize(
-    ("column", "shown"),
+    ("column", "expected"),
     [
         (pd.Categorical(["x", "y"]), "x"),
         (pd.array([1, None], dtype="Int64"), 1),
@@ -316,64 +316,64 @@ def test_values_of_all_types_of_python(frame: str, value: Any, shown: Any, kind:
         (pa.array(["ab"] * 2).dictionary_encode(), "ab"),
     ],
 )
-def test_columns_of_all_types_of_pandas_and_arrow(column: Any, shown: Any) -> None:
+def test_columns_of_all_types_of_pandas_and_arrow(column: Any, expected: Any) -> None:
     data = {"name": ["byron", "ada"], "value": column}
     frame = pa.table(data) if isinstance(column, pa.Array) else pd.DataFrame(data)
-    (found,) = skws.search("byron", {"thing": frame})
-    assert found.tuples[0].row["value"] == shown
+    (result,) = skws.search("byron", {"thing": frame})
+    assert result.tuples[0].row["value"] == expected
 
 
 def test_dates_and_exact_decimals_under_text() -> None:
     table = pa.table({"day": [date(2020, 1, 2)], "price": [Decimal("12345678901234567890.10")]})
     schema = "name: a\nrelations:\n  thing:\n    attributes: {day: text, price: string}\n"
-    (found,) = skws.search("2020-01-02", {"thing": table}, schema=schema)
-    assert found.tuples[0].row == {"day": "2020-01-02", "price": "12345678901234567890.1"}
+    (result,) = skws.search("2020-01-02", {"thing": table}, schema=schema)
+    assert result.tuples[0].row == {"day": "2020-01-02", "price": "12345678901234567890.1"}
 
 
 @pytest.mark.parametrize("frame", [list, pd.DataFrame, pa.Table.from_pylist])
 def test_a_column_called_time_may_be_no_time(frame: Callable[[list[dict[str, Any]]], Any]) -> None:
     visits = frame([{"time": "10:30", "name": "byron"}, {"time": "noon", "name": "ada"}])
-    (found,) = skws.search("byron", {"visit": visits})
-    assert found.tuples[0].row == {"time": "10:30", "name": "byron"}
-    (found,) = skws.search("byron", {"visit": frame([{"time": "2024-05-06T10:30Z", "name": "byron"}])})
-    assert (found.tuples[0].row, found.start) == ({"name": "byron"}, 1_714_991_400.0)
+    (result,) = skws.search("byron", {"visit": visits})
+    assert result.tuples[0].row == {"time": "10:30", "name": "byron"}
+    (result,) = skws.search("byron", {"visit": frame([{"time": "2024-05-06T10:30Z", "name": "byron"}])})
+    assert (result.tuples[0].row, result.start) == ({"name": "byron"}, 1_714_991_400.0)
 
 
 def test_rows_with_others_inside_may_have_a_column_called_time() -> None:
     visit = {"time": "noon", "name": "ada", "likes": [{"what": "engines"}]}
-    (found,) = skws.search("noon engines", {"visit": [visit]})
-    assert {each.relation for each in found.tuples} == {"visit", "visit_likes"}
+    (result,) = skws.search("noon engines", {"visit": [visit]})
+    assert {tuple_.relation for tuple_ in result.tuples} == {"visit", "visit_likes"}
 
 
 def test_objects_in_a_frame_are_searched_by_their_paths() -> None:
-    (found,) = skws.search("byron", {"person": [{"name": {"first": "Byron"}, "born": {"year": 1788}}]})
-    assert found.tuples[0].row == {"name_first": "Byron", "born_year": 1788}
+    (result,) = skws.search("byron", {"person": [{"name": {"first": "Byron"}, "born": {"year": 1788}}]})
+    assert result.tuples[0].row == {"name_first": "Byron", "born_year": 1788}
 
 
 def test_bytes_that_are_no_text_are_left_out_of_a_schema() -> None:
     with pytest.warns(UserWarning, match="thing.photo has bytes that are not text"):
-        (found,) = skws.search("byron", {"thing": [{"name": "byron", "photo": b"\xff"}]})
-    assert found.tuples[0].row == {"name": "byron"}
+        (result,) = skws.search("byron", {"thing": [{"name": "byron", "photo": b"\xff"}]})
+    assert result.tuples[0].row == {"name": "byron"}
 
 
 def test_the_index_of_pandas_is_a_column_if_it_has_a_name() -> None:
     frame = pd.DataFrame(CUSTOMERS)
     assert len(skws.search("!customer.id:1", {"customer": frame.set_index("id")}, schema=SHOP)) == 1
-    (found,) = skws.search("byron", {"customer": frame.set_index("name", drop=False)}, schema=SHOP)
-    assert found.tuples[0].row == CUSTOMERS[0]
+    (result,) = skws.search("byron", {"customer": frame.set_index("name", drop=False)}, schema=SHOP)
+    assert result.tuples[0].row == CUSTOMERS[0]
 
 
 def test_names_of_relations_become_names_as_those_of_files_do() -> None:
-    (found,) = skws.search("byron", {"my customers": CUSTOMERS})
-    assert found.tuples[0].relation == "my_customers"
+    (result,) = skws.search("byron", {"my customers": CUSTOMERS})
+    assert result.tuples[0].relation == "my_customers"
     with pytest.raises(UsageError, match="2 names become 'my_customers'"):
         skws.search("byron", {"my customers": CUSTOMERS, "my_customers": CUSTOMERS})
 
 
 def test_a_column_that_no_row_has_is_told() -> None:
-    with pytest.warns(UserWarning, match="no row of customer has 'name'; did you mean 'nmae'") as told:
+    with pytest.warns(UserWarning, match="no row of customer has 'name'; did you mean 'nmae'") as warnings:
         skws.search("byron", {"customer": [{"id": 1, "nmae": "Byron"}]}, schema=SHOP)
-    assert told[0].filename == __file__
+    assert warnings[0].filename == __file__
 
 
 def test_what_a_notebook_completes() -> None:
@@ -386,7 +386,7 @@ def test_what_is_wrong_is_one_error_of_the_package() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"query": 5}, "query: expected keywords or a Query, found int"),
         ({"query": None}, "query: expected keywords or a Query, found NoneType"),
@@ -399,9 +399,9 @@ def test_what_is_wrong_is_one_error_of_the_package() -> None:
         ({"on_error": "stop"}, "on_error: expected fail or skip, found 'stop'"),
     ],
 )
-def test_what_is_given_is_checked(given: dict[str, Any], message: str) -> None:
+def test_what_is_given_is_checked(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        skws.search(**{"query": "byron", "data": {"customer": CUSTOMERS}, "schema": SHOP, **given})
+        skws.search(**{"query": "byron", "data": {"customer": CUSTOMERS}, "schema": SHOP, **arguments})
 
 
 def test_what_is_asked_is_checked_before_anything_is_read() -> None:
@@ -433,10 +433,10 @@ def test_a_session_is_fed_batch_by_batch() -> None:
     session = skws.Session(SHOP, tables={})
     assert session.add({"q": "byron leaks"}) == []
     assert session.process({"customer": CUSTOMERS, "purchase": PURCHASES}) == []
-    (found,) = session.process({"complaint": COMPLAINTS[:1]})
-    assert (found.name, found.query, found.op) == ("q", "byron leaks", "+")
-    (again,) = session.add({"other": "byron kettle"})
-    assert again.snapshot
+    (result,) = session.process({"complaint": COMPLAINTS[:1]})
+    assert (result.name, result.query, result.op) == ("q", "byron leaks", "+")
+    (snapshot_result,) = session.add({"other": "byron kettle"})
+    assert snapshot_result.snapshot
     session.remove("q")
     later = pd.DataFrame(COMPLAINTS[:1]).assign(time=pd.to_datetime(["1970-01-01 02:00"], utc=True))
     assert session.process({"complaint": later}) == []

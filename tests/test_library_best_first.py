@@ -34,10 +34,10 @@ def found(query: str, **options: Any) -> skws.Results:
 
 
 def test_the_best_result_is_first_without_a_limit_as_with_one() -> None:
-    every, best = found("catholic brazil"), found("catholic brazil", limit=1)
-    assert [len(one.tuples) for one in every] == [2, 4]
-    assert [one.id for one in best] == [every[0].id]
-    assert all(one.score is not None for one in every)
+    results, best = found("catholic brazil"), found("catholic brazil", limit=1)
+    assert [len(result.tuples) for result in results] == [2, 4]
+    assert [result.id for result in best] == [results[0].id]
+    assert all(result.score is not None for result in results)
 
 
 def test_rows_with_times_stay_in_order_of_time() -> None:
@@ -45,18 +45,18 @@ def test_rows_with_times_stay_in_order_of_time() -> None:
         {"nr": 1, "text": "kettle and other things that are long to tell", "time": 1},
         {"nr": 2, "text": "kettle", "time": 2},
     ]
-    named = [one.tuples[0].row["nr"] for one in skws.search("kettle", {"item": rows})]
-    assert named == [1, 2]
-    assert [one.tuples[0].row["nr"] for one in skws.search("kettle", {"item": rows}, limit=2)] == [2, 1]
+    numbers = [result.tuples[0].row["nr"] for result in skws.search("kettle", {"item": rows})]
+    assert numbers == [1, 2]
+    assert [result.tuples[0].row["nr"] for result in skws.search("kettle", {"item": rows}, limit=2)] == [2, 1]
 
 
 def test_a_search_without_results_says_why() -> None:
-    missing, why = found("catholic brasil"), "no row matches 'brasil'; did you mean 'brazil'?"
-    assert repr(missing) == f"<0 results of 'catholic brasil': {why}>"
-    assert missing.notes == (why,)
-    apart = found("brazil peru", max_size=2)
-    assert len(apart) == 0
-    assert apart.notes == (
+    results, reason = found("catholic brasil"), "no row matches 'brasil'; did you mean 'brazil'?"
+    assert repr(results) == f"<0 results of 'catholic brasil': {reason}>"
+    assert results.notes == (reason,)
+    unjoined = found("brazil peru", max_size=2)
+    assert len(unjoined) == 0
+    assert unjoined.notes == (
         "every keyword matches some row, but no 2 joined rows have all; try a larger --max-size",
     )
     assert repr(found("catholic peru", limit=1)) == "<1 result of 'catholic peru'>"

@@ -70,18 +70,18 @@ def test_a_share_is_of_what_is_free() -> None:
 
 
 def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
-    hoard, told = Hoard(), list[str]()
-    budgets.register(hoard)
+    holder, warnings = Hoard(), list[str]()
+    budgets.register(holder)
     budgets.check()  # no budget, no limit
-    budgets.use(MemoryBudget(int(1.5 * budgets.used_bytes()), told.append))
+    budgets.use(MemoryBudget(int(1.5 * budgets.used_bytes()), warnings.append))
     budgets.check()
     budgets.check()
-    assert len(told) == 1
-    assert "half of the memory budget" in told[0]
-    assert "query 'x' holds 7 results" in told[0]
-    with pytest.raises(MemoryBudgetError, match="used up: query 'x' holds 7 results") as ended:
+    assert len(warnings) == 1
+    assert "half of the memory budget" in warnings[0]
+    assert "query 'x' holds 7 results" in warnings[0]
+    with pytest.raises(MemoryBudgetError, match="used up: query 'x' holds 7 results") as error:
         budgets.check(budgets.used_bytes())
-    assert "--max-size" in str(ended.value)
+    assert "--max-size" in str(error.value)
 
 
 def test_queries_that_hold_no_rows_are_counted() -> None:
@@ -105,43 +105,43 @@ def test_processes_of_an_executor_that_has_all_cores_share_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
-    former = budgets.size()
+    previous = budgets.size()
     with MemoryShare("4GiB", 0).apply():
         assert budgets.size() == 1 << 30
-    budgets.use(None if former is None else MemoryBudget(former))
+    budgets.use(None if previous is None else MemoryBudget(previous))
 
 
 def hot(tmp_path: Path, number: int) -> list[str]:
     """A command that searches that many tuples, each of which joins as many others, at one instant."""
     (tmp_path / "hot.yaml").write_text(SCHEMA)
     with (tmp_path / "hot.jsonl").open("wb") as file:
-        for place in range(2 * number):
-            relation, word = (("a", "alpha"), ("b", "beta"))[place % 2]
+        for row_number in range(2 * number):
+            relation, word = (("a", "alpha"), ("b", "beta"))[row_number % 2]
             record = {"relation": relation, "time": 1, "row": {"t": word, "k": 1}}
             file.write(orjson.dumps(record) + b"\n")
-    given = ["-s", str(tmp_path / "hot.yaml"), "-r", str(tmp_path / "hot.jsonl"), "--engine", "local"]
-    return [sys.executable, "-m", "skws", "search", "alpha", "beta", *given, "--max-size", "2"]
+    options = ["-s", str(tmp_path / "hot.yaml"), "-r", str(tmp_path / "hot.jsonl"), "--engine", "local"]
+    return [sys.executable, "-m", "skws", "search", "alpha", "beta", *options, "--max-size", "2"]
 
 
 def test_a_search_warns_and_ends_at_its_budget(tmp_path: Path) -> None:
-    ended = subprocess.run(
+    process = subprocess.run(
         [*hot(tmp_path, 2_500), "-f", "jsonl", "--memory", "256MiB"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert "half of the memory budget of 256.0 MiB is in use" in ended.stderr
-    assert "the memory budget of 256.0 MiB is used up: query 'alpha beta'" in ended.stderr
-    assert "network a{alpha} - b{beta}" in ended.stderr
-    assert "What would help" in ended.stderr
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "half of the memory budget of 256.0 MiB is in use" in process.stderr
+    assert "the memory budget of 256.0 MiB is used up: query 'alpha beta'" in process.stderr
+    assert "network a{alpha} - b{beta}" in process.stderr
+    assert "What would help" in process.stderr
 
 
 def test_a_limit_of_addresses_ends_it_alike(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (1_200 << 20, 1_200 << 20))
 
-    ended = subprocess.run(
+    process = subprocess.run(
         [*hot(tmp_path, 4_000), "-f", "jsonl", "--memory", "100GiB"],
         capture_output=True,
         text=True,
@@ -149,28 +149,28 @@ def test_a_limit_of_addresses_ends_it_alike(tmp_path: Path) -> None:
         preexec_fn=limit,
         env={"OPENBLAS_NUM_THREADS": "1"},
     )
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert "the system is out of memory" in ended.stderr
-    assert "unexpected" not in ended.stderr
-    assert "What would help" in ended.stderr
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "the system is out of memory" in process.stderr
+    assert "unexpected" not in process.stderr
+    assert "What would help" in process.stderr
 
 
 def test_enough_of_them_come_under_a_limit(tmp_path: Path) -> None:
-    ended = subprocess.run(
+    process = subprocess.run(
         [*hot(tmp_path, 800), "-f", "jsonl", "--limit", "10", "--memory", "256MiB"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert len(ended.stdout.splitlines()) == 10
+    assert len(process.stdout.splitlines()) == 10
 
 
 def test_a_size_that_cannot_be_read_is_told_by_every_command_that_searches() -> None:
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "skws", "search", "x", "-s", "s", "-r", "r", "--memory", "lots"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ended.returncode == 2
-    assert "--memory lots: expected a size such as 2GiB" in ended.stderr
+    assert process.returncode == 2
+    assert "--memory lots: expected a size such as 2GiB" in process.stderr

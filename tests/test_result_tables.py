@@ -15,12 +15,12 @@ from skws.results.result import Result, ResultTuple, Score
 
 def random_result(rng: random.Random, number: int) -> Result:
     tuples = []
-    for place in range(rng.randrange(4)):
+    for index in range(rng.randrange(4)):
         values = [None, True, 7, 2.5, "", "x" * 20, {"a": [1]}]
         row: dict[str, Any] = {f"c{n}": rng.choice(values) for n in range(rng.randrange(3))}
-        shown = ResultTuple.given("r", f"r#{place}", tuple(rng.choices("ab", k=rng.randrange(3))), row)
+        plain = ResultTuple.given("r", f"r#{index}", tuple(rng.choices("ab", k=rng.randrange(3))), row)
         tuples.append(
-            ResultTuple(shown.described, shown.keywords, tuple(rng.choices("lm", k=rng.randrange(3))), 3)
+            ResultTuple(plain.described, plain.keywords, tuple(rng.choices("lm", k=rng.randrange(3))), 3)
         )
     joins = tuple((left, left + 1, "j") for left in range(len(tuples) - 1))
     start, end = rng.choice([None, 1.5]), rng.choice([None, 2.25, 1e12])
@@ -50,13 +50,13 @@ def row_of(result: Result) -> dict[str, Any]:
         "network": result.network or None,
         "tuples": [
             {
-                "relation": one.relation,
-                "label": "+".join(one.labels) or None,
-                "id": one.id,
-                "keywords": list(one.keywords),
-                "row": [(name, text(value)) for name, value in one.row.items()],
+                "relation": tuple_.relation,
+                "label": "+".join(tuple_.labels) or None,
+                "id": tuple_.id,
+                "keywords": list(tuple_.keywords),
+                "row": [(name, text(value)) for name, value in tuple_.row.items()],
             }
-            for one in result.tuples
+            for tuple_ in result.tuples
         ],
         "joins": [{"left": left, "right": right, "name": name} for left, right, name in result.joins],
     }
@@ -74,7 +74,7 @@ def test_a_table_has_the_rows_of_its_results(number: int) -> None:
 @pytest.mark.parametrize("number", [1, 50, 10_001])
 def test_tuples_that_results_share_are_in_each_of_their_rows(number: int) -> None:
     rng = random.Random(number)
-    pool = [one for n in range(20) for one in random_result(rng, n).tuples]
+    pool = [tuple_ for n in range(20) for tuple_ in random_result(rng, n).tuples]
     results = [
         replace(random_result(rng, n), _tuples=tuple(rng.choices(pool, k=rng.randrange(5))))
         for n in range(number)

@@ -16,7 +16,7 @@ from tests.strategies import some
 
 def python(*arguments: str | Path, **environment: str) -> str:
     command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         capture_output=True,
         text=True,
@@ -24,16 +24,16 @@ def python(*arguments: str | Path, **environment: str) -> str:
         cwd=Path(sys.prefix),
         env=os.environ | environment,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     python("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
-    (made,) = folder.glob("skws-*.whl")
-    return made
+    (wheel_file,) = folder.glob("skws-*.whl")
+    return wheel_file
 
 
 def test_it_holds_packages_of_the_prefix_alone(wheel: Path) -> None:
@@ -68,7 +68,7 @@ def test_it_lives_beside_another_package_named_schema(wheel: Path, tmp_path: Pat
 def test_measurements_are_said_to_be_in_the_checkout(wheel: Path, tmp_path: Path) -> None:
     python("-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, wheel)
     command = [sys.executable, "-m", "skws", "bench", "floor"]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         capture_output=True,
         text=True,
@@ -76,5 +76,5 @@ def test_measurements_are_said_to_be_in_the_checkout(wheel: Path, tmp_path: Path
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
     )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "needs a checkout of the sources" in done.stderr
+    assert (process.returncode, process.stdout) == (2, "")
+    assert "needs a checkout of the sources" in process.stderr

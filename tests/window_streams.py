@@ -142,11 +142,11 @@ def expression_windows(draw: st.DrawFn, conditions: Sequence[str], keys: Sequenc
 
 
 def records() -> st.SearchStrategy[StreamRecord]:
-    whole = st.one_of(st.integers(0, 2), st.none())
+    integer = st.one_of(st.integers(0, 2), st.none())
     number = st.one_of(st.sampled_from((0.0, 0.5, 1.0, 1.5, 2.0)), st.none())
     text = st.one_of(st.sampled_from(("red", "green red", "blue", "")), st.none())
-    m = st.builds(lambda x, y, s: (0, (x, y, s)), whole, number, text)
-    n = st.builds(lambda x, b: (1, (x, b)), whole, st.one_of(st.booleans(), st.none()))
+    m = st.builds(lambda x, y, s: (0, (x, y, s)), integer, number, text)
+    n = st.builds(lambda x, b: (1, (x, b)), integer, st.one_of(st.booleans(), st.none()))
     return st.builds(lambda pair: StreamRecord(pair[0], 0, pair[1]), st.one_of(m, m, n))
 
 
@@ -165,13 +165,13 @@ def accepted(
 ) -> bool:
     if len(word) < automaton.k:
         return False
-    reached = {automaton.initial}
+    states = {automaton.initial}
     for i in range(automaton.k, len(word)):
         block = word[i - automaton.k : i + 1]
-        reached = {
-            q for p in reached for guard, q in automaton.outgoing.get(p, ()) if holds(guard, block, alphabet)
+        states = {
+            q for p in states for guard, q in automaton.outgoing.get(p, ()) if holds(guard, block, alphabet)
         }
-    return bool(reached & automaton.final)
+    return bool(states & automaton.final)
 
 
 def matches(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> bool:
@@ -181,15 +181,15 @@ def matches(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> bool:
 
 def _spans(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> set[tuple[int, int]]:
     """The (i, j) such that word[i-k:j] is in the language."""
-    places = range(k, len(word) + 1)
+    positions = range(k, len(word) + 1)
     match regular:
         case r.Nothing():
             return set()
         case r.FixedLength():
-            return {(i, i) for i in places}
+            return {(i, i) for i in positions}
         case r.LetterBlock(guard):
             return {
-                (i, i + 1) for i in places if i < len(word) and holds(guard, word[i - k : i + 1], ALPHABET)
+                (i, i + 1) for i in positions if i < len(word) and holds(guard, word[i - k : i + 1], ALPHABET)
             }
         case r.Either(a, b):
             return _spans(a, word, k) | _spans(b, word, k)
@@ -197,34 +197,34 @@ def _spans(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> set[tupl
             second = _spans(b, word, k)
             return {(i, m) for i, j in _spans(a, word, k) for h, m in second if h == j}
         case r.Repetition(inner):
-            found, step = {(i, i) for i in places}, _spans(inner, word, k)
+            spans, step = {(i, i) for i in positions}, _spans(inner, word, k)
             while True:
-                more = found | {(i, m) for i, j in found for h, m in step if h == j}
-                if more == found:
-                    return found
-                found = more
+                extended = spans | {(i, m) for i, j in spans for h, m in step if h == j}
+                if extended == spans:
+                    return spans
+                spans = extended
 
 
 def windows_by_definition(
     pairs: Sequence[tuple[r.Regular, r.Regular]], k: int, word: Sequence[StreamRecord]
 ) -> list[tuple[int, int]]:
     """Definition 7 literally, ordered by end and start."""
-    found = set()
+    windows = set()
     for before, window in pairs:
         starts = [i for i in range(k, len(word)) if matches(before, word[:i], k)]
         spans = _spans(window, word, k)
-        found |= {(i, j - 1) for i in starts for h, j in spans if h == i and j > i}
-    return sorted(found, key=lambda w: (w[1], w[0]))
+        windows |= {(i, j - 1) for i in starts for h, j in spans if h == i and j > i}
+    return sorted(windows, key=lambda w: (w[1], w[0]))
 
 
 def selected(
     expression: WindowExpression, windows: Sequence[tuple[int, int]], word: Sequence[StreamRecord]
 ) -> list[tuple[int, int]]:
     """The windows that remain after limits and selection; for ``first``, only after the limits."""
-    kept = [w for w in windows if _within(expression.limits, w, word)]
+    within_limits = [w for w in windows if _within(expression.limits, w, word)]
     if expression.selection is Selection.LONGEST:
-        return [min(w for w in kept if w[1] == end) for end in sorted({w[1] for w in kept})]
-    return kept
+        return [min(w for w in within_limits if w[1] == end) for end in sorted({w[1] for w in within_limits})]
+    return within_limits
 
 
 def _within(limits: Limits, window: tuple[int, int], word: Sequence[StreamRecord]) -> bool:
@@ -244,15 +244,15 @@ def first_of(
 ) -> list[tuple[int, int]]:
     """The windows that ``first`` selects, record by record: at most one is open, and ends when it can."""
     found: list[tuple[int, int]] = []
-    opened: int | None = None
+    open_start: int | None = None
     for i in range(expression.k, len(word)):
-        if opened is not None and not can_end(expression, opened, i, word, alphabet):
-            opened = None
-        if opened is None and can_end(expression, i, i, word, alphabet):
-            opened = i
-        if opened is not None and (opened, i) in windows:
-            found.append((opened, i))
-            opened = None
+        if open_start is not None and not can_end(expression, open_start, i, word, alphabet):
+            open_start = None
+        if open_start is None and can_end(expression, i, i, word, alphabet):
+            open_start = i
+        if open_start is not None and (open_start, i) in windows:
+            found.append((open_start, i))
+            open_start = None
     return found
 
 

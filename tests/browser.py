@@ -21,11 +21,11 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 SECONDS = 90
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 """Escape codes of a terminal between texts."""
-_KEPT = {"Runtime.exceptionThrown", "Log.entryAdded", "Network.requestWillBeSent"}
+_EVENTS = {"Runtime.exceptionThrown", "Log.entryAdded", "Network.requestWillBeSent"}
 
 
 class Browser:
-    """One page; ``seen`` is everything that the page's terminal received."""
+    """A page; ``seen`` is everything that the page's terminal has received."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -68,7 +68,7 @@ class Browser:
         return result["result"].get("value")
 
     async def until(self, expression: str) -> None:
-        """Wait until an expression in the page is true."""
+        """Waits until an expression in the page is true."""
         try:
             async with asyncio.timeout(SECONDS):
                 while not await self.run(expression):
@@ -77,7 +77,7 @@ class Browser:
             raise AssertionError(f"{expression}: {await self.run('document.body.innerText')}") from None
 
     async def press(self, key: str, code: int, text: str = "") -> None:
-        """Press a key that is not a character, by its name and Windows code."""
+        """Presses a key that is not a character, by its name and Windows code."""
         key_event: dict[str, Any] = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         await self.ask(
             "Input.dispatchKeyEvent", type="keyDown", **key_event, **({"text": text} if text else {})
@@ -95,7 +95,7 @@ class Browser:
             await self.ask("Input.dispatchKeyEvent", type="keyUp", key=character)
 
     async def enter(self, text: str = "") -> None:
-        """Type a text, then Enter."""
+        """Types a text, then presses Enter."""
         await self.type(text)
         await self.press("Enter", 13, "\r")
 
@@ -120,15 +120,15 @@ def chromium(folder: Path) -> Iterator[int]:
         [CHROMIUM, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            until(lambda: _told(folder / "DevToolsActivePort"))
-            yield int(_told(folder / "DevToolsActivePort")[0])
+            until(lambda: file_lines(folder / "DevToolsActivePort"))
+            yield int(file_lines(folder / "DevToolsActivePort")[0])
         finally:
             process.terminate()
 
 
 @asynccontextmanager
 async def browser(url: str, port: int) -> AsyncIterator[Browser]:
-    """A separate page, which leaves nothing to later ones."""
+    """A separate page, which leaves no data for later ones."""
     async with aiohttp.ClientSession() as session:
         async with session.put(f"http://127.0.0.1:{port}/json/new?about:blank") as response:
             page = await response.json()
@@ -147,6 +147,6 @@ async def browser(url: str, port: int) -> AsyncIterator[Browser]:
                 listener.cancel()
 
 
-def _told(path: Path) -> list[str]:
-    """The lines of a file, which may not exist, or not be written, yet."""
+def file_lines(path: Path) -> list[str]:
+    """The lines of a file, none if it does not exist yet."""
     return path.read_text().splitlines() if path.exists() else []

@@ -40,11 +40,11 @@ Skws = Callable[..., Outcome]
 
 
 def python(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
-    """Run Python in a separate process, with these arguments and additional environment variables."""
-    return _ended([sys.executable, *map(str, arguments)], stdout, environment)
+    """Runs Python in a separate process, with these arguments and additional environment variables."""
+    return run_process([sys.executable, *map(str, arguments)], stdout, environment)
 
 
-def _ended(command: list[str], stdout: int | IO[bytes], environment: Mapping[str, str]) -> Outcome:
+def run_process(command: list[str], stdout: int | IO[bytes], environment: Mapping[str, str]) -> Outcome:
     process = subprocess.run(
         command,
         cwd=ROOT,
@@ -58,8 +58,8 @@ def _ended(command: list[str], stdout: int | IO[bytes], environment: Mapping[str
 
 
 def process(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
-    """Run a command line in a separate process."""
-    return _ended([*forked_skws(), *map(str, arguments)], stdout, environment)
+    """Runs a command line in a separate process."""
+    return run_process([*forked_skws(), *map(str, arguments)], stdout, environment)
 
 
 def on_a_terminal(*arguments: object, **environment: str) -> str:

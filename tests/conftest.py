@@ -79,7 +79,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> UnitSched
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Fails a test that leaves the signal ignored: later tests would wait for ever for their processes."""
+    """Fails a test that leaves the signal ignored: later tests would wait forever for their processes."""
     yield
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
@@ -114,7 +114,7 @@ def skws(capsys: pytest.CaptureFixture[str]) -> Skws:
 
 @contextmanager
 def named(python: PreloadedPython) -> Iterator[None]:
-    """A context in which this is the Python of Spark's processes."""
+    """A context in which Spark's processes run this Python."""
     with pytest.MonkeyPatch.context() as environment:
         for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             environment.setenv(name, str(python.program))

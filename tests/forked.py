@@ -20,7 +20,7 @@ from skws.spark.preloaded import PreloadedPython
 
 FILE_SIZE: Final = "TESTS_FILE_SIZE"
 """The environment variable with the maximum size, in bytes, of a file that a command can write."""
-_LOADED: Final = (
+_MODULES: Final = (
     "skws.cli.schema",
     "skws.cli.search",
     "skws.cli.serve",
@@ -39,20 +39,20 @@ _LOADED: Final = (
 
 
 @cache
-def _loaded() -> PreloadedPython:
-    python = PreloadedPython(_LOADED)
+def preloaded_python() -> PreloadedPython:
+    python = PreloadedPython(_MODULES)
     atexit.register(python.close)
     return python
 
 
 def forked_skws() -> tuple[str, ...]:
     """The command that starts ``skws``; its arguments follow."""
-    return str(_loaded().program), "-m", "tests.forked"
+    return str(preloaded_python().program), "-m", "tests.forked"
 
 
 def folder_of_skws() -> str:
     """A folder for the search path of programs, which contains only ``skws``."""
-    folder = _loaded().folder / "bin"
+    folder = preloaded_python().folder / "bin"
     program = folder / "skws"
     if not program.exists():
         folder.mkdir()

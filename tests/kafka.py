@@ -1,7 +1,7 @@
 """A Kafka broker for tests: librdkafka's mock cluster, in a separate process, over real TCP.
 
-It keeps topics, offsets and groups as brokers do, and can be stopped and restarted,
-and told to delete old messages. Other processes connect to it.
+It stores topics, offsets and groups like a broker. It can be stopped, restarted,
+and made to delete old messages. Other processes connect to it.
 """
 
 from __future__ import annotations
@@ -91,25 +91,25 @@ class MockBroker:
         return address(self.address, *topics, **parameters)
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        self._tell(f"create {topic} {partitions}")
+        self._send_command(f"create {topic} {partitions}")
 
     def delete(self, topic: str) -> None:
-        self._tell(f"delete {topic}")
+        self._send_command(f"delete {topic}")
 
     def trim(self, topic: str, before: int, partition: int = 0) -> None:
-        """Delete the messages before an offset, as retention does."""
-        self._tell(f"trim {topic} {partition} {before}")
+        """Deletes the messages before an offset, like retention."""
+        self._send_command(f"trim {topic} {partition} {before}")
 
     def down(self) -> None:
-        self._tell("down")
+        self._send_command("down")
 
     def up(self) -> None:
-        self._tell("up")
+        self._send_command("up")
 
     def send(
         self, topic: str, values: Iterable[Any], *, partition: int = 0, millis: int = 0, key: Any = None
     ) -> None:
-        """Send values as JSON; bytes and None unchanged. ``millis``: the time of the messages."""
+        """Sends values as JSON; bytes and None unchanged. ``millis``: the time of the messages."""
         for value in values:
             self._producer.produce(
                 topic, _bytes(value), key=_bytes(key), partition=partition, timestamp=millis
@@ -117,12 +117,12 @@ class MockBroker:
         assert self._producer.flush(20) == 0
 
     def freeze(self) -> None:
-        """Stop the broker from answering."""
+        """Stops the broker from answering."""
         self._process.send_signal(signal.SIGSTOP)
         # The signal takes effect later: on a busy machine, threads of the broker answer a little longer.
-        until(self._stopped)
+        until(self._is_stopped)
 
-    def _stopped(self) -> bool:
+    def _is_stopped(self) -> bool:
         """True if none of its threads is running."""
         stats = [task / "stat" for task in Path(f"/proc/{self._process.pid}/task").iterdir()]
         return all(stat.read_text().rpartition(") ")[2].startswith("T") for stat in stats)
@@ -137,7 +137,7 @@ class MockBroker:
             if pipe is not None:
                 pipe.close()
 
-    def _tell(self, command: str) -> None:
+    def _send_command(self, command: str) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(command + "\n")

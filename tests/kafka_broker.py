@@ -28,7 +28,7 @@ from tests.waiting import until
 
 _FETCH: Final = (1, 4)
 """The fetch request, and its last version without sessions."""
-_MOST: Final = 1 << 26
+_MAX_BYTES: Final = 1 << 26
 _TRANSACTIONAL: Final = 1 << 4
 _CONTROL: Final = 1 << 5
 _COMMIT: Final = 1
@@ -62,7 +62,7 @@ class Broker:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(self._there)
+        until(self._is_available)
 
     def uri(self, *topics: str, **parameters: str) -> str:
         return address(self.address, *topics, **parameters)
@@ -76,7 +76,7 @@ class Broker:
         admin.delete_topics([topic])[topic].result(20)
 
     def send(self, topic: str, values: Iterable[Any]) -> None:
-        """Send values as JSON, outside of transactions."""
+        """Sends values as JSON, outside of transactions."""
         producer = Producer({"bootstrap.servers": self.address}, logger=_SILENT)
         for value in values:
             producer.produce(topic, orjson.dumps(value))
@@ -105,7 +105,7 @@ class Broker:
         return Log(committed, others + sum(map(len, open_transactions.values())))
 
     def freeze(self) -> None:
-        """Stop the broker from answering."""
+        """Stops the broker from answering."""
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -118,7 +118,7 @@ class Broker:
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.address}, logger=_SILENT)
 
-    def _there(self) -> bool:
+    def _is_available(self) -> bool:
         with suppress(KafkaException):
             return bool(self._admin().list_topics(timeout=1).brokers)
         return False
@@ -126,8 +126,8 @@ class Broker:
     def _fetch(self, topic: str, partition: int, offset: int) -> bytes:
         """The batches of a partition from an offset on, as stored in its log."""
         name = topic.encode()
-        body = struct.pack(">hhih4siiiibi", *_FETCH, 7, 4, b"test", -1, 100, 0, _MOST, 0, 1)
-        body += struct.pack(f">h{len(name)}siiqi", len(name), name, 1, partition, offset, _MOST)
+        body = struct.pack(">hhih4siiiibi", *_FETCH, 7, 4, b"test", -1, 100, 0, _MAX_BYTES, 0, 1)
+        body += struct.pack(f">h{len(name)}siiqi", len(name), name, 1, partition, offset, _MAX_BYTES)
         with socket.create_connection(("127.0.0.1", self._port), 20) as connection:
             connection.sendall(struct.pack(">i", len(body)) + body)
             with connection.makefile("rb") as file:

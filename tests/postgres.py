@@ -17,8 +17,8 @@ import psycopg2
 import pytest
 
 PASSWORD = "s3cret/pass@word"
-_QUOTED = "s3cret%2Fpass%40word"
-_ROOM = 4 << 30
+_QUOTED_PASSWORD = "s3cret%2Fpass%40word"
+_FREE_BYTES = 4 << 30
 """Bytes: several times the size of a few hundred databases."""
 _UNLIMITED = "-c statement_timeout=0"
 """For statements of tests, in a database with limits for those of skws."""
@@ -48,7 +48,7 @@ class Server:
     """A server; ``uri`` is the address of a database, with its password."""
 
     def __init__(self, programs: Path, *settings: str) -> None:
-        """``settings``: ``name=value``, in addition to those that tests need."""
+        """``settings``: more settings as ``name=value``."""
         self._programs = programs
         self._settings = (*_SETTINGS, *settings)
         self.folder = Path(mkdtemp(prefix="skws-pg-", dir=_roomy_folder()))
@@ -86,7 +86,7 @@ class Server:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
 
     def restored(self) -> None:
-        """Start as from a backup, on a new timeline. Returns when the server accepts writes."""
+        """Starts as from a backup, on a new timeline. Returns when the server accepts writes."""
         (self._data / "recovery.signal").touch()
         self._settings = (*self._settings, "restore_command=false")
         self.start()
@@ -100,7 +100,7 @@ class Server:
 
     def uri(self, database: str, **parameters: str) -> str:
         query = "&".join(f"{name}={value}" for name, value in parameters.items())
-        return f"postgresql://owner:{_QUOTED}@127.0.0.1:{self.port}/{database}" + (
+        return f"postgresql://owner:{_QUOTED_PASSWORD}@127.0.0.1:{self.port}/{database}" + (
             f"?{query}" if query else ""
         )
 
@@ -134,7 +134,7 @@ class Database:
         return self.server.uri(self.name, **parameters)
 
     def run(self, *statements: str) -> None:
-        """Run all statements in one transaction."""
+        """Runs all statements in one transaction."""
         connection = psycopg2.connect(self.uri(), options=_UNLIMITED)
         try:
             with connection, connection.cursor() as cursor:
@@ -189,7 +189,7 @@ def database(postgres_server: Server, request: pytest.FixtureRequest) -> Iterato
 
 
 def alone(admin: Database, statement: str) -> None:
-    """Run a statement outside of a transaction."""
+    """Runs a statement outside of a transaction."""
     connection = psycopg2.connect(admin.uri())
     try:
         connection.autocommit = True
@@ -200,9 +200,9 @@ def alone(admin: Database, statement: str) -> None:
 
 
 def _roomy_folder() -> str:
-    """A folder in memory, if it has space: databases are created and dropped ten times as fast there."""
+    """A folder in memory, if it has space, where databases are created and dropped ten times as fast."""
     memory = "/dev/shm"
-    return memory if os.path.isdir(memory) and shutil.disk_usage(memory).free > _ROOM else "/tmp"
+    return memory if os.path.isdir(memory) and shutil.disk_usage(memory).free > _FREE_BYTES else "/tmp"
 
 
 def _unprivileged() -> str | None:

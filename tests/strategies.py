@@ -63,7 +63,7 @@ def combinations(names: str, *axes: Sequence[Any], every: int = 2, **more: Any) 
         [
             pytest.param(
                 *values,
-                id="-".join(_shown(value) for value in values),
+                id="-".join(value_name(value) for value in values),
                 marks=pytest.mark.slow if sum(index_tuple) % every else (),
             )
             for index_tuple, values in zip(index_tuples, product(*axes), strict=True)
@@ -72,8 +72,8 @@ def combinations(names: str, *axes: Sequence[Any], every: int = 2, **more: Any) 
     )
 
 
-def _shown(value: Any) -> str:
-    """A value by its name, if it has one: the place of a function in memory is another in each process."""
+def value_name(value: Any) -> str:
+    """The name of a value, if it has one; the address of a function would differ between processes."""
     return str(getattr(value, "name", None) or getattr(value, "__name__", value))
 
 
@@ -178,20 +178,20 @@ _KEYWORDS = (
     "omega",
     '"delta"',
 )
-_EITHER = ("(alpha OR betta~)", "(gamma OR be*)", "(alpha OR !r0.x=1)", "(g*mma OR !r1.y<1 OR beta)")
+_ALTERNATIONS = ("(alpha OR betta~)", "(gamma OR be*)", "(alpha OR !r0.x=1)", "(g*mma OR !r1.y<1 OR beta)")
 _SCOPED = ("r0:alpha", "t:beta", "r1.t:be?a", "r0:gamm~")
-_WANTED = ("!r0.x=1", "!r1.y<2", "!r0.y:1..", "!r1.x!=0", "!r0.x:(0 OR 2)")
-_RESTRICTING = ("r0.x<2", "r1.y!=0", "r0.x:1..", "(r0.x=0 OR r0.y=1)", "r0.t<b", "r1.t!=pad", "r1.x>=1")
-_EXCLUDING = ("-gamma", "-omega", "-r0.x>1", "-al?ha", "-(r0:beta OR r1.y=0)", "-gamam~")
+_KEYWORD_CONDITIONS = ("!r0.x=1", "!r1.y<2", "!r0.y:1..", "!r1.x!=0", "!r0.x:(0 OR 2)")
+_RESTRICTIONS = ("r0.x<2", "r1.y!=0", "r0.x:1..", "(r0.x=0 OR r0.y=1)", "r0.t<b", "r1.t!=pad", "r1.x>=1")
+_EXCLUSIONS = ("-gamma", "-omega", "-r0.x>1", "-al?ha", "-(r0:beta OR r1.y=0)", "-gamam~")
 
 
 @st.composite
 def query_texts(draw: st.DrawFn, words: int = 2) -> str:
-    """Queries with all of the language over ``schemas`` of at least two relations; some are invalid.
+    """Queries with all features of the language over ``schemas`` of at least two relations; some are invalid.
 
     They have at most ``words`` keywords, and conditions and exclusions.
     """
-    keyword = st.sampled_from((*_KEYWORDS, *_KEYWORDS, *_EITHER, *_SCOPED, *_WANTED))
-    condition = st.sampled_from((*_RESTRICTING, *_EXCLUDING))
+    keyword = st.sampled_from((*_KEYWORDS, *_KEYWORDS, *_ALTERNATIONS, *_SCOPED, *_KEYWORD_CONDITIONS))
+    condition = st.sampled_from((*_RESTRICTIONS, *_EXCLUSIONS))
     parts = [*draw(st.lists(keyword, min_size=1, max_size=words)), *draw(st.lists(condition, max_size=2))]
     return " ".join(draw(st.permutations(parts)))

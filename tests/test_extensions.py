@@ -33,7 +33,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_job_uses_all_three(
+def test_a_job_uses_source_sink_and_kind_of_a_package(
     package: Path, skws: Skws, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (step,) = steps(ROOT / "docs" / "extending.md", __file__, package)
@@ -48,7 +48,7 @@ def test_a_job_uses_all_three(
     assert sum(alert["query"] == "tarantino travolta" for alert in alerts) == 2
 
 
-def test_a_session_answers_the_kind_and_goes_on(package: Path) -> None:
+def test_a_session_answers_queries_of_an_added_kind(package: Path) -> None:
     schema = {"name": "s", "relations": {"customer": {"attributes": {"cid": "integer", "name": "text"}}}}
     session = library.Session(schema, window="1 hour")
     session.add({"new": library.Query("customer.name", kind="fresh")})
@@ -60,7 +60,7 @@ def test_a_session_answers_the_kind_and_goes_on(package: Path) -> None:
     ]
 
 
-def test_what_it_refuses_is_said(package: Path, skws: Skws) -> None:
+def test_a_rejection_by_an_added_kind_is_reported(package: Path, skws: Skws) -> None:
     (package / "wrong.yaml").write_text("actors: {kind: fresh, query: actor.age}")
     arguments = ("--source", "program:no-such-program", "--queries", package / "wrong.yaml")
     outcome = skws("watch", "--schema", SCHEMA, *arguments, "--engine", "local")
@@ -68,7 +68,7 @@ def test_what_it_refuses_is_said(package: Path, skws: Skws) -> None:
     assert "'actor.age': expected relation.attribute" in outcome.err
 
 
-def test_names_nobody_adds_are_errors_as_ever(package: Path) -> None:
+def test_unknown_names_are_errors_despite_a_package(package: Path) -> None:
     with pytest.raises(UsageError, match="no source is called feed"):
         parse_source("feed://x")
     with pytest.raises(UsageError, match="expected stdout:FORMAT"):
@@ -77,19 +77,21 @@ def test_names_nobody_adds_are_errors_as_ever(package: Path) -> None:
         kind_of("freshly")
 
 
-def test_two_packages_with_one_name_are_an_error(package: Path) -> None:
+def test_two_packages_with_the_same_name_are_an_error(package: Path) -> None:
     installed(package, "other", {"skws.sinks": {"logging": "other:Sink"}})
     with pytest.raises(UsageError, match="uninstall one"):
         parse_sink("logging:alerts")
 
 
-def test_a_package_that_cannot_be_loaded_is_named(package: Path) -> None:
+def test_an_unloadable_package_is_named(package: Path) -> None:
     installed(package, "other", {"skws.sources": {"broken": "no_such_module:Source"}})
     with pytest.raises(UsageError, match="no_such_module:Source cannot be loaded"):
         parse_source("broken:x")
 
 
-def test_a_file_goes_before_a_scheme(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_file_takes_precedence_over_a_scheme(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(package)
     (package / "program:x").write_text("")
     assert parse_source("program:x").name == "program:x"

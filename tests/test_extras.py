@@ -38,15 +38,15 @@ MEMBERS = ("schema", "windows", "purging", "mesh", "patterns", "bounds", "tui")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The installed packages except those of extras."""
     folder = tmp_path_factory.mktemp("site")
-    for installed in (*site.getsitepackages(), *_linked()):
+    for installed in (*site.getsitepackages(), *linked_packages()):
         for entry in sorted(Path(installed).iterdir()):
             if entry.name.partition(".")[0] not in OPTIONAL and not (folder / entry.name).exists():
                 (folder / entry.name).symlink_to(entry)
     return folder
 
 
-def _linked() -> list[str]:
-    """Folders that a file of the environment adds to the path for a package."""
+def linked_packages() -> list[str]:
+    """Folders that a file of the environment adds to the path."""
     return [
         path for path in sys.path if path.endswith("site-packages") and path not in site.getsitepackages()
     ]
@@ -67,7 +67,7 @@ def command(packages: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return run(packages, "import sys; from skws.cli import main; sys.exit(main())", *arguments)
 
 
-def test_the_command_and_the_library_work_alone(packages: Path, tmp_path: Path) -> None:
+def test_command_and_library_work_without_extras(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(SHOP)
     (tmp_path / "day.jsonl").write_text(
         '{"relation": "customer", "time": 1, "row": {"id": 1, "name": "Byron"}}\n'
@@ -102,7 +102,7 @@ MISSING: dict[tuple[str, ...], str] = {
     ("serve", "replay:somewhere"): "pip install 'skws[serve]'",
 }
 """Commands, and the content of the line with which each ends."""
-EACH_IN_TURN = """
+RUN_COMMANDS = """
 import json, sys
 from skws.cli.main import run
 for arguments in json.loads(sys.argv[1]):
@@ -110,7 +110,7 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-def test_a_missing_extra_is_named(packages: Path, tmp_path: Path) -> None:
+def test_commands_name_a_missing_extra(packages: Path, tmp_path: Path) -> None:
     """One process runs all commands: loading their common modules takes most of the time of each."""
     (tmp_path / "shop.yaml").write_text(SHOP)
     (tmp_path / "day.jsonl").write_text(
@@ -124,7 +124,7 @@ def test_a_missing_extra_is_named(packages: Path, tmp_path: Path) -> None:
             () if has_source else ("--replay", replay) if arguments[0] == "search" else ("--source", replay)
         )
         commands.append([*arguments, "--schema", str(tmp_path / "shop.yaml"), *source])
-    errors = run(packages, EACH_IN_TURN, json.dumps(commands)).stderr
+    errors = run(packages, RUN_COMMANDS, json.dumps(commands)).stderr
     endings = re.findall(r"(.*)\n\0 (\d+)\n", errors)
     assert "".join(f"{line}\n\0 {code}\n" for line, code in endings) == errors
     assert len(endings) == len(MISSING)
@@ -133,7 +133,7 @@ def test_a_missing_extra_is_named(packages: Path, tmp_path: Path) -> None:
         assert code != "0"
 
 
-def test_the_library_names_an_extra(packages: Path) -> None:
+def test_the_library_names_a_missing_extra(packages: Path) -> None:
     spark = run(packages, "import skws.spark; skws.spark.search")
     assert "Spark needs pyspark: pip install 'skws[spark]'" in spark.stderr
     code = "import skws; skws.search('byron', {'customer': [{'id': 1, 'name': 'B'}]}, schema=%r).to_pandas()"

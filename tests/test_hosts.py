@@ -1,4 +1,4 @@
-"""The name in a Host header."""
+"""Host names in Host headers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from skws.hosts import LOOPBACK, asks_for, host_name
         (" localhost", " localhost"),
     ],
 )
-def test_the_name_in_a_host_header(authority: str, name: str) -> None:
+def test_the_host_name_is_read_from_a_host_header(authority: str, name: str) -> None:
     assert host_name(authority) == name
 
 
-def test_no_host_is_none_of_ours() -> None:
+def test_a_missing_host_header_is_not_accepted() -> None:
     assert not asks_for(None, LOOPBACK)

@@ -54,7 +54,7 @@ MOMENT = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
 NETWORK = "customer{byron} - purchase{} - complaint{leaks}"
 
 
-class Exporting:
+class ArrowExporter:
     """A DataFrame of another library, which exports Arrow."""
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
@@ -71,19 +71,19 @@ class Exporting:
         pd.DataFrame,
         pa.Table.from_pylist,
         pa.RecordBatch.from_pylist,
-        Exporting,
+        ArrowExporter,
         lambda rows: {name: [row[name] for row in rows] for name in rows[0]},
     ],
     ids=["dictionaries", "pandas", "table", "batch", "exported", "columns"],
 )
-def test_frames_of_all_kinds(frame: Any) -> None:
+def test_frames_of_all_kinds_are_searched(frame: Any) -> None:
     results = skws.search("byron leaks", {name: frame(rows) for name, rows in DATA.items()}, schema=SHOP)
     (result,) = results
     assert result.to_dict()["network"] == NETWORK
     assert (result.start, results.counts.static) == (None, 6)
 
 
-def test_a_replay_is_searched_as_by_the_command() -> None:
+def test_a_replay_has_the_results_of_the_command() -> None:
     schema = load_schema(MOVIES / "schema.yaml")
     job = Job.search("tarantino travolta", schema, MOVIES / "replay.jsonl", engine=EngineName.LOCAL)
     expected = list(Search(job).results())
@@ -96,14 +96,14 @@ def test_a_replay_is_searched_as_by_the_command() -> None:
     assert len(skws.search("tarantino travolta", MOVIES / "replay.jsonl", schema=schema, limit=2)) == 2
 
 
-def test_files_and_frames_together(tmp_path: Path) -> None:
+def test_files_and_frames_may_be_mixed(tmp_path: Path) -> None:
     pd.DataFrame(COMPLAINTS).to_csv(tmp_path / "any.csv", index=False)
     data = {**DATA, "complaint": tmp_path / "any.csv", "purchase": pd.DataFrame(PURCHASES)}
     static = SHOP.replace("text: text}", "text: text}\n    table: true")
     assert len(skws.search("byron leaks", data, schema=static)) == 1
 
 
-def test_rows_with_times_live_for_a_window_and_can_be_deleted() -> None:
+def test_timed_rows_expire_and_can_be_deleted() -> None:
     times = pd.to_datetime(["2024-01-01 10:00", "2024-01-01 11:30"], utc=True)
     complaints = pd.DataFrame(COMPLAINTS).assign(time=times, purchase_id=[10, 10], text="leaks")
     purchases = pd.DataFrame([*PURCHASES[:1], *PURCHASES[:1]])
@@ -126,7 +126,7 @@ def test_a_schema_is_inferred_if_none_is_given() -> None:
     assert len(results) == 2
 
 
-def test_several_queries_by_name() -> None:
+def test_several_queries_have_names() -> None:
     results = skws.search({"who": "byron", "what": skws.Query("byron leaks")}, DATA, schema=SHOP)
     assert sorted((result.name, result.query) for result in results) == [
         ("what", "byron leaks"),
@@ -135,7 +135,7 @@ def test_several_queries_by_name() -> None:
     assert repr(results) == "<2 results of 'who', 'what'>"
 
 
-def test_results_as_tables() -> None:
+def test_results_convert_to_tables() -> None:
     results = skws.search("byron leaks", DATA, schema=SHOP)
     assert results.to_arrow().schema == COLUMNS
     (row,) = results.to_arrow().to_pylist(maps_as_pydicts="lossy")
@@ -148,14 +148,14 @@ def test_results_as_tables() -> None:
     assert skws.search("nothing", DATA, schema=SHOP).to_arrow().schema == COLUMNS
 
 
-def test_values_keep_their_types_in_pandas() -> None:
+def test_values_have_their_types_in_pandas() -> None:
     rows = [{"id": 7, "name": "byron", "price": 1.5, "paid": True, "seen": MOMENT, "gone": None}]
     (tuples,) = skws.search("byron", {"thing": rows}).to_pandas()["tuples"]
     assert tuples[0]["row"] == {**rows[0], "seen": pd.Timestamp(MOMENT)}
     assert tuples[0]["relation"] == "thing"
 
 
-def test_graphs_of_networkx() -> None:
+def test_results_and_schemas_convert_to_networkx() -> None:
     results = skws.search("byron leaks", DATA, schema=SHOP)
     result = results[0]
     graph = result.to_networkx()
@@ -174,15 +174,15 @@ def test_graphs_of_networkx() -> None:
     ]
 
 
-def test_a_notebook_keeps_a_join_and_the_first_attribute_apart() -> None:
+def test_a_notebook_separates_joins_from_attributes() -> None:
     html = skws.search("byron leaks", DATA, schema=SHOP)._repr_html_()
     text = re.sub(r"<[^>]+>", "", html).replace("&nbsp;", " ")
     assert "purchase (purchase.customer_id = customer.id): id 10, " in text
-    assert "added" not in text, "rows of tables are there for good"
+    assert "added" not in text, "rows of tables have no time"
     assert "added" in skws.search("ada", {"thing": [{"name": "ada", "time": MOMENT}]})._repr_html_()
 
 
-def test_a_notebook_draws_trees_with_keywords_marked() -> None:
+def test_a_notebook_draws_trees_and_marks_keywords() -> None:
     html = skws.search("byron leaks", DATA, schema=SHOP)._repr_html_()
     assert html.index("customer") < html.index("purchase") < html.index("complaint")
     assert ">Byron</mark> Hale" in html
@@ -190,7 +190,7 @@ def test_a_notebook_draws_trees_with_keywords_marked() -> None:
     assert "No results" in skws.search("nothing", DATA, schema=SHOP)._repr_html_()
 
 
-def test_a_result_that_outlives_the_calendar_has_a_table() -> None:
+def test_a_result_that_ends_after_the_year_9999_converts_to_a_table() -> None:
     complaints = [{"id": 1, "purchase_id": 3, "text": "byron leaks", "time": "9999-12-31T23:59:59Z"}]
     results = skws.search("byron leaks", {"complaint": complaints}, schema=SHOP, window="2 days")
     (row,) = results.to_arrow().to_pylist(maps_as_pydicts="lossy")
@@ -220,12 +220,12 @@ def test_a_result_that_outlives_the_calendar_has_a_table() -> None:
         ({"customer": pd.DataFrame(CUSTOMERS).assign(op="-")}, "a column op needs times"),
     ],
 )
-def test_frames_that_cannot_be_read(data: Any, message: str) -> None:
+def test_invalid_frames_are_rejected(data: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         list(skws.search("byron", data, schema=SHOP))
 
 
-def test_rows_that_do_not_fit_the_schema() -> None:
+def test_rows_of_the_wrong_type_are_bad_records() -> None:
     customers = pd.DataFrame({"id": ["1", "x"], "name": ["Byron", "Byron"]})
     with pytest.raises(
         BadRecordsError, match=r"customer: row 2: customer.id: expected an integer.*on_error="
@@ -274,7 +274,7 @@ class Fruit(Enum):
     ],
 )
 @pytest.mark.parametrize("frame", ["rows", "columns", "pandas"])
-def test_values_of_all_types_of_python(frame: str, value: Any, expected: Any, kind: str) -> None:
+def test_python_values_of_all_types_are_converted(frame: str, value: Any, expected: Any, kind: str) -> None:
     rows = [{"name": "byron", "value": value}, {"name": "ada", "value": None}]
     columns = {name: [row[name] for row in rows] for name in ("name", "value")}
     values = pd.Series([value, value], dtype=object)
@@ -316,14 +316,14 @@ def test_values_of_all_types_of_python(frame: str, value: Any, expected: Any, ki
         (pa.array(["ab"] * 2).dictionary_encode(), "ab"),
     ],
 )
-def test_columns_of_all_types_of_pandas_and_arrow(column: Any, expected: Any) -> None:
+def test_pandas_and_arrow_columns_of_all_types_are_converted(column: Any, expected: Any) -> None:
     data = {"name": ["byron", "ada"], "value": column}
     frame = pa.table(data) if isinstance(column, pa.Array) else pd.DataFrame(data)
     (result,) = skws.search("byron", {"thing": frame})
     assert result.tuples[0].row["value"] == expected
 
 
-def test_dates_and_exact_decimals_under_text() -> None:
+def test_dates_and_exact_decimals_are_read_as_text() -> None:
     table = pa.table({"day": [date(2020, 1, 2)], "price": [Decimal("12345678901234567890.10")]})
     schema = "name: a\nrelations:\n  thing:\n    attributes: {day: text, price: string}\n"
     (result,) = skws.search("2020-01-02", {"thing": table}, schema=schema)
@@ -331,7 +331,7 @@ def test_dates_and_exact_decimals_under_text() -> None:
 
 
 @pytest.mark.parametrize("frame", [list, pd.DataFrame, pa.Table.from_pylist])
-def test_a_column_called_time_may_be_no_time(frame: Callable[[list[dict[str, Any]]], Any]) -> None:
+def test_a_column_called_time_need_not_contain_times(frame: Callable[[list[dict[str, Any]]], Any]) -> None:
     visits = frame([{"time": "10:30", "name": "byron"}, {"time": "noon", "name": "ada"}])
     (result,) = skws.search("byron", {"visit": visits})
     assert result.tuples[0].row == {"time": "10:30", "name": "byron"}
@@ -339,48 +339,48 @@ def test_a_column_called_time_may_be_no_time(frame: Callable[[list[dict[str, Any
     assert (result.tuples[0].row, result.start) == ({"name": "byron"}, 1_714_991_400.0)
 
 
-def test_rows_with_others_inside_may_have_a_column_called_time() -> None:
+def test_nested_rows_may_have_a_column_called_time() -> None:
     visit = {"time": "noon", "name": "ada", "likes": [{"what": "engines"}]}
     (result,) = skws.search("noon engines", {"visit": [visit]})
     assert {tuple_.relation for tuple_ in result.tuples} == {"visit", "visit_likes"}
 
 
-def test_objects_in_a_frame_are_searched_by_their_paths() -> None:
+def test_nested_objects_of_a_frame_become_columns() -> None:
     (result,) = skws.search("byron", {"person": [{"name": {"first": "Byron"}, "born": {"year": 1788}}]})
     assert result.tuples[0].row == {"name_first": "Byron", "born_year": 1788}
 
 
-def test_bytes_that_are_no_text_are_left_out_of_a_schema() -> None:
+def test_binary_columns_of_a_frame_are_ignored() -> None:
     with pytest.warns(UserWarning, match="thing.photo has bytes that are not text"):
         (result,) = skws.search("byron", {"thing": [{"name": "byron", "photo": b"\xff"}]})
     assert result.tuples[0].row == {"name": "byron"}
 
 
-def test_the_index_of_pandas_is_a_column_if_it_has_a_name() -> None:
+def test_a_named_pandas_index_is_a_column() -> None:
     frame = pd.DataFrame(CUSTOMERS)
     assert len(skws.search("!customer.id:1", {"customer": frame.set_index("id")}, schema=SHOP)) == 1
     (result,) = skws.search("byron", {"customer": frame.set_index("name", drop=False)}, schema=SHOP)
     assert result.tuples[0].row == CUSTOMERS[0]
 
 
-def test_names_of_relations_become_names_as_those_of_files_do() -> None:
+def test_relation_names_are_normalized_like_file_names() -> None:
     (result,) = skws.search("byron", {"my customers": CUSTOMERS})
     assert result.tuples[0].relation == "my_customers"
     with pytest.raises(UsageError, match="2 names become 'my_customers'"):
         skws.search("byron", {"my customers": CUSTOMERS, "my_customers": CUSTOMERS})
 
 
-def test_a_column_that_no_row_has_is_told() -> None:
+def test_a_missing_column_is_warned_of() -> None:
     with pytest.warns(UserWarning, match="no row of customer has 'name'; did you mean 'nmae'") as warnings:
         skws.search("byron", {"customer": [{"id": 1, "nmae": "Byron"}]}, schema=SHOP)
     assert warnings[0].filename == __file__
 
 
-def test_what_a_notebook_completes() -> None:
+def test_dir_contains_the_public_names() -> None:
     assert set(dir(skws)) == {"Query", "Results", "Session", "SkwsError", "search", "__version__"}
 
 
-def test_what_is_wrong_is_one_error_of_the_package() -> None:
+def test_errors_are_subclasses_of_skws_error() -> None:
     with pytest.raises(skws.SkwsError, match="the query is empty"):
         skws.search("", {"customer": [{"id": 1, "name": "Byron"}]})
 
@@ -399,12 +399,12 @@ def test_what_is_wrong_is_one_error_of_the_package() -> None:
         ({"on_error": "stop"}, "on_error: expected fail or skip, found 'stop'"),
     ],
 )
-def test_what_is_given_is_checked(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_of_search_are_rejected(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         skws.search(**{"query": "byron", "data": {"customer": CUSTOMERS}, "schema": SHOP, **arguments})
 
 
-def test_what_is_asked_is_checked_before_anything_is_read() -> None:
+def test_queries_and_schemas_are_checked_before_data_is_read() -> None:
     with pytest.raises(QueryError):
         skws.search('"byron', DATA, schema=SHOP)
     with pytest.raises(SchemaError):
@@ -413,7 +413,7 @@ def test_what_is_asked_is_checked_before_anything_is_read() -> None:
         skws.search(["byron", "byron"], DATA, schema=SHOP)
 
 
-def test_schemas_in_all_forms(tmp_path: Path) -> None:
+def test_a_schema_may_be_yaml_a_path_a_schema_or_a_dictionary(tmp_path: Path) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(SHOP)
     as_dictionary = {
@@ -429,7 +429,7 @@ def test_schemas_in_all_forms(tmp_path: Path) -> None:
         assert len(skws.search("byron", {"customer": CUSTOMERS}, schema=form)) == 1
 
 
-def test_a_session_is_fed_batch_by_batch() -> None:
+def test_a_session_processes_batches() -> None:
     session = skws.Session(SHOP, tables={})
     assert session.add({"q": "byron leaks"}) == []
     assert session.process({"customer": CUSTOMERS, "purchase": PURCHASES}) == []
@@ -445,7 +445,7 @@ def test_a_session_is_fed_batch_by_batch() -> None:
         session.remove("q")
 
 
-def test_bad_rows_leave_a_session_as_it_was() -> None:
+def test_bad_rows_do_not_change_a_session() -> None:
     session = skws.Session(SHOP)
     session.add("byron leaks")
     with pytest.raises(BadRecordsError):
@@ -453,8 +453,8 @@ def test_bad_rows_leave_a_session_as_it_was() -> None:
     assert session.counts.tuples == 0
 
 
-def test_rows_of_static_tables_are_no_part_of_the_stream() -> None:
-    """They would live for a window."""
+def test_a_session_rejects_stream_rows_of_static_tables() -> None:
+    """In the stream, they would expire."""
     schema = SHOP.replace("    key: [id]\n", "    key: [id]\n    table: true\n", 1)
     session = skws.Session(schema, tables={"customer": CUSTOMERS})
     with pytest.raises(UsageError, match=r"customer is a static table: .* \(tables=...\)"):

@@ -1,4 +1,4 @@
-"""skws.search over rows without times: the best results first, or the reason why there are none."""
+"""skws.search over rows without times returns the best results first, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ joins:
 """
 
 
-def found(query: str, **options: Any) -> skws.Results:
+def search(query: str, **options: Any) -> skws.Results:
     return skws.search(query, SHOP, schema=SCHEMA, **options)
 
 
-def test_the_best_result_is_first_without_a_limit_as_with_one() -> None:
-    results, best = found("catholic brazil"), found("catholic brazil", limit=1)
+def test_the_best_result_is_first_with_and_without_a_limit() -> None:
+    results, best = search("catholic brazil"), search("catholic brazil", limit=1)
     assert [len(result.tuples) for result in results] == [2, 4]
     assert [result.id for result in best] == [results[0].id]
     assert all(result.score is not None for result in results)
 
 
-def test_rows_with_times_stay_in_order_of_time() -> None:
+def test_timed_rows_are_ranked_only_with_a_limit() -> None:
     rows = [
         {"nr": 1, "text": "kettle and other things that are long to tell", "time": 1},
         {"nr": 2, "text": "kettle", "time": 2},
@@ -50,13 +50,13 @@ def test_rows_with_times_stay_in_order_of_time() -> None:
     assert [result.tuples[0].row["nr"] for result in skws.search("kettle", {"item": rows}, limit=2)] == [2, 1]
 
 
-def test_a_search_without_results_says_why() -> None:
-    results, reason = found("catholic brasil"), "no row matches 'brasil'; did you mean 'brazil'?"
+def test_empty_results_contain_the_reason() -> None:
+    results, reason = search("catholic brasil"), "no row matches 'brasil'; did you mean 'brazil'?"
     assert repr(results) == f"<0 results of 'catholic brasil': {reason}>"
     assert results.notes == (reason,)
-    unjoined = found("brazil peru", max_size=2)
+    unjoined = search("brazil peru", max_size=2)
     assert len(unjoined) == 0
     assert unjoined.notes == (
         "every keyword matches some row, but no 2 joined rows have all; try a larger --max-size",
     )
-    assert repr(found("catholic peru", limit=1)) == "<1 result of 'catholic peru'>"
+    assert repr(search("catholic peru", limit=1)) == "<1 result of 'catholic peru'>"

@@ -36,8 +36,8 @@ def no_budget() -> Iterator[None]:
     budgets.use(None)
 
 
-class Hoard:
-    """Claims to hold some memory."""
+class FakeHolder:
+    """Claims to hold memory."""
 
     def held(self) -> Held:
         return Held(1 << 62, "query 'x' holds 7 results")
@@ -53,24 +53,24 @@ class Hoard:
         ("268435456", 1 << 28),
     ],
 )
-def test_sizes(text: str, size: int) -> None:
+def test_memory_sizes_are_parsed(text: str, size: int) -> None:
     assert read_size(text) == size
     assert read_size(text, 2) == max(LEAST, size // 2)
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1GiB", "0%", "101%", "1KiB", "1 GiB more", "nan%"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_invalid_memory_sizes_are_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="--memory"):
         read_size(text)
 
 
-def test_a_share_is_of_what_is_free() -> None:
+def test_a_percentage_is_of_the_free_memory() -> None:
     half = read_size("50%")
     assert budgets.used_bytes() < half < budgets.used_bytes() + free()
 
 
-def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
-    holder, warnings = Hoard(), list[str]()
+def test_the_budget_warns_once_and_its_error_names_the_largest_holder() -> None:
+    holder, warnings = FakeHolder(), list[str]()
     budgets.register(holder)
     budgets.check()  # no budget, no limit
     budgets.use(MemoryBudget(int(1.5 * budgets.used_bytes()), warnings.append))
@@ -84,14 +84,14 @@ def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
     assert "--max-size" in str(error.value)
 
 
-def test_queries_that_hold_no_rows_are_counted() -> None:
+def test_queries_without_rows_are_counted_as_holders() -> None:
     schema = parse_schema(SCHEMA, "s.yaml")
     engine = StreamEngine(schema, Unbounded())
     engine.add_all([Plan(schema, parse_query(word, schema), Unbounded(), 1) for word in ("x", "y")])
     assert engine.held().text.startswith("2 queries hold")
 
 
-def test_memory_that_the_system_refuses_is_told_like_the_budget() -> None:
+def test_out_of_memory_errors_are_reported_like_the_budget() -> None:
     with pytest.raises(MemoryBudgetError, match="the system is out of memory"), budgets.explain_refusals():
         raise MemoryError
     with (
@@ -101,7 +101,7 @@ def test_memory_that_the_system_refuses_is_told_like_the_budget() -> None:
         raise MemoryError
 
 
-def test_processes_of_an_executor_that_has_all_cores_share_the_memory(
+def test_processes_of_an_executor_with_all_cores_share_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
@@ -111,8 +111,8 @@ def test_processes_of_an_executor_that_has_all_cores_share_the_memory(
     budgets.use(None if previous is None else MemoryBudget(previous))
 
 
-def hot(tmp_path: Path, number: int) -> list[str]:
-    """A command that searches that many tuples, each of which joins as many others, at one instant."""
+def hot_key_search(tmp_path: Path, number: int) -> list[str]:
+    """A command that searches ``number`` tuples, each of which joins as many others at one instant."""
     (tmp_path / "hot.yaml").write_text(SCHEMA)
     with (tmp_path / "hot.jsonl").open("wb") as file:
         for row_number in range(2 * number):
@@ -123,9 +123,9 @@ def hot(tmp_path: Path, number: int) -> list[str]:
     return [sys.executable, "-m", "skws", "search", "alpha", "beta", *options, "--max-size", "2"]
 
 
-def test_a_search_warns_and_ends_at_its_budget(tmp_path: Path) -> None:
+def test_a_search_warns_and_ends_at_its_memory_budget(tmp_path: Path) -> None:
     process = subprocess.run(
-        [*hot(tmp_path, 2_500), "-f", "jsonl", "--memory", "256MiB"],
+        [*hot_key_search(tmp_path, 2_500), "-f", "jsonl", "--memory", "256MiB"],
         capture_output=True,
         text=True,
         check=False,
@@ -137,12 +137,12 @@ def test_a_search_warns_and_ends_at_its_budget(tmp_path: Path) -> None:
     assert "What would help" in process.stderr
 
 
-def test_a_limit_of_addresses_ends_it_alike(tmp_path: Path) -> None:
+def test_an_address_space_limit_ends_a_search_like_the_budget(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (1_200 << 20, 1_200 << 20))
 
     process = subprocess.run(
-        [*hot(tmp_path, 4_000), "-f", "jsonl", "--memory", "100GiB"],
+        [*hot_key_search(tmp_path, 4_000), "-f", "jsonl", "--memory", "100GiB"],
         capture_output=True,
         text=True,
         check=False,
@@ -155,9 +155,9 @@ def test_a_limit_of_addresses_ends_it_alike(tmp_path: Path) -> None:
     assert "What would help" in process.stderr
 
 
-def test_enough_of_them_come_under_a_limit(tmp_path: Path) -> None:
+def test_a_limited_search_stays_within_its_memory_budget(tmp_path: Path) -> None:
     process = subprocess.run(
-        [*hot(tmp_path, 800), "-f", "jsonl", "--limit", "10", "--memory", "256MiB"],
+        [*hot_key_search(tmp_path, 800), "-f", "jsonl", "--limit", "10", "--memory", "256MiB"],
         capture_output=True,
         text=True,
         check=True,
@@ -165,7 +165,7 @@ def test_enough_of_them_come_under_a_limit(tmp_path: Path) -> None:
     assert len(process.stdout.splitlines()) == 10
 
 
-def test_a_size_that_cannot_be_read_is_told_by_every_command_that_searches() -> None:
+def test_search_rejects_an_invalid_memory_size() -> None:
     process = subprocess.run(
         [sys.executable, "-m", "skws", "search", "x", "-s", "s", "-r", "r", "--memory", "lots"],
         capture_output=True,

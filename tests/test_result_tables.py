@@ -1,4 +1,4 @@
-"""Tables of results have the same content as the results, row by row."""
+"""Tables of results have the same content as the results."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def row_of(result: Result) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("number", [0, 1, 50, 10_001])
-def test_a_table_has_the_rows_of_its_results(number: int) -> None:
+def test_a_table_has_a_row_for_each_result(number: int) -> None:
     rng = random.Random(number)
     results = [random_result(rng, n) for n in range(number)]
     table = result_table(iter(results))
@@ -72,7 +72,7 @@ def test_a_table_has_the_rows_of_its_results(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 50, 10_001])
-def test_tuples_that_results_share_are_in_each_of_their_rows(number: int) -> None:
+def test_tuples_shared_by_results_are_in_each_row(number: int) -> None:
     rng = random.Random(number)
     pool = [tuple_ for n in range(20) for tuple_ in random_result(rng, n).tuples]
     results = [

@@ -1,4 +1,4 @@
-"""The wheel contains only packages with its own prefix, and coexists with packages of others."""
+"""The wheel contains only packages with its own prefix, and coexists with third-party packages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel_file
 
 
-def test_it_holds_packages_of_the_prefix_alone(wheel: Path) -> None:
+def test_the_wheel_contains_only_packages_with_the_prefix(wheel: Path) -> None:
     names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     packages = {name for name in names if not name.endswith(".dist-info")}
     assert packages == {"skws", "pyspark_skws"} | {
@@ -44,7 +44,7 @@ def test_it_holds_packages_of_the_prefix_alone(wheel: Path) -> None:
     }
 
 
-def test_it_holds_the_files_of_the_page(wheel: Path) -> None:
+def test_the_wheel_contains_the_files_of_the_page(wheel: Path) -> None:
     files = {path.name for path in (ROOT / "skws" / "serve" / "page").iterdir() if path.suffix != ".py"}
     assert {f"skws/serve/page/{name}" for name in files - {"__pycache__"}} <= set(
         zipfile.ZipFile(wheel).namelist()
@@ -52,7 +52,7 @@ def test_it_holds_the_files_of_the_page(wheel: Path) -> None:
 
 
 @some("first", ["schema"], ["skws"])
-def test_it_lives_beside_another_package_named_schema(wheel: Path, tmp_path: Path, first: str) -> None:
+def test_the_wheel_coexists_with_the_package_schema(wheel: Path, tmp_path: Path, first: str) -> None:
     order = ["schema", str(wheel)] if first == "schema" else [str(wheel), "schema"]
     for package in order:
         python("-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, package)
@@ -65,7 +65,7 @@ def test_it_lives_beside_another_package_named_schema(wheel: Path, tmp_path: Pat
     assert all(file.startswith(str(tmp_path)) for file in files), files
 
 
-def test_measurements_are_said_to_be_in_the_checkout(wheel: Path, tmp_path: Path) -> None:
+def test_bench_without_a_checkout_is_rejected(wheel: Path, tmp_path: Path) -> None:
     python("-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, wheel)
     command = [sys.executable, "-m", "skws", "bench", "floor"]
     process = subprocess.run(

@@ -176,10 +176,10 @@ def accepted(
 
 def matches(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> bool:
     """Membership by Definition 3, without an automaton."""
-    return len(word) >= k and (k, len(word)) in _spans(regular, word, k)
+    return len(word) >= k and (k, len(word)) in span_set(regular, word, k)
 
 
-def _spans(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> set[tuple[int, int]]:
+def span_set(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> set[tuple[int, int]]:
     """The (i, j) such that word[i-k:j] is in the language."""
     positions = range(k, len(word) + 1)
     match regular:
@@ -192,12 +192,12 @@ def _spans(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> set[tupl
                 (i, i + 1) for i in positions if i < len(word) and holds(guard, word[i - k : i + 1], ALPHABET)
             }
         case r.Either(a, b):
-            return _spans(a, word, k) | _spans(b, word, k)
+            return span_set(a, word, k) | span_set(b, word, k)
         case r.Then(a, b):
-            second = _spans(b, word, k)
-            return {(i, m) for i, j in _spans(a, word, k) for h, m in second if h == j}
+            second = span_set(b, word, k)
+            return {(i, m) for i, j in span_set(a, word, k) for h, m in second if h == j}
         case r.Repetition(inner):
-            spans, step = {(i, i) for i in positions}, _spans(inner, word, k)
+            spans, step = {(i, i) for i in positions}, span_set(inner, word, k)
             while True:
                 extended = spans | {(i, m) for i, j in spans for h, m in step if h == j}
                 if extended == spans:
@@ -212,7 +212,7 @@ def windows_by_definition(
     windows = set()
     for before, window in pairs:
         starts = [i for i in range(k, len(word)) if matches(before, word[:i], k)]
-        spans = _spans(window, word, k)
+        spans = span_set(window, word, k)
         windows |= {(i, j - 1) for i in starts for h, j in spans if h == i and j > i}
     return sorted(windows, key=lambda w: (w[1], w[0]))
 
@@ -221,13 +221,13 @@ def selected(
     expression: WindowExpression, windows: Sequence[tuple[int, int]], word: Sequence[StreamRecord]
 ) -> list[tuple[int, int]]:
     """The windows that remain after limits and selection; for ``first``, only after the limits."""
-    within_limits = [w for w in windows if _within(expression.limits, w, word)]
+    within_limits = [w for w in windows if is_within(expression.limits, w, word)]
     if expression.selection is Selection.LONGEST:
         return [min(w for w in within_limits if w[1] == end) for end in sorted({w[1] for w in within_limits})]
     return within_limits
 
 
-def _within(limits: Limits, window: tuple[int, int], word: Sequence[StreamRecord]) -> bool:
+def is_within(limits: Limits, window: tuple[int, int], word: Sequence[StreamRecord]) -> bool:
     size, span = window[1] - window[0] + 1, word[window[1]].time - word[window[0]].time
     return (
         size >= limits.least
@@ -270,7 +270,7 @@ def can_end(
         limits.within is not None and span > limits.within
     ):
         return False
-    return _reaches(
+    return reaches_state(
         expression, first, word[: now + 1], alphabet, lambda a: range(a.states) if a.final else ()
     )
 
@@ -279,10 +279,10 @@ def can_go_on(
     expression: WindowExpression, first: int, word: Sequence[StreamRecord], alphabet: Alphabet = ALPHABET
 ) -> bool:
     """True if a window from ``first`` can end after a word, apart from limits."""
-    return _reaches(expression, first, word, alphabet, lambda a: {p for p, _, _ in a.transitions})
+    return reaches_state(expression, first, word, alphabet, lambda a: {p for p, _, _ in a.transitions})
 
 
-def _reaches(
+def reaches_state(
     expression: WindowExpression,
     first: int,
     word: Sequence[StreamRecord],

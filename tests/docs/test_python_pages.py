@@ -115,7 +115,7 @@ def in_process(names: dict[str, Any]) -> list[Alert]:
 
 
 @pytest.mark.spark
-def test_the_alerts_notebook_neither_loses_nor_repeats_alerts(
+def test_the_alerts_notebook_on_spark_neither_loses_nor_repeats_alerts(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     morning, day = run_alerts(spark, code_cells(ALERTS))
@@ -128,7 +128,7 @@ def test_the_alerts_notebook_neither_loses_nor_repeats_alerts(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_alerts_notebook_reads_a_kafka_topic(spark: SparkSession) -> None:
+def test_the_alerts_notebook_on_spark_reads_a_kafka_topic(spark: SparkSession) -> None:
     """Only the address of the source changes."""
     code = "\0".join(code_cells(ALERTS))
     files = 'skws.spark.Source(folder / "records")'

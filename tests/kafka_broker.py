@@ -86,7 +86,7 @@ class Broker:
         """The whole log of a partition."""
         open_transactions: dict[int, list[dict[str, Any]]] = {}
         committed: list[dict[str, Any]] = []
-        others = offset = 0
+        other_count = offset = 0
         while batches := list(_batches(self._fetch(topic, partition, offset))):
             for batch in batches:
                 offset = batch.last + 1
@@ -101,8 +101,8 @@ class Broker:
                 if struct.unpack(">hh", marker)[1] == _COMMIT:
                     committed += messages
                 else:
-                    others += len(messages)
-        return Log(committed, others + sum(map(len, open_transactions.values())))
+                    other_count += len(messages)
+        return Log(committed, other_count + sum(map(len, open_transactions.values())))
 
     def freeze(self) -> None:
         """Stops the broker from answering."""

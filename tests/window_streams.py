@@ -243,7 +243,7 @@ def first_of(
     alphabet: Alphabet = ALPHABET,
 ) -> list[tuple[int, int]]:
     """The windows that ``first`` selects, record by record: at most one is open, and ends when it can."""
-    found: list[tuple[int, int]] = []
+    selected_windows: list[tuple[int, int]] = []
     open_start: int | None = None
     for i in range(expression.k, len(word)):
         if open_start is not None and not can_end(expression, open_start, i, word, alphabet):
@@ -251,9 +251,9 @@ def first_of(
         if open_start is None and can_end(expression, i, i, word, alphabet):
             open_start = i
         if open_start is not None and (open_start, i) in windows:
-            found.append((open_start, i))
+            selected_windows.append((open_start, i))
             open_start = None
-    return found
+    return selected_windows
 
 
 def can_end(
@@ -287,14 +287,16 @@ def reaches_state(
     first: int,
     word: Sequence[StreamRecord],
     alphabet: Alphabet,
-    wanted: Callable[[LookbackAutomaton], Iterable[int]],
+    target_states: Callable[[LookbackAutomaton], Iterable[int]],
 ) -> bool:
     """True if a window that begins at ``first`` has led its automaton to a wanted state."""
     for pair in expression.pairs:
         if accepted(pair.before, word[:first], alphabet):
             # Every state of a trimmed automaton except the initial one leads to the end.
             window = trim(pair.window)
-            live = automaton(expression.k, window.states, window.initial, wanted(window), window.transitions)
+            live = automaton(
+                expression.k, window.states, window.initial, target_states(window), window.transitions
+            )
             if accepted(live, word[first - expression.k :], alphabet):
                 return True
     return False

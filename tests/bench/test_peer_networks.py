@@ -111,7 +111,10 @@ def _join(
             oldest, newest = min(left.get("low", time), time), max(left.get("high", time), time)
             if (record.relation, keywords) != (step.relation, step.keywords) or newest - oldest >= window:
                 continue
-            pairs = [(left[place, near], record.row[far]) for place, near, far in step.on]
+            pairs = [
+                (left[place, left_column], record.row[right_column])
+                for place, left_column, right_column in step.on
+            ]
             if any(a is None or a != b for a, b in pairs) or any(ids[p] == number for p in step.alike):
                 continue
             size = len(ids)
@@ -199,7 +202,10 @@ def test_a_tuple_does_not_join_itself(seed: int) -> None:
 def test_a_branch_joins_the_member_it_is_attached_to(seed: int) -> None:
     """A centre with three neighbours: a later step reads members other than the last."""
     pairs = [("r1", "x", "x"), ("r2", "y", "y"), ("r3", "x", "y")]
-    joins = tuple(Join(f"j{name}", "r0", name, ((near, far),)) for name, near, far in pairs)
+    joins = tuple(
+        Join(f"j{name}", "r0", name, ((left_column, right_column),))
+        for name, left_column, right_column in pairs
+    )
     schema = Schema("star", tuple(relation(f"r{i}") for i in range(4)), joins)
     source = random.Random(seed)
     texts = ("pad", *WORDS, *WORDS)
@@ -227,8 +233,8 @@ def test_oracle_sql_finds_the_results_of_the_default_engine(load: Load, tmp_path
     comparison = Comparison.of(load, 60)
     skws_engine.run({**comparison.task(replay), "results": str(ours)}, lambda: None)
     tuples = peer_tuples(comparison.plan.schema, comparison.plan.keywords, load.records(240))
-    found = by_sqlite(comparison.plan, comparison.networks, tuples, 60_000_000)
-    theirs.write_text("".join(f"{number} {' '.join(map(str, members))}\n" for number, members in found))
+    results = by_sqlite(comparison.plan, comparison.networks, tuples, 60_000_000)
+    theirs.write_text("".join(f"{number} {' '.join(map(str, members))}\n" for number, members in results))
     expected = of_skws(ours, replay)
     assert expected.total() > 20
     assert difference(expected, of_peer(theirs, comparison)) is None

@@ -113,17 +113,17 @@ def test_a_failed_or_slow_peer_has_its_status_in_the_row() -> None:
 
 
 def test_peer_rows_print_as_a_table_and_are_saved_as_csv(tmp_path: Path) -> None:
-    known = (5, 1120, 300, 72_000)
+    sizes = (5, 1120, 300, 72_000)
     rows = [
-        Row("skws", *known, "ok", 657, None, 0.5, 1.0, 1.25, 150_000_000),
-        Row("duckdb", *known, "ok", 657, True, 0.25, 30.0, 30.5, 100_000_000, 30.0),
-        Row("pathway", *known, "over time limit"),
+        Row("skws", *sizes, "ok", 657, None, 0.5, 1.0, 1.25, 150_000_000),
+        Row("duckdb", *sizes, "ok", 657, True, 0.25, 30.0, 30.5, 100_000_000, 30.0),
+        Row("pathway", *sizes, "over time limit"),
     ]
     assert compare.write_csv(rows, tmp_path / "peers.csv") == rows
     with (tmp_path / "peers.csv").open() as file:
-        written = list(csv.DictReader(file))
-    assert [row["engine"] for row in written] == ["skws", "duckdb", "pathway"]
-    assert [row["equal"] for row in written] == ["", "True", ""]
+        csv_rows = list(csv.DictReader(file))
+    assert [row["engine"] for row in csv_rows] == ["skws", "duckdb", "pathway"]
+    assert [row["equal"] for row in csv_rows] == ["", "True", ""]
     assert list(table.lines(rows)) == [
         "engine   tuples  results  equal?  start CPU s  CPU s  wall s  peak MB  to skws",
         "skws     72,000      657       -         0.50   1.00    1.25      150        -",

@@ -98,8 +98,8 @@ def _responses(union: Union, pattern: Pattern, subset: Sequence[int], n: int) ->
     bag: _Bag = {s.alias: [] for s in union.queries[0].streams}
     time = SECOND
     for x in subset:
-        for at, (name, together) in enumerate(pattern.before):
-            time += 0 if together and at else SECOND
+        for index, (name, same_time) in enumerate(pattern.before):
+            time += 0 if same_time and index else SECOND
             bag[name].append((time, pattern.row(name, x, time)))
     output = _evaluate(union, bag)
     return tuple(_response(union, pattern, bag, output, y, time + SECOND) for y in range(n + 2))
@@ -109,8 +109,8 @@ def _response(
     union: Union, pattern: Pattern, bag: _Bag, output: Counter[Any], y: int, time: int
 ) -> frozenset[Any]:
     longer = {name: list(items) for name, items in bag.items()}
-    for name, together in pattern.after:
-        time += 0 if together else SECOND
+    for name, same_time in pattern.after:
+        time += 0 if same_time else SECOND
         longer[name].append((time, pattern.row(name, y, time, shift=1)))
     return frozenset((_evaluate(union, longer) - output).items())
 
@@ -205,9 +205,9 @@ def test_synopses_of_bounded_queries_do_not_grow(text: str) -> None:
     union = sql(text)
     if not check(union).bounded:
         return
-    few, many = _entries(union, 150, 1), _entries(union, 450, 1)
+    short_entries, long_entries = _entries(union, 150, 1), _entries(union, 450, 1)
     # At most a few values per class, and a few classes; rare values may arrive late.
-    assert many <= few * 1.3 + 20
+    assert long_entries <= short_entries * 1.3 + 20
 
 
 def test_a_query_that_must_keep_values_has_a_witness() -> None:

@@ -87,10 +87,10 @@ _EIGHT = ("nolan", "caine", "pulp", "fiction", "travolta", "tarantino", "thurman
 def test_too_many_networks_are_counted_but_not_listed(skws: Skws, ternary: Path) -> None:
     counted = skws("networks", *_EIGHT, "-s", ternary, "-f", "count")
     assert counted.out.splitlines()[-1] == "total: 17561127585190"
-    refused = skws("networks", *_EIGHT, "-s", ternary)
-    assert (refused.code, refused.out) == (2, "")
-    assert "17,561,127,585,190 networks" in refused.err
-    assert "--limit" in refused.err
+    rejection = skws("networks", *_EIGHT, "-s", ternary)
+    assert (rejection.code, rejection.out) == (2, "")
+    assert "17,561,127,585,190 networks" in rejection.err
+    assert "--limit" in rejection.err
     assert len(skws("networks", *_EIGHT, "-s", ternary, "--limit", 3).out.splitlines()) >= 3
 
 

@@ -80,8 +80,11 @@ def test_keyword_order_is_respected_and_explained(skws: Skws) -> None:
 def test_all_evaluators_write_the_same_results(skws: Skws) -> None:
     outputs = [skws(*SEARCH, "-f", "jsonl", "-q", "--evaluator", e).out for e in ("auto", "mesh", "delta")]
     assert outputs[0] == outputs[1] == outputs[2] != ""
-    refused = skws(*SEARCH, "--evaluator", "delta", "--mesh", "full")
-    assert (refused.code, "--evaluator delta cannot be combined with --mesh full" in refused.err) == (2, True)
+    rejection = skws(*SEARCH, "--evaluator", "delta", "--mesh", "full")
+    assert (rejection.code, "--evaluator delta cannot be combined with --mesh full" in rejection.err) == (
+        2,
+        True,
+    )
     explanation = skws("explain", "tarantino", "travolta", "--schema", SCHEMA, "--evaluator", "mesh").out
     assert "never by delta joins, since the mesh was requested" in explanation
 
@@ -118,10 +121,10 @@ def test_format_overrides_the_suffix_with_a_note(skws: Skws, tmp_path: Path) -> 
     assert "its name ends in .csv, but --format says jsonl" in outcome.err
     assert skws(*SEARCH, "-f", "jsonl", "-o", out, "-q").err == ""
     for name in ("o.log", "o.csv.gz", "o.json"):
-        refused = skws(*SEARCH, "-o", tmp_path / name)
+        rejection = skws(*SEARCH, "-o", tmp_path / name)
         assert (
-            refused.code,
-            "expected .txt, .jsonl, .ndjson, .csv, .parquet, or --format" in refused.err,
+            rejection.code,
+            "expected .txt, .jsonl, .ndjson, .csv, .parquet, or --format" in rejection.err,
         ) == (2, True)
         assert skws(*SEARCH, "-f", "csv", "-o", tmp_path / name).code == 0
 
@@ -137,9 +140,9 @@ def test_ignored_punctuation_is_reported(skws: Skws) -> None:
         assert "ignored (not part of a word): ','" in skws(*command).err
     explanation = skws("explain", "nolan,", "-s", SCHEMA).out
     assert "ignored (not part of a word): ','" in explanation
-    refused = skws("search", "time~out", *LOCAL)
-    assert (refused.code, refused.out) == (2, "")
-    assert refused.err.endswith('write "time~out"\n  time~out\n      ^\n')
+    rejection = skws("search", "time~out", *LOCAL)
+    assert (rejection.code, rejection.out) == (2, "")
+    assert rejection.err.endswith('write "time~out"\n  time~out\n      ^\n')
 
 
 @pytest.mark.parametrize(

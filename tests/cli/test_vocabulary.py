@@ -105,9 +105,9 @@ def test_a_table_is_not_written_to_a_data_file(skws: Skws, tmp_path: Path) -> No
     search = ("search", REPLAY, "tarantino", "-s", MOVIES / "schema.yaml")
     for suffix in ("csv", "jsonl", "parquet"):
         out = tmp_path / f"out.{suffix}"
-        refused = skws(*search, "-o", out, "--format", "table")
-        assert (refused.code, out.exists()) == (2, False)
-        assert f"expected --format {suffix} for .{suffix}, not table" in refused.err
+        rejection = skws(*search, "-o", out, "--format", "table")
+        assert (rejection.code, out.exists()) == (2, False)
+        assert f"expected --format {suffix} for .{suffix}, not table" in rejection.err
         assert skws(*search, "-o", out).code == 0
         assert not out.read_bytes().startswith(b"op  time")
 

@@ -111,9 +111,9 @@ def test_a_formula_gives_the_windows_of_its_expression(skws: Skws, files: tuple[
 def test_a_formula_can_be_checked_and_drawn(skws: Skws, files: tuple[object, ...]) -> None:
     verdict = json.loads(skws("windows", "--formula", FORMULA, *files, "--check").out)
     assert (verdict["open_starts"], verdict["windows_per_position"]) == ("unbounded", "unbounded")
-    refused = skws("windows", "--formula", FORMULA, *files)
-    assert (refused.code, refused.out) == (2, "")
-    assert "windows can pile up without bound" in refused.err
+    rejection = skws("windows", "--formula", FORMULA, *files)
+    assert (rejection.code, rejection.out) == (2, "")
+    assert "windows can pile up without bound" in rejection.err
     bounded = json.loads(skws("windows", "--formula", "[temp > 90](b) and b = e", *files, "--check").out)
     assert (bounded["open_starts"], bounded["lookback"]) == ("bounded", 0)
     drawing = skws("windows", "--formula", FORMULA, *files, "-f", "dot").out
@@ -143,9 +143,9 @@ def test_unbounded_windows_are_rejected_unless_limited_or_forced(
     skws: Skws, files: tuple[object, ...]
 ) -> None:
     expression = f"every {HYSTERESIS}"
-    refused = skws("windows", expression, *files)
-    assert (refused.code, refused.out) == (2, "")
-    assert "--force-unbounded-windows" in refused.err
+    rejection = skws("windows", expression, *files)
+    assert (rejection.code, rejection.out) == (2, "")
+    assert "--force-unbounded-windows" in rejection.err
     for arguments in (
         (f"{expression} at most 3 records",),
         (f"{expression} within 1 minute",),
@@ -196,8 +196,8 @@ def test_automata_are_drawn_as_svg_and_dot(skws: Skws, files: tuple[object, ...]
     second_picture = picture.with_name("again.svg")
     assert skws("windows", HYSTERESIS, *schema, "-o", second_picture).code == 0
     assert second_picture.read_bytes() == picture.read_bytes()
-    refused = skws("windows", HYSTERESIS, *schema, "-o", picture.with_suffix(".csv"))
-    assert (refused.code, "expected .txt, .jsonl, .ndjson, .dot, .svg" in refused.err) == (2, True)
+    rejection = skws("windows", HYSTERESIS, *schema, "-o", picture.with_suffix(".csv"))
+    assert (rejection.code, "expected .txt, .jsonl, .ndjson, .dot, .svg" in rejection.err) == (2, True)
     svg = ElementTree.fromstring(picture.read_text())
     texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert "g1: 90 < temp" in texts
@@ -367,8 +367,8 @@ def test_invalid_search_windows_and_options_are_rejected(
 def test_unbounded_windows_of_a_schema_are_rejected(shop: Path, skws: Skws, searched: SearchShop) -> None:
     schema = SHOP_SCHEMA.format(window="window: every open when login close when logout")
     (shop / "piling.yaml").write_text(schema)
-    refused = searched("piling.yaml")
-    assert (refused.code, "--force-unbounded-windows" in refused.err) == (3, True)
+    rejection = searched("piling.yaml")
+    assert (rejection.code, "--force-unbounded-windows" in rejection.err) == (3, True)
     assert searched("piling.yaml", "--force-unbounded-windows").code == 0
     checked = skws("schema", "check", shop / "piling.yaml")
     assert (checked.code, "unbounded, because" in checked.err) == (0, True)
@@ -396,5 +396,5 @@ def test_networks_validate_an_optional_window(shop: Path, skws: Skws) -> None:
     command = ("networks", "vip", "--schema", shop / "none.yaml", "--window")
     outcome = skws(*command, SESSION)
     assert (outcome.code, "login{vip}" in outcome.out) == (0, True)
-    refused = skws(*command, "after logn until x")
-    assert (refused.code, "did you mean 'login'" in refused.err) == (2, True)
+    rejection = skws(*command, "after logn until x")
+    assert (rejection.code, "did you mean 'login'" in rejection.err) == (2, True)

@@ -60,7 +60,7 @@ def words(command: str) -> list[str]:
     return shlex.split(_COMMAND.match(command)[0], comments=True)  # type: ignore[index]  # matches any text
 
 
-def matches(shown: str, output: str) -> bool:
+def matches(expected: str, output: str) -> bool:
     """Whether the shown lines are the whole output, where ``...`` matches anything."""
-    pattern = re.escape(shown).replace(re.escape("..."), ".*")
+    pattern = re.escape(expected).replace(re.escape("..."), ".*")
     return re.fullmatch(pattern.rstrip("\\\n") + r"\s*", output, re.S) is not None

@@ -65,8 +65,8 @@ def test_documented_commands_run_as_written(
     monkeypatch.chdir(tmp_path)
     # Pages show output at the width of a terminal.
     monkeypatch.setattr("skws.sinks.base.Destination.width", 120)
-    *others, last = block.commands
-    output = "".join(_output(command, 0, tmp_path, capsys) for command in others)
+    *setup, last = block.commands
+    output = "".join(_output(command, 0, tmp_path, capsys) for command in setup)
     output += _output(last, block.code, tmp_path, capsys)
     if block.output is not None:
         assert matches(block.output, output), output
@@ -136,8 +136,10 @@ def test_every_documented_command_is_run_or_listed_as_not_run(page: Path) -> Non
             source = (ROOT / block.test).read_text(encoding="utf-8")
             assert page.name in source
             assert re.search(r"\b(steps|blocks)\(", source)
-    others = [fence for fence in FENCE.finditer(page.read_text(encoding="utf-8")) if fence["kind"] not in RUN]
-    assert [fence["text"] for fence in others if COMMAND.match(fence["text"])] == []
+    other_fences = [
+        fence for fence in FENCE.finditer(page.read_text(encoding="utf-8")) if fence["kind"] not in RUN
+    ]
+    assert [fence["text"] for fence in other_fences if COMMAND.match(fence["text"])] == []
 
 
 def test_commands_in_other_fences_are_detected() -> None:

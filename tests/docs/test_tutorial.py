@@ -32,7 +32,7 @@ def shell(tmp_path: Path, database: Database) -> Iterator[Shell]:
 
 
 def test_the_tutorial_can_be_followed(shell: Shell, tmp_path: Path) -> None:
-    create, search, watch, insert, delete, alert, complain, missed, again, drop, *served = steps(
+    create, search, watch, insert, delete, alert, complain, missed, second_alert, drop, *served = steps(
         TUTORIAL, __file__, tmp_path
     )
     shell.run(create)
@@ -57,7 +57,7 @@ def test_the_tutorial_can_be_followed(shell: Shell, tmp_path: Path) -> None:
     until(lambda: "The toaster smokes." in text(alerts))
     shell.interrupt()
     shell.run(missed)
-    shell.start(again)
+    shell.start(second_alert)
     until(lambda: "It smokes again." in text(alerts))
     shell.interrupt()
     assert len(alerts.read_text().splitlines()) == 2

@@ -85,23 +85,23 @@ def test_damage_is_reported_or_harmless(tmp_path: Path) -> None:
             state.put(StateKind.TABLES, f"{number:03d}", rng.randbytes(rng.choice((0, 10, 700))))
         state.put_json(RUN, "settings", {"id": "one", "version": 9})
         expected = [*state.items(StateKind.TABLES), *state.items(RUN)]
-    path, refused, readable = tmp_path / NAME, 0, 0
+    path, rejected_count, readable_count = tmp_path / NAME, 0, 0
     data = path.read_bytes()
     lengths = [*range(0, len(data), 997), len(data) - 1]
-    bit_flips = [(at, 1 << rng.randrange(8)) for at in rng.sample(range(len(data)), 700)]
+    bit_flips = [(offset, 1 << rng.randrange(8)) for offset in rng.sample(range(len(data)), 700)]
     for content in (*(data[:length] for length in lengths), *(_flipped(data, *flip) for flip in bit_flips)):
         path.write_bytes(content)
         try:
             with closing(opened(tmp_path)) as state:
                 items = [*state.items(StateKind.TABLES), *state.items(RUN)]
         except StateError as error:
-            refused += str(error).startswith(f"{path}: damaged")
+            rejected_count += str(error).startswith(f"{path}: damaged")
             continue
         assert items in (expected, [])
         assert items or not content  # an empty file is a new database
-        readable += 1
-    assert refused > 300
-    assert refused + readable == len(lengths) + len(bit_flips)
+        readable_count += 1
+    assert rejected_count > 300
+    assert rejected_count + readable_count == len(lengths) + len(bit_flips)
 
 
 def _flipped(data: bytes, offset: int, bits: int) -> bytes:

@@ -134,9 +134,9 @@ def test_explain_of_a_replay_shows_waiting_partials_and_results() -> None:
     plan = plan_of("tarantino travolta", schema, 5)
     observed = observe(plan, Replay.open(MOVIES / "replay.jsonl", schema), BadRecordLog(OnError.FAIL, None))
     text = to_text(explain(plan, 1000, observed).branches)
-    waiting = sum(int(n) for n in re.findall(r": (\d+) waiting$", text, re.M))
+    partial_count = sum(int(n) for n in re.findall(r": (\d+) waiting$", text, re.M))
     assert observed.waiting is not None
-    assert (observed.tuples, waiting) == (769, sum(observed.waiting.values()))
+    assert (observed.tuples, partial_count) == (769, sum(observed.waiting.values()))
     assert sum(int(n) for n in re.findall(r"^ +=>.*: (\d+) results?$", text, re.M)) == 2
 
 
@@ -166,14 +166,16 @@ def test_sleeping_joins_of_the_full_mesh_have_a_reason(tmp_path: Path) -> None:
     plan = Plan(schema, parse_query("nolan caine", schema), Unbounded(), 3, mesh=MeshChoice(MeshKind.FULL))
     replay = tmp_path / "stream.jsonl"
 
-    def seen(plan_to_run: Plan, relation: str = "", words: str = "") -> tuple[Observed, Explanation]:
+    def observe_and_explain(
+        plan_to_run: Plan, relation: str = "", words: str = ""
+    ) -> tuple[Observed, Explanation]:
         if relation:
             with replay.open("a") as file:
                 file.write(f'{{"relation": "{relation}", "time": 0, "row": {{"t": "{words}", "x": 1}}}}\n')
         observed = observe(plan_to_run, Replay.open(replay, schema), BadRecordLog(OnError.FAIL, None))
         return observed, explain(plan_to_run, 100, observed)
 
-    first, explanation = seen(plan, "a", "nolan")
+    first, explanation = observe_and_explain(plan, "a", "nolan")
     text = to_text(explanation.branches)
     reason = "every operator above it sleeps"
     assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: no b{{}} is alive, and {reason}\n" in text
@@ -181,19 +183,19 @@ def test_sleeping_joins_of_the_full_mesh_have_a_reason(tmp_path: Path) -> None:
     assert f"{len(first.asleep)} joins asleep at the end\n" in text
     for output in (text, to_dot(explanation.clusters), to_svg(explanation.clusters)):
         assert output.count("asleep: ") == len(first.asleep)
-    second, explanation = seen(plan, "b", "pad")
+    second, explanation = observe_and_explain(plan, "b", "pad")
     assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: {reason}\n" in to_text(explanation.branches)
     assert len(second.asleep) == len(first.asleep)  # the output operator is awake, other joins have no input
-    third, explanation = seen(plan, "c", "caine")
+    third, explanation = observe_and_explain(plan, "c", "caine")
     text = to_text(explanation.branches)
     assert "+ b{} to a{nolan} (ab): 1 waiting\n" in text
     assert "=> a{nolan} - b{} - c{caine}: 1 result\n" in text
     assert len(third.asleep) < len(second.asleep)
     for mesh in (MeshChoice(MeshKind.FULL, demand=False), MeshChoice(MeshKind.PARTIAL)):
-        assert not seen(replace(plan, mesh=mesh))[0].asleep
+        assert not observe_and_explain(replace(plan, mesh=mesh))[0].asleep
     window = parse_window("open when event = a close when event = b")
     with pytest.raises(UsageError, match="does not support window expressions"):
-        seen(replace(plan, window=window))
+        observe_and_explain(replace(plan, window=window))
 
 
 def test_graphs_have_a_node_for_every_branch() -> None:

@@ -171,7 +171,8 @@ def test_packed_columns_equal_their_lists(columns: list[list[Value]], selection:
 def test_parts_of_a_batch_keep_whole_blocks(sizes: list[int], size: int, seed: int) -> None:
     """Unless blocks are mixed, or more than twice as large as a part."""
     blocks = [
-        RecordBatch.of([Record(0, n, (n, f"{at}")) for n in range(length)]) for at, length in enumerate(sizes)
+        RecordBatch.of([Record(0, n, (n, f"{number}")) for n in range(length)])
+        for number, length in enumerate(sizes)
     ]
     batch = concat_batches(blocks) if blocks else RecordBatch.of([])
     parts = list(batch.parts(size))
@@ -195,7 +196,7 @@ KEYS = st.one_of(st.none(), st.integers(-3, 3), st.sampled_from([-(1 << 63), (1 
 @examples(300)
 def test_join_values_of_packed_columns_equal_those_of_lists(keys: list[Value], first: int) -> None:
     """Even if only some of several blocks are arrays."""
-    batch = RecordBatch.of([Record(0, at, (key,)) for at, key in enumerate(keys)])
+    batch = RecordBatch.of([Record(0, time, (key,)) for time, key in enumerate(keys)])
     head, tail = batch.take(slice(first)), batch.take(slice(first, None))
     expected = join_values(batch)
     assert np.array_equal(join_values(round_trip(batch)), expected)

@@ -33,14 +33,14 @@ from tests.strategies import examples
 
 @examples(60)
 @given(RECORDS)
-def test_every_format_of_a_stream_gives_the_same_records(written: list[Record]) -> None:
+def test_every_format_of_a_stream_gives_the_same_records(expected: list[Record]) -> None:
     with TemporaryDirectory() as directory:
         for name, write in STREAMS.items():
             path = Path(directory) / name
-            write(path, written)
+            write(path, expected)
             read = records(path)
-            assert read == written, name
-            assert [list(map(type, r.row)) for r in read] == [list(map(type, r.row)) for r in written]
+            assert read == expected, name
+            assert [list(map(type, r.row)) for r in read] == [list(map(type, r.row)) for r in expected]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -151,12 +151,12 @@ def test_json_lines_may_be_split_anywhere(lines: list[bytes], final_newline: boo
 
 @pytest.mark.parametrize("split_bytes", [1, 700, 1 << 30])
 def test_parquet_is_split_by_row_groups(tmp_path: Path, split_bytes: int) -> None:
-    written = [Record(PLAYS, 10**15 + i, (i, "x")) for i in range(20)]
-    written[13] = Record(PLAYS, 10**15, (13, "y"), True)
-    STREAMS["s.parquet"](tmp_path / "s.parquet", written)
+    expected = [Record(PLAYS, 10**15 + i, (i, "x")) for i in range(20)]
+    expected[13] = Record(PLAYS, 10**15, (13, "y"), True)
+    STREAMS["s.parquet"](tmp_path / "s.parquet", expected)
     splits = plan(tmp_path / "s.parquet", SCHEMA, split_bytes=split_bytes)
     assert [s.start for s in splits[1:]] == [s.end for s in splits[:-1]]
-    assert [item for split in splits for item in read_split(split, SCHEMA)] == written
+    assert [item for split in splits for item in read_split(split, SCHEMA)] == expected
 
 
 @pytest.mark.parametrize("name", ["plays.csv", "plays.jsonl", "any.jsonl", "plays.jsonl.gz"])

@@ -120,8 +120,8 @@ def test_timestamps_are_exact_to_the_microsecond(moment: datetime, minutes: int,
 
 @given(st.integers(-2_000_000_000_000_000, 4_000_000_000_000_000))
 def test_seconds_with_six_digits_are_exact(micros: int) -> None:
-    sign, (whole, part) = "-" * (micros < 0), divmod(abs(micros), 1_000_000)
-    text = f"{sign}{whole}.{part:06d}"
+    sign, (seconds, fraction) = "-" * (micros < 0), divmod(abs(micros), 1_000_000)
+    text = f"{sign}{seconds}.{fraction:06d}"
     assert timestamp(text) == timestamp(float(text)) == micros
 
 

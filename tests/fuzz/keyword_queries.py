@@ -119,11 +119,11 @@ _RESTRICTION: Final = st.one_of(_CONDITION, *(alternatives(one) for one in _COND
 
 @st.composite
 def _texts(draw: st.DrawFn) -> str:
-    wanted = draw(st.lists(_TERM, min_size=1, max_size=5, unique=True))
+    terms = draw(st.lists(_TERM, min_size=1, max_size=5, unique=True))
     suffix = draw(st.lists(st.one_of(_EXCLUSION, _RESTRICTION), max_size=2))
     separator = draw(st.sampled_from((" ", " ", " ", "  ", " AND ", "\t")))
-    cut = draw(st.integers(0, 4 * len(wanted)))
-    groups = [wanted[:cut], wanted[cut:]] if 0 < cut < len(wanted) else [wanted]
+    cut = draw(st.integers(0, 4 * len(terms)))
+    groups = [terms[:cut], terms[cut:]] if 0 < cut < len(terms) else [terms]
     return " ; ".join(
         [*(separator.join(group) for group in groups[:-1]), separator.join([*groups[-1], *suffix])]
     )

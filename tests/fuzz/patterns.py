@@ -148,11 +148,11 @@ def check_conjunctive_query(text: str, random: Random) -> bool:
     for _ in range(4):
         row = tuple(random.choice([0, 1, 1, None]) for _ in range(hierarchical.ARITY))
         stream.append((random.randrange(3), row))
-        matches_by_label = [by_label(found) for found in evaluator.feed(*stream[-1])]
-        found = sorted(
+        matches_by_label = [by_label(valuation) for valuation in evaluator.feed(*stream[-1])]
+        positions = sorted(
             tuple(min(match[str(i)]) for i in range(len(query.atoms))) for match in matches_by_label
         )
-        assert found == hierarchical.homomorphisms(query, stream, len(stream) - 1 - 3), (text, stream)
+        assert positions == hierarchical.homomorphisms(query, stream, len(stream) - 1 - 3), (text, stream)
     return True
 
 

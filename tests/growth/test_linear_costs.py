@@ -509,9 +509,9 @@ def test_the_cost_of_an_update_does_not_depend_on_matching_rows(
         last_update = next(updates)
         return cost(lambda: session.take(last_update))
 
-    few, many = update_cost(2_000), update_cost(8_000)
-    assert many.steps < 1.2 * few.steps
-    assert many.allocated < 1.2 * few.allocated
+    small, large = update_cost(2_000), update_cost(8_000)
+    assert large.steps < 1.2 * small.steps
+    assert large.allocated < 1.2 * small.allocated
 
 
 def test_the_cost_of_polling_an_idle_folder_does_not_depend_on_its_files(tmp_path: Path) -> None:

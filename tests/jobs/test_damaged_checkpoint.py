@@ -219,7 +219,7 @@ def test_a_damaged_checkpoint_file_is_rejected_or_harmless(tmp_path: Path, kille
     assert len([path for path in files if path.parent.name == "journal"]) > 2
     for relative_path in files:
         data = (state / "checkpoint" / relative_path).read_bytes()
-        refused = 0
+        rejected_count = 0
         for content in damaged_contents(data, rng):
             run.restore_from(state)
             damaged = run.checkpoint / relative_path
@@ -227,8 +227,8 @@ def test_a_damaged_checkpoint_file_is_rejected_or_harmless(tmp_path: Path, kille
                 damaged.unlink()
             else:
                 damaged.write_bytes(content)
-            refused += is_rejected(run, relative_path, expected, content)
-        assert refused > 5 or relative_path.parent.name == "journal", relative_path
+            rejected_count += is_rejected(run, relative_path, expected, content)
+        assert rejected_count > 5 or relative_path.parent.name == "journal", relative_path
 
 
 @pytest.mark.usefixtures("small")
@@ -236,7 +236,7 @@ def test_a_damaged_checkpoint_file_is_rejected_or_harmless(tmp_path: Path, kille
 @pytest.mark.parametrize("killed", [True, False])
 def test_an_outdated_checkpoint_file_is_rejected_or_harmless(tmp_path: Path, killed: bool) -> None:
     run, state, older_copies, expected = make_run(tmp_path / "run", tmp_path / "away", killed=killed)
-    refused = 0
+    rejected_count = 0
     for copy in older_copies:
         for relative_path in checkpoint_files(copy):
             run.restore_from(state)
@@ -246,8 +246,8 @@ def test_an_outdated_checkpoint_file_is_rejected_or_harmless(tmp_path: Path, kil
             )
             if not current.exists() or current.read_bytes() != old_content:
                 current.write_bytes(old_content)
-                refused += is_rejected(run, relative_path, expected, copy)
-    assert refused > 5
+                rejected_count += is_rejected(run, relative_path, expected, copy)
+    assert rejected_count > 5
 
 
 @pytest.mark.usefixtures("small")

@@ -175,10 +175,10 @@ def test_a_kafka_sink_waits_for_unavailable_brokers(tmp_path: Path) -> None:
     assert any("trying again" in note for note in notes)
 
 
-@pytest.mark.parametrize("rest", ["", "/a,b", "/a?from=latest", "/a?format=rows", "/a?group=x"])
-def test_invalid_kafka_sink_addresses_are_rejected(rest: str) -> None:
+@pytest.mark.parametrize("suffix", ["", "/a,b", "/a?from=latest", "/a?format=rows", "/a?group=x"])
+def test_invalid_kafka_sink_addresses_are_rejected(suffix: str) -> None:
     with pytest.raises(UsageError, match="one topic"):
-        parse_sink(f"kafka://127.0.0.1:9092{rest}")
+        parse_sink(f"kafka://127.0.0.1:9092{suffix}")
 
 
 def test_kafka_settings_that_break_exactly_once_are_rejected(tmp_path: Path) -> None:

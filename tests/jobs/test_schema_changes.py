@@ -110,5 +110,11 @@ def test_a_replay_continues_after_a_schema_change(tmp_path: Path) -> None:
     steps(run)
     run.close()
     relations = [sorted(t.relation for t in r.tuples) for r in sink.results]
-    both = ["customer", "order"], ["customer", "note"]
-    assert relations == [both[0], both[1], both[0], both[1], both[0]]
+    relation_pairs = ["customer", "order"], ["customer", "note"]
+    assert relations == [
+        relation_pairs[0],
+        relation_pairs[1],
+        relation_pairs[0],
+        relation_pairs[1],
+        relation_pairs[0],
+    ]

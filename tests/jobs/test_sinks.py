@@ -422,12 +422,12 @@ def test_an_unreachable_web_hook_is_reported_without_its_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "taken"),
+    ("answer", "accepted"),
     [("HTTP/1.1 200 OK\r\nX-Slow: ", False), ("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", True)],
 )
-def test_an_endless_web_hook_response_times_out(answer: str, taken: bool) -> None:
+def test_an_endless_web_hook_response_times_out(answer: str, accepted: bool) -> None:
     """If a response never ends, its status counts, provided that it arrives in time."""
-    ended = Event()
+    connection_closed = Event()
 
     def drip(server: socket.socket) -> None:
         client, _ = server.accept()
@@ -436,16 +436,16 @@ def test_an_endless_web_hook_response_times_out(answer: str, taken: bool) -> Non
             for _ in range(100):
                 time.sleep(0.05)
                 client.sendall(b"x")
-        ended.set()
+        connection_closed.set()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = Thread(target=drip, args=[server])
         thread.start()
         endpoint = webhook.Endpoint(f"http://127.0.0.1:{server.getsockname()[1]}/", seconds=0.3)
         outcome = endpoint.post(b"{}", "key")
-        assert (outcome.accepted, outcome.final) == (taken, False)
-        assert taken or outcome.reason == "no answer within 0.3 seconds"
-        assert ended.wait(2)  # the connection is closed
+        assert (outcome.accepted, outcome.final) == (accepted, False)
+        assert accepted or outcome.reason == "no answer within 0.3 seconds"
+        assert connection_closed.wait(2)  # the connection is closed
         endpoint.close()
         thread.join()
 

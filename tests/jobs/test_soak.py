@@ -100,12 +100,12 @@ def soak(
     """Write at a steady rate; returns bytes of memory and 99th percentiles of latency over time."""
     memory: list[float] = []
     latency: list[float] = []
-    records, start, written, results = lines(1), time.monotonic(), 0, 0
+    records, start, written_count, results = lines(1), time.monotonic(), 0, 0
     with source.open("ab", buffering=0) as file:
         while (passed := time.monotonic() - start) < seconds:
-            count = int(passed * RATE) - written
+            count = int(passed * RATE) - written_count
             file.write(b"".join(next(records) for _ in range(count)))
-            written += count
+            written_count += count
             if passed > (len(memory) + 1) * seconds / 60 and metrics.exists():
                 memory.append(memory_now())
                 snapshot = Metrics.from_json(metrics.read_bytes())
@@ -116,13 +116,13 @@ def soak(
 
 
 def wait_until_read(metrics: Path, source: Path) -> None:
-    written = source.read_bytes().count(b"\n")
+    written_count = source.read_bytes().count(b"\n")
 
     def read() -> int:
         snapshot = Metrics.from_json(metrics.read_bytes())
         return snapshot.tuples + snapshot.deletions
 
-    until(lambda: read() >= written)
+    until(lambda: read() >= written_count)
     time.sleep(1.5)  # results are written after their batch was counted
 
 

@@ -150,7 +150,7 @@ def test_query_commands_change_a_running_watch(
     assert skws("query", "list", *control_option, "--format", "jsonl").records[0] == query
     until(
         lambda: (
-            [(one["query"], one.get("snapshot")) for one in lines(folder / "out.jsonl")]
+            [(line["query"], line.get("snapshot")) for line in lines(folder / "out.jsonl")]
             == [(QUERY, True), (ORDERED, True)]
         ),
     )
@@ -183,7 +183,7 @@ def test_an_added_pattern_starts_with_the_latest_records(
     until(lambda: (folder / "m.json").exists() and '"tuples": 2' in (folder / "m.json").read_text())
     command = ("query", "add", "ordered", "--pattern", ORDERED, "--control", "control")
     assert skws(*command, "--wait", "30").code == 0
-    until(lambda: [one["query"] for one in lines(folder / "out.jsonl")] == [ORDERED])
+    until(lambda: [line["query"] for line in lines(folder / "out.jsonl")] == [ORDERED])
 
 
 def test_a_query_file_contains_keywords_and_patterns(folder: Path, skws: Skws) -> None:
@@ -242,15 +242,15 @@ def test_metrics_are_served_for_prometheus(folder: Path, job: Callable[..., subp
     url = re.search(r"http://127\.0\.0\.1:\d+/metrics", process.stderr.readline())
     assert url is not None
 
-    def shown() -> str:
+    def read_metrics() -> str:
         try:
             with urlopen(url[0]) as response:
                 return str(response.read().decode())
         except OSError:
             return ""
 
-    until(lambda: 'skws_query_results_total{query="ada lamp"} 30' in shown())
-    text = shown()
+    until(lambda: 'skws_query_results_total{query="ada lamp"} 30' in read_metrics())
+    text = read_metrics()
     for line in (
         'skws_relation_tuples_total{relation="order"} 31',
         'skws_relation_tuples_total{relation="customer"} 30',

@@ -140,9 +140,10 @@ def test_an_unwritable_result_becomes_a_dead_letter(
     )
     assert (watch.metrics().results, watch.metrics().bad) == (2, 2)
     watch.close()
-    assert [(one["source"], orjson.loads(one["raw"])["query"]) for one in lines(dead_letters)] == [
-        ("result", QUERY)
-    ] * 2
+    assert [
+        (dead_letter["source"], orjson.loads(dead_letter["raw"])["query"])
+        for dead_letter in lines(dead_letters)
+    ] == [("result", QUERY)] * 2
 
 
 def test_bad_records_end_the_run_by_default(tmp_path: Path) -> None:

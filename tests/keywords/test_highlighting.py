@@ -143,7 +143,7 @@ def test_live_words_label_tuples_like_the_matcher(
             slots.tolist(), occurrence_counts.tolist(), lengths.tolist(), strict=True
         ):
             text = str(rows[slot].row[column[1]])
-            exact_counts = [occurrences(each, *column, text) for each in parsed.slots]
+            exact_counts = [occurrences(term_slot, *column, text) for term_slot in parsed.slots]
             assert length == len(text)
             assert [count > 0 for count in counts] == [count > 0 for count in exact_counts]
             assert all(count >= minimum for count, minimum in zip(counts, exact_counts, strict=True)), (

@@ -35,8 +35,8 @@ def entries(words: CarriedWords) -> set[tuple[int, int]]:
 def check(words: CarriedWords, expected: set[tuple[int, int]], live: int) -> None:
     assert entries(words) == expected
     slots = np.arange(live, dtype=np.int64)
-    position, found = words.of(slots)
-    assert sorted(zip(position.tolist(), found.tolist(), strict=True)) == sorted(expected)
+    position, carried_words = words.of(slots)
+    assert sorted(zip(position.tolist(), carried_words.tolist(), strict=True)) == sorted(expected)
     assert words.has_words.tolist() == [
         any(slot == live_slot for slot, _ in expected) for live_slot in range(live)
     ]
@@ -106,32 +106,34 @@ def test_word_pairs_are_found_in_both_directions(queries: list[tuple[int, int]],
 @given(PAIRS, st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=300))
 @examples(40)
 def test_partner_words_are_never_missed(
-    stride: int, carried: list[tuple[int, int]], asked: list[tuple[int, int]]
+    stride: int, tuple_words: list[tuple[int, int]], query_words: list[tuple[int, int]]
 ) -> None:
     """Words with distant numbers share bits, so there may be too many partners, but never too few."""
     words, pairs = CarriedWords(), WordPairs()
     partners = Partners(words, pairs)
-    words.append(column([slot for slot, _ in carried]), column([word * stride for _, word in carried]), LIVE)
+    words.append(
+        column([slot for slot, _ in tuple_words]), column([word * stride for _, word in tuple_words]), LIVE
+    )
     pairs.add(
-        np.arange(len(asked), dtype=np.int64),
-        column([one * stride for one, _ in asked]),
-        column([other * stride for _, other in asked]),
+        np.arange(len(query_words), dtype=np.int64),
+        column([one * stride for one, _ in query_words]),
+        column([other * stride for _, other in query_words]),
     )
     partners.extend(LIVE)
-    slots, others = np.divmod(np.arange(LIVE * LIVE, dtype=np.int64), LIVE)
-    position, partner_words = partners.candidates(slots, others)
+    slots, other_slots = np.divmod(np.arange(LIVE * LIVE, dtype=np.int64), LIVE)
+    position, partner_words = partners.candidates(slots, other_slots)
     passed_triples = set(
-        zip(slots[position].tolist(), others[position].tolist(), partner_words.tolist(), strict=True)
+        zip(slots[position].tolist(), other_slots[position].tolist(), partner_words.tolist(), strict=True)
     )
-    both_directions = {*asked, *((other, one) for one, other in asked)}
-    for slot, word in carried:
+    both_directions = {*query_words, *((other, one) for one, other in query_words)}
+    for slot, word in tuple_words:
         partner_set = {partner for one, partner in both_directions if one == word}
         assert {
             (slot, other, partner_word * stride)
-            for other, partner_word in carried
+            for other, partner_word in tuple_words
             if partner_word in partner_set
         } <= passed_triples
-    bits = {word * stride % 64 for pair in asked for word in pair}
+    bits = {word * stride % 64 for pair in query_words for word in pair}
     assert all(word % 64 in bits for _, _, word in passed_triples)
 
 
@@ -175,9 +177,11 @@ def test_neighbours_equal_all_joined_live_tuples(
         value = tuples.keys[one, sets.source[number]]
         has_equal_key = one != other and value != NULL and value == tuples.keys[other, sets.target[number]]
         end_relations = edges(JOINED)[number].source, edges(JOINED)[number].target
-        together = max(tuples.start[[one, other]]) < min(tuples.end[[one, other]])
+        is_simultaneous = max(tuples.start[[one, other]]) < min(tuples.end[[one, other]])
         return bool(
-            has_equal_key and together and end_relations == tuple(tuples.relation[[one, other]].tolist())
+            has_equal_key
+            and is_simultaneous
+            and end_relations == tuple(tuples.relation[[one, other]].tolist())
         )
 
     def expected(before: int) -> set[tuple[int, int, int]]:

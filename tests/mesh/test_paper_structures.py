@@ -144,13 +144,13 @@ def test_eager_purging_leaves_no_dead_tuple(stream: list[tuple[int, int, int]], 
 @pytest.mark.parametrize("mesh", [MeshKind.FOREST, MeshKind.FULL, MeshKind.PARTIAL])
 def test_a_negative_tuple_removes_partials_that_contain_it(mesh: MeshKind, purge: PurgeKind) -> None:
     running = paper_mesh(CNGen(CHAIN, 2, 3), mesh, purge, demand=False)
-    ended, middle = tuple_of(0, 1, start=1), tuple_of(1, 0, start=2)
-    running.insert(ended)
+    first, middle = tuple_of(0, 1, start=1), tuple_of(1, 0, start=2)
+    running.insert(first)
     running.insert(middle)
     assert len(running.insert(tuple_of(2, 2, start=3))) == 1
     running.purge(4)
     assert running.partials
-    running.end(ended, 4)
+    running.end(first, 4)
     assert running.partials == 0
     running.end(middle, 4)
     assert running.live_tuples == 1

@@ -75,7 +75,7 @@ def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
 
 def is_compound(text: str, run: list[Token], phrase: Phrase) -> bool:
     """True if the pieces of a text are the compound that a phrase spells, including its signs."""
-    letters = all(len(piece.word) == 1 and piece.word.isalpha() for piece in run)
+    is_acronym = all(len(piece.word) == 1 and piece.word.isalpha() for piece in run)
     expected = phrase.spelled
     if expected.startswith("."):
         before = text[: run[0].start].rstrip("_")
@@ -88,7 +88,7 @@ def is_compound(text: str, run: list[Token], phrase: Phrase) -> bool:
         expected = expected[len(piece.word) :]
         if number + 1 < len(run):
             after = run[number + 1]
-            sign = _sign(text[piece.end : after.start], piece.word[-1], after.word[0], acronym=letters)
+            sign = _sign(text[piece.end : after.start], piece.word[-1], after.word[0], acronym=is_acronym)
             if expected[:1] != sign:
                 return False
             expected = expected[1:]
@@ -118,13 +118,13 @@ def edits(word: str, errors: int) -> frozenset[str]:
     if not errors or not word:
         return frozenset({word, *(["".join(GAP * n) for n in range(1, errors + 1)] if not word else [])})
     tail = word[1:]
-    found = {word[0] + after for after in edits(tail, errors)}
-    found |= {GAP + after for after in edits(tail, errors - 1)}
-    found |= edits(tail, errors - 1)
-    found |= {GAP + after for after in edits(word, errors - 1)}
+    words = {word[0] + after for after in edits(tail, errors)}
+    words |= {GAP + after for after in edits(tail, errors - 1)}
+    words |= edits(tail, errors - 1)
+    words |= {GAP + after for after in edits(word, errors - 1)}
     if len(word) > 1:
-        found |= {word[1] + word[0] + after for after in edits(word[2:], errors - 1)}
-    return frozenset(found)
+        words |= {word[1] + word[0] + after for after in edits(word[2:], errors - 1)}
+    return frozenset(words)
 
 
 def is_near(word: str, fuzzy: Fuzzy, variants: frozenset[str]) -> bool:

@@ -147,7 +147,7 @@ class Oracle:
         """
         self.timed = False
         begins = self.begins
-        ended: ByName = {}
+        retracted: ByName = {}
         appeared: dict[object, list[Network]] = {}
         for record in records:
             tick = self.position - record.delete
@@ -158,15 +158,15 @@ class Oracle:
                 if appeared.get(name):
                     appeared[name].pop()
                 else:
-                    ended[name] = network
+                    retracted[name] = network
             for name, network in after.items():
                 appeared.setdefault(name, []).append(network)
         first_networks = {name: networks[0] for name, networks in appeared.items() if networks}
-        begins_of_updated = {name: begins.get(name) for name in ended if name in first_networks}
+        begins_of_updated = {name: begins.get(name) for name in retracted if name in first_networks}
         self.begins |= {
             n: begin for n, begin in begins_of_updated.items() if n in self.begins and len(appeared[n]) == 1
         }
-        difference = self._difference(ended, first_networks, begins_of_updated)
+        difference = self._difference(retracted, first_networks, begins_of_updated)
         difference.appeared.update(
             self.shape(network) for networks in appeared.values() for network in networks[1:]
         )

@@ -113,7 +113,7 @@ def test_comparisons_with_integer_constants_are_not_split() -> None:
     assert [str(a.right) for a in part.atoms] == ["6", "2"]
 
 
-def test_equal_timestamps_merge_streams() -> None:
+def test_streams_with_equal_timestamps_are_merged() -> None:
     query = only_conjunction("SELECT 1 FROM s, t, u WHERE s.i = t.j AND t.j > u.k")
     assert query.nodes == (("s", "t"), ("u",))
     assert query.graph.depth(1) == 1

@@ -165,7 +165,7 @@ def test_a_finite_stream_needs_a_known_end(folder: Folder) -> None:
     assert [json.loads(line)["time"] for line in out.splitlines()] == [1.0, 60.0]
 
 
-def test_deletions_are_refused(folder: Folder) -> None:
+def test_bounds_run_rejects_deletions(folder: Folder) -> None:
     line = json.dumps({"relation": "s", "op": "-", "row": {"a": 1, "i": 1}})
     folder.write("replay.jsonl", line + "\n")
     code, _, err = folder.bounds("run", "SELECT s.a FROM s")

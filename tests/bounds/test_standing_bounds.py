@@ -119,7 +119,7 @@ def test_the_state_of_bounded_queries_does_not_grow() -> None:
     assert all(size < sizes[0][name] * 1.1 + 500 for name, size in sizes[-1].items()), sizes
 
 
-def test_deletions_are_refused() -> None:
+def test_standing_sql_queries_reject_deletions() -> None:
     with pytest.raises(BadRecordsError, match="deletes a tuple of s; query"):
         new_session(()).take(RecordBatch.of([Record(0, SECOND, (1, 1, SECOND), True)]))
 

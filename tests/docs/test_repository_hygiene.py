@@ -34,11 +34,11 @@ def test_no_file_mentions_a_machine_path_or_a_ticket() -> None:
     assert offenders == []
 
 
-def test_the_only_data_is_the_projects_own() -> None:
+def test_the_repository_contains_only_its_own_data() -> None:
     assert {name for name in tracked() if Path(name).suffix in DATA} == OWN_DATA
 
 
-def test_no_file_is_large() -> None:
+def test_no_file_exceeds_one_megabyte() -> None:
     assert [name for name in tracked() if (ROOT / name).stat().st_size > 1_000_000] == []
 
 

@@ -146,7 +146,7 @@ def test_an_unwritable_result_becomes_a_dead_letter(
     ] == [("result", QUERY)] * 2
 
 
-def test_bad_records_end_the_run_by_default(tmp_path: Path) -> None:
+def test_a_bad_record_ends_a_run_by_default(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_text("nonsense\n")
     with pytest.raises(BadRecordsError, match=r"stream\.jsonl:1"):

@@ -231,7 +231,7 @@ def test_arrow_columns_of_other_types_match_like_rows() -> None:
     assert column_bitmaps(matcher, MOVIE, [large, numbers]) == [0b11, 0, 0b10, 0b01]
 
 
-def test_bitmaps_are_int16_even_with_eight_slots() -> None:
+def test_bitmaps_with_eight_slots_are_int16() -> None:
     matcher = Matcher(parse_query("a1 a2 a3 a4 a5 a6 a7 a8 -a9", SCHEMA), SCHEMA)
     (matches,) = matcher.bitmaps_of(
         [RowBlock(ACTOR, [(1, "a8"), (2, "a1 a2 a3 a4 a5 a6 a7 a8"), (3, "a1 a9")])]

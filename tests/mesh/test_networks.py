@@ -88,7 +88,7 @@ def test_inner_nodes_may_have_the_same_keyword() -> None:
     assert "r0{k1} - r1{k2} - r2{k2} - r1{k3}" in texts
 
 
-def test_text_names_parallel_joins_and_sides_of_self_joins() -> None:
+def test_network_texts_name_parallel_joins_and_sides_of_self_joins() -> None:
     texts = {CandidateNetwork.of(t).text(PARALLEL, ["a", "b"]) for t in CNGen(PARALLEL, 2, 2).networks()}
     assert {"r0{a} -(j0)- r1{b}", "r0{a} -(j1)- r1{b}"} <= texts
     texts = {CandidateNetwork.of(t).text(SELF_JOIN, ["a", "b"]) for t in CNGen(SELF_JOIN, 2, 2).networks()}

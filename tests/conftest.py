@@ -19,9 +19,9 @@ from skws.spark.spark_session import start_session
 from tests.commands import Outcome, Skws
 from tests.strategies import THOROUGH
 
-# A busy machine is no reason to fail.
+# Tests must not fail because the machine is busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The same examples each time, so that a change is judged by its own effect; `make test-all` draws new ones.
+# The same examples each time, so that only a change makes a test fail; `make test-all` draws new ones.
 settings.register_profile("skws", patient, max_examples=100 if THOROUGH else 20, derandomize=not THOROUGH)
 settings.load_profile("skws")
 

@@ -289,7 +289,7 @@ def reaches_state(
     alphabet: Alphabet,
     target_states: Callable[[LookbackAutomaton], Iterable[int]],
 ) -> bool:
-    """True if a window that begins at ``first`` has led its automaton to a wanted state."""
+    """True if a window that begins at ``first`` has led its automaton to a target state."""
     for pair in expression.pairs:
         if accepted(pair.before, word[:first], alphabet):
             # Every state of a trimmed automaton except the initial one leads to the end.

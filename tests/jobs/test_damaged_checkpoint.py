@@ -133,7 +133,7 @@ class RunFolder:
         shutil.copytree(copy, self.folder)
 
     def end(self) -> list[Any]:
-        """Continue to the end of the source; returns the results. Raises StateError."""
+        """Continues to the end of the source; returns the results. Raises StateError."""
         watch = self.opened(QUERIES_BY_START[-1])
         steps(watch)
         watch.close()

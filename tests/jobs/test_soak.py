@@ -97,7 +97,7 @@ def search_results(schema: Path, source: Path) -> list[tuple[str, str]]:
 def soak(
     memory_now: Callable[[], float], source: Path, metrics: Path, seconds: float
 ) -> tuple[list[float], list[float], int]:
-    """Write at a steady rate; returns bytes of memory and 99th percentiles of latency over time."""
+    """Writes at a steady rate; returns bytes of memory and 99th percentiles of latency over time."""
     memory: list[float] = []
     latency: list[float] = []
     records, start, written_count, results = lines(1), time.monotonic(), 0, 0

@@ -20,7 +20,7 @@ from skws.queries.kinds import plans_of
 from skws.queries.session import Session
 from skws.spec.job import Job
 from skws_windows.window import TimeWindow
-from tests.jobs.test_partitions_out_of_step import parts_of
+from tests.jobs.test_partitions_out_of_step import three_files
 from tests.queries.test_oracle_partitions import QUERIES, START, last_told, random_records
 from tests.spark.streaming.test_oracle_shards import DIVIDED
 from tests.strategies import some
@@ -86,7 +86,7 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
     told: list[dict[str, Any]] = []
     writer = found.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.foreachBatch(lambda frame, _: told.extend(frame.toArrow().to_pylist())).start()
-    rest = parts_of(rng, records, lateness)
+    rest = three_files(rng, records, lateness)
     rates = [rng.choice((3, 8, 20)) for _ in rest]
     try:
         write(0, AHEAD)

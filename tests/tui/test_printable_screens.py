@@ -15,26 +15,26 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.error_boundary import Printable
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.user_files import SavedSession, save_session
-from tests.cli.test_printable_output import EVIL, RAW, SCHEMA
+from tests.cli.test_printable_output import CONTROLS, RAW, SCHEMA
 from tests.tui.ui import Driver, opened, scenario
 
 
 def request(folder: Path) -> UiRequest:
-    path = folder / f"{EVIL.replace(chr(0x85), '')}.yaml"
+    path = folder / f"{CONTROLS.replace(chr(0x85), '')}.yaml"
     path.write_text(SCHEMA)
     rows = [
-        {"relation": "user", "time": 1, "row": {"uid": 1, "name": f"ada {EVIL} lovelace", "at": 1}},
+        {"relation": "user", "time": 1, "row": {"uid": 1, "name": f"ada {CONTROLS} lovelace", "at": 1}},
         {
             "relation": "post",
             "time": 2,
-            "row": {"id": 1, "who": 1, "body": f"{EVIL}lamp{EVIL}\n{EVIL}", "at": 2},
+            "row": {"id": 1, "who": 1, "body": f"{CONTROLS}lamp{CONTROLS}\n{CONTROLS}", "at": 2},
         },
-        {"relation": EVIL, "time": 2, "row": {}},
+        {"relation": CONTROLS, "time": 2, "row": {}},
     ]
     (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = f"replay:{folder / 'in.jsonl'}?speed=1e9"
     job = live_job(load_schema(path), source)
-    return UiRequest(job, path, (f"ada{EVIL} lamp", f'rank: "lamp{EVIL}" ada'))
+    return UiRequest(job, path, (f"ada{CONTROLS} lamp", f'rank: "lamp{CONTROLS}" ada'))
 
 
 def clean(driver: Driver) -> None:
@@ -45,7 +45,7 @@ def clean(driver: Driver) -> None:
 @scenario
 async def test_no_screen_shows_them(tmp_path: Path) -> None:
     session = tmp_path / "session.json"
-    save_session(SavedSession(history=[f"{EVIL}asked"], saved=[f"{EVIL}saved"]), session)
+    save_session(SavedSession(history=[f"{CONTROLS}asked"], saved=[f"{CONTROLS}saved"]), session)
     async with opened(request(tmp_path), session_path=session) as driver:
         await driver.advance(1)
         assert "lamp" in driver.text()
@@ -57,12 +57,17 @@ async def test_no_screen_shows_them(tmp_path: Path) -> None:
             await driver.press(*keys)
             await driver.advance(0.1)
             clean(driver)
-        driver.app.tell("error", f"told{EVIL}", shown=True)
+        driver.app.tell("error", f"told{CONTROLS}", shown=True)
         await driver.settle()
         assert "told" in driver.text()
         clean(driver)
         driver.search.box.focus()
-        for text in (f"nowhere:{EVIL}", f"pattern: {EVIL}", f"window {EVIL}: ada", f"{EVIL} lamp"):
+        for text in (
+            f"nowhere:{CONTROLS}",
+            f"pattern: {CONTROLS}",
+            f"window {CONTROLS}: ada",
+            f"{CONTROLS} lamp",
+        ):
             driver.search.box.value = ""
             driver.app.screen.post_message(Paste(text))
             driver.search.box.value += text
@@ -75,7 +80,7 @@ async def test_no_screen_shows_them(tmp_path: Path) -> None:
 @scenario
 async def test_an_editor_of_a_file_that_has_them_draws_none(tmp_path: Path) -> None:
     asked = request(tmp_path)
-    asked.schema_path.write_text(SCHEMA + f"# {EVIL}\n")
+    asked.schema_path.write_text(SCHEMA + f"# {CONTROLS}\n")
     async with opened(asked) as driver:
         await driver.press("f3")
         clean(driver)
@@ -96,4 +101,4 @@ def test_the_gate_leaves_what_can_be_printed_as_it_is() -> None:
     gate, black = Printable(), Color(0, 0, 0)
     fine = [Segment("│ ▁▂█ 日本 🎬 é"), Segment("a\xa0b")]
     assert gate.apply(fine, black) == fine
-    assert gate.apply([Segment(f"a{EVIL}b")], black) == [Segment("a[2J31mb")]
+    assert gate.apply([Segment(f"a{CONTROLS}b")], black) == [Segment("a[2J31mb")]

@@ -16,7 +16,16 @@ from uuid import uuid4
 import pytest
 
 from skws_schema.yaml.document import to_yaml
-from tests.jobs.test_soak import LOAD, flat, options, resident, searched, soak, told, wait_until_read
+from tests.jobs.test_soak import (
+    LOAD,
+    flat,
+    options,
+    resident,
+    result_events,
+    search_results,
+    soak,
+    wait_until_read,
+)
 from tests.places import ROOT
 from tests.spark.streaming.test_killed_streaming import KINDS, MARK, processes_of
 from tests.waiting import until
@@ -67,7 +76,7 @@ def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path) -> None:
     assert flat(memories, slack=60e6), memories
     assert max(java) < JAVA_HEAP * 1.6, java
     assert flat(latency, slack=0.5), latency
-    assert told(out.read_bytes()) == searched(schema, source)
+    assert result_events(out.read_bytes()) == search_results(schema, source)
 
 
 def memory(processes: set[int]) -> float:

@@ -327,9 +327,8 @@ class FileMatcher:
     """Matches the files of a folder with the positions of an offset, look by look."""
 
     def __init__(self) -> None:
-        self._checks: dict[
-            int, tuple[FilePosition, tuple[int, int, int]]
-        ] = {}  # by id: a position, and the file's state at its last check
+        # By id: a position, and the file's state at its last check.
+        self._checks: dict[int, tuple[FilePosition, tuple[int, int, int]]] = {}
         self._copies: dict[str, int] = {}  # by name of a waiting copy: the id of its file
 
     def match(self, positions: Positions, files: Sequence[SourceFile]) -> tuple[Positions, list[str]]:

@@ -146,9 +146,8 @@ class ColumnarMesh:
         )
         self._carriers = HashIndex()  # live tuples with keywords: (join value, query) -> slot
         self._bridges = SemiJoinFilter(live, self._bitmaps, generator)
-        self._removed: dict[
-            int, int
-        ] = {}  # removed queries, with the number of their bitmaps still in the indexes
+        # Removed queries, with the number of their bitmaps still in the indexes.
+        self._removed: dict[int, int] = {}
         self._waiting = Waiting(self._width, self._operators)
         self._results: list[Partials] = []  # while partials grow
         self._new = NewPartials()

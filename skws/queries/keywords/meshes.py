@@ -54,9 +54,8 @@ class SharedPlans:
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
         self._plans: dict[int, Plan] = {}  # with the first name of each
-        self._other_names: dict[
-            int, list[str]
-        ] = {}  # the names of a number after the first, if there are any
+        # The names of a number after the first, if there are any.
+        self._other_names: dict[int, list[str]] = {}
         self._numbers: dict[Plan, int] = {}  # the latest number of each plan
         self._next = 0
 

@@ -99,9 +99,8 @@ class Updates:
         self.replaces = replaces
         self._begins: dict[Id, Begin] = {}
         self._expected_begins: dict[Id, Begin] = {}
-        self._unlogged_begins: dict[
-            Id, Begin
-        ] = {}  # only the last of each, as there may be no log that reads them
+        # Only the last of each, as there may be no log that reads them.
+        self._unlogged_begins: dict[Id, Begin] = {}
         self._open_results: list[Result] = []  # of an instant that may continue
         self._open_instant: Instant = None
         self._limit = _SPARE_ENTRIES

@@ -60,8 +60,8 @@ InTuple: TypeAlias = Callable[[int, int, int], tuple[Carried, ...]]
 """The keywords of a bitmap that a tuple carries, by relation, slot and bitmap."""
 
 
-class RankedQuery(NamedTuple):
-    """A query with a ranking."""
+class RankedPlan(NamedTuple):
+    """The plan of a query with a ranking."""
 
     plan: Plan
     ranking: Ranking
@@ -70,7 +70,7 @@ class RankedQuery(NamedTuple):
     explain: bool
 
     @classmethod
-    def of(cls, plan: Plan) -> RankedQuery | None:
+    def of(cls, plan: Plan) -> RankedPlan | None:
         """The query of a plan; None if the plan has no ranking."""
         choice = plan.ranking
         if choice is None:
@@ -145,7 +145,7 @@ class Scoring:
         self._schema = schema
         self._live = live
         self._directory = directory
-        self._queries: dict[int, RankedQuery] = {}
+        self._queries: dict[int, RankedPlan] = {}
         self._statistics: TextStatistics | None = None  # None until a query needs it
         self._stays = False
         self._carriers: Mapping[Place, Carriers] = {}  # of the current search
@@ -183,9 +183,9 @@ class Scoring:
                 flags = (frequencies > 0).astype(np.int64)
                 ranked_query.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
 
-    def _ranked(self, query: int, plan: Plan) -> RankedQuery | None:
+    def _ranked(self, query: int, plan: Plan) -> RankedPlan | None:
         """A query whose results get scores; None if its plan asks for none."""
-        ranked_query = RankedQuery.of(plan)
+        ranked_query = RankedPlan.of(plan)
         if ranked_query is None:
             return None
         tuples = self._live.tuples
@@ -314,7 +314,7 @@ class Scoring:
 
     def _score(
         self,
-        ranked_query: RankedQuery,
+        ranked_query: RankedPlan,
         tree: Tree,
         members: list[int],
         count: Callable[[Place, int], PlaceCounts],
@@ -360,7 +360,7 @@ class Scoring:
 
     def _matches(
         self,
-        ranked_query: RankedQuery,
+        ranked_query: RankedPlan,
         tree: Tree,
         slots: list[int],
         count: Callable[[Place, int], PlaceCounts],
@@ -390,9 +390,7 @@ class Scoring:
     def _in_tuple_of(self, query: int, relation: int, slot: int, bitmap: int) -> tuple[Carried, ...]:
         return tuple(self._in_tuple(self._queries[query], relation, slot, bitmap))
 
-    def _in_tuple(
-        self, ranked_query: RankedQuery, relation: int, slot: int, bitmap: int
-    ) -> Iterator[Carried]:
+    def _in_tuple(self, ranked_query: RankedPlan, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         # A search already knows the positions of its words, and texts can be long.
         columns = (*self._schema.relations[relation].search_columns, NAME)
         places = ((relation, column) for column in columns)
@@ -409,9 +407,7 @@ class Scoring:
                 if count and bitmap >> keyword & 1
             )
 
-    def _in_texts(
-        self, ranked_query: RankedQuery, relation: int, slot: int, bitmap: int
-    ) -> Iterator[Carried]:
+    def _in_texts(self, ranked_query: RankedPlan, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         """Keyword, tuple, place, occurrences and length for each keyword in each attribute of a tuple."""
         row, name = self._directory.row(slot), self._directory.name(slot).id
         keyword_numbers = [

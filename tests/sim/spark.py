@@ -30,7 +30,7 @@ from skws.sinks.base import SinkRun
 from skws.sources.retry import retry
 from skws.spark.streaming import processor, reader, run_directory, shard_server
 from skws.spark.streaming.layout import Blob, Layout, LayoutRequest, divide_chunks, plan_move
-from skws.spark.streaming.messages import Chunk, Failure
+from skws.spark.streaming.messages import Chunk, ShardFailure
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.processor import MeshProcessor
 from skws.spark.streaming.reader import FeedReader, PolledBatch, Reading, beginning
@@ -202,7 +202,7 @@ class Client:
             raise RuntimeError("the server of a shard has gone")
         answer = pickle.loads(pickle.dumps(_answer(server, pickle.loads(pickle.dumps(message)))))
         self._meet(gone=False)
-        if isinstance(answer, Failure):
+        if isinstance(answer, ShardFailure):
             raise getattr(errors, answer.kind, RuntimeError)(answer.message)
         return answer
 

@@ -55,7 +55,7 @@ _SLOTS: Final = 4
 
 
 @dataclass(slots=True)
-class QueryWord:
+class SharedWord:
     """A word of queries, and the number of queries that use it.
 
     ``slots``: some of the slots that use it, for a fast look-up: queries share most of their slots.
@@ -82,8 +82,8 @@ class WordSearches:
         self._schema = schema
         self._row = row
         self._matching = WordMatching(schema)
-        self._words: dict[Word, QueryWord] = {}
-        self._by_slot: dict[int, QueryWord] = {}  # by the identity of slots: words are long to hash
+        self._words: dict[Word, SharedWord] = {}
+        self._by_slot: dict[int, SharedWord] = {}  # by the identity of slots: words are long to hash
         self._next = 0
 
     def __len__(self) -> int:
@@ -177,11 +177,11 @@ class WordSearches:
         word.users += 1
         return word.number
 
-    def _query_word(self, slot: Slot, new_words: dict[int, Slot]) -> QueryWord:
+    def _query_word(self, slot: Slot, new_words: dict[int, Slot]) -> SharedWord:
         word = frozenset(slot.alternatives)
         entry = self._words.get(word)
         if entry is None:
-            entry = self._words[word] = QueryWord(word, self._next)
+            entry = self._words[word] = SharedWord(word, self._next)
             self._next += 1
             new_words[entry.number] = slot
         if len(entry.slots) < _SLOTS:

@@ -175,7 +175,7 @@ RECORDS: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ShardFailure:
     """The answer if a request failed. ``kind``: the name of the SkwsError; empty for any other error."""
 
     kind: str

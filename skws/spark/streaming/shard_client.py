@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from skws.queries.partitioning.parts import Part
 from skws.spark.sockets import temporary_folder
-from skws.spark.streaming.messages import WORKING, Failure, Setup
+from skws.spark.streaming.messages import WORKING, Setup, ShardFailure
 from skws_schema import errors
 from skws_schema.errors import SkwsError
 
@@ -98,7 +98,7 @@ class ShardClient:
         with self._server_errors():
             while answer == WORKING:
                 answer = self._connection.recv()
-        if not isinstance(answer, Failure):
+        if not isinstance(answer, ShardFailure):
             return answer
         kind = getattr(errors, answer.kind, None)
         if isinstance(kind, type) and issubclass(kind, SkwsError):

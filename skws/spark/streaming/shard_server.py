@@ -65,10 +65,10 @@ from skws.spark.streaming.messages import (
     WORKING,
     BatchAnswer,
     Chunk,
-    Failure,
     LogEnd,
     MicroBatch,
     Setup,
+    ShardFailure,
 )
 from skws.spec.job import Job
 from skws.spec.query_spec import KEYWORDS, Query
@@ -773,9 +773,9 @@ def _answer(server: ShardServer, message: Sequence[Any]) -> Any:
         with explain_refusals():
             return server.answer(message)
     except SkwsError as error:
-        failure = Failure(type(error).__name__, str(error))
+        failure = ShardFailure(type(error).__name__, str(error))
     except Exception:
-        failure = Failure("", traceback.format_exc())
+        failure = ShardFailure("", traceback.format_exc())
     server.epoch = -1
     return failure
 

@@ -64,7 +64,7 @@ class Tracker:
         self._alphabet = alphabet
         self._processor = Processor(expression, alphabet, counting=False)
         self._codes = [_Codes() for _ in expression.per]
-        self._positions: dict[Key, _Positions] = {}
+        self._positions: dict[Key, _KeyPositions] = {}
         self._open: dict[Key, int] = {}  # the oldest live start of each key that has any
 
     @property
@@ -94,7 +94,9 @@ class Tracker:
     def restore(self, state: dict[str, Any]) -> None:
         self.position = state["position"]
         self._processor.restore(state["processor"])
-        self._positions = {tuple(key): _Positions(first, places) for key, (first, places) in state["places"]}
+        self._positions = {
+            tuple(key): _KeyPositions(first, places) for key, (first, places) in state["places"]
+        }
         self._open = {tuple(key): start for key, start in state["open"]}
 
     def values(self, key: Ints) -> list[list[Value]]:
@@ -153,7 +155,7 @@ class Tracker:
         run = advance.run
         positions = self._positions.get(run.key)
         if positions is None:
-            positions = self._positions[run.key] = _Positions()
+            positions = self._positions[run.key] = _KeyPositions()
         positions.add(advance.arrival + begin)
         run.trail = []
         windows = [(positions.at(w.first), positions.at(w.last), w.start) for w in advance.windows]
@@ -227,7 +229,7 @@ class _Codes:
         self._last_size = max(_LEAST_CODES, len(self._code_by_value))
 
 
-class _Positions:
+class _KeyPositions:
     """The positions in the whole stream of one key's records, from some record on."""
 
     def __init__(self, first: int = 0, positions: Sequence[int] = ()) -> None:

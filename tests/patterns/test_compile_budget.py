@@ -44,11 +44,11 @@ def ands(count: int, conditions: str = "") -> str:
         (" ; ".join(f"* a{i}" for i in range(64)), 64 * 3, 64),
     ],
 )
-def test_last_tuples_that_carry_alike_share_a_state(text: str, transitions: int, states: int) -> None:
+def test_last_tuples_with_the_same_columns_share_a_state(text: str, transitions: int, states: int) -> None:
     assert size(text) == (transitions, states)
 
 
-def test_last_tuples_of_one_relation_that_carry_other_columns_are_told_apart() -> None:
+def test_last_tuples_with_different_columns_have_separate_states() -> None:
     """The value of one is needed, that of the other is unknown."""
     transitions, states = size("(A a OR A b OR B c) ; C d where a.x = d.x")
     assert (transitions, states) == (3 + 3, 2 + 1)
@@ -62,7 +62,7 @@ def test_last_tuples_of_one_relation_that_carry_other_columns_are_told_apart() -
         (f"(* a OR * b)+ ; * a ; {TWELVE}", ["20,000 transitions", "reads 6 kinds of tuples"]),
     ],
 )
-def test_what_makes_an_automaton_too_large_is_told(text: str, reasons: list[str]) -> None:
+def test_the_error_says_why_an_automaton_is_too_large(text: str, reasons: list[str]) -> None:
     with pytest.raises(PatternError) as refused:
         size(text)
     for reason in reasons:
@@ -70,13 +70,13 @@ def test_what_makes_an_automaton_too_large_is_told(text: str, reasons: list[str]
     assert text[:20] in str(refused.value)
 
 
-def test_steps_are_limited_too() -> None:
+def test_compilation_steps_are_limited() -> None:
     refused = pytest.raises(PatternError, match="compiling the pattern takes more than 50 steps: one")
     with within_steps(50), refused:
         size(ands(6))
 
 
-def test_steps_are_the_same_in_every_process() -> None:
+def test_every_process_takes_the_same_steps() -> None:
     code = (
         "from tests.patterns.test_compile_budget import *\n"
         "from skws_patterns.language.automaton_states import StateLayout\n"
@@ -100,7 +100,7 @@ def test_steps_are_the_same_in_every_process() -> None:
     assert int(spent.pop()) > 100
 
 
-def test_whoever_watches_sees_the_steps() -> None:
+def test_a_watcher_is_notified_of_steps() -> None:
     seen: list[tuple[str, int, int]] = []
     pattern = parse_pattern(ands(9), SCHEMA)
     ends: list[None] = []
@@ -120,7 +120,7 @@ def test_whoever_watches_sees_the_steps() -> None:
     assert len(seen) == len({spent for _, spent, _ in seen})
 
 
-def test_a_budget_is_spent_to_the_last_step() -> None:
+def test_a_budget_allows_exactly_its_limit() -> None:
     budget = StepBudget(3, "counting")
     budget.spend(3)
     with pytest.raises(OverBudgetError):
@@ -132,7 +132,7 @@ def query(atoms: list[RelationAtom]) -> ConjunctiveQuery:
     return ConjunctiveQuery(tuple(sorted(variables)), tuple(atoms))
 
 
-def test_queries_of_many_atoms() -> None:
+def test_queries_of_many_atoms_compile_or_are_rejected() -> None:
     many = query([RelationAtom(i, (Variable("x"), Variable(f"y{i}"))) for i in range(150)])
     assert len(automaton_of(many).transitions) == 300
     refused = pytest.raises(PatternError, match="more than 1,000 sources of transitions: ask for fewer atoms")

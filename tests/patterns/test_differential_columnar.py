@@ -89,7 +89,7 @@ def ticks_of(stream: Sequence[object], gaps: list[int], window: Window) -> list[
 
 @examples(80)
 @given(formal.hierarchical_queries(), formal.streams(12), GAPS, WINDOWS, SIZES)
-def test_queries(
+def test_queries_by_columns_and_by_tuple(
     query: ConjunctiveQuery,
     stream: list[tuple[int, Row]],
     gaps: list[int],
@@ -103,7 +103,7 @@ def test_queries(
 
 @examples(80)
 @given(written.patterns(), written.streams(10), GAPS, WINDOWS, SIZES)
-def test_patterns(
+def test_patterns_by_columns_and_by_tuple(
     pattern: Pattern, stream: list[tuple[int, Row]], gaps: list[int], window: Window, sizes: list[int]
 ) -> None:
     try:
@@ -117,7 +117,7 @@ def test_patterns(
     assert found == by_tuple(pcea, stream, ticks, window)
 
 
-def test_what_can_be_planned() -> None:
+def test_which_patterns_can_be_evaluated_by_columns() -> None:
     def planned(text: str) -> bool:
         compiled = compile_pattern(parse_pattern(text, written.SCHEMA), written.SCHEMA, contains)
         return column_plan(compiled.pcea) is not None
@@ -129,7 +129,7 @@ def test_what_can_be_planned() -> None:
     assert column_plan(P0) is None  # it labels all tuples the same
 
 
-def test_keys_that_have_gone_are_forgotten() -> None:
+def test_expired_keys_are_forgotten() -> None:
     pcea = compile_pattern(
         parse_pattern("A a ; B b where a.x = b.x", written.SCHEMA), written.SCHEMA, contains
     ).pcea
@@ -145,7 +145,7 @@ def test_keys_that_have_gone_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("pairs", "ends"), [(60, 400), (100, 0)], ids=["results", "partial"])
-def test_too_many_runs_are_not_formed(pairs: int, ends: int) -> None:
+def test_too_many_runs_raise_an_error(pairs: int, ends: int) -> None:
     """Evaluation can continue from the earlier events."""
     text = "(A a ; B b) AND C c where a.x = b.x = c.x"
     pcea = compile_pattern(parse_pattern(text, written.SCHEMA), written.SCHEMA, contains).pcea
@@ -161,7 +161,7 @@ def test_too_many_runs_are_not_formed(pairs: int, ends: int) -> None:
     assert [(relation, row) for _, relation, row, _ in evaluator.live()] == before
 
 
-def test_the_stream_of_the_paper() -> None:
+def test_the_example_stream_of_the_paper() -> None:
     pcea = automaton_of(parse_conjunctive_query(Q0, SCHEMA))
     found = by_columns(pcea, STREAM, list(range(len(STREAM))), Unbounded(), [])
     assert found is not None
@@ -170,7 +170,7 @@ def test_the_stream_of_the_paper() -> None:
 
 @pytest.mark.parametrize("window", [CountWindow(6), CountWindow(9), TimeWindow(8)], ids=repr)
 @pytest.mark.parametrize("text", NESTED)
-def test_runs_that_end_in_the_window_may_have_begun_before_it(text: str, window: Window) -> None:
+def test_partial_runs_may_begin_before_the_window(text: str, window: Window) -> None:
     random, pcea = Random(1), automaton_of(parse_conjunctive_query(text, formal.SCHEMA))
     stream: list[tuple[int, Row]] = [
         (random.randrange(3), tuple(random.choice((0, 1)) for _ in range(3))) for _ in range(150)

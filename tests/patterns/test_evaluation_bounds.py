@@ -68,7 +68,7 @@ def members(heap: Node) -> list[tuple[int, int]]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40))
-def test_union_keeps_all_that_is_alive_and_older_versions_as_they_were(
+def test_insertion_keeps_live_nodes_and_leaves_older_heaps_unchanged(
     steps: list[tuple[int, int]],
 ) -> None:
     heap, alive, low = leaf(99, -1), {(99, -1)}, 0
@@ -91,7 +91,7 @@ STARTS: dict[str, Callable[[int], int]] = {
 
 
 @pytest.mark.parametrize("order", STARTS)
-def test_the_path_of_an_insertion_is_logarithmic_however_starts_come(order: str) -> None:
+def test_insertion_paths_are_logarithmic_for_any_order_of_starts(order: str) -> None:
     heap = leaf(10**9, -1)
     for i in range(4096):
         heap = insert(heap, leaf(STARTS[order](i), i), 0)
@@ -131,7 +131,7 @@ def test_memory_is_bounded_by_the_window(repeated: bool, window: Window) -> None
     assert max(sizes[2:]) <= 1.5 * sizes[1] + 20_000
 
 
-def test_one_endless_chain_holds_no_more_than_its_window() -> None:
+def test_an_endless_chain_keeps_only_its_window() -> None:
     """Every run of a repetition refers to the previous one: exactly the expired ones must be dropped."""
     evaluator = TupleEvaluator(REPEATED, 3, CountWindow(8))
     held = []
@@ -167,7 +167,7 @@ def test_runs_expire_by_count_and_by_time() -> None:
 
 
 @pytest.mark.parametrize("low", range(7))
-def test_expired_parts_of_a_heap_are_in_no_result(low: int) -> None:
+def test_expired_heap_nodes_appear_in_no_result(low: int) -> None:
     """A run over a heap whose parts expire one after the other, left and right."""
     low_left = (2, leaf(1, 11), None, 1, (12, A), None)
     heap: Node = (5, (4, low_left, leaf(3, 13), 2, (14, A), None), leaf(2, 22), 2, (15, A), None)
@@ -178,7 +178,7 @@ def test_expired_parts_of_a_heap_are_in_no_result(low: int) -> None:
     assert count(whole, low) == len(found)
 
 
-def test_long_silences_forget_everything() -> None:
+def test_everything_expires_during_a_long_pause() -> None:
     evaluator = TupleEvaluator(REPEATED, 3, TimeWindow(10))
     evaluator.update(0, (7,), 0)
     assert evaluator.update(0, (7,), 1000)
@@ -186,14 +186,14 @@ def test_long_silences_forget_everything() -> None:
     assert evaluator.entries() == 1
 
 
-def test_time_does_not_go_back() -> None:
+def test_an_earlier_time_is_rejected() -> None:
     evaluator = TupleEvaluator(REPEATED, 3, TimeWindow(10))
     evaluator.update(0, (7,), 5)
     with pytest.raises(ValueError, match="position 1 has an earlier time"):
         evaluator.update(0, (7,), 4)
 
 
-def test_results_are_given_as_they_are_found() -> None:
+def test_results_are_returned_one_at_a_time() -> None:
     """2^200 results are never collected: the first ones are returned at once."""
     evaluator = TupleEvaluator(REPEATED, 3, Unbounded())
     for _ in range(200):
@@ -215,7 +215,7 @@ def chain(*relations: int) -> PCEA:
 @pytest.mark.parametrize(
     "pcea", [NESTED, chain(2, 1, 0), chain(2, 2, 1, 0)], ids=["nested", "chain", "with a repeated step"]
 )
-def test_the_delay_between_results_does_not_grow(pcea: PCEA) -> None:
+def test_the_delay_between_results_is_constant(pcea: PCEA) -> None:
     """Python lines between two results, which do not depend on the machine, also before the first one."""
     longest = []
     for each in (4, 40, 400):

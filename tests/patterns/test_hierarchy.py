@@ -40,14 +40,14 @@ def test_q0_is_hierarchical_and_q1_is_not() -> None:
     assert not is_hierarchical(parsed(Q1))
 
 
-def test_qtree_of_q0() -> None:
+def test_the_qtree_of_q0() -> None:
     tree = qtree(parsed(Q0))
     assert tree == Inner("x", (0, Inner("y", (1, 2))))
     assert compact(tree) == tree
     assert drawing(parsed(Q0), tree, NAMES) == "x\n  0: T(x)\n  y\n    1: S(x, y)\n    2: R(x, y)"
 
 
-def test_compact_qtree_of_the_appendix() -> None:
+def test_the_compact_qtree_of_the_appendix() -> None:
     """x has the children y and w; z, v and w have one atom each and are omitted."""
     query = parsed("Q(x, y, z, v, w) <- R(x, y, z), S(x, y, v), T(x, w), U(x, y)", APPENDIX)
     tree = qtree(query)
@@ -55,7 +55,7 @@ def test_compact_qtree_of_the_appendix() -> None:
     assert compact(tree) == Inner("x", (Inner("y", (0, 1, 3)), 2))
 
 
-def test_the_automaton_without_self_joins_is_of_quadratic_size() -> None:
+def test_the_automaton_without_self_joins_has_quadratic_size() -> None:
     for atoms in (2, 4, 8, 16):
         schema = Schema(
             "star",
@@ -74,12 +74,12 @@ def test_a_disconnected_query_gets_a_fresh_root() -> None:
     assert compact(qtree(query)) == Inner(FRESH, (0, 1))
 
 
-def test_a_single_atom_and_one_of_constants() -> None:
+def test_a_single_atom_has_one_transition() -> None:
     assert len(automaton_of(parsed("Q(x) <- T(x)")).transitions) == 1
     assert len(automaton_of(parsed("Q() <- T(1)")).transitions) == 1
 
 
-def test_dot_joins_what_a_transition_gathers() -> None:
+def test_the_drawing_joins_the_sources_of_a_transition() -> None:
     dot = AutomatonDrawing(automaton(FULL), BANK).dot()
     assert dot.startswith("digraph automaton {")
     assert dot.count("shape=doublecircle") == 1

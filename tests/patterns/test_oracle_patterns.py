@@ -45,7 +45,7 @@ def automaton(pattern: Pattern) -> PCEA:
 
 @SOME_ARE_REFUSED
 @given(patterns(), streams(), st.integers(1, 5))
-def test_results_are_the_matches_after_every_tuple(
+def test_results_equal_the_matches_after_every_tuple(
     pattern: Pattern, stream: list[tuple[int, Row]], window: int
 ) -> None:
     evaluator = TupleEvaluator(automaton(pattern), len(SCHEMA.relations), CountWindow(window))
@@ -86,7 +86,7 @@ TEXTS = [
 @pytest.mark.parametrize("text", TEXTS)
 @examples(40)
 @given(stream=streams(max_tuples=7), window=st.integers(2, 6))
-def test_texts_mean_their_matches(text: str, stream: list[tuple[int, Row]], window: int) -> None:
+def test_pattern_texts_have_their_matches(text: str, stream: list[tuple[int, Row]], window: int) -> None:
     pattern = parse_pattern(text, SCHEMA)
     pcea = compile_pattern(pattern, SCHEMA, contains).pcea
     evaluator = TupleEvaluator(pcea, len(SCHEMA.relations), CountWindow(window))
@@ -104,7 +104,7 @@ def chain_automaton(pattern: Pattern, resolved: ResolvedPattern) -> PCEA:
 
 @SOME_ARE_REFUSED
 @given(patterns(), streams(max_tuples=7))
-def test_layouts_agree(pattern: Pattern, stream: list[tuple[int, Row]]) -> None:
+def test_both_layouts_have_the_same_results(pattern: Pattern, stream: list[tuple[int, Row]]) -> None:
     resolved = resolve(pattern, SCHEMA, contains)
     try:
         automata = parallel_automaton(pattern, resolved), chain_automaton(pattern, resolved)
@@ -171,7 +171,7 @@ def in_accepting_runs(pcea: PCEA) -> set[Transition]:
 
 @examples(150)
 @given(automata())
-def test_what_is_left_is_what_accepting_runs_are_made_of(pcea: PCEA) -> None:
+def test_trimming_keeps_the_transitions_of_accepting_runs(pcea: PCEA) -> None:
     trimmed = pcea.trim()
     assert set(trimmed.transitions) == in_accepting_runs(pcea)
     assert trimmed.transitions == tuple(t for t in pcea.transitions if t in trimmed.transitions)
@@ -181,13 +181,13 @@ def test_what_is_left_is_what_accepting_runs_are_made_of(pcea: PCEA) -> None:
 
 @examples(150)
 @given(automata(), streams(max_tuples=4))
-def test_accepting_runs_stay(pcea: PCEA, stream: list[tuple[int, Row]]) -> None:
+def test_trimming_keeps_accepting_runs(pcea: PCEA, stream: list[tuple[int, Row]]) -> None:
     trimmed = pcea.trim()
     for position in range(len(stream)):
         assert accepting_runs(trimmed, stream, position) == accepting_runs(pcea, stream, position)
 
 
-def test_a_final_state_in_no_run_leaves_an_empty_language() -> None:
+def test_an_unreachable_final_state_gives_an_empty_automaton() -> None:
     waits = Transition((RunSource("p", SAME),), Unary(0), frozenset("x"), "p")
     empty = PCEA((waits,), frozenset("p")).trim()
     assert (empty.transitions, empty.final, empty.states) == ((), frozenset(), frozenset())

@@ -46,7 +46,7 @@ GAPS = st.lists(st.sampled_from([0, 0, 1, 3]), min_size=9, max_size=9)
 
 @given(hierarchical_queries(), streams(), GAPS, WINDOWS)
 @examples(200)
-def test_results_are_the_homomorphisms_after_every_tuple(
+def test_results_equal_the_homomorphisms_after_every_tuple(
     query: ConjunctiveQuery, stream: list[tuple[int, Row]], gaps: list[int], window: Window
 ) -> None:
     """For any order of an automaton's transitions."""
@@ -82,7 +82,7 @@ COINCIDING = [
 
 @pytest.mark.parametrize("text", COINCIDING)
 @given(stream=st.lists(st.tuples(st.just(0), st.tuples(*[st.integers(0, 1)] * 3)), max_size=5))
-def test_one_tuple_for_several_atoms(text: str, stream: list[tuple[int, Row]]) -> None:
+def test_one_tuple_may_match_several_atoms(text: str, stream: list[tuple[int, Row]]) -> None:
     query = parse_conjunctive_query(text, SCHEMA)
     evaluator = TupleEvaluator(automaton_of(query), RELATIONS, Unbounded())
     for position, (relation, row) in enumerate(stream):
@@ -100,7 +100,7 @@ NESTED = [
 
 @pytest.mark.parametrize("window", [6, 9])
 @pytest.mark.parametrize("text", NESTED)
-def test_streams_of_many_windows(text: str, window: int) -> None:
+def test_results_over_many_windows(text: str, window: int) -> None:
     query = parse_conjunctive_query(text, SCHEMA)
     random, found = Random(window), 0
     stream: list[tuple[int, Row]] = [

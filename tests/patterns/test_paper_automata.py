@@ -23,33 +23,33 @@ def evaluated(pcea: PCEA, window: Window) -> list[list[dict[str, frozenset[int]]
     return [[by_label(v) for v in evaluator.feed(relation, row)] for relation, row in STREAM]
 
 
-def test_chain_of_example_2_1() -> None:
+def test_the_chain_of_example_2_1() -> None:
     assert defined(C0, 5) == [{1, 3, 5}]
     assert [len(found) for found in evaluated(C0, Unbounded())] == [0, 0, 0, 0, 0, 1, 0, 0]
 
 
-def test_parallel_automaton_of_example_3_3() -> None:
+def test_the_parallel_automaton_of_example_3_3() -> None:
     assert defined(P0, 5) == [{0, 1, 5}, {1, 3, 5}]
     found = evaluated(P0, Unbounded())
     assert sorted((v["•"] for v in found[5]), key=sorted) == [{0, 1, 5}, {1, 3, 5}]
     assert not any(found[:5] + found[6:])
 
 
-def test_run_trees_of_example_3_3() -> None:
+def test_the_run_trees_of_example_3_3() -> None:
     runs = accepting_runs(P0, STREAM, 5)
     assert all(run.is_simple() for run in runs)
     shapes = {tuple(sorted((c.state, c.position) for c in run.children)) for run in runs}
     assert shapes == {(("q0", 1), ("q1", 3)), (("q0", 1), ("q1", 0))}
 
 
-def test_window_of_example_3_3() -> None:
+def test_the_window_of_example_3_3() -> None:
     """|5 - 0| = 5 is in a window of 5, but not in one of 4."""
     assert len(evaluated(P0, CountWindow(5))[5]) == 2
     assert [v["•"] for v in evaluated(P0, CountWindow(4))[5]] == [{1, 3, 5}]
     assert evaluated(P0, CountWindow(3))[5] == []
 
 
-def test_query_of_section_4_over_the_stream() -> None:
+def test_the_query_of_section_4_over_the_stream() -> None:
     """The two t-homomorphisms of Q_0 that the paper names, at position 5."""
     pcea = automaton_of(parse_conjunctive_query(Q0, SCHEMA))
     found = evaluated(pcea, Unbounded())
@@ -63,7 +63,7 @@ def test_an_ambiguous_run_is_not_simple() -> None:
     assert sorted(len(run.children) for run in accepting_runs(again, STREAM, 7)) == [0]
 
 
-def test_malformed_automata_are_refused() -> None:
+def test_malformed_automata_are_rejected() -> None:
     with pytest.raises(ValueError, match="marks no label"):
         Transition((), Unary(T), frozenset(), "q")
     with pytest.raises(ValueError, match="no transition reaches"):

@@ -41,7 +41,7 @@ def row(user: int, memo: str = "", at: int = 0, ok: bool = True) -> Row:
     return (user, memo, at, ok)
 
 
-def test_every_part_of_a_pattern_is_read() -> None:
+def test_every_part_of_a_pattern_is_parsed() -> None:
     pattern = parse_pattern(FULL, SCHEMA)
     agreement, keyword = pattern.conditions
     assert isinstance(agreement, Agreement)
@@ -53,7 +53,7 @@ def test_every_part_of_a_pattern_is_read() -> None:
     assert parse_pattern("login a within 1000 tuples", SCHEMA).window == CountWindow(1000)
 
 
-def test_words_of_the_language_may_be_written_in_any_case() -> None:
+def test_reserved_words_are_case_insensitive() -> None:
     upper = parse_pattern("login a AND transfer b WHERE a.user = b.user WITHIN 1 h", SCHEMA)
     lower = parse_pattern("login a and transfer b where a.user = b.user within 1 h", SCHEMA)
     assert (upper.expression, upper.conditions, upper.window) == (
@@ -63,7 +63,7 @@ def test_words_of_the_language_may_be_written_in_any_case() -> None:
     )
 
 
-def test_filters_know_the_types_of_attributes() -> None:
+def test_filters_have_the_types_of_their_attributes() -> None:
     text = "login l where l.user >= 2 and 5 > l.user and l.ok = true and l.at < '2026-01-01T00:00:00Z'"
     pattern = parse_pattern(text, SCHEMA)
     compared = [c.operator for c in pattern.conditions if isinstance(c, Filter)]
@@ -76,7 +76,7 @@ def test_filters_know_the_types_of_attributes() -> None:
     assert transition.unary.holds(0, row(3, at=1_767_225_599_999_999))
 
 
-def test_keywords_are_looked_for_where_the_relation_is_searched_or_where_it_is_said() -> None:
+def test_a_keyword_is_searched_in_the_searched_attributes_or_the_named_one() -> None:
     texts = {}
     for text in (
         'login l where l:"a"',
@@ -91,7 +91,7 @@ def test_keywords_are_looked_for_where_the_relation_is_searched_or_where_it_is_s
     assert set(texts.values()) == {(1,)}
 
 
-def test_former_spellings_are_told() -> None:
+def test_former_spellings_are_reported() -> None:
     text = "login l ; refund r where l.user = r.user and l ~ \"a\" and l.memo ~ 'b' and l:c"
     assert former_spellings(text) == (
         'l ~ "a" is now written l:"a"; later versions accept only that',
@@ -99,13 +99,13 @@ def test_former_spellings_are_told() -> None:
     )
 
 
-def test_quoted_texts_may_hold_quotes() -> None:
+def test_quoted_texts_may_contain_quotes() -> None:
     (keyword,) = parse_pattern(r'login l where l:"a \"b\" \\ c"', SCHEMA).conditions
     assert isinstance(keyword, Keyword)
     assert keyword.text == 'a "b" \\ c'
 
 
-def test_a_variable_is_named_after_its_relation_unless_it_is_said() -> None:
+def test_a_variable_defaults_to_the_name_of_its_relation() -> None:
     assert automaton("login ; refund where login.user = refund.user").labels == {"login", "refund"}
 
 
@@ -122,12 +122,12 @@ def test_keywords_in_order() -> None:
     "text",
     ["(" * 3000, "(" * 3000 + "login" + ")" * 3000, "login ; " * 300 + "login", "login ; " * 63 + "login"],
 )
-def test_patterns_beyond_reason_are_refused_or_compiled(text: str) -> None:
+def test_very_large_patterns_are_rejected_or_compiled(text: str) -> None:
     with suppress(PatternError):
         automaton(text)
 
 
-def test_any_relation_is_any_stream_that_has_what_is_asked() -> None:
+def test_a_star_matches_every_stream_with_the_attributes() -> None:
     other = Relation("note", (Attribute("text", AttributeType.STRING),))
     schema = Schema("more", (*SCHEMA.relations, other), ())
 
@@ -165,7 +165,7 @@ def test_repetitions_of_repetitions() -> None:
         ("login l ; transfer t within 1 hour without refund", "without"),
     ],
 )
-def test_absence_is_refused_with_the_reason(text: str, word: str) -> None:
+def test_absence_is_rejected_with_the_reason(text: str, word: str) -> None:
     with pytest.raises(PatternError) as refused:
         parse_pattern(text, SCHEMA)
     message, _, carets = str(refused.value).splitlines()
@@ -174,6 +174,6 @@ def test_absence_is_refused_with_the_reason(text: str, word: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["login no ; transfer t refund", "login l where l.memo = 'not' x"])
-def test_such_words_elsewhere_are_no_absence(text: str) -> None:
+def test_other_uses_of_these_words_are_not_absence(text: str) -> None:
     with pytest.raises(PatternError, match="unexpected"):
         parse_pattern(text, SCHEMA)

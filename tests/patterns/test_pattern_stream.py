@@ -55,9 +55,7 @@ def told(stream: PatternStream, records: list[Record]) -> list[Result]:
 
 @examples(150)
 @given(st.data(), st.sampled_from(WINDOWS))
-def test_a_stream_rebuilt_from_two_windows_goes_on_as_if_it_had_never_ended(
-    data: st.DataObject, window: Window
-) -> None:
+def test_a_stream_rebuilt_from_two_windows_continues_unchanged(data: st.DataObject, window: Window) -> None:
     records = data.draw(record_streams(SCHEMA, 2, max_records=24))
     cut = data.draw(st.integers(0, len(records)))
     query = read_query(PATTERN, SCHEMA)
@@ -87,7 +85,7 @@ def _needed(record: Record, place: int, read: list[Record], position: int, windo
 
 @examples(100)
 @given(record_streams(SCHEMA, 2, max_records=20), st.sampled_from(WINDOWS))
-def test_a_snapshot_is_what_was_told_and_is_alive(records: list[Record], window: Window) -> None:
+def test_a_snapshot_has_the_live_results(records: list[Record], window: Window) -> None:
     query = read_query(PATTERN, SCHEMA)
     whole = PatternStream(query, SCHEMA, window)
     results = told(whole, records)
@@ -127,7 +125,7 @@ def _whole(
 
 @examples(200)
 @given(formal.hierarchical_queries(), formal.streams(), st.sampled_from(WINDOWS))
-def test_shards_by_the_root_of_a_query_find_everything_once(
+def test_shards_by_the_root_of_a_query_find_each_result_once(
     query: ConjunctiveQuery, stream: list[tuple[int, Row]], window: Window
 ) -> None:
     root = root_of_query(query)
@@ -140,7 +138,7 @@ def test_shards_by_the_root_of_a_query_find_everything_once(
 
 @examples(200)
 @given(written.patterns(), written.streams(9), st.sampled_from(WINDOWS))
-def test_shards_by_the_root_of_a_pattern_find_everything_once(
+def test_shards_by_the_root_of_a_pattern_find_each_result_once(
     pattern: Pattern, stream: list[tuple[int, Row]], window: Window
 ) -> None:
     try:
@@ -168,21 +166,21 @@ def test_shards_by_the_root_of_a_pattern_find_everything_once(
         ("A a ; B b", None, ()),
     ],
 )
-def test_the_root_is_what_every_tuple_carries_at_one_place(
+def test_the_root_has_one_column_in_each_relation(
     text: str, name: str | None, columns: tuple[object, ...]
 ) -> None:
     root = read_query(text, SCHEMA).root
     assert (root and (root.name, root.columns)) == (name and (name, columns))
 
 
-def test_equal_values_of_different_types_go_to_one_shard() -> None:
+def test_equal_values_of_different_types_belong_to_one_shard() -> None:
     root = RootKey("x", ((0, (0,)), (1, (0,))))
     assert root.shard(0, (3,), 1000) == root.shard(1, (3.0,), 1000)
     assert root.shard(0, (-0.0,), 1000) == root.shard(1, (0,), 1000)
     assert root.shard(2, (3,), 1000) is None
 
 
-def test_faults_of_keywords_are_shown_in_the_pattern() -> None:
+def test_keyword_errors_point_into_the_pattern() -> None:
     with pytest.raises(PatternError, match="no partner") as refused:
         read_query("A a where a:'\"x'", SCHEMA)
     assert str(refused.value).splitlines()[1:] == ["  A a where a:'\"x'", "            ^^^^^^"]

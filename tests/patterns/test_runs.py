@@ -29,7 +29,7 @@ BATCHES = st.lists(PAIRS | st.lists(KEYS, max_size=9), max_size=4)
 
 
 @given(BATCHES)
-def test_two_keys_have_one_number_if_and_only_if_they_are_equal(
+def test_equal_keys_alone_have_equal_numbers(
     batches: list[list[tuple[Value, Value]]],
 ) -> None:
     numbers = Numbers()
@@ -45,7 +45,7 @@ def test_two_keys_have_one_number_if_and_only_if_they_are_equal(
 
 
 @given(st.lists(st.lists(VALUES, max_size=9) | st.lists(INTEGERS, max_size=9), max_size=4))
-def test_the_same_of_keys_of_one_column(batches: list[list[Value]]) -> None:
+def test_equal_keys_of_one_column_alone_have_equal_numbers(batches: list[list[Value]]) -> None:
     numbers = Numbers()
     told: dict[Value, int] = {}
     for batch in batches:
@@ -74,7 +74,9 @@ TEXTS = [
     size=st.integers(1, 9),
     most=st.sampled_from([0, 1, 500_000]),
 )
-def test_results_and_counts(text: str, records: list[Record], window: Window, size: int, most: int) -> None:
+def test_replayed_results_and_counts(
+    text: str, records: list[Record], window: Window, size: int, most: int
+) -> None:
     """For any size of batches, and whenever there are too many results for columns."""
     query = read_query(text, SCHEMA)
     expected = told(PatternStream(query, SCHEMA, window), records)
@@ -90,7 +92,7 @@ def test_results_and_counts(text: str, records: list[Record], window: Window, si
     assert last[0] == last[1]
 
 
-def test_more_results_than_could_be_formed_are_counted() -> None:
+def test_too_many_results_to_build_are_counted() -> None:
     """Two hundred of each: 8 million results, and more partial runs than columns support."""
     query = read_query("Q(x) <- A(_, x, _), B(_, x, _), C(_, x, _)", SCHEMA)
     records = [Record(i % 3, i, ("alpha", 1, 0)) for i in range(600)]

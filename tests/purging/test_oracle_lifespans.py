@@ -91,7 +91,7 @@ def lived(
 @pytest.mark.parametrize("window", [TimeWindow(4), TimeWindow(12), Unbounded()])
 @pytest.mark.parametrize("lateness", [0, 3, 10])
 @seeds(10, 200)
-def test_truncations_end_what_is_alive(window: Window, lateness: int, seed: int) -> None:
+def test_truncations_end_live_tuples(window: Window, lateness: int, seed: int) -> None:
     rng = random.Random(seed)
     marks = delayed(rng, random_marks(rng, 60, rng.choice((0.02, 0.1, 0.4))), lateness)
     found, _ = lived(marks, window, lateness, rng)
@@ -99,7 +99,7 @@ def test_truncations_end_what_is_alive(window: Window, lateness: int, seed: int)
 
 
 @pytest.mark.parametrize("lateness", [0, 5])
-def test_what_truncations_leave_does_not_grow_with_their_number(lateness: int) -> None:
+def test_the_state_of_truncations_does_not_grow_with_their_number(lateness: int) -> None:
     lifespans = Lifespans(SCHEMA, Unbounded(), lateness)
     lifespans.step(0, ((1, (number, number), False, 0, 0) for number in range(5_000)))
     (other,) = lifespans.step(0, [(0, (1, 1), False, 0, 0)]).inserted
@@ -114,7 +114,7 @@ def test_what_truncations_leave_does_not_grow_with_their_number(lateness: int) -
     assert other.end == FOREVER
 
 
-def test_truncations_of_nothing_take_no_time() -> None:
+def test_truncations_of_empty_relations_are_fast() -> None:
     """Neither rows of other relations nor rows that late records may still correct add to the time."""
 
     def seconds(rows: int) -> float:

@@ -7,7 +7,7 @@ from skws_purging.policy import LEAST, SleepQueue, Sweep, purge_upwards
 ABOVE = {"source": ["j1", "j2"], "j1": ["j3"], "j2": ["j4"], "j3": [], "j4": []}
 
 
-def test_eager_stops_where_nothing_was_dropped() -> None:
+def test_eager_purging_stops_where_nothing_was_dropped() -> None:
     visited = []
 
     def drop(operator: str) -> bool:
@@ -18,7 +18,7 @@ def test_eager_stops_where_nothing_was_dropped() -> None:
     assert visited == ["j1", "j3", "j2"]
 
 
-def test_sleepers_come_out_in_the_order_in_which_they_fell_asleep() -> None:
+def test_sleepers_leave_the_queue_in_the_order_they_fell_asleep() -> None:
     queue: SleepQueue[str] = SleepQueue()
     for operator, due in (("j1", 10), ("j2", 11), ("j3", 12), ("j1", 13)):
         queue.append(operator, due)
@@ -28,7 +28,7 @@ def test_sleepers_come_out_in_the_order_in_which_they_fell_asleep() -> None:
     assert (list(queue.drain()), len(queue)) == (["j1"], 0)
 
 
-def test_a_sweep_waits_for_as_many_entries_as_the_last_one_left() -> None:
+def test_a_sweep_is_due_once_the_entries_have_doubled() -> None:
     sweep = Sweep()
     assert not sweep.is_due(1, LEAST)
     assert sweep.is_due(1, LEAST + 1)
@@ -38,7 +38,7 @@ def test_a_sweep_waits_for_as_many_entries_as_the_last_one_left() -> None:
     assert sweep.is_due(2, 1000 + LEAST + 1)
 
 
-def test_a_quarter_of_very_many_entries_may_be_dead() -> None:
+def test_a_quarter_of_many_entries_may_be_dead() -> None:
     """But after a sweep without effect, as many new entries as there are may be added first."""
     sweep, many = Sweep(), 1 << 22
     assert sweep.is_due(1, 2 * many)

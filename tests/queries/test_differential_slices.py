@@ -84,7 +84,9 @@ def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) ->
 )
 @example(seed=122, window=TimeWindow(40))  # joins of equal fans
 @examples(25, deadline=None)
-def test_slices_are_independent(schema: Schema, query: Query, seed: int, window: Window) -> None:
+def test_slices_have_the_results_of_the_whole_stream(
+    schema: Schema, query: Query, seed: int, window: Window
+) -> None:
     """Includes slices of time over a stream that is out of order."""
     rng = random.Random(seed)
     records = without_dequeues(
@@ -132,7 +134,7 @@ def _pieces(number: int, size: int, step: int) -> Iterator[PackedPiece]:
         (Unbounded(), 2, 1),
     ],
 )
-def test_there_are_as_many_slices_as_pay(window: Window, tasks: int, slices: int) -> None:
+def test_the_number_of_slices_balances_their_overlap(window: Window, tasks: int, slices: int) -> None:
     """Over 1,000 microseconds; with a keyed relation, each slice includes two windows before it."""
     stream, named = Stream(STREAMS, window, finite=True), Query("alpha").named("q", 4)
     slicing = plan_slices(_pieces(100, 100, 10), [named], stream, window, tasks, least=100)
@@ -140,7 +142,7 @@ def test_there_are_as_many_slices_as_pay(window: Window, tasks: int, slices: int
     assert bool(slicing.reason) == (slices == 1)
 
 
-def test_fewer_slices_read_fewer_windows_before_them() -> None:
+def test_more_slices_are_chosen_if_nearly_as_fast() -> None:
     stream, named = Stream(STREAMS, TimeWindow(10), finite=True), Query("alpha").named("q", 4)
     pieces = list(_pieces(100, 100, 10))
     for evening, slices in ((0.0, 2), (0.11, 8)):
@@ -148,7 +150,7 @@ def test_fewer_slices_read_fewer_windows_before_them() -> None:
         assert len(slicing.slices) == slices
 
 
-def test_positions_need_a_stream_in_order() -> None:
+def test_count_windows_need_a_stream_in_order() -> None:
     stream, named = Stream(STREAMS, CountWindow(5), finite=True), Query("alpha").named("q", 4)
     overlapping = [*_pieces(50, 100, 10), PackedPiece(50, 0, Holds.RECORDS, 100, 300, 100)]
     slicing = plan_slices(overlapping, [named], stream, CountWindow(5), 2, least=100)

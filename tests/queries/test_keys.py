@@ -45,7 +45,7 @@ def schema_of(text: str) -> Schema:
     return parse_schema(text, default_name="test")
 
 
-def test_all_attributes_that_every_join_equates_divide_relations() -> None:
+def test_relations_are_divided_by_the_attributes_of_every_join() -> None:
     schema = schema_of(TRACES)
     found = key_partitioning(schema, 5)
     assert isinstance(found, KeyPartitioning)
@@ -85,7 +85,7 @@ def test_schemas_without_a_key_say_why(change: tuple[str, str], max_size: int, r
 
 
 @pytest.mark.parametrize("join", ["span.tenant = log.tenant", "span.service = log.line"])
-def test_what_was_removed_divides_as_before(join: str) -> None:
+def test_a_removed_relation_keeps_its_partitioning(join: str) -> None:
     """Its records are in the log, and its results must be retracted."""
     before = schema_of(TRACES.replace("joins:", f"joins:\n  - {join}"))
     there = [one for one in before.relations if one.name != "log"]
@@ -96,7 +96,7 @@ def test_what_was_removed_divides_as_before(join: str) -> None:
     assert isinstance(found, KeyPartitioning) or f"{join} does not equate it" in found
 
 
-def test_a_table_that_joins_one_tuple_at_most_may_be_without_the_key() -> None:
+def test_a_table_joined_once_at_most_needs_no_key() -> None:
     described = TRACES.replace(
         "table: true}", "table: true}\n  note: {attributes: {text: text, trace: string}, table: true}"
     )
@@ -112,7 +112,7 @@ def test_a_table_that_joins_one_tuple_at_most_may_be_without_the_key() -> None:
     assert found.columns == (None, None, (1,), (1,), (1,))
 
 
-def test_queries_that_other_keys_bear_on() -> None:
+def test_queries_that_depend_on_other_keys_are_not_divided() -> None:
     schema = schema_of(TRACES)
     hour = TimeWindow(3_600_000_000)
     stream = Stream(schema, hour, finite=True)
@@ -125,7 +125,7 @@ def test_queries_that_other_keys_bear_on() -> None:
     assert "statistics" in str(plan_keys([scored], stream, hour))
 
 
-def test_equal_values_of_different_types_go_to_the_same_part() -> None:
+def test_equal_values_of_different_types_belong_to_one_part() -> None:
     schema = schema_of(
         """
         relations: {r: {attributes: {a: number, b: text}}, s: {attributes: {a: integer, b: text}}}
@@ -189,7 +189,7 @@ def keyed_cases(draw: st.DrawFn) -> Case:
     cuts=st.lists(st.integers(0, 100), max_size=3),
     seed=st.integers(0, 100),
 )
-def test_oracle_parts_find_together_what_one_session_finds(
+def test_oracle_parts_together_have_the_results_of_one_session(
     case: Case,
     max_size: int,
     parts: int,

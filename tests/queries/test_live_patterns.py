@@ -72,7 +72,7 @@ STREAMS = [Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeW
     st.sampled_from(PATTERNS),
     st.sampled_from(STREAMS),
 )
-def test_one_finds_what_a_search_finds_and_shards_find_it_together(
+def test_a_standing_pattern_and_its_shards_have_the_results_of_a_search(
     records: list[Record], places: list[int], text: str, stream: Stream
 ) -> None:
     live = Session(stream, keywords=False)
@@ -92,7 +92,7 @@ def test_one_finds_what_a_search_finds_and_shards_find_it_together(
     st.sampled_from(PATTERNS),
     st.randoms(use_true_random=False),
 )
-def test_records_out_of_order_are_found_as_if_in_order(
+def test_records_out_of_order_have_the_results_of_sorted_records(
     records: list[Record], places: list[int], text: str, rng: random.Random
 ) -> None:
     shuffled = sorted(records, key=lambda record: record.time + rng.uniform(0, 3))
@@ -120,7 +120,7 @@ def test_records_out_of_order_are_found_as_if_in_order(
     st.sampled_from(PATTERNS),
     st.sampled_from(STREAMS),
 )
-def test_one_that_is_added_later_begins_with_what_is_alive(
+def test_a_pattern_added_later_begins_with_the_live_tuples(
     records: list[Record], place: int, text: str, stream: Stream
 ) -> None:
     before, after = records[:place], records[place:]
@@ -140,7 +140,7 @@ def watched_only(live: Session, records: Sequence[Record]) -> list[Result]:
     return live.take(RecordBatch.of(records))
 
 
-def test_under_a_count_window_time_may_go_back() -> None:
+def test_times_may_decrease_under_a_count_window() -> None:
     """Tuples arrive in any order; a pattern with a window of time processes them in order of arrival."""
     live = Session(Stream(SCHEMA, CountWindow(10)), keywords=False)
     live.add(standing("A a ; B b where a.x = b.x within 5 us"))
@@ -152,7 +152,7 @@ def test_under_a_count_window_time_may_go_back() -> None:
     ]
 
 
-def test_a_pattern_is_checked_before_it_stands() -> None:
+def test_a_pattern_is_checked_before_it_is_added() -> None:
     stream = Stream(SCHEMA, Unbounded())
     with pytest.raises(PatternError):
         plan_of(standing("A a ; ; B b"), stream)

@@ -110,7 +110,7 @@ PATTERNS = [
 
 @pytest.mark.parametrize("window", [TimeWindow(12), TimeWindow(60), CountWindow(9)])
 @pytest.mark.parametrize("text", PATTERNS)
-def test_patterns_are_made_anew_from_what_still_counts(text: str, window: Window) -> None:
+def test_patterns_are_rebuilt_from_the_remaining_records(text: str, window: Window) -> None:
     for seed in runs(2):
         run = Run(Stream(SCHEMA, window), Query(text, kind=PATTERN), seed)
         results = 0
@@ -172,7 +172,7 @@ SQLS = ["SELECT DISTINCT x FROM plain WHERE x >= 0 AND x < 5", "SELECT x, y FROM
 
 
 @pytest.mark.parametrize("text", SQLS)
-def test_the_state_of_sql_goes_on(text: str) -> None:
+def test_the_state_of_sql_survives_changes(text: str) -> None:
     for seed in runs(4):
         run = Run(Stream(SCHEMA, TimeWindow(12)), Query(text, kind=SQL, options={"force": "yes"}), seed)
         steps = list(run.steps(records=240))
@@ -193,7 +193,7 @@ def test_the_state_of_sql_goes_on(text: str) -> None:
 EXPRESSION = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 
 
-def test_windows_go_on_where_they_are_found_as_before() -> None:
+def test_windows_of_unchanged_expressions_continue() -> None:
     """A relation is added and removed; results over it appear when their windows end, if it still exists."""
     counts = [windowed(random.Random(seed)) for seed in range(length(3, 6))]
     assert all(found for _, found in counts)
@@ -231,7 +231,7 @@ def windowed(rng: random.Random) -> tuple[int, int]:
     return with_notes, found
 
 
-def test_a_pattern_that_reads_nothing_of_what_changes_goes_on_as_it_is() -> None:
+def test_a_pattern_over_unchanged_relations_is_not_rebuilt() -> None:
     """A pattern over all relations reads the log again, including for relations that are added."""
     log: list[LoggedBatch] = []
     reads: list[str] = []

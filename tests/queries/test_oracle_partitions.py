@@ -139,7 +139,7 @@ QUERIES: dict[str, str | Query] = {
 }
 
 
-def test_a_late_record_finds_an_earlier_and_a_later_tuple_of_its_key() -> None:
+def test_a_late_record_between_two_tuples_of_its_key() -> None:
     """The later tuple was ended with its relation; the earlier one has expired, and may also be corrected."""
     job = Job({"q": "alpha beta"}, DIVIDED, window=TimeWindow(40), max_size=3, lateness=5, dead_letters=None)
     session = Session(job.stream)
@@ -160,7 +160,7 @@ def test_a_late_record_finds_an_earlier_and_a_later_tuple_of_its_key() -> None:
 
 @some("lateness", [0, 5], [1])
 @seeds(1, 12)
-def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int, seed: int) -> None:
+def test_partitions_of_any_rates_have_the_results_of_the_sorted_stream(lateness: int, seed: int) -> None:
     rng = random.Random(seed)
     records = random_records(rng, length(80, 120))
     window = TimeWindow(rng.choice((12, 40)))
@@ -183,7 +183,7 @@ def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int
 
 
 @seeds(4, 40)
-def test_partitions_that_get_out_of_step_give_what_the_sorted_stream_gives(seed: int) -> None:
+def test_partitions_that_diverge_later_have_the_results_of_the_sorted_stream(seed: int) -> None:
     """Until then, records arrive in order, and nothing says what is final."""
     rng = random.Random(seed)
     records, in_step = random_records(rng, length(100, 120)), rng.randint(1, 80)
@@ -208,7 +208,7 @@ def test_partitions_that_get_out_of_step_give_what_the_sorted_stream_gives(seed:
 
 
 @seeds(4, 40)
-def test_a_shard_that_is_made_anew_goes_on_as_the_one_before(seed: int) -> None:
+def test_a_rebuilt_shard_continues_unchanged(seed: int) -> None:
     """Queries are added and removed; the log may be replaced by the live tuples."""
     rng = random.Random(seed)
     records = random_records(rng, 200)
@@ -230,7 +230,7 @@ def test_a_shard_that_is_made_anew_goes_on_as_the_one_before(seed: int) -> None:
         assert lines(found) == lines(expected), number
 
 
-def test_equal_rows_are_told_apart_after_a_restart_once_the_stream_time_has_moved_on() -> None:
+def test_equal_rows_stay_separate_after_a_later_restart() -> None:
     """A deletion ends the oldest of them; the log does not contain all that were in the queue."""
     job = Job({"a": "alpha"}, DIVIDED, window=TimeWindow(6), max_size=3, dead_letters=None)
     reader = Reader(KeptShard(job, Part(0, 1, Partitioning.ROOTS)), 0)
@@ -250,7 +250,7 @@ def test_equal_rows_are_told_apart_after_a_restart_once_the_stream_time_has_move
     assert len(alive) == 2
 
 
-def test_ends_of_stretches_say_what_is_final() -> None:
+def test_partition_ends_determine_the_final_time() -> None:
     known = PartitionEnds(2)
     for times in ([5, 3, 9], [8, 1, 2], [7]):
         known.take(np.array(times, dtype=np.int64))
@@ -267,7 +267,7 @@ def test_ends_of_stretches_say_what_is_final() -> None:
     assert PartitionEnds(0).all().tolist() == PartitionEnds(0).rows().tolist() == []
 
 
-def test_partitions_that_bring_nothing_are_waited_for() -> None:
+def test_idle_partitions_are_awaited_for_a_while() -> None:
     known: list[list[int]] = []
     one, two, alone = partition_number(1, 0), partition_number(2, 0), partition_number(1, None)
     for clock, told, expected in (
@@ -286,7 +286,7 @@ def test_partitions_that_bring_nothing_are_waited_for() -> None:
 
 
 @pytest.mark.parametrize("final", [None, START])
-def test_what_is_before_the_least_partition_is_late(final: int | None) -> None:
+def test_records_before_the_slowest_partition_are_late(final: int | None) -> None:
     """Without partitions, the latest record decides."""
     session = Session(Job({"a": "alpha"}, DIVIDED, window=TimeWindow(10)).stream)
     if final is not None:
@@ -323,7 +323,7 @@ def _after_start(seconds: float | None) -> float | None:
     return seconds and round(seconds * 1_000_000) - START
 
 
-def test_what_late_records_ended_before_it_began_is_not_ended_again() -> None:
+def test_a_version_that_never_lived_is_not_retracted_again() -> None:
     """An earlier end of a version that never lived does not apply to the version that lived from then on."""
     plain, keyed = (_SHOP.index[name] for name in ("plain", "keyed"))
     assert told_of(
@@ -334,7 +334,7 @@ def test_what_late_records_ended_before_it_began_is_not_ended_again() -> None:
     ) == [[("+", 58, 90)], [("~", 58, 97)], [], [("-", 58, 70)]]
 
 
-def test_an_earlier_end_is_told_of_the_version_that_lived() -> None:
+def test_an_earlier_end_is_reported_for_the_version_that_lived() -> None:
     plain, keyed = (_SHOP.index[name] for name in ("plain", "keyed"))
     assert told_of(
         [Record(plain, START + 40, ("alpha", 2, 1)), Record(keyed, START + 45, ("beta", 2, 1))],

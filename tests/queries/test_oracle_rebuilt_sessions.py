@@ -216,7 +216,7 @@ def compare(
 
 @pytest.mark.parametrize("window", [TimeWindow(5), TimeWindow(15), CountWindow(4), CountWindow(12)])
 @seeds(1, 16)
-def test_a_rebuilt_session_goes_on(window: Window, seed: int) -> None:
+def test_a_rebuilt_session_continues_unchanged(window: Window, seed: int) -> None:
     rng = random.Random(seed)
     broken, found = compare(Stream(SCHEMA, window), random_records(rng, 150), rng)
     assert found > 20
@@ -225,7 +225,7 @@ def test_a_rebuilt_session_goes_on(window: Window, seed: int) -> None:
 
 
 @seeds(1, 16)
-def test_with_records_out_of_order(seed: int) -> None:
+def test_a_rebuilt_session_accepts_records_out_of_order(seed: int) -> None:
     rng = random.Random(seed)
     records = random_records(rng, 150)
     records.sort(key=lambda record: record.time + rng.uniform(0, 6))
@@ -269,7 +269,7 @@ _REPLACED_SLOW: Final = [
 
 @some("name, window, lateness", _REPLACED, _REPLACED_SLOW)
 @some("seed", [1], [0, *range(2, 40)])  # with seed 1, each record of a file needs its own number
-def test_the_log_is_replaced_by_what_lives(name: str, window: Window, lateness: int, seed: int) -> None:
+def test_the_log_is_replaced_by_live_tuples(name: str, window: Window, lateness: int, seed: int) -> None:
     """Scores use the word frequencies of live tuples; those of the best results are stored with the log."""
     queries = _FOR_EVER[name]
     rng = random.Random(seed)
@@ -282,7 +282,7 @@ def test_the_log_is_replaced_by_what_lives(name: str, window: Window, lateness: 
     assert broken.replaced
 
 
-def test_what_was_deleted_tells_equal_rows_of_an_instant_apart() -> None:
+def test_equal_rows_of_an_instant_stay_separate_after_deletions() -> None:
     """The live row is in a file, and the record of the other one is not."""
     stream = Stream(SCHEMA, Unbounded())
     calm, broken = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
@@ -313,7 +313,7 @@ def matches(results: list[Result]) -> set[tuple[str, ...]]:
 @pytest.mark.parametrize("within", ["within 12 tuples", "", "within 1 second"])
 @pytest.mark.parametrize("lateness", [0, 5])
 @seeds(1, 40)
-def test_patterns_read_no_distance_from_what_lives(within: str, lateness: int, seed: int) -> None:
+def test_patterns_do_not_count_distances_between_live_tuples(within: str, lateness: int, seed: int) -> None:
     """Most rows between two live ones are missing, so their positions in the log mean nothing."""
     rng = random.Random(seed)
     records = []
@@ -347,7 +347,7 @@ def test_patterns_read_no_distance_from_what_lives(within: str, lateness: int, s
     assert told <= true
 
 
-def test_an_earlier_version_that_lives_again_began_when_its_result_did() -> None:
+def test_a_restored_version_keeps_the_begin_of_its_result() -> None:
     """A late record ends the last life of a row that was updated, deleted and inserted again."""
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
     calm, broken = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
@@ -370,7 +370,7 @@ def test_an_earlier_version_that_lives_again_began_when_its_result_did() -> None
     assert told[-1].start == 100 / 1e6
 
 
-def test_a_pattern_that_is_added_reads_what_lives_until_its_window_is_over() -> None:
+def test_an_added_pattern_reads_live_tuples_until_its_window_ends() -> None:
     """Live tuples are not replaced while a pattern, which may be rebuilt, needs them as its past."""
     stream = Stream(SCHEMA, Unbounded())
     longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
@@ -392,7 +392,7 @@ def test_a_pattern_that_is_added_reads_what_lives_until_its_window_is_over() -> 
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
-def test_a_pattern_that_is_added_reads_what_lives_behind_chunks_of_a_shorter_one(rebuilt: bool) -> None:
+def test_an_added_pattern_reads_live_tuples_kept_for_a_shorter_one(rebuilt: bool) -> None:
     stream = Stream(SCHEMA, Unbounded())
     longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
     broken = Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0]))
@@ -417,7 +417,7 @@ def test_a_pattern_that_is_added_reads_what_lives_behind_chunks_of_a_shorter_one
     assert broken.replaced == 2
 
 
-def test_a_late_record_corrects_what_had_ended_when_the_schema_changed() -> None:
+def test_a_late_record_corrects_a_result_that_ended_before_a_schema_change() -> None:
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
     alone = (Query("alpha").named("alone", 1),)
     calm, changing = (Recovered(stream, queries=alone) for _ in range(2))
@@ -433,7 +433,7 @@ def test_a_late_record_corrects_what_had_ended_when_the_schema_changed() -> None
 
 
 @pytest.mark.parametrize("lateness", [0, 5])
-def test_a_result_that_a_schema_has_ended_begins_anew_with_another_one(lateness: int) -> None:
+def test_a_result_ended_by_a_schema_begins_anew_with_the_next(lateness: int) -> None:
     """It begins with the version that comes back, whatever its earlier reports, also after a restart."""
     stream = Stream(SCHEMA, Unbounded(), lateness=lateness)
     calm, broken = (Recovered(stream, queries=QUERIES[:1]) for _ in range(2))
@@ -461,7 +461,7 @@ def test_a_result_that_a_schema_has_ended_begins_anew_with_another_one(lateness:
 
 
 @pytest.mark.parametrize("within", ["within 9 us", ""])
-def test_patterns_with_and_without_windows_are_rebuilt_as_they_were(within: str) -> None:
+def test_patterns_with_and_without_windows_are_rebuilt_unchanged(within: str) -> None:
     """One without a window, added later, has read live tuples, and one with a window all of its window."""
     stream = Stream(SCHEMA, Unbounded())
     added = Query(f"keyed a ; plain b {within}", kind=PATTERN).named("added", 3)
@@ -487,7 +487,7 @@ def test_patterns_with_and_without_windows_are_rebuilt_as_they_were(within: str)
 
 
 @pytest.mark.parametrize(("window", "more"), [(TimeWindow(15), {}), (Unbounded(), {APPEND_ONLY: "true"})])
-def test_a_log_that_ends_or_only_grows_is_kept(window: Window, more: dict[str, str]) -> None:
+def test_the_log_of_a_window_or_of_append_only_results_is_kept(window: Window, more: dict[str, str]) -> None:
     """With results that only expire, some of the best are forgotten by score."""
     session = Session(Stream(SCHEMA, window))
     session.add_all(plans_over(LOGGED_AS_LIVES, session.stream))
@@ -497,7 +497,7 @@ def test_a_log_that_ends_or_only_grows_is_kept(window: Window, more: dict[str, s
     assert session.lasting_records() is None
 
 
-def test_without_a_window_the_log_tells_all() -> None:
+def test_without_a_window_the_log_is_the_only_state() -> None:
     rng = random.Random(1)
     broken, found = compare(Stream(SCHEMA, Unbounded()), random_records(rng, 25), rng)
     assert found
@@ -505,7 +505,7 @@ def test_without_a_window_the_log_tells_all() -> None:
 
 
 @seeds(1, 60)
-def test_across_changes_of_the_schema(seed: int) -> None:
+def test_a_session_is_rebuilt_across_schema_changes(seed: int) -> None:
     """Equal rows, some of which ended by deletions before the log, are the right live ones."""
     rng = random.Random(14 + seed)  # the first seed has such rows at a schema change
     records = random_records(rng, 150)
@@ -528,7 +528,7 @@ def test_across_changes_of_the_schema(seed: int) -> None:
     assert changes
 
 
-def test_records_that_wait_are_kept_as_they_came() -> None:
+def test_waiting_records_are_kept_unchanged() -> None:
     """A row inserted and deleted in one instant never lived; a window expression has yet to read it."""
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
     calm, broken = Session(stream), Recovered(stream, queries=_FOR_EVER["within"])
@@ -549,7 +549,7 @@ def test_records_that_wait_are_kept_as_they_came() -> None:
     assert any(b'"within"' in line for line in found)
 
 
-def test_what_was_late_before_a_log_was_replaced_is_late_for_who_reads_it() -> None:
+def test_late_records_remain_late_after_the_log_is_replaced() -> None:
     """The latest record was a deletion, which is not among the live tuples."""
     stream = Stream(SCHEMA, Unbounded())
     broken = Recovered(stream, queries=QUERIES)

@@ -69,7 +69,7 @@ def compare(session: Session, text: str, size: int, most: int, rank: str) -> int
 
 @seeds(1, 12)
 @combinations("schema, window", [STREAMS, TABLES], WINDOWS)
-def test_a_search_finds_what_a_new_query_is_given(schema: Schema, window: Window, seed: int) -> None:
+def test_a_search_has_the_first_results_of_a_new_query(schema: Schema, window: Window, seed: int) -> None:
     rng = random.Random(seed)
     records = random_stream(schema, seed, length(96, 160), 3)
     stream = Stream(schema, window, max_size=3, match_names=True)
@@ -110,7 +110,7 @@ PARALLEL = Schema(
 
 @seeds(1, 24)
 @pytest.mark.parametrize("schema", [STREAMS, TABLES, PARALLEL], ids=lambda schema: schema.name)
-def test_paths_between_common_words_are_counted_and_the_best_found(schema: Schema, seed: int) -> None:
+def test_paths_between_common_words_are_counted_and_ranked(schema: Schema, seed: int) -> None:
     rng = random.Random(seed)
     # Tuples are purged once there are a few thousand.
     window, size = rng.choice(((TimeWindow(150), 1600), (TimeWindow(10_000), 420), (CountWindow(150), 1600)))
@@ -131,7 +131,7 @@ def test_paths_between_common_words_are_counted_and_the_best_found(schema: Schem
     assert compared
 
 
-def test_phrases_of_stop_words_are_read_in_all_texts() -> None:
+def test_phrases_of_stop_words_are_searched_in_all_texts() -> None:
     session = Session(Stream(STREAMS, TimeWindow(200)))
     texts = ("to be alone", "be to", "not to be", "alpha", "to, be")
     session.take(RecordBatch.of([Record(0, number, (text, number, 0)) for number, text in enumerate(texts)]))
@@ -139,7 +139,7 @@ def test_phrases_of_stop_words_are_read_in_all_texts() -> None:
     assert compare(session, '"to be" alone', 2, 10, "keywords") == 1
 
 
-def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
+def test_an_interrupted_search_does_not_disturb_queries() -> None:
     stream = Stream(STREAMS, TimeWindow(200), max_size=4)
     session, undisturbed = Session(stream), Session(stream)
     records = random_stream(STREAMS, 1, 64, 3)
@@ -160,7 +160,7 @@ def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
         session.alive("standin")
 
 
-def test_a_search_that_runs_out_of_time_gives_and_counts_its_small_results() -> None:
+def test_a_search_that_times_out_returns_its_smaller_results() -> None:
     """However early it times out; ranked by recency, larger results may be better."""
     session = Session(Stream(STREAMS, TimeWindow(10_000)))
     for batch in pieces(random_stream(STREAMS, 1, 320, 40)):
@@ -175,12 +175,12 @@ def test_a_search_that_runs_out_of_time_gives_and_counts_its_small_results() -> 
             assert found == whole[found.size]._replace(complete=complete)
 
 
-def test_the_outer_limit_holds() -> None:
+def test_the_outer_time_limit_applies() -> None:
     with within(0.0), pytest.raises(TimeLimitError), within(60.0):
         searched(Session(Stream(STREAMS, TimeWindow(200))), asked("alpha", "", 2), 1)
 
 
-def test_of_very_many_equal_results_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_of_many_equal_results_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     formed: list[int] = []
 
     def form(self: Best, emitter: ResultEmitter, found: Partials) -> None:

@@ -70,7 +70,7 @@ def singly(batches: list[list[Record]], schema: Schema) -> list[list[Record]]:
 
 @pytest.mark.parametrize(("window", "lateness"), WINDOWS, ids=str)
 @seeds(1, 60)
-def test_sessions(window: Window, lateness: int, seed: int) -> None:
+def test_a_truncation_deletes_each_row_in_sessions(window: Window, lateness: int, seed: int) -> None:
     rng = random.Random(seed)
     stream = Stream(STREAMS, window, lateness=lateness)
     queries = QUERIES if not isinstance(window, Unbounded) else QUERIES[:3]
@@ -83,7 +83,7 @@ def test_sessions(window: Window, lateness: int, seed: int) -> None:
 
 
 @seeds(2, 60)
-def test_windows_of_expressions(seed: int) -> None:
+def test_a_truncation_deletes_each_row_in_windows_of_expressions(seed: int) -> None:
     rng = random.Random(seed)
     queries = (Query("alpha beta").over(OVER, allowed=True).named("windowed", 3),)
     batches = batches_of(rng, random_stream(STREAMS, seed, length(100, 150), 3, 0.03))
@@ -97,7 +97,7 @@ def test_windows_of_expressions(seed: int) -> None:
     ("window", "lateness"), [(TimeWindow(8), 0), (TimeWindow(8), 3), (CountWindow(9), 0)]
 )
 @seeds(2, 60)
-def test_engines(window: Window, lateness: int, seed: int) -> None:
+def test_a_truncation_deletes_each_row_in_every_engine(window: Window, lateness: int, seed: int) -> None:
     """The default engine, delta joins, and the paper's meshes."""
     rng = random.Random(seed)
     stream = dense_rows(rng, length(40, 60), [0, 1, 2], truncated=0.05)
@@ -110,7 +110,7 @@ def test_engines(window: Window, lateness: int, seed: int) -> None:
     assert ends == ends[:1] * len(ends)
 
 
-def test_rows_inserted_behind_a_truncation_live() -> None:
+def test_rows_inserted_after_a_truncation_live() -> None:
     """Including those of the same instant; a row that returns with its key is an update."""
     rows = {1: ("alpha", 1, None), 2: ("beta alpha", 1, None)}
     session = Session(Stream(STREAMS, TimeWindow(100)))
@@ -122,7 +122,7 @@ def test_rows_inserted_behind_a_truncation_live() -> None:
     assert [result.op for result in session.take(RecordBatch.of([Record.truncation(1, 20)]))] == ["-"]
 
 
-def test_a_late_row_from_before_a_truncation_does_not_live_on() -> None:
+def test_a_late_row_ends_at_a_later_truncation() -> None:
     session = Session(Stream(STREAMS, TimeWindow(100), lateness=20))
     session.add(QUERIES[1])
     row = ("alpha", 1, None)
@@ -132,7 +132,7 @@ def test_a_late_row_from_before_a_truncation_does_not_live_on() -> None:
     assert [r.op for r in session.take(RecordBatch.of([Record(1, 20, row)]))] == ["+"]
 
 
-def test_truncations_are_packed() -> None:
+def test_truncations_can_be_packed() -> None:
     records = random_stream(STREAMS, 3, 300, 4, 0.02)
     assert [*unpack(pack(RecordBatch.of(records))).records()] == records
     assert sum(record.truncates for record in records) > 2
@@ -140,7 +140,7 @@ def test_truncations_are_packed() -> None:
     assert [*unpack(pack(RecordBatch.of(alone))).records()] == alone
 
 
-def test_sql_in_constant_memory_takes_no_truncation() -> None:
+def test_sql_in_constant_memory_rejects_truncations() -> None:
     session = Session(Stream(STREAMS, Unbounded()), keywords=False)
     session.add(Query("SELECT 1 AS one FROM plain", kind=SQL).named("q", 2))
     with pytest.raises(BadRecordsError, match="deletes a tuple of plain"):
@@ -148,7 +148,7 @@ def test_sql_in_constant_memory_takes_no_truncation() -> None:
 
 
 @pytest.mark.parametrize("lateness", [0, 5])
-def test_truncations_leave_nothing(lateness: int) -> None:
+def test_truncated_rows_are_freed(lateness: int) -> None:
     session = Session(Stream(STREAMS, Unbounded(), lateness=lateness))
     session.add(QUERIES[0])
     rows = [Record(0, 1, (f"alpha n{number}", number, number)) for number in range(250)]

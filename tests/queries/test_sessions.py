@@ -60,7 +60,7 @@ def lines(results: list[Result]) -> list[bytes]:
 
 
 @seeds(2, 5)
-def test_adding_many_at_once_is_adding_each(seed: int) -> None:
+def test_adding_queries_together_equals_adding_each(seed: int) -> None:
     together, apart = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
     rng = random.Random(seed)
     before = stream(rng, 20, 0)
@@ -79,7 +79,7 @@ def test_adding_many_at_once_is_adding_each(seed: int) -> None:
     assert together.counts() == apart.counts()
 
 
-def test_results_of_one_time_come_in_the_same_order_however_queries_were_added() -> None:
+def test_the_order_of_results_does_not_depend_on_how_queries_were_added() -> None:
     """As after a restart, when all are added at once: the first and the last share an operator."""
     queries = (QUERIES[3], QUERIES[2], QUERIES[4])
     together, apart = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
@@ -95,7 +95,7 @@ def test_results_of_one_time_come_in_the_same_order_however_queries_were_added()
     assert len(told) == 3
 
 
-def test_a_name_that_is_taken_adds_none() -> None:
+def test_one_duplicate_name_rejects_all_queries() -> None:
     live = Session(Stream(SCHEMA, TimeWindow(5_000_000)))
     live.add(QUERIES[0])
     for queries in ([QUERIES[1], QUERIES[0]], [QUERIES[1], QUERIES[1]]):
@@ -107,7 +107,7 @@ def test_a_name_that_is_taken_adds_none() -> None:
         live.remove("bad")
 
 
-def test_an_operator_goes_with_its_last_query() -> None:
+def test_an_operator_is_removed_with_its_last_query() -> None:
     live = Session(Stream(SCHEMA, OVER), keywords=False)
     live.add_all(plans_over(QUERIES[3:5], live.stream))
     assert [type(each) for each in live.operators.values()] == [WindowedOperator]
@@ -119,7 +119,7 @@ def test_an_operator_goes_with_its_last_query() -> None:
     assert len(live.operators) == 1
 
 
-def test_a_state_for_one_query_of_a_group() -> None:
+def test_one_query_of_a_group_is_restored() -> None:
     """The other one is not affected."""
     queries = QUERIES[3:5]
     rng = random.Random(3)
@@ -136,7 +136,7 @@ def test_a_state_for_one_query_of_a_group() -> None:
     assert len(live.operators) == 2  # as their states differ
 
 
-def test_results_of_tables_alone_over_windows() -> None:
+def test_results_of_tables_are_reported_once_over_windows() -> None:
     """They are returned when tables are loaded, or when a query is added later; once for each query."""
     schema = parse_schema(
         """
@@ -184,7 +184,7 @@ def told(window: Window, share: Part, **options: Any) -> list[list[Result]]:
 
 
 @combinations("window, share", WINDOWS, SHARES)
-def test_it_does_not_matter_what_evaluates(window: Window, share: Part) -> None:
+def test_all_evaluators_have_the_same_results(window: Window, share: Part) -> None:
     by_mesh = told(window, share, evaluator=EvaluatorName.MESH)
     others: list[dict[str, Any]] = [{"evaluator": each} for each in EvaluatorName]
     for options in (*others, *({"mesh": mode} for mode in MODES)):
@@ -226,14 +226,14 @@ def network(query: str, op: Literal["+", "-"], text: str, place: TopChange | Non
     place=st.none() | st.builds(TopChange, st.just("enter"), st.integers(1, 9), st.floats(0, 9)),
     snapshot=st.booleans(),
 )
-def test_networks(
+def test_encoded_results_of_networks(
     query: str, op: Literal["+", "-"], text: str, place: TopChange | None, snapshot: bool
 ) -> None:
     alike(network(query, op, text, place, snapshot))
 
 
 @given(query=TEXTS, text=TEXTS, number=st.integers(0, 1 << 80))
-def test_matches_and_rows(query: str, text: str, number: int) -> None:
+def test_encoded_matches_and_rows(query: str, text: str, number: int) -> None:
     asked = Query(query, name=text)
     member = ResultTuple(AsGiven("plain", "plain:1", {text: text}), (text,), ("a",), 3)
     alike(Result.of_tuples(asked, "abc", 1.5, None, (member,), snapshot=bool(number % 2)))
@@ -258,7 +258,7 @@ def alike(result: Result) -> None:
     assert moment(found) == moment(result)
 
 
-def test_nothing_is_parsed_for_a_file_of_lines() -> None:
+def test_lines_are_written_without_parsing() -> None:
     line = network("ada", "-", "x", None, snapshot=False).pack()
     cut = line[: line.index(b',"start"')]  # no JSON
     found = EncodedResult(cut)
@@ -266,7 +266,7 @@ def test_nothing_is_parsed_for_a_file_of_lines() -> None:
     assert (found.count, found.to_json()) == (None, cut)
 
 
-def test_a_limit_counts_those_held_back() -> None:
+def test_a_rate_limit_counts_withheld_results() -> None:
     limiter = Limiter(Rate.of("1 per minute"))
     lines = [network("ada", "+", str(number), None, snapshot=False).pack() for number in range(2)]
     assert [limiter.admit(EncodedResult(line)) is None for line in lines] == [False, True]

@@ -106,7 +106,7 @@ def restarted(
 
 
 @some("seed", [12, 15], [*range(12), 13, 14, *range(16, 20)])
-def test_a_restart_makes_no_difference_where_records_wait_for_late_ones(seed: int) -> None:
+def test_a_restart_while_records_wait_makes_no_difference(seed: int) -> None:
     """Equal rows queue: which one a deletion ends depends on deletions that are no longer in the log."""
     rng = random.Random(seed)
     time, records = 100, []
@@ -134,7 +134,7 @@ def test_a_restart_makes_no_difference_where_records_wait_for_late_ones(seed: in
 
 
 @pytest.mark.parametrize("at_once", [1, 6])
-def test_deletions_between_two_arrivals_each_have_their_time(at_once: int) -> None:
+def test_deletions_between_arrivals_keep_their_times(at_once: int) -> None:
     rows = [("alpha beta", x, x) for x in (1, 2)]
     records = [Record(0, 1, row) for row in rows]
     records += [Record(0, time, row, delete=True) for time, row in zip((2, 3), rows, strict=True)]
@@ -165,7 +165,7 @@ SEVERAL = {
 
 
 @some("window", [TimeWindow(40)], [CountWindow(25)])
-def test_queries_that_share_an_engine_give_what_each_gives_alone(window: Window) -> None:
+def test_queries_in_a_shared_engine_have_their_own_results(window: Window) -> None:
     records = random_stream(TABLES, 9, 400, 4)
     static = [r for r in records if TABLES.relations[r.relation].table]
     stream = sorted((r for r in records if not TABLES.relations[r.relation].table), key=lambda r: r.time)

@@ -133,7 +133,7 @@ def without_twins(stream: list[Record]) -> list[Record]:
 @pytest.mark.parametrize("names", [False, True])
 @given(cases(), st.sampled_from(WINDOWS))
 @examples(150)
-def test_scores_are_those_of_the_definition(names: bool, case: Case, window: Window) -> None:
+def test_scores_equal_the_definition(names: bool, case: Case, window: Window) -> None:
     schema, words, static, stream = case
     stream = without_twins(stream)
     text = " ".join([*WORDS[:words], *(["r0"] if names else [])])
@@ -173,7 +173,7 @@ def check(judge: Judge, results: list[Result], times: dict[int, int]) -> None:
 @pytest.mark.parametrize(
     ("joins", "fans"), [(["ab", "bc"], [(1, 2), (2, 1)]), (["bc", "ab"], [(1, 2), (2, 1)])], ids=["a", "c"]
 )
-def test_equal_fans_are_explained_alike_from_either_end(
+def test_equal_fans_have_the_same_explanation_from_either_end(
     joins: list[str], fans: list[tuple[int, int]]
 ) -> None:
     """A tree a - b - c, in which b has two partners by both joins, with its root at a or at c."""

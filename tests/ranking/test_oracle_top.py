@@ -104,7 +104,7 @@ class Follower:
 
 @given(changes(), st.integers(1, 4), st.booleans())
 @examples(200)
-def test_best_at_every_instant(told: list[Result], size: int, group: bool) -> None:
+def test_the_best_results_at_every_instant(told: list[Result], size: int, group: bool) -> None:
     choice = TopChoice(size, group)
     top, follower = Top(choice, SCHEMA, event_time), Follower(size)
     last = max((r.tick or 0 for r in told), default=0)
@@ -120,9 +120,7 @@ def test_best_at_every_instant(told: list[Result], size: int, group: bool) -> No
 
 @given(changes(), st.integers(1, 4), st.booleans())
 @examples(200)
-def test_expiry_is_told_at_its_own_instant_whenever_the_next_record_comes(
-    told: list[Result], size: int, group: bool
-) -> None:
+def test_an_expiry_is_reported_at_its_instant(told: list[Result], size: int, group: bool) -> None:
     steady, rare = (Top(TopChoice(size, group), SCHEMA, event_time) for _ in range(2))
     last = max((r.tick or 0 for r in told), default=0)
     each = []
@@ -133,7 +131,7 @@ def test_expiry_is_told_at_its_own_instant_whenever_the_next_record_comes(
 
 @given(changes(deletions=False), st.integers(1, 3))
 @examples(200)
-def test_what_can_never_enter_is_forgotten_without_a_difference(told: list[Result], size: int) -> None:
+def test_pruning_candidates_makes_no_difference(told: list[Result], size: int) -> None:
     whole, pruned = TopCandidates(size), TopCandidates(size, append_only=True, least=0)
     for result in told:
         for best in (whole, pruned):
@@ -158,7 +156,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
 
 @given(cases(), st.sampled_from(WINDOWS), st.integers(1, 3), st.booleans())
 @examples(150)
-def test_best_of_an_engine_after_every_tuple(
+def test_the_best_results_of_an_engine_after_every_tuple(
     case: tuple[Schema, int, list[Record], list[Record]], window: Window, size: int, group: bool
 ) -> None:
     schema, words, static, stream = case

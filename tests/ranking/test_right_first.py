@@ -72,7 +72,7 @@ def networks(text: str) -> list[str]:
         ("azua artibonite", "province{azua} - country{} -(borders"),  # not through the sea, which many share
     ],
 )
-def test_of_a_small_world(text: str, first: str) -> None:
+def test_the_intended_network_ranks_first_in_a_small_database(text: str, first: str) -> None:
     found = networks(text)
     assert found[0].startswith(first)
     assert len(set(found)) > 1
@@ -89,7 +89,7 @@ def test_a_name_weighs_more_than_a_mention(keyword: str, more: float) -> None:
     assert named / mentioned == pytest.approx(more, rel=0.05)
 
 
-def test_a_whole_text_comes_before_a_mention_where_no_word_is_rare() -> None:
+def test_a_whole_text_ranks_before_a_mention_without_rare_words() -> None:
     """One of five continents is hardly rare, one of 168 organizations is."""
     whole = keyword_weight(Match("asia", "continent:Asia", "name", 1, 4, 5, 1, 6.6, 48.0))
     mentioned = keyword_weight(Match("asia", "organization:APEC", "name", 1, 33, 168, 5, 38.0, 47.0))
@@ -106,7 +106,7 @@ DATABASES: dict[str, tuple[str, Callable[[], tuple[Question, ...]], int, float]]
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.exists(), reason="real data is read beside the checkout")
 @pytest.mark.parametrize("name", DATABASES)
-def test_of_real_data(tmp_path: Path, name: str) -> None:
+def test_the_intended_results_rank_first_in_real_data(tmp_path: Path, name: str) -> None:
     folder, questions, first, mean = DATABASES[name]
     asked = questions()
     schema = all_tables(load_schema(ROOT / "examples" / name / "schema.yaml"))

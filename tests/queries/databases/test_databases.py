@@ -36,7 +36,7 @@ def books(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_sqlite_file_is_searched_by_its_own_references(skws: Skws, books: Path) -> None:
+def test_a_sqlite_file_is_searched_through_its_foreign_keys(skws: Skws, books: Path) -> None:
     before = books.read_bytes()
     done = skws("search", "guin", "dispossessed", "--database", books, "-f", "jsonl")
     (found,) = done.records
@@ -48,7 +48,7 @@ def test_a_sqlite_file_is_searched_by_its_own_references(skws: Skws, books: Path
     assert books.read_bytes() == before
 
 
-def test_best_first_and_no_more_than_asked(skws: Skws, books: Path) -> None:
+def test_results_are_best_first_and_limited(skws: Skws, books: Path) -> None:
     every = skws("search", "guin", "--database", books, "-f", "jsonl").records
     assert [one["score"] for one in every] == sorted((one["score"] for one in every), reverse=True)
     assert len(every) == 3
@@ -81,7 +81,7 @@ def test_an_index_is_kept_until_the_data_changes(skws: Skws, books: Path, tmp_pa
     assert len(changed.records) == 3
 
 
-def test_an_index_of_an_earlier_version_is_made_anew(skws: Skws, books: Path, tmp_path: Path) -> None:
+def test_an_index_of_an_earlier_version_is_rebuilt(skws: Skws, books: Path, tmp_path: Path) -> None:
     index = tmp_path / "books.index"
     with closing(sqlite3.connect(index)) as connection, connection:
         connection.execute("CREATE TABLE made (mark TEXT)")
@@ -105,7 +105,7 @@ def test_an_index_is_kept_in_the_cache(skws: Skws, books: Path, cache: Path) -> 
     assert len(list(cache.rglob("index*"))) == 1
 
 
-def test_a_cache_that_cannot_be_is_told(skws: Skws, books: Path, cache: Path) -> None:
+def test_an_unusable_cache_is_reported(skws: Skws, books: Path, cache: Path) -> None:
     cache.write_text("a file")
     done = skws("search", "solaris", "--database", books)
     assert (done.code, done.out) == (4, "")
@@ -120,20 +120,20 @@ def test_a_cache_that_cannot_be_is_told(skws: Skws, books: Path, cache: Path) ->
         (("author", "lem", "fine"), "'author', 'fine' are also names in the schema: try --match-names"),
     ],
 )
-def test_why_nothing_is_found(skws: Skws, books: Path, query: tuple[str, ...], told: str) -> None:
+def test_an_empty_result_is_explained(skws: Skws, books: Path, query: tuple[str, ...], told: str) -> None:
     done = skws("search", *query, "--database", books, "--max-size", "5")
     assert done.code == 0
     assert told in done.err
 
 
-def test_a_database_without_searched_columns_is_told(skws: Skws, tmp_path: Path) -> None:
+def test_a_database_without_searched_columns_is_reported(skws: Skws, tmp_path: Path) -> None:
     path = tmp_path / "numbers.sqlite"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE number (n INTEGER PRIMARY KEY)")
     assert "no column is searched" in skws("search", "one", "--database", path).err
 
 
-def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: Path) -> None:
+def test_unnameable_tables_and_columns_are_reported_and_skipped(skws: Skws, tmp_path: Path) -> None:
     """Names with dots, views of dropped tables, and the internals of virtual tables."""
     path = tmp_path / "odd.sqlite"
     with closing(sqlite3.connect(path)) as connection:
@@ -170,7 +170,7 @@ def test_python_searches_a_database(skws: Skws, books: Path) -> None:
     assert [one.network for one in session.add("guin dispossessed")] == [one["network"] for one in told]
 
 
-def test_python_names_what_it_cannot_search() -> None:
+def test_the_library_rejects_a_source_without_an_end() -> None:
     with pytest.raises(UsageError, match="kafka://one:9092/a has no end"):
         library.search("x", "kafka://one:9092/a")
 
@@ -204,7 +204,7 @@ def test_a_schema_is_inferred_from_a_sqlite_file(skws: Skws, books: Path, tmp_pa
     assert skws(*args, "--schema", schema).out == skws(*args).out
 
 
-def test_a_key_of_words_is_searched_and_a_reference_to_it_is_not(skws: Skws, tmp_path: Path) -> None:
+def test_a_text_key_is_searched_but_references_to_it_are_not(skws: Skws, tmp_path: Path) -> None:
     path = tmp_path / "waters.sqlite"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(
@@ -220,7 +220,7 @@ UNDECLARED = TABLES.replace(" REFERENCES author", "")
 
 
 @pytest.mark.parametrize("types", ["as declared", "none, all values are texts"])
-def test_joins_of_a_catalog_that_declares_none_are_those_of_names_and_values(
+def test_joins_without_foreign_keys_are_inferred_from_names_and_values(
     skws: Skws, tmp_path: Path, types: str
 ) -> None:
     path = tmp_path / "books.sqlite"
@@ -249,14 +249,16 @@ def test_joins_of_a_catalog_that_declares_none_are_those_of_names_and_values(
         (2, ("--database", "BOOKS", "--rank", "relevanz"), "did you mean"),
     ],
 )
-def test_what_cannot_be(skws: Skws, books: Path, code: int, arguments: tuple[str, ...], told: str) -> None:
+def test_unusable_databases_and_options_are_rejected(
+    skws: Skws, books: Path, code: int, arguments: tuple[str, ...], told: str
+) -> None:
     given = [str(books) if each == "BOOKS" else each for each in arguments]
     done = skws("search", "guin", *given)
     assert (done.code, done.out) == (code, "")
     assert told in done.err
 
 
-def test_a_value_that_does_not_fit_is_named(skws: Skws, books: Path, tmp_path: Path) -> None:
+def test_a_value_of_the_wrong_type_is_named(skws: Skws, books: Path, tmp_path: Path) -> None:
     schema = tmp_path / "schema.yaml"
     schema.write_text(skws("schema", "infer", books).out)
     with closing(sqlite3.connect(books)) as connection, connection:
@@ -266,7 +268,7 @@ def test_a_value_that_does_not_fit_is_named(skws: Skws, books: Path, tmp_path: P
     assert "row 4: author.born: expected a timestamp" in done.err
 
 
-def test_postgresql_is_searched_as_sqlite_is(skws: Skws, books: Path, database: Database) -> None:
+def test_postgresql_and_sqlite_have_the_same_results(skws: Skws, books: Path, database: Database) -> None:
     database.run(*filter(str.strip, TABLES.split(";")))
     for query in (("guin", "dispossessed"), ("solaris",), ("guin", "lem")):
         mine = skws("search", *query, "--database", books, "-f", "jsonl").records
@@ -320,9 +322,7 @@ def test_infinity_in_a_sqlite_file_is_missing(skws: Skws, tmp_path: Path) -> Non
     assert "odd.value: NaN and infinity are not numbers, so they are missing (1 value)" in done.err
 
 
-def test_joins_of_postgresql_without_foreign_keys_stay_as_its_rows_change(
-    skws: Skws, database: Database
-) -> None:
+def test_inferred_joins_of_postgresql_remain_when_its_rows_change(skws: Skws, database: Database) -> None:
     database.run(*filter(str.strip, UNDECLARED.split(";")))
     asked = ("search", database.uri(), "guin", "dispossessed", "-f", "jsonl")
     first = skws(*asked)
@@ -362,7 +362,7 @@ def mondial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_mondial_is_inferred_with_its_joins(mondial: Path) -> None:
+def test_the_joins_of_mondial_are_inferred(mondial: Path) -> None:
     given = load_schema(ROOT / "examples" / "mondial" / "schema.yaml")
     inferred = SqliteDatabase(mondial).inferred().schema()
     joins = {(j.left, j.right, j.on) for j in given.joins}
@@ -371,7 +371,7 @@ def test_mondial_is_inferred_with_its_joins(mondial: Path) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("germany", "poland"), ("greece", "albania")])
-def test_two_countries_and_organization_give_the_shared_memberships(
+def test_two_countries_and_organization_find_the_shared_memberships(
     skws: Skws, mondial: Path, one: str, other: str
 ) -> None:
     words = (one, other, "organization", "--match-names")

@@ -84,7 +84,7 @@ def texts(draw: st.DrawFn, words: int, more_relations: bool) -> str:
     st.data(),
 )
 @examples(180)
-def test_all_results_in_order_of_score(
+def test_all_results_are_in_order_of_score(
     rank: str,
     case: tuple[Schema, int, list[Record]],
     max_size: int,
@@ -107,7 +107,7 @@ def test_all_results_in_order_of_score(
     assert in_store(plan, records, most) == found[:most]
 
 
-def test_search_stops_early() -> None:
+def test_a_limited_search_stops_early() -> None:
     schema = all_tables(
         Schema(
             "s",
@@ -159,7 +159,7 @@ def test_larger_results_may_be_better(seed: int) -> None:
         assert in_store(plan, records, most) == every[:most]
 
 
-def test_equal_rows_are_told_apart() -> None:
+def test_equal_rows_have_separate_results() -> None:
     """Each of several equal rows has separate results, with NULLs as equal; the engine uses the same ids."""
     schema = all_tables(Schema("s", (Relation("a", COLUMNS, search=("t",)),), ()))
     rows: list[Row] = [("alpha", 1, 1), ("alpha", None, 1), ("alpha", 1, 1), ("alpha", None, 1), ("b", 1, 1)]

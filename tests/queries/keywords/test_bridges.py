@@ -64,7 +64,7 @@ def plan(text: str, size: int, window: Window) -> Plan:
 @pytest.mark.parametrize(
     ("text", "window"), [(f"{A} {B}", TimeWindow(30)), (f"{A} {B} {C}", CountWindow(36))]
 )
-def test_equal_to_tuples_one_at_a_time(size: int, batch: int, text: str, window: Window) -> None:
+def test_batches_have_the_results_of_single_tuples(size: int, batch: int, text: str, window: Window) -> None:
     asked = plan(text, size, window)
     records, engine = stream(size, 160), StreamEngine.of(asked)
     columnar = [result for chunk in _chunks(records, batch) for result in engine.process(chunk)]
@@ -72,7 +72,7 @@ def test_equal_to_tuples_one_at_a_time(size: int, batch: int, text: str, window:
     assert len({r.network for r in columnar if len(r.tuples) == size}) > 2
 
 
-def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
+def test_only_bridges_among_free_tuples_are_tried() -> None:
     """r3 joins r1, which joins ten tuples of r0, one of which joins the other keyword."""
     engine = StreamEngine.of(plan(f"{A} {B}", 4, TimeWindow(60)))
     near = [Record(0, 1, ("pad", number, 1)) for number in range(10)]
@@ -85,7 +85,7 @@ def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
     assert len(list(later)) == 4
 
 
-def test_a_partial_stands_once_whatever_it_waits_for() -> None:
+def test_a_partial_result_is_stored_once_for_all_it_waits_for() -> None:
     engine = StreamEngine.of(plan(f"{A} {B}", 5, TimeWindow(10)))
     woken = [Record(0, 1, (A, 1, 2)), Record(5, 1, (B, 9, None))]  # all keywords are there, and nothing joins
     assert not list(engine.process(woken))
@@ -98,7 +98,7 @@ def test_a_partial_stands_once_whatever_it_waits_for() -> None:
 
 
 @pytest.mark.parametrize(("start", "lateness", "stays"), [(99, 0, 1), (90, 0, 0), (50, 0, 0), (50, 60, 1)])
-def test_who_ends_before_its_batch_does_waits_only_for_late_tuples(
+def test_a_tuple_that_ends_within_its_batch_waits_only_for_late_tuples(
     start: int, lateness: int, stays: int
 ) -> None:
     engine = StreamEngine.of(replace(plan(f"{A} {B}", 5, TimeWindow(10)), lateness=lateness))
@@ -118,7 +118,7 @@ ALIKE = (3_510_432, 3_807_807)  # values of b.x with the same hash bits, as far 
 X_LIKE_Y = (7_317_588, 359_659)  # values of b.x and b.y with the same hash bits
 
 
-def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
+def test_values_with_the_same_hash_bits_are_distinguished() -> None:
     b_x, b_y = 2, 3  # the numbers of their indexes
     for indexes, values in (((b_x, b_x), ALIKE), ((b_x, b_y), X_LIKE_Y)):
         first, second = index_hashes(np.array(indexes), np.array(values)) >> np.uint64(20)
@@ -134,7 +134,7 @@ def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
 
 
 @seeds(1, 6)
-def test_queries_that_come_and_go(seed: int) -> None:
+def test_queries_are_added_and_removed(seed: int) -> None:
     """Bridges serve all queries with the same shape, including those that wake, sleep, arrive late or end."""
     shared = StreamEngine(schema(), TimeWindow(40), sizes=Sizes(numbers=6))  # rebuilt now and then
     texts = [f"{A} {B}", f"{B} {C}", f"{A} {C}", f"{C} {A} {B}", f"{A} {B} -{C}"]
@@ -164,7 +164,7 @@ def test_queries_that_come_and_go(seed: int) -> None:
     assert sum(map(len, told.values())) > 20
 
 
-def test_nothing_is_left_when_the_stream_has_expired() -> None:
+def test_nothing_remains_after_the_stream_expires() -> None:
     engine = StreamEngine.of(plan(f"{A} {B}", 5, TimeWindow(30)))
     assert list(engine.process(stream(1, 500)))
     engine.expire(10_000)

@@ -70,7 +70,9 @@ def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[StreamEngine]:
     st.permutations([0.5, 0.1, 0.01]),
 )
 @examples(300)
-def test_any_schema(case: Case, least: int, window: Window, more: str, shares: list[float]) -> None:
+def test_engines_agree_for_any_schema(
+    case: Case, least: int, window: Window, more: str, shares: list[float]
+) -> None:
     schema, words, static, stream = case
     text = " ".join(WORDS[:words]) + (more if words < 3 else "")
     plan = Plan(schema, parse_query(text, schema), window, 3)
@@ -87,7 +89,7 @@ def test_any_schema(case: Case, least: int, window: Window, more: str, shares: l
     [TimeWindow(4), TimeWindow(12), CountWindow(5), CountWindow(20), Unbounded()],
     every=4,
 )
-def test_dense_streams(least: int, text: str, window: Window) -> None:
+def test_engines_agree_on_dense_streams(least: int, text: str, window: Window) -> None:
     plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
     for seed in runs(3):
         rng = Random(seed)
@@ -98,7 +100,7 @@ def test_dense_streams(least: int, text: str, window: Window) -> None:
     assert found > 5
 
 
-def test_many_equal_tuples_of_one_instant() -> None:
+def test_engines_agree_on_many_equal_tuples_of_one_instant() -> None:
     """The name of the second is a prefix of that of the eleventh."""
     plan = Plan(PAIR, parse_query("ada é", PAIR), TimeWindow(9), 2)
     stream = [Record(n % 2, 5, (("ada", "é")[n % 2], 1, None)) for n in range(24)]
@@ -107,7 +109,7 @@ def test_many_equal_tuples_of_one_instant() -> None:
     assert len({result.id for result in outputs[0]}) == 12 * 12
 
 
-def test_more_results_than_are_joined_and_formed_together() -> None:
+def test_more_results_than_one_chunk_holds() -> None:
     """Half a million: in one instant, in the next ones, and retractions of some."""
     plan = Plan(PAIR, parse_query("alpha beta", PAIR), TimeWindow(3), 2)
     many = [Record(0, 1, (f"alpha {n}", 1, None)) for n in range(4500)]
@@ -127,7 +129,7 @@ TEXTS = ("alpha", "alpha beta", "alpha no", "pad", "beta", "alpha")
 FEW = [Record(number % 2, 1 + number, (text, 1, 1)) for number, text in enumerate(TEXTS)]
 
 
-def test_the_first_records_tell_the_order_of_the_mesh() -> None:
+def test_the_first_records_determine_the_order_of_the_mesh() -> None:
     plan = Plan(PAIR, parse_query("alpha beta -no", PAIR), TimeWindow(100))
     ordered = ordered_by_sample(plan, RecordBatch.of(FEW))
     assert ordered.frequencies == (3 / 6, 2 / 6)  # excluded tuples count for no keyword
@@ -135,7 +137,7 @@ def test_the_first_records_tell_the_order_of_the_mesh() -> None:
     assert ordered_by_sample(plan, RecordBatch.of(())) == ordered_by_sample(plan, None) == plan
 
 
-def test_a_search_over_a_stream_has_the_rarest_keyword_in_its_roots() -> None:
+def test_the_rarest_keyword_is_in_the_roots_of_the_mesh() -> None:
     asked = [Query("alpha beta").named("q", 3)]
     stream = Stream(PAIR, TimeWindow(100))
     session, batches = bounded_session(plans_over(asked, stream), stream, iter([RecordBatch.of(FEW)]))
@@ -143,7 +145,7 @@ def test_a_search_over_a_stream_has_the_rarest_keyword_in_its_roots() -> None:
     assert {use.tree.keywords[0] & 0b10 for use in session.used()} == {0b10}
 
 
-def test_compaction_keeps_what_lives() -> None:
+def test_compaction_keeps_live_tuples() -> None:
     """Thousands of tuples pass; only a window of them is kept, and no result is lost."""
     schema = Schema("s", (Relation("r", COLUMNS, search=("t",)),), (Join("j", "r", "r", (("x", "x"),)),))
     plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(50), 2)
@@ -159,7 +161,7 @@ def test_compaction_keeps_what_lives() -> None:
     assert max(sizes) < 5000
 
 
-def test_an_unknown_evaluator_is_refused() -> None:
+def test_an_unknown_evaluator_is_rejected() -> None:
     plan = Plan(DENSE, parse_query("alpha", DENSE), TimeWindow(100))
     with pytest.raises(UsageError, match=r"evaluator 'mehs': expected one of auto.*did you mean 'mesh'"):
         replace(plan, evaluated_by="mehs")

@@ -100,7 +100,7 @@ def lines(results: list[Result]) -> list[bytes]:
 
 @pytest.mark.parametrize("window", [TimeWindow(30), CountWindow(15), Unbounded()])
 @seeds(1, 24)
-def test_trees(window: Window, seed: int) -> None:
+def test_delta_joins_and_mesh_agree_on_trees(window: Window, seed: int) -> None:
     rng = random.Random(seed)
     most = rng.choice([1, 2, 3, 4, 5])
     records = random_records(rng, 30 if isinstance(window, Unbounded) else 60, rng.choice([2, 4, 6]))
@@ -143,7 +143,7 @@ ALERTS = {
 }
 
 
-def test_ten_thousand_attorneys_and_three_keywords_and_more() -> None:
+def test_ten_thousand_attorneys_and_three_or_more_keywords() -> None:
     """The results of a mesh per query, while the hub and its join partners change."""
     window = Unbounded()
     hub = Record(0, 1, (1, "smith against jones"))
@@ -173,7 +173,7 @@ def test_ten_thousand_attorneys_and_three_keywords_and_more() -> None:
     assert min(map(len, told)) > 100
 
 
-def test_of_many_tuples_and_queries_none_is_left_out() -> None:
+def test_many_tuples_and_queries_lose_no_result() -> None:
     """Trees around 600 dockets for 30 queries, which is more than one lookup handles."""
     names = ("one", "two", "three")
     records = [Record(0, 1, (number, f"case {number}")) for number in range(600)]

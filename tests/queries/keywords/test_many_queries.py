@@ -37,7 +37,7 @@ TEXTS = (
     ("window", "lateness"), [(TimeWindow(9), 0), (TimeWindow(9), 3), (CountWindow(12), 0)]
 )
 @seeds(1, 3)
-def test_queries_are_moved_when_they_are_many(window: Window, lateness: int, seed: int) -> None:
+def test_many_queries_move_to_the_shared_engine(window: Window, lateness: int, seed: int) -> None:
     random = Random(seed)
     static, stream = dense_tables(random), dense_rows(random, 144, [0, 1])
     made = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
@@ -107,7 +107,7 @@ def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
         ("alpha !plain.x<2", "many tuples satisfy a condition used as a keyword"),
     ],
 )
-def test_which_queries_one_mesh_answers(text: str, reason: str) -> None:
+def test_which_queries_need_a_mesh_and_why(text: str, reason: str) -> None:
     plan = Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3, evaluated_by=EvaluatorName.DELTA)
     assert why_no_delta_joins(plan) == reason
     assert StreamEngine.of(plan).by_delta_joins == (not reason)

@@ -143,12 +143,14 @@ def check_consumer(reported: list[Result], window: Window) -> None:
 
 @given(cases(), WINDOWS, st.sampled_from([1, 2, 3, 4, 4, 4]))
 @examples(400)
-def test_any_schema(case: tuple[Schema, str, list[Record], list[Record]], window: Window, most: int) -> None:
+def test_results_equal_brute_force_for_any_schema(
+    case: tuple[Schema, str, list[Record], list[Record]], window: Window, most: int
+) -> None:
     schema, text, static, stream = case
     check(planned(schema, text, window, most=most), static, stream)
 
 
-def test_what_expires_and_is_found_again_in_one_instant_is_told_twice() -> None:
+def test_a_result_found_again_within_an_instant_is_reported_twice() -> None:
     """Only a count window ends a result within an instant, and its expiries are not reported."""
     schema = parse_schema("relations: {item: {attributes: {id: integer, name: text}, key: [id]}}")
     rows = [(1, "alpha"), (2, "beta"), (3, "beta"), (1, "alpha beta")]
@@ -175,7 +177,7 @@ def test_what_expires_and_is_found_again_in_one_instant_is_told_twice() -> None:
     [TimeWindow(7), CountWindow(9), Unbounded()],
     every=3,
 )
-def test_dense_streams(text: str, window: Window) -> None:
+def test_results_equal_brute_force_on_dense_streams(text: str, window: Window) -> None:
     plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
     for seed in runs(3):
         rng = Random(seed)
@@ -186,7 +188,7 @@ def test_dense_streams(text: str, window: Window) -> None:
 
 @given(cases(), WINDOWS, st.sampled_from([0, 0, 3]))
 @examples(150)
-def test_updates_told_as_retractions_and_results(
+def test_updates_as_retractions_and_results(
     case: tuple[Schema, str, list[Record], list[Record]], window: Window, lateness: int
 ) -> None:
     schema, text, static, stream = case
@@ -212,7 +214,7 @@ def test_updates_told_as_retractions_and_results(
 
 @given(cases(), WINDOWS, st.sampled_from([1, 3, 9, 10**6]), st.booleans(), st.data())
 @examples(250)
-def test_late_records(
+def test_late_records_have_the_results_of_sorted_records(
     case: tuple[Schema, str, list[Record], list[Record]],
     window: Window,
     lateness: int,
@@ -258,7 +260,7 @@ def test_late_records(
 
 @pytest.mark.parametrize("other", [1, 0], ids=["with a key", "without keys"])
 @pytest.mark.parametrize("cuts", [(0, 3), (0, 1, 2, 3), (0, 2, 3)])
-def test_a_late_deletion_from_before_a_result_began(other: int, cuts: tuple[int, ...]) -> None:
+def test_a_late_deletion_before_a_result_began(other: int, cuts: tuple[int, ...]) -> None:
     """Whether reported in one batch or in several, the result does not exist in the end."""
     stream = [
         Record(0, 13, ("alpha", 0, 1)),
@@ -282,7 +284,7 @@ def histories(results: list[Result]) -> dict[str, list[tuple[str, float | None]]
     return told
 
 
-def test_networks_have_no_node_that_would_come_before_itself_and_none_that_is_left_out() -> None:
+def test_networks_have_no_cyclic_order_and_no_excluded_relation() -> None:
     def networks(text: str) -> list[CandidateNetwork]:
         plan = Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3)
         return [CandidateNetwork.of(tree) for tree in plan.generator().networks()]
@@ -302,7 +304,7 @@ relations:
 """)
 
 
-def test_matches_of_patterns_are_not_named_by_keys_with_a_null() -> None:
+def test_keys_with_a_null_identify_no_tuple_of_a_match() -> None:
     live = Session(Stream(VISITS, CountWindow(9)), keywords=False)
     live.add(Query("visit v", 1, PATTERN, name="q"))
     found = live.take(RecordBatch.of([Record(0, time, (None, 1)) for time in (1, 1, 2)]))
@@ -311,7 +313,7 @@ def test_matches_of_patterns_are_not_named_by_keys_with_a_null() -> None:
     assert not any("None" in name for name in names)
 
 
-def test_a_table_from_a_topic_keeps_all_rows_with_a_null_in_their_key() -> None:
+def test_all_table_rows_with_a_null_in_the_key_remain() -> None:
     rows = [(None, "ada"), (None, "ada"), (None, "bob"), (1, "x"), (1, "y")]
     items = [Record(1, 1, row) for row in rows]
     left = [

@@ -109,7 +109,7 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
 
 @given(phases(), st.sampled_from(WINDOWS) | st.builds(CountWindow, st.integers(1, 8)))
 @examples(70)
-def test_every_instant_and_every_change(case: tuple[int, list[Phase]], window: Window) -> None:
+def test_results_equal_brute_force_after_every_change(case: tuple[int, list[Phase]], window: Window) -> None:
     """No result is reported twice unless it was retracted."""
     words, ((first, _), *_) = case
     running = both(first, words, window)
@@ -148,7 +148,7 @@ def test_every_instant_and_every_change(case: tuple[int, list[Phase]], window: W
 
 @given(phases(), st.sampled_from(WINDOWS), st.data())
 @examples(30)
-def test_late_records_between_changes(
+def test_late_records_between_schema_changes(
     case: tuple[int, list[Phase]], window: Window, data: st.DataObject
 ) -> None:
     words, ((first, _), *_) = case
@@ -164,7 +164,7 @@ def test_late_records_between_changes(
 
 
 @pytest.mark.parametrize("lateness", [0, 10**6])
-def test_rows_of_a_relation_that_came_later_are_updated(lateness: int) -> None:
+def test_rows_of_an_added_relation_are_updated(lateness: int) -> None:
     first = Schema("first", (A,), ())
     after = Schema("after", (A, replace(B, key=("x",))), ())
     rows = ["alpha", "alpha beta", "alpha beta beta"]
@@ -226,7 +226,7 @@ def test_relations_keep_their_positions(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", [StreamEngine.of, by_delta, by_paper])
-def test_a_query_that_the_new_schema_cannot_answer_changes_nothing(make: Make) -> None:
+def test_a_schema_that_a_query_cannot_use_changes_nothing(make: Make) -> None:
     two, one = Schema("s", (A, B), (AB,)), Schema("s", (replace(A, search=()), B), (AB,))
     engine = make(Plan(two, parse_query("a.t:alpha beta", two), TimeWindow(100)))
     list(engine.process([Record(0, 1, ("alpha", 7))]))

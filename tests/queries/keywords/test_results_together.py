@@ -35,7 +35,7 @@ from skws_windows.window import TimeWindow
     st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([0, 1, 7, 1 << 40, (1 << 64) - 1]))),
     st.lists(st.tuples(st.integers(-3, 3), st.integers(0, (1 << 64) - 1))),
 )
-def test_results_come_in_order_of_ticks_and_ids(
+def test_results_are_in_order_of_ticks_and_ids(
     some: list[tuple[int, int]], others: list[tuple[int, int]]
 ) -> None:
     made = sorted(some + others, key=lambda pair: pair[0])
@@ -89,7 +89,7 @@ def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...
 
 
 @given(st.lists(results(), min_size=1, max_size=6))
-def test_ids_by_columns_are_those_one_by_one(drawn: list[Drawn]) -> None:
+def test_ids_by_columns_equal_single_ids(drawn: list[Drawn]) -> None:
     size = len(drawn[0][0])
     alike = [result for result in drawn if len(result[0]) == size]
     assert by_columns(alike) == [id_of(members, joins) for members, joins in alike]
@@ -113,11 +113,11 @@ ONE, OTHER = map(digest, TUPLES[:2])
 @example(([ONE, OTHER], [(0, 1, "on")]), ([ONE, OTHER], [(0, 1, "answers")]))
 @example(([ONE], []), ([OTHER], []))
 @given(results(), results())
-def test_other_results_have_other_ids(one: Drawn, other: Drawn) -> None:
+def test_different_results_have_different_ids(one: Drawn, other: Drawn) -> None:
     assert (id_of(*one) == id_of(*other)) == (as_a_set(*one) == as_a_set(*other))
 
 
-def test_many_ids_are_spread_over_all_their_digits() -> None:
+def test_the_digits_of_ids_are_evenly_distributed() -> None:
     known = [digest(str(number).encode()) for number in range(2000)]
     pairs = [([known[n], known[n + 1]], [(0, 1, "on")]) for n in range(1999)]
     made = by_columns(pairs)
@@ -163,14 +163,14 @@ def hot_plan() -> Plan:
 
 
 @pytest.mark.parametrize("instants", [1, 600])
-def test_a_hot_key_needs_memory_for_columns_not_for_all_results(instants: int) -> None:
+def test_a_hot_key_needs_memory_only_for_columns(instants: int) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _MEMORY, str(instants)], capture_output=True, text=True, check=True
     )
     assert int(ran.stdout) < 200 << 20, "360,000 results as objects take half a gigabyte"
 
 
-def test_equal_tuples_of_one_instant_are_told_apart_in_linear_time() -> None:
+def test_ids_of_equal_tuples_take_linear_time() -> None:
     began = process_time()
     plan = replace(hot_plan(), query=parse_query("alpha", hot_plan().schema))
     records = [Record(0, 1, ("alpha", 1), False)] * 4_000
@@ -196,7 +196,7 @@ def held(minutes: int) -> tuple[int, int]:
         tracemalloc.stop()
 
 
-def test_a_longer_stream_takes_no_more_memory() -> None:
+def test_memory_does_not_grow_with_the_stream() -> None:
     (short, few), (long, many) = held(8), held(16)
     assert few > 240  # a full window is held
     assert many < 2 * few

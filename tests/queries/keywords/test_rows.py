@@ -41,7 +41,7 @@ def rows_of(described: Described, numbers: list[int]) -> Rows:
 
 
 @given(blocks, numbers)
-def test_packed_rows_are_the_same(blocks: Described, numbers: list[int]) -> None:
+def test_compact_rows_are_the_same(blocks: Described, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
     packed = rows.compact()
     assert list(packed) == list(rows)
@@ -51,7 +51,7 @@ def test_packed_rows_are_the_same(blocks: Described, numbers: list[int]) -> None
 
 
 @given(blocks, numbers)
-def test_rows_by_relation_are_all_rows(blocks: Described, numbers: list[int]) -> None:
+def test_rows_by_relation_include_all_rows(blocks: Described, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
     found: dict[int, Row] = {}
     for relation, own, mine, places in rows.by_relation():
@@ -76,7 +76,7 @@ COLUMNS = st.tuples(st.lists(TEXTS, min_size=1, max_size=5), st.booleans(), st.b
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 1), COLUMNS), min_size=1, max_size=4), max_size=4), numbers)
-def test_columns_put_together_are_the_same_rows(
+def test_concatenated_columns_are_the_same_rows(
     parts: list[list[tuple[int, tuple[list[str], bool, bool]]]], numbers: list[int]
 ) -> None:
     """Repeatedly, of some rows or all; searched columns, number 0, become texts if none is NULL."""
@@ -103,7 +103,7 @@ def test_columns_put_together_are_the_same_rows(
         assert block.integers(0) is None
 
 
-def test_searched_columns_take_half_of_the_memory() -> None:
+def test_searched_columns_take_half_the_memory() -> None:
     """As texts instead of Python strings, unless some are NULL."""
     blocks = [ColumnBlock(0, [["alpha", last], [1, 2]], searched=(0,)) for last in ("beta", "gamma")]
     assert isinstance(ColumnBlock.concat(blocks).texts(0), Texts)
@@ -119,13 +119,13 @@ def test_searched_columns_take_half_of_the_memory() -> None:
     assert ColumnBlock.concat([ColumnBlock(0, [["alpha"]])] * 2).texts(0) == ["alpha", "alpha"]
 
 
-def test_what_are_no_integers_of_64_bits() -> None:
+def test_other_values_are_not_64_bit_integers() -> None:
     for value in (1.0, "1", None, 2**63, -(2**63) - 1):
         assert integers_of([RowBlock(0, [(1,), (value,)])], 0) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_as_a_dictionary(seed: int) -> None:
+def test_tracked_tuples_behave_as_a_dictionary(seed: int) -> None:
     rng = random.Random(seed)
     followed, expected, size = FollowedTuples(), dict[StreamTuple, int](), 0
     gone: list[StreamTuple] = []

@@ -22,11 +22,11 @@ def told(first: int, second: int) -> list[tuple[str, float | None]]:
     return [(result.op, result.start) for result in results]
 
 
-def test_a_version_that_another_shard_goes_on_with_is_an_update() -> None:
+def test_a_version_continued_by_another_shard_is_an_update() -> None:
     assert told(0, 1) == [("~", 3.0)]
 
 
-def test_what_one_shard_tells_stays_as_it_is() -> None:
+def test_reports_of_one_shard_are_unchanged() -> None:
     """Under a count window instants may have one time: the result ended in one, and returned in another."""
     assert told(0, 0) == [("-", 3.0), ("+", 0.0)]
 
@@ -37,7 +37,7 @@ NEXT: list[tuple[str, Result]] = [
 ]
 
 
-def test_begins_outlive_the_process() -> None:
+def test_begins_survive_a_restart() -> None:
     """The shard that continues a result does not know when it began in another shard."""
     before = ShardUpdates(replaces=False)
     before.take([(0, RETRACTED), (1, FOUND)])

@@ -80,7 +80,7 @@ def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
 )
 @given(cases(), st.sampled_from(WINDOWS))
 @examples(200)
-def test_as_if_alone(
+def test_shared_queries_have_the_results_of_separate_engines(
     asked_by: dict[str, Any],
     case: tuple[Schema, list[Record], list[list[Record]], list[tuple[int, str, int, int]]],
     window: Window,
@@ -119,7 +119,7 @@ def test_as_if_alone(
     assert shared.held().entries == shared.live_tuples
 
 
-def test_what_networks_of_a_removed_query_read_like_is_let_go() -> None:
+def test_labels_of_a_removed_query_are_freed() -> None:
     engine = StreamEngine(CHAIN, TimeWindow(10))
     engine.add_all([replace(plan("gone soon"), name="one"), replace(plan("soon"), name="other")])
     assert told(engine, 0, 1, "gone soon") == 2
@@ -134,7 +134,7 @@ def _texts_read() -> set[str]:
     return {text for each in shown for text in each.texts(np.arange(len(each)))}
 
 
-def test_names_are_taken_once_and_known() -> None:
+def test_query_names_are_unique_and_suggested() -> None:
     engine = StreamEngine(CHAIN, TimeWindow(10))
     engine.add(replace(plan("alpha"), name="one"))
     with pytest.raises(UsageError, match="already a query 'one'"):
@@ -165,7 +165,7 @@ def waiting(engine: StreamEngine) -> int:
     return sum(use.waiting for use in engine.used())
 
 
-def test_what_came_while_it_slept_is_joined_when_it_wakes() -> None:
+def test_tuples_that_arrive_during_sleep_are_joined_on_waking() -> None:
     engine = StreamEngine.of(plan("alpha beta"))
     assert told(engine, 0, 1, "alpha") == 0
     assert told(engine, 1, 2, "pad") == 0
@@ -175,7 +175,7 @@ def test_what_came_while_it_slept_is_joined_when_it_wakes() -> None:
     assert told(engine, 2, 4, "beta") == 1
 
 
-def test_it_lets_its_partials_go_when_it_falls_asleep() -> None:
+def test_partial_results_are_freed_on_falling_asleep() -> None:
     engine = StreamEngine.of(plan("alpha beta"))
     assert [told(engine, *record) for record in ((2, 1, "beta"), (0, 8, "alpha"), (1, 8, "pad"))] == [0, 0, 1]
     assert waiting(engine) > 0
@@ -185,7 +185,7 @@ def test_it_lets_its_partials_go_when_it_falls_asleep() -> None:
     assert told(engine, 2, 12, "beta") == 1
 
 
-def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
+def test_a_removed_query_leaves_nothing_in_its_shared_mesh() -> None:
     stream = ((0, 1, "alpha gamma"), (1, 2, "pad"), (2, 3, "beta"), (2, 3, "pad"))
     shared, alone = (StreamEngine(CHAIN, TimeWindow(10)) for _ in range(2))
     shared.add(plan("gamma beta"))
@@ -209,7 +209,9 @@ def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
         *((window, 0, True) for window in (CountWindow(9), Unbounded())),
     ],
 )
-def test_begins_of_updated_results_go_with_the_results(window: Window, lateness: int, logged: bool) -> None:
+def test_begins_of_updated_results_are_forgotten_with_them(
+    window: Window, lateness: int, logged: bool
+) -> None:
     """Whether or not a log keeps them; without a window the rows are deleted."""
     engine = StreamEngine(STREAMS, window, lateness=lateness)
     engine.add(Plan(STREAMS, parse_query("alpha", STREAMS), window, 1))
@@ -231,7 +233,7 @@ def test_begins_of_updated_results_go_with_the_results(window: Window, lateness:
 @pytest.mark.parametrize(
     ("window", "lateness"), [(TimeWindow(90), 0), (TimeWindow(90), 3), (CountWindow(9), 0), (Unbounded(), 0)]
 )
-def test_queries_of_one_text_are_told_apart(window: Window, lateness: int) -> None:
+def test_queries_with_the_same_text_are_separate(window: Window, lateness: int) -> None:
     """Each has its own name and the same results throughout, whichever are added, removed, or rebuilt."""
     asked = Plan(STREAMS, parse_query("alpha", STREAMS), window, 1)
     keyed = STREAMS.index["keyed"]
@@ -266,7 +268,7 @@ def test_queries_of_one_text_are_told_apart(window: Window, lateness: int) -> No
 
 
 @pytest.mark.parametrize("relation", ["plain", "keyed"])
-def test_an_equal_query_knows_nothing_of_what_was_over_when_it_came(relation: str) -> None:
+def test_an_equal_query_ignores_results_that_ended_before_it(relation: str) -> None:
     """Late records still change expired results for the earlier query, and add new ones for the later."""
     plan = Plan(STREAMS, parse_query("alpha", STREAMS), TimeWindow(10), 1)
     engine = StreamEngine(STREAMS, TimeWindow(10), lateness=50)

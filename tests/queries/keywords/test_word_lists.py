@@ -24,7 +24,7 @@ WORDS = 6
 
 @given(st.lists(st.lists(st.lists(st.integers(0, WORDS - 1), max_size=6), max_size=5), max_size=60))
 @examples(200)
-def test_lists_that_grow_by_batches_have_all_occurrences(batches: list[list[list[int]]]) -> None:
+def test_lists_built_in_batches_have_all_occurrences(batches: list[list[list[int]]]) -> None:
     """``batches``: of texts, with the words of each."""
     lists, expected, number = WordLists(), defaultdict[int, Counter[int]](Counter), 0
     for texts in batches:
@@ -41,7 +41,7 @@ def test_lists_that_grow_by_batches_have_all_occurrences(batches: list[list[list
     assert counts == [len(expected[word]) for word in range(WORDS + 1)]
 
 
-def test_many_batches_are_fewruns_and_largeruns_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_runs_are_merged_and_large_ones_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_lists, "_LARGEST_RUN", 4000)
     lists = WordLists()
     most = 0
@@ -55,7 +55,7 @@ def test_many_batches_are_fewruns_and_largeruns_stay(monkeypatch: pytest.MonkeyP
     assert [len(lists.of(word)[0]) for word in (0, 6)] == [2858, 2857]
 
 
-def test_a_word_of_a_text_is_counted_however_often_it_stands_there() -> None:
+def test_repeated_words_of_a_text_are_counted() -> None:
     lists = WordLists()
     lists.add(np.zeros(100_000, dtype=np.int64), np.full(100_000, 3))
     lists.add(np.zeros(2, dtype=np.int64), np.array([4, 5]))
@@ -72,7 +72,7 @@ TEXTS = st.lists(
 
 @given(TEXTS, st.sampled_from([Analyzer.ENGLISH, Analyzer.NONE]), st.integers(0, 3))
 @examples(300)
-def test_arrow_cuts_texts_as_python_does(texts: list[str], analyzer: Analyzer, left_out: int) -> None:
+def test_arrow_splits_texts_like_python(texts: list[str], analyzer: Analyzer, left_out: int) -> None:
     some = Texts.of([texts]).some(np.arange(min(left_out, len(texts)), len(texts)))
     texts = texts[left_out:]
     for few in (0, 1000):
@@ -87,7 +87,7 @@ def test_arrow_cuts_texts_as_python_does(texts: list[str], analyzer: Analyzer, l
     assert some.lengths().tolist() == [len(text) for text in texts]
 
 
-def test_words_outlive_the_chunks_that_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_outlive_the_cached_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_lists, "_MOST_CHUNKS", 3)
     words = WordNumbers(Analyzer.ENGLISH)
     for _ in range(3):

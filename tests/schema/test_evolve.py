@@ -28,7 +28,7 @@ def _numbers(change: SchemaChange) -> tuple[list[list[int]], list[list[int]]]:
     return [sorted(p) for p in change.removed], [sorted(p) for p in change.added]
 
 
-def test_what_goes_leaves_a_hole_and_what_comes_is_last() -> None:
+def test_removed_relations_leave_holes_and_new_ones_are_last() -> None:
     new = Relation("d", X)
     given_schema = Schema("other", (new, C, B), (BC, Join("bd", "b", "d", (("x", "x"),))))
     change = SchemaChange.between(CHAIN, given_schema)
@@ -41,14 +41,14 @@ def test_what_goes_leaves_a_hole_and_what_comes_is_last() -> None:
     assert len(edges(change.after)) == 6
 
 
-def test_what_returns_has_its_old_place() -> None:
+def test_a_returning_relation_has_its_old_position() -> None:
     without = SchemaChange.between(CHAIN, Schema("s", (B, C), (BC,))).after
     back = SchemaChange.between(without, CHAIN)
     assert (back.after.relations, back.after.joins) == (CHAIN.relations, CHAIN.joins)
     assert _numbers(back) == ([[], []], [[0], [0]])
 
 
-def test_a_relation_described_anew_is_another_with_other_joins() -> None:
+def test_a_relation_with_another_key_is_a_new_one_with_new_joins() -> None:
     other = replace(A, key=("x",))
     change = SchemaChange.between(CHAIN, Schema("s", (other, B, C), (AB, BC)))
     assert [r.name for r in change.after.relations] == ["a (removed 1)", "b", "c", "a"]
@@ -57,7 +57,7 @@ def test_a_relation_described_anew_is_another_with_other_joins() -> None:
     assert edges(change.after)[4].source == 3
 
 
-def test_a_relation_that_is_read_from_other_columns_keeps_its_place() -> None:
+def test_a_relation_from_renamed_columns_keeps_its_position() -> None:
     """So its tuples and their results remain after a column or a table was renamed."""
     renamed = replace(A, attributes=(replace(X[0], origin="y"),), origin="aa")
     change = SchemaChange.between(CHAIN, Schema("s", (renamed, B, C), (AB, BC)))
@@ -69,7 +69,7 @@ def test_a_relation_that_is_read_from_other_columns_keeps_its_place() -> None:
 
 @given(st.lists(schemas(max_relations=3), min_size=2, max_size=5))
 @examples(100)
-def test_each_schema_of_a_sequence_is_there_as_given(sequence: list[Schema]) -> None:
+def test_each_schema_of_a_sequence_is_preserved(sequence: list[Schema]) -> None:
     current = sequence[0]
     for wanted in sequence[1:]:
         change = SchemaChange.between(current, wanted)
@@ -86,7 +86,7 @@ REST = "relations:\n  a: {attributes: {t: text}}\n"
 GROUPS = (("car", "automobile", "motor car"), ("c#", "csharp"))
 
 
-def test_a_file_beside_the_schema_is_read(tmp_path: Path) -> None:
+def test_synonyms_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(f"synonyms: words/synonyms.txt\n{REST}")
     (tmp_path / "words").mkdir()
     lines = "\ufeff# vehicles\n\ncar,  automobile , motor   car, car # all the same\nc#, csharp\n"
@@ -97,12 +97,12 @@ def test_a_file_beside_the_schema_is_read(tmp_path: Path) -> None:
     assert parse_schema(to_yaml(schema), default_name="s") == schema
 
 
-def test_groups_may_be_in_the_schema() -> None:
+def test_synonyms_may_be_in_the_schema() -> None:
     assert parse_schema(f"synonyms: ['car, automobile, motor car', 'c#, csharp']\n{REST}").synonyms == GROUPS
     assert parse_schema(f"synonyms: []\n{REST}").synonyms == ()
 
 
-def test_faults_in_the_file_are_all_told(tmp_path: Path) -> None:
+def test_all_errors_in_the_synonyms_file_are_reported(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(f"synonyms: w.txt\n{REST}")
     with pytest.raises(SchemaError, match=r"w.txt cannot be read: No such file"):
         load_schema(tmp_path / "s.yaml")

@@ -51,7 +51,7 @@ def described(data_set: str) -> Any:
     ("data_set", "precision", "recall"),
     [("sakila", 0.95, 1.0), ("mondial", 0.95, 0.9), ("stackexchange-ai", 0.85, 0.8)],
 )
-def test_joins_are_the_foreign_keys(data_set: str, precision: float, recall: float) -> None:
+def test_inferred_joins_are_the_foreign_keys(data_set: str, precision: float, recall: float) -> None:
     true = {
         (key["table"], key["ref_table"], frozenset(zip(key["columns"], key["ref_columns"], strict=True)))
         for key in described(data_set)["foreign_keys"]
@@ -62,7 +62,7 @@ def test_joins_are_the_foreign_keys(data_set: str, precision: float, recall: flo
 
 
 @pytest.mark.parametrize(("data_set", "count"), [("sakila", 0), ("mondial", 1), ("stackexchange-ai", 3)])
-def test_joins_that_are_only_suggested_are_foreign_keys(data_set: str, count: int) -> None:
+def test_suggested_joins_are_foreign_keys(data_set: str, count: int) -> None:
     true = {
         f"{key['table']}.{key['columns'][0]} = {key['ref_table']}.{key['ref_columns'][0]}"
         for key in described(data_set)["foreign_keys"]
@@ -73,7 +73,7 @@ def test_joins_that_are_only_suggested_are_foreign_keys(data_set: str, count: in
 
 
 @pytest.mark.parametrize("data_set", SETS)
-def test_keys_are_what_foreign_keys_refer_to(data_set: str) -> None:
+def test_inferred_keys_are_the_targets_of_foreign_keys(data_set: str) -> None:
     referenced: dict[str, set[frozenset[str]]] = {}
     for key in described(data_set)["foreign_keys"]:
         referenced.setdefault(key["ref_table"], set()).add(frozenset(key["ref_columns"]))
@@ -89,7 +89,7 @@ def test_keys_are_what_foreign_keys_refer_to(data_set: str) -> None:
         ("stackexchange-ai", {("Users", "WebsiteUrl"), ("PostHistory", "RevisionGUID")}),
     ],
 )
-def test_texts_and_codes_are_searched_where_they_do_not_refer(
+def test_texts_and_codes_are_searched_unless_they_are_references(
     data_set: str, codes: set[tuple[str, str]]
 ) -> None:
     schema = inferred(data_set)[0]
@@ -102,7 +102,7 @@ def test_texts_and_codes_are_searched_where_they_do_not_refer(
     assert codes <= searched
 
 
-def test_event_times() -> None:
+def test_event_times_are_inferred() -> None:
     times = {r.name: r.time for r in inferred("stackexchange-ai")[0].relations}
     assert times == dict.fromkeys(times, "CreationDate") | {"Badges": "Date", "Tags": None}
     streams = {r.name: r.time for r in inferred("sakila")[0].relations if not r.table}
@@ -111,6 +111,6 @@ def test_event_times() -> None:
 
 
 @pytest.mark.parametrize("data_set", SETS)
-def test_yaml_loads_as_inferred(data_set: str) -> None:
+def test_the_yaml_loads_as_the_inferred_schema(data_set: str) -> None:
     schema, text = inferred(data_set)
     assert parse_schema(text) == schema

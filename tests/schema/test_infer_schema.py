@@ -52,7 +52,7 @@ from tests.strategies import examples
         ("t", [["a"], {"b": 1}], "text"),
     ],
 )
-def test_types(name: str, values: Sequence[object], expected: str) -> None:
+def test_types_of_values(name: str, values: Sequence[object], expected: str) -> None:
     assert profile(name, values).type == expected
 
 
@@ -70,7 +70,7 @@ def test_types(name: str, values: Sequence[object], expected: str) -> None:
         ("Straße-Nr", ("stra", "ß", "e", "nr")),
     ],
 )
-def test_words_of_names(name: str, words: tuple[str, ...]) -> None:
+def test_names_are_split_into_words(name: str, words: tuple[str, ...]) -> None:
     assert tokens(name) == words
 
 
@@ -108,7 +108,7 @@ def condition_names(schema: Schema) -> set[str]:
     return {join.name for join in schema.joins}
 
 
-def test_joins_keys_and_time() -> None:
+def test_joins_keys_and_event_time() -> None:
     schema = infer(MOVIES, "movies").schema()
     assert condition_names(schema) == {
         "movie.directorId = directors.id",
@@ -134,12 +134,12 @@ def test_joins_keys_and_time() -> None:
     }
 
 
-def test_records_with_their_own_time_are_streams() -> None:
+def test_relations_with_an_event_time_are_streams() -> None:
     schema = infer(MOVIES, timed=["plays", "actor"]).schema()
     assert [r.name for r in schema.relations if r.table] == ["directors"]
 
 
-def test_yaml_is_the_schema_with_reasons() -> None:
+def test_the_yaml_has_the_schema_with_reasons() -> None:
     inference = infer(MOVIES, "movies")
     text = inference.to_yaml()
     assert parse_schema(text) == inference.schema()
@@ -150,7 +150,7 @@ def test_yaml_is_the_schema_with_reasons() -> None:
     assert text == infer(MOVIES, "movies").to_yaml()
 
 
-def test_doubtful_guesses_are_comments() -> None:
+def test_doubtful_joins_are_comments() -> None:
     inference = infer({**MOVIES, "plays": {**MOVIES["plays"], "movie_id": ["10", "11", "98", "99"]}})
     text = inference.to_yaml()
     assert "plays.movie_id = movie.MovieID" not in condition_names(inference.schema())
@@ -158,7 +158,7 @@ def test_doubtful_guesses_are_comments() -> None:
     assert parse_schema(text) == inference.schema()
 
 
-def test_values_missing_from_the_other_side_make_a_join_doubtful() -> None:
+def test_values_without_partner_make_a_join_doubtful() -> None:
     tables = {
         "a": {"id": [str(n) for n in range(20)], "t": ["some words"] * 20},
         "b": {"a_id": [str(n) for n in range(5, 25)], "u": ["more words"] * 20},
@@ -167,7 +167,7 @@ def test_values_missing_from_the_other_side_make_a_join_doubtful() -> None:
     assert "  # - b.a_id = a.id" in infer(tables).to_yaml()
 
 
-def test_a_name_is_enough_where_not_all_rows_of_the_other_side_were_looked_at() -> None:
+def test_a_name_suffices_if_the_other_side_was_only_sampled() -> None:
     people: dict[str, list[object]] = {
         "id": list(range(SAMPLE_ROWS + 1)),
         "name": ["some words"] * (SAMPLE_ROWS + 1),
@@ -186,7 +186,7 @@ def test_a_name_is_enough_where_not_all_rows_of_the_other_side_were_looked_at() 
     assert condition_names(infer({"person": people, "order": nothing}).schema()) == set()
 
 
-def test_a_key_that_refers_to_another_relation_is_searched_there_alone() -> None:
+def test_a_key_that_is_a_reference_is_searched_in_its_target_only() -> None:
     codes: list[object] = [f"C{chr(65 + n // 26)}{chr(65 + n % 26)}" for n in range(40)]
     tables: dict[str, dict[str, list[object]]] = {
         "country": {"code": codes, "name": [f"land {n}" for n in range(40)]},
@@ -211,7 +211,7 @@ def test_a_text_index_is_not_searched() -> None:
     assert infer({"film": quoted}).schema().relations[0].search == ("quote",)
 
 
-def test_equal_numbers_alone_are_no_join() -> None:
+def test_equal_numbers_alone_are_not_a_join() -> None:
     tables = {
         "a": {"id": list(range(50)), "score": list(range(50)), "votes": list(range(50))},
         "vote": {"id": list(range(50)), "rank": list(range(50)), "type_id": [1, 2] * 25},
@@ -225,7 +225,7 @@ def test_equal_identifiers_are_joined_once() -> None:
     assert condition_names(schema) == {"a.shared_ref = b.shared_ref"}
 
 
-def test_composite_references_and_what_they_imply() -> None:
+def test_composite_references_and_implied_joins() -> None:
     countries = ["D", "F", "GB"]
     places = [(c, f"Region {n}") for c in countries for n in range(8)]
     tables = {
@@ -247,7 +247,7 @@ def test_composite_references_and_what_they_imply() -> None:
     assert not inference.accepts(implied)
 
 
-def test_other_names_are_found_for_columns_and_relations_are_left_out() -> None:
+def test_columns_are_renamed_and_unnameable_relations_left_out() -> None:
     columns: dict[str, list[object]] = {
         "id": ["1", "2"],
         "a b": ["x", "y"],
@@ -271,7 +271,7 @@ def test_other_names_are_found_for_columns_and_relations_are_left_out() -> None:
     )
 
 
-def test_an_object_gives_attributes_and_a_value_in_its_place_is_left_out() -> None:
+def test_nested_objects_become_attributes_and_other_values_are_left_out() -> None:
     columns: dict[str, list[object]] = {
         "who": [None, "ada"],
         "who.name": ["Ada Byron", None],
@@ -294,7 +294,7 @@ def test_an_object_gives_attributes_and_a_value_in_its_place_is_left_out() -> No
     assert (len(wide.attributes), len(wide.left_out)) == (inferring.WIDEST, 3)
 
 
-def test_nothing_to_infer_from() -> None:
+def test_an_empty_sample_has_no_schema() -> None:
     with pytest.raises(SchemaError, match="nothing to infer"):
         infer({})
     with pytest.raises(ValueError, match="different lengths"):
@@ -318,7 +318,7 @@ def test_one_bad_value_among_a_thousand_changes_neither_type_nor_join(odd: str) 
     assert "but for 1 value" in inference.to_yaml()
 
 
-def test_what_is_no_number_is_missing_among_numbers() -> None:
+def test_values_that_are_not_numbers_are_missing_among_numbers() -> None:
     kinds: list[list[object]] = [["1", "NaN"], ["1.5", "inf"], [1.5, float("nan")], ["NaN", "nan"]]
     found = [infer({"a": {"x": values}}).schema().relations[0].attributes[0].type.value for values in kinds]
     assert found == ["integer", "number", "number", "text"]
@@ -336,7 +336,7 @@ def test_an_earlier_schema_keeps_types_and_joins() -> None:
     assert not infer(other, earlier=known).schema().joins
 
 
-def test_only_the_sample_is_looked_at() -> None:
+def test_only_the_sample_is_read() -> None:
     numbers = ["1"] * SAMPLE_ROWS
     for values, kind in (
         ([*numbers, "word"], AttributeType.INTEGER),
@@ -371,7 +371,7 @@ def samples(draw: st.DrawFn) -> dict[str, dict[str, list[object]]]:
 
 @examples(150)
 @given(samples())
-def test_any_sample_gives_a_schema_that_loads(tables: dict[str, dict[str, list[object]]]) -> None:
+def test_any_sample_gives_a_valid_schema(tables: dict[str, dict[str, list[object]]]) -> None:
     inference = infer(tables)
     assert parse_schema(inference.to_yaml(), default_name="x") == inference.schema()
     assert infer(tables).to_yaml() == inference.to_yaml()

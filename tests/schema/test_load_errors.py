@@ -30,23 +30,23 @@ def said(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("text", "expected"), ODD.items())
-def test_every_error_is_shown_at_its_place(text: str, expected: list[str]) -> None:
+def test_every_error_is_shown_with_its_position(text: str, expected: list[str]) -> None:
     assert said(text) == expected
 
 
-def test_billion_laughs_are_refused() -> None:
+def test_billion_laughs_are_rejected() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
     assert said("\n".join(lines)) == ["1:1: anchors and aliases expand to more than 200000 values"]
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "- " * 5000, "{a: " * 5000])
-def test_deep_nesting_is_refused(text: str) -> None:
+def test_deep_nesting_is_rejected(text: str) -> None:
     assert len(said(text)) == 1
     assert "nested more than 40 deep" in said(text)[0]
 
 
-def test_numbers_of_any_length() -> None:
+def test_a_number_with_too_many_digits_is_rejected() -> None:
     assert (
         said(f"version: {'9' * 6000}\nrelations:\n  a: {{attributes: {{x: text}}}}\n")[0]
         == "1:10: a number too large"
@@ -56,14 +56,14 @@ def test_numbers_of_any_length() -> None:
 @pytest.mark.parametrize(
     "written", [".inf", "1e300", "9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00"]
 )
-def test_a_bound_is_a_time_in_the_calendar(written: str) -> None:
+def test_a_bound_must_be_a_valid_calendar_time(written: str) -> None:
     (found,) = said(
         f"relations:\n  a: {{attributes: {{x: {{type: timestamp, max: {written!r}}}}}}}\n".replace("'", "")
     )
     assert "expected a timestamp" in found
 
 
-def test_window_is_checked_by_who_knows_windows() -> None:
+def test_a_window_is_checked_by_the_given_function() -> None:
     def refuse(text: str) -> str | None:
         return None if text == "1:30" else f"{text!r} is no duration"
 
@@ -72,7 +72,7 @@ def test_window_is_checked_by_who_knows_windows() -> None:
         parse_schema(HEAD + "window: soon", check_window=refuse)
 
 
-def test_missing_file_is_named_with_the_nearest(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text(HEAD)
     with pytest.raises(SchemaError, match=r"no such file.*did you mean 'schema.yaml'") as caught:
         load_schema(tmp_path / "shema.yaml")
@@ -80,14 +80,14 @@ def test_missing_file_is_named_with_the_nearest(tmp_path: Path) -> None:
     assert caught.value.exit_code == 3
 
 
-def test_directory_and_other_unreadable_paths(tmp_path: Path) -> None:
+def test_directories_and_other_unreadable_paths_are_reported(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="cannot be read"):
         load_schema(tmp_path)
     with pytest.raises(SchemaError, match="no such file"):
         load_schema(tmp_path / "none" / "s.yaml")
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
     path.write_bytes(HEAD.encode() + "name: é café".encode()[:-2] + b"\xe9\n")
     with pytest.raises(SchemaError) as caught:
@@ -97,7 +97,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert problem.message == "byte 0xE9 is not UTF-8; save the file as UTF-8"
 
 
-def test_file_that_is_no_schema_for_its_size(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "big.yaml"
     path.write_bytes(b"#" * (5 << 20))
     with pytest.raises(SchemaError, match="larger than 1 MiB"):

@@ -13,30 +13,30 @@ from tests.strategies import examples
 
 
 @pytest.mark.parametrize("window", ["1:30", "2026-01-01", "0x10", "1_000 tuples", "off", "20 minutes"])
-def test_windows_stay_text(window: str) -> None:
+def test_a_window_is_loaded_as_text(window: str) -> None:
     assert parse_schema(f"window: {window}\nrelations:\n  r: {{attributes: {{a: text}}}}").window == window
 
 
-def test_the_model_refuses_bounds_that_make_no_sense() -> None:
+def test_the_model_rejects_invalid_bounds() -> None:
     with pytest.raises(ValueError, match="type text has no min or max"):
         Attribute("t", AttributeType.TEXT, min=0)
     with pytest.raises(ValueError, match="min exceeds max"):
         Attribute("i", AttributeType.INTEGER, 2, 1)
 
 
-def test_joins_may_be_empty_or_left_out() -> None:
+def test_joins_may_be_empty_or_omitted() -> None:
     body = "relations:\n  r: {attributes: {a: text}}\n"
     assert parse_schema(body) == parse_schema(body + "joins:\n") == parse_schema(body + "joins: []\n")
 
 
-def test_default_name_is_the_file_s(tmp_path: Path) -> None:
+def test_the_default_name_is_that_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "cinema.yaml"
     path.write_bytes(b"\xef\xbb\xbfrelations:\r\n  r: {attributes: {a: text}}\r\n")
     assert load_schema(path).name == "cinema"
     assert load_schema(path).window == "none"
 
 
-def test_warnings() -> None:
+def test_self_joins_and_missing_joins_are_warnings() -> None:
     schema = parse_schema(
         "relations:\n  e: {attributes: {boss: integer}}\njoins:\n  - {name: peers, on: e.boss = e.boss}\n"
     )
@@ -67,7 +67,7 @@ def only_schema_errors(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "? ? ? a", "a: !!int x"])
-def test_odd_text_is_a_schema_error(text: str) -> None:
+def test_malformed_text_is_a_schema_error(text: str) -> None:
     only_schema_errors(text)
 
 
@@ -92,7 +92,7 @@ PLAIN = st.recursive(
 
 @examples(300)
 @given(st.fixed_dictionaries({"relations": st.dictionaries(st.just("a"), PLAIN) | PLAIN, "joins": PLAIN}))
-def test_any_shape_of_data_is_a_schema_or_a_schema_error(data: object) -> None:
+def test_any_data_is_a_schema_or_a_schema_error(data: object) -> None:
     only_schema_errors(as_flow(data))
 
 

@@ -60,14 +60,14 @@ def suggested(tables: Tables) -> dict[str, str]:
     return {one.on: one.reason for one in schema.possible}
 
 
-def test_values_suggest_what_no_name_tells() -> None:
+def test_values_suggest_joins_that_names_do_not() -> None:
     found = suggested(CRM)
     assert set(found) == {"tickets.opened_by = users.id", "tickets.order_no = orders.id"}
     assert found["tickets.opened_by = users.id"] == "by values: 100% of 3 found there"
     assert {join.name for join in infer(CRM).schema().joins} == {"orders.status = statuses.id"}
 
 
-def test_a_customer_is_one_of_the_people() -> None:
+def test_a_customer_is_suggested_to_be_a_person() -> None:
     """Not one of the statuses, which have the same numbers."""
     found = suggested(
         {
@@ -79,7 +79,7 @@ def test_a_customer_is_one_of_the_people() -> None:
     assert set(found) == {"orders.customer = users.id"}
 
 
-def test_an_identifier_is_that_of_its_own_relation() -> None:
+def test_an_identifier_refers_to_no_other_identifier() -> None:
     """Even if the plural is irregular: an identifier does not refer to another identifier."""
     found = suggested(
         {
@@ -90,7 +90,7 @@ def test_an_identifier_is_that_of_its_own_relation() -> None:
     assert found == {}
 
 
-def test_three_texts_of_an_identifier_are_no_chance() -> None:
+def test_three_equal_text_identifiers_suggest_a_join() -> None:
     found = suggested(
         {
             "staff": {"email": ["ada@x.org", "bob@x.org", "cy@x.org"], "full": ["Ada", "Bob", "Cy"]},
@@ -106,11 +106,11 @@ def test_a_few_values_may_be_missing() -> None:
     }
 
 
-def test_measures_and_flags_suggest_nothing() -> None:
+def test_measures_and_flags_suggest_no_join() -> None:
     assert suggested(MEASURES) == {}
 
 
-def test_there_are_at_most_a_few_the_best_first() -> None:
+def test_the_best_few_suggestions_come_first() -> None:
     names = ["ash", "birch", "cedar", "elm", "fir", "larch"]
     logs = {
         f"log{place}": {name: [f"lib{n % (40 + place)}" for n in range(90)]}
@@ -122,13 +122,13 @@ def test_there_are_at_most_a_few_the_best_first() -> None:
     assert "dependency.depends_on = package.name" not in found  # some of its values are missing
 
 
-def test_an_inferred_schema_names_them_without_a_file() -> None:
+def test_an_inferred_schema_has_the_suggestions_of_its_yaml() -> None:
     inference = infer(CRM)
     assert inference.schema().possible == parse_schema(inference.to_yaml()).possible
 
 
 @pytest.mark.parametrize("numbers", [["X1", "X2", "X1"], ["X1", "X1", "X1"]])
-def test_a_shared_name_with_all_values_found_is_a_join_of_three_rows(numbers: list[str]) -> None:
+def test_a_shared_name_with_all_values_found_is_a_join(numbers: list[str]) -> None:
     tables = {
         "books": {"isbn": ["X1", "X2", "X3"], "title": ["Dune", "Emma", "Ulysses"]},
         "loans": {"note": ["lost", "torn", "wet"], "isbn": numbers},
@@ -136,7 +136,7 @@ def test_a_shared_name_with_all_values_found_is_a_join_of_three_rows(numbers: li
     assert [join.name for join in infer(tables).schema().joins] == ["loans.isbn = books.isbn"]
 
 
-def test_a_join_takes_the_place_of_its_comment() -> None:
+def test_a_join_replaces_its_comment() -> None:
     text = infer(CRM).to_yaml()
     join = join_of(["users.id=tickets.opened_by"], parse_schema(text))
     changed = with_join(text, join)
@@ -161,7 +161,7 @@ RELATIONS = "relations:\n  a: {attributes: {x: text, y: integer}}\n  b: {attribu
         (RELATIONS, "  - a.x = b.x"),
     ],
 )
-def test_a_join_is_added_and_all_else_stays(text: str, line: str) -> None:
+def test_a_join_is_added_without_other_changes(text: str, line: str) -> None:
     changed = with_join(text, Join.of("a", "b", (("x", "x"),)))
     assert line in changed.splitlines()
     before, after = parse_schema(text), parse_schema(changed)
@@ -187,7 +187,7 @@ def test_several_conditions_are_one_join() -> None:
         (["a.x=b.x", "a.y=a.y"], "expected a condition between a and b"),
     ],
 )
-def test_a_wrong_condition_is_named(conditions: list[str], fault: str) -> None:
+def test_an_invalid_condition_is_named(conditions: list[str], fault: str) -> None:
     with pytest.raises(UsageError, match=fault):
         join_of(conditions, parse_schema(f"{RELATIONS}joins: []\n"))
 
@@ -196,6 +196,6 @@ def test_a_wrong_condition_is_named(conditions: list[str], fault: str) -> None:
     ("joins", "fault"),
     [("joins:\n  - b.x = a.x\n", "has the join"), ("joins: [a.y = b.y]\n", "add this line under joins:")],
 )
-def test_a_join_that_cannot_be_added_is_refused(joins: str, fault: str) -> None:
+def test_a_join_that_cannot_be_added_is_rejected(joins: str, fault: str) -> None:
     with pytest.raises(UsageError, match=fault):
         with_join(f"{RELATIONS}{joins}", Join.of("a", "b", (("x", "x"),)))

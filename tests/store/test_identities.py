@@ -140,7 +140,7 @@ def shown(schema: Schema, rows: list[Row]) -> list[tuple[object, ...]]:
     every=3,
 )
 @seeds(1, 40)
-def test_what_lives_is_what_a_simulation_leaves(
+def test_live_tuples_equal_a_simulation(
     keys: str, window: Window, made: Callable[[list[Record], Schema], RecordBatch], seed: int
 ) -> None:
     types, values = KEYS[keys]
@@ -160,7 +160,7 @@ def test_what_lives_is_what_a_simulation_leaves(
         assert sorted(found, key=repr) == shown(schema, alive(done, schema, window))
 
 
-def test_the_texts_have_one_hash() -> None:
+def test_the_colliding_texts_have_one_hash() -> None:
     schema = schema_of((STRING,))
     hashes, keyed = Identities(schema).of(
         RecordBatch.of([Record(0, 0, (text, "w", 1)) for text in (ONE, OTHER)]).rows
@@ -171,7 +171,7 @@ def test_the_texts_have_one_hash() -> None:
 
 
 @pytest.mark.parametrize("lateness", [0, 5 * MICROSECOND])
-def test_live_rows_take_no_objects(lateness: int) -> None:
+def test_live_rows_need_no_objects(lateness: int) -> None:
     """As soon as no late record can correct them."""
     schema = schema_of((INTEGER,))
     live = Session(Stream(schema, Unbounded(), lateness=lateness, finite=False))

@@ -132,7 +132,7 @@ def results_of(records: list[Record], queries: Iterable[Query]) -> dict[str, lis
     return {one.text: sorted(result.id for result in session.alive(one.text)) for one in queries}
 
 
-def test_what_a_run_has_matched_is_not_matched_again(run: Run) -> None:
+def test_texts_matched_by_a_run_are_not_matched_again(run: Run) -> None:
     run.add(QUERIES)
     run.take(rows(60))
     stored = run.keep()
@@ -140,7 +140,7 @@ def test_what_a_run_has_matched_is_not_matched_again(run: Run) -> None:
     assert run.matched == 0
 
 
-def test_what_a_start_has_matched_is_not_matched_again(run: Run) -> None:
+def test_texts_matched_by_a_start_are_not_matched_again(run: Run) -> None:
     run.take(rows(60))
     stored = run.keep()
     expected = results_of(rows(60), QUERIES)
@@ -150,7 +150,7 @@ def test_what_a_start_has_matched_is_not_matched_again(run: Run) -> None:
     assert run.matched == 0
 
 
-def test_queries_that_were_not_matched_are(run: Run) -> None:
+def test_texts_are_matched_for_new_queries(run: Run) -> None:
     run.add(QUERIES[:2])
     run.take(rows(60))
     stored = run.keep()
@@ -163,7 +163,7 @@ def test_queries_that_were_not_matched_are(run: Run) -> None:
     assert run.matched > 0
 
 
-def test_queries_of_equal_bitmaps_share_them(run: Run) -> None:
+def test_queries_with_equal_bitmaps_share_them(run: Run) -> None:
     named = [Query("lamp red").named("three", 3), Query("lamp red").named("one", 1)]
     run.session.add_all(plans_over(named, STREAM))
     run.take(rows(60))
@@ -175,7 +175,7 @@ def test_queries_of_equal_bitmaps_share_them(run: Run) -> None:
 
 
 @pytest.mark.parametrize("damage", ["torn", "flipped", "empty", "of other rows"])
-def test_other_files_are_not_believed(run: Run, damage: str) -> None:
+def test_damaged_and_foreign_files_are_ignored(run: Run, damage: str) -> None:
     run.add(QUERIES)
     run.take(rows(60))
     stored = run.keep()
@@ -204,7 +204,7 @@ def test_other_files_are_not_believed(run: Run, damage: str) -> None:
     assert run.matched > 0
 
 
-def test_where_nothing_can_be_kept_a_start_takes_its_time(run: Run) -> None:
+def test_without_stored_bitmaps_a_start_matches_everything(run: Run) -> None:
     run.take(rows(60))
     stored = run.keep()
     (told,) = stored.files
@@ -214,9 +214,7 @@ def test_where_nothing_can_be_kept_a_start_takes_its_time(run: Run) -> None:
         assert run.matched > 0
 
 
-def test_bitmaps_that_would_take_much_of_the_disk_are_not_kept(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bitmaps_too_large_for_the_disk_are_not_stored(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_bitmaps, "_SMALL", 0)
     common = [Query(word) for word in WORDS[:4]]
     run.add(common)
@@ -228,7 +226,7 @@ def test_bitmaps_that_would_take_much_of_the_disk_are_not_kept(
     assert not list(run.folder.glob(f"*{SUFFIX}"))
 
 
-def test_bitmaps_go_with_their_rows(run: Run) -> None:
+def test_bitmaps_are_deleted_with_their_rows(run: Run) -> None:
     run.add(QUERIES)
     run.take(rows(40))
     first = run.keep()
@@ -242,7 +240,7 @@ def test_bitmaps_go_with_their_rows(run: Run) -> None:
 
 
 @pytest.mark.parametrize("choice", [MeshChoice(MeshKind.FULL), MeshChoice(MeshKind.FOREST)])
-def test_meshes_of_the_paper_take_up_what_lives(run: Run, choice: MeshChoice) -> None:
+def test_meshes_of_the_paper_restore_live_tuples(run: Run, choice: MeshChoice) -> None:
     run.take(rows(60))
     stored = run.keep()
     run.stream = Stream(SCHEMA, Unbounded(), mesh=choice)
@@ -251,7 +249,7 @@ def test_meshes_of_the_paper_take_up_what_lives(run: Run, choice: MeshChoice) ->
 
 @pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
 @seeds(3, 8)
-def test_runs_that_are_started_again_and_again(run: Run, seed: int, evaluator: EvaluatorName) -> None:
+def test_repeated_restarts_with_other_queries(run: Run, seed: int, evaluator: EvaluatorName) -> None:
     """Each start has other queries, and rows are inserted and deleted in between."""
     rng, run.stream = Random(seed), Stream(SCHEMA, Unbounded(), evaluator=evaluator)
     everything = [*QUERIES[1:], *(Query(f"{a} {b}") for a in WORDS for b in WORDS if a < b)]

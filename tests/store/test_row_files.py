@@ -92,7 +92,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("*"))
 
 
-def test_records_come_back(tmp_path: Path) -> None:
+def test_records_are_read_back_unchanged(tmp_path: Path) -> None:
     held = Held(tmp_path, records(range(23)))
     stored = held.store("a")
     assert held.blocks() == {MappedBlock}
@@ -108,7 +108,7 @@ def test_few_records_need_no_file(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_what_stays_is_not_written_again(tmp_path: Path) -> None:
+def test_remaining_rows_are_not_written_again(tmp_path: Path) -> None:
     held = Held(tmp_path, records(range(20)))
     held.store("a")
     written = (tmp_path / f"a{SUFFIX}").stat()
@@ -119,7 +119,7 @@ def test_what_stays_is_not_written_again(tmp_path: Path) -> None:
     assert read(tmp_path, stored) == list(records(range(5, 20)).records())
 
 
-def test_a_file_of_which_most_is_dead_is_replaced(tmp_path: Path) -> None:
+def test_a_mostly_dead_file_is_replaced(tmp_path: Path) -> None:
     held = Held(tmp_path, records(range(20)))
     held.store("a")
     held.live[:] = np.arange(20) % 3 == 0
@@ -130,7 +130,7 @@ def test_a_file_of_which_most_is_dead_is_replaced(tmp_path: Path) -> None:
     assert [record.time for record in read(tmp_path, stored)] == list(range(0, 20, 3))
 
 
-def test_deletions_stay_outside_and_come_first(tmp_path: Path) -> None:
+def test_deletions_are_kept_outside_of_files_and_come_first(tmp_path: Path) -> None:
     row: Row = (4, "row 4", 2.0)
     leading = [Record(0, 4, row), Record(0, 4, row, True), Record.truncation(1, 6)]
     held = Held(tmp_path, records(range(4, 12)))
@@ -142,7 +142,7 @@ def test_deletions_stay_outside_and_come_first(tmp_path: Path) -> None:
 
 
 @seeds(10, 30)
-def test_rows_that_come_and_go(tmp_path: Path, seed: int) -> None:
+def test_rows_are_added_and_removed_across_restarts(tmp_path: Path, seed: int) -> None:
     """A log is replaced again and again, with restarts in between; the number of files stays small."""
     rng, now = Random(seed), 0
     held = Held(tmp_path, records(range(0)))

@@ -68,7 +68,7 @@ def _in_file(some: list[tuple[int, Row]], file: BlockFile) -> Rows:
 
 @pytest.mark.parametrize("lasting", [True, False])
 @seeds(15, 30)
-def test_rows_stay_those_of_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, lasting: bool) -> None:
+def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, lasting: bool) -> None:
     monkeypatch.setattr(directory, "_COLUMN_ROWS", 5)
     monkeypatch.setattr(directory, "_FEWEST_ROWS", 3)
     monkeypatch.setattr(directory, "_SLOTS_AT_A_TIME", 4)

@@ -71,7 +71,9 @@ class Outcome:
 
 
 @combinations("window, in_order", [Unbounded(), TimeWindow(500)], [True, False])
-def test_a_key_cuts_what_time_does_not(tmp_path: Path, window: Window, in_order: bool) -> None:
+def test_a_stream_that_time_cannot_split_is_split_by_key(
+    tmp_path: Path, window: Window, in_order: bool
+) -> None:
     stream = random_stream(DIVIDED, 5, 900, 25, 0.003)
     assert any(record.truncates for record in stream)
     if not in_order:
@@ -142,7 +144,7 @@ def test_random_streams(
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["with op", "without"])
-def test_a_replay_in_order_is_cut_into_ranges(tmp_path: Path, told: bool) -> None:
+def test_a_replay_in_order_is_split_into_ranges(tmp_path: Path, told: bool) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
     if not told:
         path.write_bytes(path.read_bytes().replace(b'"op":"+",', b""))
@@ -150,7 +152,7 @@ def test_a_replay_in_order_is_cut_into_ranges(tmp_path: Path, told: bool) -> Non
 
 
 @some("mixed", [True], [False])
-def test_a_replay_of_several_blocks_with_as_many_results(tmp_path: Path, mixed: bool) -> None:
+def test_a_replay_and_results_of_several_blocks(tmp_path: Path, mixed: bool) -> None:
     stream = insertions(random_stream(STREAMS, 4, 16_000, 400))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if mixed else stream)
     assert path.stat().st_size > 1 << 20
@@ -160,7 +162,7 @@ def test_a_replay_of_several_blocks_with_as_many_results(tmp_path: Path, mixed: 
 
 @combinations("mixed, on_error", [False, True], list(OnError))
 @seeds(1, 4)
-def test_bad_records_are_told_in_order_and_once(
+def test_bad_records_are_reported_in_order_and_once(
     tmp_path: Path, seed: int, on_error: OnError, mixed: bool
 ) -> None:
     rng = random.Random(seed)
@@ -191,7 +193,7 @@ def test_bad_records_are_told_in_order_and_once(
     assert letters[0][1][0] > (0 if on_error is OnError.FAIL else 12)
 
 
-def test_blocks_without_any_record(tmp_path: Path) -> None:
+def test_blocks_without_records(tmp_path: Path) -> None:
     stream = insertions(random_stream(STREAMS, 2, 300, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     blank = (b"{nonsense\n" + b"\n" * 50) * 40
@@ -200,7 +202,7 @@ def test_blocks_without_any_record(tmp_path: Path) -> None:
     assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12), on_error=OnError.SKIP) == []
 
 
-def test_change_events_are_not_taken_for_insertions(tmp_path: Path) -> None:
+def test_change_events_are_not_mistaken_for_insertions(tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 2, 300, 7)))
     row = {"t": "alpha beta", "x": 1, "y": 2}
     event = {
@@ -225,7 +227,7 @@ WHOLE: dict[str, tuple[Query, Window]] = {
 
 
 @combinations("asked, order", list(WHOLE), ["in order", "out of order"])
-def test_what_cannot_be_cut_is_searched_by_one_process(tmp_path: Path, asked: str, order: str) -> None:
+def test_one_process_searches_a_stream_that_cannot_be_split(tmp_path: Path, asked: str, order: str) -> None:
     """It reports that, unless reading is shared."""
     query, window = WHOLE[asked]
     mixed = order == "out of order"
@@ -236,7 +238,7 @@ def test_what_cannot_be_cut_is_searched_by_one_process(tmp_path: Path, asked: st
     assert mixed or notes[0].startswith("--jobs 2: one process searches: ")
 
 
-def test_sql(tmp_path: Path) -> None:
+def test_sql_queries(tmp_path: Path) -> None:
     stream = insertions(random_stream(STREAMS, 3, 300, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1))
     text = "select p.x from plain p, keyed k where p.x = k.x and p.x = 3 and k.y = 2"
@@ -283,13 +285,13 @@ def test_parquet_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_too_little_to_share(tmp_path: Path, count: int) -> None:
+def test_one_process_searches_a_replay_of_one_piece(tmp_path: Path, count: int) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 1, count, 5)))
     notes = compared(Query("alpha"), STREAMS, path, window=TimeWindow(12))
     assert notes == ["--jobs 2: one process searches: the replay is one piece"]
 
 
-def test_small_replays_take_one_process(tmp_path: Path) -> None:
+def test_one_process_searches_a_small_replay(tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 1, 200, 5)))
     asked = Job.search("alpha", STREAMS, path, engine=EngineName.LOCAL)
     assert Search(asked).jobs == 1
@@ -300,13 +302,13 @@ def test_small_replays_take_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 7])
-def test_limit(tmp_path: Path, limit: int) -> None:
+def test_a_limit_returns_the_same_results(tmp_path: Path, limit: int) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
     assert compared(KEYWORDS, STREAMS, path, limited=True, window=TimeWindow(12), limit=limit) == []
 
 
 @pytest.mark.parametrize("limit", [None, 5])
-def test_counts_of_a_pattern(tmp_path: Path, limit: int | None) -> None:
+def test_counts_of_a_pattern_are_the_same(tmp_path: Path, limit: int | None) -> None:
     stream = without_dequeues(STREAMS, random_stream(STREAMS, 4, 600, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     counted = [
@@ -322,7 +324,7 @@ def test_counts_of_a_pattern(tmp_path: Path, limit: int | None) -> None:
 
 
 @some("query", list(QUERIES)[::2], list(QUERIES)[1::2])
-def test_json_lines_are_those_of_results(tmp_path: Path, query: str) -> None:
+def test_json_lines_are_the_results_as_json(tmp_path: Path, query: str) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 600, 7)))
     lines = []
     for jobs in (1, 2):
@@ -348,7 +350,7 @@ def test_pieces_that_overlap_too_much(tmp_path: Path, held: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 5)), max_size=12))
-def test_the_overlap_of_pieces(found: list[tuple[int, int, int]]) -> None:
+def test_the_overlap_is_the_largest_size_at_one_time(found: list[tuple[int, int, int]]) -> None:
     pieces = [
         PackedPiece(at, 0, Holds.RECORDS, first, first + length, size)
         for at, (first, length, size) in enumerate(found)

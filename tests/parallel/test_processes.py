@@ -80,7 +80,7 @@ def searching(
     assert list(folder.iterdir()) == []
 
 
-def test_interrupt(replay: Path, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_search(replay: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.jsonl"
     with searching(replay, tmp_path / "tmp", "-o", str(output)) as (running, _):
         running.send_signal(signal.SIGINT)
@@ -89,7 +89,7 @@ def test_interrupt(replay: Path, tmp_path: Path) -> None:
     assert not output.exists()
 
 
-def test_interrupt_of_the_whole_group_while_results_are_written(replay: Path, tmp_path: Path) -> None:
+def test_an_interrupt_of_the_process_group_while_results_are_written(replay: Path, tmp_path: Path) -> None:
     """As from a terminal; results that do not fit into the pipe wait for a reader."""
     with searching(replay, tmp_path / "tmp") as (running, workers):
         assert running.stdout is not None
@@ -101,7 +101,7 @@ def test_interrupt_of_the_whole_group_while_results_are_written(replay: Path, tm
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_killed(replay: Path, tmp_path: Path, late: bool) -> None:
+def test_a_killed_search_leaves_nothing(replay: Path, tmp_path: Path, late: bool) -> None:
     with searching(replay, tmp_path / "tmp") as (running, _):
         if late:
             assert running.stdout is not None
@@ -109,7 +109,7 @@ def test_killed(replay: Path, tmp_path: Path, late: bool) -> None:
         running.kill()
 
 
-def test_a_worker_is_killed(replay: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_ends_the_search(replay: Path, tmp_path: Path) -> None:
     with searching(replay, tmp_path / "tmp") as (running, workers):
         assert running.stdout is not None
         running.stdout.read(100)
@@ -122,7 +122,7 @@ def test_a_worker_is_killed(replay: Path, tmp_path: Path) -> None:
     assert running.returncode == 0 or b"a process of the search was killed" in told
 
 
-def test_the_reader_has_seen_enough(replay: Path, tmp_path: Path) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_search(replay: Path, tmp_path: Path) -> None:
     with searching(replay, tmp_path / "tmp") as (running, _):
         assert running.stdout is not None
         running.stdout.read(100)
@@ -133,7 +133,7 @@ def test_the_reader_has_seen_enough(replay: Path, tmp_path: Path) -> None:
     assert (running.returncode, told) == (0, b"")
 
 
-def test_memory_runs_short(replay: Path, tmp_path: Path) -> None:
+def test_a_search_beyond_the_memory_budget_fails(replay: Path, tmp_path: Path) -> None:
     with searching(replay, tmp_path / "tmp", "--memory", "65MiB") as (running, _):
         _, told = running.communicate()
     assert running.returncode == 1
@@ -182,12 +182,12 @@ def started(request: pytest.FixtureRequest) -> Iterator[Workers]:
         yield workers
 
 
-def test_messages_come_in_order_of_tasks(started: Workers) -> None:
+def test_messages_arrive_in_order_of_tasks(started: Workers) -> None:
     found = [list(messages) for messages in started.run([(_echo, (n, 300)) for n in range(5)])]
     assert [[each[:2] for each in one] for one in found] == [[(n, e) for e in range(300)] for n in range(5)]
 
 
-def test_tasks_that_are_left_disturb_no_others(started: Workers) -> None:
+def test_abandoned_tasks_do_not_disturb_later_ones(started: Workers) -> None:
     for messages in started.run([(_echo, (n, 50)) for n in range(5)]):
         assert next(messages)[:2] == (0, 0)
         break
@@ -195,7 +195,7 @@ def test_tasks_that_are_left_disturb_no_others(started: Workers) -> None:
     assert [each[:2] for each in again[0]] == [(7, 0), (7, 1)]
 
 
-def test_what_workers_store_is_read_here(started: Workers) -> None:
+def test_the_driver_reads_what_workers_store(started: Workers) -> None:
     stored = [b"one" * 100_000, b"two", b"three"]
     found = [next(messages) for messages in started.run([(_store, (data,)) for data in stored])]
     for data, (number, place) in zip(stored, found, strict=True):
@@ -206,7 +206,7 @@ def test_what_workers_store_is_read_here(started: Workers) -> None:
     ("error", "shown"),
     [(UsageError("as it is"), "as it is"), (OSError(28, "No space"), "No space"), (KeyError("x"), "x")],
 )
-def test_errors_are_raised_in_their_place(started: Workers, error: Exception, shown: str) -> None:
+def test_errors_are_raised_at_their_task(started: Workers, error: Exception, shown: str) -> None:
     found = started.run([(_echo, (1, 1)), (_fail, (error,)), (_echo, (2, 1))])
     assert len(list(next(found))) == 1
     with pytest.raises(type(error), match=shown):
@@ -214,7 +214,7 @@ def test_errors_are_raised_in_their_place(started: Workers, error: Exception, sh
     assert len(list(next(found))) == 1
 
 
-def test_an_error_that_cannot_be_sent(started: Workers) -> None:
+def test_an_error_that_cannot_be_pickled(started: Workers) -> None:
     class LocalError(Exception):
         pass
 
@@ -222,12 +222,12 @@ def test_an_error_that_cannot_be_sent(started: Workers) -> None:
         list(next(started.run([(_fail, (LocalError("here"),))])))
 
 
-def test_a_worker_that_dies(started: Workers) -> None:
+def test_a_worker_that_dies_is_reported(started: Workers) -> None:
     with pytest.raises(SkwsError, match="was killed"):
         list(next(started.run([(_die, ())])))
 
 
-def test_a_spool_that_is_emptied_takes_no_room() -> None:
+def test_an_empty_spool_takes_no_disk_space() -> None:
     spool = Spool()
     spool.append(b"x" * 1_000_000)
     spool.empty()

@@ -59,7 +59,7 @@ def count(pattern: str, rows: list[Row], window: int) -> int:
 
 
 @pytest.mark.slow
-def test_the_first_query_finds_what_loops_find() -> None:
+def test_the_first_query_finds_the_results_of_loops() -> None:
     """Within 100 events of one job on one machine: status 1, 5, 1; in this order, and in any order."""
     rows = events("1")
     by_task: dict[tuple[object, object], list[int]] = defaultdict(list)
@@ -84,7 +84,7 @@ def test_the_first_query_finds_what_loops_find() -> None:
     assert count(f"TASK a AND TASK b AND TASK c {where}", rows, 100) == in_any
 
 
-def test_the_second_query_finds_what_loops_find() -> None:
+def test_the_second_query_finds_the_results_of_loops() -> None:
     """Four failures on one machine within 100 events."""
     rows = events("2")[:1500]
     failed: dict[object, list[int]] = defaultdict(list)
@@ -109,7 +109,7 @@ def test_the_third_query_is_not_hierarchical() -> None:
     assert not is_hierarchical(parse_conjunctive_query(formal, SCHEMA))
 
 
-def test_the_formal_form_of_the_first_query_lets_a_and_c_be_one() -> None:
+def test_one_event_may_be_a_and_c_in_the_formal_first_query() -> None:
     rows = events("1")[:3000]
     atoms = ", ".join(f"TASK(j, _, m, {status}, _, _)" for status in (1, 5, 1))
     query = parse_conjunctive_query(f"Q(j, m) <- {atoms}", SCHEMA)
@@ -136,7 +136,7 @@ PATTERNS = {
 
 
 @pytest.mark.slow
-def test_all_of_them_beside_keywords_on_two_shards() -> None:
+def test_all_queries_beside_keywords_on_two_shards() -> None:
     schema = load_schema(TAXI_SCHEMA)
     stream = Stream(schema, parse_window(schema.window))
     shards = [Session(stream, Part(number, 2, Partitioning.ROOTS)) for number in range(2)]

@@ -38,7 +38,7 @@ def found(schema: Schema, text: str, *aggregates: str) -> list[Window]:
     return list(windows(request.processor(), Replay.open(COMMENTS, schema), BadRecordLog(), Counts()))
 
 
-def test_sessions_of_every_user(schema: Schema, comments: list[Record]) -> None:
+def test_windows_of_every_users_sessions(schema: Schema, comments: list[Record]) -> None:
     user = schema.relation("Comments").columns["UserId"]
     times: dict[object, list[int]] = {}
     for record in comments:
@@ -55,7 +55,7 @@ def test_sessions_of_every_user(schema: Schema, comments: list[Record]) -> None:
     assert [w.end for w in sessions] == sorted(w.end for w in sessions)
 
 
-def test_from_a_keyword_to_a_high_score(schema: Schema, comments: list[Record]) -> None:
+def test_windows_from_a_keyword_to_a_high_score(schema: Schema, comments: list[Record]) -> None:
     columns = schema.relation("Comments").columns
     text, score = columns["Text"], columns["Score"]
     expected: list[tuple[int, int, int]] = []

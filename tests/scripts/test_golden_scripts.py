@@ -42,7 +42,7 @@ def read(path: Path) -> list[Block]:
 
 
 @of_scripts(SCRIPTS)
-def test_session(path: Path, tmp_path: Path) -> None:
+def test_scripts_in_a_session(path: Path, tmp_path: Path) -> None:
     """Results must have the order of the script."""
     search = ReplaySearch(tmp_path, EngineName.LOCAL)
     for block, found in play(read(path), SessionHost(), search):
@@ -63,7 +63,7 @@ def of_hosts(paths: Sequence[Path]) -> pytest.MarkDecorator:
 
 
 @of_hosts([path for path in SCRIPTS if path.parent.name != "errors"])  # errors start no host
-def test_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
+def test_scripts_on_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
     """Results of a micro-batch may have any order."""
     for block, found in play(read(path), HOSTS[host](tmp_path)):
         if found is not None:
@@ -72,7 +72,7 @@ def test_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @of_scripts([path for path in SCRIPTS if "\nsearch" in path.read_text(encoding="utf-8")], few=8)
-def test_spark_batch(path: Path, tmp_path: Path, spark: SparkSession) -> None:
+def test_searches_of_scripts_on_spark(path: Path, tmp_path: Path, spark: SparkSession) -> None:
     """Searches of replays have the same results on Spark; results of the same time may have any order."""
     search = ReplaySearch(tmp_path, EngineName.SPARK)
     for block, found in play(read(path), SessionHost(), search):

@@ -64,7 +64,7 @@ def taken_until_the_end(opened: socket.socket) -> int:
 
 
 @pytest.mark.parametrize("head", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
-def test_a_head_that_does_not_end(head: bytes) -> None:
+def test_a_connection_with_an_incomplete_head_is_closed(head: bytes) -> None:
     with server() as port, connected(port) as slow, connected(port) as other:
         slow.sendall(head)
         assert not taken_until_the_end(slow)
@@ -74,7 +74,7 @@ def test_a_head_that_does_not_end(head: bytes) -> None:
             assert later.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_an_answer_that_nobody_takes() -> None:
+def test_an_unread_answer_is_abandoned() -> None:
     with server() as port:
         before = open_files()
         with connected(port) as stuck:
@@ -84,7 +84,7 @@ def test_an_answer_that_nobody_takes() -> None:
             assert taken_until_the_end(stuck) < LARGE
 
 
-def test_an_answer_that_is_taken_slowly() -> None:
+def test_an_answer_that_is_read_slowly_is_completed() -> None:
     with server() as port, connected(port) as slow:
         slow.sendall(HEAD.replace(b"/ ", b"/large ", 1))
         taken, begun = 0, time.monotonic()
@@ -96,13 +96,13 @@ def test_an_answer_that_is_taken_slowly() -> None:
                 time.sleep(PATIENCE / 10)
 
 
-def test_a_request_that_takes_long() -> None:
+def test_a_slow_request_is_completed() -> None:
     with server() as port, connected(port) as waiting:
         waiting.sendall(HEAD.replace(b"/ ", b"/late ", 1))
         assert waiting.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_more_than_there_may_be() -> None:
+def test_connections_beyond_the_limit_are_refused() -> None:
     with server(streams=1, beside=2) as port:
         kept = [connected(port) for _ in range(3)]
         for one in kept:
@@ -114,7 +114,7 @@ def test_more_than_there_may_be() -> None:
             one.close()
 
 
-def test_as_many_connections_as_files_allow() -> None:
+def test_connections_are_limited_by_open_files() -> None:
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
@@ -174,7 +174,7 @@ async def until_it_has(client: Client, number: int) -> None:
 
 
 @pytest.mark.parametrize("kept", [1 << 20, 20], ids=["all", "few"])
-def test_a_stream_that_falls_behind(kept: int) -> None:
+def test_a_stream_that_falls_behind_is_ended(kept: int) -> None:
     """By too many events, or by events that are no longer kept."""
 
     async def scenario() -> None:
@@ -191,7 +191,7 @@ def test_a_stream_that_falls_behind(kept: int) -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_takes_nothing() -> None:
+def test_a_client_that_reads_nothing_is_disconnected() -> None:
     async def scenario() -> None:
         streams = EventStreams(StreamLimits(stalled=0.5))
         streams.begin(asyncio.get_running_loop())

@@ -104,7 +104,7 @@ def requests(draw: st.DrawFn, described: dict[str, Any]) -> tuple[str, str, dict
     return method.upper(), path, query, body, template
 
 
-def test_what_is_described(client: httpx.Client, served: Serving) -> None:
+def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> None:
     described = client.get("/openapi.json").json()
     answer = described["paths"]["/search"]["post"]["responses"]["200"]["content"]["application/json"]
     assert answer["schema"]["properties"]["results"]["items"]["properties"]["score"] == {"type": "number"}
@@ -142,13 +142,13 @@ def test_what_is_described(client: httpx.Client, served: Serving) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b'{"query": "a", "query": 1}', b"[" * 100_000]
 )
-def test_bodies_that_are_no_request(client: httpx.Client, body: bytes) -> None:
+def test_bodies_that_are_not_requests_are_rejected(client: httpx.Client, body: bytes) -> None:
     answer = client.post("/search", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in {400, 422}
     assert set(answer.json()) == {"error"}
 
 
-def test_the_documented_requests(tmp_path: Path) -> None:
+def test_the_documented_requests_are_accepted(tmp_path: Path) -> None:
     schema, replay = movie_files()
     commands = [
         shlex.split(command)
@@ -181,7 +181,7 @@ def test_the_documented_requests(tmp_path: Path) -> None:
                 assert "ann" in answer.text
 
 
-def test_the_documented_client_goes_on_behind_a_kill(tmp_path: Path) -> None:
+def test_the_documented_client_continues_after_a_kill(tmp_path: Path) -> None:
     (tmp_path / "follow.py").write_text(files(ROOT / "docs" / "serve.md")["follow.py"])
     schema, stream = shop(tmp_path)
     options = ["--checkpoint", str(tmp_path / "state"), "--port", str(free_port())]

@@ -93,7 +93,7 @@ def test_a_day_ends_at_midnight(tmp_path: Path) -> None:
     assert ids(digests(hub)[1]) == ["id3"]
 
 
-def test_updates_are_in_digests_that_ask_for_them(tmp_path: Path) -> None:
+def test_digests_include_updates_on_request(tmp_path: Path) -> None:
     clock = Clock(NOON)
     hub = opened(tmp_path, clock)
     asked = [adding("daily", every="1 day"), adding("whole", every="1 day", updates=True)]
@@ -106,7 +106,7 @@ def test_updates_are_in_digests_that_ask_for_them(tmp_path: Path) -> None:
     assert [ids(digests(again, name)[0]) for name in ("daily", "whole")] == [["id1"], ["id1"] * 3]
 
 
-def test_a_clock_that_is_set_back_stops_no_digest() -> None:
+def test_a_clock_set_back_does_not_stop_digests() -> None:
     clock = Clock(NOON)
     hub = opened(None, clock)
     take(hub, 1, [adding("now", every="1 hour")])
@@ -118,7 +118,7 @@ def test_a_clock_that_is_set_back_stops_no_digest() -> None:
     assert [event.kind for event in hub.log.after(hub.log.floor, "now", 9)] == ["added", "result", "digest"]
 
 
-def test_a_restart_goes_on_with_what_was_collected(tmp_path: Path) -> None:
+def test_a_restart_continues_the_collected_digests(tmp_path: Path) -> None:
     clock = Clock(NOON)
     hub = opened(tmp_path, clock)
     take(hub, 1, [adding("daily", every="1 day")])
@@ -140,7 +140,7 @@ def test_a_restart_goes_on_with_what_was_collected(tmp_path: Path) -> None:
     assert len(digests(last)) == 1, "it is given once"
 
 
-def test_a_digest_lists_so_many_and_counts_the_others() -> None:
+def test_a_digest_lists_some_results_and_counts_the_rest() -> None:
     clock = Clock(NOON)
     hub = opened(None, clock)
     take(hub, 1, [adding("daily", every="1 hour")])
@@ -151,7 +151,7 @@ def test_a_digest_lists_so_many_and_counts_the_others() -> None:
     assert (len(told["results"]), told["more"]) == (DIGESTED, 7)
 
 
-def test_a_search_that_is_removed_or_replaced_has_no_digest() -> None:
+def test_a_removed_or_replaced_search_has_no_digest() -> None:
     clock = Clock(NOON)
     hub = opened(None, clock)
     take(hub, 1, [adding("daily", every="1 hour"), adding("other", every="1 hour")])
@@ -167,7 +167,7 @@ def positions(events: Sequence[SearchEvent]) -> list[tuple[int, int]]:
     return [tuple(event.at) for event in events]  # type: ignore[misc]
 
 
-def test_events_of_a_kept_run_are_found_again_whatever_was_cut_off(tmp_path: Path) -> None:
+def test_events_are_restored_from_a_truncated_log(tmp_path: Path) -> None:
     hub = opened(tmp_path, Clock(NOON))
     take(hub, 1, [adding("now")])
     for number in range(2, 20):
@@ -191,7 +191,7 @@ def test_events_of_a_kept_run_are_found_again_whatever_was_cut_off(tmp_path: Pat
         again.close()
 
 
-def test_old_events_go_and_the_floor_tells(tmp_path: Path) -> None:
+def test_old_events_are_dropped_and_the_floor_advances(tmp_path: Path) -> None:
     hub = opened(tmp_path, Clock(NOON), most=3_000)
     take(hub, 1, [adding("now")])
     for number in range(2, 60):
@@ -203,7 +203,7 @@ def test_old_events_go_and_the_floor_tells(tmp_path: Path) -> None:
     assert hub.log.count == 59
 
 
-def test_a_segment_carries_open_digests_on(tmp_path: Path) -> None:
+def test_open_digests_are_carried_into_the_next_segment(tmp_path: Path) -> None:
     clock = Clock(NOON)
     hub = opened(tmp_path, clock, most=2_000, segment=1_000)
     take(hub, 1, [adding("daily", every="1 day")])
@@ -219,7 +219,7 @@ def test_a_segment_carries_open_digests_on(tmp_path: Path) -> None:
     assert again.log.floor > (0, 0)
 
 
-def test_a_kill_before_the_events_of_a_replacement_are_kept(tmp_path: Path) -> None:
+def test_a_kill_before_the_events_of_a_replacement_are_stored(tmp_path: Path) -> None:
     """The batch is repeated, and the queries before it are known."""
     clock = Clock(NOON)
     first = opened(tmp_path, clock)
@@ -234,7 +234,7 @@ def test_a_kill_before_the_events_of_a_replacement_are_kept(tmp_path: Path) -> N
     assert owners == ["ann", "bob", "bob"]
 
 
-def test_snapshots_are_for_the_new_search_alone() -> None:
+def test_snapshots_are_only_for_the_new_search() -> None:
     hub = opened(None, Clock(NOON))
     take(hub, 1, [adding("first")], [result(1, "first", snapshot=True)])
     take(

@@ -179,7 +179,7 @@ def test_a_killed_server_over_a_database(database: Database, tmp_path: Path) -> 
 
 
 @some("kills", [1], [8])
-def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path, kills: int) -> None:
+def test_saved_and_removed_searches_survive_every_kill(tmp_path: Path, kills: int) -> None:
     """100 searches are saved and every third is removed, while the server is killed repeatedly."""
     rng = random.Random(5)
     schema, source = shop(tmp_path)

@@ -83,7 +83,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @scenario
-async def test_a_search_by_keyboard_alone(shopping: tuple[Path, Path], port: int) -> None:
+async def test_a_search_with_the_keyboard_only(shopping: tuple[Path, Path], port: int) -> None:
     async with opened_on(shopping, port) as (_, opened):
         assert await opened.run("document.activeElement.id") == "query"
         await opened.enter("ada lamp")
@@ -117,7 +117,7 @@ async def test_a_search_by_keyboard_alone(shopping: tuple[Path, Path], port: int
 
 
 @scenario
-async def test_what_was_meant_is_searched_by_a_click(shopping: tuple[Path, Path], port: int) -> None:
+async def test_a_click_on_a_suggestion_searches_it(shopping: tuple[Path, Path], port: int) -> None:
     async with opened_on(shopping, port) as (_, opened):
         await opened.enter("ada LAMPP")
         await opened.until("document.querySelector('#empty button')?.textContent === 'ada lamp'")
@@ -128,7 +128,7 @@ async def test_what_was_meant_is_searched_by_a_click(shopping: tuple[Path, Path]
 
 
 @scenario
-async def test_an_empty_answer_says_what_to_try(shopping: tuple[Path, Path], port: int) -> None:
+async def test_an_empty_answer_suggests_what_to_try(shopping: tuple[Path, Path], port: int) -> None:
     async with opened_on(shopping, port) as (_, opened):
         await opened.enter("ada qwertzuiop")
         await opened.until("document.querySelector('#empty button')?.textContent === 'ada'")
@@ -141,7 +141,7 @@ async def test_an_empty_answer_says_what_to_try(shopping: tuple[Path, Path], por
 
 
 @scenario
-async def test_a_folder_named_as_its_schema_is_named_once(tmp_path: Path, port: int) -> None:
+async def test_a_folder_with_the_name_of_its_schema_is_named_once(tmp_path: Path, port: int) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "item.csv").write_text("id,name\n1,brass lamp\n2,kettle\n")
     with serving(str(tmp_path / "store")) as served:
@@ -213,7 +213,7 @@ async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path,
 
 
 @scenario
-async def test_a_fault_is_told(shopping: tuple[Path, Path], port: int) -> None:
+async def test_an_error_is_shown(shopping: tuple[Path, Path], port: int) -> None:
     async with opened_on(shopping, port) as (_, opened):
         await opened.enter("nowhere.name:x")
         await opened.until("document.getElementById('search-fault').textContent.includes('nowhere')")
@@ -262,7 +262,7 @@ async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Pat
 
 
 @scenario
-async def test_the_address_has_what_is_shown(shopping: tuple[Path, Path], port: int) -> None:
+async def test_the_address_reflects_the_page(shopping: tuple[Path, Path], port: int) -> None:
     async with opened_on(shopping, port) as (served, opened):
         await opened.until("!document.getElementById('start').hidden")
         assert "customer (name)" in await opened.run("document.getElementById('relations').textContent")
@@ -299,7 +299,7 @@ async def test_the_address_has_what_is_shown(shopping: tuple[Path, Path], port: 
 
 
 @scenario
-async def test_a_removal_is_undone_and_a_name_is_typed_over(shopping: tuple[Path, Path], port: int) -> None:
+async def test_a_removal_is_undone_and_a_name_is_edited(shopping: tuple[Path, Path], port: int) -> None:
     async with opened_on(shopping, port) as (served, opened):
         await opened.type("ada lamp")
         await opened.run("document.getElementById('save-this').click()")
@@ -318,7 +318,7 @@ async def test_a_removal_is_undone_and_a_name_is_typed_over(shopping: tuple[Path
 
 
 @scenario
-async def test_a_result_says_why_it_is_one(shopping: tuple[Path, Path], port: int) -> None:
+async def test_a_result_explains_itself(shopping: tuple[Path, Path], port: int) -> None:
     async with opened_on(shopping, port) as (_, opened):
         await opened.enter("ada lamp")
         await opened.until(f"{ITEMS} === 2")
@@ -339,7 +339,7 @@ async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], port: in
 
 
 @scenario
-async def test_a_followed_search_goes_on_behind_a_kill(
+async def test_a_followed_search_continues_after_a_kill(
     shopping: tuple[Path, Path], port: int, tmp_path: Path
 ) -> None:
     schema, stream = shopping
@@ -381,7 +381,7 @@ async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], port: in
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_in_both_schemes(shopping: tuple[Path, Path], port: int, scheme: str) -> None:
+def test_text_is_readable_in_both_color_schemes(shopping: tuple[Path, Path], port: int, scheme: str) -> None:
     """Text is readable on its background in both: a contrast of 4.5 (WCAG 2.2, AA)."""
 
     @scenario

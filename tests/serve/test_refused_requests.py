@@ -87,7 +87,7 @@ def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
         ("GET /queries?owner=%FF HTTP/1.1\nHost: localhost\n", 400),
     ],
 )
-def test_hosts_origins_and_paths(served: Serving, head: str, status: int) -> None:
+def test_foreign_hosts_origins_and_paths_are_rejected(served: Serving, head: str, status: int) -> None:
     told, body = raw(served.port, head.format(port=served.port))
     assert told == status, body
     if status >= 400:
@@ -109,14 +109,14 @@ def test_hosts_origins_and_paths(served: Serving, head: str, status: int) -> Non
         ("Content-Type: application/json\nContent-Length: 30\n", b'{"query":"a","time_limit":NaN}', 422),
     ],
 )
-def test_bodies(served: Serving, headers: str, body: bytes, status: int) -> None:
+def test_invalid_bodies_are_rejected(served: Serving, headers: str, body: bytes, status: int) -> None:
     told, answer = raw(served.port, f"POST /search HTTP/1.1\nHost: localhost\n{headers}", body)
     assert told == status, answer
     if status >= 400:
         assert orjson.loads(answer)["error"]
 
 
-def test_all_methods_of_an_address_are_told(client: httpx.Client) -> None:
+def test_an_answer_lists_all_methods_of_an_address(client: httpx.Client) -> None:
     for path, allowed in (
         ("/queries", "GET, HEAD, PUT"),
         ("/queries/x", "DELETE, GET, HEAD, PUT"),
@@ -125,7 +125,7 @@ def test_all_methods_of_an_address_are_told(client: httpx.Client) -> None:
         assert client.patch(path).headers["allow"] == allowed
 
 
-def test_a_number_without_a_fraction_is_whole(client: httpx.Client) -> None:
+def test_a_number_without_a_fraction_is_an_integer(client: httpx.Client) -> None:
     """JSON has no separate integers."""
     assert client.post(
         "/search", content=b'{"query":"ada","limit":3.0,"max_size":2.0}', headers=JSON
@@ -165,7 +165,7 @@ def test_a_body_in_chunks_is_counted(served: Serving) -> None:
         ({}, "query"),
     ],
 )
-def test_searches_that_are_refused(client: httpx.Client, body: dict[str, Any], message: str) -> None:
+def test_invalid_searches_are_rejected(client: httpx.Client, body: dict[str, Any], message: str) -> None:
     answer = client.post("/search", json=body)
     assert answer.status_code in {400, 422}
     assert any(part in answer.json()["error"] for part in message.split("|")), answer.text
@@ -201,7 +201,7 @@ def test_searches_that_are_refused(client: httpx.Client, body: dict[str, Any], m
         ("a%2Fevents", {"query": "ada"}, "name"),
     ],
 )
-def test_saved_searches_that_are_refused(
+def test_invalid_saved_searches_are_rejected(
     client: httpx.Client, name: str, body: dict[str, Any], message: str
 ) -> None:
     # Not with httpx, which also rejects text that is not Unicode.
@@ -213,7 +213,7 @@ def test_saved_searches_that_are_refused(
 
 
 @pytest.mark.parametrize("name", ["..", ".", "%2e%2e", ".%2E", "%2e"])
-def test_names_that_clients_take_out_of_an_address(served: Serving, name: str) -> None:
+def test_names_that_clients_drop_from_an_address_are_rejected(served: Serving, name: str) -> None:
     body = b'{"query":"ada"}'
     head = (
         f"PUT /queries/{name} HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
@@ -225,14 +225,14 @@ def test_names_that_clients_take_out_of_an_address(served: Serving, name: str) -
 
 
 @pytest.mark.parametrize("name", ["a?b", "a#b", "a%b", "%2e%2e", "...", "a;b", " ", "+", "\\", "~", "é"])
-def test_names_of_other_characters_are_reached(client: httpx.Client, name: str) -> None:
+def test_names_with_special_characters_are_accepted(client: httpx.Client, name: str) -> None:
     address = f"/queries/{quote(name, safe='')}"
     assert client.put(address, json={"query": "ada"}).status_code == 201
     assert client.get(address).json()["name"] == name
     assert client.delete(address).status_code == 204
 
 
-def test_a_slash_behind_an_address_changes_nothing(client: httpx.Client) -> None:
+def test_a_trailing_slash_is_ignored(client: httpx.Client) -> None:
     assert client.get("/queries/").json() == client.get("/queries").json()
     assert client.post("/search/", json={"query": "ada"}).status_code == 200
     refused = client.get("/search/")
@@ -249,7 +249,7 @@ def test_head_is_get_without_a_body(client: httpx.Client, path: str) -> None:
     assert head.headers["content-type"] == whole.headers["content-type"]
 
 
-def test_the_head_of_event_streams_ends(client: httpx.Client) -> None:
+def test_head_of_an_event_stream_ends(client: httpx.Client) -> None:
     head = client.head("/events")
     assert (head.status_code, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     assert client.head("/queries/nobody/events").status_code == 404
@@ -283,7 +283,7 @@ def test_the_head_of_event_streams_ends(client: httpx.Client) -> None:
         ('{"query":"x","time_limit":-1}', "time_limit: expected more than 0, got -1"),
     ],
 )
-def test_faults_of_bodies_in_words(client: httpx.Client, body: str, message: str) -> None:
+def test_errors_in_bodies_are_explained(client: httpx.Client, body: str, message: str) -> None:
     answer = client.post("/search", content=body, headers=JSON)
     assert (answer.status_code, answer.json()["error"]) == (422, message)
 
@@ -300,7 +300,7 @@ def test_faults_of_bodies_in_words(client: httpx.Client, body: str, message: str
         ),
     ],
 )
-def test_faults_of_many_searches_name_the_search(client: httpx.Client, body: Any, message: str) -> None:
+def test_errors_in_many_searches_name_the_search(client: httpx.Client, body: Any, message: str) -> None:
     answer = client.put("/queries", json=body)
     assert (answer.status_code, answer.json()["error"]) == (422, message)
 
@@ -315,7 +315,9 @@ def test_faults_of_many_searches_name_the_search(client: httpx.Client, body: Any
         ("GET", "/events?marks=maybe", "marks: expected true or false, got 'maybe'"),
     ],
 )
-def test_faults_of_addresses_in_words(client: httpx.Client, method: str, path: str, message: str) -> None:
+def test_errors_in_addresses_are_explained(
+    client: httpx.Client, method: str, path: str, message: str
+) -> None:
     assert client.request(method, path).json()["error"] == message
 
 
@@ -328,7 +330,7 @@ def test_faults_of_addresses_in_words(client: httpx.Client, method: str, path: s
         "GET / HTTP/1.1\nno header\n",
     ],
 )
-def test_what_is_no_http_is_refused_in_json(served: Serving, head: str) -> None:
+def test_invalid_http_is_rejected_in_json(served: Serving, head: str) -> None:
     status, body = raw(served.port, head)
     assert (status, orjson.loads(body)["error"].partition(":")[0]) == (400, "the request is not HTTP")
 
@@ -356,7 +358,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         (f"Bearer {TOKEN.upper()}", 401),
     ],
 )
-def test_tokens(guarded: Serving, authorization: str, status: int) -> None:
+def test_requests_need_the_token(guarded: Serving, authorization: str, status: int) -> None:
     for path in ("/queries", "/metrics", "/schema", "/events", "/openapi.json"):
         if status == 200 and path == "/events":
             continue  # it never ends
@@ -368,13 +370,13 @@ def test_tokens(guarded: Serving, authorization: str, status: int) -> None:
     assert raw(guarded.port, "GET / HTTP/1.1\nHost: other.example.org\n")[0] == 421
 
 
-def test_the_token_is_told_nowhere(guarded: Serving) -> None:
+def test_the_token_is_never_shown(guarded: Serving) -> None:
     command = Path(f"/proc/{guarded.process.pid}/cmdline").read_bytes()
     assert TOKEN.encode() not in command
     assert not any(TOKEN in line for line in guarded.raw)
 
 
-def test_searches_of_very_many_networks(tmp_path: Path) -> None:
+def test_searches_of_very_many_networks_are_limited(tmp_path: Path) -> None:
     """Saved searches would keep the job busy; a single search ends at its time limit."""
     movies = Path("examples/movies")
     source = [f"replay:{movies / 'replay.jsonl'}", "--schema", str(movies / "schema.yaml"), "--speed", "1e12"]
@@ -388,7 +390,7 @@ def test_searches_of_very_many_networks(tmp_path: Path) -> None:
         assert client.post("/search", json={"query": "tarantino"}).json()["complete"]
 
 
-def test_no_server_beyond_this_machine_without_a_token(tmp_path: Path) -> None:
+def test_a_server_for_other_machines_needs_a_token(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     command = ("serve", stream, "--schema", schema)
     refused = process(*command, "--host", "0.0.0.0")
@@ -397,7 +399,7 @@ def test_no_server_beyond_this_machine_without_a_token(tmp_path: Path) -> None:
     assert (refused.code, "SKWS_SERVE_TOKEN" in refused.err, "short" in refused.err) == (3, True, False)
 
 
-def test_a_token_is_made_in_a_private_file(tmp_path: Path) -> None:
+def test_a_token_is_created_in_a_private_file(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     file = tmp_path / "token"
     with serving(str(stream), "--schema", str(schema), "--token-file", str(file)) as one:
@@ -409,7 +411,7 @@ def test_a_token_is_made_in_a_private_file(tmp_path: Path) -> None:
         assert not any(token in line for line in one.raw)
 
 
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -32,7 +32,7 @@ def found(client: httpx.Client, query: str, **options: Any) -> dict[str, Any]:
     return told
 
 
-def test_search_finds_what_is_alive_best_first(client: httpx.Client, folder: Path) -> None:
+def test_a_search_returns_live_results_best_first(client: httpx.Client, folder: Path) -> None:
     pair(folder, "grace", "compiler compiler")
     pair(folder, "grace hopper of the navy of the united states", "a compiler among many other words")
     until(lambda: found(client, "grace compiler")["found"] == 2)
@@ -53,7 +53,7 @@ def test_search_finds_what_is_alive_best_first(client: httpx.Client, folder: Pat
     assert found(client, "grace compiler", max_size=1)["found"] == 0
 
 
-def test_a_keyword_that_nothing_has_is_told_with_a_similar_one(client: httpx.Client, folder: Path) -> None:
+def test_a_keyword_without_matches_is_reported_with_a_similar_one(client: httpx.Client, folder: Path) -> None:
     pair(folder, "hopper", "keyboard")
     until(lambda: found(client, "hopper keyboard")["found"])
     told = found(client, "hoper keyboard , the")
@@ -66,7 +66,7 @@ def test_a_keyword_that_nothing_has_is_told_with_a_similar_one(client: httpx.Cli
     assert not found(client, "hopper keyboard")["notes"]
 
 
-def test_the_query_without_a_keyword_that_nothing_has_is_told(client: httpx.Client, folder: Path) -> None:
+def test_the_query_without_the_unmatched_keyword_is_suggested(client: httpx.Client, folder: Path) -> None:
     pair(folder, "lovelace", "engine")
     until(lambda: found(client, "lovelace engine")["found"])
     told = found(client, "lovelace zzyzx -loom")
@@ -111,7 +111,7 @@ def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
         assert client.post("/complete", json=bad).status_code == 422
 
 
-def test_an_answer_ends_at_32_mb(tmp_path: Path) -> None:
+def test_an_answer_is_limited_to_32_mb(tmp_path: Path) -> None:
     """The best results that fit; the same with the positions of keywords, which also take space."""
     schema, stream = shop(tmp_path)
     large = " " * 6_000_000
@@ -141,13 +141,13 @@ def test_an_answer_ends_at_32_mb(tmp_path: Path) -> None:
             assert "the best 0" in told["notes"][0]
 
 
-def test_a_search_leaves_no_query_behind(client: httpx.Client) -> None:
+def test_a_search_leaves_no_standing_query(client: httpx.Client) -> None:
     found(client, "nobody nothing")
     assert client.get("/queries", params={"owner": "x"}).json() == {"queries": [], "count": 0}
     assert "nobody" not in client.get("/metrics").text
 
 
-def test_a_saved_search_tells_snapshot_then_changes(client: httpx.Client, folder: Path) -> None:
+def test_a_saved_search_sends_a_snapshot_then_changes(client: httpx.Client, folder: Path) -> None:
     cid = pair(folder, "ada", "engine")
     until(lambda: found(client, "ada engine")["found"])
     body = {"query": "ada engine", "owner": "ann", "metadata": {"mail": "ann@example.org", "n": [1]}}
@@ -173,7 +173,7 @@ def test_a_saved_search_tells_snapshot_then_changes(client: httpx.Client, folder
     assert client.get("/queries/engines/events").status_code == 404
 
 
-def test_a_stream_resumes_behind_the_last_event(client: httpx.Client, folder: Path) -> None:
+def test_a_stream_resumes_after_the_last_event(client: httpx.Client, folder: Path) -> None:
     client.put("/queries/lamps", json={"query": "bob lamp"})
     stream = Stream(client, "/queries/lamps/events")
     stream.wait_for("ready")
@@ -191,7 +191,7 @@ def test_a_stream_resumes_behind_the_last_event(client: httpx.Client, folder: Pa
 
 
 @pytest.mark.parametrize("identity", ["0123456789ab-3-1", "nonsense", "", "-1", "a-b-c"])
-def test_an_id_that_is_not_known_begins_with_a_snapshot(client: httpx.Client, identity: str) -> None:
+def test_an_unknown_event_id_begins_with_a_snapshot(client: httpx.Client, identity: str) -> None:
     client.put("/queries/anew", json={"query": "carol lamp"})
     stream = Stream(client, "/queries/anew/events", identity)
     stream.wait_for("ready")
@@ -199,7 +199,7 @@ def test_an_id_that_is_not_known_begins_with_a_snapshot(client: httpx.Client, id
     assert bool(stream.events[0][2]["reason"]) is bool(identity)
 
 
-def test_two_searches_of_one_text_are_told_apart(client: httpx.Client, folder: Path) -> None:
+def test_two_searches_with_the_same_text_are_separate(client: httpx.Client, folder: Path) -> None:
     pair(folder, "dora", "desk")
     until(lambda: found(client, "dora desk")["found"])
     client.put("/queries/first", json={"query": "dora desk", "owner": "one"})
@@ -237,7 +237,7 @@ def test_an_owner_does_not_see_the_removals_of_others(client: httpx.Client) -> N
         assert [one["name"] for one in stream.of("removed")] == expected
 
 
-def test_many_are_saved_in_one_step_and_the_bad_ones_named(client: httpx.Client) -> None:
+def test_many_searches_are_saved_at_once_and_invalid_ones_named(client: httpx.Client) -> None:
     queries = {f"many {n}": {"query": f"word{n} other", "owner": "many"} for n in range(200)}
     queries["bad"] = {"query": "nowhere.name:x"}
     queries["worse"] = {"query": "a", "pattern": "b"}
@@ -266,7 +266,7 @@ def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) ->
     assert client.get("/queries/moves").json()["query"] == "eve sofa"
 
 
-def test_a_search_that_another_owner_replaces_is_gone_for_the_first(tmp_path: Path) -> None:
+def test_a_search_replaced_by_another_owner_is_removed_for_the_first(tmp_path: Path) -> None:
     """Neither sees events of the other: at once, later, and after a kill."""
     schema, stream = shop(tmp_path)
     command = [str(stream), "--schema", str(schema), "--window", "1 hour"]
@@ -332,7 +332,7 @@ def changes(stream: Stream) -> list[tuple[str, str, Any]]:
     ],
     ids=["pattern", "top"],
 )
-def test_other_kinds_of_queries(client: httpx.Client, folder: Path, body: dict[str, Any]) -> None:
+def test_other_kinds_of_queries_are_saved(client: httpx.Client, folder: Path, body: dict[str, Any]) -> None:
     name = "kind " + next(iter(body))
     put = client.put(f"/queries/{name}", json=body)
     assert put.status_code == 201, put.text
@@ -347,7 +347,7 @@ def test_other_kinds_of_queries(client: httpx.Client, folder: Path, body: dict[s
     client.delete(f"/queries/{name}")
 
 
-def test_the_schema_is_shown(client: httpx.Client) -> None:
+def test_the_schema_is_returned(client: httpx.Client) -> None:
     told = client.get("/schema").json()
     assert [one["name"] for one in told["relations"]] == ["customer", "order"]
     assert told["relations"][0]["attributes"] == {"cid": "integer", "name": "text"}
@@ -356,7 +356,7 @@ def test_the_schema_is_shown(client: httpx.Client) -> None:
     ]
 
 
-def test_metrics_of_job_and_server(client: httpx.Client, served: Serving) -> None:
+def test_metrics_of_the_job_and_the_server(client: httpx.Client, served: Serving) -> None:
     told = client.get("/metrics")
     assert told.headers["content-type"].startswith("text/plain")
     assert "skws_tuples_total" in told.text

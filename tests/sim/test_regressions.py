@@ -282,14 +282,14 @@ _REGRESSIONS: Final = {
 
 
 @pytest.mark.parametrize("name", _REGRESSIONS)
-def test_what_was_mended_stays_mended(name: str) -> None:
+def test_fixed_faults_stay_fixed(name: str) -> None:
     case = _REGRESSIONS[name]
     for at in case.tries:
         case.run(at)
 
 
 @pytest.mark.parametrize("name", _REGRESSIONS)
-def test_a_plan_finds_its_fault(name: str) -> None:
+def test_each_plan_finds_its_fault(name: str) -> None:
     with mutated(MUTANTS[name]):
         assert any(_fails(_REGRESSIONS[name], at) for at in _REGRESSIONS[name].tries)
 
@@ -304,14 +304,14 @@ def _fails(case: Regression, at: int) -> bool:
 
 @pytest.mark.parametrize("host", ["local", "spark"])
 @pytest.mark.parametrize("draw", [0, 2])
-def test_a_command_that_comes_while_the_job_is_down_is_carried_out(host: str, draw: int) -> None:
+def test_a_command_sent_while_the_job_is_down_is_carried_out(host: str, draw: int) -> None:
     """Draw 2 leaves half a line before it."""
     plan = (_RECORDS, _work(), _STOP, Action("add", 1, draw=draw), _work())
     simulation(Options(host)).run(plan, expire=False)
 
 
 @pytest.mark.parametrize("at", range(3, 8))
-def test_a_segment_without_entries_does_not_replace_the_one_before(at: int) -> None:
+def test_an_empty_segment_does_not_replace_the_previous_one(at: int) -> None:
     """A process is killed within a new segment (at 5 after its head); a command arrives while none runs."""
     killed = (_work(4), _STOP, _RECORDS, _failing("kill", at, at="write"))
     plan = (*killed, _work(0), _STOP, Action("add", 1), _work(4))
@@ -319,13 +319,13 @@ def test_a_segment_without_entries_does_not_replace_the_one_before(at: int) -> N
 
 
 @pytest.mark.parametrize("draw", [13, 23, 45, 52])
-def test_an_outbox_that_has_lost_what_spark_knows_is_refused_before_shards_move(draw: int) -> None:
+def test_an_outbox_without_a_batch_known_to_spark_is_rejected_before_a_move(draw: int) -> None:
     """Killed in a commit, with sinks that have lines after their marks; draws flip bits of the outbox."""
     killed = (_RECORDS, _work(4), _STOP, _MORE, _failing("kill", 10, at="sync", steps=3))
     simulation(Options("spark")).run((*killed, Action("flip", draw=draw)), expire=False)
 
 
-def test_shards_do_not_move_from_a_state_that_spark_has_left() -> None:
+def test_shards_do_not_move_from_a_state_that_spark_has_replaced() -> None:
     """A flipped bit in the outbox while Spark works on the batch after the lost one."""
     window, yes = "count", "yes"
     options = Options("spark", "kafka", window, yes, yes, "fail", "all", "full")

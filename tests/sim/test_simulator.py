@@ -31,7 +31,7 @@ def of(source: str, host: str = "local") -> Options:
 
 
 @pytest.mark.slow
-def test_it_finds_nothing_and_says_how_much_it_did() -> None:
+def test_the_command_finds_nothing_and_reports_its_work() -> None:
     number = 4 if THOROUGH else 1
     command = [sys.executable, "-m", "tests.sim", "--seed", "1", "--runs", str(number)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -40,7 +40,7 @@ def test_it_finds_nothing_and_says_how_much_it_did() -> None:
 
 
 @some("source, host", [SIMULATED[-1]], SIMULATED[:-1])
-def test_a_seed_leads_to_the_same_effects_again(source: str, host: str) -> None:
+def test_a_seed_repeats_the_same_effects(source: str, host: str) -> None:
     runs = []
     for _ in range(2):
         made = simulation(of(source, host))
@@ -51,7 +51,7 @@ def test_a_seed_leads_to_the_same_effects_again(source: str, host: str) -> None:
 
 
 @some("source, host", SIMULATED[3:5], [*SIMULATED[:3], *SIMULATED[5:]])
-def test_all_kinds_of_faults_come_to_pass(source: str, host: str) -> None:
+def test_all_kinds_of_faults_occur(source: str, host: str) -> None:
     network = set() if source == "files" else {"away", "repeat"}
     waited_for = {"kill", "power", "lost", "interrupt", "short", "full", "error", "flip", *network}
     for seed in range(8):
@@ -70,7 +70,7 @@ def test_all_kinds_of_faults_come_to_pass(source: str, host: str) -> None:
     [("local", "files", "no"), ("spark", "postgres", "no")],
 )
 @seeds(1, 10)
-def test_windows_of_an_expression_and_a_kind_of_another_package(
+def test_expression_windows_and_a_kind_of_another_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, host: str, source: str, lateness: str
 ) -> None:
     counted(tmp_path, monkeypatch)
@@ -82,7 +82,7 @@ def test_windows_of_an_expression_and_a_kind_of_another_package(
     assert made.world.faults.total() > 10
 
 
-def test_a_failing_plan_is_shrunk_to_what_fails() -> None:
+def test_a_failing_plan_is_shrunk_to_its_cause() -> None:
     options = of("files")
     plan = drawn(3, options)
     culprits = [plan[7], plan[23]]
@@ -94,7 +94,7 @@ def test_a_failing_plan_is_shrunk_to_what_fails() -> None:
     assert [action.faults for action in least] == [(wanted,)]
 
 
-def test_a_loss_of_power_leaves_what_was_synced() -> None:
+def test_a_power_loss_keeps_synced_content() -> None:
     world = World()
     with world.simulated():
         os.mkdir("/sim/folder")
@@ -119,7 +119,7 @@ def test_a_loss_of_power_leaves_what_was_synced() -> None:
     assert None in {content for _, content in found}
 
 
-def test_a_torn_write_over_former_bytes_leaves_the_rest_of_them() -> None:
+def test_a_torn_write_keeps_the_remaining_earlier_bytes() -> None:
     world = World()
     with world.simulated():
         world.disk.put("/sim/file", b"former")
@@ -140,7 +140,7 @@ def _copied(disk: Disk) -> Disk:
     return twin
 
 
-def test_other_files_are_those_of_the_machine(tmp_path: object) -> None:
+def test_other_paths_are_real_files(tmp_path: object) -> None:
     world = World()
     with installed(world.disk):
         path = os.path.join(str(tmp_path), "real")
@@ -151,7 +151,7 @@ def test_other_files_are_those_of_the_machine(tmp_path: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["mark-before-sync", "lost-retraction"])
-def test_a_mutant_is_found_soon(name: str) -> None:
+def test_some_mutants_are_found_quickly(name: str) -> None:
     caught = hunted_apart(name, 2_000)
     assert caught.seed is not None, caught
 

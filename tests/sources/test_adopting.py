@@ -40,7 +40,7 @@ def polled(feed: Feed, offset: Offset, count: int) -> tuple[list[tuple[object, .
     return items, offset
 
 
-def test_a_database(database: Database) -> None:
+def test_tables_are_added_and_removed(database: Database) -> None:
     database.run(*TABLES)
     feed = PostgresSource(DatabaseAddress.of(database.uri(slot=database.name))).open(FEWER)
     offset = feed.start()
@@ -61,7 +61,7 @@ def test_a_database(database: Database) -> None:
     feed.close()
 
 
-def test_a_publication_of_others_is_not_changed(database: Database) -> None:
+def test_a_publication_of_another_owner_is_not_changed(database: Database) -> None:
     database.run(*TABLES, "CREATE PUBLICATION theirs FOR TABLE movie")
     feed = PostgresSource(DatabaseAddress.of(database.uri(slot=database.name, publication="theirs"))).open(
         FEWER
@@ -74,7 +74,7 @@ def test_a_publication_of_others_is_not_changed(database: Database) -> None:
     feed.close()
 
 
-def test_topics() -> None:
+def test_a_topic_is_added() -> None:
     with closing(MockBroker()) as kafka:
         for topic in ("movie", "sighting"):
             kafka.create(topic)
@@ -94,7 +94,7 @@ def test_topics() -> None:
         feed.close()
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files_of_added_relations_are_read(tmp_path: Path) -> None:
     movie = {"relation": "movie", "time": 1, "row": {"mid": 1, "title": "film 1", "gid": 1}}
     append(tmp_path / "all.jsonl", movie)
     feed = parse_source(str(tmp_path)).open(FEWER)

@@ -125,7 +125,7 @@ def one_by_one(changes: ChangeDecoder, messages: list[bytes], moments: list[Mome
     st.booleans(),
     st.sampled_from([ReplicaIdentity.DEFAULT, ReplicaIdentity.FULL]),
 )
-def test_changes_together_are_those_one_by_one(
+def test_changes_decoded_together_equal_single_changes(
     seed: int, unusual: float, key: bool, timed: bool, identity: ReplicaIdentity
 ) -> None:
     rng = Random(seed)
@@ -158,7 +158,7 @@ def test_usual_changes_are_decoded_by_columns(timed: bool) -> None:
     assert not by_columns(few)
 
 
-def test_a_value_that_was_not_logged_leaves_the_others_to_columns() -> None:
+def test_other_changes_are_decoded_by_columns_beside_an_unlogged_value() -> None:
     rng = Random(1)
     rows = [list(cells(rng, 0.0)) for _ in range(MANY)]
     rows[3][-2] = UNCHANGED  # the title
@@ -172,7 +172,7 @@ def test_a_value_that_was_not_logged_leaves_the_others_to_columns() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 3, 9])
-def test_a_malformed_message_among_others_is_refused(cut: int) -> None:
+def test_a_malformed_message_among_others_is_rejected(cut: int) -> None:
     rng = Random(1)
     messages = [encoded(Update(7, None, None, cells(rng, 0.0))) for _ in range(MANY)]
     changes = decoder(schema(key=True, timed=False), ReplicaIdentity.DEFAULT)
@@ -209,7 +209,7 @@ def test_any_bytes_among_changes_are_a_change_or_an_error(payload: bytes, place:
 
 
 @given(st.from_regex(r"-?[0-9]{1,4}(\.[0-9]{0,5})?", fullmatch=True))
-def test_zeros_at_the_end_of_numerics(digits: str) -> None:
+def test_trailing_zeros_of_numerics_are_removed(digits: str) -> None:
     """A regular expression removes them from columns, ``without_zeros`` from single values."""
     rng = Random(3)
     rows = [list(cells(rng, 0.0)) for _ in range(MANY)]

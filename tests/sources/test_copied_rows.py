@@ -83,7 +83,7 @@ def one_by_one(reader: RowReader, row: tuple[str | None, ...]) -> Record | str:
 
 @given(ROWS)
 @examples(400)
-def test_rows_are_read_as_one_by_one(rows: list[tuple[int, tuple[str | None, ...]]]) -> None:
+def test_rows_by_columns_equal_single_rows(rows: list[tuple[int, tuple[str | None, ...]]]) -> None:
     lines = b"".join(line(*each) for each in rows)
     copied = CopiedRows(SCHEMA, TIME, "here")
     readers = [RowReader(SCHEMA, number) for number in range(len(SCHEMA.relations))]
@@ -104,7 +104,9 @@ def test_rows_are_read_as_one_by_one(rows: list[tuple[int, tuple[str | None, ...
             assert time == EARLIEST
 
 
-def test_a_snapshot_is_cut_after_any_number_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_is_split_after_any_number_of_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("skws.sources.postgres.spool._PIECE", 40)
     spool = SnapshotSpool(tmp_path, "slot")
     rows = [(1, ("x" * size,)) for size in (0, 3, 100, 1, 0, 60, 2)]
@@ -119,7 +121,7 @@ def test_a_snapshot_is_cut_after_any_number_of_lines(tmp_path: Path, monkeypatch
         assert found == [row for _, row in rows]
 
 
-def test_texts_come_as_they_are_in_the_database(database: Database) -> None:
+def test_texts_are_those_of_the_database(database: Database) -> None:
     texts = [
         "",
         "\\N",

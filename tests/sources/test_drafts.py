@@ -37,7 +37,7 @@ def day(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_draft_is_shown_and_kept_beside_the_data(day: Path) -> None:
+def test_a_draft_is_shown_and_saved_beside_the_data(day: Path) -> None:
     draft = draft_of([str(day)])
     assert draft.path == day.with_name("day.jsonl.schema.yaml")
     assert {join.name for join in draft.schema.joins} == {
@@ -50,7 +50,7 @@ def test_a_draft_is_shown_and_kept_beside_the_data(day: Path) -> None:
     assert "searched: customer.name, purchase.item, complaint.body" in shown
 
 
-def test_it_is_used_again_and_says_so(day: Path) -> None:
+def test_a_saved_draft_is_used_again_with_a_note(day: Path) -> None:
     first = draft_of([str(day)])
     again = draft_of([f"replay:{day}?speed=5"])
     assert (again.path, again.schema) == (first.path, first.schema)
@@ -80,7 +80,7 @@ def test_a_draft_that_follows_its_data_keeps_its_joins(tmp_path: Path) -> None:
     assert any(note.startswith("warning: joins removed") and "lines.order_id" in note for note in lost.notes)
 
 
-def test_an_edited_one_holds(day: Path) -> None:
+def test_an_edited_draft_is_not_overwritten(day: Path) -> None:
     path = draft_of([str(day)]).path
     edited = path.read_text().replace("window: none", "window: 1 hour")
     path.write_text(edited)
@@ -91,7 +91,7 @@ def test_an_edited_one_holds(day: Path) -> None:
     assert "it was edited" in again.notes[0]
 
 
-def test_several_paths_are_kept_for_the_user(day: Path, user_folder: Path) -> None:
+def test_a_draft_for_several_paths_is_saved_for_the_user(day: Path, user_folder: Path) -> None:
     other = day.with_name("more.jsonl")
     other.write_text(NOTE)
     draft = draft_of([str(day), str(other)])
@@ -99,7 +99,7 @@ def test_several_paths_are_kept_for_the_user(day: Path, user_folder: Path) -> No
     assert draft_of([str(day), str(other)]).path == draft.path
 
 
-def test_nothing_is_put_into_the_folder_of_another(
+def test_nothing_is_written_into_folders_of_other_users(
     day: Path, user_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     another = os.geteuid() + 1
@@ -110,7 +110,7 @@ def test_nothing_is_put_into_the_folder_of_another(
     assert list(day.parent.glob("*.schema.yaml")) == []
 
 
-def test_nothing_is_put_into_folders_of_the_system(user_folder: Path) -> None:
+def test_nothing_is_written_into_system_folders(user_folder: Path) -> None:
     found = (file for file in Path("/usr/share").rglob("*.json") if _is_readable(file))
     file = next(found, None)
     if file is None:
@@ -126,7 +126,7 @@ def _is_readable(file: Path) -> bool:
         return False
 
 
-def test_a_folder_that_cannot_be_written(day: Path, user_folder: Path) -> None:
+def test_a_draft_that_cannot_be_saved_beside_the_data(day: Path, user_folder: Path) -> None:
     """Here because the draft's name would be too long: the user who runs the tests may write everywhere."""
     day = day.rename(day.with_name("d" * 240 + ".jsonl"))
     draft = draft_of([str(day)])
@@ -134,23 +134,23 @@ def test_a_folder_that_cannot_be_written(day: Path, user_folder: Path) -> None:
     assert draft_of([str(day)]).path == draft.path
 
 
-def test_kept_schemas_are_no_data(day: Path) -> None:
+def test_saved_schemas_are_not_read_as_data(day: Path) -> None:
     draft_of([str(day)])
     assert entries(day.parent) == [day]
 
 
 @pytest.mark.parametrize("source", ["-", "kafka://localhost:9092/topic"])
-def test_sources_that_cannot_be_looked_at(source: str) -> None:
+def test_sources_that_cannot_be_sampled_need_a_schema(source: str) -> None:
     with pytest.raises(UsageError, match="--schema FILE"):
         draft_of([source])
 
 
-def test_no_source(tmp_path: Path) -> None:
+def test_a_missing_source_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file"):
         draft_of([str(tmp_path / "nothing.jsonl")])
 
 
-def test_commands_need_no_schema(day: Path, skws: Skws) -> None:
+def test_commands_run_without_a_schema(day: Path, skws: Skws) -> None:
     search = skws("search", "byron", "leaks", "--replay", day, "--format", "jsonl")
     assert (search.code, len(search.records)) == (0, 1)
     assert "2 joins" in search.err
@@ -171,7 +171,7 @@ def test_commands_need_no_schema(day: Path, skws: Skws) -> None:
         "postgresql://localhost/shop?slot=mine&application_name=x",
     ],
 )
-def test_a_database_has_one_schema_however_its_address_is_spelled(
+def test_spellings_of_an_address_share_one_schema(
     address: str, user_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"):
@@ -181,7 +181,7 @@ def test_a_database_has_one_schema_however_its_address_is_spelled(
     assert "secret" not in known
 
 
-def test_other_databases_have_schemas_of_their_own() -> None:
+def test_other_databases_have_separate_schemas() -> None:
     addresses = [
         "postgresql://localhost/shop",
         "postgresql://localhost/other",

@@ -53,7 +53,7 @@ def times(items: Sequence[Item]) -> list[int]:
     return [item.time // 1_000_000 for item in items if isinstance(item, Record)]
 
 
-def test_a_replay_after_a_failure_refuses_the_same_records(tmp_path: Path) -> None:
+def test_a_replay_after_a_failure_rejects_the_same_records(tmp_path: Path) -> None:
     """Though the clock has advanced, so that they would be accepted now."""
     path, calendar = tmp_path / "in.jsonl", HandCalendar()
 
@@ -82,7 +82,7 @@ def test_a_replay_after_a_failure_refuses_the_same_records(tmp_path: Path) -> No
     assert again.backlog(after.end).text == "0 bytes behind"
 
 
-def test_records_are_refused_again_where_the_clock_stood(tmp_path: Path) -> None:
+def test_rejected_records_are_rejected_again_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.touch()
     feed = BoundedFeed(FilesFeed(path, SCHEMA), "in.jsonl", SCHEMA, Horizon(10_000_000, HandCalendar()))
@@ -95,7 +95,7 @@ def test_records_are_refused_again_where_the_clock_stood(tmp_path: Path) -> None
         at = batch.end
 
 
-def test_messages_after_a_failure_are_refused_as_before() -> None:
+def test_messages_after_a_failure_are_rejected_as_before() -> None:
     """In two partitions, though the clock has advanced since then."""
     second = 1_000_000
     calendar = HandCalendar()
@@ -132,7 +132,7 @@ def test_messages_after_a_failure_are_refused_as_before() -> None:
 
 
 @pytest.mark.parametrize("ahead", [DAY, None])
-def test_it_makes_none_late_in_a_live_search(tmp_path: Path, ahead: int | None) -> None:
+def test_a_record_far_ahead_makes_none_late_in_a_live_search(tmp_path: Path, ahead: int | None) -> None:
     path, sink, notes = tmp_path / "in.jsonl", Collected(), Notes()
     append(path, customer(1, 7), order(FAR, 9))
     watch = opened(job(path, on_error=OnError.SKIP, ahead=ahead), sink, notes=notes)
@@ -149,7 +149,7 @@ def test_it_makes_none_late_in_a_live_search(tmp_path: Path, ahead: int | None) 
     assert "(order): the time 2128-06-11T08:53:20Z is more than 1 day ahead of the clock" in told
 
 
-def test_the_policy_for_bad_records_holds(tmp_path: Path) -> None:
+def test_the_bad_record_policy_applies(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     append(path, order(FAR, 9))
     watch = opened(job(path, ahead=DAY), Collected())
@@ -157,7 +157,7 @@ def test_the_policy_for_bad_records_holds(tmp_path: Path) -> None:
         watch.step()
 
 
-def test_sources_that_end_know_no_clock(tmp_path: Path) -> None:
+def test_bounded_sources_accept_any_time(tmp_path: Path) -> None:
     assert isinstance(parse_source("replay:x", ahead=DAY), ReplaySource)
     for address in ("-", "some/folder", "postgresql://joe@db/shop"):
         assert isinstance(parse_source(address, ahead=DAY), BoundedSource)
@@ -179,7 +179,7 @@ def test_sources_that_end_know_no_clock(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["watch", "serve"])
-def test_the_option(
+def test_the_option_has_a_default_and_a_minimum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, options: tuple[str, ...], expected: int
 ) -> None:
     """One day by default; never less than the lateness."""
@@ -203,7 +203,7 @@ def test_the_option_is_a_duration(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "ahead" in capsys.readouterr().err
 
 
-def test_commit_times_far_ahead_raise_no_others() -> None:
+def test_commit_times_far_ahead_do_not_raise_later_ones() -> None:
     """From a server whose clock was wrong for some time."""
     schema = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
     table = CatalogTable(7, "public", "movie", "r", ReplicaIdentity.FULL, (), (), frozenset(), ())

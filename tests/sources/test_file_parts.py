@@ -57,7 +57,7 @@ def write_rows(path: Path, rng: random.Random, number: int) -> None:
 
 
 @seeds(8, 60)
-def test_oracle_parts(seed: int, tmp_path: Path) -> None:
+def test_oracle_parts_have_the_records_of_polls(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     for file in range(rng.randrange(1, 4)):
         write_lines(tmp_path / f"{file}.jsonl", rng, rng.randrange(1, 300))
@@ -105,7 +105,7 @@ def test_a_batch_ends_at_one_time_in_all_files(
 
 
 @seeds(8, 60)
-def test_nothing_behind_a_batch_is_earlier_than_what_is_in_it(seed: int, tmp_path: Path) -> None:
+def test_no_record_after_a_batch_is_earlier_than_its_records(seed: int, tmp_path: Path) -> None:
     """Otherwise the next records of a file without records in a batch would be late."""
     rng = random.Random(seed)
     for file in range(rng.randrange(2, 5)):
@@ -131,7 +131,7 @@ def test_nothing_behind_a_batch_is_earlier_than_what_is_in_it(seed: int, tmp_pat
         assert latest <= min(rest, default=latest)
 
 
-def test_row_groups_come_by_their_times(tmp_path: Path) -> None:
+def test_row_groups_are_read_in_order_of_time(tmp_path: Path) -> None:
     for relation, first in (("movie", 500), ("play", 0)):
         (tmp_path / relation).mkdir()
         numbers = range(first, first + 1000)
@@ -146,7 +146,7 @@ def test_row_groups_come_by_their_times(tmp_path: Path) -> None:
     assert found == [2] * 500
 
 
-def test_what_cannot_be_divided_is_polled(tmp_path: Path) -> None:
+def test_files_that_cannot_be_divided_are_polled(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"".join(line(n) for n in range(100)))
     feed = FilesFeed(tmp_path, SCHEMA)
     assert feed.plan(feed.start(), 401) is None  # too few
@@ -159,7 +159,7 @@ def test_what_cannot_be_divided_is_polled(tmp_path: Path) -> None:
     assert len(batch.read) == 100
 
 
-def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
+def test_an_incomplete_line_waits(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     whole = b"".join(line(n) for n in range(50))
     path.write_bytes(whole + line(50)[:-5])
@@ -172,7 +172,7 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     assert numbers(list(feed.poll(end, 10).read)) == [50]
 
 
-def test_a_file_that_is_rotated_after_the_plan_is_found(tmp_path: Path) -> None:
+def test_a_file_rotated_after_the_plan_is_found(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line(n) for n in range(50)))
     feed = FilesFeed(path, SCHEMA)
@@ -184,7 +184,7 @@ def test_a_file_that_is_rotated_after_the_plan_is_found(tmp_path: Path) -> None:
     assert numbers(read(parts)) == list(range(50))
 
 
-def test_a_file_that_is_gone_or_cut_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_truncated_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line(n) for n in range(20_000)))
     feed = FilesFeed(path, SCHEMA)
@@ -201,7 +201,7 @@ def test_a_file_that_is_gone_or_cut_is_told(tmp_path: Path) -> None:
         read(parts)
 
 
-def test_a_horizon_is_that_of_the_plan(tmp_path: Path) -> None:
+def test_parts_use_the_horizon_of_their_plan(tmp_path: Path) -> None:
     """The clock advances between the plan, its parts, and a restart."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line(n) for n in range(100)))

@@ -38,7 +38,7 @@ from tests.sources.log_messages import encoded
 from tests.strategies import examples
 
 
-def test_a_growing_file(tmp_path: Path) -> None:
+def test_a_growing_file_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1) + line(2))
     follower = Follower(path)
@@ -76,7 +76,7 @@ GENRE = b'{"relation":"genre","row":{"gid":7,"label":"x"}}\n'
 
 
 @pytest.mark.parametrize("unusual", [[], [b"nonsense\n"], [GENRE, line(8)]])
-def test_a_long_part_is_read_as_columns_where_it_is_as_usual(tmp_path: Path, unusual: list[bytes]) -> None:
+def test_usual_lines_of_a_long_portion_are_read_as_columns(tmp_path: Path, unusual: list[bytes]) -> None:
     path = tmp_path / "stream.jsonl"
     before = [line(n, "some title", "play" if n % 3 == 0 else "movie") for n in range(9000)]
     path.write_bytes(b"".join(before) + b"".join(unusual) + line(9000)[:-1])
@@ -96,7 +96,7 @@ def test_a_long_part_is_read_as_columns_where_it_is_as_usual(tmp_path: Path, unu
     follower.replay()
 
 
-def test_a_last_line_without_end_counts_once_it_is_whole(tmp_path: Path) -> None:
+def test_an_unterminated_last_line_is_read_once_complete(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1) + line(2)[:-1])
     follower = Follower(path)
@@ -108,7 +108,7 @@ def test_a_last_line_without_end_counts_once_it_is_whole(tmp_path: Path) -> None
     follower.replay()
 
 
-def test_new_files_of_every_format(tmp_path: Path) -> None:
+def test_new_files_of_every_format_are_read(tmp_path: Path) -> None:
     follower = Follower(tmp_path)
     assert follower.poll() == []
     (tmp_path / "b.jsonl").write_bytes(line(1))
@@ -130,7 +130,7 @@ def test_new_files_of_every_format(tmp_path: Path) -> None:
     follower.replay()
 
 
-def test_whole_files_come_in_portions_and_after_a_restart(tmp_path: Path) -> None:
+def test_whole_files_are_read_in_portions_across_restarts(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.jsonl.gz", "wb") as packed:
         packed.write(b"".join(map(line, range(10))))
     rows = {"relation": ["movie"] * 10, "mid": list(range(10, 20)), "title": ["x"] * 10, "time": [0] * 10}
@@ -145,7 +145,7 @@ def test_whole_files_come_in_portions_and_after_a_restart(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["late.parquet", "late.jsonl.gz"])
-def test_files_that_are_not_whole_wait(tmp_path: Path, name: str) -> None:
+def test_incomplete_files_wait(tmp_path: Path, name: str) -> None:
     source = tmp_path / f"_{name}"
     if name.endswith("gz"):
         source.write_bytes(gzip.compress(line(1) * 100))
@@ -161,7 +161,7 @@ def test_files_that_are_not_whole_wait(tmp_path: Path, name: str) -> None:
     assert set(follower.poll()) == {1}
 
 
-def test_csv_records_over_several_lines_wait_for_their_end(tmp_path: Path) -> None:
+def test_multiline_csv_records_wait_for_their_end(tmp_path: Path) -> None:
     path = tmp_path / "movie.csv"
     path.write_bytes(b"mid,title")
     follower = Follower(path)
@@ -199,7 +199,7 @@ def test_static_tables_come_first(tmp_path: Path) -> None:
     follower.replay()
 
 
-def test_debezium_events(tmp_path: Path) -> None:
+def test_debezium_events_are_read(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl"
     event = {"op": "u", "before": {"mid": 1, "title": "a"}, "after": {"mid": 1, "title": "b"}}
     source = {"table": "movie", "ts_ms": 5000}
@@ -224,7 +224,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_siz
 @given(
     kind=st.sampled_from(["jsonl", "csv"]), titles=st.lists(TEXTS, min_size=1, max_size=12), data=st.data()
 )
-def test_any_pieces_give_what_a_replay_gives(
+def test_portions_of_any_size_have_the_records_of_a_replay(
     tmp_path_factory: pytest.TempPathFactory, kind: str, titles: list[str], data: st.DataObject
 ) -> None:
     """However the bytes arrive and however few are read at once: the records of the whole file, once."""
@@ -298,31 +298,31 @@ def taken(follower: LogReader, messages: list[Change]) -> list[tuple[object, int
     return [(record.row[0], record.time) for record in follower.chunk().records.records()]
 
 
-def test_event_time_does_not_go_back_where_commit_times_do() -> None:
+def test_event_times_do_not_decrease_when_commit_times_do() -> None:
     follower = following(LogPosition(100))
     messages = transaction(110, 50, 1) + transaction(120, 40, 2) + transaction(130, 60, 3)
     assert taken(follower, messages) == [(1, 50), (2, 50), (3, 60)]
     assert follower.position == LogPosition(135, 0, 60)
 
 
-def test_nor_where_a_run_goes_on() -> None:
+def test_event_times_do_not_decrease_when_a_run_resumes() -> None:
     follower = following(LogPosition(115, time=50))
     assert taken(follower, transaction(120, 40, 2)) == [(2, 50)]
 
 
-def test_what_was_read_of_a_transaction_is_passed_over_once() -> None:
+def test_read_changes_of_a_transaction_are_skipped_once() -> None:
     follower = following(LogPosition(100, change=2, time=50))
     messages = transaction(110, 50, 1, 2, 3) + transaction(120, 60, 4, 5, 6)
     assert taken(follower, messages) == [(3, 50), (4, 60), (5, 60), (6, 60)]
 
 
-def test_a_transaction_from_before_the_position_is_passed_over() -> None:
+def test_a_transaction_before_the_position_is_skipped() -> None:
     follower = following(LogPosition(115, change=1, time=50))
     assert taken(follower, transaction(110, 40, 1, 2) + transaction(120, 60, 3, 4)) == [(4, 60)]
     assert follower.position == LogPosition(125, 0, 60)
 
 
-def test_a_rest_moves_the_position_but_not_within_a_transaction() -> None:
+def test_the_position_advances_only_between_transactions() -> None:
     follower = following(LogPosition(100))
     follower.skip_to(150)
     follower.skip_to(140)
@@ -336,12 +336,12 @@ def test_a_rest_moves_the_position_but_not_within_a_transaction() -> None:
 
 
 @pytest.mark.parametrize("offset", [{}, {"lsn": "0/1"}, {"lsn": "x", "change": 0, "time": 0}, {"items": 3}])
-def test_offsets_of_others_are_refused(offset: dict[str, object]) -> None:
+def test_offsets_of_other_sources_are_rejected(offset: dict[str, object]) -> None:
     with pytest.raises(SourceError, match=r"is not an offset of a PostgreSQL source|is not a position"):
         LogPosition.of(offset)
 
 
-def test_an_offset_of_no_server_is_refused() -> None:
+def test_an_offset_without_a_server_is_rejected() -> None:
     """It may belong to another cluster's log, which nothing would reveal."""
     known = LogPosition(100, time=5, server=LogHistory("7300000000000000001", 2))
     assert LogPosition.of(known.offset()) == known

@@ -38,9 +38,7 @@ def inferred(database: Database, skws: Skws, *more: str) -> tuple[Schema, str]:
     return parse_schema(text), text
 
 
-def test_rows_exchange_keys_that_are_checked_at_the_end_of_a_statement(
-    database: Database, skws: Skws
-) -> None:
+def test_rows_may_exchange_keys_checked_at_the_end_of_a_statement(database: Database, skws: Skws) -> None:
     """So a deletion by such a key could end the row that has just got the key."""
     database.run(
         "CREATE TABLE place (rank int PRIMARY KEY DEFERRABLE, name text)",
@@ -61,7 +59,7 @@ def test_rows_exchange_keys_that_are_checked_at_the_end_of_a_statement(
     ]
 
 
-def test_tables_types_keys_and_references(database: Database, skws: Skws) -> None:
+def test_tables_types_keys_and_references_are_inferred(database: Database, skws: Skws) -> None:
     database.run(*TABLES)
     schema, text = inferred(database, skws, "--name", "films", "--window", "1 day")
     assert (schema.name, schema.window) == ("films", "1 day")
@@ -98,7 +96,7 @@ def test_tables_types_keys_and_references(database: Database, skws: Skws) -> Non
         assert (part in text) == (part != "s3cret")
 
 
-def test_why_something_is_left_out(database: Database, skws: Skws) -> None:
+def test_reasons_for_omitted_tables_and_columns_are_shown(database: Database, skws: Skws) -> None:
     database.run(
         """CREATE TABLE film (fid int PRIMARY KEY, tags text[], facts jsonb, "first name" text, title text,
             loud text GENERATED ALWAYS AS (upper(title)) STORED)""",
@@ -122,7 +120,7 @@ def test_why_something_is_left_out(database: Database, skws: Skws) -> None:
     assert table.endswith("  # changes of a view or a foreign table cannot be followed")
 
 
-def test_a_generated_column_is_searched_where_it_is_only_read(database: Database, skws: Skws) -> None:
+def test_a_generated_column_is_searched_in_a_database_search(database: Database, skws: Skws) -> None:
     database.run(
         "CREATE TABLE film (fid int PRIMARY KEY, a text, b text GENERATED ALWAYS AS ('very ' || a) STORED)",
         "INSERT INTO film VALUES (1, 'noir movie'), (2, 'silent movie')",
@@ -132,7 +130,7 @@ def test_a_generated_column_is_searched_where_it_is_only_read(database: Database
     assert "left out" not in told.err
 
 
-def test_a_draft_is_kept_for_every_command_and_used_as_edited(
+def test_an_edited_draft_is_used_by_every_command(
     database: Database, skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -155,7 +153,7 @@ def test_a_draft_is_kept_for_every_command_and_used_as_edited(
     assert f"schema: {kept}, from an earlier run" in joined.err
 
 
-def test_what_is_inferred_can_be_followed(database: Database, skws: Skws) -> None:
+def test_an_inferred_schema_can_be_followed(database: Database, skws: Skws) -> None:
     database.run(*TABLES)
     schema, _ = inferred(database, skws)
     assert schema.name == database.name
@@ -179,7 +177,7 @@ def test_what_is_inferred_can_be_followed(database: Database, skws: Skws) -> Non
         (["{uri}x"], 4, "does not exist"),
     ],
 )
-def test_what_cannot_be_inferred(
+def test_sources_without_an_inferable_schema_are_reported(
     database: Database, skws: Skws, arguments: list[str], code: int, message: str
 ) -> None:
     done = skws("schema", "infer", *(a.format(uri=database.uri()) for a in arguments))

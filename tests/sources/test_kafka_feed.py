@@ -70,7 +70,7 @@ def numbers(items: list[Item]) -> list[Any]:
     return [item.row[0] if isinstance(item, Record) else item.reason for item in items]
 
 
-def test_a_backlog_of_several_partitions_comes_in_order_of_time(kafka: MockBroker, topic: str) -> None:
+def test_a_backlog_of_several_partitions_is_in_order_of_time(kafka: MockBroker, topic: str) -> None:
     for partition in (2, 0, 1):
         for number in range(partition, 60, 3):
             kafka.send(topic, [film(number)], partition=partition, millis=1000 + number)
@@ -87,7 +87,7 @@ def test_a_backlog_of_several_partitions_comes_in_order_of_time(kafka: MockBroke
 
 
 @seeds(0, 6)
-def test_any_division_into_polls_and_starts_gives_the_same(kafka: MockBroker, seed: int) -> None:
+def test_any_division_into_polls_and_restarts_gives_the_same_records(kafka: MockBroker, seed: int) -> None:
     """The records between two offsets are the same from polls, from polls after a restart, and repeated."""
     random = Random(seed)
     name = f"r{next(_names)}.movie"
@@ -139,7 +139,7 @@ def _is_of(item: Item, values: list[Any], partition: int) -> bool:
     return item.row[0] in values
 
 
-def test_where_to_begin(kafka: MockBroker, topic: str) -> None:
+def test_a_run_begins_where_the_address_says(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, [film(1)])
     feed = opened(kafka, topic, from_="latest")
     offset = feed.start()
@@ -148,7 +148,7 @@ def test_where_to_begin(kafka: MockBroker, topic: str) -> None:
     feed.close()
 
 
-def test_one_poll_waits_not_and_tells_what_waits(kafka: MockBroker, topic: str) -> None:
+def test_the_backlog_is_reported_without_waiting(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(10)), partition=1)
     feed = opened(kafka, topic)
     items, offset, _ = follow(feed, feed.start(), 10)
@@ -161,7 +161,7 @@ def test_one_poll_waits_not_and_tells_what_waits(kafka: MockBroker, topic: str) 
     feed.close()
 
 
-def test_a_long_backlog_is_read_ahead_only_so_far(
+def test_reading_ahead_of_a_long_backlog_is_limited(
     kafka: MockBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One partition waits while the other returns all older messages; pausing loses and repeats nothing."""
@@ -188,7 +188,7 @@ def test_a_long_backlog_is_read_ahead_only_so_far(
     feed.close()
 
 
-def test_rows_of_static_tables(kafka: MockBroker) -> None:
+def test_rows_of_static_tables_are_read(kafka: MockBroker) -> None:
     kafka.create("genre", 2)
     kafka.create("mixed")
     old, new = {"gid": 1, "label": "old"}, {"gid": 1, "label": "new"}
@@ -207,7 +207,7 @@ def test_rows_of_static_tables(kafka: MockBroker) -> None:
     feed.close()
 
 
-def test_topics_named_as_the_relations(fragile: MockBroker) -> None:
+def test_topics_with_the_names_of_relations_are_read(fragile: MockBroker) -> None:
     kafka, clock = fragile, HandClock()
     kafka.create("genre")
     kafka.send("movie", [film(1)])
@@ -224,7 +224,7 @@ def test_topics_named_as_the_relations(fragile: MockBroker) -> None:
     feed.close()
 
 
-def test_partitions_that_are_new_are_read_from_their_beginning(kafka: MockBroker, topic: str) -> None:
+def test_new_partitions_are_read_from_their_beginning(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, [film(1), film(2)], partition=2, millis=7)
     kafka.trim(topic, 1, partition=2)
     feed = opened(kafka, topic)
@@ -237,12 +237,12 @@ def test_partitions_that_are_new_are_read_from_their_beginning(kafka: MockBroker
     feed.close()
 
 
-def test_what_is_no_topic(kafka: MockBroker, topic: str) -> None:
+def test_an_unknown_topic_is_reported(kafka: MockBroker, topic: str) -> None:
     with pytest.raises(SourceError, match=rf"there is no topic {topic}s; did you mean '{topic}'"):
         opened(kafka, topic + "s")
 
 
-def test_what_retention_took_is_an_error_and_not_passed_over(kafka: MockBroker, topic: str) -> None:
+def test_messages_deleted_by_retention_are_an_error(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(9)))
     feed = opened(kafka, topic)
     begin = feed.start()
@@ -263,7 +263,7 @@ def test_what_retention_took_is_an_error_and_not_passed_over(kafka: MockBroker, 
     feed.close()
 
 
-def test_a_topic_that_was_made_anew_is_told(kafka: MockBroker, topic: str) -> None:
+def test_a_recreated_topic_is_reported(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(9)))
     feed = opened(kafka, topic)
     _, offset, _ = follow(feed, feed.start(), 9)
@@ -284,7 +284,7 @@ def tansu() -> Iterator[Broker]:
         yield running
 
 
-def test_a_topic_that_was_made_anew_with_more_messages_is_told(tansu: Broker) -> None:
+def test_a_recreated_topic_with_more_messages_is_reported(tansu: Broker) -> None:
     """Its old offsets exist again, and only the topic's id differs."""
     name = f"again{next(_names)}.movie"
     tansu.create(name)
@@ -312,7 +312,7 @@ def test_a_topic_that_was_made_anew_with_more_messages_is_told(tansu: Broker) ->
     feed.close()
 
 
-def test_one_of_several_topics_that_was_deleted_is_told(fragile: MockBroker) -> None:
+def test_one_deleted_topic_of_several_is_reported(fragile: MockBroker) -> None:
     fragile.create("sighting")
     feed = opened(fragile)
     offset = feed.poll(feed.start(), 1).end
@@ -332,7 +332,7 @@ def test_one_of_several_topics_that_was_deleted_is_told(fragile: MockBroker) -> 
     feed.close()
 
 
-def test_a_topic_that_is_deleted_during_a_run_is_told(fragile: MockBroker) -> None:
+def test_a_topic_deleted_during_a_run_is_reported(fragile: MockBroker) -> None:
     clock = HandClock()
     fragile.create("sighting")
     feed = opened(fragile, clock=clock)
@@ -344,7 +344,7 @@ def test_a_topic_that_is_deleted_during_a_run_is_told(fragile: MockBroker) -> No
     feed.close()
 
 
-def test_without_any_topic_it_waits_for_one() -> None:
+def test_a_run_waits_for_its_first_topic() -> None:
     clock = HandClock()
     with closing(MockBroker()) as kafka:
         feed = opened(kafka, clock=clock)
@@ -359,7 +359,7 @@ def test_without_any_topic_it_waits_for_one() -> None:
         feed.close()
 
 
-def test_offsets_of_others_are_refused(kafka: MockBroker, topic: str) -> None:
+def test_offsets_of_other_sources_are_rejected(kafka: MockBroker, topic: str) -> None:
     feed = opened(kafka, topic)
     with pytest.raises(SourceError, match="is not an offset of Kafka topics"):
         feed.poll({"lines": 3}, 1)
@@ -368,7 +368,7 @@ def test_offsets_of_others_are_refused(kafka: MockBroker, topic: str) -> None:
     feed.close()
 
 
-def test_a_group_is_told_how_far_it_is(kafka: MockBroker, topic: str) -> None:
+def test_offsets_are_committed_to_the_consumer_group(kafka: MockBroker, topic: str) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     kafka.send(topic, map(film, range(4)))
@@ -392,7 +392,7 @@ def fragile() -> Iterator[MockBroker]:
 
 
 @pytest.mark.slow
-def test_a_broker_that_goes_and_comes_back(fragile: MockBroker) -> None:
+def test_a_run_survives_a_restart_of_its_broker(fragile: MockBroker) -> None:
     fragile.send("movie", [film(1)])
     feed = opened(fragile, "movie")
     begin = feed.start()
@@ -417,7 +417,7 @@ def test_a_broker_that_goes_and_comes_back(fragile: MockBroker) -> None:
     feed.close()
 
 
-def test_a_broker_that_stays_away_ends_the_run(fragile: MockBroker) -> None:
+def test_an_unavailable_broker_ends_the_run(fragile: MockBroker) -> None:
     clock = HandClock()
     feed = opened(fragile, "movie", clock=clock)
     offset = feed.start()
@@ -435,7 +435,7 @@ def test_a_broker_that_stays_away_ends_the_run(fragile: MockBroker) -> None:
     feed.close()
 
 
-def test_a_broker_that_is_silent_is_told(fragile: MockBroker) -> None:
+def test_a_silent_broker_is_reported(fragile: MockBroker) -> None:
     clock = HandClock()
     feed = opened(fragile, "movie", clock=clock)
     fragile.send("movie", [film(1)])

@@ -42,7 +42,7 @@ def reason(items: list[Any]) -> str:
 
 
 @pytest.mark.parametrize("topic", ["movie", "server.public.movie", "everything"])
-def test_the_fields_tell_the_form(topic: str) -> None:
+def test_the_fields_determine_the_form(topic: str) -> None:
     assert read(ENVELOPE, topic=topic) == [Record(1, 3_000_000, ROW)]
     assert read(CHANGE, topic=topic) == [Record(1, 4_000_000, ROW)]
     assert read({"schema": None, "payload": CHANGE}, topic=topic) == [Record(1, 4_000_000, ROW)]
@@ -53,7 +53,7 @@ def test_the_fields_tell_the_form(topic: str) -> None:
 
 
 @pytest.mark.parametrize("form", [Form.AUTO, Form.ROWS])
-def test_rows_have_the_envelope_of_kafka_connect(form: Form) -> None:
+def test_rows_may_have_the_envelope_of_kafka_connect(form: Form) -> None:
     described = {"type": "struct", "fields": [], "optional": False}
     assert read({"schema": described, "payload": FILM}, form=form) == [Record(1, NOW, ROW)]
     gone = read({"schema": described, "payload": None}, form=form, key={"mid": 1})
@@ -63,11 +63,11 @@ def test_rows_have_the_envelope_of_kafka_connect(form: Form) -> None:
     )
 
 
-def test_a_mark_of_utf_8_is_no_part_of_a_message() -> None:
+def test_a_utf_8_mark_is_ignored() -> None:
     assert read(b"\xef\xbb\xbf" + orjson.dumps(FILM)) == [Record(1, NOW, ROW)]
 
 
-def test_the_time_of_a_message_stands_in() -> None:
+def test_the_time_of_a_message_replaces_a_missing_time() -> None:
     assert read({"relation": "movie", "row": FILM}) == [Record(1, NOW, ROW)]
     assert read({"relation": "movie", "op": "-", "row": {"mid": 1}}) == [
         Record(1, NOW, (1, None, None), True)
@@ -77,7 +77,7 @@ def test_the_time_of_a_message_stands_in() -> None:
     assert "no time" in reason(read(FILM, time=None))
 
 
-def test_an_attribute_wins_over_a_field_of_its_name() -> None:
+def test_an_attribute_takes_precedence_over_a_field_of_its_name() -> None:
     movie = replace(SCHEMA.relations[1], attributes=SCHEMA.relations[1].attributes[:2], key=())
     odd = replace(movie, attributes=(*movie.attributes, replace(movie.attributes[1], name="payload")))
     schema = replace(SCHEMA, relations=(SCHEMA.relations[0], odd, SCHEMA.relations[2]), joins=())
@@ -94,7 +94,7 @@ def test_an_attribute_wins_over_a_field_of_its_name() -> None:
     ]
 
 
-def test_updates_and_deletions_of_debezium() -> None:
+def test_updates_and_deletions_of_debezium_are_read() -> None:
     update = {**CHANGE, "op": "u", "before": FILM, "after": {**FILM, "title": "new"}}
     assert read(update) == [Record(1, 4_000_000, ROW, True), Record(1, 4_000_000, (1, "new", 2))]
     delete = {**CHANGE, "op": "d", "before": None, "after": None}
@@ -104,7 +104,7 @@ def test_updates_and_deletions_of_debezium() -> None:
     assert "no row `before`" in reason(read(delete))
 
 
-def test_a_time_far_ahead_of_the_clock_is_refused() -> None:
+def test_a_time_far_ahead_of_the_clock_is_rejected() -> None:
     """Otherwise all later records would be late."""
     now = NOW
     reader = TopicReader("movie", SCHEMA, Form.AUTO, horizon=Horizon(10, lambda: now))
@@ -120,7 +120,7 @@ def test_a_time_far_ahead_of_the_clock_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"null"])
-def test_null_values(value: bytes | None) -> None:
+def test_null_values_delete_rows_or_are_reported(value: bytes | None) -> None:
     reader = TopicReader("movie", SCHEMA, Form.AUTO)
     assert reader.items(0, 0, b'{"mid": 1}', value, NOW) == []
     (notice,) = reader.notices()
@@ -134,7 +134,7 @@ def test_null_values(value: bytes | None) -> None:
     assert "sighting has no key" in reason(read(value, form=Form.ROWS, key=1, topic="sighting"))
 
 
-def test_a_form_that_is_given_holds() -> None:
+def test_a_given_form_is_used() -> None:
     assert "no attribute 'relation'" in reason(read(ENVELOPE, form=Form.ROWS))
     assert reason(read(FILM, form=Form.RECORDS)) == "the record has no field 'relation'"
     assert "no source.table" in reason(read(FILM, form=Form.DEBEZIUM))
@@ -142,7 +142,7 @@ def test_a_form_that_is_given_holds() -> None:
         TopicReader("everything", SCHEMA, Form.ROWS)
 
 
-def test_bad_messages_say_where_they_stand() -> None:
+def test_bad_messages_have_their_position() -> None:
     (bad,) = read(b"{nonsense")
     assert (bad.source, bad.offset, bad.raw) == ("movie[2]", 41, b"{nonsense")
     assert place(bad) == "movie[2] at offset 41"
@@ -152,12 +152,12 @@ def test_bad_messages_say_where_they_stand() -> None:
     assert reason(read(b"")).startswith("not JSON")
 
 
-def test_json_behind_the_number_of_a_schema() -> None:
+def test_json_after_a_schema_id_is_read() -> None:
     assert read(b"\0\0\0\0\x07" + orjson.dumps(FILM)) == [Record(1, NOW, ROW)]
 
 
 @pytest.mark.parametrize("micros", [1_790_000_000_000_000_000, 1_790_000_000_000_000_000_000])
-def test_the_time_of_a_message_in_another_unit_is_said(micros: int) -> None:
+def test_message_times_in_another_unit_are_reported(micros: int) -> None:
     """Milliseconds that are really microseconds or nanoseconds."""
     assert reason(read(FILM, time=micros)) == (
         f"the message's time {micros // 1000} is after the year 9999: expected milliseconds since the epoch"
@@ -189,7 +189,7 @@ def test_a_text_key_is_the_text_of_the_message(key: str, kind: AttributeType) ->
 
 
 @pytest.mark.parametrize("key", ["12e4", "1.10", "true", "x"])
-def test_a_key_that_no_row_can_have_is_a_bad_record(key: str) -> None:
+def test_an_impossible_key_is_a_bad_record(key: str) -> None:
     reader = TopicReader("movie", SCHEMA, Form.ROWS)
     items = reader.items(0, 0, key.encode(), None, NOW)
     if key == "12e4":
@@ -207,11 +207,11 @@ def test_a_key_that_no_row_can_have_is_a_bad_record(key: str) -> None:
         (b"\x28\xb5\x2f\xfd\x04\x00", "Zstandard"),
     ],
 )
-def test_what_a_program_compressed_is_no_json(value: bytes, form: str) -> None:
+def test_compressed_values_are_not_json(value: bytes, form: str) -> None:
     assert reason(read(value)).startswith(f"compressed with {form} by the sending program")
 
 
-def test_a_message_is_no_file() -> None:
+def test_a_message_is_not_read_as_a_file() -> None:
     assert reason(read('{"title": "é"}'.encode("latin-1"))) == (
         "not UTF-8: byte 0xE9 at column 12; let the producer send texts in UTF-8"
     )

@@ -51,7 +51,7 @@ def shown(items: list[Item]) -> list[str]:
 
 
 @seeds(2, 10)
-def test_oracle_parts_of_topics(kafka: MockBroker, seed: int) -> None:
+def test_oracle_parts_of_topics_have_the_messages_of_polls(kafka: MockBroker, seed: int) -> None:
     random = Random(seed)
     topic, partitions = f"p{seed}.movie", random.randrange(1, 5)
     kafka.create(topic, partitions)
@@ -78,7 +78,7 @@ def test_oracle_parts_of_topics(kafka: MockBroker, seed: int) -> None:
         assert shown(found + rest) == shown(list(whole))
 
 
-def test_each_partition_gives_the_same_share(kafka: MockBroker) -> None:
+def test_each_partition_has_the_same_share(kafka: MockBroker) -> None:
     """Partitions of a backlog that are in step remain in step, however unequal they are."""
     kafka.create("shares.movie", 2)
     for partition, number in ((0, 300), (1, 30)):
@@ -92,7 +92,7 @@ def test_each_partition_gives_the_same_share(kafka: MockBroker) -> None:
         ]
 
 
-def test_what_retention_took_is_left_to_a_poll(kafka: MockBroker) -> None:
+def test_deleted_messages_are_left_to_a_poll(kafka: MockBroker) -> None:
     kafka.create("trimmed.movie", 1)
     kafka.send("trimmed.movie", [film(n) for n in range(50)], millis=1000)
     with closing(parse_source(kafka.uri("trimmed.movie")).open(SCHEMA)) as feed:
@@ -109,7 +109,7 @@ def test_what_retention_took_is_left_to_a_poll(kafka: MockBroker) -> None:
             polls()
 
 
-def test_a_horizon_of_messages_is_that_of_the_plan(kafka: MockBroker) -> None:
+def test_parts_of_topics_use_the_horizon_of_their_plan(kafka: MockBroker) -> None:
     kafka.create("ahead.movie", 2)
     for partition in range(2):
         far = 4_000_000_000_000  # milliseconds

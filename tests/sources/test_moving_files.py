@@ -16,7 +16,7 @@ from tests.clocks import HandClock
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
 
 
-def test_a_cut_file_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_truncated_file_is_read_from_its_start(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1) + line(2))
     follower = Follower(path)
@@ -35,7 +35,7 @@ def test_a_cut_file_is_read_from_its_start(tmp_path: Path) -> None:
         list(follower.feed.replay(*follower.taken[0][::2]))
 
 
-def test_a_file_cut_behind_its_beginning_is_noticed(tmp_path: Path) -> None:
+def test_a_file_truncated_after_its_beginning_is_noticed(tmp_path: Path) -> None:
     """Its first KiB is unchanged."""
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"".join(map(line, range(100))))
@@ -47,7 +47,7 @@ def test_a_file_cut_behind_its_beginning_is_noticed(tmp_path: Path) -> None:
     assert "was truncated from at least" in follower.notices[0]
 
 
-def test_a_rotated_file_is_read_to_its_end_then_the_new_one(tmp_path: Path) -> None:
+def test_a_rotated_file_is_read_to_its_end_before_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1))
     follower = Follower(tmp_path)
@@ -66,7 +66,7 @@ def test_a_rotated_file_is_read_to_its_end_then_the_new_one(tmp_path: Path) -> N
     follower.replay()
 
 
-def test_a_replaced_file_is_told_of(tmp_path: Path) -> None:
+def test_a_replaced_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1) + line(2))
     follower = Follower(path)
@@ -77,7 +77,7 @@ def test_a_replaced_file_is_told_of(tmp_path: Path) -> None:
     assert "was replaced by another file" in follower.notices[0]
 
 
-def test_the_same_file_in_another_place_goes_on(tmp_path: Path) -> None:
+def test_a_file_restored_from_a_copy_is_continued(tmp_path: Path) -> None:
     """A directory restored from a copy has other inodes, and the same beginnings."""
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1) + line(2))
@@ -91,7 +91,7 @@ def test_the_same_file_in_another_place_goes_on(tmp_path: Path) -> None:
     follower.replay()
 
 
-def test_files_that_are_gone_leave_the_offset_but_not_all_at_once(tmp_path: Path) -> None:
+def test_missing_files_leave_the_offset_unless_all_are_missing(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_bytes(line(1))
     follower = Follower(tmp_path)
@@ -106,7 +106,7 @@ def test_files_that_are_gone_leave_the_offset_but_not_all_at_once(tmp_path: Path
     assert follower.poll() == []
 
 
-def test_a_followed_file_that_is_gone_is_told_once_each_time(tmp_path: Path) -> None:
+def test_each_disappearance_of_a_file_is_reported_once(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1))
     follower = Follower(path)
@@ -123,7 +123,7 @@ def test_a_followed_file_that_is_gone_is_told_once_each_time(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("copy", ["stream.jsonl.1", "stream-20261127.jsonl"])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_file_that_is_copied_and_cut_is_read_once(tmp_path: Path, copy: str, restarted: bool) -> None:
+def test_a_file_rotated_by_copying_is_read_once(tmp_path: Path, copy: str, restarted: bool) -> None:
     """As by logrotate's ``copytruncate``."""
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1) + line(2))
@@ -143,7 +143,7 @@ def test_a_file_that_is_copied_and_cut_is_read_once(tmp_path: Path, copy: str, r
     follower.replay()
 
 
-def test_a_rotated_copy_waits_until_the_file_is_cut(tmp_path: Path) -> None:
+def test_a_rotated_copy_waits_until_the_file_is_truncated(tmp_path: Path) -> None:
     path, copy = tmp_path / "stream.jsonl", tmp_path / "stream.jsonl.1"
     path.write_bytes(line(1) + line(2))
     follower = Follower(tmp_path)
@@ -166,7 +166,7 @@ def test_a_rotated_copy_waits_until_the_file_is_cut(tmp_path: Path) -> None:
     assert follower.poll() == []
 
 
-def test_a_folder_that_is_away_for_a_while_is_followed_when_it_is_back(tmp_path: Path) -> None:
+def test_a_folder_is_followed_again_after_an_absence(tmp_path: Path) -> None:
     root = tmp_path / "in"
     (root / "deep").mkdir(parents=True)
     for name in ("a", "deep/b"):
@@ -191,7 +191,7 @@ def test_a_folder_that_is_away_for_a_while_is_followed_when_it_is_back(tmp_path:
     follower.replay()
 
 
-def test_another_file_of_the_name_of_one_that_is_gone_is_new(tmp_path: Path) -> None:
+def test_a_file_with_the_name_of_a_deleted_one_is_new(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_bytes(line(1))
     follower = Follower(tmp_path)
@@ -202,7 +202,7 @@ def test_another_file_of_the_name_of_one_that_is_gone_is_new(tmp_path: Path) -> 
     assert follower.poll() == [7, 8]
 
 
-def test_the_oldest_of_rotated_files_goes_without_a_word(tmp_path: Path) -> None:
+def test_the_oldest_rotated_file_is_deleted_without_a_notice(tmp_path: Path) -> None:
     for name in ("a.jsonl", "a.jsonl.1", "a.jsonl.2"):
         (tmp_path / name).write_bytes(line(len(name)))
     follower = Follower(tmp_path)
@@ -212,7 +212,7 @@ def test_the_oldest_of_rotated_files_goes_without_a_word(tmp_path: Path) -> None
     assert follower.notices == []
 
 
-def test_a_file_that_goes_while_it_is_read_does_no_harm(
+def test_a_file_that_disappears_while_it_is_read_is_harmless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -231,7 +231,7 @@ def test_a_file_that_goes_while_it_is_read_does_no_harm(
 
 
 @pytest.mark.parametrize("many", [250, 1_000])
-def test_an_idle_folder_costs_the_same_whatever_is_in_it(
+def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     """For two seconds, with a poll every 50 ms."""
@@ -267,7 +267,7 @@ def test_an_idle_folder_costs_the_same_whatever_is_in_it(
     assert numbers(list(feed.poll(offset, 100).read)) == [9, 10]
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_a_missing_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "movies.jsonl").touch()
     with pytest.raises(SourceError, match=r"no such file or directory; did you mean 'movies\.jsonl'"):
         FilesFeed(tmp_path / "movie.jsonl", SCHEMA)

@@ -26,7 +26,7 @@ def replay(tmp_path: Path) -> Path:
     return path
 
 
-def test_records_come_when_their_time_has_come(replay: Path) -> None:
+def test_records_arrive_when_they_are_due(replay: Path) -> None:
     clock = HandClock()
     feed = ReplaySource(replay, 10, clock).open(SCHEMA)
     offset = feed.start()
@@ -48,7 +48,7 @@ def test_records_come_when_their_time_has_come(replay: Path) -> None:
     ]
 
 
-def test_an_unpaced_replay_is_a_bounded_source_whose_records_are_all_due(replay: Path) -> None:
+def test_all_records_of_an_unpaced_replay_are_due(replay: Path) -> None:
     source = ReplaySource(replay)
     assert source.bounded
     assert source.name == f"replay:{replay}"
@@ -58,7 +58,7 @@ def test_an_unpaced_replay_is_a_bounded_source_whose_records_are_all_due(replay:
     assert batch.ended
 
 
-def test_a_replay_goes_on_at_its_offset_and_comes_again(replay: Path) -> None:
+def test_a_replay_resumes_and_repeats_its_records(replay: Path) -> None:
     clock = HandClock()
     feed = ReplaySource(replay, 1, clock).open(SCHEMA)
     clock.sleep(60_000_000)
@@ -77,7 +77,9 @@ def test_a_replay_goes_on_at_its_offset_and_comes_again(replay: Path) -> None:
 @pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize("bad", [b"", b"nonsense\n"])
 @pytest.mark.parametrize("last", [b"", line(1)])
-def test_polls_of_any_size_give_what_comes_again(tmp_path: Path, few: bool, bad: bytes, last: bytes) -> None:
+def test_polls_of_any_size_have_the_records_read_again(
+    tmp_path: Path, few: bool, bad: bytes, last: bytes
+) -> None:
     """For files in order of time or not, kept in memory or read a second time."""
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"".join(line(n // 7) for n in range(60)) + bad + last)
@@ -100,7 +102,7 @@ def test_polls_of_any_size_give_what_comes_again(tmp_path: Path, few: bool, bad:
 
 
 @pytest.mark.parametrize("kept", [0, 1_000_000])
-def test_an_instant_is_sought_in_batches(tmp_path: Path, kept: int) -> None:
+def test_seeking_an_instant_reads_in_batches(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"".join(line(n // 7) for n in range(40_000)))
     feed = ReplayFeed(path, SCHEMA, 1, HandClock(), kept)
@@ -109,7 +111,7 @@ def test_an_instant_is_sought_in_batches(tmp_path: Path, kept: int) -> None:
     assert [number for part in parts for number in part] == [n // 7 for n in range(7, 7 * 5001)]
 
 
-def test_a_paced_replay_gives_its_tables_first(tmp_path: Path) -> None:
+def test_a_paced_replay_begins_with_its_tables(tmp_path: Path) -> None:
     (tmp_path / "genre.csv").write_bytes(b"gid,label\n2,drama\nx,y\n")
     (tmp_path / "stream.jsonl").write_bytes(line(1))
     feed = ReplaySource(tmp_path, 1, HandClock()).open(SCHEMA)
@@ -119,7 +121,7 @@ def test_a_paced_replay_gives_its_tables_first(tmp_path: Path) -> None:
     assert numbers(list(feed.poll(feed.start(), 10).read)) == [1]
 
 
-def test_nothing_to_replay(tmp_path: Path) -> None:
+def test_a_missing_replay_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file"):
         ReplaySource(tmp_path / "none").open(SCHEMA)
 
@@ -131,7 +133,7 @@ def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         yield reader, writer
 
 
-def test_lines_of_a_pipe_as_they_come(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+def test_lines_of_a_pipe_are_read_as_they_arrive(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     reader, writer = pipe
     feed = StdinFeed(reader, SCHEMA)
     offset = feed.start()
@@ -153,7 +155,7 @@ def test_lines_of_a_pipe_as_they_come(pipe: tuple[IO[bytes], IO[bytes]]) -> None
     assert batch.ended
 
 
-def test_many_lines_come_in_portions(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+def test_many_lines_are_read_in_portions(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     reader, writer = pipe
     writer.write(b"".join(line(i) for i in range(1000)))
     writer.close()
@@ -185,7 +187,7 @@ def genre(number: int) -> bytes:
     return b'{"relation": "genre", "row": {"gid": %d, "label": "x"}}\n' % number
 
 
-def test_rows_of_tables_come_first_on_a_pipe(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+def test_table_rows_must_come_first_on_a_pipe(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     """Until the first record of a stream; after it they are bad records, with advice."""
     reader, writer = pipe
     feed = StdinFeed(reader, SCHEMA)
@@ -218,11 +220,11 @@ def test_tables_end_with_the_input(pipe: tuple[IO[bytes], IO[bytes]], text: byte
     assert feed.poll(feed.start(), 10).ended
 
 
-def test_a_stream_without_tables_waits_for_none(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+def test_a_schema_without_tables_waits_for_no_rows(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     assert not StdinFeed(pipe[0], Schema("s", SCHEMA.relations[1:], ())).tables_pending
 
 
-def test_tombstones_of_a_pipe_follow_changes(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+def test_tombstones_on_a_pipe_follow_changes(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     reader, writer = pipe
     event = b'{"op": "c", "after": {"mid": 1, "title": "x"}, "source": {"table": "movie", "ts_ms": 7}}\n'
     writer.write(b"null\n" + event + b"null\n")
@@ -232,7 +234,7 @@ def test_tombstones_of_a_pipe_follow_changes(pipe: tuple[IO[bytes], IO[bytes]]) 
 
 
 @pytest.mark.usefixtures("many_files")
-def test_a_pipe_beside_many_open_files() -> None:
+def test_a_pipe_is_read_beside_many_open_files() -> None:
     read, write = os.pipe()
     with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
         feed = StdinFeed(reader, SCHEMA)
@@ -242,7 +244,7 @@ def test_a_pipe_beside_many_open_files() -> None:
         assert numbers(list(feed.poll(offset, 10).read)) == [1]
 
 
-def test_a_file_and_nothing_at_all(tmp_path: Path) -> None:
+def test_a_file_or_nothing_as_standard_input(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     for content in (line(1) + line(2), b""):
         path.write_bytes(content)
@@ -256,7 +258,7 @@ def test_a_file_and_nothing_at_all(tmp_path: Path) -> None:
         assert feed.poll(feed.start(), 10).ended
 
 
-def test_an_input_that_was_closed_is_told() -> None:
+def test_a_closed_standard_input_is_reported() -> None:
     read, write = os.pipe()
     os.close(write)
     with os.fdopen(read, "rb", closefd=False) as reader:

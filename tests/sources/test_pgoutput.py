@@ -66,12 +66,12 @@ MESSAGES: list[tuple[bytes, Change]] = [
 
 
 @pytest.mark.parametrize(("payload", "message"), MESSAGES)
-def test_messages(payload: bytes, message: Change) -> None:
+def test_messages_are_decoded(payload: bytes, message: Change) -> None:
     assert decode(payload) == message
 
 
 @pytest.mark.parametrize(("payload", "message"), MESSAGES)
-def test_messages_that_are_cut_or_too_long(payload: bytes, message: Change) -> None:
+def test_messages_of_wrong_length_are_rejected(payload: bytes, message: Change) -> None:
     for length in range(len(payload)):
         with pytest.raises(SourceError, match="is truncated"):
             decode(payload[:length])
@@ -91,7 +91,7 @@ def test_messages_that_are_cut_or_too_long(payload: bytes, message: Change) -> N
         ),
     ],
 )
-def test_messages_of_no_known_kind(payload: bytes, fault: str) -> None:
+def test_messages_of_unknown_kinds_are_rejected(payload: bytes, fault: str) -> None:
     with pytest.raises(SourceError, match=fault):
         decode(payload)
 

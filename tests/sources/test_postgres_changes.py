@@ -48,9 +48,7 @@ def test_the_snapshot_comes_first_then_the_changes(database: Database, feed: Fee
     assert len(set(times[:250])) == 1 < len(set(times))
 
 
-def test_the_snapshot_comes_in_order_of_times_that_an_attribute_tells(
-    database: Database, tmp_path: Path
-) -> None:
+def test_the_snapshot_is_in_order_of_event_times(database: Database, tmp_path: Path) -> None:
     """So no row of it is late, though tables are copied one by one; rows without a time are first."""
     database.run(
         "CREATE TABLE movie (mid int PRIMARY KEY, title text)",
@@ -82,7 +80,7 @@ def test_the_snapshot_comes_in_order_of_times_that_an_attribute_tells(
     assert not list(tmp_path.glob("*sorted*"))
 
 
-def test_blanks_that_fill_up_a_value_are_no_part_of_it(database: Database) -> None:
+def test_padding_blanks_are_removed_from_values(database: Database) -> None:
     """So that it joins a varchar: in the snapshot, in changes, and as a deleted key."""
     database.run(
         "CREATE TABLE movie (mid char(5) PRIMARY KEY, title varchar)", "INSERT INTO movie VALUES ('a', 'a ')"
@@ -97,7 +95,7 @@ def test_blanks_that_fill_up_a_value_are_no_part_of_it(database: Database) -> No
     assert told == [(False, ("a", "a ")), (False, ("b", "b ")), (True, ("a", None))]
 
 
-def test_times_that_no_attribute_can_hold_are_missing(database: Database) -> None:
+def test_times_beyond_the_range_of_attributes_are_missing(database: Database) -> None:
     """Their rows are kept, in the snapshot and in changes; if the time is the event's, the row is bad."""
     database.run("CREATE TABLE movie (mid int PRIMARY KEY, title varchar, until timestamp)")
     rows = (
@@ -127,7 +125,7 @@ def test_times_that_no_attribute_can_hold_are_missing(database: Database) -> Non
         }
 
 
-def test_a_snapshot_takes_its_time(database: Database) -> None:
+def test_a_snapshot_ignores_the_statement_timeout(database: Database) -> None:
     """Whatever time the role is allowed for a statement."""
     database.run(
         *TABLES,
@@ -141,7 +139,7 @@ def test_a_snapshot_takes_its_time(database: Database) -> None:
 
 
 @pytest.mark.usefixtures("many_files")
-def test_changes_come_beside_many_open_files(database: Database) -> None:
+def test_changes_are_read_beside_many_open_files(database: Database) -> None:
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as opened:
         _, offset, _ = follow(opened, database, opened.start())
@@ -151,7 +149,7 @@ def test_changes_come_beside_many_open_files(database: Database) -> None:
     assert shown(items) == [("+", "movie", 1, "Jackie Brown", 1)]
 
 
-def test_rows_with_a_null_in_their_key_go_one_by_one(database: Database) -> None:
+def test_rows_with_a_null_in_their_key_are_deleted_one_by_one(database: Database) -> None:
     """The key of the schema may be NULL if old rows are logged whole."""
     database.run(*TABLES)
     *others, sighting = SCHEMA.relations
@@ -172,7 +170,7 @@ def test_rows_with_a_null_in_their_key_go_one_by_one(database: Database) -> None
     ]
 
 
-def test_a_transaction_has_one_time_and_a_rollback_none(database: Database, feed: Feed) -> None:
+def test_a_transaction_has_one_time_and_a_rollback_no_records(database: Database, feed: Feed) -> None:
     offset = feed.start()
     with pytest.raises(Exception, match="division"):
         database.run("INSERT INTO movie VALUES (1, 'gone', 1)", "SELECT 1 / 0")
@@ -188,7 +186,7 @@ def test_a_transaction_has_one_time_and_a_rollback_none(database: Database, feed
     assert len({record.time for record in records(items)}) == 1
 
 
-def test_unchanged_values_that_were_not_logged_are_bad_records(database: Database, feed: Feed) -> None:
+def test_unlogged_unchanged_values_are_bad_records(database: Database, feed: Feed) -> None:
     database.run("ALTER TABLE movie ALTER title SET STORAGE EXTERNAL")
     offset = feed.start()
     database.run(f"INSERT INTO movie SELECT 1, ({LONG}), 1")
@@ -201,7 +199,7 @@ def test_unchanged_values_that_were_not_logged_are_bad_records(database: Databas
     assert bad.raw == b'{"mid":"1","gid":"2","extra":null}'
 
 
-def test_an_unchanged_value_that_no_attribute_takes_does_no_harm(database: Database, feed: Feed) -> None:
+def test_unlogged_values_of_other_columns_are_harmless(database: Database, feed: Feed) -> None:
     database.run("ALTER TABLE movie ALTER extra SET STORAGE EXTERNAL")
     offset = feed.start()
     database.run(f"INSERT INTO movie SELECT 1, 'a', 1, to_jsonb(({LONG}))")
@@ -210,7 +208,7 @@ def test_an_unchanged_value_that_no_attribute_takes_does_no_harm(database: Datab
     assert shown(items)[1:] == [("-", "movie", 1, None, None), ("+", "movie", 1, "a", 2)]
 
 
-def test_without_old_rows_what_goes_is_a_bad_record(database: Database, feed: Feed) -> None:
+def test_deletions_without_old_rows_are_bad_records(database: Database, feed: Feed) -> None:
     database.run(
         "ALTER TABLE sighting ADD PRIMARY KEY (mid)", "ALTER TABLE sighting REPLICA IDENTITY DEFAULT"
     )
@@ -228,7 +226,7 @@ def test_without_old_rows_what_goes_is_a_bad_record(database: Database, feed: Fe
     assert any("updates and deletes of public.sighting will be bad records" in notice for notice in notices)
 
 
-def test_a_truncate_deletes_the_rows_of_each_table_that_it_names(database: Database, feed: Feed) -> None:
+def test_a_truncate_deletes_the_rows_of_each_named_table(database: Database, feed: Feed) -> None:
     """Including those of CASCADE; later inserts of the same transaction follow it."""
     offset = feed.start()
     database.run("TRUNCATE movie, sighting; INSERT INTO sighting VALUES (1, 'a')")
@@ -243,7 +241,7 @@ def test_a_truncate_deletes_the_rows_of_each_table_that_it_names(database: Datab
     assert (new.delete, {item.time for item in gone if isinstance(item, Record)}) == (False, {new.time})
 
 
-def test_values_that_do_not_fit_are_bad_records(database: Database) -> None:
+def test_values_of_the_wrong_type_are_bad_records(database: Database) -> None:
     database.run(
         "CREATE TABLE event (id int PRIMARY KEY, seen timestamptz, worth float8, flag bool, n numeric)"
     )
@@ -280,7 +278,7 @@ def test_values_that_do_not_fit_are_bad_records(database: Database) -> None:
     ]
 
 
-def test_texts_come_through_as_they_are(database: Database, feed: Feed) -> None:
+def test_texts_are_unchanged(database: Database, feed: Feed) -> None:
     texts = ["tab\there", "line\nend\r", "back\\slash \\N \\.", "", "Zoë 映画 🎬", "'quotes\"", "\b\f\v"]
     quoted = ", ".join(f"({i}, $x${text}$x$, 1)" for i, text in enumerate(texts))
     database.run(f"INSERT INTO movie VALUES {quoted}")
@@ -291,7 +289,7 @@ def test_texts_come_through_as_they_are(database: Database, feed: Feed) -> None:
     assert inserted == [(i, text, 1) for _ in range(2) for i, text in enumerate(texts)]
 
 
-def test_texts_of_any_type_are_alike_in_the_snapshot_and_in_changes(database: Database) -> None:
+def test_texts_of_any_type_are_equal_in_the_snapshot_and_in_changes(database: Database) -> None:
     database.run(
         "CREATE TYPE pair AS (a int, b text)",
         "CREATE TABLE event (id int PRIMARY KEY, flag bool, code char(5), pairs pair, list text[],"
@@ -323,7 +321,7 @@ def test_texts_of_any_type_are_alike_in_the_snapshot_and_in_changes(database: Da
     assert copied[2].row[-1] == "\x01\x02\n\t\\N \\."
 
 
-def test_partitions_are_followed_by_their_root(database: Database) -> None:
+def test_partitions_are_followed_through_their_root(database: Database) -> None:
     database.run(
         "CREATE TABLE genre (gid int PRIMARY KEY, label text)",
         "CREATE TABLE sighting (mid int, note text)",
@@ -343,9 +341,7 @@ def test_partitions_are_followed_by_their_root(database: Database) -> None:
     ]
 
 
-def test_who_has_neither_a_key_nor_whole_rows_is_told_that_the_server_refuses_changes(
-    database: Database, feed: Feed
-) -> None:
+def test_a_notice_says_that_the_server_rejects_changes_without_a_key(database: Database, feed: Feed) -> None:
     """A key that is checked at the end of a transaction does not count."""
     database.run(
         "ALTER TABLE sighting REPLICA IDENTITY DEFAULT, ADD PRIMARY KEY (mid) DEFERRABLE",
@@ -359,7 +355,7 @@ def test_who_has_neither_a_key_nor_whole_rows_is_told_that_the_server_refuses_ch
     assert any(lacking in line for line in notices)
 
 
-def test_a_key_that_rows_may_exchange_is_told(database: Database) -> None:
+def test_a_deferrable_key_is_reported(database: Database) -> None:
     """The schema names it, though the table checks its key at the end of a statement."""
     database.run(
         "CREATE TABLE genre (gid int PRIMARY KEY, label text)",

@@ -32,7 +32,7 @@ def own(postgres_server: Server) -> Iterator[Database]:
         server.remove()
 
 
-def test_another_cluster_at_the_address_is_refused(database: Database, own: Database) -> None:
+def test_another_cluster_at_the_address_is_rejected(database: Database, own: Database) -> None:
     for each in (database, own):
         each.run(*TABLES, insert(1, 3))
     with closing(opened(database)) as feed:
@@ -45,7 +45,7 @@ def test_another_cluster_at_the_address_is_refused(database: Database, own: Data
         feed.poll(offset, 10)
 
 
-def test_a_server_that_was_restored_from_before_the_offset_is_refused(own: Database) -> None:
+def test_a_server_restored_from_before_the_offset_is_rejected(own: Database) -> None:
     """Its files were copied, with the slot; then the run continued."""
     own.run(*TABLES, insert(1, 3))
     with closing(opened(own)) as feed:
@@ -76,7 +76,7 @@ def copied(source: Path, target: Path) -> None:
         os.chown(target / path.relative_to(source), owner.st_uid, owner.st_gid)
 
 
-def test_a_server_of_a_later_timeline_that_has_the_log_is_gone_on_with(own: Database) -> None:
+def test_a_run_resumes_on_a_later_timeline_with_its_log(own: Database) -> None:
     own.run(*TABLES, insert(1, 3))
     with closing(opened(own)) as feed:
         items, offset, _ = follow(feed, own, feed.start())

@@ -60,7 +60,7 @@ def locking(database: Database, statement: str) -> Iterator[connection]:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_comes_while_another_table_is_copied_waits(
+def test_changes_during_the_copy_of_another_table_wait(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str
 ) -> None:
     database.run(*TABLES, insert(1, 100), "INSERT INTO genre VALUES (1, 'noir')")
@@ -86,7 +86,7 @@ def test_what_comes_while_another_table_is_copied_waits(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_came_before_the_lock_is_noticed(
+def test_changes_before_the_lock_are_noticed(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str
 ) -> None:
     database.run(*TABLES, insert(1, 3))
@@ -106,7 +106,7 @@ def test_what_came_before_the_lock_is_noticed(
     assert shown(items) == ([] if change.startswith("TRUNCATE") else movies(1, 2, 3))
 
 
-def test_a_table_made_anew_is_noticed_and_then_read(
+def test_a_recreated_table_is_noticed_and_then_read(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     database.run(*TABLES, insert(1, 3))
@@ -129,7 +129,7 @@ def test_a_table_made_anew_is_noticed_and_then_read(
         ("CREATE TABLE movie_later PARTITION OF movie FOR VALUES FROM (200) TO (300)", "movie_later"),
     ],
 )
-def test_partitions_are_looked_at(
+def test_changes_of_partitions_are_noticed(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str, named: str
 ) -> None:
     database.run(
@@ -151,7 +151,7 @@ def test_partitions_are_looked_at(
     assert shown(items) == (movies(99, 100, 101) if "CREATE" in change else movies(100, 101))
 
 
-def test_a_table_below_a_view_is_looked_at(
+def test_changes_of_a_table_below_a_view_are_noticed(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     database.run(
@@ -181,7 +181,7 @@ def test_a_materialized_view_is_copied(database: Database, tmp_path: Path) -> No
         assert shown(list(feed.tables())) == [("+", "genre", 1, "noir")]
 
 
-def test_a_table_that_is_locked_is_named_with_who_locks_it(
+def test_a_locked_table_is_named_with_its_locker(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     database.run(*TABLES, insert(1, 3))
@@ -207,7 +207,7 @@ def test_a_table_that_is_locked_is_named_with_who_locks_it(
     assert shown(items) == movies(1, 2, 3)
 
 
-def test_a_table_that_cannot_be_published_now_is_named(database: Database, tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_published_yet_is_named(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 3))
     with (
         locking(database, "LOCK TABLE sighting IN SHARE MODE"),
@@ -220,9 +220,7 @@ def test_a_table_that_cannot_be_published_now_is_named(database: Database, tmp_p
     assert shown(items) == movies(1, 2, 3)
 
 
-def test_static_tables_are_locked_before_any_is_read(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_static_tables_are_locked_before_reading(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read again, as the snapshot has ended with its process."""
     database.run(*TABLES, "INSERT INTO genre VALUES (1, 'noir')")
     with closing(opened(database, snapshot="no")) as feed:
@@ -235,7 +233,7 @@ def test_static_tables_are_locked_before_any_is_read(
         assert shown(list(feed.tables())) == [("+", "genre", 1, "noir")]
 
 
-def test_writers_and_readers_do_not_hold_a_snapshot_up(database: Database, tmp_path: Path) -> None:
+def test_writers_and_readers_do_not_delay_a_snapshot(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 3))
     with (
         locking(database, "LOCK TABLE genre IN EXCLUSIVE MODE"),

@@ -93,7 +93,7 @@ def followed(database: Database, schema: Schema) -> tuple[set[tuple[Any, ...]], 
         ("float8", "numeric REFERENCES owner", ("number", "number")),
     ],
 )
-def test_columns_that_are_compared_have_one_type(
+def test_joined_columns_have_one_type(
     skws: Skws, database: Database, key: str, reference: str, kinds: tuple[str, str]
 ) -> None:
     database.run(
@@ -122,7 +122,7 @@ def test_columns_that_are_compared_have_one_type(
         ("paid numeric", ("12",), "number"),
     ],
 )
-def test_measured_values_are_numbers_where_doubles_hold_them(
+def test_measured_values_are_numbers_if_doubles_can_represent_them(
     skws: Skws, database: Database, declared: str, values: tuple[str, ...], kind: str
 ) -> None:
     name = declared.split()[0]

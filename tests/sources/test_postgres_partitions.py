@@ -35,7 +35,7 @@ def bad(items: list[Item]) -> list[BadRecord]:
     return [item for item in items if isinstance(item, BadRecord)]
 
 
-def test_a_partition_without_a_key_is_told_of(database: Database) -> None:
+def test_a_partition_without_a_key_is_reported(database: Database) -> None:
     """The server rejects updates of its rows, though those of the root are logged whole."""
     database.run(*ROOT, EARLY, LATE, FULL % "late", "INSERT INTO movie VALUES (1, 'a', 1)")
     with closing(source(database).open(SCHEMA)) as feed:
@@ -52,7 +52,7 @@ def test_a_partition_without_a_key_is_told_of(database: Database) -> None:
     assert shown(items) == [("-", "movie", 1, "a", 1)]
 
 
-def test_a_partition_that_goes_is_told_of(database: Database) -> None:
+def test_a_detached_or_dropped_partition_is_reported(database: Database) -> None:
     """The log does not contain the removal of its rows, which remain."""
     database.run(*ROOT, EARLY, LATE, FULL % "early", FULL % "late")
     clock = HandClock()
@@ -79,7 +79,7 @@ def test_a_partition_that_goes_is_told_of(database: Database) -> None:
     ]
 
 
-def test_a_partition_that_logs_its_key_alone_deletes_nothing_in_silence(database: Database) -> None:
+def test_deletions_from_a_partition_that_logs_only_its_key_are_reported(database: Database) -> None:
     database.run(*ROOT, EARLY, LATE, KEY % "early", FULL % "late")
     with closing(source(database).open(KEYLESS)) as feed:
         _, offset, notices = follow(feed, database, feed.start())
@@ -112,7 +112,7 @@ def test_a_partition_that_logs_its_key_alone_deletes_nothing_in_silence(database
     assert shown(items) == [("+", "movie", 1, None, None), ("-", "movie", 1, None, None)]
 
 
-def test_a_partition_that_is_attached_later_is_told_of(database: Database) -> None:
+def test_a_partition_attached_later_is_reported(database: Database) -> None:
     database.run(*ROOT, EARLY, FULL % "early")
     with closing(source(database).open(KEYLESS)) as feed:
         _, offset, notices = follow(feed, database, feed.start())
@@ -126,7 +126,7 @@ def test_a_partition_that_is_attached_later_is_told_of(database: Database) -> No
     assert "(ALTER TABLE public.late REPLICA IDENTITY FULL" in gone.reason
 
 
-def test_the_key_of_the_schema_is_enough(database: Database) -> None:
+def test_the_key_of_the_schema_suffices(database: Database) -> None:
     """For a partition that logs it, and for one that logs whole rows."""
     database.run(*ROOT, EARLY, LATE, KEY % "early", FULL % "late")
     with closing(source(database).open(SCHEMA)) as feed:
@@ -146,7 +146,7 @@ def test_the_key_of_the_schema_is_enough(database: Database) -> None:
     ]
 
 
-def test_a_partition_may_have_another_key_than_its_root(database: Database) -> None:
+def test_a_partition_may_have_a_different_key_from_its_root(database: Database) -> None:
     """The update of a key that it does not log would leave the old row."""
     database.run(
         *ROOT[:3],
@@ -165,7 +165,7 @@ def test_a_partition_may_have_another_key_than_its_root(database: Database) -> N
     assert shown([item for item in items if not isinstance(item, BadRecord)]) == [("+", "movie", 2, "a", 1)]
 
 
-def test_partitions_whose_changes_are_not_logged_are_told_of(database: Database) -> None:
+def test_partitions_without_logged_changes_are_reported(database: Database) -> None:
     database.run(*ROOT, "CREATE UNLOGGED TABLE early PARTITION OF movie FOR VALUES FROM (0) TO (10)")
     with closing(source(database).open(SCHEMA)) as feed:
         _, _, notices = follow(feed, database, feed.start())
@@ -175,7 +175,7 @@ def test_partitions_whose_changes_are_not_logged_are_told_of(database: Database)
     ]
 
 
-def test_of_many_partitions_the_first_are_told(database: Database) -> None:
+def test_the_first_of_many_partitions_are_reported(database: Database) -> None:
     part = "CREATE TABLE part%d PARTITION OF movie FOR VALUES FROM (%d) TO (%d)"
     database.run(*ROOT, *(part % (number, number, number + 1) for number in range(8)))
     with closing(source(database).open(SCHEMA)) as feed:

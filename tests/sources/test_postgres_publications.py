@@ -59,7 +59,9 @@ def read_on(feed: Feed, database: Database, slot: str, number: int) -> None:
     assert shown(items) == movies(number + 1)
 
 
-def test_a_slot_has_its_own_and_takes_it_with_it(database: Database, slots: tuple[str, str]) -> None:
+def test_a_slot_has_its_own_publication_which_is_dropped_with_it(
+    database: Database, slots: tuple[str, str]
+) -> None:
     database.run(*TABLES)
     one, two = slots
     for slot in slots:
@@ -73,7 +75,7 @@ def test_a_slot_has_its_own_and_takes_it_with_it(database: Database, slots: tupl
         read_on(feed, database, one, 1)
 
 
-def test_slots_of_before_go_on_with_the_shared_one(database: Database, slots: tuple[str, str]) -> None:
+def test_earlier_slots_keep_their_shared_publication(database: Database, slots: tuple[str, str]) -> None:
     """It is dropped with the last of them; slots with their own publication do not count."""
     database.run(*TABLES, *LEGACY)
     one, two = slots
@@ -96,7 +98,7 @@ def test_slots_of_before_go_on_with_the_shared_one(database: Database, slots: tu
     assert published(database) == []
 
 
-def test_the_default_slot_takes_up_what_was_left_of_it(database: Database) -> None:
+def test_the_default_slot_reuses_its_leftover_publication(database: Database) -> None:
     """In a publication created by skws, another run's tables do no harm."""
     database.run(*TABLES, "CREATE PUBLICATION skws FOR TABLE movie", LEGACY[1])
     source = PostgresSource(DatabaseAddress.of(database.uri()))
@@ -110,7 +112,7 @@ def test_the_default_slot_takes_up_what_was_left_of_it(database: Database) -> No
     assert published(database) == []
 
 
-def test_one_that_others_made_for_all_serves_new_slots(database: Database, slots: tuple[str, str]) -> None:
+def test_a_publication_for_all_tables_serves_new_slots(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES, LEGACY[0], insert(1, 1))
     with closing(of(database, slots[0]).open(SCHEMA)) as feed:
         items, offset, _ = follow(feed, database, feed.start())
@@ -121,7 +123,7 @@ def test_one_that_others_made_for_all_serves_new_slots(database: Database, slots
     assert published(database) == ["skws"]
 
 
-def test_one_that_is_named_serves_several_slots(database: Database, slots: tuple[str, str]) -> None:
+def test_a_named_publication_serves_several_slots(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES)
     one, two = (of(database, slot, publication="both") for slot in slots)
     for source in (one, two):
@@ -156,7 +158,7 @@ def test_one_that_is_named_serves_several_slots(database: Database, slots: tuple
         ),
     ],
 )
-def test_one_that_cannot_be_used(
+def test_unusable_publications_are_rejected(
     database: Database, slots: tuple[str, str], made: str, named: str, message: str
 ) -> None:
     database.run(*TABLES, made.format(slots[0]))
@@ -226,7 +228,7 @@ INHERITED = (*TABLES, 'CREATE TABLE "Film" () INHERITS (movie)')
         ),
     ],
 )
-def test_one_that_leaves_something_out_is_refused_with_what_mends_it(
+def test_an_incomplete_publication_is_rejected_with_its_correction(
     database: Database, tables: tuple[str, ...], made: str, message: str
 ) -> None:
     database.run(*tables, f"CREATE PUBLICATION mine {made}")
@@ -243,7 +245,7 @@ def test_one_that_leaves_something_out_is_refused_with_what_mends_it(
     assert shown(items) == movies(*range(1, 7))
 
 
-def test_a_list_of_columns_that_has_all_that_is_read_is_honoured(database: Database) -> None:
+def test_a_column_list_with_all_attributes_is_accepted(database: Database) -> None:
     database.run(*TABLES, "CREATE PUBLICATION mine FOR TABLE movie (mid, title, gid), sighting")
     with closing(of(database, database.name, publication="mine").open(SCHEMA)) as feed:
         _, offset, _ = follow(feed, database, feed.start())
@@ -252,7 +254,7 @@ def test_a_list_of_columns_that_has_all_that_is_read_is_honoured(database: Datab
     assert shown(items) == [*movies(1), ("-", "movie", 1, None, None)]
 
 
-def test_one_of_ours_that_was_altered_is_refused(database: Database, slots: tuple[str, str]) -> None:
+def test_an_altered_publication_of_a_slot_is_rejected(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES, *LEGACY, "ALTER PUBLICATION skws SET (publish = 'insert')")
     makes_slot(database, slots[1])  # it may need the publication, which is therefore not dropped
     with (
@@ -263,7 +265,7 @@ def test_one_of_ours_that_was_altered_is_refused(database: Database, slots: tupl
     assert published(database) == ["skws"]
 
 
-def test_a_slot_that_a_run_goes_on_from_gets_the_tables_that_its_publication_lacks(
+def test_missing_tables_are_added_to_the_publication_of_a_continued_slot(
     database: Database, slots: tuple[str, str]
 ) -> None:
     """Otherwise their changes would be missing without notice."""
@@ -286,9 +288,7 @@ def test_a_slot_that_a_run_goes_on_from_gets_the_tables_that_its_publication_lac
         feed.start()
 
 
-def test_a_run_that_resumes_is_told_what_its_publication_lacks(
-    database: Database, slots: tuple[str, str]
-) -> None:
+def test_missing_tables_are_reported_to_a_resumed_run(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES)
     with closing(of(database, slots[0]).open(SCHEMA)) as feed:
         _, offset, _ = follow(feed, database, feed.start())
@@ -300,7 +300,7 @@ def test_a_run_that_resumes_is_told_what_its_publication_lacks(
         feed.poll(offset, 10)
 
 
-def test_that_of_another_slot_cannot_be_named(database: Database, slots: tuple[str, str]) -> None:
+def test_the_publication_of_another_slot_cannot_be_used(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES)
     with closing(of(database, slots[0]).open(SCHEMA)) as feed:
         feed.start()

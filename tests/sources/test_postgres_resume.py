@@ -25,7 +25,7 @@ from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, reco
 from tests.strategies import THOROUGH
 
 
-def test_committed_changes_are_gone_and_that_is_told(database: Database) -> None:
+def test_committed_changes_cannot_be_read_again(database: Database) -> None:
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as feed:
         begin = feed.start()
@@ -140,7 +140,7 @@ def _write(database: Database, writer: int) -> None:
         database.run(f"INSERT INTO movie VALUES {rows}")
 
 
-def test_a_killed_process_goes_on(database: Database, tmp_path: Path) -> None:
+def test_a_killed_process_resumes(database: Database, tmp_path: Path) -> None:
     """Offsets are written after each batch; the process is killed between any two instructions."""
     database.run(*TABLES, insert(1, 300))
     log = tmp_path / "batches"
@@ -196,7 +196,7 @@ with open(log, "r+b" if lines else "wb") as file:
 """
 
 
-def test_trying_again_takes_longer_each_time_and_ends() -> None:
+def test_retries_take_longer_each_time_and_end() -> None:
     clock = HandClock()
     away = SlotStream(DatabaseAddress.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
     assert not away.open(LogPosition(0))

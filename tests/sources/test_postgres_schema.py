@@ -25,7 +25,7 @@ def feed(database: Database) -> Iterator[Feed]:
         yield opened
 
 
-def test_all_that_is_missing_is_named_at_once(database: Database) -> None:
+def test_all_missing_tables_and_columns_are_named_at_once(database: Database) -> None:
     database.run(
         "CREATE TABLE genres (gid int)",
         "CREATE TABLE movie (mid int, titel text, gid int GENERATED ALWAYS AS (1) STORED)",
@@ -50,7 +50,7 @@ def test_changes_of_an_unlogged_table_cannot_be_followed(database: Database) -> 
         source(database).open(SCHEMA)
 
 
-def test_what_inherits_from_a_table_is_a_relation_of_its_own(database: Database) -> None:
+def test_an_inheriting_table_is_a_separate_relation(database: Database) -> None:
     """Since its changes are logged under its own name. A static table has the rows that SELECT returns."""
     database.run(
         *TABLES,
@@ -90,7 +90,7 @@ def test_tables_of_another_namespace_are_found_by_the_search_path(database: Data
     assert shown(items) == [("+", "movie", 1, "a", 2), ("+", "movie", 2, "b", 2)]
 
 
-def test_an_added_column_is_told_of(database: Database, feed: Feed) -> None:
+def test_an_added_column_is_reported(database: Database, feed: Feed) -> None:
     offset = feed.start()
     database.run("INSERT INTO movie VALUES (1, 'a', 1)")
     database.run("ALTER TABLE movie ADD COLUMN year int DEFAULT 1994", "ALTER TABLE movie DROP COLUMN extra")
@@ -108,7 +108,7 @@ def test_an_added_column_is_told_of(database: Database, feed: Feed) -> None:
     ]
 
 
-def test_columns_may_change_places_and_types(database: Database, feed: Feed) -> None:
+def test_columns_may_change_positions_and_types(database: Database, feed: Feed) -> None:
     offset = feed.start()
     database.run("INSERT INTO movie VALUES (1, 'a', 1)")
     database.run(
@@ -167,7 +167,7 @@ def test_a_renamed_table_stops_the_stream(database: Database, feed: Feed) -> Non
         follow(feed, database, offset)
 
 
-def test_a_table_that_was_renamed_back_is_followed(database: Database, feed: Feed) -> None:
+def test_a_table_renamed_back_is_followed(database: Database, feed: Feed) -> None:
     """Changes made in between are logged under the other name."""
     _, offset, _ = follow(feed, database, feed.start())
     database.run("ALTER TABLE movie RENAME TO film", "INSERT INTO film VALUES (2, 'b', 1)")
@@ -180,7 +180,7 @@ def test_a_table_that_was_renamed_back_is_followed(database: Database, feed: Fee
     assert shown(items) == [("+", "movie", 2, "b", 1), ("+", "movie", 3, "c", 1)]
 
 
-def test_other_tables_of_a_publication_are_passed_over(database: Database, feed: Feed) -> None:
+def test_other_tables_of_a_publication_are_skipped(database: Database, feed: Feed) -> None:
     database.run("CREATE TABLE other (x int)", "CREATE PUBLICATION everything FOR ALL TABLES")
     with closing(source(database, publication="everything").open(SCHEMA)) as other:
         offset = other.start()
@@ -190,7 +190,7 @@ def test_other_tables_of_a_publication_are_passed_over(database: Database, feed:
     assert shown(items) == [("+", "movie", 2, "b", 1)]
 
 
-def test_a_dropped_publication_is_told_of(database: Database, feed: Feed) -> None:
+def test_a_dropped_publication_is_reported(database: Database, feed: Feed) -> None:
     offset = feed.start()
     database.run(f"DROP PUBLICATION {database.name}")
     database.run("INSERT INTO movie VALUES (2, 'b', 1)")
@@ -205,7 +205,7 @@ def test_a_failed_snapshot_leaves_no_slot(database: Database) -> None:
     assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
 
 
-def test_who_may_not_replicate_is_told_so(database: Database) -> None:
+def test_a_role_without_replication_is_reported(database: Database) -> None:
     role = f"reader_{database.name}"
     database.run(
         *TABLES, f"CREATE ROLE {role} LOGIN PASSWORD 'x'", f"GRANT SELECT ON genre, movie, sighting TO {role}"
@@ -223,7 +223,7 @@ def test_who_may_not_replicate_is_told_so(database: Database) -> None:
         database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-def test_who_may_not_see_all_rows_is_told_so(database: Database) -> None:
+def test_a_role_that_may_not_see_all_rows_is_reported(database: Database) -> None:
     """Otherwise the snapshot would lack rows that are updated and deleted later."""
     role = f"reader_{database.name}"
     database.run(
@@ -253,7 +253,7 @@ def test_who_may_not_see_all_rows_is_told_so(database: Database) -> None:
         database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-def test_a_server_without_a_logical_log_is_told_of(postgres_server: Server) -> None:
+def test_a_server_without_logical_replication_is_reported(postgres_server: Server) -> None:
     programs = binaries()
     assert programs is not None
     server = Server(programs, "wal_level=replica")

@@ -43,7 +43,7 @@ def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
 
 
 @pytest.mark.parametrize("read", [False, True])
-def test_nothing_is_confirmed_that_was_not_committed(database: Database, read: bool) -> None:
+def test_only_committed_positions_are_confirmed(database: Database, read: bool) -> None:
     """Even if the log has nothing of these tables, and the server asks how much is flushed."""
     database.run(*TABLES, "CREATE TABLE other (x int)")
     with closing(opened(database, options="-c%20wal_sender_timeout%3D1s")) as feed:
@@ -65,7 +65,7 @@ def test_nothing_is_confirmed_that_was_not_committed(database: Database, read: b
         assert shown(items) == movies(3, 4)
 
 
-def test_an_idle_table_does_not_hold_the_log(database: Database) -> None:
+def test_an_idle_table_does_not_retain_the_log(database: Database) -> None:
     """Offsets advance with the log of other tables."""
     database.run(*TABLES, "CREATE TABLE other (x int)")
     with closing(source(database).open(SCHEMA)) as feed:
@@ -77,7 +77,7 @@ def test_an_idle_table_does_not_hold_the_log(database: Database) -> None:
         assert lsn_of(later["lsn"]) - lsn_of(offset["lsn"]) > 100_000
 
 
-def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) -> None:
+def test_a_leftover_slot_is_reported_and_can_be_dropped(database: Database) -> None:
     database.run(*TABLES, insert(1, 2))
     left = source(database)
     with closing(left.open(SCHEMA)) as feed:
@@ -104,7 +104,7 @@ def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) ->
         feed.poll(offset, 10)
 
 
-def test_a_role_that_may_not_publish_is_told_which_right_it_needs(database: Database) -> None:
+def test_the_privilege_needed_to_publish_is_named(database: Database) -> None:
     role = f"reader_{database.name}"
     made = f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD '{PASSWORD}'"
     database.run(*TABLES, made, f"GRANT SELECT ON movie TO {role}")
@@ -121,7 +121,7 @@ def test_a_role_that_may_not_publish_is_told_which_right_it_needs(database: Data
         database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-def test_a_run_killed_while_it_began_begins_anew(database: Database, tmp_path: Path) -> None:
+def test_a_run_killed_at_its_start_starts_again(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 3))
     with closing(opened(database, tmp_path)) as feed:
         feed.start()
@@ -135,7 +135,7 @@ def test_a_run_killed_while_it_began_begins_anew(database: Database, tmp_path: P
     assert list(tmp_path.glob("*-begun")) == []
 
 
-def test_a_run_that_got_no_further_than_its_snapshot_starts_there(database: Database, tmp_path: Path) -> None:
+def test_a_run_that_only_took_its_snapshot_restarts_from_it(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 3))
     with closing(opened(database, tmp_path)) as feed:
         first = feed.start()
@@ -143,7 +143,7 @@ def test_a_run_that_got_no_further_than_its_snapshot_starts_there(database: Data
         assert feed.start() == first
 
 
-def test_a_slot_waits_for_open_transactions_only_so_long(database: Database) -> None:
+def test_waiting_for_open_transactions_is_limited(database: Database) -> None:
     database.run(*TABLES)
     writing = psycopg2.connect(database.uri())
     try:
@@ -162,7 +162,7 @@ def test_a_slot_waits_for_open_transactions_only_so_long(database: Database) -> 
         writing.close()
 
 
-def test_a_slot_whose_log_was_dropped_is_told_of(database: Database) -> None:
+def test_a_slot_whose_log_was_removed_is_reported(database: Database) -> None:
     database.run(*TABLES)
     with closing(opened(database)) as feed:
         offset = feed.start()
@@ -193,7 +193,7 @@ def _settle(database: Database, statement: str) -> None:
         connected.close()
 
 
-def test_a_slot_can_be_gone_on_with_without_a_snapshot(database: Database) -> None:
+def test_a_slot_can_be_continued_without_a_snapshot(database: Database) -> None:
     database.run(*TABLES, insert(1, 2))
     with closing(opened(database, snapshot="no")) as feed:
         feed.start()
@@ -203,7 +203,7 @@ def test_a_slot_can_be_gone_on_with_without_a_snapshot(database: Database) -> No
         assert shown(items) == movies(3, 4)
 
 
-def test_a_snapshot_that_went_with_its_process_is_told_of(database: Database) -> None:
+def test_a_snapshot_that_ended_with_its_process_is_reported(database: Database) -> None:
     database.run(*TABLES, insert(1, 20))
     with closing(opened(database)) as feed:
         offset = feed.poll(feed.start(), 5).end
@@ -214,7 +214,7 @@ def test_a_snapshot_that_went_with_its_process_is_told_of(database: Database) ->
         feed.poll(offset, 5)
 
 
-def test_the_snapshots_rows_are_private_and_removed_when_read(database: Database, tmp_path: Path) -> None:
+def test_snapshot_rows_are_private_and_removed_when_read(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 20))
     with closing(opened(database, tmp_path)) as feed:
         offset = feed.start()
@@ -232,9 +232,7 @@ def _released(database: Database) -> None:
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_snapshot_that_was_damaged_meanwhile_is_refused(
-    database: Database, tmp_path: Path, cut: bool
-) -> None:
+def test_a_damaged_snapshot_is_rejected(database: Database, tmp_path: Path, cut: bool) -> None:
     """Even by one bit, which would change the results of a search."""
     database.run(*TABLES, insert(1, 3))
     with closing(opened(database, tmp_path)) as feed:

@@ -61,7 +61,7 @@ def test_servers_before_15_publish_whole_tables(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [150000, 160004, 180000])
-def test_later_ones_are_asked_what_they_leave_out(version: int) -> None:
+def test_column_lists_are_read_from_later_servers(version: int) -> None:
     wanted = {MOVIE: frozenset({"mid", "title"})}
     read(Catalog(Connected(version), ["mid", "title"])).check(wanted)
     with pytest.raises(SourceError, match=r"leaves out columns of public\.movie: title"):

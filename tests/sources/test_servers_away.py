@@ -71,7 +71,7 @@ def server_that_says(severity: str, code: str, text: str) -> Iterator[int]:
         ("3D000", 'database "x" does not exist', False),
     ],
 )
-def test_what_a_server_answers(code: str, text: str, passes: bool) -> None:
+def test_which_server_errors_are_temporary(code: str, text: str, passes: bool) -> None:
     with server_that_says("FATAL", code, text) as port:
         for connect in ("connect", "connect_for_replication"):
             address = DatabaseAddress.of(f"postgresql://joe:hush@127.0.0.1:{port}/x")
@@ -97,7 +97,7 @@ def test_what_a_server_answers(code: str, text: str, passes: bool) -> None:
         ("postgresql://joe:wrong@127.0.0.1:{port}/x?sslmode=require", "SSL was required", False),
     ],
 )
-def test_what_keeps_a_connection_from_coming_about(
+def test_which_connection_failures_are_temporary(
     database: Database, monkeypatch: pytest.MonkeyPatch, address: str, told: str, passes: bool
 ) -> None:
     monkeypatch.setenv("PGPASSFILE", "/nonesuch")
@@ -106,7 +106,7 @@ def test_what_keeps_a_connection_from_coming_about(
     assert isinstance(raised.value, NotYetError) is passes
 
 
-def test_waiting_tells_each_try_and_ends_with_the_run() -> None:
+def test_waiting_reports_each_attempt_and_ends_with_the_run() -> None:
     clock, told, tries = HandClock(), list[str](), iter((True, True, False))
 
     def wait(seconds: float) -> bool:
@@ -125,7 +125,7 @@ def test_waiting_tells_each_try_and_ends_with_the_run() -> None:
     assert len(told) == 3
 
 
-def test_waiting_does_not_last_for_ever() -> None:
+def test_waiting_ends_after_a_limit() -> None:
     clock = HandClock()
 
     def attempt() -> str:
@@ -186,7 +186,7 @@ class Late(Source, Feed):
         self.calls.append("close")
 
 
-def test_a_feed_is_empty_until_its_server_is_there() -> None:
+def test_a_feed_is_empty_until_its_server_is_available() -> None:
     clock, late = HandClock(), Late(2)
     with closing(RetryingFeed(late, SCHEMA, clock)) as feed:
         first = feed.poll({"at": 5}, 7)
@@ -208,7 +208,7 @@ def test_a_feed_is_empty_until_its_server_is_there() -> None:
     assert late.calls == ["open other", "close"]
 
 
-def test_reading_again_fails_until_the_server_is_there() -> None:
+def test_reading_again_fails_until_the_server_is_available() -> None:
     late = Late(3)
     feed = RetryingFeed(late, SCHEMA, HandClock())
     for _ in range(2):
@@ -218,7 +218,7 @@ def test_reading_again_fails_until_the_server_is_there() -> None:
     assert late.calls == ["open films", "replay"]
 
 
-def test_a_feed_that_is_refused_is_not_waited_for() -> None:
+def test_a_rejected_feed_is_not_awaited() -> None:
     class Refused(Late):
         def open(self, schema: Schema) -> Feed:
             raise SourceError("no right to read")
@@ -227,7 +227,7 @@ def test_a_feed_that_is_refused_is_not_waited_for() -> None:
         RetryingFeed(Refused(0), SCHEMA, HandClock())
 
 
-def test_a_server_that_stays_away_ends_the_run() -> None:
+def test_an_unavailable_server_ends_the_run() -> None:
     clock = HandClock()
     feed = RetryingFeed(Late(99), SCHEMA, clock)
     clock.sleep(GIVE_UP + 1)

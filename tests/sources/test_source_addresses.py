@@ -17,7 +17,7 @@ from skws.sources.stdin import StdinSource
 from skws_schema.errors import SourceError, UsageError
 
 
-def test_kinds() -> None:
+def test_addresses_have_their_kinds_of_sources() -> None:
     assert isinstance(parse_source("-"), StdinSource)
     assert parse_source("-").local_only
     assert parse_source("some/folder") == FilesSource(Path("some/folder"))
@@ -43,7 +43,7 @@ def test_kinds() -> None:
         ("postgresql://h/d?slott=x", "invalid URI query parameter: .slott"),
     ],
 )
-def test_what_is_no_source(text: str, message: str) -> None:
+def test_invalid_sources_are_rejected(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_source(text)
 
@@ -64,7 +64,7 @@ def test_passwords_are_hidden(form: str, secret: str) -> None:
     assert secret not in redacted(form.format(secret))
 
 
-def test_what_is_no_secret_stays() -> None:
+def test_addresses_without_secrets_are_unchanged() -> None:
     assert redacted("postgresql://joe@host:5432/db?slot=x") == "postgresql://joe@host:5432/db?slot=x"
     assert redacted("postgresql://joe:s3@host:5432/db?slot=x") == "postgresql://joe:***@host:5432/db?slot=x"
 
@@ -98,7 +98,7 @@ def test_an_address_does_not_show_its_password() -> None:
     assert "hunter2" not in repr(parsed)
 
 
-def test_what_is_for_libpq_reaches_it_as_written() -> None:
+def test_parameters_for_libpq_are_passed_unchanged() -> None:
     parsed = parse_source("postgresql://joe@h/db?slot=mine&options=-c%20a%3Db&password=a+b%26&snapshot=no")
     assert isinstance(parsed, PostgresSource)
     address = parsed.address

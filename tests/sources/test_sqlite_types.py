@@ -49,7 +49,7 @@ def rows(database: SqliteDatabase, schema: Schema, name: str) -> list[tuple[Any,
 
 
 @pytest.mark.parametrize(("key", "reference", "ids", "given", "kind"), REFERENCES)
-def test_foreign_keys_of_unlike_types_are_joins(
+def test_foreign_keys_of_different_types_are_joins(
     path: Path, key: str, reference: str, ids: list[Any], given: list[Any], kind: str
 ) -> None:
     database = filled(
@@ -88,7 +88,7 @@ def test_foreign_keys_of_unlike_types_are_joins(
         ("varchar(9)", ["a", 7], "text", ["a", "7"]),
     ],
 )
-def test_a_type_is_one_that_all_values_have(
+def test_an_inferred_type_fits_all_values(
     path: Path, declared: str, values: list[Any], kind: str, read: list[Any]
 ) -> None:
     database = filled(path, (f"CREATE TABLE a(id integer, v {declared})", list(map(list, enumerate(values)))))
@@ -109,9 +109,7 @@ def test_a_type_is_one_that_all_values_have(
         ("text primary key", "text references a(id)", [str(2**64), str(2**64 + 1)], "text"),
     ],
 )
-def test_decimals_that_identify_are_exact(
-    path: Path, key: str, reference: str, ids: list[Any], kind: str
-) -> None:
+def test_decimal_keys_are_exact(path: Path, key: str, reference: str, ids: list[Any], kind: str) -> None:
     database = filled(
         path,
         (f"CREATE TABLE a(id {key}, name text)", [[one, "n"] for one in ids]),
@@ -123,14 +121,14 @@ def test_decimals_that_identify_are_exact(
     assert len({row[0] for row in rows(database, schema, "a")}) == len(ids)
 
 
-def test_a_column_with_bytes_is_left_out(path: Path) -> None:
+def test_a_column_of_bytes_is_omitted(path: Path) -> None:
     database = filled(path, ("CREATE TABLE a(id integer, v text)", [[1, "x"], [2, b"\xff"]]))
     inference = database.inferred()
     assert [left.name for left in inference.relations[0].left_out] == ["v"]
     assert rows(database, inference.schema(), "a") == [(1,), (2,)]
 
 
-def test_a_text_that_is_not_utf_8_is_named(path: Path) -> None:
+def test_a_text_that_is_not_utf_8_is_reported(path: Path) -> None:
     """SQLite accepts any bytes as text; its own message names neither table nor row."""
     database = filled(
         path,
@@ -162,7 +160,7 @@ def test_generated_columns_are_read(path: Path, stored: str) -> None:
     assert rows(database, schema, "a") == [("desk", "desk lamp")]
 
 
-def test_a_text_that_is_not_utf_8_is_told_by_its_row_though_no_schema_was_given(path: Path) -> None:
+def test_a_text_that_is_not_utf_8_is_reported_with_its_row_without_a_schema(path: Path) -> None:
     database = filled(path, ("CREATE TABLE a(name text)", [["desk"]]))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("INSERT INTO a VALUES (CAST(X'ff6c' AS text))")
@@ -172,7 +170,7 @@ def test_a_text_that_is_not_utf_8_is_told_by_its_row_though_no_schema_was_given(
         rows(database, schema, "a")
 
 
-def test_a_column_without_a_name_is_left_out(path: Path) -> None:
+def test_a_column_without_a_name_is_omitted(path: Path) -> None:
     database = filled(path, ('CREATE TABLE a(name text, "" text)', [["desk", "lamp"]]))
     found = draft_of([str(path)])
     assert rows(database, found.schema, "a") == [("desk",)]

@@ -51,7 +51,7 @@ def given(spark: SparkSession, form: str, source: object, records_at_once: int =
 
 
 @some("form", ["parts"], ["lines", "whole"])
-def test_a_source_is_searched_from_start_to_start(spark_one: SparkSession, tmp_path: Path, form: str) -> None:
+def test_a_source_is_searched_across_starts(spark_one: SparkSession, tmp_path: Path, form: str) -> None:
     spark = spark_one
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), customer(2, 2, "eve"), order(3, 1, "a lamp"))
@@ -70,7 +70,7 @@ def test_a_source_is_searched_from_start_to_start(spark_one: SparkSession, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["lines", "whole"])
-def test_the_snapshot_and_the_changes_of_a_database(
+def test_the_snapshot_and_the_changes_of_a_database_are_searched(
     spark_one: SparkSession, database: Database, tmp_path: Path, form: str
 ) -> None:
     spark = spark_one
@@ -89,7 +89,7 @@ def test_the_snapshot_and_the_changes_of_a_database(
     ]
 
 
-def test_a_record_far_ahead_of_the_clock_can_be_left_out(spark_one: SparkSession, tmp_path: Path) -> None:
+def test_a_record_far_ahead_of_the_clock_can_be_rejected(spark_one: SparkSession, tmp_path: Path) -> None:
     """With values that the schema lacks, which end nothing."""
     spark, source = spark_one, tmp_path / "in.jsonl"
     far = 5_000_000_000.0
@@ -123,7 +123,7 @@ def test_partitions_out_of_step_lose_nothing(spark_one: SparkSession, tmp_path: 
     assert [row.op for row in told] == ["+"] * 1150
 
 
-def test_bad_options_and_records_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_bad_options_and_records_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, {"relation": "order", "time": 1, "row": {"cid": "x", "item": "lamp"}})
     far = tmp_path / "far.jsonl"

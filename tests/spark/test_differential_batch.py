@@ -64,7 +64,7 @@ def both(
     [(CountWindow(9), 400, True), (TimeWindow(60), 800, True), (CountWindow(40), 800, True)],
 )
 @some("query", [KEYWORDS], [PATTERN], ids=["keywords", "pattern"])
-def test_equal_record_for_record(
+def test_spark_and_process_have_equal_results(
     spark: SparkSession, tmp_path: Path, query: Query, window: Window, count: int, cut: bool
 ) -> None:
     """With ties, NULLs, keys that are replaced and deleted, and a table."""
@@ -81,7 +81,9 @@ def test_deletions_of_rows_without_a_key_are_searched_in_one_piece(
 
 
 @some("window", [Unbounded()], [TimeWindow(500)], ids=["endless", "long"])
-def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, window: Window) -> None:
+def test_a_stream_that_time_cannot_split_is_split_by_key(
+    spark: SparkSession, tmp_path: Path, window: Window
+) -> None:
     """With rows that are replaced, and equal rows of which the oldest is deleted; each part has the table."""
     stream = random_stream(DIVIDED, 6, 900, 25, 0.003)
     search = Search(
@@ -107,7 +109,7 @@ def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, wind
 
 
 @pytest.mark.slow
-def test_likenesses_wildcards_and_conditions(spark: SparkSession, tmp_path: Path) -> None:
+def test_fuzzy_terms_wildcards_and_conditions(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(
         tmp_path / "r.jsonl", TABLES, without_dequeues(TABLES, random_stream(TABLES, 5, 600, 5))
     )
@@ -123,7 +125,7 @@ def test_keywords_in_order(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seen", [0, 2])
-def test_a_replay_in_order_is_read_where_it_is_searched(
+def test_a_replay_in_order_is_read_by_the_searching_tasks(
     spark: SparkSession, tmp_path: Path, seen: int
 ) -> None:
     stream = [record for record in random_stream(STREAMS, 6, 900, 5) if not record.delete]
@@ -151,7 +153,7 @@ def test_a_replay_in_order_is_read_where_it_is_searched(
     assert len(expected) > 10
 
 
-def test_a_look_ahead_ends_where_files_are_out_of_order(tmp_path: Path) -> None:
+def test_looking_ahead_ends_where_files_are_out_of_order(tmp_path: Path) -> None:
     stream = [record for record in random_stream(STREAMS, 6, 900, 5) if not record.delete]
     path = write_replay(tmp_path / "r.jsonl", STREAMS, sorted(stream, key=lambda record: -record.time))
     splits = Replay.open(path, STREAMS, split_bytes=4_000).splits
@@ -193,18 +195,18 @@ def test_queries_with_a_state_are_searched_in_one_piece(
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_empty_and_single(spark: SparkSession, tmp_path: Path, count: int) -> None:
+def test_empty_replays_and_single_records(spark: SparkSession, tmp_path: Path, count: int) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 1, count, 5))
     both(spark, path, STREAMS, Query("alpha -no"), some=0, window=TimeWindow(30))
 
 
-def test_tables_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_without_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     rows = [record for record in random_stream(TABLES, 3, 90, 7) if TABLES.relations[record.relation].table]
     path = write_replay(tmp_path / "r.jsonl", TABLES, rows)
     both(spark, path, TABLES, Query("alpha"), some=3, window=TimeWindow(30))
 
 
-def test_limit_gives_the_first_results(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_limit_returns_the_first_results(spark: SparkSession, tmp_path: Path) -> None:
     stream = without_dequeues(STREAMS, random_stream(STREAMS, 7, 200, 3))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     search = Search(Job.search("alpha beta", STREAMS, path, window=TimeWindow(10)))
@@ -216,7 +218,7 @@ def test_limit_gives_the_first_results(spark: SparkSession, tmp_path: Path) -> N
     assert len(everything) > 5
 
 
-def test_bad_records_come_in_order_with_their_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_bad_records_are_in_order_with_their_positions(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     good = b'{"relation": "plain", "time": 1, "row": {"t": "alpha", "x": 1, "y": 2}}\n'
     path.write_bytes(good * 50 + b"{nonsense\n" + good * 50 + b"\xff\xfe\n" + good)
@@ -244,12 +246,12 @@ def test_a_pattern_is_counted_up_to_the_limit(spark: SparkSession, tmp_path: Pat
         Search(Job.search(PATTERN, TABLES, bad, window=TimeWindow(12))).count()
 
 
-def test_little_is_searched_in_one_piece(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_small_replay_is_searched_in_one_piece(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 200, 5))
     assert both(spark, path, STREAMS, KEYWORDS, SMALL, window=TimeWindow(12)) == 1
 
 
-def test_a_packed_result_is_unpacked_whole(tmp_path: Path) -> None:
+def test_a_packed_result_is_unpacked_unchanged(tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 200, 5))
     job = Job.search(RANKED, STREAMS, path, window=TimeWindow(40), engine=EngineName.LOCAL)
     found = list(Search(job).results())

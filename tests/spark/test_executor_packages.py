@@ -26,7 +26,7 @@ print(len(wanted))
 """
 
 
-def test_every_module_loads_from_the_archive_alone(tmp_path: Path) -> None:
+def test_every_module_loads_from_the_archive_only(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-P", "-c", EVERY_MODULE, str(packages_zip()), *site.getsitepackages()]
     run = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

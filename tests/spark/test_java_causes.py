@@ -85,14 +85,14 @@ java.lang.OutOfMemoryError: Java heap space
 
 
 @pytest.mark.parametrize("trace", [IDLE_ONE_KILLED, KILLED_AS_IT_STARTED, NOT_HEARD_OF, NO_FORK, TASK])
-def test_a_lost_process(trace: str) -> None:
+def test_a_lost_process_is_recognized(trace: str) -> None:
     assert lost_process(trace)
 
 
 @pytest.mark.parametrize(
     "trace", [NO_SUCH_PROGRAM, NO_PYSPARK, RAISED_BY_IT, BEFORE_PYTHON, NO_MEMORY, "", "at"]
 )
-def test_another_failure(trace: str) -> None:
+def test_other_failures_are_not_a_lost_process(trace: str) -> None:
     assert lost_process(trace) is None
 
 
@@ -101,7 +101,7 @@ def test_a_missing_program_is_named() -> None:
     assert str(skws_error(NO_SUCH_PROGRAM)) == named
 
 
-def test_what_it_said_is_read_from_the_last_exception_of_its_line() -> None:
+def test_the_message_is_that_of_the_last_exception_of_its_line() -> None:
     assert lost_process(IDLE_ONE_KILLED) == "a Python process has gone (Stream closed)"
     assert lost_process(TASK) == "a Python process has gone (EOFException)"
     assert lost_process(NOT_HEARD_OF) == "a Python process has gone (Python worker failed to connect back)"
@@ -119,7 +119,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return java.parents[1]
 
 
-def test_a_java_is_the_same_behind_its_wrapper(home: Path, tmp_path: Path) -> None:
+def test_java_behind_a_wrapper_is_recognized(home: Path, tmp_path: Path) -> None:
     found = use_java()
     assert found == home / "bin" / "java"
     assert os.environ["JAVA_HOME"] == str(tmp_path / "cache" / "skws" / "java")
@@ -129,7 +129,7 @@ def test_a_java_is_the_same_behind_its_wrapper(home: Path, tmp_path: Path) -> No
     assert use_java() == found
 
 
-def test_a_context_that_spark_stopped_is_told() -> None:
+def test_a_context_stopped_by_spark_is_reported() -> None:
     """As where no master answers for a minute."""
     text = (
         "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"

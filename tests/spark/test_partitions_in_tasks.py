@@ -56,7 +56,7 @@ def _seconds(time: datetime | None) -> float | None:
 
 
 @some("seed, lateness, silent", [(0, 0, False)], [(1, 5, True), (2, 0, True), (3, 5, True)])
-def test_files_of_any_rates_give_what_the_sorted_stream_gives(
+def test_files_of_any_rates_have_the_results_of_the_sorted_stream(
     spark_one: SparkSession, tmp_path: Path, seed: int, lateness: int, silent: bool
 ) -> None:
     """Batches are planned as soon as four records wait.

@@ -69,14 +69,14 @@ def test_a_module_gets_arguments_environment_folder_and_files(python: PreloadedP
     assert process.returncode == 7
 
 
-def test_a_module_that_fails_says_why(python: PreloadedPython) -> None:
+def test_a_failing_module_shows_its_error(python: PreloadedPython) -> None:
     with started(python, "-m", "no_such_module") as process:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "no_such_module" in errors
 
 
-def test_other_uses_of_python_are_python_s(python: PreloadedPython) -> None:
+def test_other_uses_of_python_are_unchanged(python: PreloadedPython) -> None:
     with started(python, "-c", "import sys; print(sys.argv)") as process:
         out, _ = process.communicate(timeout=60)
     assert out == "['-c']\n"
@@ -91,7 +91,7 @@ def test_a_signal_reaches_the_module(python: PreloadedPython) -> None:
         until(lambda: gone(fork))
 
 
-def test_what_stands_for_a_module_takes_it_along_when_it_is_killed(python: PreloadedPython) -> None:
+def test_a_killed_stand_in_ends_its_module(python: PreloadedPython) -> None:
     with started(python, "-m", "waits") as process:
         assert process.stdout is not None
         fork = int(process.stdout.readline())
@@ -99,7 +99,7 @@ def test_what_stands_for_a_module_takes_it_along_when_it_is_killed(python: Prelo
         until(lambda: gone(fork))
 
 
-def test_without_a_server_python_is_started(python: PreloadedPython) -> None:
+def test_without_a_server_a_new_python_starts(python: PreloadedPython) -> None:
     (python.program.parent / "socket").unlink()
     with started(python, "-m", "says") as process:
         out, errors = process.communicate("", timeout=60)
@@ -107,7 +107,7 @@ def test_without_a_server_python_is_started(python: PreloadedPython) -> None:
     assert int(errors.split()[0]) == process.pid
 
 
-def test_a_server_that_is_killed_while_it_loads_leaves_python_to_start(
+def test_if_the_server_is_killed_while_loading_a_new_python_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "says.py").write_text(_SAYS)
@@ -127,7 +127,7 @@ def test_a_server_that_is_killed_while_it_loads_leaves_python_to_start(
     assert not python.folder.exists()
 
 
-def test_a_server_that_cannot_load_leaves_python_to_start(
+def test_if_the_server_cannot_load_a_new_python_starts(
     python: PreloadedPython, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broken = PreloadedPython(loaded=("no_such_module",))
@@ -139,7 +139,7 @@ def test_a_server_that_cannot_load_leaves_python_to_start(
     assert not broken.folder.exists()
 
 
-def test_the_folder_is_the_user_s_alone_and_goes_with_the_server(python: PreloadedPython) -> None:
+def test_the_folder_is_private_and_removed_with_the_server(python: PreloadedPython) -> None:
     folder = python.program.parent
     assert folder.stat().st_mode & 0o077 == 0
     python.close()
@@ -147,14 +147,14 @@ def test_the_folder_is_the_user_s_alone_and_goes_with_the_server(python: Preload
 
 
 @pytest.mark.parametrize("master", ["spark://other:7077", "yarn", "local-cluster[2,1,1024]"])
-def test_elsewhere_nothing_is_changed(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_masters_use_no_preloaded_python(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     with preloaded_python(master):
         assert "PYSPARK_PYTHON" not in os.environ
 
 
-def test_a_python_that_the_user_named_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     with preloaded_python(None):
         assert os.environ["PYSPARK_PYTHON"] == "/opt/python"

@@ -18,7 +18,7 @@ jvm.java.lang.Thread.getDefaultUncaughtExceptionHandler().uncaughtException(thre
 """
 
 
-def test_a_thread_that_fails_is_told_in_a_line() -> None:
+def test_a_failing_thread_is_reported_in_one_line() -> None:
     ended = python("-c", FAILING)
     assert ended.code == 0, ended.err
     (told,) = (line for line in ended.err.splitlines() if "IOException" in line)

@@ -60,7 +60,7 @@ def as_read(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     )
 
 
-def test_the_state_of_a_streaming_query_is_read_as_rows(spark_one: SparkSession, tmp_path: Path) -> None:
+def test_the_state_of_a_streaming_query_is_returned_as_rows(spark_one: SparkSession, tmp_path: Path) -> None:
     frames = shop(240)
     stream = Stream(spark_one, tmp_path)
     stream.arrive(timed(frames, slice(0, 162)))
@@ -129,7 +129,7 @@ def recorded(checkpoint: Path) -> bool:
     [[LayoutRequest(2)]],
     [[LayoutRequest(1), LayoutRequest(3, Partitioning.ROOTS), LayoutRequest(2, Partitioning.QUERIES)]],
 )
-def test_the_state_of_a_run_is_that_of_one_session(
+def test_the_state_of_a_run_equals_that_of_one_session(
     spark: SparkSession, tmp_path: Path, starts: list[LayoutRequest]
 ) -> None:
     """Whatever its layout; also while it runs."""
@@ -150,7 +150,7 @@ def test_the_state_of_a_run_is_that_of_one_session(
         assert len(shards) == (1 if wanted.spread else wanted.shards)
 
 
-def test_a_run_that_has_done_nothing_has_no_state(tmp_path: Path) -> None:
+def test_a_run_without_batches_has_no_state(tmp_path: Path) -> None:
     StateDatabase(tmp_path / NAME).close()
     (tmp_path / "spark" / "commits").mkdir(parents=True)
     with pytest.raises(UsageError, match="no micro-batch is complete yet"):

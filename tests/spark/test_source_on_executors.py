@@ -100,7 +100,7 @@ def found_in(out: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
-def test_two_executors_read_what_one_process_reads(tmp_path: Path, killed: bool) -> None:
+def test_two_executors_read_the_records_of_one_process(tmp_path: Path, killed: bool) -> None:
     (tmp_path / "schema.yaml").write_text(SCHEMA)
     (tmp_path / "in").mkdir()
     rows = records(random.Random(7), 6_000)

@@ -49,7 +49,7 @@ def times(lines: list[str]) -> list[str]:
     return [orjson.loads(line)["time"][14:19] for line in lines]
 
 
-def test_a_backlog_is_read_in_tasks_and_the_rest_beside_the_driver(tmp_path: Path) -> None:
+def test_a_backlog_is_read_in_tasks_and_the_rest_by_the_driver(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(float(n), n) for n in range(210)))
     found = list(batches(reader(source, records=100)))
@@ -58,7 +58,7 @@ def test_a_backlog_is_read_in_tasks_and_the_rest_beside_the_driver(tmp_path: Pat
     assert times(lines) == [f"{n // 60:02}:{n % 60:02}" for n in range(210)]
 
 
-def test_a_batch_that_spark_repeats_is_read_again_by_another_start(tmp_path: Path) -> None:
+def test_a_batch_repeated_by_spark_is_read_again_after_a_restart(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(float(n), n) for n in range(110)))
     for records in (100, 1000):  # planned, polled
@@ -78,7 +78,7 @@ def test_a_batch_that_spark_repeats_is_read_again_by_another_start(tmp_path: Pat
         assert len(given[0]) >= 95
 
 
-def test_it_ends_behind_what_was_there(tmp_path: Path) -> None:
+def test_a_bounded_run_ends_after_the_available_records(tmp_path: Path) -> None:
     """Under ``trigger(availableNow=True)``, whatever comes meanwhile."""
     source = tmp_path / "in.jsonl"
     append(source, *(order(float(n), n) for n in range(250)))
@@ -92,7 +92,9 @@ def test_it_ends_behind_what_was_there(tmp_path: Path) -> None:
     assert sizes[0] == pytest.approx(100, abs=5)
 
 
-def test_it_does_not_end_while_a_server_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bounded_run_does_not_end_while_its_server_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1))
     poll, away = FilesFeed.poll, iter([True, True])
@@ -113,7 +115,9 @@ def test_it_does_not_end_while_a_server_is_away(tmp_path: Path, monkeypatch: pyt
     assert reading.latestOffset(ends[2], ReadAllAvailable()) == ends[2]
 
 
-def test_it_does_not_end_while_messages_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bounded_run_does_not_end_while_messages_are_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark takes an offset that stays for the end, and asks once."""
     source = tmp_path / "in.jsonl"
     append(source, *(customer(n, n) for n in range(3)))
@@ -131,7 +135,7 @@ def test_it_does_not_end_while_messages_are_fetched(tmp_path: Path, monkeypatch:
     assert [len(lines) for tasks in batches(reading) for lines in tasks] == [1, 2]
 
 
-def test_shards_are_told_of_a_silence_also_once_what_was_read_is_done(
+def test_shards_hear_of_silence_after_all_records_are_processed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long Spark works on it or waits for its trigger; also by a start that finds nothing new."""
@@ -166,7 +170,7 @@ def test_shards_are_told_of_a_silence_also_once_what_was_read_is_done(
     assert asked(readers[2], third, 513.0) == at | {SILENCE: 4}
 
 
-def test_bad_records_end_the_task_that_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_records_fail_their_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "in.jsonl"
     append(
         source,

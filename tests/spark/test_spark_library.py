@@ -56,7 +56,7 @@ def shop(rows: int) -> dict[str, pd.DataFrame]:
     }
 
 
-def test_data_frames_are_searched_as_in_process(spark: SparkSession) -> None:
+def test_data_frames_have_the_results_of_one_process(spark: SparkSession) -> None:
     frames = shop(600)
     expected = skws.search("byron leaks", frames, schema=SHOP, window="2 minutes", max_size=3)
     assert len(expected) > 20
@@ -72,7 +72,7 @@ def test_data_frames_are_searched_as_in_process(spark: SparkSession) -> None:
     assert sum(row["count"] for row in counted) == len(expected)
 
 
-def test_a_schema_is_inferred_if_none_is_given(spark: SparkSession) -> None:
+def test_a_missing_schema_is_inferred(spark: SparkSession) -> None:
     columns = (
         "id long, `full name` string, born date, seen timestamp, awake interval day to second, price"
         " decimal(5, 2), home struct<city: string>, tags array<date>, notes map<string, int>"
@@ -121,7 +121,7 @@ def texts(frames: Mapping[str, pd.DataFrame], part: slice | None = None) -> list
     return [json.dumps(record, indent=1 if n % 3 else None) for n, record in enumerate(records)]
 
 
-def test_columns_of_any_name_and_type(spark: SparkSession) -> None:
+def test_columns_of_any_name_and_type_are_read(spark: SparkSession) -> None:
     frame = spark.sql(
         "SELECT 'byron' AS `full.name`, 'x' AS `a``b`, '10:30' AS time, interval '1-2' year to month AS age,"
         " make_interval(1, 2) AS gap, array() AS none, float('inf') AS far"
@@ -136,7 +136,7 @@ def test_columns_of_any_name_and_type(spark: SparkSession) -> None:
     ("names", "message"),
     [(("a", "A"), "2 columns are not told apart: 'a', 'A'"), (("a", "a"), "2 columns are called 'a'")],
 )
-def test_columns_that_spark_cannot_tell_apart(
+def test_columns_that_spark_cannot_distinguish_are_rejected(
     spark: SparkSession, names: tuple[str, str], message: str
 ) -> None:
     frame = spark.sql("SELECT 'x' AS {}, 'y' AS {}".format(*names))
@@ -144,7 +144,7 @@ def test_columns_that_spark_cannot_tell_apart(
         skws.spark.search(spark, {"thing": frame}, "x")
 
 
-def test_records_of_any_relation_as_json(spark: SparkSession) -> None:
+def test_json_records_of_any_relation_are_searched(spark: SparkSession) -> None:
     frames = shop(300)
     expected = skws.search("byron leaks", frames, schema=SHOP, window="2 minutes", max_size=3)
     assert len(expected) > 10
@@ -158,7 +158,7 @@ def test_records_of_any_relation_as_json(spark: SparkSession) -> None:
     assert {row.id for row in again.collect()} == {result.id for result in expected}
 
 
-def test_what_is_no_record_is_told(spark: SparkSession) -> None:
+def test_malformed_records_are_reported(spark: SparkSession) -> None:
     values = spark.createDataFrame(
         [('{"relation": "complaint", "time": 1, "row": {"id": "x"}}',)], "value string"
     )
@@ -168,14 +168,14 @@ def test_what_is_no_record_is_told(spark: SparkSession) -> None:
         skws.spark.search(spark, spark.createDataFrame([(1, "")], "key int, line string"), "ada", schema=SHOP)
 
 
-def test_several_queries_over_static_data_frames(spark: SparkSession) -> None:
+def test_several_queries_search_static_data_frames(spark: SparkSession) -> None:
     data = {"customer": spark.createDataFrame(shop(1)["customer"])}
     found = skws.spark.search(spark, data, {"a": "ada", "b": "byron"}, schema=SHOP)
     counts = {row["name"]: row["count"] for row in found.groupBy("name").count().collect()}
     assert counts == {"a": 12, "b": 88}
 
 
-def test_what_cannot_be_searched(spark: SparkSession) -> None:
+def test_unsupported_searches_are_rejected(spark: SparkSession) -> None:
     customers = spark.createDataFrame(shop(1)["customer"])
     with pytest.raises(UsageError, match="no relation 'custmer'"):
         skws.spark.search(spark, {"custmer": customers}, "ada", schema=SHOP)
@@ -187,7 +187,7 @@ def test_what_cannot_be_searched(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-def test_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> None:
+def test_searches_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> None:
     """In a process of its own, as one has sessions of one kind; streams take as long as all else."""
     script = textwrap.dedent(
         """

@@ -100,7 +100,7 @@ def timed(frames: Mapping[str, pd.DataFrame], part: slice) -> dict[str, pd.DataF
     return {name: frame[part] for name, frame in frames.items() if name in TYPES}
 
 
-def test_starts_of_a_streaming_query_give_what_the_whole_stream_gives(
+def test_starts_of_a_query_together_have_the_results_of_the_whole_stream(
     spark_one: SparkSession, tmp_path: Path
 ) -> None:
     frames = shop(240)
@@ -120,7 +120,7 @@ def test_starts_of_a_streaming_query_give_what_the_whole_stream_gives(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at_once", [None, 60])
-def test_a_stream_of_records_of_any_relation(
+def test_a_stream_of_records_of_any_relation_is_searched(
     spark_one: SparkSession, tmp_path: Path, at_once: int | None
 ) -> None:
     """As lines of text, or a source that is read so many records at a time."""
@@ -141,7 +141,7 @@ def test_a_stream_of_records_of_any_relation(
     assert [row["id"] for row in stream.results()] == sorted(result.id for result in expected)
 
 
-def test_rows_of_a_table_in_a_stream_of_records_are_refused(spark_one: SparkSession, tmp_path: Path) -> None:
+def test_table_rows_in_a_stream_of_records_are_rejected(spark_one: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "0.jsonl").write_text(
         '{"relation": "service", "row": {"name": "a", "text": "b"}}\n'
@@ -152,7 +152,7 @@ def test_rows_of_a_table_in_a_stream_of_records_are_refused(spark_one: SparkSess
         run(found, tmp_path)
 
 
-def test_rows_that_come_too_late_are_told(spark_one: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_are_too_late_are_reported(spark_one: SparkSession, tmp_path: Path) -> None:
     frames = shop(40)
     stream = Stream(spark_one, tmp_path)
     for part in (slice(20, 40), slice(0, 20)):
@@ -173,7 +173,7 @@ def test_rows_that_come_too_late_are_told(spark_one: SparkSession, tmp_path: Pat
     assert {row["name"] for row in told} == {None, "alert"}
 
 
-def test_a_truncation_that_comes_too_late_is_told(spark_one: SparkSession, tmp_path: Path) -> None:
+def test_a_truncation_that_is_too_late_is_reported(spark_one: SparkSession, tmp_path: Path) -> None:
     records = tmp_path / "records"
     records.mkdir()
     row = {"id": 1, "customer_id": 1, "item": "Byron"}
@@ -212,7 +212,7 @@ def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_p
 
 
 @some("idle", ["1 us"], [None])
-def test_a_partition_that_is_behind_may_bring_nothing_for_a_while(
+def test_a_partition_that_is_behind_may_be_idle(
     spark_one: SparkSession, tmp_path: Path, idle: str | None
 ) -> None:
     """The partitions of a topic are an hour apart; the slow one is silent in between."""
@@ -240,7 +240,7 @@ def test_a_partition_that_is_behind_may_bring_nothing_for_a_while(
     assert (len(told), late) == (50, 10 if idle else 0)
 
 
-def test_state_is_written_as_that_of_a_live_job(spark_one: SparkSession, tmp_path: Path) -> None:
+def test_state_is_configured_like_that_of_a_live_job(spark_one: SparkSession, tmp_path: Path) -> None:
     """But for what the user has set."""
     of_rocks_db = "spark.sql.streaming.stateStore.rocksdb."
     changes, rows = f"{of_rocks_db}changelogCheckpointing.enabled", f"{of_rocks_db}trackTotalNumberOfRows"
@@ -255,7 +255,7 @@ def test_state_is_written_as_that_of_a_live_job(spark_one: SparkSession, tmp_pat
     assert str(files).endswith("FileSystemBasedCheckpointFileManager")
 
 
-def test_the_memory_of_a_search_is_given(spark_one: SparkSession, tmp_path: Path) -> None:
+def test_the_memory_of_a_search_can_be_limited(spark_one: SparkSession, tmp_path: Path) -> None:
     rows = 4_000  # of each relation, which all join
     (tmp_path / "in").mkdir()
     lines = [
@@ -277,9 +277,7 @@ def test_the_memory_of_a_search_is_given(spark_one: SparkSession, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_other_queries_take_over_and_another_window_is_refused(
-    spark_one: SparkSession, tmp_path: Path
-) -> None:
+def test_queries_may_change_at_a_start_but_not_the_window(spark_one: SparkSession, tmp_path: Path) -> None:
     frames = shop(120)
     stream = Stream(spark_one, tmp_path)
     stream.arrive(timed(frames, slice(0, 60)))
@@ -339,7 +337,7 @@ def traces(rows: int) -> dict[str, pd.DataFrame]:
 
 
 @pytest.mark.slow
-def test_shards_by_key_give_what_one_shard_gives(spark: SparkSession, tmp_path: Path) -> None:
+def test_shards_by_key_have_the_results_of_one_shard(spark: SparkSession, tmp_path: Path) -> None:
     frames = traces(300)
     parts = [frames["request"].index // 150 == n for n in range(2)]
     types = {
@@ -385,7 +383,7 @@ def test_shards_by_key_give_what_one_shard_gives(spark: SparkSession, tmp_path: 
             run(skws.spark.search(spark, data, query, **options, shards=number), tmp_path / "2")
 
 
-def test_what_cannot_be_followed(spark_one: SparkSession, tmp_path: Path) -> None:
+def test_unsupported_streams_are_rejected(spark_one: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark_one, tmp_path)
     frames = shop(4)
     stream.arrive(timed(frames, slice(0, 4)))

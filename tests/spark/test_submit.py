@@ -51,14 +51,14 @@ def test_the_command_names_the_file() -> None:
     assert ran(sys.executable, FILE, "--version").stdout == f"skws {__version__}\n"
 
 
-def test_the_file_may_stand_alone(tmp_path: Path) -> None:
+def test_the_file_works_without_the_package(tmp_path: Path) -> None:
     (tmp_path / "copy.py").write_text(Path(FILE).read_text())
     run = ran(sys.executable, tmp_path / "copy.py", "search", "--no-such")
     assert run.returncode == 2
     assert "No such option: --no-such" in run.stderr
 
 
-def test_a_python_without_skws_is_told_so() -> None:
+def test_a_python_without_skws_is_reported() -> None:
     run = ran(sys.executable, "-I", "-S", FILE, "--version")
     assert (run.returncode, run.stdout) == (1, "")
     assert re.fullmatch(
@@ -69,7 +69,7 @@ def test_a_python_without_skws_is_told_so() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_search_on_this_machine(tmp_path: Path) -> None:
+def test_a_search_runs_on_this_machine(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     search = ("search", "tarantino", "travolta", "-s", MOVIES / "schema.yaml", "-r", MOVIES / "replay.jsonl")
     submitted("local[2]", *search, "-f", "jsonl", "-o", out, options=("--driver-java-options", LIGHT_JAVA))
@@ -79,7 +79,7 @@ def test_a_search_on_this_machine(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_search_that_fails_gives_its_exit_code() -> None:
+def test_a_failed_search_returns_its_exit_code() -> None:
     command = ("search", "tarantino", "-s", MOVIES / "schema.yaml", "-r", "no-such.jsonl")
     run = ran(SPARK / "bin" / "spark-submit", "--master", "local[1]", FILE, *command)
     assert run.returncode == 4
@@ -153,7 +153,7 @@ def found(folder: Path) -> list[list[str]]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_searches_on_a_cluster_with_an_archive(tmp_path: Path) -> None:
+def test_searches_run_on_a_cluster_with_an_archive(tmp_path: Path) -> None:
     watch, search = wanted(tmp_path)
     for engine in ("local", "spark"):
         (tmp_path / engine).mkdir()

@@ -32,7 +32,7 @@ def replayed(folder: Path, seed: int) -> str:
 
 
 @pytest.mark.parametrize(("shards", "window"), [(1, CountWindow(30)), (2, TimeWindow(30))])
-def test_a_replay_gives_what_it_gives_in_one_process(tmp_path: Path, shards: int, window: Window) -> None:
+def test_a_replay_has_the_results_of_one_process(tmp_path: Path, shards: int, window: Window) -> None:
     like = f"alhpa~ (b*ta OR !{NAME}.x=1) {NAME}.y!=2"
     queries = {"a": "alpha beta -no", "b": "alpha", "c": like}
     asked = Job(queries, SCHEMA, replayed(tmp_path, 3), window=window, max_size=4)
@@ -56,7 +56,7 @@ def test_a_replay_gives_what_it_gives_in_one_process(tmp_path: Path, shards: int
     assert metrics.event_time == theirs.event_time
 
 
-def test_keys_bring_each_shard_to_a_partition_of_its_own(spark: SparkSession) -> None:
+def test_each_shard_key_belongs_to_a_separate_partition(spark: SparkSession) -> None:
     keys = [0, 1, 7, 255, 12345, 1 << 30]
     frame = spark.createDataFrame([(key,) for key in keys], "key int")
     assert [row[0] for row in frame.select(sf.hash("key")).collect()] == [spark_hash(key) for key in keys]

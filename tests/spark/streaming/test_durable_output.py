@@ -33,7 +33,7 @@ def filled(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_batches_that_a_full_disk_broke_off_are_put_in_once_more(tmp_path: Path, fault: Fault) -> None:
+def test_batches_cut_off_by_a_full_disk_are_written_again(tmp_path: Path, fault: Fault) -> None:
     """By the next process; nothing is written behind half a batch."""
     for after in range(1, 5):
         folder = tmp_path / str(after)
@@ -56,7 +56,7 @@ def test_batches_that_a_full_disk_broke_off_are_put_in_once_more(tmp_path: Path,
         assert committer(folder)[1] == [told(n) for n in range(1, COUNT + 1)]
 
 
-def test_any_damage_to_an_outbox_is_refused_or_its_last_batch_is_missed(tmp_path: Path) -> None:
+def test_damage_to_an_outbox_is_rejected_or_loses_its_last_batch(tmp_path: Path) -> None:
     """The sinks get no other batches; Spark, which has done the last one, comes to the next."""
     rng = random.Random(1)
     files = filled(tmp_path / "outbox")
@@ -101,13 +101,13 @@ def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
     return found
 
 
-def test_batches_that_are_gone_from_the_front_are_missed(tmp_path: Path) -> None:
+def test_missing_first_batches_are_noticed(tmp_path: Path) -> None:
     filled(tmp_path)[0].unlink()
     with pytest.raises(StateError, match=r"damaged \(micro-batch 3 is missing\)"):
         committer(tmp_path, committed=2)
 
 
-def test_a_checkpoint_of_sparks_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_of_spark_is_rejected(tmp_path: Path) -> None:
     """It would begin with the first batch, which the sinks have: all up to the last would be passed over."""
     filled(tmp_path)
     made, _ = committer(tmp_path, committed=COUNT)
@@ -115,7 +115,7 @@ def test_a_checkpoint_of_sparks_that_is_gone_is_refused(tmp_path: Path) -> None:
         made.put(told(1))
 
 
-def test_a_sink_that_knows_a_later_batch_is_heeded(tmp_path: Path) -> None:
+def test_a_later_batch_in_a_sink_is_respected(tmp_path: Path) -> None:
     filled(tmp_path)
     committer(tmp_path, held=COUNT)
     with pytest.raises(StateError, match=r"damaged \(of 13 micro-batches it knows 12\)"):
@@ -150,7 +150,7 @@ def names(register: Register) -> list[str]:
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_commands_that_a_full_disk_broke_off_are_none(tmp_path: Path, fault: Fault) -> None:
+def test_commands_cut_off_by_a_full_disk_are_ignored(tmp_path: Path, fault: Fault) -> None:
     path = tmp_path / "commands.jsonl"
     registered(path).take([add("ada"), add("lamp")], 7)
     register = registered(path)
@@ -168,7 +168,7 @@ def test_commands_that_a_full_disk_broke_off_are_none(tmp_path: Path, fault: Fau
     assert commands_between(path, "run", end, None) == ((), end)
 
 
-def test_any_damage_to_the_commands_is_refused(tmp_path: Path) -> None:
+def test_any_damage_to_the_commands_is_rejected(tmp_path: Path) -> None:
     path, known = tmp_path / "commands.jsonl", KnownSize()
     register = registered(path, known)
     for number, name in enumerate(("ada", "lamp", "chair")):
@@ -187,7 +187,7 @@ def test_any_damage_to_the_commands_is_refused(tmp_path: Path) -> None:
             registered(path, known)
 
 
-def test_damage_to_commands_that_spark_has_planned_is_refused(tmp_path: Path) -> None:
+def test_damage_to_commands_planned_by_spark_is_rejected(tmp_path: Path) -> None:
     """Before the checkpoint has the length of their file; behind them it is the end of a killed process."""
     asked = request("in.jsonl", checkpoint=tmp_path)
     with RunDirectory(asked) as place:
@@ -220,7 +220,9 @@ def test_damage_to_commands_that_spark_has_planned_is_refused(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("offsets", [(0, 1000), (1000, None), (1000, 2000)])
-def test_the_source_reads_no_commands_that_are_gone(tmp_path: Path, offsets: tuple[int, int | None]) -> None:
+def test_the_source_rejects_offsets_of_missing_commands(
+    tmp_path: Path, offsets: tuple[int, int | None]
+) -> None:
     path = tmp_path / "commands.jsonl"
     registered(path).take([add("ada")], None)
     read: Callable[[], object] = lambda: commands_between(path, "run", *offsets)  # noqa: E731

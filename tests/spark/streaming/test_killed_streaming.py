@@ -196,7 +196,7 @@ def count(out: Path) -> int:
 
 
 @pytest.mark.slow
-def test_killed_once_each(tmp_path: Path) -> None:
+def test_each_process_killed_once(tmp_path: Path) -> None:
     """Spark repeats no task here: the run itself does what is to be done."""
     kinds = ["planners", "source", "server"]
     run = killed_at_random(tmp_path, kinds, lambda: Run(tmp_path, 1, "local[2]"))
@@ -210,7 +210,7 @@ def test_killed_once_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_twenty_times(tmp_path: Path) -> None:
+def test_random_processes_killed_twenty_times(tmp_path: Path) -> None:
     kinds = random.Random(20).choices(AT_RANDOM, k=20)
     run = killed_at_random(tmp_path, kinds, lambda: Run(tmp_path, 2, "local[2,4]"))
     run.process.send_signal(signal.SIGINT)
@@ -219,7 +219,7 @@ def test_killed_twenty_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_while_its_state_moves(tmp_path: Path) -> None:
+def test_processes_killed_while_state_moves(tmp_path: Path) -> None:
     """Each start has other shards than the one before, which may not have come to anything."""
     rng = random.Random(9)
     shards = 1
@@ -242,7 +242,7 @@ def test_killed_while_its_state_moves(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_helpers_killed_several_at_once_while_it_starts_runs_and_stops(tmp_path: Path) -> None:
+def test_several_helpers_killed_at_once_in_every_phase(tmp_path: Path) -> None:
     rng = random.Random(8)
     out = tmp_path / "out.jsonl"
     with written(tmp_path) as writer:
@@ -270,7 +270,7 @@ def test_helpers_killed_several_at_once_while_it_starts_runs_and_stops(tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="Python is preloaded there")
-def test_preloaded_python_killed_with_all_its_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preloaded_python_killed_with_its_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run goes on with usual ones. Without the program in place of Python it says that, and ends."""
     monkeypatch.setenv(MARK, uuid4().hex)  # by which forks are known is what their server had
     python = PreloadedPython()
@@ -295,7 +295,7 @@ def test_preloaded_python_killed_with_all_its_forks(tmp_path: Path, monkeypatch:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.5, 4, 8, 16])
-def test_java_killed_while_it_starts(tmp_path: Path, pause: float) -> None:
+def test_java_killed_during_its_start(tmp_path: Path, pause: float) -> None:
     with written(tmp_path):
         run = Run(tmp_path, 1, "local[2]")
         run.until(lambda: bool(run.processes("java")))

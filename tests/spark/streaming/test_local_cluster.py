@@ -37,7 +37,7 @@ def watched(folder: Path, engine: str, *more: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_two_executors_give_what_one_process_gives(tmp_path: Path) -> None:
+def test_two_executors_have_the_results_of_one_process(tmp_path: Path) -> None:
     rng = random.Random(5)
     (tmp_path / "schema.yaml").write_text(to_yaml(SCHEMA))
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
@@ -49,7 +49,7 @@ def test_two_executors_give_what_one_process_gives(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_executors_find_files_that_are_named_from_where_the_command_runs(tmp_path: Path) -> None:
+def test_executors_find_files_with_relative_paths(tmp_path: Path) -> None:
     rng = random.Random(6)
     (tmp_path / "schema.yaml").write_text(to_yaml(SCHEMA))
     write_replay(tmp_path / "r.jsonl", SCHEMA, list(random_records(rng, 300)))

@@ -22,11 +22,11 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("records", [RECORDS, RECORDS[:1], []])
-def test_packed_records_come_back(records: list[Record]) -> None:
+def test_packed_records_are_unpacked_unchanged(records: list[Record]) -> None:
     assert list(unpack(pack(RecordBatch.of(records))).records()) == list(RecordBatch.of(records).records())
 
 
-def test_some_of_unpacked_records() -> None:
+def test_unpacked_records_can_be_selected() -> None:
     """By row and by column, of which a batch is made that holds them alone."""
     places = np.array([2, 0])
     taken = unpack(pack(RecordBatch.of(RECORDS))).take(places)
@@ -36,14 +36,14 @@ def test_some_of_unpacked_records() -> None:
     assert list(block.take(np.array([1])).values(0)) == ["é\n"]
 
 
-def test_many_records_are_packed_small() -> None:
+def test_many_records_are_packed_compactly() -> None:
     many = [Record(0, n, (f"word number {n % 100}", n)) for n in range(10_000)]
     blob = pack(RecordBatch.of(many))
     assert len(blob) < 100_000
     assert list(unpack(blob).records()) == many
 
 
-def test_a_parcel_comes_back() -> None:
+def test_a_micro_batch_is_decoded_unchanged() -> None:
     commands = (JobCommand.adding(Query("q", 3, name="n"), "id"), JobCommand("remove", "m"))
     head = BatchHeader(1.5, commands, ("letter",), 2, ("why",), ("cut",), Backlog("3 files"), ended=True)
     micro_batch = MicroBatch(head, pack(RecordBatch.of(RECORDS[:1])), pack(RecordBatch.of(RECORDS)))
@@ -52,7 +52,7 @@ def test_a_parcel_comes_back() -> None:
 
 
 @pytest.mark.parametrize("names", range(1, 60))
-def test_heads_of_any_length(names: int) -> None:
+def test_headers_of_any_length_are_decoded(names: int) -> None:
     """No blob is taken for a compressed one."""
     records = RecordBatch.of([Record(0, 1, (1, *["x"] * names))])
     assert list(unpack(pack(records)).records()) == list(records.records())

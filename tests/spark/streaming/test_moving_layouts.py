@@ -64,7 +64,7 @@ def seen(run: Running, records: list[Record]) -> None:
 
 
 @pytest.mark.slow
-def test_other_numbers_of_shards_at_each_start(tmp_path: Path) -> None:
+def test_the_number_of_shards_changes_at_each_start(tmp_path: Path) -> None:
     starts = [
         LayoutRequest(1),
         LayoutRequest(3),
@@ -117,7 +117,7 @@ def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -
     assert len(run.sink.results) > len(found) + 10
 
 
-def test_by_key_if_asked_and_not_otherwise_refuses_it(tmp_path: Path) -> None:
+def test_a_requested_division_by_key_rejects_such_a_query(tmp_path: Path) -> None:
     first, _ = written(tmp_path, 2, 7)
     folder = ControlFolder(tmp_path / "control")
     wanted = LayoutRequest(2, Partitioning.KEYS)
@@ -132,7 +132,7 @@ def test_by_key_if_asked_and_not_otherwise_refuses_it(tmp_path: Path) -> None:
         )
 
 
-def test_too_many_shards_are_refused_before_anything_begins(tmp_path: Path) -> None:
+def test_too_many_shards_are_rejected_at_the_start(tmp_path: Path) -> None:
     written(tmp_path, 1, 8)
     with (
         pytest.raises(UsageError, match="expected 1 to 256"),

@@ -463,7 +463,9 @@ def asked(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Qu
     [False, True],
 )
 @seeds(1, 4)
-def test_shards_give_what_one_engine_gives(given: tuple[Window, int, bool], divided: bool, seed: int) -> None:
+def test_shards_have_the_results_of_one_engine(
+    given: tuple[Window, int, bool], divided: bool, seed: int
+) -> None:
     """``lateness``: records come out of order, some too late. ``equal``: a few rows, again and again."""
     window, lateness, equal = given
     schema = DIVIDED if divided else SCHEMA
@@ -481,7 +483,9 @@ def test_shards_give_what_one_engine_gives(given: tuple[Window, int, bool], divi
 @some("divided, equal", [(False, True), (True, False)], [(False, False), (True, True)])
 @some("lateness", [0], [5])
 @seeds(1, 12)
-def test_partitions_that_do_not_keep_step(divided: bool, lateness: int, equal: bool, seed: int) -> None:
+def test_shards_over_partitions_that_are_out_of_step(
+    divided: bool, lateness: int, equal: bool, seed: int
+) -> None:
     """From some record on; layouts change, meshes are lost, and logs are replaced by what lives."""
     rng = random.Random(seed)
     records = equal_rows(rng, 250) if equal else random_records(rng, 250, truncated=True)
@@ -496,7 +500,7 @@ def test_partitions_that_do_not_keep_step(divided: bool, lateness: int, equal: b
 
 
 @seeds(1, 4)
-def test_patterns_that_look_further_back_than_the_window(seed: int) -> None:
+def test_patterns_with_windows_longer_than_that_of_the_job(seed: int) -> None:
     """One shard has each, and a longer log than the others; positions are those of one engine."""
     longer = Query("keyed k ; link l within 60 us", kind=PATTERN)
     records = random_records(random.Random(seed), length(150, 300))
@@ -509,7 +513,7 @@ def test_patterns_that_look_further_back_than_the_window(seed: int) -> None:
 
 @some("window", [TimeWindow(40)], [CountWindow(40)])
 @seeds(1, 4)
-def test_shards_change_their_schemas_as_one_worker_does(window: Window, seed: int) -> None:
+def test_shards_change_their_schemas_like_one_worker(window: Window, seed: int) -> None:
     best = Query("alpha beta", kind=TOP, options={SIZE: "3"})
     own = Query("plain p ; plain q where p.y = q.y within 6 tuples", kind=PATTERN)
     everything = Query("plain p ; * b where p.x = b.x", kind=PATTERN)
@@ -554,7 +558,7 @@ BY_DELTA: Final = {"evaluator": EvaluatorName.DELTA}
     ],
 )
 @seeds(1, 3)
-def test_shards_by_other_evaluators(
+def test_shards_with_other_evaluators(
     window: Window,
     schema: Schema,
     layouts: tuple[LayoutRequest, ...],
@@ -577,7 +581,7 @@ def test_shards_by_other_evaluators(
     assert {want.spread for want in layouts} - {None} <= seen.spreads
 
 
-def test_the_log_forgets_what_is_over() -> None:
+def test_the_log_drops_expired_records() -> None:
     kept = all_shards(asked(TimeWindow(10)), 1)[0]
     kept.work(micro_batch_of((), [JobCommand.adding(Query("alpha", name="a"))]))
     for time in range(0, 200, 2):
@@ -585,7 +589,7 @@ def test_the_log_forgets_what_is_over() -> None:
     assert [chunk.latest for chunk, _ in kept.chunks.values()] == list(range(178, 200, 2))
 
 
-def test_without_a_window_the_log_keeps_everything_and_tells_its_size() -> None:
+def test_without_a_window_the_log_keeps_everything_and_reports_its_size() -> None:
     kept = all_shards(asked(Unbounded()), 1)[0]
     for time in range(50):
         worked = kept.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
@@ -614,7 +618,7 @@ def many_updates(rng: random.Random, count: int) -> list[Record]:
 
 @combinations("window, lateness, divided", [Unbounded(), TimeWindow(200)], [0, 5], [False, True])
 @seeds(1, 8)
-def test_logs_are_replaced_by_what_lives(window: Window, lateness: int, divided: bool, seed: int) -> None:
+def test_logs_are_replaced_by_live_tuples(window: Window, lateness: int, divided: bool, seed: int) -> None:
     rng = random.Random(seed)
     records = many_updates(rng, length(150, 300))
     if lateness:
@@ -630,7 +634,7 @@ def test_logs_are_replaced_by_what_lives(window: Window, lateness: int, divided:
     [(0, 7), (5, 3)],
     [(5, 7), *((lateness, seed) for lateness in (0, 5) for seed in (9, 14, 19, 21))],
 )
-def test_logs_are_replaced_by_what_lives_under_other_schemas(lateness: int, seed: int) -> None:
+def test_logs_are_replaced_by_live_tuples_across_schema_changes(lateness: int, seed: int) -> None:
     rng = random.Random(seed)
     records = many_updates(rng, length(150, 300))
     if lateness:
@@ -670,7 +674,7 @@ LONGER: Final = Query("* p ; * k where p.x = k.x within 30 us", kind=PATTERN)
         *((lateness, False, 2) for lateness in (0, 5)),
     ],
 )
-def test_patterns_with_windows_of_their_own_let_logs_be_replaced(
+def test_logs_are_replaced_despite_patterns_with_their_own_windows(
     lateness: int, schemas: bool, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -694,7 +698,7 @@ def test_patterns_with_windows_of_their_own_let_logs_be_replaced(
     [(True, 2), (False, 18)],
     [(divided, seed) for divided in (False, True) for seed in (8, 10)],
 )
-def test_late_records_meet_logs_of_what_lives_in_other_layouts(divided: bool, seed: int) -> None:
+def test_late_records_meet_logs_of_live_tuples_in_other_layouts(divided: bool, seed: int) -> None:
     """Shards by key hear of times that others have; parts of a log are replaced at one time or another."""
     rng = random.Random(seed)
     records = many_updates(rng, length(150, 300))
@@ -704,7 +708,7 @@ def test_late_records_meet_logs_of_what_lives_in_other_layouts(divided: bool, se
 
 
 @pytest.mark.parametrize("window", [Unbounded(), TimeWindow(10_000)])
-def test_a_log_has_what_lives_and_two_windows_of_patterns(window: Window) -> None:
+def test_a_log_has_live_tuples_and_two_windows_of_patterns(window: Window) -> None:
     kept = all_shards(asked(window), 1)[0]
     kept.few_bytes = 20_000
     kept.rebuild()
@@ -724,7 +728,7 @@ def test_a_log_has_what_lives_and_two_windows_of_patterns(window: Window) -> Non
     assert all(number > kept.lasting[0].number for number in kept.chunks if kept.lasting)
 
 
-def test_what_lives_is_the_past_of_a_pattern_until_its_windows_are_over() -> None:
+def test_live_tuples_are_the_past_of_a_pattern_until_its_windows_end() -> None:
     """A pattern that is added reads what lives in place of the log, also if it is rebuilt later."""
     (kept,) = all_shards(asked(Unbounded()), 1)
     kept.few_bytes = 20_000
@@ -748,7 +752,7 @@ def test_what_lives_is_the_past_of_a_pattern_until_its_windows_are_over() -> Non
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
-def test_a_pattern_that_joins_chunks_kept_for_a_shorter_one_begins_with_what_lives_too(rebuilt: bool) -> None:
+def test_a_longer_pattern_begins_with_chunks_of_a_shorter_one_and_live_tuples(rebuilt: bool) -> None:
     (kept,) = all_shards(asked(Unbounded()), 1)
     kept.few_bytes = 20_000
     kept.rebuild()
@@ -774,7 +778,7 @@ def test_a_pattern_that_joins_chunks_kept_for_a_shorter_one_begins_with_what_liv
     assert kept.lasting[0].number == lasting
 
 
-def test_a_rebuilt_query_has_told_nothing_of_what_was_over_when_it_came() -> None:
+def test_a_rebuilt_query_does_not_retract_results_that_ended_before_it() -> None:
     """A late record changes a result that ended before the query came, which is told of it then."""
     (kept,) = all_shards(asked(Unbounded(), lateness=5), 1)
     (calm,) = all_shards(asked(Unbounded(), lateness=5), 1)
@@ -791,7 +795,7 @@ def test_a_rebuilt_query_has_told_nothing_of_what_was_over_when_it_came() -> Non
 
 
 @seeds(4, 20)
-def test_a_log_of_many_chunks_makes_a_shard_as_it_was(seed: int) -> None:
+def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
     """Chunks may end within an instant; they are replayed together if nothing happened between them."""
     rng = random.Random(seed)
     schema, insertions = rng.choice((SCHEMA, DIVIDED)), rng.random() < 0.5
@@ -817,7 +821,7 @@ def test_a_log_of_many_chunks_makes_a_shard_as_it_was(seed: int) -> None:
 @some("lateness", [0], [5])
 @some("out_of_step", [False, True], [])
 @seeds(3, 12)
-def test_what_is_dead_is_not_replayed(out_of_step: bool, lateness: int, seed: int) -> None:
+def test_dead_chunks_are_not_replayed(out_of_step: bool, lateness: int, seed: int) -> None:
     """But while a deletion may still end one of equal rows, as is so for a fourth of the time."""
     rng = random.Random(seed)
     records = [
@@ -859,7 +863,7 @@ def test_what_is_dead_is_not_replayed(out_of_step: bool, lateness: int, seed: in
     assert kept.passed_over > 0 or patterns
 
 
-def test_a_row_that_is_updated_for_ever_takes_few_chunks() -> None:
+def test_a_row_updated_many_times_takes_few_chunks() -> None:
     kept = all_shards(asked(Unbounded()), 1)[0]
     for time in range(1_000):
         kept.work(micro_batch_of([Record(1, time, ("alpha", 1, time))]))
@@ -879,7 +883,7 @@ def test_a_window_of_tuples_is_not_divided_by_key() -> None:
         LayoutRequest(3, Partitioning.KEYS).layout(queries, job.stream, job.plan_window)
 
 
-def test_a_layout_stays_if_it_fits_and_is_told_whole() -> None:
+def test_a_fitting_layout_is_kept_and_fully_described() -> None:
     job = asked(TimeWindow(9), DIVIDED)
     queries, stream, window = list(job.named().values()), job.stream, job.plan_window
     first = LayoutRequest(3).layout(queries, stream, window)
@@ -899,7 +903,7 @@ def test_a_layout_stays_if_it_fits_and_is_told_whole() -> None:
         assert convert(orjson.loads(orjson.dumps(to_builtins(layout))), Layout) == layout
 
 
-def test_unpacked_parts_of_a_chunk_are_the_chunk() -> None:
+def test_divided_parts_of_a_chunk_merge_into_the_chunk() -> None:
     records = RecordBatch.of(random_records(random.Random(1), 50))
     job = asked(TimeWindow(9), DIVIDED)
     whole = Layout(Partitioning.ROOTS, (0,))
@@ -911,7 +915,7 @@ def test_unpacked_parts_of_a_chunk_are_the_chunk() -> None:
     assert list(unpack(again[-1]).records()) == list(records.records())
 
 
-def test_fronts_of_shards_are_merged_to_the_latest() -> None:
+def test_queue_heads_of_shards_are_merged_to_the_latest() -> None:
     """After a move every shard has all fronts, but only one goes on with a queue and knows later ones."""
     copied = fronts_to_bytes([Front(1, (1, "lamp"), 500, 1, 1000), Front(1, (2, "lamp"), 100, 0, 1000)])
     known = fronts_to_bytes([Front(1, (1, "lamp"), 1000, 0, 1500)])

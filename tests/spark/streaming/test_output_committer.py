@@ -46,7 +46,7 @@ def ahead(made: OutputCommitter) -> Thread:
     return thread
 
 
-def test_sinks_that_are_slow_hold_the_job_up(tmp_path: Path) -> None:
+def test_slow_sinks_hold_up_the_job(tmp_path: Path) -> None:
     made, taken = committer(tmp_path)
     thread = ahead(made)
     assert made.deliver()
@@ -59,7 +59,9 @@ def test_sinks_that_are_slow_hold_the_job_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["stopping", "stop_waiting"])
-def test_an_end_lets_the_job_go_and_the_next_start_has_what_waited(tmp_path: Path, end: str) -> None:
+def test_stopping_releases_the_job_and_the_next_start_delivers_waiting_batches(
+    tmp_path: Path, end: str
+) -> None:
     clock = StoppableClock()
     made, taken = committer(tmp_path, clock=clock)
     ways: dict[str, Callable[[], None]] = {"stopping": clock.stopping.set, "stop_waiting": made.stop_waiting}
@@ -74,7 +76,7 @@ def test_an_end_lets_the_job_go_and_the_next_start_has_what_waited(tmp_path: Pat
     assert numbers(left) == list(range(4, AHEAD + 2))
 
 
-def test_a_batch_that_the_job_repeats_is_passed_over(tmp_path: Path) -> None:
+def test_a_repeated_batch_is_skipped(tmp_path: Path) -> None:
     made, taken = committer(tmp_path, size=100)
     for number in (1, 2, 2, 3):
         made.put(told(number))
@@ -101,7 +103,7 @@ def test_a_batch_that_the_job_repeats_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("many", [0, 1, 6_000])
-def test_what_a_server_tells_is_what_is_delivered(many: int) -> None:
+def test_results_of_a_server_are_delivered_unchanged(many: int) -> None:
     shown = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": "Pulp Fiction"})
     results = [
         Result("+", "pulp", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (shown,), ()) for n in range(many)
@@ -112,7 +114,7 @@ def test_what_a_server_tells_is_what_is_delivered(many: int) -> None:
     assert [result.parsed for _, result in results_of(told)] == results
 
 
-def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path) -> None:
+def test_an_unwritable_result_is_a_counted_dead_letter(tmp_path: Path) -> None:
     rows: list[JsonRow] = [{"title": "Pulp Fiction"}, {"title": "half of \ud800"}]
     tuples = [ResultTuple.given("movie", f"movie:{n}", ("pulp",), row) for n, row in enumerate(rows)]
     results = [
@@ -133,7 +135,7 @@ def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path
 
 
 @pytest.mark.parametrize("many", [0, 1, 6_000])
-def test_a_server_can_give_its_results_as_tables(many: int) -> None:
+def test_a_server_can_return_its_results_as_tables(many: int) -> None:
     titles = ["Pulp Fiction", "half of \ud800", "Jackie Brown"]
     tuples = [
         ResultTuple.given("movie", f"movie:{n}", ("pulp",), {"title": one}) for n, one in enumerate(titles)
@@ -159,7 +161,7 @@ class Written:
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_an_onlooker_sees_the_records_of_each_micro_batch_in_order(shards: int) -> None:
+def test_a_listener_sees_the_records_of_each_micro_batch_in_order(shards: int) -> None:
     """Of shards that divide them, put together again."""
     batches = [RecordBatch.of([Record(0, n, (n, "a")) for n in range(first, first + 5)]) for first in (0, 5)]
     rows: list[tuple[int, int, bytes]] = []

@@ -79,7 +79,7 @@ class Counting(Feed):
 
 
 @seeds(1, 5)
-def test_all_records_in_order(seed: int) -> None:
+def test_all_records_are_polled_in_order(seed: int) -> None:
     feed = Counting(200, seed)
     ahead = Prefetch(feed, whole)
     found: list[Item] = []
@@ -100,7 +100,7 @@ def test_all_records_in_order(seed: int) -> None:
     assert packed_ahead > 3
 
 
-def test_bad_records_are_left_to_who_polls() -> None:
+def test_bad_records_are_left_to_the_caller_of_poll() -> None:
     feed = Counting(200, 1)
     ahead = Prefetch(feed, whole)
     bad = BadRecord("somewhere", 1, 0, b"", "no time")
@@ -115,7 +115,7 @@ def test_bad_records_are_left_to_who_polls() -> None:
     assert list(second.batch.read.bad) == [bad]
 
 
-def test_another_offset_than_was_polled_ahead() -> None:
+def test_polling_at_another_offset_discards_the_prefetched_batch() -> None:
     ahead = Prefetch(Counting(200, 1), whole)
     while not ahead.poll({"at": 0}, 10).batch.read.records:
         pass
@@ -124,7 +124,7 @@ def test_another_offset_than_was_polled_ahead() -> None:
     assert all(item.time >= 50 for item in ahead.poll({"at": 50}, 10).batch.read if isinstance(item, Record))
 
 
-def test_errors_come_to_who_polls() -> None:
+def test_errors_are_raised_by_poll() -> None:
     feed = Counting(200, 3, broken=20)
     ahead = Prefetch(feed, whole)
     at = feed.start()
@@ -141,7 +141,7 @@ def test_errors_come_to_who_polls() -> None:
     assert at["at"] >= 10
 
 
-def test_who_commits_does_not_wait_for_a_poll_that_goes_on() -> None:
+def test_a_commit_does_not_wait_for_a_running_poll() -> None:
     feed = Counting(200, 1)
     ahead = Prefetch(feed, whole)
     at = feed.start()
@@ -156,7 +156,7 @@ def test_who_commits_does_not_wait_for_a_poll_that_goes_on() -> None:
     assert feed.committed == [batch.end["at"]]
 
 
-def test_what_a_commit_raises_late_comes_with_the_next_poll() -> None:
+def test_a_late_error_of_a_commit_is_raised_by_the_next_poll() -> None:
     feed = Counting(200, 1)
     ahead = Prefetch(feed, whole)
     at = feed.start()

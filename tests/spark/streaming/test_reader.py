@@ -31,7 +31,7 @@ def records(rows: Iterable[tuple[int, int, bytes]]) -> int:
     return sum(len(unpack(MicroBatch.from_bytes(blob).records)) for *_, blob in rows)
 
 
-def test_paused_it_gives_nothing_and_then_all_of_it(tmp_path: Path) -> None:
+def test_a_paused_reader_returns_nothing_until_it_resumes(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1))
     reading = reader(tmp_path, str(source))
@@ -48,7 +48,7 @@ def test_paused_it_gives_nothing_and_then_all_of_it(tmp_path: Path) -> None:
     assert records(reading.readBetweenOffsets(at, behind)) == 2
 
 
-def test_what_a_monitor_compares_reaches_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backlog_reaches_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), order(2, 1))
     known = Backlog("3 bytes of log behind", 3, 40)
@@ -59,7 +59,7 @@ def test_what_a_monitor_compares_reaches_the_driver(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_replay_goes_as_fast_as_it_is_told(tmp_path: Path, paused: bool) -> None:
+def test_a_replay_runs_at_the_requested_rate(tmp_path: Path, paused: bool) -> None:
     """A thousand seconds of a replay, which would take as long."""
     source = tmp_path / "in.jsonl"
     append(source, customer(1000, 1), order(2000, 1))
@@ -79,7 +79,7 @@ def test_a_replay_goes_as_fast_as_it_is_told(tmp_path: Path, paused: bool) -> No
     assert at["ended"]
 
 
-def test_batches_grow_while_spark_is_quick(tmp_path: Path) -> None:
+def test_batches_grow_while_spark_is_fast(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(n, n) for n in range(200)))
     reading = reader(tmp_path, str(source), first=10, most=40)
@@ -93,7 +93,7 @@ def test_batches_grow_while_spark_is_quick(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("times", "sizes"), [(5, [10, 10, 5]), (7, [14, 7, 4]), (25, [25, 0, 0])])
-def test_records_of_one_time_stay_together(tmp_path: Path, times: int, sizes: list[int]) -> None:
+def test_records_of_one_time_stay_in_one_part(tmp_path: Path, times: int, sizes: list[int]) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(n // times, n) for n in range(25)))
     rows, end = (reading := reader(tmp_path, str(source), part=10)).read(reading.initialOffset())

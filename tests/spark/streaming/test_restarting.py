@@ -89,7 +89,7 @@ class Lasting:
         return (self.clock.at - began) // 1_000_000
 
 
-def test_pauses_grow_until_something_is_done() -> None:
+def test_pauses_grow_until_a_batch_is_done() -> None:
     run = Lasting()
     run.pause_until_started()
     pauses = []
@@ -102,7 +102,7 @@ def test_pauses_grow_until_something_is_done() -> None:
     assert run.notes.lines[0] == "Spark failed: Python worker failed to connect back; starting again in 1 s"
 
 
-def test_advice_of_spark_to_developers_is_left_out() -> None:
+def test_advice_of_spark_for_developers_is_omitted() -> None:
     run = Lasting()
     run.pause_until_started()
     run.fail("Python worker exited unexpectedly (crashed). Consider setting 'spark.x' to 'true'")
@@ -112,7 +112,7 @@ def test_advice_of_spark_to_developers_is_left_out() -> None:
     ]
 
 
-def test_it_is_not_tried_for_ever() -> None:
+def test_restarts_end_after_a_limit() -> None:
     run = Lasting()
     run.pause_until_started()
     for _ in range(ATTEMPTS - 1):
@@ -123,7 +123,7 @@ def test_it_is_not_tried_for_ever() -> None:
         run.query.keep_running()
 
 
-def test_a_start_that_fails_is_tried_again() -> None:
+def test_a_failed_start_is_retried() -> None:
     run = Lasting()
     run.refused = [FailureError(BUSY), FailureError(BUSY)]
     assert run.pause_until_started() == 3
@@ -134,7 +134,7 @@ def test_a_start_that_fails_is_tried_again() -> None:
         run.query.keep_running()
 
 
-def test_a_start_that_meets_a_process_that_was_killed_is_tried_again() -> None:
+def test_a_start_that_fails_because_of_a_killed_process_is_retried() -> None:
     run = Lasting()
     run.refused = [FailureError(f": java.io.IOException: Stream closed{IN_FACTORY}")]
     assert run.pause_until_started() == 1
@@ -146,7 +146,7 @@ def test_a_start_that_meets_a_process_that_was_killed_is_tried_again() -> None:
 @pytest.mark.parametrize(
     "gone", [Py4JNetworkError("Answer is empty"), ConnectionRefusedError(111, "refused")]
 )
-def test_no_java_while_it_starts(gone: Exception) -> None:
+def test_a_start_without_java_is_an_error_or_an_interrupt(gone: Exception) -> None:
     run = Lasting()
     run.refused = [gone]
     with pytest.raises(SparkFailedError, match=r"^Spark failed: its Java process has gone$"):
@@ -156,12 +156,12 @@ def test_no_java_while_it_starts(gone: Exception) -> None:
     assert not run.query.keep_running()
 
 
-def test_what_is_raised_briefly_is_known_again() -> None:
+def test_errors_marked_as_temporary_are_recognized() -> None:
     with pytest.raises(PassingError, match=r"a Python process has gone \(Stream closed\)$"), brief_errors():
         raise Py4JError(f"calling o1.collect.\n: java.io.IOException: Stream closed{IN_FACTORY}")
 
 
-def test_what_would_fail_again_is_raised_at_once() -> None:
+def test_permanent_errors_are_raised_at_once() -> None:
     run = Lasting()
     run.pause_until_started()
     run.fail(BAD)
@@ -200,7 +200,7 @@ def test_what_would_fail_again_is_raised_at_once() -> None:
         ("Caused by: java.lang.OutOfMemoryError: Java heap space", "", False),
     ],
 )
-def test_which_failures_pass(text: str, trace: str, *, passes: bool) -> None:
+def test_which_failures_are_temporary(text: str, trace: str, *, passes: bool) -> None:
     failure: Any = FailureError(text, trace)
     assert isinstance(streaming_fault(failure), PassingError) is passes
     if not trace:

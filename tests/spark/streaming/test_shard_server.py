@@ -71,7 +71,7 @@ def server_of(run: str) -> int:
     raise AssertionError(run)
 
 
-def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
+def test_a_mesh_is_kept_for_the_next_task(run: str) -> None:
     first = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     assert work(first, 0) == "behind"
     stand(first, 0)
@@ -82,7 +82,7 @@ def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
     second.close()
 
 
-def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
+def test_a_repeated_batch_is_not_processed_twice(run: str) -> None:
     client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     stand(client, 0)
     assert work(client, 0) == "done"
@@ -92,7 +92,7 @@ def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
     client.close()
 
 
-def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> None:
+def test_an_error_is_raised_and_discards_the_mesh(run: str) -> None:
     client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     stand(client, 0)
     with pytest.raises(UsageError, match="no standing query 'x'"):
@@ -102,7 +102,7 @@ def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> Non
     client.close()
 
 
-def test_the_end_of_its_memory_is_told(run: str) -> None:
+def test_exhausted_memory_is_reported(run: str) -> None:
     client = ShardClient(run, pickle.dumps(replace(REQUEST, memory="64MiB")), SHARE)
     stand(client, 0)
     ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
@@ -142,7 +142,7 @@ def listening(run: str, serve: Callable[[socket.socket], object]) -> Path:
     return path
 
 
-def test_a_server_that_does_not_answer_is_given_up(run: str) -> None:
+def test_a_server_that_does_not_answer_is_abandoned(run: str) -> None:
     over = Event()
     path = listening(run, lambda _: over.wait(60))
     client = ShardClient(run, pickle.dumps(REQUEST), SHARE, silence=0.1)
@@ -155,7 +155,7 @@ def test_a_server_that_does_not_answer_is_given_up(run: str) -> None:
     client.close()
 
 
-def test_a_server_that_works_for_long_is_waited_for(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_server_is_awaited(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_server, "BEAT", 0.02)
 
     class Slow(ShardServer):
@@ -184,7 +184,7 @@ def test_a_killed_server_is_replaced_and_has_no_epoch(run: str) -> None:
     again.close()
 
 
-def test_servers_go_with_their_sockets(run: str) -> None:
+def test_servers_end_with_their_sockets(run: str) -> None:
     ShardClient(run, pickle.dumps(REQUEST), SHARE).close()
     server = server_of(run)
     shut_down(run)
@@ -207,19 +207,19 @@ ShardClient(sys.argv[1], request, share).close()
 
 
 @pytest.mark.slow
-def test_a_server_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
+def test_a_server_ends_with_an_abandoned_worker(run: str) -> None:
     told = pickle.dumps((pickle.dumps(REQUEST), SHARE))
     subprocess.run([sys.executable, "-c", ORPHAN, run], input=told, check=True)
     until((socket_dir(run) / "0.log").exists)
     until(lambda: not socket_dir(run).exists())
 
 
-def test_its_folder_is_for_one_user(run: str) -> None:
+def test_the_folder_of_sockets_is_private(run: str) -> None:
     ShardClient(run, pickle.dumps(REQUEST), SHARE).close()
     assert socket_dir(run).stat().st_mode & 0o077 == 0
 
 
-def test_temporary_files_may_be_in_a_deep_folder(
+def test_the_temporary_folder_may_have_a_long_path(
     run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The path of a socket may not be as long."""
@@ -233,7 +233,7 @@ def test_temporary_files_may_be_in_a_deep_folder(
     PreloadedPython(()).close()
 
 
-def test_a_folder_that_goes_meanwhile_says_nothing_about_the_stream(run: str, tmp_path: Path) -> None:
+def test_a_folder_that_disappears_is_a_temporary_error(run: str, tmp_path: Path) -> None:
     """As a server that ends takes it along, if that is just when another one is started."""
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\nrm -r {socket_dir(run)}\n")

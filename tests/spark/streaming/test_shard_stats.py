@@ -38,7 +38,7 @@ def _shown(stats: object, before: ShardStats) -> ShardStats:
 
 @pytest.mark.parametrize("shards", [1, 3])
 @seeds(1, 3)
-def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int) -> None:
+def test_shards_together_report_the_partials_of_one_engine(shards: int, seed: int) -> None:
     rng = random.Random(seed)
     one, several = BatchWorker(_REQUEST), all_shards(_REQUEST, shards)
     told, most = ShardStats(), 0
@@ -55,7 +55,7 @@ def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int)
     assert most > 3
 
 
-def test_the_windows_of_a_query_are_told_by_the_shard_that_has_it() -> None:
+def test_the_shard_of_a_query_reports_its_windows() -> None:
     opened = parse_window("open when plain.x > 3 close when plain.x < 2")
     assert isinstance(opened, ExpressionWindow)
     query = Query("alpha").over(opened, allowed=True)
@@ -70,7 +70,7 @@ def test_the_windows_of_a_query_are_told_by_the_shard_that_has_it() -> None:
     assert [(one.start, one.end) for one in stretches] == [(6, 9), (12, None)]
 
 
-def test_nothing_is_told_without_an_onlooker() -> None:
+def test_nothing_is_reported_without_a_listener() -> None:
     (kept,) = all_shards(_REQUEST, 1)
     worked = kept.work(micro_batch_of([Record(0, 5, ("alpha", 1, 1))]))
     assert ShardStats.of([worked.stats]) is None
@@ -81,7 +81,7 @@ TWO = {0: Part(0, 2, Partitioning.ROOTS), 1: Part(1, 2, Partitioning.ROOTS)}
 LOCAL = replace(REQUEST, master="local[2]")
 
 
-def test_a_task_finds_the_server_that_was_started_ahead() -> None:
+def test_a_task_finds_the_server_started_ahead() -> None:
     run = uuid4().hex[:12]
     servers_ahead(run, LOCAL, ONE.values()).join()
     try:
@@ -95,7 +95,7 @@ def test_a_task_finds_the_server_that_was_started_ahead() -> None:
 
 
 @pytest.mark.slow
-def test_they_go_at_the_end() -> None:
+def test_servers_started_ahead_end_with_the_run() -> None:
     run = uuid4().hex[:12]
     servers_ahead(run, LOCAL, TWO.values()).join()
     assert len(list(socket_dir(run).glob("*.socket"))) == 2
@@ -103,7 +103,7 @@ def test_they_go_at_the_end() -> None:
     assert not socket_dir(run).exists()
 
 
-def test_none_starts_here_for_tasks_on_other_machines() -> None:
+def test_no_server_starts_ahead_for_tasks_on_other_machines() -> None:
     run = uuid4().hex[:12]
     servers_ahead(run, replace(REQUEST, master="spark://far:7077"), ONE.values()).join()
     assert not socket_dir(run).exists()

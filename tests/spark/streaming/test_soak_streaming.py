@@ -36,7 +36,7 @@ JAVA_HEAP = 1 << 30  # the driver's heap grows up to its bound whatever there is
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path) -> None:
+def test_memory_and_latency_stay_flat_and_results_are_right(tmp_path: Path) -> None:
     schema, source, out = tmp_path / "schema.yaml", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     metrics, checkpoint = tmp_path / "metrics.json", tmp_path / "checkpoint"
     schema.write_text(to_yaml(LOAD.schema()))

@@ -44,7 +44,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
-def test_commands_of_a_control_folder(tmp_path: Path) -> None:
+def test_commands_in_a_control_folder_are_carried_out(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), order(2, 1))
     folder = ControlFolder(tmp_path / "control")
@@ -77,7 +77,7 @@ def test_commands_of_a_control_folder(tmp_path: Path) -> None:
     }
 
 
-def test_what_does_not_fit_the_checkpoint_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+def test_a_job_that_does_not_fit_the_checkpoint_is_rejected_unchanged(tmp_path: Path) -> None:
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(source, customer(1, 1), order(2, 1))
     asked = request(source, checkpoint=checkpoint)
@@ -96,7 +96,7 @@ def test_what_does_not_fit_the_checkpoint_is_refused_before_anything_is_touched(
     assert before == {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
 
 
-def test_bad_records_by_the_policy(tmp_path: Path) -> None:
+def test_bad_records_follow_the_policy(tmp_path: Path) -> None:
     source, letters = tmp_path / "in.jsonl", tmp_path / "letters.jsonl"
     append(source, customer(20, 1))
     with source.open("ab") as file:
@@ -124,7 +124,7 @@ def test_bad_records_by_the_policy(tmp_path: Path) -> None:
     ]
 
 
-def test_the_limit_ends_it(tmp_path: Path) -> None:
+def test_the_limit_ends_the_run(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), *(order(2, 1) for _ in range(5)))
     with running(request(source, limit=3)) as run:
@@ -132,7 +132,7 @@ def test_the_limit_ends_it(tmp_path: Path) -> None:
     assert len(run.sink.results) == 3
 
 
-def test_a_source_that_goes_away_is_told(tmp_path: Path) -> None:
+def test_a_source_that_disappears_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"in\.jsonl"), running(request(tmp_path / "in.jsonl")) as run:
         run.end()
 
@@ -141,12 +141,12 @@ def test_a_source_that_goes_away_is_told(tmp_path: Path) -> None:
     ("source", "why"),
     [("-", "use --engine local"), ("kafka://joe:secret@host/topic", "no user or password")],
 )
-def test_sources_that_are_not_for_it(source: str, why: str) -> None:
+def test_unsupported_sources_are_rejected(source: str, why: str) -> None:
     with pytest.raises((SourceError, UsageError), match=why):
         SparkWatch(request(source, engine=EngineName.SPARK), Log())
 
 
-def test_a_fault_of_a_shard_ends_the_run_with_its_reason(tmp_path: Path) -> None:
+def test_an_error_in_a_shard_ends_the_run_with_its_reason(tmp_path: Path) -> None:
     """Its traceback is long, and Spark's stack short."""
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1))
@@ -160,7 +160,7 @@ def test_a_fault_of_a_shard_ends_the_run_with_its_reason(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_change_by_command_and_at_a_new_start(tmp_path: Path) -> None:
+def test_the_schema_changes_by_command_and_at_a_new_start(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), order(2, 1))
     folder = ControlFolder(tmp_path / "control")
@@ -205,7 +205,7 @@ def send(kafka: MockBroker, first: int, last: int) -> None:
 
 
 @pytest.mark.slow
-def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
+def test_topics_on_spark_have_the_results_of_one_process(tmp_path: Path) -> None:
     with closing(MockBroker()) as kafka:
         kafka.create("customer", 2)
         kafka.create("order", 2)
@@ -233,7 +233,7 @@ def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
     assert sorted((r.op, r.id) for r in kept) == sorted((r.op, r.id) for r in sink.results)
 
 
-def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
+def test_changes_of_a_database_are_followed(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, LAMP)
     asked = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
     with running(asked) as run:
@@ -252,7 +252,7 @@ def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_database_that_is_away_at_a_start_is_waited_for(database: Database, tmp_path: Path) -> None:
+def test_a_database_unavailable_at_the_start_is_awaited(database: Database, tmp_path: Path) -> None:
     """At a new run's start by the driver, at another one's by the process of the source."""
     database.run(*TABLES, LAMP)
     asked = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
@@ -267,7 +267,7 @@ def test_a_database_that_is_away_at_a_start_is_waited_for(database: Database, tm
         assert any("ing again in" in line for line in run.notes.lines)
 
 
-def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) -> None:
+def test_a_run_without_a_checkpoint_leaves_no_slot(database: Database) -> None:
     database.run(*TABLES, LAMP)
     for _ in range(2):
         with running(request(database.uri(), limit=1)) as run:
@@ -276,7 +276,7 @@ def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) ->
         assert database.ask("SELECT pubname FROM pg_publication") == []
 
 
-def test_a_damaged_command_that_spark_has_planned_is_named(tmp_path: Path) -> None:
+def test_a_damaged_command_planned_by_spark_is_named(tmp_path: Path) -> None:
     """A process is killed before it commits, and the next one has commands to write in that one's place."""
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(source, customer(1, 1), order(2, 1))
@@ -304,7 +304,7 @@ def test_a_damaged_command_that_spark_has_planned_is_named(tmp_path: Path) -> No
         run.until(lambda: {result.query for result in run.sink.results} >= {"green", "lamp", QUERY})
 
 
-def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
+def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     source, checkpoint, kept = tmp_path / "in.jsonl", tmp_path / "checkpoint", tmp_path / "kept"
     append(source, customer(1, 1), order(2, 1))
     asked = request(source, checkpoint=checkpoint)
@@ -329,7 +329,7 @@ def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     assert len(run.sink.results) == 1
 
 
-def test_an_outbox_that_has_lost_what_spark_has_done_is_refused(tmp_path: Path) -> None:
+def test_an_outbox_without_a_batch_done_by_spark_is_rejected(tmp_path: Path) -> None:
     """Even if its shards are to move: they would give the batch again, to sinks that may have it."""
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(source, customer(1, 1), order(2, 1))

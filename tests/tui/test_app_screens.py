@@ -34,7 +34,7 @@ def schema_screen(screen: object) -> SchemaScreen:
 
 
 @scenario
-async def test_a_fault_in_the_schema_is_told_with_its_line_and_can_be_jumped_to(schema_file: Path) -> None:
+async def test_an_error_in_the_schema_is_shown_with_a_jump_to_its_line(schema_file: Path) -> None:
     async with opened(movies(path=schema_file)) as driver:
         await driver.press("f3")
         screen = schema_screen(driver.app.screen)
@@ -52,7 +52,7 @@ async def test_a_fault_in_the_schema_is_told_with_its_line_and_can_be_jumped_to(
 
 
 @scenario
-async def test_words_of_the_schema_are_found_one_place_after_the_other(schema_file: Path) -> None:
+async def test_words_in_the_schema_are_found_one_by_one(schema_file: Path) -> None:
     async with opened(movies(path=schema_file)) as driver:
         await driver.press("f3")
         editor = schema_screen(driver.app.screen).editor
@@ -109,7 +109,7 @@ async def test_an_edited_schema_is_applied_without_losing_live_tuples(schema_fil
 
 
 @scenario
-async def test_a_schema_inferred_from_the_source_takes_the_place_of_the_text(schema_file: Path) -> None:
+async def test_an_inferred_schema_replaces_the_text(schema_file: Path) -> None:
     async with opened(movies(path=schema_file)) as driver:
         await driver.press("f3", "ctrl+t")
         screen = schema_screen(driver.app.screen)
@@ -147,7 +147,7 @@ async def test_a_suggested_join_is_added_and_can_be_undone(schema_file: Path) ->
 
 
 @scenario
-async def test_edits_are_not_lost_without_asking(schema_file: Path) -> None:
+async def test_edits_are_not_discarded_without_asking(schema_file: Path) -> None:
     async with opened(movies(path=schema_file)) as driver:
         await driver.press("f3")
         schema_screen(driver.app.screen).editor.insert("# mine\n")
@@ -160,7 +160,7 @@ async def test_edits_are_not_lost_without_asking(schema_file: Path) -> None:
 
 
 @scenario
-async def test_networks_show_what_is_waited_for_and_lead_to_their_results() -> None:
+async def test_networks_show_waiting_partials_and_lead_to_their_results() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         screen = await driver.networks()
@@ -184,7 +184,7 @@ async def test_networks_show_what_is_waited_for_and_lead_to_their_results() -> N
 
 
 @scenario
-async def test_networks_tell_why_a_query_sleeps() -> None:
+async def test_networks_show_why_a_query_sleeps() -> None:
     async with opened(movies("tarantino zzyzx")) as driver:
         await driver.advance(2)
         screen = await driver.networks()
@@ -230,7 +230,7 @@ async def test_a_result_leads_to_all_rows_with_its_join_value() -> None:
 
 
 @scenario
-async def test_metrics_tell_rates_by_relation_and_query() -> None:
+async def test_metrics_show_rates_by_relation_and_query() -> None:
     async with opened(movies(QUERY)) as driver:
         for _ in range(8):
             await driver.advance(0.2)
@@ -241,7 +241,7 @@ async def test_metrics_tell_rates_by_relation_and_query() -> None:
 
 
 @scenario
-async def test_the_log_holds_what_was_told_and_can_be_filtered() -> None:
+async def test_the_log_has_all_messages_and_can_be_filtered() -> None:
     async with opened(movies()) as driver:
         await driver.write("studio:pixar")
         await driver.press("enter", "f6")
@@ -255,7 +255,7 @@ async def test_the_log_holds_what_was_told_and_can_be_filtered() -> None:
 
 
 @scenario
-async def test_a_source_that_is_not_there_is_told_and_the_app_stays() -> None:
+async def test_a_missing_source_is_reported_and_the_app_stays() -> None:
     request = movies(QUERY)
     broken = with_job(request, source="replay:nowhere.jsonl")
     async with opened(broken, stepped=False) as driver:
@@ -269,7 +269,7 @@ async def test_a_source_that_is_not_there_is_told_and_the_app_stays() -> None:
 
 
 @scenario
-async def test_pausing_holds_the_stream_and_speed_is_shown() -> None:
+async def test_pausing_stops_the_stream_and_the_speed_is_shown() -> None:
     async with opened(movies()) as driver:
         await driver.advance(0.3)
         await driver.press("escape", "space")
@@ -284,7 +284,7 @@ async def test_pausing_holds_the_stream_and_speed_is_shown() -> None:
 
 
 @scenario
-async def test_the_menu_opens_over_any_screen_finds_actions_and_does_them() -> None:
+async def test_the_menu_opens_over_any_screen_and_runs_actions() -> None:
     async with opened(movies(QUERY), size=(80, 24)) as driver:
         await driver.advance(2)
         await driver.press("f5", "f1")
@@ -317,7 +317,7 @@ async def test_the_menu_has_the_forms_of_queries_and_the_themes() -> None:
 
 
 @scenario
-async def test_the_list_of_themes_shows_each_and_escape_goes_back() -> None:
+async def test_the_list_of_themes_previews_each_and_escape_restores() -> None:
     async with opened(movies(), size=(80, 24)) as driver:
         before = driver.app.theme
         driver.app.action_theme()
@@ -329,7 +329,7 @@ async def test_the_list_of_themes_shows_each_and_escape_goes_back() -> None:
 
 
 @scenario
-async def test_queries_history_and_theme_come_back(tmp_path: Path) -> None:
+async def test_queries_history_and_theme_are_restored(tmp_path: Path) -> None:
     path = tmp_path / "state" / "session.json"
     request = movies(restore=True, theme=None)
     async with opened(request, session_path=path) as driver:
@@ -351,7 +351,7 @@ async def test_queries_history_and_theme_come_back(tmp_path: Path) -> None:
 
 
 @scenario
-async def test_every_screen_can_be_gone_to_from_the_editor() -> None:
+async def test_every_screen_can_be_reached_from_the_editor() -> None:
     async with opened(movies()) as driver:
         await driver.press("f3")
         assert "undo" in driver.text()
@@ -362,7 +362,7 @@ async def test_every_screen_can_be_gone_to_from_the_editor() -> None:
 
 
 @scenario
-async def test_escape_leaves_every_screen_and_keys_typed_later_edit_nothing(schema_file: Path) -> None:
+async def test_escape_leaves_every_screen_and_later_keys_edit_nothing(schema_file: Path) -> None:
     before = schema_file.read_text()
     async with opened(movies(QUERY, path=schema_file)) as driver:
         for key in ("f3", "f4", "f5", "f6", "f7"):
@@ -379,7 +379,7 @@ async def test_escape_leaves_every_screen_and_keys_typed_later_edit_nothing(sche
 
 
 @scenario
-async def test_a_refused_query_is_no_state_of_the_engine() -> None:
+async def test_a_rejected_query_is_not_a_state_of_the_engine() -> None:
     async with opened(movies()) as driver:
         driver.app.view.metrics = None  # as before the engine has started
         driver.run.log("info", "Spark is starting")
@@ -393,9 +393,7 @@ async def test_a_refused_query_is_no_state_of_the_engine() -> None:
 
 
 @some("theme", ["ansi-dark", "textual-light"], ["skws-dark"])
-def test_sixteen_colours_without_colour_are_those_of_the_terminal(
-    theme: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sixteen_colors_use_the_terminal_background(theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither black on black nor any other colour that the terminal may have as its background."""
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-16color")
@@ -413,7 +411,7 @@ def test_sixteen_colours_without_colour_are_those_of_the_terminal(
 
 
 @scenario
-async def test_borders_of_sixteen_colours_are_seen_on_every_background() -> None:
+async def test_borders_in_sixteen_colors_are_visible_on_every_background() -> None:
     async with opened(movies(QUERY, theme="ansi-dark"), size=(80, 24)) as driver:
         await driver.advance(2)
         for key in ("f2", "f3", "f4", "f5", "f6"):
@@ -434,7 +432,7 @@ def colours(driver: Driver) -> set[str]:
 
 
 @scenario
-async def test_keys_are_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_can_be_remapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "skws").mkdir()
     (tmp_path / "skws" / "keys.yaml").write_text("remove-query: ctrl+x\ngo-metrics: m\n")
@@ -448,7 +446,7 @@ async def test_keys_are_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @scenario
-async def test_a_wrong_keymap_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_invalid_keymap_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "skws").mkdir()
     (tmp_path / "skws" / "keys.yaml").write_text("remove-qury: x\n")
@@ -466,7 +464,7 @@ SHOWN = (
 
 
 @pytest.mark.parametrize("theme", ["textual-light", "ansi-dark", "ansi-light"])
-def test_every_screen_is_drawn_in_light_and_in_sixteen_colours(theme: str) -> None:
+def test_every_screen_is_drawn_in_light_and_in_sixteen_colors(theme: str) -> None:
     @scenario
     async def drawn() -> None:
         async with opened(movies(QUERY, theme=theme), size=(80, 24)) as driver:
@@ -508,7 +506,7 @@ async def test_clicking_selects_a_result_and_a_query() -> None:
         assert driver.search.bar.selected == QUERY
 
 
-def test_every_binding_with_an_id_is_an_action_of_the_keymap_and_the_other_way_round() -> None:
+def test_bindings_with_ids_are_exactly_the_actions_of_the_keymap() -> None:
     classes: list[type] = [SkwsApp, SearchLine, ResultList]
     classes += [type(make()) for make in SkwsApp.MODES.values() if callable(make)]
     found: set[str] = set()

@@ -26,7 +26,7 @@ from tests.tui.ui import QUERY, movies, opened, scenario, with_job
 
 
 @scenario
-async def test_a_typed_query_gives_its_results_as_the_stream_goes_on() -> None:
+async def test_a_typed_query_shows_results_as_the_stream_continues() -> None:
     async with opened(movies()) as driver:
         assert "Type words to search for" in driver.text()
         await driver.press(*"tarantino", "space", *"travolta", "enter")
@@ -56,7 +56,7 @@ async def test_an_empty_list_names_the_keyword_without_matches() -> None:
 
 
 @scenario
-async def test_an_empty_list_follows_the_stream_and_the_schema() -> None:
+async def test_the_reason_for_an_empty_list_follows_the_stream_and_the_schema() -> None:
     async with opened(movies("pulp zzz")) as driver:
         await driver.advance(0.1)
         assert "no row of the window matches 'pulp'" in " ".join(driver.text().split())
@@ -67,7 +67,7 @@ async def test_an_empty_list_follows_the_stream_and_the_schema() -> None:
 
 
 @scenario
-async def test_a_database_file_has_rows_without_times(tmp_path: Path) -> None:
+async def test_rows_of_a_database_file_have_no_times(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as shop, shop:
         shop.execute("CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)")
         shop.execute("INSERT INTO item VALUES (1, 'red kettle'), (2, 'lamp')")
@@ -93,7 +93,7 @@ async def test_a_database_file_has_rows_without_times(tmp_path: Path) -> None:
 
 
 @scenario
-async def test_of_a_wide_schema_only_some_of_the_searched_attributes_are_named(tmp_path: Path) -> None:
+async def test_only_some_searched_attributes_of_a_wide_schema_are_named(tmp_path: Path) -> None:
     columns = ", ".join(f"c{n}: text" for n in range(30))
     schema = tmp_path / "wide.yaml"
     schema.write_text(f"version: 1\nwindow: none\nrelations:\n  wide: {{attributes: {{{columns}}}}}\n")
@@ -107,7 +107,7 @@ async def test_of_a_wide_schema_only_some_of_the_searched_attributes_are_named(t
 
 
 @scenario
-async def test_the_start_offers_words_that_have_results_and_earlier_queries() -> None:
+async def test_the_start_suggests_words_with_results_and_earlier_queries() -> None:
     async with opened(movies(), size=(80, 24)) as driver:
         driver.app.session.history.append("uma thurman")
         await driver.advance(2)
@@ -126,7 +126,7 @@ async def test_the_start_offers_words_that_have_results_and_earlier_queries() ->
 
 
 @scenario
-async def test_a_query_that_is_still_being_answered_is_not_said_to_have_no_results() -> None:
+async def test_a_running_query_is_not_reported_as_empty() -> None:
     async with opened(movies()) as driver:
         await driver.advance(2)
         await driver.write(QUERY)
@@ -140,7 +140,7 @@ async def test_a_query_that_is_still_being_answered_is_not_said_to_have_no_resul
 
 
 @scenario
-async def test_keywords_are_coloured_apart_and_underlined() -> None:
+async def test_keywords_have_separate_colors_and_are_underlined() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.press("escape")
@@ -155,7 +155,7 @@ async def test_keywords_are_coloured_apart_and_underlined() -> None:
 
 
 @scenario
-async def test_what_is_typed_is_read_with_counts_and_what_may_be_meant() -> None:
+async def test_typed_text_is_analyzed_with_counts_and_suggestions() -> None:
     async with opened(movies()) as driver:
         await driver.advance(2)
         await driver.write("tarantno uma")
@@ -168,7 +168,7 @@ async def test_what_is_typed_is_read_with_counts_and_what_may_be_meant() -> None
 
 
 @scenario
-async def test_tab_completes_from_the_words_of_live_tuples() -> None:
+async def test_tab_completes_words_of_live_tuples() -> None:
     async with opened(movies()) as driver:
         await driver.advance(2)
         await driver.write("uma travo")
@@ -177,7 +177,7 @@ async def test_tab_completes_from_the_words_of_live_tuples() -> None:
 
 
 @scenario
-async def test_a_query_that_cannot_be_read_is_told_and_stays_in_the_box() -> None:
+async def test_an_invalid_query_is_reported_and_stays_in_the_box() -> None:
     async with opened(movies()) as driver:
         await driver.write("studio:pixar")
         await driver.press("enter")
@@ -187,7 +187,7 @@ async def test_a_query_that_cannot_be_read_is_told_and_stays_in_the_box() -> Non
 
 
 @scenario
-async def test_several_queries_stand_and_each_can_be_looked_at_and_removed() -> None:
+async def test_several_queries_run_and_each_can_be_viewed_and_removed() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.write("nolan bale")
@@ -215,7 +215,7 @@ async def test_ctrl_j_replaces_the_selected_query() -> None:
 
 
 @scenario
-async def test_scrolling_stops_following_and_new_results_are_counted() -> None:
+async def test_scrolling_pauses_following_and_new_results_are_counted() -> None:
     async with opened(movies("clint OR nolan OR tarantino OR bale"), size=(80, 24)) as driver:
         await driver.advance(0.5)
         await driver.press("escape", "j", "j")
@@ -235,7 +235,7 @@ async def test_scrolling_stops_following_and_new_results_are_counted() -> None:
 
 
 @scenario
-async def test_counts_beside_each_other_count_the_rows_of_the_list() -> None:
+async def test_counts_of_queries_are_those_of_the_list() -> None:
     """Also when all that was listed has expired while something else was looked at."""
     queries = ("clint", "nolan", "tarantino")
     short = movies(*queries, window=parse_window("300 days"))
@@ -312,7 +312,7 @@ async def test_ended_results_are_dimmed_with_a_badge_and_never_struck_through() 
 
 
 @scenario
-async def test_a_removed_query_comes_back() -> None:
+async def test_a_removed_query_can_be_restored() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.press("escape")
@@ -327,7 +327,7 @@ async def test_a_removed_query_comes_back() -> None:
 
 
 @scenario
-async def test_results_are_sorted_and_narrowed_to_a_relation() -> None:
+async def test_results_are_sorted_and_filtered_by_relation() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.press("escape")
@@ -375,13 +375,13 @@ def test_the_key_line_fits_and_names_how_to_quit(size: tuple[int, int], keys: tu
 
 
 @scenario
-async def test_the_placeholder_names_what_is_searched() -> None:
+async def test_the_placeholder_names_the_searched_attributes() -> None:
     async with opened(movies()) as driver:
         assert "words in director.name, movie.title, plays.role, actor.name" in driver.text()
 
 
 @scenario
-async def test_what_is_exported_is_what_was_told() -> None:
+async def test_the_export_has_the_listed_results() -> None:
     async with opened(movies("clint OR nolan OR tarantino OR bale")) as driver:
         await driver.advance(0.4)
         listed = len(driver.search.results.listed)
@@ -424,7 +424,7 @@ async def test_escape_leaves_a_whole_result_after_a_visit_to_the_box() -> None:
 
 
 @scenario
-async def test_the_filter_narrows_and_escape_clears_it() -> None:
+async def test_the_filter_applies_and_escape_clears_it() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.press("escape", "slash")
@@ -436,7 +436,7 @@ async def test_the_filter_narrows_and_escape_clears_it() -> None:
 
 
 @scenario
-async def test_a_filter_without_a_match_says_so() -> None:
+async def test_a_filter_without_a_match_is_reported() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.press("escape", "slash")
@@ -445,7 +445,7 @@ async def test_a_filter_without_a_match_says_so() -> None:
 
 
 @scenario
-async def test_copying_gives_the_tree_or_the_json() -> None:
+async def test_a_result_is_copied_as_tree_or_json() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.press("escape", "y")
@@ -455,7 +455,7 @@ async def test_copying_gives_the_tree_or_the_json() -> None:
 
 
 @scenario
-async def test_what_is_listed_can_be_exported_in_three_formats(tmp_path: Path) -> None:
+async def test_listed_results_can_be_exported_in_three_formats(tmp_path: Path) -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         for name in ("r.jsonl", "r.csv", "r.parquet"):
@@ -474,7 +474,7 @@ async def test_what_is_listed_can_be_exported_in_three_formats(tmp_path: Path) -
 
 
 @scenario
-async def test_history_is_walked_and_picked_from() -> None:
+async def test_earlier_queries_are_recalled_and_selected() -> None:
     async with opened(movies()) as driver:
         for text in ("nolan bale", QUERY):
             await driver.write(text)
@@ -490,7 +490,7 @@ async def test_history_is_walked_and_picked_from() -> None:
 
 
 @scenario
-async def test_without_a_source_the_screen_says_what_to_do(tmp_path: Path) -> None:
+async def test_without_a_source_the_screen_explains_what_to_do(tmp_path: Path) -> None:
     request = with_job(movies(), source="")
     async with opened(request) as driver:
         assert "start with --source or --replay" in driver.text()
@@ -500,7 +500,7 @@ async def test_without_a_source_the_screen_says_what_to_do(tmp_path: Path) -> No
 
 
 @scenario
-async def test_everything_needed_is_there_on_80_by_24() -> None:
+async def test_the_screen_is_complete_at_80_by_24() -> None:
     async with opened(movies(QUERY), size=(80, 24)) as driver:
         await driver.advance(2)
         rows = driver.text().splitlines()
@@ -515,7 +515,7 @@ async def test_everything_needed_is_there_on_80_by_24() -> None:
 
 
 @scenario
-async def test_markup_in_data_and_queries_is_shown_as_it_is() -> None:
+async def test_markup_in_data_and_queries_is_shown_unchanged() -> None:
     async with opened(movies("[red]nolan[/red]")) as driver:
         await driver.advance(2)
         assert "[red]nolan[/red]" in driver.text()
@@ -523,7 +523,7 @@ async def test_markup_in_data_and_queries_is_shown_as_it_is() -> None:
 
 
 @scenario
-async def test_a_pattern_is_asked_for_behind_its_prefix_and_shows_labels() -> None:
+async def test_a_pattern_follows_its_prefix_and_shows_labels() -> None:
     async with opened(movies()) as driver:
         await driver.write("pattern: movie m ; plays p where m.mid = p.mid and p:")
         assert "✗" in driver.text()
@@ -540,7 +540,7 @@ async def test_a_pattern_is_asked_for_behind_its_prefix_and_shows_labels() -> No
 
 
 @scenario
-async def test_a_replay_is_moved_in_time_stepped_and_played_on() -> None:
+async def test_a_replay_can_seek_step_and_continue() -> None:
     async with opened(movies(QUERY), size=(120, 36)) as driver:
         await driver.press("escape")
         await driver.advance(0.3)
@@ -592,7 +592,7 @@ async def test_a_replay_is_moved_in_time_stepped_and_played_on() -> None:
 
 
 @scenario
-async def test_a_new_query_is_selected_and_says_why_it_is_empty() -> None:
+async def test_a_new_query_is_selected_with_the_reason_if_it_is_empty() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.write("nolan zzyzx")
@@ -618,7 +618,7 @@ async def test_the_query_of_the_selected_result_is_removed() -> None:
 
 
 @scenario
-async def test_queries_that_do_not_fit_are_a_list_with_counts() -> None:
+async def test_queries_that_do_not_fit_become_a_list_with_counts() -> None:
     many = ("nolan bale", "clint", QUERY, "coppola pacino", "scorsese niro", "zzyzx")
     async with opened(movies(*many), size=(80, 24)) as driver:
         await driver.advance(2)
@@ -638,7 +638,7 @@ async def test_queries_that_do_not_fit_are_a_list_with_counts() -> None:
 
 
 @scenario
-async def test_a_refused_query_says_why_where_it_was_typed_and_nothing_covers_results() -> None:
+async def test_a_rejection_is_explained_at_the_box_and_covers_no_results() -> None:
     async with opened(movies(QUERY), size=(140, 30)) as driver:
         await driver.advance(2)
         before = driver.text().splitlines()[5:24]
@@ -656,7 +656,7 @@ async def test_a_refused_query_says_why_where_it_was_typed_and_nothing_covers_re
 
 
 @scenario
-async def test_one_line_has_a_refusal_without_the_query_and_the_caret_below_it() -> None:
+async def test_a_rejection_fits_one_line_with_the_caret_below() -> None:
     refused = "no attribute 'price' to compare with; to search for the text itself, put quotes around it"
     async with opened(movies(), size=(140, 30)) as driver:
         await driver.write("travolta price<5")
@@ -669,7 +669,7 @@ async def test_one_line_has_a_refusal_without_the_query_and_the_caret_below_it()
 
 
 @scenario
-async def test_a_refusal_goes_as_soon_as_the_text_is_another() -> None:
+async def test_a_rejection_disappears_when_the_text_changes() -> None:
     async with opened(movies(), size=(80, 24)) as driver:
         await driver.write("the")
         await driver.press("enter")
@@ -686,7 +686,7 @@ async def test_a_refusal_goes_as_soon_as_the_text_is_another() -> None:
 
 
 @scenario
-async def test_a_message_that_needs_lines_has_three_at_most() -> None:
+async def test_a_message_has_three_lines_at_most() -> None:
     async with opened(movies(), size=(80, 24)) as driver:
         driver.app.tell("error", "word " * 20, shown=True)
         await driver.settle()
@@ -697,7 +697,7 @@ async def test_a_message_that_needs_lines_has_three_at_most() -> None:
 
 
 @scenario
-async def test_the_list_says_whether_it_follows() -> None:
+async def test_the_list_shows_whether_it_follows() -> None:
     async with opened(movies("clint OR nolan OR tarantino OR bale"), size=(80, 24)) as driver:
         await driver.advance(0.3)
         assert "FOLLOW" in driver.text()
@@ -709,7 +709,7 @@ async def test_the_list_says_whether_it_follows() -> None:
         assert "PAUSED: space continues" in driver.text()
 
 
-def test_of_connecting_rows_the_thing_stays_that_tells_results_apart() -> None:
+def test_distinguishing_values_of_connecting_rows_remain() -> None:
     phrases = [
         TuplePhrase("Quentin Tarantino"),
         TuplePhrase("Pulp Fiction", matched=False, names=True),

@@ -53,7 +53,7 @@ def listed(view: View) -> list[str]:
 
 
 @pytest.mark.parametrize("text", [QUERY, "john OR man", "coppola pacino", "zzyzx uma"])
-def test_the_best_results_are_those_of_a_search_of_the_same_data(text: str) -> None:
+def test_the_best_results_equal_a_search_of_the_same_data(text: str) -> None:
     run, view = viewed(lasting(text))
     for _ in range(6):
         advanced(run, view, 0.3)  # rows come, and better results with them
@@ -64,7 +64,7 @@ def test_the_best_results_are_those_of_a_search_of_the_same_data(text: str) -> N
     assert not run.unanswered
 
 
-def test_a_query_that_comes_later_finds_the_best_of_what_is_there() -> None:
+def test_a_query_added_later_finds_the_best_live_results() -> None:
     run, view = viewed(lasting())
     advanced(run, view, 2)
     run.add_query("john OR man")
@@ -77,7 +77,7 @@ def test_a_query_that_comes_later_finds_the_best_of_what_is_there() -> None:
     assert (view.queries, listed(view)) == ((), [])
 
 
-def test_all_results_are_no_advice_for_a_query_that_cannot_run() -> None:
+def test_all_results_are_not_suggested_for_an_invalid_query() -> None:
     run, view = viewed(lasting("travolta price<5"))
     advanced(run, view, 2)
     [line] = [line for line in view.log if line.level == "error"]
@@ -86,7 +86,7 @@ def test_all_results_are_no_advice_for_a_query_that_cannot_run() -> None:
     assert view.queries == ()
 
 
-def test_deleted_rows_leave_the_best_results(tmp_path: Path) -> None:
+def test_deleted_rows_are_removed_from_the_best_results(tmp_path: Path) -> None:
     path = tmp_path / "movies.jsonl"
     lines = movie_files()[1].read_bytes().splitlines()
     deletion = {**orjson.loads(next(line for line in lines if b"Pulp Fiction" in line)), "op": "-"}
@@ -104,7 +104,7 @@ def test_deleted_rows_leave_the_best_results(tmp_path: Path) -> None:
     assert "Pulp Fiction" not in str([row.result for row in view.results.rows()])
 
 
-def test_all_asks_for_all_results_in_order_of_time_in_place_of_the_best() -> None:
+def test_the_all_prefix_shows_all_results_in_order_of_time() -> None:
     run, view = viewed(lasting("john OR man"))
     advanced(run, view, 2)
     run.add_query("all: john OR man")
@@ -128,7 +128,7 @@ def test_a_stream_with_a_window_and_a_cluster_have_standing_queries() -> None:
         assert not lasting().best_first(f"{prefix} {QUERY}"), prefix
 
 
-def test_a_query_that_cannot_run_is_told_and_leaves() -> None:
+def test_a_query_that_cannot_run_is_reported_and_removed() -> None:
     run, view = viewed(lasting("studio:x", QUERY))
     advanced(run, view, 2)
     assert view.queries == (QUERY,)
@@ -136,7 +136,7 @@ def test_a_query_that_cannot_run_is_told_and_leaves() -> None:
 
 
 @scenario
-async def test_the_list_is_best_first_and_says_of_how_many() -> None:
+async def test_the_list_is_best_first_with_the_total_count() -> None:
     async with opened(lasting()) as driver:
         await driver.advance(2)
         await driver.write("john OR man")

@@ -22,7 +22,7 @@ _BOTH = (
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_queries_come_and_go_while_the_job_runs() -> None:
+def test_queries_are_added_and_removed_while_the_job_runs() -> None:
     # A file is followed for ever; a replay would end the job.
     request = with_job(movies(QUERY, engine=EngineName.SPARK), source=str(movie_files()[1]))
     queue, view = EventQueue(), View(request)
@@ -53,7 +53,7 @@ def test_queries_come_and_go_while_the_job_runs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_paused_job_takes_nothing_in(tmp_path: Path) -> None:
+def test_a_paused_job_reads_nothing(tmp_path: Path) -> None:
     source = tmp_path / "movies.jsonl"
     source.write_bytes(movie_files()[1].read_bytes())
     request = with_job(movies(QUERY, engine=EngineName.SPARK), source=str(source))

@@ -92,7 +92,7 @@ joins: []
         ("topping 5: uma", TypedText("topping 5: uma")),
     ],
 )
-def test_a_prefix_says_what_is_asked_for(asked: str, told: TypedText) -> None:
+def test_a_prefix_selects_the_kind_of_query(asked: str, told: TypedText) -> None:
     assert parse_typed(asked) == told
 
 
@@ -125,7 +125,7 @@ def alive(view: View, query: str) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_the_best_are_those_of_all_results_with_scores(size: int) -> None:
+def test_the_best_are_the_first_of_all_scored_results(size: int) -> None:
     window = parse_window("4000 days")
     ranked, all_of_them = viewed(movies("rank: john", window=window))
     name = f"top {size}: john"
@@ -140,7 +140,7 @@ def test_the_best_are_those_of_all_results_with_scores(size: int) -> None:
     assert {shown.ending for shown in some.results.rows(ListSelection(name))} >= {"outranked"}
 
 
-def test_the_best_in_a_window_of_their_own_stand_beside_keywords() -> None:
+def test_the_best_in_their_own_window_run_beside_keywords() -> None:
     run, view = viewed(movies("clint", "top 2 window 100 days: nolan bale"))
     for _ in range(24):
         advanced(run, view, 0.05)
@@ -150,7 +150,7 @@ def test_the_best_in_a_window_of_their_own_stand_beside_keywords() -> None:
     assert alive(view, "clint")
 
 
-def test_the_same_keywords_can_be_asked_for_in_two_ways() -> None:
+def test_the_same_keywords_can_run_as_two_kinds() -> None:
     run, view = viewed(movies(QUERY))
     advanced(run, view, 2)
     best = f"top 1: {QUERY}"
@@ -176,7 +176,7 @@ def test_the_same_keywords_can_be_asked_for_in_two_ways() -> None:
         ("pattern: nonsense ;", "the text ends here"),
     ],
 )
-def test_what_cannot_stand_is_refused_and_nothing_else_changes(asked: str, why: str) -> None:
+def test_an_unsupported_query_is_rejected_without_other_changes(asked: str, why: str) -> None:
     run, view = viewed(movies(QUERY))
     run.add_query(asked)
     advanced(run, view, 2)
@@ -186,7 +186,7 @@ def test_what_cannot_stand_is_refused_and_nothing_else_changes(asked: str, why: 
 
 
 @scenario
-async def test_the_best_stand_first_with_rank_and_score_and_their_reasons_in_the_detail() -> None:
+async def test_the_best_come_first_with_rank_score_and_reasons() -> None:
     async with opened(movies(f"top 2: {QUERY}")) as driver:
         await driver.advance(2)
         await driver.press("escape", "right_square_bracket")
@@ -240,9 +240,7 @@ def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: 
         (f"window {FEVER}: hopper", "1 hour"),
     ],
 )
-def test_results_in_windows_of_an_expression_are_those_of_a_search(
-    ward: Path, asked: str, window: str
-) -> None:
+def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, asked: str, window: str) -> None:
     run, view = viewed(at_the_ward(ward, asked, window=window))
     for _ in range(12):
         advanced(run, view, 1)
@@ -267,7 +265,7 @@ def test_results_in_windows_of_an_expression_are_those_of_a_search(
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_windows_that_pile_up_are_refused_unless_allowed(ward: Path) -> None:
+def test_windows_that_pile_up_are_rejected_unless_allowed(ward: Path) -> None:
     asked = "window every open when temp > 38 close when temp < 38: hopper"
     run, view = viewed(at_the_ward(ward, window="1 hour"))
     run.add_query(asked)
@@ -281,7 +279,7 @@ def test_windows_that_pile_up_are_refused_unless_allowed(ward: Path) -> None:
 
 
 @scenario
-async def test_the_time_line_of_windows_stands_under_the_results(ward: Path) -> None:
+async def test_the_time_line_of_windows_is_below_the_results(ward: Path) -> None:
     async with opened(at_the_ward(ward, "hopper", window=FEVER), (100, 30)) as driver:
         await driver.advance(2)
         assert "windows  1 open, 0 ended lately" in driver.text()
@@ -292,7 +290,7 @@ async def test_the_time_line_of_windows_stands_under_the_results(ward: Path) -> 
         assert "Grace Hopper" in shown
 
 
-def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None:
+def test_queries_before_the_start_of_the_engine_are_shown_at_once() -> None:
     queue = EventQueue()
     request = movies(QUERY)
     run, view = SteppedRun(request, queue), View(request)
@@ -322,7 +320,7 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
     assert all((row["score"] != "") == (row["query"] == QUERY) for row in rows)
 
 
-def test_a_refused_query_does_not_take_the_results_of_the_same_keywords_along() -> None:
+def test_a_rejected_query_keeps_the_results_of_the_same_keywords() -> None:
     run, view = viewed(movies(QUERY))
     advanced(run, view, 2)
     view.apply_events(JobEvents(queries=(QUERY, f"top 1: {QUERY}")))

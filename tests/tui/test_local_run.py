@@ -47,7 +47,7 @@ def ids(results: Sequence[LiveResult], query: str) -> set[str]:
     return {result.id for result in results if result.query == query}
 
 
-def test_queries_find_what_the_batch_search_finds() -> None:
+def test_queries_have_the_results_of_a_batch_search() -> None:
     run, queue = begun(movies(*QUERIES))
     results: list[LiveResult] = []
     for _ in range(12):
@@ -58,7 +58,7 @@ def test_queries_find_what_the_batch_search_finds() -> None:
     assert len(results) == len({(result.query, result.id) for result in results})
 
 
-def test_what_cannot_be_done_is_told_and_the_run_goes_on() -> None:
+def test_an_invalid_request_is_reported_and_the_run_continues() -> None:
     run, queue = begun(movies(QUERY))
     for query in (QUERY, "the", "studio:x"):
         run.add_query(query)
@@ -69,7 +69,7 @@ def test_what_cannot_be_done_is_told_and_the_run_goes_on() -> None:
     assert ids(events.results, QUERY) == searched(QUERY)
 
 
-def test_a_relation_that_goes_takes_its_tuples_and_its_records_come_no_more() -> None:
+def test_a_removed_relation_loses_its_tuples_and_its_records_are_skipped() -> None:
     text = movie_files()[0].read_text()
     at = text.index("  actor:\n")
     without = text[:at] + "\njoins:\n  - director.did = movie.did\n  - movie.mid = plays.mid\n"
@@ -90,7 +90,7 @@ def test_a_relation_that_goes_takes_its_tuples_and_its_records_come_no_more() ->
     assert events.schema is not None
 
 
-def test_the_mesh_is_observed_by_query() -> None:
+def test_mesh_statistics_are_reported_by_query() -> None:
     run, queue = begun(movies(QUERY, "zzyzx nolan"))
     run.advance(2)
     for query in (QUERY, "zzyzx nolan", "absent"):
@@ -115,7 +115,7 @@ def failed(request: UiRequest) -> JobEvents:
     return queue.take()
 
 
-def test_a_run_that_breaks_tells_why(tmp_path: Path) -> None:
+def test_a_failed_run_reports_the_reason(tmp_path: Path) -> None:
     assert "nowhere" in failed(with_job(movies(), source=str(tmp_path / "nowhere"))).failure
     bad = tmp_path / "bad.jsonl"
     bad.write_text(movie_files()[1].read_text().partition("\n")[0] + "\nno record\n")
@@ -123,7 +123,7 @@ def test_a_run_that_breaks_tells_why(tmp_path: Path) -> None:
     assert "bad.jsonl:2" in failed(request).failure
 
 
-def test_a_run_that_broke_says_what_to_do_and_takes_no_queries(tmp_path: Path) -> None:
+def test_a_failed_run_explains_what_to_do_and_rejects_queries(tmp_path: Path) -> None:
     queue = EventQueue()
     run = new_job(with_job(movies(), source=str(tmp_path / "nowhere")), queue)
     run.run()
@@ -134,7 +134,7 @@ def test_a_run_that_broke_says_what_to_do_and_takes_no_queries(tmp_path: Path) -
     assert events.queries is None
 
 
-def test_a_database_that_is_away_is_waited_for_until_the_end() -> None:
+def test_an_unavailable_database_is_awaited_until_the_end() -> None:
     queue = EventQueue()
     run = new_job(with_job(movies(), source="postgresql://joe@127.0.0.1:1/none"), queue)
     run.start()
@@ -150,7 +150,7 @@ def test_a_database_that_is_away_is_waited_for_until_the_end() -> None:
     assert queue.take().failure == ""
 
 
-def test_the_first_late_record_is_told_at_once(tmp_path: Path) -> None:
+def test_the_first_late_record_is_reported_at_once(tmp_path: Path) -> None:
     replay = tmp_path / "movies.jsonl"
     first, *rest = movie_files()[1].read_text().splitlines()
     replay.write_text("\n".join([*rest, first, first]) + "\n")
@@ -162,7 +162,7 @@ def test_the_first_late_record_is_told_at_once(tmp_path: Path) -> None:
     run.stop()
 
 
-def test_bad_records_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_bad_records_are_skipped_and_counted(tmp_path: Path) -> None:
     lines = movie_files()[1].read_text().splitlines()
     stream = tmp_path / "stream.jsonl"
     stream.write_text("\n".join([*lines[:50], "no record", *lines[50:]]))
@@ -174,7 +174,7 @@ def test_bad_records_are_left_out_and_counted(tmp_path: Path) -> None:
     assert ids(events.results, QUERY) == searched(QUERY)
 
 
-def test_a_run_in_its_thread_starts_tells_and_stops() -> None:
+def test_a_run_in_its_thread_starts_reports_and_stops() -> None:
     told = Event()
     queue = EventQueue(told.set)
     run = new_job(movies(QUERY), queue)
@@ -197,7 +197,7 @@ class BusyRows(LiveRows):
         raise TimeLimitError(f"no turn to count {matcher.query.text}")
 
 
-def test_a_run_goes_on_while_its_rows_are_read() -> None:
+def test_a_run_continues_while_its_rows_are_read() -> None:
     run, queue = begun(movies(QUERY))
     run.rows = BusyRows()
     run.observe(QUERY)
@@ -209,7 +209,7 @@ def test_a_run_goes_on_while_its_rows_are_read() -> None:
     assert metrics.tuples > 0
 
 
-def test_a_run_that_ends_tells_all_that_it_has_done() -> None:
+def test_a_run_that_ends_reports_all_its_work() -> None:
     """Also what came within a quarter of a second after the last report."""
     request, queue = movies(QUERY), EventQueue()
     source = f"{request.job.source.partition('?')[0]}?speed=1000000000000"
@@ -228,12 +228,12 @@ def test_a_run_that_ends_tells_all_that_it_has_done() -> None:
         ({"on_error": OnError.DEAD_LETTER}, "--dead-letters FILE"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(more: dict[str, Any], message: str) -> None:
+def test_invalid_requests_are_rejected(more: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         movies(**more)
 
 
-def test_a_query_is_told_before_its_first_results() -> None:
+def test_a_query_is_reported_before_its_first_results() -> None:
     """Results of queries that the view does not know are not shown."""
     queue = EventQueue()
     run = SteppedRun(movies("uma"), queue)

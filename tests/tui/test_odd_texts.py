@@ -102,7 +102,7 @@ async def all_typed(some: list[str], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_odd_texts_are_read_or_refused(kind: str, tmp_path: Path) -> None:
+def test_odd_texts_are_accepted_or_rejected(kind: str, tmp_path: Path) -> None:
     @examples(3, suppress_health_check=list(HealthCheck), print_blob=False)
     @given(st.lists(texts(kind), min_size=25, max_size=25))
     def run(some: list[str]) -> None:

@@ -43,7 +43,7 @@ def clean(driver: Driver) -> None:
 
 
 @scenario
-async def test_no_screen_shows_them(tmp_path: Path) -> None:
+async def test_no_screen_shows_control_characters(tmp_path: Path) -> None:
     session = tmp_path / "session.json"
     save_session(SavedSession(history=[f"{CONTROLS}asked"], saved=[f"{CONTROLS}saved"]), session)
     async with opened(request(tmp_path), session_path=session) as driver:
@@ -78,7 +78,7 @@ async def test_no_screen_shows_them(tmp_path: Path) -> None:
 
 
 @scenario
-async def test_an_editor_of_a_file_that_has_them_draws_none(tmp_path: Path) -> None:
+async def test_an_editor_of_a_file_with_control_characters_shows_none(tmp_path: Path) -> None:
     asked = request(tmp_path)
     asked.schema_path.write_text(SCHEMA + f"# {CONTROLS}\n")
     async with opened(asked) as driver:
@@ -89,7 +89,7 @@ async def test_an_editor_of_a_file_that_has_them_draws_none(tmp_path: Path) -> N
 
 
 @scenario
-async def test_what_a_widget_overlooks_stops_at_the_last_gate(tmp_path: Path) -> None:
+async def test_control_characters_are_removed_by_the_last_filter(tmp_path: Path) -> None:
     async with opened(request(tmp_path)) as driver:
         await driver.app.screen.query_one("#table").mount(Static(Text("over\x1b\u202e\x9blooked")))
         await driver.settle()
@@ -97,7 +97,7 @@ async def test_what_a_widget_overlooks_stops_at_the_last_gate(tmp_path: Path) ->
         clean(driver)
 
 
-def test_the_gate_leaves_what_can_be_printed_as_it_is() -> None:
+def test_the_filter_leaves_printable_text_unchanged() -> None:
     gate, black = Printable(), Color(0, 0, 0)
     fine = [Segment("│ ▁▂█ 日本 🎬 é"), Segment("a\xa0b")]
     assert gate.apply(fine, black) == fine

@@ -38,7 +38,7 @@ def forum(folder: Path, *queries: str) -> UiRequest:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])
-def test_below_the_list_stands_how_to_ask_for_what_results_hide(
+def test_a_hint_below_the_list_shows_how_to_search_hidden_results(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
     @scenario
@@ -58,7 +58,7 @@ def test_below_the_list_stands_how_to_ask_for_what_results_hide(
 
 
 @scenario
-async def test_rows_without_times_are_shown_without_what_times_have(tmp_path: Path) -> None:
+async def test_rows_without_times_have_no_time_columns(tmp_path: Path) -> None:
     async with opened(forum(tmp_path), size=(80, 24)) as driver:
         await driver.advance(2)
         assert "4 rows" in driver.text().splitlines()[0]
@@ -104,7 +104,7 @@ async def test_tables_count_as_rows_beside_a_stream(tmp_path: Path) -> None:
 
 
 @scenario
-async def test_the_status_line_drops_what_does_not_fit(tmp_path: Path) -> None:
+async def test_the_status_line_omits_what_does_not_fit(tmp_path: Path) -> None:
     name = "questions_on_artificial_intelligence"
     text = movies().schema_path.read_text().replace("name: movies", f"name: {name}")
     (tmp_path / "long.yaml").write_text(text)
@@ -125,7 +125,7 @@ async def test_tab_leaves_the_box_although_the_list_is_empty() -> None:
 
 
 @scenario
-async def test_an_empty_list_of_a_pattern_has_something_to_try() -> None:
+async def test_an_empty_list_of_a_pattern_has_a_suggestion() -> None:
     async with opened(movies('pattern: movie m ; plays p where m.mid = p.mid and p:"zzyzx"')) as driver:
         await driver.advance(3)
         text = driver.text()
@@ -135,7 +135,7 @@ async def test_an_empty_list_of_a_pattern_has_something_to_try() -> None:
 
 
 @scenario
-async def test_a_replay_moves_to_a_month_and_to_a_year() -> None:
+async def test_a_replay_seeks_a_month_and_a_year() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.press("escape")
         for text, after, until in (

@@ -25,7 +25,7 @@ SCHEMA = str(movie_files()[0])
         (("--theme", "light"), 2, "did you mean 'skws-light'?"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_drawn(
+def test_invalid_arguments_are_rejected_before_the_app_starts(
     arguments: tuple[str, ...], code: int, message: str, skws: Skws
 ) -> None:
     done = skws("tui", "--schema", SCHEMA, *arguments)
@@ -33,7 +33,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_drawn(
     assert message in done.err
 
 
-def test_a_broken_schema_is_told_with_its_lines(tmp_path: Path, skws: Skws) -> None:
+def test_errors_in_the_schema_are_reported_with_their_lines(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "s.yaml").write_text("version: 1\nrelations: {a: {attributes: {x: txet}}}\n")
     done = skws("tui", "--schema", tmp_path / "s.yaml")
     assert (done.code, "s.yaml:2:" in done.err) == (3, True)

@@ -75,7 +75,9 @@ async def goes_on(driver: Driver) -> None:
     ],
 )
 @scenario
-async def test_what_a_handler_or_worker_raises_is_told(owner: type, name: str, keys: tuple[str, ...]) -> None:
+async def test_an_exception_in_a_handler_or_worker_is_reported(
+    owner: type, name: str, keys: tuple[str, ...]
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         async with opened(movies(), faults=None) as driver:
             patch.setattr(owner, name, broken)
@@ -87,7 +89,7 @@ async def test_what_a_handler_or_worker_raises_is_told(owner: type, name: str, k
 
 
 @scenario
-async def test_what_a_timer_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exception_in_a_timer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(movies(), faults=None) as driver:
         monkeypatch.setattr(View, "tick", broken)
         driver.app.set_timer(0.01, driver.app.tick)
@@ -99,7 +101,7 @@ async def test_what_a_timer_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("draws_changes")
 @pytest.mark.parametrize("widget", [QueryBar, StatusLine])
 @scenario
-async def test_what_drawing_raises_is_told(widget: type) -> None:
+async def test_an_exception_while_drawing_is_reported(widget: type) -> None:
     with pytest.MonkeyPatch.context() as patch:
         async with opened(movies(), faults=None) as driver:
             patch.setattr(widget, "render", broken)
@@ -112,7 +114,7 @@ async def test_what_drawing_raises_is_told(widget: type) -> None:
 
 
 @scenario
-async def test_what_a_thread_a_task_or_a_finaliser_raises_is_told() -> None:
+async def test_an_exception_in_a_thread_task_or_finalizer_is_reported() -> None:
     class Left:
         def __del__(self) -> None:
             broken()
@@ -139,7 +141,7 @@ async def test_what_a_thread_a_task_or_a_finaliser_raises_is_told() -> None:
 
 
 @scenario
-async def test_an_app_in_which_nothing_works_ends_with_a_line() -> None:
+async def test_an_app_in_which_nothing_works_ends_with_a_message() -> None:
     async with opened(movies(), faults=None) as driver:
         for _ in range(499):
             driver.app.report_fault(ValueError("again"))
@@ -153,18 +155,18 @@ async def test_an_app_in_which_nothing_works_ends_with_a_line() -> None:
 
 
 @scenario
-async def test_a_fault_before_the_first_picture_is_told_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exception_before_the_first_screen_is_shown_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SearchScreen, "on_mount", broken)
     async with opened(movies(), faults=1) as driver:
         assert [line.level for line in driver.app.view.log].count("error") == 1
 
 
-def test_errors_for_the_user_are_told_as_they_are_and_not_kept() -> None:
+def test_user_errors_are_shown_unchanged_and_not_stored() -> None:
     assert fault_line(SkwsError("no such thing")) == "no such thing"
     assert not faults_file().exists()
 
 
-def test_the_file_of_faults_does_not_grow_without_bound(tmp_path: Path) -> None:
+def test_the_exception_file_is_limited_in_size(tmp_path: Path) -> None:
     path = tmp_path / "faults.log"
     path.write_text("x" * 1_000_001)
     assert str(path) in fault_line(ValueError("one"), path)
@@ -173,14 +175,14 @@ def test_the_file_of_faults_does_not_grow_without_bound(tmp_path: Path) -> None:
     assert path.read_text().count("ValueError") >= 2
 
 
-def test_a_fault_is_told_where_no_file_can_be_written(tmp_path: Path) -> None:
+def test_an_exception_is_reported_if_no_file_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / "file" / "faults.log"
     path.parent.write_text("")
     assert fault_line(ValueError("one"), path).endswith(f"details cannot be written to {path}")
 
 
 @scenario
-async def test_the_app_answers_keys_while_a_query_is_checked_and_gives_the_check_up() -> None:
+async def test_the_app_accepts_keys_during_a_check_which_times_out() -> None:
     may_end = threading.Event()
     checked: list[str] = []
 
@@ -208,7 +210,7 @@ async def test_the_app_answers_keys_while_a_query_is_checked_and_gives_the_check
 
 
 @scenario
-async def test_a_text_that_takes_too_long_to_read_is_told_under_the_box() -> None:
+async def test_a_text_that_takes_too_long_to_analyze_is_reported() -> None:
     may_end = threading.Event()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(QueryAnalyzer, "analyse", lambda *_: may_end.wait(60))
@@ -223,7 +225,7 @@ async def test_a_text_that_takes_too_long_to_read_is_told_under_the_box() -> Non
 
 
 @scenario
-async def test_work_off_the_thread_goes_one_by_one_and_passes_what_it_raises() -> None:
+async def test_background_work_runs_one_by_one_and_raises_its_errors() -> None:
     off, running, most = OffThread(30), [], []
 
     def work(number: int) -> int:
@@ -241,7 +243,7 @@ async def test_work_off_the_thread_goes_one_by_one_and_passes_what_it_raises() -
 
 
 @scenario
-async def test_of_work_that_never_ends_only_so_many_threads_are_left() -> None:
+async def test_endless_background_work_occupies_a_limited_number_of_threads() -> None:
     off, may_end = OffThread(0.05), threading.Event()
     for _ in range(3):
         with pytest.raises(TooLongError, match="was stopped"):
@@ -264,7 +266,7 @@ async def until_done(off: OffThread) -> None:
 
 
 @scenario
-async def test_a_session_with_queries_that_are_no_longer_right_opens(tmp_path: Path) -> None:
+async def test_a_session_with_invalid_queries_opens(tmp_path: Path) -> None:
     path = tmp_path / "session.json"
     wrong = [
         "window nonsense: hopper",
@@ -283,6 +285,6 @@ async def test_a_session_with_queries_that_are_no_longer_right_opens(tmp_path: P
         assert "\x1b" not in driver.text()
 
 
-def test_messages_are_dispatched_inside_the_fence() -> None:
+def test_messages_are_dispatched_within_the_error_boundary() -> None:
     """Textual's own name for it: if it changes, the fence must follow."""
     assert MessagePump._dispatch_message.__qualname__ == "_with_error_boundary.<locals>.dispatch_safely"

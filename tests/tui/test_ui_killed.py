@@ -57,7 +57,7 @@ def until_shown(terminal: int, sign: str) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("sign", ["starting the engine", "Vincent Vega"])
-def test_nothing_outlives_an_app_that_is_killed(sign: str, tmp_path: Path) -> None:
+def test_no_process_outlives_a_killed_app(sign: str, tmp_path: Path) -> None:
     mark = uuid4().hex
     ours, theirs = pty.openpty()
     with ui(theirs, theirs, tmp_path, "spark", {MARK: mark}) as app:
@@ -69,7 +69,7 @@ def test_nothing_outlives_an_app_that_is_killed(sign: str, tmp_path: Path) -> No
     os.close(theirs)
 
 
-def test_the_app_ends_when_its_terminal_is_gone(tmp_path: Path) -> None:
+def test_the_app_ends_with_its_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with ui(theirs, theirs, tmp_path, "local", {}) as app:
         os.close(theirs)

@@ -11,7 +11,7 @@ from tests.strategies import some
 
 
 @pytest.mark.parametrize("name", GUIDE)
-def test_a_picture_is_what_the_screen_looks_like(name: str) -> None:
+def test_each_picture_shows_the_current_screen(name: str) -> None:
     kept = (IMAGES / f"{name}.svg").read_text(encoding="utf-8")
     assert kept == screen_picture(name), "draw it anew: python -m docs.pictures"
 

@@ -72,7 +72,7 @@ def result(number: int, *, op: str = "+", query: str = "q", end: float | None = 
 
 
 @given(st.lists(st.tuples(ROWS, st.booleans()), max_size=30), WINDOWS, st.integers(1, 12))
-def test_the_latest_rows_are_those_of_a_plain_list(
+def test_the_latest_rows_equal_a_plain_list(
     steps: list[tuple[tuple[int, int | None, str], bool]], window: Window, size: int
 ) -> None:
     rows, kept = LatestRows(Stream(SCHEMA, window), kept=8), CountWindow(8)
@@ -166,7 +166,7 @@ def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
 
 
 @pytest.mark.parametrize("moving", [False, True])
-def test_a_day_of_results_takes_no_more_room_than_an_hour(moving: bool) -> None:
+def test_a_day_of_results_needs_no_more_memory_than_an_hour(moving: bool) -> None:
     buffer = ResultBuffer(capacity=50)
     most = 0
     for second in range(86_400 // 4):
@@ -219,7 +219,7 @@ def test_the_buffer_filters_by_query_network_and_words() -> None:
     st.integers(1, 120),
 )
 @examples(60)
-def test_a_sentence_keeps_what_was_found_and_its_width(parts: list[tuple[str, bool]], width: int) -> None:
+def test_a_sentence_keeps_matches_and_its_width(parts: list[tuple[str, bool]], width: int) -> None:
     phrases = [TuplePhrase(text, (), matched=matched) for text, matched in parts]
     shown = sentence(phrases, width)
     matched = sum(p.matched for p in phrases)
@@ -228,7 +228,7 @@ def test_a_sentence_keeps_what_was_found_and_its_width(parts: list[tuple[str, bo
     assert cell_len(text) <= max(width, 14 * matched + 3)
 
 
-def test_the_outbox_calls_once_until_it_is_emptied_and_drops_the_oldest() -> None:
+def test_the_event_queue_notifies_once_until_emptied_and_drops_the_oldest() -> None:
     calls: list[int] = []
     queue = EventQueue(lambda: calls.append(1), kept=3)
     for number in range(5):
@@ -242,7 +242,7 @@ def test_the_outbox_calls_once_until_it_is_emptied_and_drops_the_oldest() -> Non
     assert queue.take().queries == ()
 
 
-def test_results_of_removed_queries_go_and_late_ones_do_not_come_back() -> None:
+def test_results_of_removed_queries_are_dropped_also_if_late() -> None:
     view = View(movies())
     view.apply_events(JobEvents(queries=("q", "r"), results=[result(1), result(2, query="r")]))
     view.apply_events(JobEvents(queries=("r",)))
@@ -261,7 +261,7 @@ def moving() -> tuple[View, LatestRows, Schema]:
     return View(request), rows, request.job.schema
 
 
-def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LatestRows, Schema]) -> None:
+def test_an_analysis_counts_matches_and_suggests(moving: tuple[View, LatestRows, Schema]) -> None:
     view, rows, _ = moving
     reading = view.analyzer.analyse("travlta actor:uma the", rows)
     assert [(slot.count, slot.correction) for slot in reading.slots] == [(0, "travolta"), (1, "")]
@@ -303,14 +303,14 @@ def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LatestRows, Sch
         ),
     ],
 )
-def test_a_prefix_that_is_not_whole_is_refused(moving: tuple[View, LatestRows, Schema], text: str) -> None:
+def test_an_incomplete_prefix_is_rejected(moving: tuple[View, LatestRows, Schema], text: str) -> None:
     view, rows, _ = moving
     with pytest.raises(SkwsError):
         view.analyzer.check(text)
     assert view.analyzer.analyse(text, rows).fault
 
 
-def test_of_windows_of_an_expression_it_says_which_rows_were_looked_at() -> None:
+def test_an_analysis_with_expression_windows_names_the_counted_rows() -> None:
     job = replace(movies().job, window=parse_window("open when movie.mid > 0 close when movie.mid < 0"))
     rows = LatestRows(job.stream)
     rows.add(RecordBatch.of([Record(job.schema.index["actor"], 1, (1, "John Travolta"))]), 1)
@@ -319,7 +319,7 @@ def test_of_windows_of_an_expression_it_says_which_rows_were_looked_at() -> None
     ]
 
 
-def test_completion_goes_by_the_last_word(moving: tuple[View, LatestRows, Schema]) -> None:
+def test_the_last_word_is_completed(moving: tuple[View, LatestRows, Schema]) -> None:
     view, rows, _ = moving
     assert view.analyzer.analyse("uma tr", rows).completions == (("travolta", 1),)
     assert [last_word(text) for text in ("", "a ", 'a "b', "actor:Tr", "-x")] == ["", "", "b", "Tr", "x"]
@@ -331,7 +331,7 @@ def test_completion_goes_by_the_last_word(moving: tuple[View, LatestRows, Schema
     assert completed("uma actor:Tr", "travolta") == "uma actor:travolta"
 
 
-def test_sessions_are_kept_by_schema_and_broken_ones_are_forgotten(tmp_path: Path) -> None:
+def test_sessions_are_stored_by_schema_and_damaged_ones_ignored(tmp_path: Path) -> None:
     path = session_file(tmp_path / "s.yaml", tmp_path / "state")
     assert path != session_file(tmp_path / "t.yaml", tmp_path / "state")
     session = SavedSession(["a b"], theme="nord", trees=True)
@@ -346,7 +346,7 @@ def test_sessions_are_kept_by_schema_and_broken_ones_are_forgotten(tmp_path: Pat
         assert load_session(path) == SavedSession()
 
 
-def test_every_fault_of_a_keymap_is_told_with_its_line(tmp_path: Path) -> None:
+def test_every_error_in_a_keymap_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
     assert load_keymap(path, ACTIONS) == {}
     path.write_text("copy: c, ctrl+y\nfilter: f\n")
@@ -361,7 +361,7 @@ def test_every_fault_of_a_keymap_is_told_with_its_line(tmp_path: Path) -> None:
         load_keymap(path, ACTIONS)
 
 
-def test_drafts_tell_problems_or_draw_the_graph() -> None:
+def test_drafts_show_problems_or_the_graph() -> None:
     wrong = read_draft(
         "version: 1\nrelations: {a: {attributes: {x: txet}}}\nwindow: 3 hedgehogs\n", Path("s.yaml")
     )
@@ -403,7 +403,7 @@ def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_a_drawn_result_is_dimmed_once_it_has_ended() -> None:
+def test_a_result_is_dimmed_once_it_has_ended() -> None:
     view = View(movies())
     view.queries = ("travolta",)
     shown_tuple = ResultTuple.given(
@@ -426,7 +426,7 @@ def test_a_drawn_result_is_dimmed_once_it_has_ended() -> None:
     assert drawer.countdown(row) == "expired, 1970-01-01 00:01:00"
 
 
-def test_an_update_changes_its_row_where_it_stands_and_marks_what_changed() -> None:
+def test_an_update_changes_its_row_in_place_and_marks_the_change() -> None:
     view = View(movies())
     view.queries = ("travolta",)
 
@@ -448,7 +448,7 @@ def test_an_update_changes_its_row_where_it_stands_and_marks_what_changed() -> N
     assert "updated  1970-01-01 00:00:30, age of actor:1" in drawer.detail(first, 80, whole=True).plain
 
 
-def test_a_keyword_far_into_a_long_value_is_seen_in_a_narrow_tree() -> None:
+def test_a_keyword_late_in_a_long_value_is_visible_in_a_narrow_tree() -> None:
     view = View(movies())
     view.queries = ("travolta",)
     long = f"{'some words ' * 20}Travolta {'and more ' * 20}"
@@ -474,11 +474,11 @@ def test_a_keyword_far_into_a_long_value_is_seen_in_a_narrow_tree() -> None:
         (1e18, 0, "1000000000"),
     ],
 )
-def test_instants_of_today_are_times_and_others_days(seconds: float | None, now: float, text: str) -> None:
+def test_instants_of_today_are_times_and_others_dates(seconds: float | None, now: float, text: str) -> None:
     assert when(seconds, now)[:10] == text
 
 
-def test_an_export_needs_a_name_that_tells_its_format(tmp_path: Path) -> None:
+def test_the_format_of_an_export_follows_from_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\.jsonl, \.csv, \.parquet"):
         export([], tmp_path / "x.txt")
     (tmp_path / "d.csv").mkdir()
@@ -486,7 +486,7 @@ def test_an_export_needs_a_name_that_tells_its_format(tmp_path: Path) -> None:
         export([], tmp_path / "d.csv")
 
 
-def test_a_poor_terminal_gets_its_own_sixteen_colours() -> None:
+def test_a_limited_terminal_uses_its_own_sixteen_colors() -> None:
     assert default_theme({"TERM": "xterm"}) == "ansi-dark"
     assert default_theme({"TERM": "linux"}) == "ansi-dark"
     assert default_theme({"TERM": "xterm-256color"}) == "skws-dark"
@@ -523,7 +523,7 @@ def _theme(name: str):  # type: ignore[no-untyped-def]
         ("├─ PostLinks  (PostLinks.RelatedPostId = Posts.Id)", 12, None),
     ],
 )
-def test_the_joins_of_a_graph_go_on_below_themselves(
+def test_the_joins_of_a_graph_wrap_below_themselves(
     line: str, width: int, expected: list[str] | None
 ) -> None:
     assert fold_line(line, width).splitlines() == (expected or [line])

@@ -89,7 +89,7 @@ def test_a_query_typed_into_the_demo_shows_its_results(terminal: Terminal) -> No
 
 
 @needs_tmux
-def test_a_source_that_is_not_there_is_told_on_the_screen(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_missing_source_is_reported_on_the_screen(terminal: Terminal, tmp_path: Path) -> None:
     schema = ROOT / "examples" / "movies" / "schema.yaml"
     terminal.run("tui", "-s", str(schema), "--replay", "absent.jsonl", "--fresh")
     terminal.shows("absent.jsonl", "failed")

@@ -77,7 +77,7 @@ def test_deterministic_automata_have_one_run_on_every_word(case: Case) -> None:
 
 @SOME
 @given(cases())
-def test_cleaning_and_trimming_change_no_language(case: Case) -> None:
+def test_cleaning_and_trimming_preserve_the_language(case: Case) -> None:
     k, left, _, some = case
     automaton = to_automaton(left, k)
     cleaned = clean(automaton, THEORY)
@@ -86,7 +86,7 @@ def test_cleaning_and_trimming_change_no_language(case: Case) -> None:
         assert accepted(trim(cleaned), word) == accepted(automaton, word)
 
 
-def test_repetitions() -> None:
+def test_repetitions_accept_the_right_lengths() -> None:
     letter = r.LetterBlock(g.TOP)
     word = [StreamRecord(0, 0, (1, None, None))] * 6
     lengths = [
@@ -96,7 +96,7 @@ def test_repetitions() -> None:
     assert lengths == [[2, 3, 4], [3, 4, 5, 6], [0, 1]]
 
 
-def test_unsatisfiable_guards_are_cleaned_away() -> None:
+def test_unsatisfiable_guards_are_removed() -> None:
     never = g.conjunction(
         [g.Compare("<", g.Field("x"), g.GuardConstant(0)), g.Compare("<", g.GuardConstant(0), g.Field("x"))]
     )
@@ -107,7 +107,7 @@ def test_unsatisfiable_guards_are_cleaned_away() -> None:
     assert trim(clean(to_automaton(r.LetterBlock(never), 0), THEORY)).transitions == ()
 
 
-def test_too_many_macrostates_are_given_up() -> None:
+def test_too_many_macrostates_are_an_error() -> None:
     high = r.LetterBlock(g.Compare("<", g.GuardConstant(1), g.Field("x")))
     few, many = (r.Then(r.Then(r.EVERYTHING, high), r.repeat(r.ANY, n, n)) for n in (3, 12))
     with within_steps(200):

@@ -80,7 +80,7 @@ def both(
     return read, parse_expression(f"{selection} {expression}{by_key}", ALPHABET)
 
 
-def test_a_longer_lookback_leaves_out_more_records() -> None:
+def test_a_longer_lookback_omits_more_records() -> None:
     word = [StreamRecord(0, 0, (1, None, None))] * 4
     some = [windows_of(formula_expression("b = e", ALPHABET, lookback=k), word) for k in (0, 2)]
     assert some == [windows_of(parse_pairs([(".*", ".")], ALPHABET, lookback=k), word) for k in (0, 2)]
@@ -109,7 +109,7 @@ B, E = m.Satisfies(HIGH, "b"), m.Satisfies(HIGH, "e")
         "exists exist: exist < e": m.SomePosition("exist", m.Precedes("exist", "e")),
     }.items(),
 )
-def test_how_formulas_are_read(text: str, formula: m.Formula) -> None:
+def test_formulas_are_parsed(text: str, formula: m.Formula) -> None:
     assert parse_formula(text, ALPHABET) == formula
 
 
@@ -133,7 +133,7 @@ def test_how_formulas_are_read(text: str, formula: m.Formula) -> None:
         ("b ~ e", "not '~'", 2),
     ],
 )
-def test_errors_point_at_the_place(text: str, message: str, place: int) -> None:
+def test_errors_point_at_their_position(text: str, message: str, place: int) -> None:
     with pytest.raises(UsageError, match=message) as raised:
         formula_expression(text, ALPHABET)
     shown, caret = str(raised.value).splitlines()[-2:]
@@ -155,7 +155,7 @@ def test_errors_point_at_the_place(text: str, message: str, place: int) -> None:
         ("b < e and " * 1200, "at most 10,000 characters; this one has 12,000"),
     ],
 )
-def test_what_is_too_large(text: str, message: str | None) -> None:
+def test_formulas_that_are_too_large_are_rejected(text: str, message: str | None) -> None:
     if message is None:
         assert formula_expression(text, ALPHABET).pairs
         return
@@ -163,7 +163,7 @@ def test_what_is_too_large(text: str, message: str | None) -> None:
         formula_expression(text, ALPHABET)
 
 
-def test_formulas_whose_automata_explode_are_refused() -> None:
+def test_formulas_whose_automata_explode_are_rejected() -> None:
     sets = ", ".join(f"X{i}" for i in range(9))
     inner = " and ".join(f"(X{i}(b) or X{i + 1}(e))" for i in range(8))
     with within_steps(10_000):

@@ -25,7 +25,7 @@ def columns_of(word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> Recor
 
 @examples(300)
 @given(st.lists(guards(K), min_size=1, max_size=4), words(min_size=1))
-def test_columns_give_the_truth_of_every_record(some: list[g.Guard], word: list[StreamRecord]) -> None:
+def test_guards_by_columns_equal_guards_by_record(some: list[g.Guard], word: list[StreamRecord]) -> None:
     columns = columns_of(word)
     for guard in some:
         flags = columns.holds(guard).tolist()
@@ -44,7 +44,9 @@ def test_whole_numbers_beyond_doubles_are_compared_exactly() -> None:
 
 @examples(100)
 @given(st.lists(guards(1), min_size=1, max_size=3), words(min_size=2, max_size=5))
-def test_what_occurs_is_possible_and_samples_are_true(some: list[g.Guard], word: list[StreamRecord]) -> None:
+def test_occurring_combinations_are_possible_and_samples_true(
+    some: list[g.Guard], word: list[StreamRecord]
+) -> None:
     cells = {cell.signs: cell.sample for cell in THEORY.cells(some)}
     occurred = {
         tuple(holds(guard, word[i - 1 : i + 1], ALPHABET) for guard in some) for i in range(1, len(word))
@@ -76,7 +78,7 @@ IMPOSSIBLE = (
 )
 
 
-def test_impossible_guards_are_told() -> None:
+def test_impossible_guards_are_recognized() -> None:
     assert [str(guard) for guard in IMPOSSIBLE if THEORY.is_possible(guard)] == []
     between = g.conjunction(
         [g.Compare("<", g.GuardConstant(1), g.Field("y")), g.Compare("<", g.Field("y"), g.GuardConstant(2))]
@@ -84,7 +86,7 @@ def test_impossible_guards_are_told() -> None:
     assert THEORY.is_possible(between)
 
 
-def test_promises_bound_what_is_possible() -> None:
+def test_promises_limit_what_is_possible() -> None:
     promised = Satisfiability(
         ALPHABET, [g.disjunction([g.IsNull(X), g.Compare("<=", X, g.GuardConstant(5))])]
     )
@@ -93,7 +95,7 @@ def test_promises_bound_what_is_possible() -> None:
     assert not promised.is_possible(above)
 
 
-def test_letters_tell_all_combinations_apart_however_many_guards() -> None:
+def test_letters_distinguish_all_combinations_of_any_number_of_guards() -> None:
     word = [StreamRecord(0, 0, (x % 7, None, None)) for x in range(40)]
     for count in (3, 20, 70):
         some = [g.Compare("<", X, g.GuardConstant(i % 9)) for i in range(count)]

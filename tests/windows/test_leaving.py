@@ -102,7 +102,7 @@ def test_tuples_of_every_key_leave_with_the_oldest_window_of_all(trails: list[Ch
 
 
 @given(st.lists(changes(), min_size=1, max_size=3))
-def test_where_the_oldest_window_before_a_record_began(trails: list[Changes]) -> None:
+def test_the_start_of_the_oldest_window_before_a_record(trails: list[Changes]) -> None:
     places = [(position, key) for key in range(len(trails)) for position in range(BEGIN, END)]
     position, _, key = asked(places)
     for (record, number), began in zip(
@@ -132,7 +132,7 @@ def test_keys_with_open_windows_come_first_and_rows_are_limited() -> None:
     assert drawn(stretches, 10, 0) == []
 
 
-def test_an_engine_tells_its_windows() -> None:
+def test_an_engine_reports_its_windows() -> None:
     window = ExpressionWindow("open when customer close when order per cid")
     engine = WindowedEngine.of(Plan(SCHEMA, parse_query("ada", SCHEMA), window))
     list(
@@ -161,7 +161,7 @@ def test_keys_whose_windows_have_ended_are_forgotten() -> None:
         assert each.values(closed.key) == [[7]]
 
 
-def test_positions_in_a_key_go_on_after_its_windows_have_ended() -> None:
+def test_positions_within_a_key_continue_after_its_windows_end() -> None:
     plan = WindowPlan.of_text(PATIENTS, "open when temp > 38 close when temp < 38 per p")
     processor = plan.processor()
     found = [

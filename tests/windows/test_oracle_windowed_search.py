@@ -53,7 +53,7 @@ def cases(draw: st.DrawFn) -> tuple[Plan, list[Record], list[Record]]:
 
 @given(cases())
 @examples(60)
-def test_every_result_of_every_window_is_told_once_at_its_first_end(
+def test_every_result_is_reported_once_at_the_first_end_of_its_windows(
     case: tuple[Plan, list[Record], list[Record]],
 ) -> None:
     plan, static, stream = case
@@ -79,7 +79,7 @@ def renewed(engine: WindowedEngine, plan: Plan, static: list[Record]) -> Windowe
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
 @examples(60)
-def test_neither_batches_nor_failures_matter(
+def test_batches_and_failures_make_no_difference(
     case: tuple[Plan, list[Record], list[Record]], cuts: list[int]
 ) -> None:
     plan, static, stream = case
@@ -137,7 +137,7 @@ TEXTS = ("alpha", "beta", "alpha beta", "beta alpha", "beta pad", "")
 
 @pytest.mark.parametrize("form", WORDED)
 @seeds(1, 8)
-def test_words_in_windows_by_hand_through_a_session_and_a_job(form: str, seed: int, tmp_path: Path) -> None:
+def test_keywords_in_windows_through_a_session_and_a_job(form: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     found = 0
     for number, window_text in enumerate(LONG):
@@ -186,7 +186,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 12])
-def test_a_limit_ends_no_tuple_before_its_time(size: int) -> None:
+def test_a_window_limit_does_not_end_tuples_early(size: int) -> None:
     """Equal rows without a key: each deletion ends the row before it, however the stream is cut."""
     schema = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
     window = ExpressionWindow("every match [r] .* [r] at most 3 records")

@@ -91,7 +91,7 @@ def test_every_window_of_the_definition_is_found(
 
 @examples(180)
 @given(cases(), st.sampled_from((0, 3, 9, 100_000)))
-def test_what_is_passed_over_or_forgotten_of_macrostates_changes_nothing(
+def test_skipped_records_and_forgotten_macrostates_change_nothing(
     case: tuple[WindowExpression, Pairs, list[StreamRecord]], remembered: int
 ) -> None:
     """Records without effect are skipped, more of them in whole batches than in parts."""
@@ -103,7 +103,7 @@ def test_what_is_passed_over_or_forgotten_of_macrostates_changes_nothing(
 
 
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
-def test_a_window_that_is_too_long_makes_room_among_records_that_do_nothing(limits: Limits) -> None:
+def test_records_without_effect_count_after_a_window_is_too_long(limits: Limits) -> None:
     """A record that could begin another has no effect while one is open; once that is given up, it has."""
     any_number = r.LetterBlock(g.Compare("<", g.GuardConstant(-1), g.Field("x")))
     end = r.LetterBlock(g.Compare("=", g.Field("x"), g.GuardConstant(2)))
@@ -116,7 +116,7 @@ def test_a_window_that_is_too_long_makes_room_among_records_that_do_nothing(limi
 
 @examples(100)
 @given(cases(), CUTS, words(12), st.sampled_from((("n.b", "x"), ("x",))))
-def test_each_key_has_a_stream_of_its_own(
+def test_each_key_has_a_separate_stream(
     case: tuple[WindowExpression, Pairs, list[StreamRecord]],
     cuts: list[int],
     word: list[StreamRecord],
@@ -147,7 +147,7 @@ def random_records(count: int) -> list[StreamRecord]:
     return [StreamRecord(0, i, (chosen.choice((0, 2)), 1.0, "")) for i in range(count)]
 
 
-def test_macrostates_are_not_kept_for_ever() -> None:
+def test_macrostates_are_not_kept_forever() -> None:
     """Each of seventy records may be the one that counts: 2^70 macrostates, a new one with every record."""
     seventy = expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST)
     processor = Processor(seventy, ALPHABET, cache_size=50)
@@ -158,7 +158,7 @@ def test_macrostates_are_not_kept_for_ever() -> None:
     assert max(sizes[100:200]) >= max(sizes[200:]) * 0.9
 
 
-def test_a_state_of_many_bits_is_plain() -> None:
+def test_a_state_with_many_bits_is_encoded() -> None:
     """More bits than a JSON integer."""
     read, rest = random_records(200)[:120], random_records(200)[120:]
     given_expression = expression([(LONG, LONG)], 0, Selection.EVERY)

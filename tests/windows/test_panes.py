@@ -110,7 +110,7 @@ def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
 
 @examples(100)
 @given(st.lists(st.sampled_from((1e16, -1e16, 1.0, 0.1, 3e-5, 1e300, -1e300)), min_size=1, max_size=20))
-def test_sums_lose_nothing_to_large_neighbours(values: list[float]) -> None:
+def test_sums_keep_their_precision_beside_large_values(values: list[float]) -> None:
     word = [StreamRecord(0, i, (None, value, None)) for i, value in enumerate(values)]
     given_expression = expression([(r.EVERYTHING, r.repeat(r.ANY, 1, None))])
     processor = Processor(given_expression, ALPHABET, [Aggregate("sum", "y")])
@@ -140,7 +140,7 @@ def test_forest_folds_every_suffix_in_order(elements: list[str], data: st.DataOb
         assert forest.fold(start) == "".join(elements[dropped + start :])
 
 
-def test_panes_and_starts_stay_as_few_as_the_windows_that_are_open() -> None:
+def test_panes_and_starts_are_limited_by_open_windows() -> None:
     # Of rising values, each is the minimum of those from it on.
     aggregates = [*(Aggregate(name, "x") for name in names()), Aggregate("min", "y")]
     processor = Processor(expression([(r.EVERYTHING, r.repeat(r.ANY, 5, 5))]), ALPHABET, aggregates)

@@ -110,7 +110,7 @@ def test_expressions_have_the_windows_of_their_formulas(
         assert windows_of(again, word) == windows_by_definition([(before, window)], k, word)
 
 
-def test_what_is_no_formula_of_windows() -> None:
+def test_formulas_that_define_no_windows_are_rejected() -> None:
     with pytest.raises(ValueError, match="free variables b, x"):
         window_expression(m.Precedes("b", "x"), 0, THEORY)
     with pytest.raises(ValueError, match="looks back more than 0"):

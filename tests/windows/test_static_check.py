@@ -138,14 +138,14 @@ def several_pairs(draw: st.DrawFn) -> WindowExpression:
 
 @examples(60)
 @given(several_pairs())
-def test_witnesses_replayed_give_just_what_they_claim(given_expression: WindowExpression) -> None:
+def test_replayed_witnesses_have_exactly_the_claimed_windows(given_expression: WindowExpression) -> None:
     """For all pairs, with the selection and the limits."""
     verdict = check(given_expression, ALPHABET)
     if verdict.witness is not None:
         replayed(verdict, compile_expression(given_expression, THEORY), ALPHABET)
 
 
-def test_a_start_of_several_pairs_is_open_once() -> None:
+def test_a_start_shared_by_pairs_is_open_once() -> None:
     pairs = [(".*", ". .*"), (".*", ".* [b]"), (".*", ".* [not b]")]
     processor = Processor(compile_expression(parse_pairs(pairs, ALPHABET), THEORY), ALPHABET)
     for count in (1, 2, 3):
@@ -236,7 +236,7 @@ def test_the_worst_pair_counts(order: int) -> None:
         "match [x > x[-1] and x < x[-1]] | [b]": False,
     }.items(),
 )
-def test_what_no_stream_has(text: str, never: bool) -> None:
+def test_expressions_without_windows_are_recognized(text: str, never: bool) -> None:
     verdict = check(parse_expression(text, ALPHABET), ALPHABET)
     assert verdict.never is never
     if never:
@@ -252,7 +252,7 @@ def test_static_tables_begin_no_windows() -> None:
     assert not check(parse_expression("open when m close when not t", alphabet), alphabet).never
 
 
-def test_bounds_of_the_schema_are_promises() -> None:
+def test_bounds_of_the_schema_count_as_promises() -> None:
     def alphabet(most: float | None, least: float | None = None) -> Alphabet:
         attributes = (
             Attribute("level", AttributeType.NUMBER, least, most),
@@ -272,7 +272,7 @@ def test_bounds_of_the_schema_are_promises() -> None:
     assert all(isinstance(level, float) and 10 < level <= 11 for level in levels)
 
 
-def test_what_takes_too_many_steps_is_not_called_bounded() -> None:
+def test_an_incomplete_check_is_not_called_bounded() -> None:
     with within_steps(1_000):
         verdict = check(parse_expression(f"every match [b] .* [b] {'. ' * 20} [b]", ALPHABET), ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (M, M)
@@ -290,7 +290,7 @@ def test_a_window_whose_deterministic_automaton_is_exponential_has_a_verdict() -
     assert check(few, ALPHABET).open_starts is B
 
 
-def test_hard_conditions_are_given_up_after_some_work() -> None:
+def test_checks_of_hard_conditions_are_limited() -> None:
     """Conditions that z3 cannot decide count as possible, and are not called bounded."""
     with within_steps(100):
         verdict = check(parse_expression("every open when x > 1 and x < 0 close when b", ALPHABET), ALPHABET)
@@ -299,7 +299,7 @@ def test_hard_conditions_are_given_up_after_some_work() -> None:
     assert "'first' or a limit" in verdict.reason
 
 
-def test_what_is_too_large_to_search_is_not_called_bounded() -> None:
+def test_a_check_that_is_too_large_is_not_called_bounded() -> None:
     # All subsets of eleven independent conditions are letters.
     parts = " ".join(f"([x = {i}] | [y = {i}] | [n.x = {i}])*" for i in range(12))
     verdict = check(parse_expression(f"match {parts} [b]", ALPHABET), ALPHABET)
@@ -376,7 +376,7 @@ def script(text: str) -> list[str]:
     return [sys.executable, "-c", textwrap.dedent(PREPARED) + textwrap.dedent(text)]
 
 
-def test_checks_in_many_threads_are_those_of_one() -> None:
+def test_checks_in_many_threads_equal_those_in_one() -> None:
     ran = subprocess.run(script(HAMMER), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert (ran.returncode, ran.stdout.strip()) == (0, "all alike"), ran.stderr[-2_000:]
 

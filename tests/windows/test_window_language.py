@@ -44,7 +44,7 @@ def temperatures(*values: float) -> list[StreamRecord]:
 HEAT = temperatures(1, 3, 4, 2, 0, 0, 5, 0)
 
 
-def test_regular_expressions() -> None:
+def test_regular_expressions_have_their_windows() -> None:
     assert windows_of("match [y > 2] .", HEAT) == [(1, 2), (2, 3), (6, 7)]
     assert windows_of("match [y > 2]+ after . [y < 3]", HEAT) == []
     assert windows_of("match [y > 2]+ after [y < 3]", HEAT) == [(1, 1), (1, 2)]
@@ -70,12 +70,12 @@ REPETITIONS = {
 
 
 @pytest.mark.parametrize(("text", "lengths"), REPETITIONS.items())
-def test_repetitions_are_as_many_as_is_said(text: str, lengths: list[int]) -> None:
+def test_repetitions_have_the_specified_number(text: str, lengths: list[int]) -> None:
     found = windows_of(f"match {text} after ()", HEAT)
     assert sorted(last + 1 for first, last in found if first == 0) == lengths
 
 
-def test_what_is_just_not_too_large_is_read() -> None:
+def test_the_largest_allowed_limit_is_accepted() -> None:
     assert parse_expression("open when x[-100] > 1 close when b", ALPHABET).k == 100
     assert parse_expression("match .{200}", ALPHABET).pairs
     assert parse_expression("match (.{100}){5}", ALPHABET).pairs
@@ -85,7 +85,7 @@ def test_what_is_just_not_too_large_is_read() -> None:
     assert str(parse_regular("[y > 0.0]", ALPHABET)) == "[0.0 < y]"
 
 
-def test_defaults() -> None:
+def test_omitted_parts_have_defaults() -> None:
     assert parse_expression("open when x > 1 close when b", ALPHABET).selection is Selection.FIRST
     assert parse_expression("match [x > 1]", ALPHABET).selection is Selection.EVERY
     assert parse_expression("after m until n per s, x", ALPHABET).per == ("s", "x")
@@ -117,13 +117,13 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize(("text", "meaning"), CONDITIONS.items())
-def test_conditions(text: str, meaning: str) -> None:
+def test_conditions_have_their_meaning(text: str, meaning: str) -> None:
     letter = parse_regular(f"[{text}]", ALPHABET)
     assert isinstance(letter, LetterBlock)
     assert str(letter.guard) == meaning
 
 
-def test_names_of_relations_are_offered_too() -> None:
+def test_names_of_relations_are_suggested_too() -> None:
     with pytest.raises(UsageError, match="no field or relation 'lohin'; did you mean 'login'"):
         parse_expression("after lohin until logout", USERS)
     with pytest.raises(UsageError, match="not the end"):
@@ -133,7 +133,7 @@ def test_names_of_relations_are_offered_too() -> None:
 @pytest.mark.parametrize(
     "text", ["open when login close when logout per login", "after login until logout per logout"]
 )
-def test_a_relation_in_place_of_a_field_is_told(text: str) -> None:
+def test_a_relation_in_place_of_a_field_is_reported(text: str) -> None:
     with pytest.raises(
         UsageError, match=r"'log(in|out)' is a relation; expected a field, such as log"
     ) as told:
@@ -141,14 +141,14 @@ def test_a_relation_in_place_of_a_field_is_told(text: str) -> None:
     assert "did you mean" not in str(told.value)
 
 
-def test_keywords_need_a_text_to_be_in() -> None:
+def test_keywords_need_a_text_attribute() -> None:
     numbers = Alphabet(Schema("n", (Relation("a", (Attribute("v", AttributeType.INTEGER),)),), ()))
     with pytest.raises(UsageError, match="no searched text"):
         parse_expression("open when 'red' close when v = 1", numbers)
 
 
 @pytest.mark.parametrize("text", ["not " * 2000 + "b", "x" + " + 1" * 2000 + " > 1", "-" * 3000 + "x > 1"])
-def test_long_chains_are_read_or_refused(text: str) -> None:
+def test_long_chains_are_accepted_or_rejected(text: str) -> None:
     try:
         refused = not isinstance(parse_regular(f"[{text}]", ALPHABET), LetterBlock)
     except UsageError as error:
@@ -181,7 +181,7 @@ def timeless(regular: r.Regular) -> bool:
     st.one_of(regulars(2), guards(2).map(LetterBlock)).filter(timeless),
     st.lists(words(5, 2), min_size=4, max_size=4),
 )
-def test_expressions_are_shown_as_they_are_written(
+def test_expressions_are_shown_in_their_own_syntax(
     regular: r.Regular, some: list[list[StreamRecord]]
 ) -> None:
     again = parse_regular(str(regular), ALPHABET)
@@ -201,5 +201,5 @@ def test_expressions_are_shown_as_they_are_written(
         (" None ", Unbounded()),
     ],
 )
-def test_what_can_be_written(text: str, window: Window) -> None:
+def test_window_specifications_are_parsed(text: str, window: Window) -> None:
     assert parse_window(text) == window

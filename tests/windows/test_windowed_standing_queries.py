@@ -59,7 +59,7 @@ def keywords() -> tuple[Evaluated, list[JobCommand]]:
 
 
 @seeds(2, 8)
-def test_shards_that_lose_all_go_on(seed: int) -> None:
+def test_shards_that_lose_their_state_continue(seed: int) -> None:
     rng = random.Random(seed)
     evaluated, commands = keywords()
     shards = all_shards(asked(), 2)
@@ -82,13 +82,13 @@ def test_shards_that_lose_all_go_on(seed: int) -> None:
 
 
 @pytest.mark.parametrize("options", [{"rank": "keywords"}, {"size": "1"}])
-def test_scores_and_the_best_are_refused(options: dict[str, str]) -> None:
+def test_scored_and_top_queries_are_rejected(options: dict[str, str]) -> None:
     asked_for = Query("lamp", kind=TOP if "size" in options else KEYWORDS, options=options)
     with pytest.raises(UsageError, match="--rank and --top cannot be combined with a window expression"):
         plans_of(asked(queries={"q": asked_for}))
 
 
-def test_patterns_are_refused() -> None:
+def test_patterns_are_rejected() -> None:
     with pytest.raises(UsageError, match="a window expression is for keywords"):
         plans_of(asked(queries={"q": Query.of_pattern("customer c ; order o")}))
     assert plans_of(asked(queries={"q": Query.of_pattern("customer c ; order o within 5 s")}))
@@ -109,7 +109,7 @@ def over_windows(*queries: Query) -> tuple[Query, ...]:
 WORDS = over_windows(Query("ada lamp"), Query("lamp"), Query("ada"))
 
 
-def test_queries_with_the_same_windows_find_them_once() -> None:
+def test_queries_with_equal_windows_share_them() -> None:
     """Each has the results that it has alone. One is added later, one removed, with a failure between."""
     first, second, third = WORDS
     operators = []

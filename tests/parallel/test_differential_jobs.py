@@ -82,14 +82,14 @@ def test_a_stream_that_time_cannot_split_is_split_by_key(
     lines = path.read_bytes().splitlines(keepends=True)
     lines.insert(300, b"{nonsense\n")
     path.write_bytes(b"".join(lines))
-    alone, shared = (
+    single, shared = (
         Outcome(KEYWORDS, DIVIDED, path, jobs, window=window, on_error=OnError.SKIP) for jobs in (1, 3)
     )
     assert shared.notes == []
-    assert shared.told == alone.told
-    assert shared.search.counts == alone.search.counts
+    assert shared.told == single.told
+    assert shared.search.counts == single.search.counts
     assert sorted(shared.results, key=moment) == shared.results
-    assert sorted(map(str, shared.results)) == sorted(map(str, alone.results))
+    assert sorted(map(str, shared.results)) == sorted(map(str, single.results))
     assert sum(len(result.tuples) > 2 for result in shared.results) > 50
 
 
@@ -97,20 +97,20 @@ def compared(
     query: Query, schema: Schema, path: Path, *jobs: int, limited: bool = False, **options: Any
 ) -> list[str]:
     """Compare searches by several numbers of processes with one process; returns the last one's notes."""
-    alone = Outcome(query, schema, path, 1, **options)
-    assert alone.notes == []
+    single = Outcome(query, schema, path, 1, **options)
+    assert single.notes == []
     for number in jobs or (2,):
         shared = Outcome(query, schema, path, number, **options)
-        assert shared.results == alone.results
-        assert shared.told == alone.told
-        assert limited or shared.search.counts == alone.search.counts
+        assert shared.results == single.results
+        assert shared.told == single.told
+        assert limited or shared.search.counts == single.search.counts
     return shared.notes
 
 
 def shuffled(records: Sequence[Record], seed: int) -> list[Record]:
-    mixed = list(records)
-    random.Random(seed).shuffle(mixed)
-    return mixed
+    shuffled_records = list(records)
+    random.Random(seed).shuffle(shuffled_records)
+    return shuffled_records
 
 
 def insertions(records: Sequence[Record]) -> list[Record]:
@@ -121,8 +121,8 @@ def insertions(records: Sequence[Record]) -> list[Record]:
 @given(
     seed=st.integers(0, 10_000),
     window=st.sampled_from([TimeWindow(5), TimeWindow(12), TimeWindow(40), CountWindow(5), CountWindow(20)]),
-    mixed=st.booleans(),
-    inserting=st.booleans(),
+    is_shuffled=st.booleans(),
+    insertions_only=st.booleans(),
     schema=st.sampled_from([STREAMS, STREAMS, TABLES]),
 )
 @examples(7, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -132,44 +132,44 @@ def test_random_streams(
     jobs: int,
     seed: int,
     window: Window,
-    mixed: bool,
-    inserting: bool,
+    is_shuffled: bool,
+    insertions_only: bool,
     schema: Schema,
 ) -> None:
     """Every slice includes the tables."""
     stream = without_dequeues(schema, random_stream(schema, seed, 250, 5, 0 if seed % 2 else 0.02))
-    stream = insertions(stream) if inserting else stream
-    path = write_replay(tmp_path / "r.jsonl", schema, shuffled(stream, seed) if mixed else stream)
+    stream = insertions(stream) if insertions_only else stream
+    path = write_replay(tmp_path / "r.jsonl", schema, shuffled(stream, seed) if is_shuffled else stream)
     compared(QUERIES[query], schema, path, jobs, window=window)
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["with op", "without"])
-def test_a_replay_in_order_is_split_into_ranges(tmp_path: Path, told: bool) -> None:
+@pytest.mark.parametrize("with_op", [True, False], ids=["with op", "without"])
+def test_a_replay_in_order_is_split_into_ranges(tmp_path: Path, with_op: bool) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
-    if not told:
+    if not with_op:
         path.write_bytes(path.read_bytes().replace(b'"op":"+",', b""))
     assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12)) == []
 
 
-@some("mixed", [True], [False])
-def test_a_replay_and_results_of_several_blocks(tmp_path: Path, mixed: bool) -> None:
+@some("is_shuffled", [True], [False])
+def test_a_replay_and_results_of_several_blocks(tmp_path: Path, is_shuffled: bool) -> None:
     stream = insertions(random_stream(STREAMS, 4, 16_000, 400))
-    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if mixed else stream)
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if is_shuffled else stream)
     assert path.stat().st_size > 1 << 20
     cuts = replace(SMALL, split_bytes=400_000)
     assert compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(60), cuts=cuts) == []
 
 
-@combinations("mixed, on_error", [False, True], list(OnError))
+@combinations("is_shuffled, on_error", [False, True], list(OnError))
 @seeds(1, 4)
 def test_bad_records_are_reported_in_order_and_once(
-    tmp_path: Path, seed: int, on_error: OnError, mixed: bool
+    tmp_path: Path, seed: int, on_error: OnError, is_shuffled: bool
 ) -> None:
     rng = random.Random(seed)
     stream = insertions(random_stream(STREAMS, seed, 500, 7))
-    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, seed) if mixed else stream)
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, seed) if is_shuffled else stream)
     lines = path.read_bytes().splitlines(keepends=True)
-    bad = (
+    bad_lines = (
         b"{nonsense\n",
         b"\xff\xfe\n",
         b"[1, 2]\n",
@@ -178,27 +178,27 @@ def test_bad_records_are_reported_in_order_and_once(
         b'{"relation": "z", "time": 1.0, "row": {}}\n',
     )
     for _ in range(12):
-        lines.insert(rng.randrange(len(lines)), rng.choice(bad))
-    one = orjson.loads(lines[300]) if lines[300].startswith(b'{"r') else {"relation": "plain", "row": {}}
-    lines[300] = orjson.dumps({**one, "time": None}) + b"\n"
-    path.write_bytes(b"".join([*bad[:1], *lines, *bad]))
-    letters = []
+        lines.insert(rng.randrange(len(lines)), rng.choice(bad_lines))
+    record = orjson.loads(lines[300]) if lines[300].startswith(b'{"r') else {"relation": "plain", "row": {}}
+    lines[300] = orjson.dumps({**record, "time": None}) + b"\n"
+    path.write_bytes(b"".join([*bad_lines[:1], *lines, *bad_lines]))
+    outcomes = []
     for jobs in (1, 2, 3):
         file = tmp_path / f"letters-{jobs}.jsonl"
         options: dict[str, Any] = {"dead_letters": file} if on_error is OnError.DEAD_LETTER else {}
         outcome = Outcome(KEYWORDS, STREAMS, path, jobs, window=TimeWindow(12), on_error=on_error, **options)
-        shown = outcome.results if on_error is not OnError.FAIL else []
-        letters.append((file.read_bytes() if options else b"", outcome.told[2:], shown))
-    assert letters[0] == letters[1] == letters[2]
-    assert letters[0][1][0] > (0 if on_error is OnError.FAIL else 12)
+        results = outcome.results if on_error is not OnError.FAIL else []
+        outcomes.append((file.read_bytes() if options else b"", outcome.told[2:], results))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    assert outcomes[0][1][0] > (0 if on_error is OnError.FAIL else 12)
 
 
 def test_blocks_without_records(tmp_path: Path) -> None:
     stream = insertions(random_stream(STREAMS, 2, 300, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
-    blank = (b"{nonsense\n" + b"\n" * 50) * 40
+    bad_block = (b"{nonsense\n" + b"\n" * 50) * 40
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(blank + b"".join(lines[:150]) + blank + b"".join(lines[150:]) + blank)
+    path.write_bytes(bad_block + b"".join(lines[:150]) + bad_block + b"".join(lines[150:]) + bad_block)
     assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12), on_error=OnError.SKIP) == []
 
 
@@ -226,16 +226,16 @@ WHOLE: dict[str, tuple[Query, Window]] = {
 }
 
 
-@combinations("asked, order", list(WHOLE), ["in order", "out of order"])
-def test_one_process_searches_a_stream_that_cannot_be_split(tmp_path: Path, asked: str, order: str) -> None:
+@combinations("name, order", list(WHOLE), ["in order", "out of order"])
+def test_one_process_searches_a_stream_that_cannot_be_split(tmp_path: Path, name: str, order: str) -> None:
     """It reports that, unless reading is shared."""
-    query, window = WHOLE[asked]
-    mixed = order == "out of order"
+    query, window = WHOLE[name]
+    is_shuffled = order == "out of order"
     stream = insertions(random_stream(STREAMS, 3, 400, 7))
-    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if mixed else stream)
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if is_shuffled else stream)
     notes = compared(query, STREAMS, path, window=window)
-    assert len(notes) == (not mixed)
-    assert mixed or notes[0].startswith("--jobs 2: one process searches: ")
+    assert len(notes) == (not is_shuffled)
+    assert is_shuffled or notes[0].startswith("--jobs 2: one process searches: ")
 
 
 def test_sql_queries(tmp_path: Path) -> None:
@@ -256,16 +256,16 @@ def test_several_files_and_formats(tmp_path: Path) -> None:
     folder = tmp_path / "replay"
     folder.mkdir()
     write_replay(folder / "a.jsonl", STREAMS, stream[:300])
-    packed = write_replay(tmp_path / "b.jsonl", STREAMS, stream[300:450])
-    (folder / "b.jsonl.gz").write_bytes(gzip.compress(packed.read_bytes()))
-    of_plain = [record for record in stream[450:] if record.relation == 0]
+    uncompressed = write_replay(tmp_path / "b.jsonl", STREAMS, stream[300:450])
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(uncompressed.read_bytes()))
+    plain_records = [record for record in stream[450:] if record.relation == 0]
     with (folder / "plain.csv").open("w") as file:
         file.write("time,t,x,y\n")
-        for record in of_plain:
+        for record in plain_records:
             file.write(",".join(map(_field, (record.time / 1e6, *record.row))) + "\n")
-    of_link = [record for record in stream[450:] if record.relation == 2]
-    columns = {"time": [record.time / 1e6 for record in of_link]}
-    columns |= {name: [r.row[at] for r in of_link] for at, name in enumerate("txy")}  # type: ignore[misc]
+    link_records = [record for record in stream[450:] if record.relation == 2]
+    columns = {"time": [record.time / 1e6 for record in link_records]}
+    columns |= {name: [r.row[column] for r in link_records] for column, name in enumerate("txy")}  # type: ignore[misc]
     pq.write_table(pa.table(columns), folder / "link.parquet", row_group_size=40)
     for query in (KEYWORDS, PATTERN):
         assert compared(query, STREAMS, folder, 2, 3, window=TimeWindow(25)) == []
@@ -278,7 +278,7 @@ def _field(value: object) -> str:
 def test_parquet_in_order(tmp_path: Path) -> None:
     stream = [record for record in insertions(random_stream(STREAMS, 5, 900, 5)) if record.relation == 0]
     columns: dict[str, Any] = {"time": [record.time / 1e6 for record in stream]}
-    columns |= {name: [r.row[at] for r in stream] for at, name in enumerate("txy")}
+    columns |= {name: [r.row[column] for r in stream] for column, name in enumerate("txy")}
     path = tmp_path / "plain.parquet"
     pq.write_table(pa.table(columns), path, row_group_size=50)
     compared(Query("alpha beta", 3), STREAMS, path, 2, 3, window=TimeWindow(12))
@@ -293,12 +293,12 @@ def test_one_process_searches_a_replay_of_one_piece(tmp_path: Path, count: int) 
 
 def test_one_process_searches_a_small_replay(tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 1, 200, 5)))
-    asked = Job.search("alpha", STREAMS, path, engine=EngineName.LOCAL)
-    assert Search(asked).jobs == 1
-    large = Search(asked, cuts=replace(SMALL, large=100))
-    assert large.jobs == min(len(os.sched_getaffinity(0)), len(large.replay.splits))
-    limited = Job.search("alpha", STREAMS, path, engine=EngineName.LOCAL, limit=3)
-    assert Search(limited, cuts=replace(SMALL, large=100)).jobs == 1
+    job = Job.search("alpha", STREAMS, path, engine=EngineName.LOCAL)
+    assert Search(job).jobs == 1
+    large_search = Search(job, cuts=replace(SMALL, large=100))
+    assert large_search.jobs == min(len(os.sched_getaffinity(0)), len(large_search.replay.splits))
+    limited_job = Job.search("alpha", STREAMS, path, engine=EngineName.LOCAL, limit=3)
+    assert Search(limited_job, cuts=replace(SMALL, large=100)).jobs == 1
 
 
 @pytest.mark.parametrize("limit", [1, 7])
@@ -311,7 +311,7 @@ def test_a_limit_returns_the_same_results(tmp_path: Path, limit: int) -> None:
 def test_counts_of_a_pattern_are_the_same(tmp_path: Path, limit: int | None) -> None:
     stream = without_dequeues(STREAMS, random_stream(STREAMS, 4, 600, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
-    counted = [
+    counts = [
         Search(
             Job.search(
                 PATTERN, STREAMS, path, engine=EngineName.LOCAL, jobs=jobs, limit=limit, window=TimeWindow(12)
@@ -320,7 +320,7 @@ def test_counts_of_a_pattern_are_the_same(tmp_path: Path, limit: int | None) -> 
         ).count()
         for jobs in (1, 2, 3)
     ]
-    assert counted[0] == counted[1] == counted[2] > 4
+    assert counts[0] == counts[1] == counts[2] > 4
 
 
 @some("query", list(QUERIES)[::2], list(QUERIES)[1::2])
@@ -328,8 +328,8 @@ def test_json_lines_are_the_results_as_json(tmp_path: Path, query: str) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 600, 7)))
     lines = []
     for jobs in (1, 2):
-        asked = {"engine": EngineName.LOCAL, "jobs": jobs, "window": TimeWindow(12)}
-        job = Job.search(QUERIES[query], STREAMS, path, **asked)
+        options = {"engine": EngineName.LOCAL, "jobs": jobs, "window": TimeWindow(12)}
+        job = Job.search(QUERIES[query], STREAMS, path, **options)
         lines.append(list(Search(job, cuts=SMALL).json_lines()))
         assert [result.to_json() for result in Search(job, cuts=SMALL).results()] == lines[-1]
     assert lines[0] == lines[1]
@@ -350,10 +350,10 @@ def test_pieces_that_overlap_too_much(tmp_path: Path, held: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 5)), max_size=12))
-def test_the_overlap_is_the_largest_size_at_one_time(found: list[tuple[int, int, int]]) -> None:
+def test_the_overlap_is_the_largest_size_at_one_time(spans: list[tuple[int, int, int]]) -> None:
     pieces = [
-        PackedPiece(at, 0, Holds.RECORDS, first, first + length, size)
-        for at, (first, length, size) in enumerate(found)
+        PackedPiece(number, 0, Holds.RECORDS, first, first + length, size)
+        for number, (first, length, size) in enumerate(spans)
     ]
     expected = [sum(p.size for p in pieces if p.first <= time <= p.last) for time in range(50)]
     assert overlap(pieces) == max(expected)

@@ -62,87 +62,87 @@ def searching(
         stdout=stdout,
         stderr=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(folder)},
-    ) as running:
-        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-        found: list[int] = []
+    ) as search:
+        children = Path(f"/proc/{search.pid}/task/{search.pid}/children")
+        workers: list[int] = []
 
-        def look() -> bool:
-            found[:] = map(int, children.read_text().split())
-            return len(found) == 2
+        def both_started() -> bool:
+            workers[:] = map(int, children.read_text().split())
+            return len(workers) == 2
 
-        until(look)
+        until(both_started)
         try:
-            yield running, found
+            yield search, workers
         finally:
-            running.kill()
-    for process in found:
+            search.kill()
+    for process in workers:
         until(lambda process=process: gone(process))  # type: ignore[misc]  # bound now
     assert list(folder.iterdir()) == []
 
 
 def test_an_interrupt_ends_the_search(replay: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.jsonl"
-    with searching(replay, tmp_path / "tmp", "-o", str(output)) as (running, _):
-        running.send_signal(signal.SIGINT)
-        _, told = running.communicate()
-    assert (running.returncode, told) == (130, b"skws: interrupted\n")
+    with searching(replay, tmp_path / "tmp", "-o", str(output)) as (search, _):
+        search.send_signal(signal.SIGINT)
+        _, errors = search.communicate()
+    assert (search.returncode, errors) == (130, b"skws: interrupted\n")
     assert not output.exists()
 
 
 def test_an_interrupt_of_the_process_group_while_results_are_written(replay: Path, tmp_path: Path) -> None:
     """As from a terminal; results that do not fit into the pipe wait for a reader."""
-    with searching(replay, tmp_path / "tmp") as (running, workers):
-        assert running.stdout is not None
-        running.stdout.read(100)
-        for process in (*workers, running.pid):
+    with searching(replay, tmp_path / "tmp") as (search, workers):
+        assert search.stdout is not None
+        search.stdout.read(100)
+        for process in (*workers, search.pid):
             os.kill(process, signal.SIGINT)
-        _, told = running.communicate()
-    assert (running.returncode, told) == (130, b"skws: interrupted\n")
+        _, errors = search.communicate()
+    assert (search.returncode, errors) == (130, b"skws: interrupted\n")
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_killed_search_leaves_nothing(replay: Path, tmp_path: Path, late: bool) -> None:
-    with searching(replay, tmp_path / "tmp") as (running, _):
+    with searching(replay, tmp_path / "tmp") as (search, _):
         if late:
-            assert running.stdout is not None
-            running.stdout.read(100)
-        running.kill()
+            assert search.stdout is not None
+            search.stdout.read(100)
+        search.kill()
 
 
 def test_a_killed_worker_ends_the_search(replay: Path, tmp_path: Path) -> None:
-    with searching(replay, tmp_path / "tmp") as (running, workers):
-        assert running.stdout is not None
-        running.stdout.read(100)
+    with searching(replay, tmp_path / "tmp") as (search, workers):
+        assert search.stdout is not None
+        search.stdout.read(100)
         for process in workers:
             os.kill(process, signal.SIGSTOP)
         os.kill(workers[1], signal.SIGKILL)
         os.kill(workers[0], signal.SIGCONT)
-        _, told = running.communicate()
-    assert running.returncode in (0, 1)  # it may have finished
-    assert running.returncode == 0 or b"a process of the search was killed" in told
+        _, errors = search.communicate()
+    assert search.returncode in (0, 1)  # it may have finished
+    assert search.returncode == 0 or b"a process of the search was killed" in errors
 
 
 def test_a_reader_that_closes_the_pipe_ends_the_search(replay: Path, tmp_path: Path) -> None:
-    with searching(replay, tmp_path / "tmp") as (running, _):
-        assert running.stdout is not None
-        running.stdout.read(100)
-        running.stdout.close()
-        assert running.stderr is not None
-        told = running.stderr.read()
-        running.wait()
-    assert (running.returncode, told) == (0, b"")
+    with searching(replay, tmp_path / "tmp") as (search, _):
+        assert search.stdout is not None
+        search.stdout.read(100)
+        search.stdout.close()
+        assert search.stderr is not None
+        errors = search.stderr.read()
+        search.wait()
+    assert (search.returncode, errors) == (0, b"")
 
 
 def test_a_search_beyond_the_memory_budget_fails(replay: Path, tmp_path: Path) -> None:
-    with searching(replay, tmp_path / "tmp", "--memory", "65MiB") as (running, _):
-        _, told = running.communicate()
-    assert running.returncode == 1
-    assert b"the memory budget of" in told
+    with searching(replay, tmp_path / "tmp", "--memory", "65MiB") as (search, _):
+        _, errors = search.communicate()
+    assert search.returncode == 1
+    assert b"the memory budget of" in errors
 
 
 def _echo(worker: ProcessWorker, number: int, count: int) -> None:
-    for each in range(count):
-        worker.emit((number, each, worker.number))
+    for message in range(count):
+        worker.emit((number, message, worker.number))
 
 
 def _store(worker: ProcessWorker, data: bytes) -> None:
@@ -177,41 +177,41 @@ def _beside_a_thread() -> Iterator[None]:
 
 @pytest.fixture(params=[_alone, _beside_a_thread], ids=["forked", "with threads"])
 def started(request: pytest.FixtureRequest) -> Iterator[Workers]:
-    how: Callable[[], AbstractContextManager[None]] = request.param
-    with how(), Workers(2, 2) as workers:
+    context: Callable[[], AbstractContextManager[None]] = request.param
+    with context(), Workers(2, 2) as workers:
         yield workers
 
 
 def test_messages_arrive_in_order_of_tasks(started: Workers) -> None:
-    found = [list(messages) for messages in started.run([(_echo, (n, 300)) for n in range(5)])]
-    assert [[each[:2] for each in one] for one in found] == [[(n, e) for e in range(300)] for n in range(5)]
+    outputs = [list(messages) for messages in started.run([(_echo, (n, 300)) for n in range(5)])]
+    assert [[each[:2] for each in one] for one in outputs] == [[(n, e) for e in range(300)] for n in range(5)]
 
 
 def test_abandoned_tasks_do_not_disturb_later_ones(started: Workers) -> None:
     for messages in started.run([(_echo, (n, 50)) for n in range(5)]):
         assert next(messages)[:2] == (0, 0)
         break
-    again = [list(messages) for messages in started.run([(_echo, (7, 2))])]
-    assert [each[:2] for each in again[0]] == [(7, 0), (7, 1)]
+    outputs = [list(messages) for messages in started.run([(_echo, (7, 2))])]
+    assert [each[:2] for each in outputs[0]] == [(7, 0), (7, 1)]
 
 
 def test_the_driver_reads_what_workers_store(started: Workers) -> None:
-    stored = [b"one" * 100_000, b"two", b"three"]
-    found = [next(messages) for messages in started.run([(_store, (data,)) for data in stored])]
-    for data, (number, place) in zip(stored, found, strict=True):
-        assert started.spools[number].read(place, len(data)) == data
+    blobs = [b"one" * 100_000, b"two", b"three"]
+    locations = [next(messages) for messages in started.run([(_store, (data,)) for data in blobs])]
+    for data, (number, offset) in zip(blobs, locations, strict=True):
+        assert started.spools[number].read(offset, len(data)) == data
 
 
 @pytest.mark.parametrize(
-    ("error", "shown"),
+    ("error", "message"),
     [(UsageError("as it is"), "as it is"), (OSError(28, "No space"), "No space"), (KeyError("x"), "x")],
 )
-def test_errors_are_raised_at_their_task(started: Workers, error: Exception, shown: str) -> None:
-    found = started.run([(_echo, (1, 1)), (_fail, (error,)), (_echo, (2, 1))])
-    assert len(list(next(found))) == 1
-    with pytest.raises(type(error), match=shown):
-        list(next(found))
-    assert len(list(next(found))) == 1
+def test_errors_are_raised_at_their_task(started: Workers, error: Exception, message: str) -> None:
+    outputs = started.run([(_echo, (1, 1)), (_fail, (error,)), (_echo, (2, 1))])
+    assert len(list(next(outputs))) == 1
+    with pytest.raises(type(error), match=message):
+        list(next(outputs))
+    assert len(list(next(outputs))) == 1
 
 
 def test_an_error_that_cannot_be_pickled(started: Workers) -> None:

@@ -48,10 +48,10 @@ def matches(
 ) -> set[Match]:
     """The matches with the last tuple and no tuple before ``first``. ``column``: of an attribute."""
     window = range(max(first, 0), len(stream))
-    found = _matches(pattern.expression, stream, window, pattern)
+    candidates = _matches(pattern.expression, stream, window, pattern)
     return {
         match
-        for match in found
+        for match in candidates
         if any(position == len(stream) - 1 for position, _ in match)
         and _agrees(pattern, match, stream, column)
     }
@@ -70,33 +70,33 @@ def _matches(
         case Alternation(parts):
             return set().union(*(_matches(part, stream, window, pattern) for part in parts))
         case Star(body):
-            once = _matches(body, stream, window, pattern)
-            found: set[Match] = {frozenset()}
-            grown: set[Match] = found
-            while grown:
-                grown = {a | b for a in grown for b in once if _before(a, b)} - found
-                found = found | grown
-            return found
+            iterations = _matches(body, stream, window, pattern)
+            repetitions: set[Match] = {frozenset()}
+            longer: set[Match] = repetitions
+            while longer:
+                longer = {a | b for a in longer for b in iterations if _before(a, b)} - repetitions
+                repetitions = repetitions | longer
+            return repetitions
         case AllOf(parts):
-            together: set[Match] = {frozenset()}
+            combined: set[Match] = {frozenset()}
             for part in parts:
-                mine = _matches(part, stream, window, pattern)
-                together = {a | b for a in together for b in mine if not _places(a) & _places(b)}
-            return together
+                part_matches = _matches(part, stream, window, pattern)
+                combined = {a | b for a in combined for b in part_matches if not _places(a) & _places(b)}
+            return combined
         case _:
-            in_turn: set[Match] = {frozenset()}
+            sequences: set[Match] = {frozenset()}
             for part in expression.parts:
-                mine = _matches(part, stream, window, pattern)
-                in_turn = {a | b for a in in_turn for b in mine if _before(a, b)}
-            return in_turn
+                part_matches = _matches(part, stream, window, pattern)
+                sequences = {a | b for a in sequences for b in part_matches if _before(a, b)}
+            return sequences
 
 
 def _places(match: Match) -> set[int]:
     return {position for position, _ in match}
 
 
-def _before(one: Match, other: Match) -> bool:
-    return not one or not other or max(_places(one)) < min(_places(other))
+def _before(first: Match, second: Match) -> bool:
+    return not first or not second or max(_places(first)) < min(_places(second))
 
 
 def _passes(pattern: Pattern, letter: TupleLetter, row: Row) -> bool:
@@ -121,9 +121,9 @@ def _agrees(
     for condition in pattern.conditions:
         if isinstance(condition, Agreement):
             merged = {(r.variable, r.attribute) for r in condition.references}
-            for known in [c for c in classes if c & merged]:
-                classes.remove(known)
-                merged |= known
+            for overlapping in [c for c in classes if c & merged]:
+                classes.remove(overlapping)
+                merged |= overlapping
             classes.append(merged)
     for members in classes:
         values: list[Value] = [
@@ -145,30 +145,30 @@ def patterns(draw: st.DrawFn, max_letters: int = 4) -> Pattern:
     def expression(letters: int) -> Expression:
         if letters == 1:
             # Mostly new variables with different relations: otherwise nothing is ever in parallel.
-            known = draw(st.integers(0, 4)) == 0 and relations
-            variable = draw(st.sampled_from(sorted(relations))) if known else "abcd"[len(relations)]
+            is_reused = draw(st.integers(0, 4)) == 0 and relations
+            variable = draw(st.sampled_from(sorted(relations))) if is_reused else "abcd"[len(relations)]
             default = draw(st.one_of(st.just(len(relations) % 3), st.integers(0, 2)))
             relation = relations.setdefault(variable, default)
             return OneTuple(TupleLetter(relation, variable))
-        left = draw(st.integers(1, letters - 1))
-        one, other = expression(left), expression(letters - left)
+        size = draw(st.integers(1, letters - 1))
+        left, right = expression(size), expression(letters - size)
         combine = draw(st.sampled_from([sequence, sequence, conjunction, conjunction, alternation]))
-        made = combine(one, other)
-        return sequence(made, star(made)) if draw(st.integers(0, 5)) == 0 else made
+        combined = combine(left, right)
+        return sequence(combined, star(combined)) if draw(st.integers(0, 5)) == 0 else combined
 
     body = expression(draw(st.integers(1, max_letters)))
     variable, attribute = st.sampled_from(sorted(relations)), st.sampled_from(ATTRIBUTES)
     reference = st.builds(Reference, variable, attribute, st.just((0, 0)))
     agreement = st.builds(Agreement, st.lists(reference, min_size=2, max_size=4).map(tuple))
-    everywhere = Agreement(tuple(Reference(v, "x", (0, 0)) for v in sorted(relations)))
-    filtered = st.builds(
+    same_x = Agreement(tuple(Reference(v, "x", (0, 0)) for v in sorted(relations)))
+    filters = st.builds(
         Filter,
         reference,
         st.sampled_from([Op.EQUAL, Op.DIFFERENT]),
         st.just(0),
         st.just((0, 0)),
     )
-    conditions = draw(st.lists(st.one_of(agreement, st.just(everywhere), filtered), max_size=3))
+    conditions = draw(st.lists(st.one_of(agreement, st.just(same_x), filters), max_size=3))
     return Pattern("random", body, tuple(conditions))
 
 

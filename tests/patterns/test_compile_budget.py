@@ -63,16 +63,16 @@ def test_last_tuples_with_different_columns_have_separate_states() -> None:
     ],
 )
 def test_the_error_says_why_an_automaton_is_too_large(text: str, reasons: list[str]) -> None:
-    with pytest.raises(PatternError) as refused:
+    with pytest.raises(PatternError) as error:
         size(text)
     for reason in reasons:
-        assert reason in str(refused.value)
-    assert text[:20] in str(refused.value)
+        assert reason in str(error.value)
+    assert text[:20] in str(error.value)
 
 
 def test_compilation_steps_are_limited() -> None:
-    refused = pytest.raises(PatternError, match="compiling the pattern takes more than 50 steps: one")
-    with within_steps(50), refused:
+    too_many_steps = pytest.raises(PatternError, match="compiling the pattern takes more than 50 steps: one")
+    with within_steps(50), too_many_steps:
         size(ands(6))
 
 
@@ -86,7 +86,7 @@ def test_every_process_takes_the_same_steps() -> None:
         "Parallel(layout).fragment(pattern.expression)\n"
         "print(layout.budget.spent)"
     )
-    spent = {
+    step_counts = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -96,28 +96,28 @@ def test_every_process_takes_the_same_steps() -> None:
         ).stdout
         for seed in "123"
     }
-    assert len(spent) == 1
-    assert int(spent.pop()) > 100
+    assert len(step_counts) == 1
+    assert int(step_counts.pop()) > 100
 
 
 def test_a_watcher_is_notified_of_steps() -> None:
-    seen: list[tuple[str, int, int]] = []
+    reports: list[tuple[str, int, int]] = []
     pattern = parse_pattern(ands(9), SCHEMA)
     ends: list[None] = []
 
-    def watch(budget: StepBudget | None) -> None:
+    def listen(budget: StepBudget | None) -> None:
         if budget is None:
             ends.append(None)
         else:
-            seen.append((budget.stage, budget.spent, budget.limit))
+            reports.append((budget.stage, budget.spent, budget.limit))
 
-    with watch_steps(watch):
+    with watch_steps(listen):
         parallel_automaton(pattern, resolve(pattern, SCHEMA, contains))
     assert ends == [None]
-    assert {(stage, limit) for stage, _, limit in seen} == {("compiling the pattern", progress.MOST_STEPS)}
-    assert [spent for _, spent, _ in seen] == sorted({spent for _, spent, _ in seen})
+    assert {(stage, limit) for stage, _, limit in reports} == {("compiling the pattern", progress.MOST_STEPS)}
+    assert [spent for _, spent, _ in reports] == sorted({spent for _, spent, _ in reports})
     parallel_automaton(pattern, resolve(pattern, SCHEMA, contains))
-    assert len(seen) == len({spent for _, spent, _ in seen})
+    assert len(reports) == len({spent for _, spent, _ in reports})
 
 
 def test_a_budget_allows_exactly_its_limit() -> None:
@@ -133,12 +133,12 @@ def query(atoms: list[RelationAtom]) -> ConjunctiveQuery:
 
 
 def test_queries_of_many_atoms_compile_or_are_rejected() -> None:
-    many = query([RelationAtom(i, (Variable("x"), Variable(f"y{i}"))) for i in range(150)])
-    assert len(automaton_of(many).transitions) == 300
-    refused = pytest.raises(PatternError, match="more than 1,000 sources of transitions: ask for fewer atoms")
-    with within_steps(1_000), refused:
-        automaton_of(many)
-    alike = query([RelationAtom(i % 3, (Variable("x"), None)) for i in range(15)])
-    refused = pytest.raises(PatternError, match=r"coincide in too many ways.*write it as a pattern")
-    with within_steps(1_000), refused:
-        automaton_of(alike)
+    wide_query = query([RelationAtom(i, (Variable("x"), Variable(f"y{i}"))) for i in range(150)])
+    assert len(automaton_of(wide_query).transitions) == 300
+    error = pytest.raises(PatternError, match="more than 1,000 sources of transitions: ask for fewer atoms")
+    with within_steps(1_000), error:
+        automaton_of(wide_query)
+    coinciding_query = query([RelationAtom(i % 3, (Variable("x"), None)) for i in range(15)])
+    error = pytest.raises(PatternError, match=r"coincide in too many ways.*write it as a pattern")
+    with within_steps(1_000), error:
+        automaton_of(coinciding_query)

@@ -49,17 +49,17 @@ def by_tuple(pcea: PCEA, stream: Sequence[tuple[int, Row]], ticks: list[int], wi
 
 
 def cut(stream: Sequence[tuple[int, Row]], ticks: list[int], sizes: list[int]) -> Iterator[StreamTuples]:
-    begin = 0
+    start = 0
     for size in [*sizes, len(stream)]:
-        end = min(begin + size, len(stream))
-        places = np.arange(begin, end)
+        end = min(start + size, len(stream))
+        positions = np.arange(start, end)
         yield StreamTuples(
-            places,
-            np.array([relation for relation, _ in stream[begin:end]], dtype=np.int64),
-            np.array(ticks[begin:end], dtype=np.int64),
-            [row for _, row in stream[begin:end]],
+            positions,
+            np.array([relation for relation, _ in stream[start:end]], dtype=np.int64),
+            np.array(ticks[start:end], dtype=np.int64),
+            [row for _, row in stream[start:end]],
         )
-        begin = end
+        start = end
 
 
 def by_columns(
@@ -71,11 +71,11 @@ def by_columns(
     evaluator = ColumnarEvaluator(plan, window)
     results: Results = [Counter() for _ in stream]
     for tuples in cut(stream, ticks, sizes):
-        found = evaluator.take(tuples)
-        assert found.last.tolist() == sorted(found.last.tolist())
-        for last, marked in zip(found.last.tolist(), found.marked.T.tolist(), strict=True):
-            assert last == max(marked)
-            marks = ((p, label) for p, label in zip(marked, plan.labels, strict=True) if p >= 0)
+        matches = evaluator.take(tuples)
+        assert matches.last.tolist() == sorted(matches.last.tolist())
+        for last, positions in zip(matches.last.tolist(), matches.marked.T.tolist(), strict=True):
+            assert last == max(positions)
+            marks = ((p, label) for p, label in zip(positions, plan.labels, strict=True) if p >= 0)
             results[last][frozenset(marks)] += 1
     return results
 
@@ -97,8 +97,8 @@ def test_queries_by_columns_and_by_tuple(
     sizes: list[int],
 ) -> None:
     pcea, ticks = automaton_of(query), ticks_of(stream, gaps, window)
-    found = by_columns(pcea, stream, ticks, window, sizes)
-    assert found == by_tuple(pcea, stream, ticks, window)
+    results = by_columns(pcea, stream, ticks, window, sizes)
+    assert results == by_tuple(pcea, stream, ticks, window)
 
 
 @examples(80)
@@ -112,20 +112,20 @@ def test_patterns_by_columns_and_by_tuple(
         assume(False)
         raise
     ticks = ticks_of(stream, gaps, window)
-    found = by_columns(pcea, stream, ticks, window, sizes)
-    assume(found is not None)
-    assert found == by_tuple(pcea, stream, ticks, window)
+    results = by_columns(pcea, stream, ticks, window, sizes)
+    assume(results is not None)
+    assert results == by_tuple(pcea, stream, ticks, window)
 
 
 def test_which_patterns_can_be_evaluated_by_columns() -> None:
-    def planned(text: str) -> bool:
+    def is_planned(text: str) -> bool:
         compiled = compile_pattern(parse_pattern(text, written.SCHEMA), written.SCHEMA, contains)
         return column_plan(compiled.pcea) is not None
 
-    assert planned("A a ; B b where a.x = b.x")
-    assert planned("(A a AND B b) OR C c")
-    assert not planned("A a+ ; B b")
-    assert not planned("A a ; A a")
+    assert is_planned("A a ; B b where a.x = b.x")
+    assert is_planned("(A a AND B b) OR C c")
+    assert not is_planned("A a+ ; B b")
+    assert not is_planned("A a ; A a")
     assert column_plan(P0) is None  # it labels all tuples the same
 
 
@@ -138,8 +138,8 @@ def test_expired_keys_are_forgotten() -> None:
     plan = column_plan(pcea)
     assert plan is not None
     evaluator = ColumnarEvaluator(plan, window)
-    found = sum(len(evaluator.take(tuples)) for tuples in cut(stream, ticks, [500] * 40))
-    assert found == 10_000
+    count = sum(len(evaluator.take(tuples)) for tuples in cut(stream, ticks, [500] * 40))
+    assert count == 10_000
     assert evaluator.keys < 3_000
     assert len(list(evaluator.live())) <= 11
 
@@ -154,10 +154,10 @@ def test_too_many_runs_raise_an_error(pairs: int, ends: int) -> None:
     evaluator = ColumnarEvaluator(plan, Unbounded())
     before: list[tuple[int, Row]] = [(0, (1, 0)), (1, (1, 0))]
     after: list[tuple[int, Row]] = [*[(0, (1, 0))] * pairs, *[(1, (1, 0))] * pairs, *[(2, (1, 0))] * ends]
-    first, then = cut([*before, *after], list(range(len(before + after))), [2])
+    first, second = cut([*before, *after], list(range(len(before + after))), [2])
     assert not len(evaluator.take(first))
     with pytest.raises(TooManyRunsError):
-        evaluator.take(then)
+        evaluator.take(second)
     assert [(relation, row) for _, relation, row, _ in evaluator.live()] == before
 
 

@@ -55,32 +55,32 @@ def rank(node: Node | None) -> int:
 
 def members(heap: Node) -> list[tuple[int, int]]:
     """(start, position) of every node; checks that the heap is ordered and left-leaning."""
-    found, waiting = [], [heap]
-    while waiting:
-        node = waiting.pop()
-        sides = [side for side in (node[1], node[2]) if side is not None]
-        assert all(side[0] <= node[0] for side in sides)
+    nodes, stack = [], [heap]
+    while stack:
+        node = stack.pop()
+        children = [child for child in (node[1], node[2]) if child is not None]
+        assert all(child[0] <= node[0] for child in children)
         assert rank(node[1]) >= rank(node[2])
         assert node[3] == rank(node)
-        found.append((node[0], node[4][0]))
-        waiting += sides
-    return found
+        nodes.append((node[0], node[4][0]))
+        stack += children
+    return nodes
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40))
 def test_insertion_keeps_live_nodes_and_leaves_older_heaps_unchanged(
     steps: list[tuple[int, int]],
 ) -> None:
-    heap, alive, low = leaf(99, -1), {(99, -1)}, 0
+    heap, live_nodes, low = leaf(99, -1), {(99, -1)}, 0
     for position, (start, grows) in enumerate(steps):
         low = max(low, grows // 3)
-        before, known = heap, members(heap)
+        earlier_heap, earlier_nodes = heap, members(heap)
         heap = insert(heap, leaf(start, position), low)
-        alive.add((start, position))
-        assert members(before) == known
-        found = members(heap)
-        assert len(set(found)) == len(found)
-        assert {m for m in found if m[0] >= low} == {m for m in alive if m[0] >= low}
+        live_nodes.add((start, position))
+        assert members(earlier_heap) == earlier_nodes
+        nodes = members(heap)
+        assert len(set(nodes)) == len(nodes)
+        assert {m for m in nodes if m[0] >= low} == {m for m in live_nodes if m[0] >= low}
 
 
 STARTS: dict[str, Callable[[int], int]] = {
@@ -134,25 +134,29 @@ def test_memory_is_bounded_by_the_window(repeated: bool, window: Window) -> None
 def test_an_endless_chain_keeps_only_its_window() -> None:
     """Every run of a repetition refers to the previous one: exactly the expired ones must be dropped."""
     evaluator = TupleEvaluator(REPEATED, 3, CountWindow(8))
-    held = []
+    sizes = []
     for position in range(1500):
         evaluator.update(0, (1,))
         assert evaluator.count() == 2**8 if position >= 8 else 2**position
         if position % 500 == 499:
             gc.collect()
-            held.append(_reachable(evaluator))
-    assert max(held[1:]) <= held[0] + 20
+            sizes.append(_reachable(evaluator))
+    assert max(sizes[1:]) <= sizes[0] + 20
 
 
 def _reachable(root: object) -> int:
     """The number of containers reachable from an object, except modules and classes."""
-    seen, waiting = {id(root)}, [root]
-    while waiting:
-        for found in gc.get_referents(waiting.pop()):
-            if id(found) not in seen and not isinstance(found, type(sys)) and not isinstance(found, type):
-                seen.add(id(found))
-                waiting.append(found)
-    return len(seen)
+    visited, stack = {id(root)}, [root]
+    while stack:
+        for referent in gc.get_referents(stack.pop()):
+            if (
+                id(referent) not in visited
+                and not isinstance(referent, type(sys))
+                and not isinstance(referent, type)
+            ):
+                visited.add(id(referent))
+                stack.append(referent)
+    return len(visited)
 
 
 def test_runs_expire_by_count_and_by_time() -> None:
@@ -169,13 +173,15 @@ def test_runs_expire_by_count_and_by_time() -> None:
 @pytest.mark.parametrize("low", range(7))
 def test_expired_heap_nodes_appear_in_no_result(low: int) -> None:
     """A run over a heap whose parts expire one after the other, left and right."""
-    low_left = (2, leaf(1, 11), None, 1, (12, A), None)
-    heap: Node = (5, (4, low_left, leaf(3, 13), 2, (14, A), None), leaf(2, 22), 2, (15, A), None)
-    whole: Node = (5, None, None, 1, (30, A), [(heap,)])
-    alive = {11: 1, 12: 2, 13: 3, 14: 4, 15: 5, 22: 2}
-    found = [{position for position, _ in v} - {30} for v in valuations(whole, low)]
-    assert sorted(found, key=sorted) == [{position} for position in sorted(alive) if alive[position] >= low]
-    assert count(whole, low) == len(found)
+    leftmost = (2, leaf(1, 11), None, 1, (12, A), None)
+    heap: Node = (5, (4, leftmost, leaf(3, 13), 2, (14, A), None), leaf(2, 22), 2, (15, A), None)
+    root: Node = (5, None, None, 1, (30, A), [(heap,)])
+    least_starts = {11: 1, 12: 2, 13: 3, 14: 4, 15: 5, 22: 2}
+    positions = [{position for position, _ in v} - {30} for v in valuations(root, low)]
+    assert sorted(positions, key=sorted) == [
+        {position} for position in sorted(least_starts) if least_starts[position] >= low
+    ]
+    assert count(root, low) == len(positions)
 
 
 def test_everything_expires_during_a_long_pause() -> None:
@@ -206,9 +212,9 @@ def test_results_are_returned_one_at_a_time() -> None:
 
 def chain(*relations: int) -> PCEA:
     """One tuple of each relation, in this order, with the same x."""
-    same = Equality(tuple((relation, (0,)) for relation in range(3)), (0,))
+    same_x = Equality(tuple((relation, (0,)) for relation in range(3)), (0,))
     steps = [Transition((), Unary(relations[0]), A, 0)]
-    steps += [Transition((RunSource(i, same),), Unary(r), A, i + 1) for i, r in enumerate(relations[1:])]
+    steps += [Transition((RunSource(i, same_x),), Unary(r), A, i + 1) for i, r in enumerate(relations[1:])]
     return PCEA(tuple(steps), frozenset({len(relations) - 1}))
 
 
@@ -217,57 +223,57 @@ def chain(*relations: int) -> PCEA:
 )
 def test_the_delay_between_results_is_constant(pcea: PCEA) -> None:
     """Python lines between two results, which do not depend on the machine, also before the first one."""
-    longest = []
-    for each in (4, 40, 400):
-        evaluator = TupleEvaluator(pcea, 3, CountWindow(2 * each))
+    line_counts = []
+    for size in (4, 40, 400):
+        evaluator = TupleEvaluator(pcea, 3, CountWindow(2 * size))
         for relation, row in ((2, (1, 0)), (1, (1, 0))):
-            for _ in range(each):
+            for _ in range(size):
                 evaluator.update(relation, row)
         assert evaluator.update(0, (1,))
-        assert evaluator.count() >= each * each - each
-        longest.append(_most_lines_between(islice(evaluator.results(), 5000)))
-    assert longest[2] <= longest[0] + 5
+        assert evaluator.count() >= size * size - size
+        line_counts.append(_most_lines_between(islice(evaluator.results(), 5000)))
+    assert line_counts[2] <= line_counts[0] + 5
 
 
 def _most_lines_between(results: Iterator[object]) -> int:
-    ran, most = 0, 0
+    ran, most_lines = 0, 0
 
-    def traced(_frame: FrameType, event: str, _argument: Any) -> Any:
+    def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal ran
         ran += event == "line"
-        return traced
+        return trace
 
-    before = sys.gettrace()
-    sys.settrace(traced)
+    earlier_trace = sys.gettrace()
+    sys.settrace(trace)
     try:
         while next(results, None) is not None:
-            most, ran = max(most, ran), 0
+            most_lines, ran = max(most_lines, ran), 0
     finally:
-        sys.settrace(before)
-    return max(most, ran)
+        sys.settrace(earlier_trace)
+    return max(most_lines, ran)
 
 
 def test_update_work_does_not_grow_with_the_results() -> None:
     """Python calls per update, which do not depend on the machine: the same for 1 result and for 10^5."""
     star = automaton_of(parse_conjunctive_query("Q(x) <- A(x), B(x, _), C(x, _)", SCHEMA))
     calls = []
-    for each in (1, 10, 300):
+    for size in (1, 10, 300):
         evaluator = TupleEvaluator(star, 3, Unbounded())
-        for i in range(each):
+        for i in range(size):
             evaluator.update(1, (1, i))
             evaluator.update(2, (1, i))
         made = 0
 
-        def traced(_frame: object, event: str, _argument: object) -> None:
+        def profile(_frame: object, event: str, _argument: object) -> None:
             nonlocal made
             made += event in ("call", "c_call")
 
-        sys.setprofile(traced)
+        sys.setprofile(profile)
         try:
             evaluator.update(0, (1,))
         finally:
             sys.setprofile(None)
-        assert evaluator.count() == each * each
+        assert evaluator.count() == size * size
         calls.append(made)
     assert len(set(calls)) == 1
 

@@ -56,16 +56,16 @@ def test_the_compact_qtree_of_the_appendix() -> None:
 
 
 def test_the_automaton_without_self_joins_has_quadratic_size() -> None:
-    for atoms in (2, 4, 8, 16):
+    for atom_count in (2, 4, 8, 16):
         schema = Schema(
             "star",
-            tuple(Relation(f"A{i}", (Attribute("x", AttributeType.INTEGER),)) for i in range(atoms)),
+            tuple(Relation(f"A{i}", (Attribute("x", AttributeType.INTEGER),)) for i in range(atom_count)),
             (),
         )
-        text = "Q(x) <- " + ", ".join(f"A{i}(x)" for i in range(atoms))
+        text = "Q(x) <- " + ", ".join(f"A{i}(x)" for i in range(atom_count))
         pcea = automaton_of(parse_conjunctive_query(text, schema))
-        assert len(pcea.transitions) == 2 * atoms
-        assert pcea.size == (atoms + 1) + atoms + atoms * (atoms - 1) + atoms
+        assert len(pcea.transitions) == 2 * atom_count
+        assert pcea.size == (atom_count + 1) + atom_count + atom_count * (atom_count - 1) + atom_count
 
 
 def test_a_disconnected_query_gets_a_fresh_root() -> None:

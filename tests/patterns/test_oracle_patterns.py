@@ -29,10 +29,10 @@ SOME_ARE_REFUSED = examples(200, suppress_health_check=[HealthCheck.filter_too_m
 
 def found(valuations: list[Valuation]) -> set[Match]:
     """The results as marks; fails if a result is repeated, or marks a tuple twice."""
-    marked = [frozenset((p, label) for p, labels in v for label in labels) for v in valuations]
-    assert len(set(marked)) == len(marked)
-    assert all(len({position for position, _ in match}) == len(match) for match in marked)
-    return set(marked)
+    results = [frozenset((p, label) for p, labels in v for label in labels) for v in valuations]
+    assert len(set(results)) == len(results)
+    assert all(len({position for position, _ in match}) == len(match) for match in results)
+    return set(results)
 
 
 def automaton(pattern: Pattern) -> PCEA:
@@ -111,9 +111,9 @@ def test_both_layouts_have_the_same_results(pattern: Pattern, stream: list[tuple
     except NotExpressibleError:
         assume(False)
         raise
-    one, other = (TupleEvaluator(pcea, len(SCHEMA.relations), CountWindow(5)) for pcea in automata)
+    parallel, sequential = (TupleEvaluator(pcea, len(SCHEMA.relations), CountWindow(5)) for pcea in automata)
     for relation, row in stream:
-        assert found(list(one.feed(relation, row))) == found(list(other.feed(relation, row)))
+        assert found(list(parallel.feed(relation, row))) == found(list(sequential.feed(relation, row)))
 
 
 WRITTEN = st.sampled_from(TEXTS).map(lambda text: parse_pattern(text, SCHEMA))
@@ -126,8 +126,10 @@ def test_every_result_has_one_run(pattern: Pattern, stream: list[tuple[int, Row]
     for position in range(len(stream)):
         runs = accepting_runs(pcea, stream, position)
         assert all(run.is_simple() for run in runs)
-        shown = [tuple(sorted((k, tuple(sorted(v))) for k, v in run.valuation().items())) for run in runs]
-        assert len(set(shown)) == len(shown)
+        valuations = [
+            tuple(sorted((k, tuple(sorted(v))) for k, v in run.valuation().items())) for run in runs
+        ]
+        assert len(set(valuations)) == len(valuations)
 
 
 STATES: Final = "pqrst"
@@ -152,21 +154,21 @@ def transitions() -> st.SearchStrategy[Transition]:
 
 @st.composite
 def automata(draw: st.DrawFn) -> PCEA:
-    made = tuple(draw(st.lists(transitions(), max_size=9, unique=True)))
-    targets = sorted({str(transition.target) for transition in made})
-    return PCEA(made, frozenset(draw(st.sets(st.sampled_from(targets)))) if made else frozenset())
+    edges = tuple(draw(st.lists(transitions(), max_size=9, unique=True)))
+    targets = sorted({str(transition.target) for transition in edges})
+    return PCEA(edges, frozenset(draw(st.sets(st.sampled_from(targets)))) if edges else frozenset())
 
 
 def in_accepting_runs(pcea: PCEA) -> set[Transition]:
     """By definition, with all tuples equal: first states with runs, then those that lead to acceptance."""
-    reached: set[State] = set()
+    reachable: set[State] = set()
     for _ in pcea.transitions:
-        reached |= {t.target for t in pcea.transitions if all(s.state in reached for s in t.sources)}
-    firing = [t for t in pcea.transitions if all(s.state in reached for s in t.sources)]
-    needed = {state for state in pcea.final if state in reached}
+        reachable |= {t.target for t in pcea.transitions if all(s.state in reachable for s in t.sources)}
+    fireable = [t for t in pcea.transitions if all(s.state in reachable for s in t.sources)]
+    useful = {state for state in pcea.final if state in reachable}
     for _ in pcea.transitions:
-        needed |= {s.state for t in firing if t.target in needed for s in t.sources}
-    return {t for t in firing if t.target in needed}
+        useful |= {s.state for t in fireable if t.target in useful for s in t.sources}
+    return {t for t in fireable if t.target in useful}
 
 
 @examples(150)
@@ -188,12 +190,12 @@ def test_trimming_keeps_accepting_runs(pcea: PCEA, stream: list[tuple[int, Row]]
 
 
 def test_an_unreachable_final_state_gives_an_empty_automaton() -> None:
-    waits = Transition((RunSource("p", SAME),), Unary(0), frozenset("x"), "p")
-    empty = PCEA((waits,), frozenset("p")).trim()
-    assert (empty.transitions, empty.final, empty.states) == ((), frozenset(), frozenset())
-    assert list(TupleEvaluator(empty, 3, CountWindow(5)).feed(0, (1, 1))) == []
-    assert AutomatonDrawing(empty, SCHEMA).text() == "0 states, 0 transitions, final: "
-    assert column_plan(empty) is not None
+    loop = Transition((RunSource("p", SAME),), Unary(0), frozenset("x"), "p")
+    trimmed = PCEA((loop,), frozenset("p")).trim()
+    assert (trimmed.transitions, trimmed.final, trimmed.states) == ((), frozenset(), frozenset())
+    assert list(TupleEvaluator(trimmed, 3, CountWindow(5)).feed(0, (1, 1))) == []
+    assert AutomatonDrawing(trimmed, SCHEMA).text() == "0 states, 0 transitions, final: "
+    assert column_plan(trimmed) is not None
 
 
 class Counted:

@@ -26,12 +26,12 @@ from tests.patterns.hierarchical_queries import (
 from tests.strategies import examples
 
 
-def images(query: ConjunctiveQuery, found: list[Valuation]) -> list[tuple[int, ...]]:
+def images(query: ConjunctiveQuery, valuations: list[Valuation]) -> list[tuple[int, ...]]:
     """The position of each atom; fails unless each atom has exactly one."""
-    named = [by_label(valuation) for valuation in found]
-    for positions in named:
+    positions_by_label = [by_label(valuation) for valuation in valuations]
+    for positions in positions_by_label:
         assert all(len(marked) == 1 for marked in positions.values())
-    return sorted(tuple(min(p[str(i)]) for i in range(len(query.atoms))) for p in named)
+    return sorted(tuple(min(p[str(i)]) for i in range(len(query.atoms))) for p in positions_by_label)
 
 
 def reverse_order(pcea: PCEA) -> PCEA:
@@ -52,7 +52,7 @@ def test_results_equal_the_homomorphisms_after_every_tuple(
     """For any order of an automaton's transitions."""
     assert is_hierarchical(query)
     pcea = automaton_of(query)
-    evaluators = [TupleEvaluator(each, RELATIONS, window) for each in (pcea, reverse_order(pcea))]
+    evaluators = [TupleEvaluator(automaton, RELATIONS, window) for automaton in (pcea, reverse_order(pcea))]
     ticks: list[int] = []
     for position, (relation, row) in enumerate(stream):
         by_time = isinstance(window, TimeWindow)
@@ -86,8 +86,8 @@ def test_one_tuple_may_match_several_atoms(text: str, stream: list[tuple[int, Ro
     query = parse_conjunctive_query(text, SCHEMA)
     evaluator = TupleEvaluator(automaton_of(query), RELATIONS, Unbounded())
     for position, (relation, row) in enumerate(stream):
-        found = list(evaluator.feed(relation, row))
-        assert images(query, found) == homomorphisms(query, stream[: position + 1], 0)
+        results = list(evaluator.feed(relation, row))
+        assert images(query, results) == homomorphisms(query, stream[: position + 1], 0)
 
 
 # Runs of a variable with very different starts: those that expire first are between others.
@@ -102,7 +102,7 @@ NESTED = [
 @pytest.mark.parametrize("text", NESTED)
 def test_results_over_many_windows(text: str, window: int) -> None:
     query = parse_conjunctive_query(text, SCHEMA)
-    random, found = Random(window), 0
+    random, result_count = Random(window), 0
     stream: list[tuple[int, Row]] = [
         (random.randrange(RELATIONS), tuple(random.choice((0, 1)) for _ in range(ARITY))) for _ in range(150)
     ]
@@ -110,16 +110,16 @@ def test_results_over_many_windows(text: str, window: int) -> None:
     by_time = TupleEvaluator(automaton_of(query), RELATIONS, TimeWindow(window + 1))
     for position, (relation, row) in enumerate(stream):
         first = max(position - window, 0)
-        wanted = [
-            tuple(first + place for place in image)
+        expected = [
+            tuple(first + offset for offset in image)
             for image in homomorphisms(query, stream[first : position + 1], 0)
         ]
         for evaluator in (by_count, by_time):
             results = list(evaluator.feed(relation, row, position))
-            assert images(query, results) == wanted
+            assert images(query, results) == expected
             assert evaluator.count() == len(results)
-        found += len(wanted)
-    assert found > 10
+        result_count += len(expected)
+    assert result_count > 10
 
 
 @given(hierarchical_queries(max_atoms=3), streams(max_tuples=6))
@@ -130,6 +130,6 @@ def test_every_result_has_one_run_and_every_run_is_simple(
     for position in range(len(stream)):
         runs = accepting_runs(pcea, stream, position)
         assert all(run.is_simple() for run in runs)
-        shown = [tuple(sorted((k, tuple(v)) for k, v in run.valuation().items())) for run in runs]
-        assert len(set(shown)) == len(shown)
-        assert len(shown) == len(homomorphisms(query, stream[: position + 1], 0))
+        valuations = [tuple(sorted((k, tuple(v)) for k, v in run.valuation().items())) for run in runs]
+        assert len(set(valuations)) == len(valuations)
+        assert len(valuations) == len(homomorphisms(query, stream[: position + 1], 0))

@@ -25,14 +25,14 @@ def evaluated(pcea: PCEA, window: Window) -> list[list[dict[str, frozenset[int]]
 
 def test_the_chain_of_example_2_1() -> None:
     assert defined(C0, 5) == [{1, 3, 5}]
-    assert [len(found) for found in evaluated(C0, Unbounded())] == [0, 0, 0, 0, 0, 1, 0, 0]
+    assert [len(results) for results in evaluated(C0, Unbounded())] == [0, 0, 0, 0, 0, 1, 0, 0]
 
 
 def test_the_parallel_automaton_of_example_3_3() -> None:
     assert defined(P0, 5) == [{0, 1, 5}, {1, 3, 5}]
-    found = evaluated(P0, Unbounded())
-    assert sorted((v["•"] for v in found[5]), key=sorted) == [{0, 1, 5}, {1, 3, 5}]
-    assert not any(found[:5] + found[6:])
+    results = evaluated(P0, Unbounded())
+    assert sorted((v["•"] for v in results[5]), key=sorted) == [{0, 1, 5}, {1, 3, 5}]
+    assert not any(results[:5] + results[6:])
 
 
 def test_the_run_trees_of_example_3_3() -> None:
@@ -52,15 +52,15 @@ def test_the_window_of_example_3_3() -> None:
 def test_the_query_of_section_4_over_the_stream() -> None:
     """The two t-homomorphisms of Q_0 that the paper names, at position 5."""
     pcea = automaton_of(parse_conjunctive_query(Q0, SCHEMA))
-    found = evaluated(pcea, Unbounded())
-    positions = sorted(tuple(min(v[label]) for label in "012") for v in found[5])
+    by_position = evaluated(pcea, Unbounded())
+    positions = sorted(tuple(min(v[label]) for label in "012") for v in by_position[5])
     assert positions == [(1, 0, 5), (1, 3, 5)]
-    assert [len(results) for results in found] == [0, 0, 0, 0, 0, 2, 0, 0]
+    assert [len(results) for results in by_position] == [0, 0, 0, 0, 0, 2, 0, 0]
 
 
 def test_an_ambiguous_run_is_not_simple() -> None:
-    again = PCEA((*P0.transitions, Transition((), Unary(T), DOT, "q2")), P0.final)
-    assert sorted(len(run.children) for run in accepting_runs(again, STREAM, 7)) == [0]
+    ambiguous = PCEA((*P0.transitions, Transition((), Unary(T), DOT, "q2")), P0.final)
+    assert sorted(len(run.children) for run in accepting_runs(ambiguous, STREAM, 7)) == [0]
 
 
 def test_malformed_automata_are_rejected() -> None:

@@ -66,8 +66,8 @@ def test_reserved_words_are_case_insensitive() -> None:
 def test_filters_have_the_types_of_their_attributes() -> None:
     text = "login l where l.user >= 2 and 5 > l.user and l.ok = true and l.at < '2026-01-01T00:00:00Z'"
     pattern = parse_pattern(text, SCHEMA)
-    compared = [c.operator for c in pattern.conditions if isinstance(c, Filter)]
-    assert compared == [Op.AT_LEAST, Op.LESS, Op.EQUAL, Op.LESS]
+    operators = [c.operator for c in pattern.conditions if isinstance(c, Filter)]
+    assert operators == [Op.AT_LEAST, Op.LESS, Op.EQUAL, Op.LESS]
     (transition,) = automaton(text).transitions
     assert transition.unary.holds(0, row(3))
     assert not transition.unary.holds(0, row(5))
@@ -113,9 +113,9 @@ def test_keywords_in_order() -> None:
     pattern = parse_pattern('"fraud" ; \'"re; fund"\'', SCHEMA)
     evaluator = TupleEvaluator(compile_pattern(pattern, SCHEMA, contains).pcea, 4, CountWindow(10))
     stream = [(2, row(1, '"re; fund"')), (0, row(2, "fraud")), (1, row(3, "x")), (2, row(4, '"re; fund"'))]
-    found = [list(evaluator.feed(relation, values)) for relation, values in stream]
-    assert [len(results) for results in found] == [0, 0, 0, 1]
-    assert by_label(found[3][0]) == {"fraud": {1}, '"re; fund"': {3}}
+    matches = [list(evaluator.feed(relation, values)) for relation, values in stream]
+    assert [len(results) for results in matches] == [0, 0, 0, 1]
+    assert by_label(matches[3][0]) == {"fraud": {1}, '"re; fund"': {3}}
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_very_large_patterns_are_rejected_or_compiled(text: str) -> None:
 
 
 def test_a_star_matches_every_stream_with_the_attributes() -> None:
-    other = Relation("note", (Attribute("text", AttributeType.STRING),))
-    schema = Schema("more", (*SCHEMA.relations, other), ())
+    note = Relation("note", (Attribute("text", AttributeType.STRING),))
+    schema = Schema("more", (*SCHEMA.relations, note), ())
 
     def relations(text: str) -> set[int]:
         pattern = parse_pattern(text, schema)
@@ -150,9 +150,9 @@ def test_repetitions_of_repetitions() -> None:
     nested = "login a"
     for variable in "bcdefghij":
         nested = f"({nested} ; refund {variable})+"
-    with pytest.raises(PatternError, match="nested too deeply") as refused:
+    with pytest.raises(PatternError, match="nested too deeply") as error:
         parse_pattern(nested, SCHEMA)
-    assert "^^^" in str(refused.value)
+    assert "^^^" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_repetitions_of_repetitions() -> None:
     ],
 )
 def test_absence_is_rejected_with_the_reason(text: str, word: str) -> None:
-    with pytest.raises(PatternError) as refused:
+    with pytest.raises(PatternError) as error:
         parse_pattern(text, SCHEMA)
-    message, _, carets = str(refused.value).splitlines()
+    message, _, carets = str(error.value).splitlines()
     assert message.startswith(f"there is no {word!r}: a match is reported when its last tuple arrives")
     assert carets.count("^") == len(word)
 

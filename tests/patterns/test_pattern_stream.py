@@ -57,28 +57,28 @@ def told(stream: PatternStream, records: list[Record]) -> list[Result]:
 @given(st.data(), st.sampled_from(WINDOWS))
 def test_a_stream_rebuilt_from_two_windows_continues_unchanged(data: st.DataObject, window: Window) -> None:
     records = data.draw(record_streams(SCHEMA, 2, max_records=24))
-    cut = data.draw(st.integers(0, len(records)))
+    split = data.draw(st.integers(0, len(records)))
     query = read_query(PATTERN, SCHEMA)
-    whole = PatternStream(query, SCHEMA, window)
-    told(whole, records[:cut])
-    position, expected = whole.position, told(whole, records[cut:])
-    places = np.cumsum([0, *(not record.delete for record in records)]).tolist()
-    kept = cut
-    while kept and _needed(records[kept - 1], places[kept - 1], records[:cut], position, window):
-        kept -= 1
-    again = PatternStream(query, SCHEMA, window)
-    again.seek(places[kept])
-    list(again.process(RecordBatch.of(records[kept:cut])))
-    assert Counter(told(again, records[cut:])) == Counter(expected)
+    original = PatternStream(query, SCHEMA, window)
+    told(original, records[:split])
+    position, expected = original.position, told(original, records[split:])
+    positions = np.cumsum([0, *(not record.delete for record in records)]).tolist()
+    first = split
+    while first and _needed(records[first - 1], positions[first - 1], records[:split], position, window):
+        first -= 1
+    rebuilt = PatternStream(query, SCHEMA, window)
+    rebuilt.seek(positions[first])
+    list(rebuilt.process(RecordBatch.of(records[first:split])))
+    assert Counter(told(rebuilt, records[split:])) == Counter(expected)
 
 
-def _needed(record: Record, place: int, read: list[Record], position: int, window: Window) -> bool:
+def _needed(record: Record, position: int, records: list[Record], end_position: int, window: Window) -> bool:
     """True if a record started less than two windows before the end of the input."""
     match window:
         case TimeWindow(length):
-            return record.time > read[-1].time - 2 * length
+            return record.time > records[-1].time - 2 * length
         case CountWindow(size):
-            return place >= position - 2 * (size + 1)
+            return position >= end_position - 2 * (size + 1)
         case _:
             return True
 
@@ -87,33 +87,33 @@ def _needed(record: Record, place: int, read: list[Record], position: int, windo
 @given(record_streams(SCHEMA, 2, max_records=20), st.sampled_from(WINDOWS))
 def test_a_snapshot_has_the_live_results(records: list[Record], window: Window) -> None:
     query = read_query(PATTERN, SCHEMA)
-    whole = PatternStream(query, SCHEMA, window)
-    results = told(whole, records)
+    original = PatternStream(query, SCHEMA, window)
+    results = told(original, records)
     snapshot = PatternStream(query, SCHEMA, window).alive_after([(RecordBatch.of(records), None)])
     assert all(result.snapshot and '"snapshot":true' in result.to_json().decode() for result in snapshot)
-    shown = Counter(structs.replace(result, snapshot=False) for result in snapshot)
+    live_results = Counter(structs.replace(result, snapshot=False) for result in snapshot)
     match window:
         case TimeWindow():
             now = records[-1].time / 1_000_000 if records else 0.0
-            assert shown == Counter(r for r in results if r.end is not None and r.end > now)
+            assert live_results == Counter(r for r in results if r.end is not None and r.end > now)
         case CountWindow(size):
-            assert shown == Counter(
-                r for r in results if (r.tuples[0].position or 0) + size + 1 > whole.position - 1
+            assert live_results == Counter(
+                r for r in results if (r.tuples[0].position or 0) + size + 1 > original.position - 1
             )
         case _:
-            assert shown == Counter(results)
+            assert live_results == Counter(results)
 
 
 def shared_out(
     query: PatternQuery, root: RootKey, schema: Schema, stream: list[tuple[int, Row]], window: Window
 ) -> list[Result]:
     """The results of three shards, each with its own tuples and their positions in the whole stream."""
-    found: list[Result] = []
+    results: list[Result] = []
     for shard in range(3):
-        mine = [i for i, (relation, row) in enumerate(stream) if root.shard(relation, row, 3) == shard]
-        batch = RecordBatch.of([Record(stream[i][0], i, stream[i][1]) for i in mine])
-        found += PatternStream(query, schema, window).process(batch, np.array(mine, dtype=np.int64))
-    return found
+        positions = [i for i, (relation, row) in enumerate(stream) if root.shard(relation, row, 3) == shard]
+        batch = RecordBatch.of([Record(stream[i][0], i, stream[i][1]) for i in positions])
+        results += PatternStream(query, schema, window).process(batch, np.array(positions, dtype=np.int64))
+    return results
 
 
 def _whole(
@@ -132,8 +132,8 @@ def test_shards_by_the_root_of_a_query_find_each_result_once(
     assume(root is not None)
     assert root is not None
     pattern = PatternQuery("Q", automaton_of(query), None, query, {}, root)
-    found = shared_out(pattern, root, formal.SCHEMA, stream, window)
-    assert Counter(found) == Counter(_whole(pattern, formal.SCHEMA, stream, window))
+    results = shared_out(pattern, root, formal.SCHEMA, stream, window)
+    assert Counter(results) == Counter(_whole(pattern, formal.SCHEMA, stream, window))
 
 
 @examples(200)
@@ -149,8 +149,8 @@ def test_shards_by_the_root_of_a_pattern_find_each_result_once(
     assume(compiled.root is not None)
     assert compiled.root is not None
     query = PatternQuery("P", compiled.pcea, None, compiled, {}, compiled.root)
-    found = shared_out(query, compiled.root, written.SCHEMA, stream, window)
-    assert Counter(found) == Counter(_whole(query, written.SCHEMA, stream, window))
+    results = shared_out(query, compiled.root, written.SCHEMA, stream, window)
+    assert Counter(results) == Counter(_whole(query, written.SCHEMA, stream, window))
 
 
 @pytest.mark.parametrize(
@@ -181,6 +181,6 @@ def test_equal_values_of_different_types_belong_to_one_shard() -> None:
 
 
 def test_keyword_errors_point_into_the_pattern() -> None:
-    with pytest.raises(PatternError, match="no partner") as refused:
+    with pytest.raises(PatternError, match="no partner") as error:
         read_query("A a where a:'\"x'", SCHEMA)
-    assert str(refused.value).splitlines()[1:] == ["  A a where a:'\"x'", "            ^^^^^^"]
+    assert str(error.value).splitlines()[1:] == ["  A a where a:'\"x'", "            ^^^^^^"]

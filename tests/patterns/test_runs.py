@@ -33,27 +33,27 @@ def test_equal_keys_alone_have_equal_numbers(
     batches: list[list[tuple[Value, Value]]],
 ) -> None:
     numbers = Numbers()
-    told: dict[tuple[Value, Value], int] = {}
+    numbers_by_key: dict[tuple[Value, Value], int] = {}
     for batch in batches:
         columns = [ValueColumn.of(key[0] for key in batch), ValueColumn.of(key[1] for key in batch)]
         for key, number in zip(batch, numbers.of(columns, len(batch)).tolist(), strict=True):
             if None in key:
                 assert number == NONE
             else:
-                assert told.setdefault(key, number) == number
-    assert len(set(told.values())) == len(told)
+                assert numbers_by_key.setdefault(key, number) == number
+    assert len(set(numbers_by_key.values())) == len(numbers_by_key)
 
 
 @given(st.lists(st.lists(VALUES, max_size=9) | st.lists(INTEGERS, max_size=9), max_size=4))
 def test_equal_keys_of_one_column_alone_have_equal_numbers(batches: list[list[Value]]) -> None:
     numbers = Numbers()
-    told: dict[Value, int] = {}
+    numbers_by_key: dict[Value, int] = {}
     for batch in batches:
         for value, number in zip(
             batch, numbers.of([ValueColumn.of(batch)], len(batch)).tolist(), strict=True
         ):
-            assert number == (NONE if value is None else told.setdefault(value, number))
-    assert len(set(told.values())) == len(told)
+            assert number == (NONE if value is None else numbers_by_key.setdefault(value, number))
+    assert len(set(numbers_by_key.values())) == len(numbers_by_key)
 
 
 TEXTS = [
@@ -72,23 +72,23 @@ TEXTS = [
     records=record_streams(SCHEMA, 2, max_records=24),
     window=st.sampled_from(WINDOWS),
     size=st.integers(1, 9),
-    most=st.sampled_from([0, 1, 500_000]),
+    max_results=st.sampled_from([0, 1, 500_000]),
 )
 def test_replayed_results_and_counts(
-    text: str, records: list[Record], window: Window, size: int, most: int
+    text: str, records: list[Record], window: Window, size: int, max_results: int
 ) -> None:
     """For any size of batches, and whenever there are too many results for columns."""
     query = read_query(text, SCHEMA)
     expected = told(PatternStream(query, SCHEMA, window), records)
-    taking, counting = (ReplayedPattern(query, SCHEMA, window, most) for _ in range(2))
-    parts = []
-    for at in range(0, len(records), size):
-        inserted = sum(not record.delete for record in records[:at])
-        parts.append(OrderedBatch(RecordBatch.of(records[at : at + size]), inserted))
-    found = [result for part in parts for result in taking.take(part)]
-    assert sum(map(counting.count, parts)) == len(expected)
-    assert Counter(found) == Counter(expected)
-    last = [[result.tuples[-1].position for result in results] for results in (found, expected)]
+    taking, counting = (ReplayedPattern(query, SCHEMA, window, max_results) for _ in range(2))
+    batches = []
+    for start in range(0, len(records), size):
+        insertions = sum(not record.delete for record in records[:start])
+        batches.append(OrderedBatch(RecordBatch.of(records[start : start + size]), insertions))
+    replayed = [result for part in batches for result in taking.take(part)]
+    assert sum(map(counting.count, batches)) == len(expected)
+    assert Counter(replayed) == Counter(expected)
+    last = [[result.tuples[-1].position for result in results] for results in (replayed, expected)]
     assert last[0] == last[1]
 
 
@@ -96,5 +96,5 @@ def test_too_many_results_to_build_are_counted() -> None:
     """Two hundred of each: 8 million results, and more partial runs than columns support."""
     query = read_query("Q(x) <- A(_, x, _), B(_, x, _), C(_, x, _)", SCHEMA)
     records = [Record(i % 3, i, ("alpha", 1, 0)) for i in range(600)]
-    arrived = OrderedBatch(RecordBatch.of(records), 0)
-    assert ReplayedPattern(query, SCHEMA, Unbounded()).count(arrived) == 200**3
+    batch = OrderedBatch(RecordBatch.of(records), 0)
+    assert ReplayedPattern(query, SCHEMA, Unbounded()).count(batch) == 200**3

@@ -45,47 +45,47 @@ def simulated(marks: list[Mark], window: Window) -> list[tuple[int, Row, int, in
     tuples: list[list[int | Row]] = []
     live: dict[tuple[int, Row], deque[list[int | Row]]] = {}
     for tick, relation, row, delete in sorted(marks, key=itemgetter(0)):
-        of = (relation, row[:1] if relation == 0 else row)
+        identity = (relation, row[:1] if relation == 0 else row)
         for queue in live.values():
             while queue and queue[0][3] <= tick:  # type: ignore[operator]  # an end
                 queue.popleft()
         if not row:
             for name, queue in live.items():
                 if name[0] == relation:
-                    for one in queue:
-                        one[3] = tick
+                    for life in queue:
+                        life[3] = tick
                     queue.clear()
             continue
-        queue = live.setdefault(of, deque())
+        queue = live.setdefault(identity, deque())
         if queue and (delete or relation == 0):
             queue.popleft()[3] = tick
         if not delete:
             new: list[int | Row] = [relation, row, tick, window.end(tick)]
             tuples.append(new)
             queue.append(new)
-    return sorted(tuple(one) for one in tuples if one[2] < one[3])  # type: ignore[operator, misc]
+    return sorted(tuple(life) for life in tuples if life[2] < life[3])  # type: ignore[operator, misc]
 
 
 def lived(
     marks: list[Mark], window: Window, lateness: int, rng: random.Random
 ) -> tuple[list[tuple[int, Row, int, int]], Lifespans]:
     lifespans = Lifespans(SCHEMA, window, lateness)
-    known: list[StreamTuple] = []
-    now = 0
-    for tick, same in groupby(marks, key=itemgetter(0)):
-        steps = list(same)
+    tuples: list[StreamTuple] = []
+    latest = 0
+    for tick, marks_of_tick in groupby(marks, key=itemgetter(0)):
+        steps = list(marks_of_tick)
         while steps:
             size = rng.randint(1, 4)
-            some, steps = steps[:size], steps[size:]
-            now = max(now, tick)
-            lifespans.forget(now - lateness)
-            changes = lifespans.step(tick, ((of, row, gone, tick, 0) for _, of, row, gone in some))
-            known += changes.inserted
-            for one, end in changes.ended + changes.prolonged:
-                one.end = end
-            known += [one for one, _ in changes.prolonged if one not in known]
-    lifespans.forget(now - lateness)
-    return sorted((t.relation, t.row, t.start, t.end) for t in known if t.start < t.end), lifespans
+            chunk, steps = steps[:size], steps[size:]
+            latest = max(latest, tick)
+            lifespans.forget(latest - lateness)
+            changes = lifespans.step(tick, ((of, row, gone, tick, 0) for _, of, row, gone in chunk))
+            tuples += changes.inserted
+            for stream_tuple, end in changes.ended + changes.prolonged:
+                stream_tuple.end = end
+            tuples += [stream_tuple for stream_tuple, _ in changes.prolonged if stream_tuple not in tuples]
+    lifespans.forget(latest - lateness)
+    return sorted((t.relation, t.row, t.start, t.end) for t in tuples if t.start < t.end), lifespans
 
 
 @pytest.mark.parametrize("window", [TimeWindow(4), TimeWindow(12), Unbounded()])
@@ -94,15 +94,15 @@ def lived(
 def test_truncations_end_live_tuples(window: Window, lateness: int, seed: int) -> None:
     rng = random.Random(seed)
     marks = delayed(rng, random_marks(rng, 60, rng.choice((0.02, 0.1, 0.4))), lateness)
-    found, _ = lived(marks, window, lateness, rng)
-    assert found == simulated(marks, window)
+    lifespans_seen, _ = lived(marks, window, lateness, rng)
+    assert lifespans_seen == simulated(marks, window)
 
 
 @pytest.mark.parametrize("lateness", [0, 5])
 def test_the_state_of_truncations_does_not_grow_with_their_number(lateness: int) -> None:
     lifespans = Lifespans(SCHEMA, Unbounded(), lateness)
     lifespans.step(0, ((1, (number, number), False, 0, 0) for number in range(5_000)))
-    (other,) = lifespans.step(0, [(0, (1, 1), False, 0, 0)]).inserted
+    (later_tuple,) = lifespans.step(0, [(0, (1, 1), False, 0, 0)]).inserted
     assert len(lifespans.step(1, [(1, (), True, 1, 0)]).ended) == 5_000
     for tick in range(2, 10_000):
         lifespans.forget(tick - lateness)
@@ -111,7 +111,7 @@ def test_the_state_of_truncations_does_not_grow_with_their_number(lateness: int)
         assert not changes.unmatched
     assert len(lifespans) == 1
     assert len(lifespans.truncations()) <= lateness + 1
-    assert other.end == FOREVER
+    assert later_tuple.end == FOREVER
 
 
 def test_truncations_of_empty_relations_are_fast() -> None:
@@ -122,9 +122,9 @@ def test_truncations_of_empty_relations_are_fast() -> None:
         for relation in (0, 1):
             lifespans.step(0, ((relation, (number, number), False, 0, 0) for number in range(rows)))
         lifespans.step(1, [(1, (), True, 1, 0)])
-        begin = process_time()
+        start = process_time()
         for tick in islice(range(2, 10_000_000), 2_000):
             lifespans.step(tick, [(1, (), True, tick, 0)])
-        return process_time() - begin
+        return process_time() - start
 
     assert seconds(20_000) < 5 * seconds(20) + 0.2

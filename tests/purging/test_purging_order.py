@@ -40,11 +40,11 @@ def test_a_sweep_is_due_once_the_entries_have_doubled() -> None:
 
 def test_a_quarter_of_many_entries_may_be_dead() -> None:
     """But after a sweep without effect, as many new entries as there are may be added first."""
-    sweep, many = Sweep(), 1 << 22
-    assert sweep.is_due(1, 2 * many)
-    sweep.record(1, many)
-    assert not sweep.is_due(2, many + many // 4 + LEAST)
-    assert sweep.is_due(2, many + many // 4 + LEAST + 1)
-    sweep.record(2, many + many // 4)
-    assert not sweep.is_due(3, 2 * many)
-    assert sweep.is_due(3, 2 * (many + many // 4) + LEAST + 1)
+    sweep, size = Sweep(), 1 << 22
+    assert sweep.is_due(1, 2 * size)
+    sweep.record(1, size)
+    assert not sweep.is_due(2, size + size // 4 + LEAST)
+    assert sweep.is_due(2, size + size // 4 + LEAST + 1)
+    sweep.record(2, size + size // 4)
+    assert not sweep.is_due(3, 2 * size)
+    assert sweep.is_due(3, 2 * (size + size // 4) + LEAST + 1)

@@ -24,9 +24,9 @@ class Counted(Evaluator):
         self._every = int(query.text)
         self._seen = self._sum = 0
 
-    def take(self, arrived: OrderedBatch) -> Iterable[Result]:
-        position = arrived.position
-        for record in arrived.batch.records():
+    def take(self, batch: OrderedBatch) -> Iterable[Result]:
+        position = batch.position
+        for record in batch.batch.records():
             if record.delete:
                 continue
             self._seen += 1

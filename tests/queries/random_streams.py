@@ -54,9 +54,9 @@ def random_stream(schema: Schema, seed: int, count: int, values: int, truncated:
             records.append(Record.truncation(relation, time))
             continue
         if records and not table and rng.random() < 0.2:
-            again = rng.choice(records[-30:])
-            if not schema.relations[again.relation].table and not again.truncates:
-                records.append(again._replace(time=time, delete=rng.random() < 0.7))
+            earlier = rng.choice(records[-30:])
+            if not schema.relations[earlier.relation].table and not earlier.truncates:
+                records.append(earlier._replace(time=time, delete=rng.random() < 0.7))
                 continue
         records.append(Record(relation, 0 if table else time, random_row(rng, values)))
     return records
@@ -84,17 +84,17 @@ def deleted_singly(schema: Schema, records: Sequence[Record]) -> list[Record]:
     Includes rows that have ended, whose deletions have no effect.
     """
     rows: dict[int, list[Record]] = {}
-    found: list[Record] = []
+    singles: list[Record] = []
     for record in records:
-        own = rows.setdefault(record.relation, [])
+        live_rows = rows.setdefault(record.relation, [])
         if record.truncates:
-            found += [each._replace(time=record.time, delete=True) for each in own]
-            own.clear()
+            singles += [each._replace(time=record.time, delete=True) for each in live_rows]
+            live_rows.clear()
         else:
-            found.append(record)
+            singles.append(record)
             if not record.delete:
-                own.append(record)
-    return found
+                live_rows.append(record)
+    return singles
 
 
 DENSE = Schema(
@@ -122,8 +122,8 @@ def dense_rows(
     for _ in range(count):
         time = (stream[-1].time if stream else 0) + rng.choice(steps)
         if stream and rng.random() < 0.25:
-            again = rng.choice(stream[-last:])
-            stream.append(again._replace(time=time, delete=again.truncates or rng.random() < 0.6))
+            earlier = rng.choice(stream[-last:])
+            stream.append(earlier._replace(time=time, delete=earlier.truncates or rng.random() < 0.6))
             continue
         if truncated and rng.random() < truncated:
             stream.append(Record.truncation(rng.randrange(3), time))

@@ -39,39 +39,41 @@ def whole(query: Query, stream: Stream, records: Sequence[Record]) -> tuple[list
     session = Session(stream, keywords=query.kind == KEYWORDS)
     session.add(query)
     tables = [record for record in records if stream.schema.relations[record.relation].table]
-    found = session.load_tables(tables)
-    moving = sorted(
+    results = session.load_tables(tables)
+    stream_records = sorted(
         (r for r in records if not stream.schema.relations[r.relation].table), key=lambda r: r.time
     )
-    found += session.take(RecordBatch.of(moving))
-    return found, session.counts()
+    results += session.take(RecordBatch.of(stream_records))
+    return results, session.counts()
 
 
 def packed(records: Sequence[Record], schema: Schema, rng: random.Random) -> Packed:
     """The records as pieces of random splits."""
     pieces: Packed = []
-    begin = split = 0
-    while begin < len(records):
-        end = begin + rng.choice([1, 5, 20, 60])
+    start = split = 0
+    while start < len(records):
+        end = start + rng.choice([1, 5, 20, 60])
         packer = Packer(split, schema)
-        pieces += packer.records(RecordBatch.of(records[begin:end]))
+        pieces += packer.records(RecordBatch.of(records[start:end]))
         pieces += packer.rest()
-        begin, split = end, split + 1
+        start, split = end, split + 1
     return pieces
 
 
 def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) -> tuple[list[Result], Counts]:
     """The results of independent slices."""
-    found: list[Result] = []
+    results: list[Result] = []
     counts = Counts()
-    for one in slicing.slices:
-        read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]
-        read.sort(key=lambda each: (each[0].holds, each[0].first, each[0].place))
-        run = SliceRun([query], stream, one)
-        found += run.results(*in_order((piece, unpack(blob)) for piece, blob in read))
+    for stream_slice in slicing.slices:
+        slice_pieces = [
+            each for each in pieces if each[0].holds is Holds.TABLE or stream_slice.reads(each[0])
+        ]
+        slice_pieces.sort(key=lambda each: (each[0].holds, each[0].first, each[0].place))
+        run = SliceRun([query], stream, stream_slice)
+        results += run.results(*in_order((piece, unpack(blob)) for piece, blob in slice_pieces))
         for field in fields(Counts):
             setattr(counts, field.name, getattr(counts, field.name) + getattr(run.counts, field.name))
-    return found, counts
+    return results, counts
 
 
 @pytest.mark.parametrize("schema", [STREAMS, TABLES], ids=["streams", "tables"])
@@ -95,14 +97,21 @@ def test_slices_have_the_results_of_the_whole_stream(
     if isinstance(window, TimeWindow) and seed % 3 == 0:
         rng.shuffle(records)
     stream = Stream(schema, window, finite=True)
-    named = query.named("q", 4)
+    named_query = query.named("q", 4)
     pieces = packed(records, schema, rng)
-    slicing = plan_slices([piece for piece, _ in pieces], [named], stream, window, 2, least=10)
-    expected, counts = whole(named, stream, records)
-    found, own = in_slices(named, stream, pieces, slicing)
-    assert found == expected
-    assert (own.tuples, own.deletions, own.excluded) == (counts.tuples, counts.deletions, counts.excluded)
-    assert (own.static, own.unmatched_deletions) == (counts.static, counts.unmatched_deletions)
+    slicing = plan_slices([piece for piece, _ in pieces], [named_query], stream, window, 2, least=10)
+    expected, counts = whole(named_query, stream, records)
+    results, counts_of_slices = in_slices(named_query, stream, pieces, slicing)
+    assert results == expected
+    assert (counts_of_slices.tuples, counts_of_slices.deletions, counts_of_slices.excluded) == (
+        counts.tuples,
+        counts.deletions,
+        counts.excluded,
+    )
+    assert (counts_of_slices.static, counts_of_slices.unmatched_deletions) == (
+        counts.static,
+        counts.unmatched_deletions,
+    )
 
 
 @given(seed=st.integers(0, 10_000))
@@ -111,8 +120,10 @@ def test_pieces_are_merged_by_time_and_by_arrival(seed: int) -> None:
     records = [Record(0, rng.randrange(20), (str(number), None, None)) for number in range(60)]
     pieces = packed(records, STREAMS, rng)
     pieces.sort(key=lambda each: (each[0].first, each[0].place))
-    found = merge_by_time((piece.first, piece.place, unpack(blob)) for piece, blob in pieces)
-    assert [record for batch in found for record in batch.records()] == sorted(records, key=lambda r: r.time)
+    merged_records = merge_by_time((piece.first, piece.place, unpack(blob)) for piece, blob in pieces)
+    assert [record for batch in merged_records for record in batch.records()] == sorted(
+        records, key=lambda r: r.time
+    )
 
 
 def _pieces(number: int, size: int, step: int) -> Iterator[PackedPiece]:
@@ -136,22 +147,22 @@ def _pieces(number: int, size: int, step: int) -> Iterator[PackedPiece]:
 )
 def test_the_number_of_slices_balances_their_overlap(window: Window, tasks: int, slices: int) -> None:
     """Over 1,000 microseconds; with a keyed relation, each slice includes two windows before it."""
-    stream, named = Stream(STREAMS, window, finite=True), Query("alpha").named("q", 4)
-    slicing = plan_slices(_pieces(100, 100, 10), [named], stream, window, tasks, least=100)
+    stream, named_query = Stream(STREAMS, window, finite=True), Query("alpha").named("q", 4)
+    slicing = plan_slices(_pieces(100, 100, 10), [named_query], stream, window, tasks, least=100)
     assert len(slicing.slices) == slices
     assert bool(slicing.reason) == (slices == 1)
 
 
 def test_more_slices_are_chosen_if_nearly_as_fast() -> None:
-    stream, named = Stream(STREAMS, TimeWindow(10), finite=True), Query("alpha").named("q", 4)
+    stream, named_query = Stream(STREAMS, TimeWindow(10), finite=True), Query("alpha").named("q", 4)
     pieces = list(_pieces(100, 100, 10))
-    for evening, slices in ((0.0, 2), (0.11, 8)):
-        slicing = plan_slices(pieces, [named], stream, TimeWindow(10), 2, 100, evening)
+    for tolerance, slices in ((0.0, 2), (0.11, 8)):
+        slicing = plan_slices(pieces, [named_query], stream, TimeWindow(10), 2, 100, tolerance)
         assert len(slicing.slices) == slices
 
 
 def test_count_windows_need_a_stream_in_order() -> None:
-    stream, named = Stream(STREAMS, CountWindow(5), finite=True), Query("alpha").named("q", 4)
+    stream, named_query = Stream(STREAMS, CountWindow(5), finite=True), Query("alpha").named("q", 4)
     overlapping = [*_pieces(50, 100, 10), PackedPiece(50, 0, Holds.RECORDS, 100, 300, 100)]
-    slicing = plan_slices(overlapping, [named], stream, CountWindow(5), 2, least=100)
+    slicing = plan_slices(overlapping, [named_query], stream, CountWindow(5), 2, least=100)
     assert "out of order" in slicing.reason

@@ -47,10 +47,10 @@ def schema_of(text: str) -> Schema:
 
 def test_relations_are_divided_by_the_attributes_of_every_join() -> None:
     schema = schema_of(TRACES)
-    found = key_partitioning(schema, 5)
-    assert isinstance(found, KeyPartitioning)
-    assert found.columns == (None, (0, 1), (0, 1), (0, 1))
-    assert found.shown(schema) == (
+    partitioning = key_partitioning(schema, 5)
+    assert isinstance(partitioning, KeyPartitioning)
+    assert partitioning.columns == (None, (0, 1), (0, 1), (0, 1))
+    assert partitioning.shown(schema) == (
         "request.tenant+request.trace, span.tenant+span.trace, log.tenant+log.trace; all parts have service"
     )
 
@@ -79,50 +79,52 @@ def test_relations_are_divided_by_the_attributes_of_every_join() -> None:
     ],
 )
 def test_schemas_without_a_key_say_why(change: tuple[str, str], max_size: int, reason: str | None) -> None:
-    found = key_partitioning(schema_of(TRACES.replace(*change, 1)), max_size)
-    assert isinstance(found, str) if reason else isinstance(found, KeyPartitioning)
-    assert reason is None or reason in str(found)
+    partitioning = key_partitioning(schema_of(TRACES.replace(*change, 1)), max_size)
+    assert isinstance(partitioning, str) if reason else isinstance(partitioning, KeyPartitioning)
+    assert reason is None or reason in str(partitioning)
 
 
 @pytest.mark.parametrize("join", ["span.tenant = log.tenant", "span.service = log.line"])
 def test_a_removed_relation_keeps_its_partitioning(join: str) -> None:
     """Its records are in the log, and its results must be retracted."""
     before = schema_of(TRACES.replace("joins:", f"joins:\n  - {join}"))
-    there = [one for one in before.relations if one.name != "log"]
+    remaining = [one for one in before.relations if one.name != "log"]
     joins = [one for one in before.joins if "log" not in (one.left, one.right)]
-    after = SchemaChange.between(before, replace(before, relations=tuple(there), joins=tuple(joins))).after
-    found = key_partitioning(after, 5)
-    assert found == key_partitioning(before, 5)
-    assert isinstance(found, KeyPartitioning) or f"{join} does not equate it" in found
+    after = SchemaChange.between(
+        before, replace(before, relations=tuple(remaining), joins=tuple(joins))
+    ).after
+    partitioning = key_partitioning(after, 5)
+    assert partitioning == key_partitioning(before, 5)
+    assert isinstance(partitioning, KeyPartitioning) or f"{join} does not equate it" in partitioning
 
 
 def test_a_table_joined_once_at_most_needs_no_key() -> None:
-    described = TRACES.replace(
+    text = TRACES.replace(
         "table: true}", "table: true}\n  note: {attributes: {text: text, trace: string}, table: true}"
     )
-    found = key_partitioning(
+    partitioning = key_partitioning(
         schema_of(
-            described.replace("joins:", "joins:\n  - note.trace = request.trace").replace(
+            text.replace("joins:", "joins:\n  - note.trace = request.trace").replace(
                 "key: [tenant, trace]", "key: [trace]"
             )
         ),
         5,
     )
-    assert isinstance(found, KeyPartitioning)
-    assert found.columns == (None, None, (1,), (1,), (1,))
+    assert isinstance(partitioning, KeyPartitioning)
+    assert partitioning.columns == (None, None, (1,), (1,), (1,))
 
 
 def test_queries_that_depend_on_other_keys_are_not_divided() -> None:
     schema = schema_of(TRACES)
-    hour = TimeWindow(3_600_000_000)
-    stream = Stream(schema, hour, finite=True)
+    window = TimeWindow(3_600_000_000)
+    stream = Stream(schema, window, finite=True)
     keywords = Query("a b", name="q")
-    assert isinstance(plan_keys([keywords], stream, hour), KeyPartitioning)
+    assert isinstance(plan_keys([keywords], stream, window), KeyPartitioning)
     assert isinstance(plan_keys([keywords], stream, Unbounded()), KeyPartitioning)
     assert "counts all tuples" in str(plan_keys([keywords], stream, CountWindow(10)))
-    assert "order of all tuples" in str(plan_keys([keywords, Query.of_pattern("request")], stream, hour))
-    scored = replace(keywords, options={"rank": "relevance"})
-    assert "statistics" in str(plan_keys([scored], stream, hour))
+    assert "order of all tuples" in str(plan_keys([keywords, Query.of_pattern("request")], stream, window))
+    scored_query = replace(keywords, options={"rank": "relevance"})
+    assert "statistics" in str(plan_keys([scored_query], stream, window))
 
 
 def test_equal_values_of_different_types_belong_to_one_part() -> None:
@@ -141,9 +143,9 @@ def test_equal_values_of_different_types_belong_to_one_part() -> None:
         return [n for row in rows for n, one in enumerate(parts) if row in set(one.rows)]
 
     values = [0, 1, -1, 2**53, -(2**62)]
-    integers = part(1, [(v, "x") for v in values])
-    assert integers == part(1, [*((v, "x") for v in values), (None, "x")])[:-1]
-    assert integers[:-1] == part(0, [(float(v), "x") for v in values[:-1]])
+    integer_parts = part(1, [(v, "x") for v in values])
+    assert integer_parts == part(1, [*((v, "x") for v in values), (None, "x")])[:-1]
+    assert integer_parts[:-1] == part(0, [(float(v), "x") for v in values[:-1]])
     assert part(0, [(float("nan"), "x"), (0.5, "x"), (float("inf"), "x")])
     assert len({*part(1, [(v, "x") for v in range(100)])}) == 7
 
@@ -185,7 +187,7 @@ def keyed_cases(draw: st.DrawFn) -> Case:
     parts=st.integers(2, 4),
     window=st.sampled_from([TimeWindow(4), TimeWindow(20), Unbounded()]),
     lateness=st.sampled_from([0, 3]),
-    jumble=st.booleans(),
+    is_shuffled=st.booleans(),
     cuts=st.lists(st.integers(0, 100), max_size=3),
     seed=st.integers(0, 100),
 )
@@ -195,7 +197,7 @@ def test_oracle_parts_together_have_the_results_of_one_session(
     parts: int,
     window: TimeWindow | Unbounded,
     lateness: int,
-    jumble: bool,
+    is_shuffled: bool,
     cuts: list[int],
     seed: int,
 ) -> None:
@@ -207,27 +209,27 @@ def test_oracle_parts_together_have_the_results_of_one_session(
         return
     for relation, columns in zip(schema.relations, division.columns, strict=True):
         assert columns is None or not relation.key or {*columns} <= {*relation.key_columns}, "rows move"
-    if jumble:
+    if is_shuffled:
         order = np.random.default_rng(seed).permutation(len(records)).tolist()
         records = [records[place] for place in order]
     late: list[Record] = []
-    whole = Session(stream, WHOLE, lambda record, _: late.append(record))
-    expected = [*whole.load_tables(tables), *whole.add(query)]
+    single = Session(stream, WHOLE, lambda record, _: late.append(record))
+    expected = [*single.load_tables(tables), *single.add(query)]
     shares = [Part(n, parts, Partitioning.KEYS) for n in range(parts)]
-    late_apart: list[Record] = []
-    apart = [Session(stream, share, lambda record, _: late_apart.append(record)) for share in shares]
-    found: list[Result] = []
-    for session, share in zip(apart, shares, strict=True):
-        own = [*session.load_tables(tables), *session.add(query)]
-        found += own if share.first else []
+    late_in_parts: list[Record] = []
+    sessions = [Session(stream, share, lambda record, _: late_in_parts.append(record)) for share in shares]
+    results_of_parts: list[Result] = []
+    for session, share in zip(sessions, shares, strict=True):
+        results = [*session.load_tables(tables), *session.add(query)]
+        results_of_parts += results if share.first else []
     for batch in batches(records, cuts):
-        expected += whole.take(batch)
-        for session, own_records in zip(apart, division.divided(batch, parts), strict=True):
-            found += session.take(own_records)
-        for session in apart:
-            session.seek(session.position, max(one.now for one in apart))
-    assert shown(found) == shown(expected)
-    assert Counter(late_apart) == Counter(late)
-    counted = [session.counts() for session in apart]
-    assert sum(one.tuples for one in counted) == whole.counts().tuples
-    assert sum(one.unmatched_deletions for one in counted) == whole.counts().unmatched_deletions
+        expected += single.take(batch)
+        for session, own_records in zip(sessions, division.divided(batch, parts), strict=True):
+            results_of_parts += session.take(own_records)
+        for session in sessions:
+            session.seek(session.position, max(one.now for one in sessions))
+    assert shown(results_of_parts) == shown(expected)
+    assert Counter(late_in_parts) == Counter(late)
+    counts = [session.counts() for session in sessions]
+    assert sum(one.tuples for one in counts) == single.counts().tuples
+    assert sum(one.unmatched_deletions for one in counts) == single.counts().unmatched_deletions

@@ -46,20 +46,20 @@ def standing(text: str) -> Query:
 def searched(text: str, window: Window, records: Sequence[Record]) -> Counter[Result]:
     """The results of a search: all records at once, sorted by time."""
     query = read_query(text, SCHEMA)
-    whole = RecordBatch.of(sorted(records, key=lambda record: record.time))
-    return Counter(PatternStream(query, SCHEMA, query.window or window, name="p").process(whole))
+    sorted_batch = RecordBatch.of(sorted(records, key=lambda record: record.time))
+    return Counter(PatternStream(query, SCHEMA, query.window or window, name="p").process(sorted_batch))
 
 
-def watched(live: Session, batches: Sequence[Sequence[Record]]) -> list[Result]:
-    found: list[Result] = []
+def watched(session: Session, batches: Sequence[Sequence[Record]]) -> list[Result]:
+    results: list[Result] = []
     for batch in batches:
-        found += live.take(RecordBatch.of(batch))
-    return found + live.take(RecordBatch.of(()), ended=True)
+        results += session.take(RecordBatch.of(batch))
+    return results + session.take(RecordBatch.of(()), ended=True)
 
 
-def cut(records: Sequence[Record], places: Sequence[int]) -> list[Sequence[Record]]:
-    ends = [0, *sorted(place % (len(records) + 1) for place in places), len(records)]
-    return [records[start:end] for start, end in pairwise(ends)]
+def cut(records: Sequence[Record], splits: Sequence[int]) -> list[Sequence[Record]]:
+    bounds = [0, *sorted(place % (len(records) + 1) for place in splits), len(records)]
+    return [records[start:end] for start, end in pairwise(bounds)]
 
 
 STREAMS = [Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeWindow(9), 3)]
@@ -73,16 +73,18 @@ STREAMS = [Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeW
     st.sampled_from(STREAMS),
 )
 def test_a_standing_pattern_and_its_shards_have_the_results_of_a_search(
-    records: list[Record], places: list[int], text: str, stream: Stream
+    records: list[Record], splits: list[int], text: str, stream: Stream
 ) -> None:
-    live = Session(stream, keywords=False)
-    several = [Session(stream, Part(n, 3, Partitioning.ROOTS), keywords=False) for n in range(3)]
-    assert [each.add(standing(text)) for each in (live, *several)] == [[]] * 4
-    batches = cut(records, places)
-    found = watched(live, batches)
-    assert Counter(found) == searched(text, stream.window, records)
-    assert [Result.from_json(one.to_json()).to_json() for one in found] == [one.to_json() for one in found]
-    assert Counter(result for shard in several for result in watched(shard, batches)) == Counter(found)
+    session = Session(stream, keywords=False)
+    shards = [Session(stream, Part(n, 3, Partitioning.ROOTS), keywords=False) for n in range(3)]
+    assert [each.add(standing(text)) for each in (session, *shards)] == [[]] * 4
+    batches = cut(records, splits)
+    results = watched(session, batches)
+    assert Counter(results) == searched(text, stream.window, records)
+    assert [Result.from_json(one.to_json()).to_json() for one in results] == [
+        one.to_json() for one in results
+    ]
+    assert Counter(result for shard in shards for result in watched(shard, batches)) == Counter(results)
 
 
 @examples(100)
@@ -93,21 +95,23 @@ def test_a_standing_pattern_and_its_shards_have_the_results_of_a_search(
     st.randoms(use_true_random=False),
 )
 def test_records_out_of_order_have_the_results_of_sorted_records(
-    records: list[Record], places: list[int], text: str, rng: random.Random
+    records: list[Record], splits: list[int], text: str, rng: random.Random
 ) -> None:
-    shuffled = sorted(records, key=lambda record: record.time + rng.uniform(0, 3))
+    arrival_order = sorted(records, key=lambda record: record.time + rng.uniform(0, 3))
     late: list[Record] = []
-    live = Session(
+    session = Session(
         Stream(SCHEMA, TimeWindow(9), lateness=3),
         on_late=lambda record, _: late.append(record),
         keywords=False,
     )
-    live.add(standing(text))
-    found = watched(live, cut(shuffled, places))
+    session.add(standing(text))
+    results = watched(session, cut(arrival_order, splits))
     # The order of records with the same time is unspecified.
-    names = Counter(frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in found)
-    expected = searched(text, TimeWindow(9), sorted(shuffled, key=lambda record: record.time))
-    assert names == Counter(
+    matches = Counter(
+        frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in results
+    )
+    expected = searched(text, TimeWindow(9), sorted(arrival_order, key=lambda record: record.time))
+    assert matches == Counter(
         frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in expected.elements()
     )
     assert late == []
@@ -121,34 +125,34 @@ def test_records_out_of_order_have_the_results_of_sorted_records(
     st.sampled_from(STREAMS),
 )
 def test_a_pattern_added_later_begins_with_the_live_tuples(
-    records: list[Record], place: int, text: str, stream: Stream
+    records: list[Record], split: int, text: str, stream: Stream
 ) -> None:
-    before, after = records[:place], records[place:]
+    before, after = records[:split], records[split:]
     first = Session(stream, keywords=False)
     first.add(standing(text))
-    told = watched_only(first, before)
-    past = [LoggedBatch(0, ALWAYS, RecordBatch.of(before))]
-    second = Session(stream, keywords=False, past=lambda: past)
+    first_results = watched_only(first, before)
+    log = [LoggedBatch(0, ALWAYS, RecordBatch.of(before))]
+    second = Session(stream, keywords=False, past=lambda: log)
     watched_only(second, before)
     snapshot = second.add(standing(text))
     assert all(result.snapshot for result in snapshot)
-    assert Counter(structs.replace(result, snapshot=False) for result in snapshot) <= Counter(told)
+    assert Counter(structs.replace(result, snapshot=False) for result in snapshot) <= Counter(first_results)
     assert watched(second, [after]) == watched(first, [after])
 
 
-def watched_only(live: Session, records: Sequence[Record]) -> list[Result]:
-    return live.take(RecordBatch.of(records))
+def watched_only(session: Session, records: Sequence[Record]) -> list[Result]:
+    return session.take(RecordBatch.of(records))
 
 
 def test_times_may_decrease_under_a_count_window() -> None:
     """Tuples arrive in any order; a pattern with a window of time processes them in order of arrival."""
-    live = Session(Stream(SCHEMA, CountWindow(10)), keywords=False)
-    live.add(standing("A a ; B b where a.x = b.x within 5 us"))
-    found = watched(
-        live, [[Record(0, 9, ("t", 1, 1))], [Record(1, 2, ("t", 1, 1)), Record(1, 20, ("t", 1, 1))]]
+    session = Session(Stream(SCHEMA, CountWindow(10)), keywords=False)
+    session.add(standing("A a ; B b where a.x = b.x within 5 us"))
+    results = watched(
+        session, [[Record(0, 9, ("t", 1, 1))], [Record(1, 2, ("t", 1, 1)), Record(1, 20, ("t", 1, 1))]]
     )
-    assert [[m.id for m in result.tuples] for result in found] == [
-        [found[0].tuples[0].id, found[0].tuples[1].id]
+    assert [[m.id for m in result.tuples] for result in results] == [
+        [results[0].tuples[0].id, results[0].tuples[1].id]
     ]
 
 
@@ -162,8 +166,8 @@ def test_a_pattern_is_checked_before_it_is_added() -> None:
     plan_of(standing("A a ; B b within 10 minutes"), over_expression)
     plan_of(standing("A a ; B b within 10 minutes"), stream)
     plan_of(standing("A a ; B b"), stream)
-    (kept,) = plan_of(standing("A a ; B b"), stream).notes
-    assert kept.startswith("the pattern has no window, so all tuples that it reads are kept")
+    (note,) = plan_of(standing("A a ; B b"), stream).notes
+    assert note.startswith("the pattern has no window, so all tuples that it reads are kept")
     assert plan_of(standing("A a ; B b within 10 minutes"), stream).notes == ()
     assert plan_of(standing("A a ; B b"), replace(stream, finite=True)).notes == ()
     with pytest.raises(UsageError, match="did you mean 'pattern'"):

@@ -63,21 +63,21 @@ class Run:
         self.changes = 0
 
     def steps(self, changes: Sequence[Schema] = CHANGES, records: int = length(140, 240)) -> Iterator[Step]:
-        counting: list[Numbered] = []
+        remaining: list[Numbered] = []
         for batch in cut(self.rng, random_records(self.rng, records)):
-            changed = self._change(changes) if self.rng.random() < 0.4 else None
+            change_results = self._change(changes) if self.rng.random() < 0.4 else None
             schema = self.live.stream.schema
-            gone = schema.evolution.removed_relations
-            counting = [each for each in counting if each[1].relation not in gone]
-            now = [record for record in self._placed(batch, schema) if record.relation not in gone]
+            removed = schema.evolution.removed_relations
+            remaining = [each for each in remaining if each[1].relation not in removed]
+            placed = [record for record in self._placed(batch, schema) if record.relation not in removed]
             position = self.live.position
-            told = RecordBatch.of(now)
-            self.past.append(LoggedBatch(position, self.live.now, told))
-            self.story.append(told)
-            found = self.live.take(told)
-            inserted = [record for record in now if not record.delete]
-            counting += enumerate(inserted, position)
-            yield Step(position, changed, found, counting)
+            batch_of_records = RecordBatch.of(placed)
+            self.past.append(LoggedBatch(position, self.live.now, batch_of_records))
+            self.story.append(batch_of_records)
+            results = self.live.take(batch_of_records)
+            inserted = [record for record in placed if not record.delete]
+            remaining += enumerate(inserted, position)
+            yield Step(position, change_results, results, remaining)
 
     def _change(self, changes: Sequence[Schema]) -> list[Result] | None:
         text = to_yaml(self.rng.choice(changes))
@@ -95,8 +95,8 @@ class Run:
         for record in batch:
             if record.delete and not self.deletes:
                 continue
-            later = len(schema.relations) > EXTRA and not record.delete and self.rng.random() < 0.3
-            yield record._replace(relation=EXTRA) if later else record
+            as_extra = len(schema.relations) > EXTRA and not record.delete and self.rng.random() < 0.3
+            yield record._replace(relation=EXTRA) if as_extra else record
 
 
 PATTERNS = [
@@ -132,40 +132,40 @@ def searched(text: str, stream: Stream, step: Step) -> Counter[Result]:
     batch = RecordBatch.of([record for _, record in step.counting])
     if stream.by_count:
         batch = replace(batch, time=np.maximum.accumulate(batch.time)) if len(batch) else batch
-    found = pattern.process(batch, positions)
-    return Counter(result for result in found if (result.tuples[-1].position or 0) >= step.position)
+    results = pattern.process(batch, positions)
+    return Counter(result for result in results if (result.tuples[-1].position or 0) >= step.position)
 
 
 @pytest.mark.parametrize("window", [TimeWindow(60), CountWindow(40)])
 @pytest.mark.parametrize("options", [{SIZE: "3"}, {SIZE: "2", GROUP: "yes"}])
 def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], window: Window) -> None:
-    left = 0
+    retraction_count = 0
     for seed in runs(2):
         run = Run(Stream(SCHEMA, window), Query("alpha beta", kind=TOP, options=options), seed, deletes=True)
-        shown: set[str] = set()
+        top_ids: set[str] = set()
         for step in run.steps(records=length(90, 120)):
-            left += sum(result.op == "-" for result in step.changed or ())
+            retraction_count += sum(result.op == "-" for result in step.changed or ())
             for result in [*(step.changed or ()), *step.found]:
                 assert result.place is not None
                 if result.op == "~":
-                    assert result.id in shown
+                    assert result.id in top_ids
                 else:
-                    (shown.add if result.place.event == "enter" else shown.remove)(result.id)
+                    (top_ids.add if result.place.event == "enter" else top_ids.remove)(result.id)
             if step.changed is not None:
-                assert shown == best(run)
+                assert top_ids == best(run)
         assert run.changes > 1
-    assert left
+    assert retraction_count
 
 
 def best(run: Run) -> set[str]:
     """The ids of the best results, from a session without earlier queries."""
-    live = Session(run.first, keywords=False, past=lambda: run.past)
-    for each in run.story:
-        if isinstance(each, str):
-            live.change_schema(each)
+    session = Session(run.first, keywords=False, past=lambda: run.past)
+    for event in run.story:
+        if isinstance(event, str):
+            session.change_schema(event)
         else:
-            live.take(each)
-    return {result.id for result in live.add(run.standing)}
+            session.take(event)
+    return {result.id for result in session.add(run.standing)}
 
 
 SQLS = ["SELECT DISTINCT x FROM plain WHERE x >= 0 AND x < 5", "SELECT x, y FROM link WHERE x = y"]
@@ -176,17 +176,17 @@ def test_the_state_of_sql_survives_changes(text: str) -> None:
     for seed in runs(4):
         run = Run(Stream(SCHEMA, TimeWindow(12)), Query(text, kind=SQL, options={"force": "yes"}), seed)
         steps = list(run.steps(records=240))
-        found = [r for step in steps for r in step.found] + run.live.take(RecordBatch.of(()), ended=True)
+        results = [r for step in steps for r in step.found] + run.live.take(RecordBatch.of(()), ended=True)
         assert not any(step.changed for step in steps)
-        alone = Session(Stream(SCHEMA, TimeWindow(12)), keywords=False)
-        alone.add(run.standing)
+        separate = Session(Stream(SCHEMA, TimeWindow(12)), keywords=False)
+        separate.add(run.standing)
         expected: list[Result] = []
-        for told in run.past:
-            kept = told.batch.relation < EXTRA
-            expected += alone.take(told.batch.take(kept))
-        expected += alone.take(RecordBatch.of(()), ended=True)
-        assert found == expected
-        assert found
+        for logged in run.past:
+            is_original = logged.batch.relation < EXTRA
+            expected += separate.take(logged.batch.take(is_original))
+        expected += separate.take(RecordBatch.of(()), ended=True)
+        assert results == expected
+        assert results
         assert run.changes > 1
 
 
@@ -196,39 +196,39 @@ EXPRESSION = ExpressionWindow("longest match [customer] .* [order and time - tim
 def test_windows_of_unchanged_expressions_continue() -> None:
     """A relation is added and removed; results over it appear when their windows end, if it still exists."""
     counts = [windowed(random.Random(seed)) for seed in range(length(3, 6))]
-    assert all(found for _, found in counts)
-    assert any(with_notes for with_notes, _ in counts)
+    assert all(count for _, count in counts)
+    assert any(note_count for note_count, _ in counts)
 
 
 def windowed(rng: random.Random) -> tuple[int, int]:
     """The number of results with notes, and of all results."""
     stream = Stream(SHOP, EXPRESSION)
-    live = Session(stream, keywords=False)
-    standing = Query("ada lamp").over(EXPRESSION, allowed=True).named("q", 4)
-    live.add(standing)
+    session = Session(stream, keywords=False)
+    query = Query("ada lamp").over(EXPRESSION, allowed=True).named("q", 4)
+    session.add(query)
     notes = parse_schema(WITH_NOTES.replace("10 seconds", EXPRESSION.text))
-    whole = WindowedEngine(notes, EXPRESSION)
-    whole.add(Plan(notes, parse_query("ada lamp", notes), EXPRESSION, 4))
-    with_notes = found = 0
-    for part in range(24):
-        if part in (4, 14):
-            given = notes if part == 4 else SHOP
-            check_change(live.stream, to_yaml(given), [standing], EXPRESSION)
-            assert live.change_schema(to_yaml(given)) == []
-        records = [r._replace(time=r.time + 60_000_000 * part) for r in shop_stream(rng, rng.randint(0, 8))]
-        if 4 <= part < 14:
+    oracle_engine = WindowedEngine(notes, EXPRESSION)
+    oracle_engine.add(Plan(notes, parse_query("ada lamp", notes), EXPRESSION, 4))
+    note_results = result_count = 0
+    for number in range(24):
+        if number in (4, 14):
+            new_schema = notes if number == 4 else SHOP
+            check_change(session.stream, to_yaml(new_schema), [query], EXPRESSION)
+            assert session.change_schema(to_yaml(new_schema)) == []
+        records = [r._replace(time=r.time + 60_000_000 * number) for r in shop_stream(rng, rng.randint(0, 8))]
+        if 4 <= number < 14:
             records = [
                 Record(2, r.time, (r.row[0], "lamp")) if rng.random() < 0.4 and not r.delete else r
                 for r in records
             ]
-        told = live.take(RecordBatch.of(records))
-        expected = list(whole.process_batches(batched(records)))
-        assert [r.id for r in told] == [
-            r.id for r in expected if part < 14 or not any(t.relation == "note" for t in r.tuples)
+        results = session.take(RecordBatch.of(records))
+        expected = list(oracle_engine.process_batches(batched(records)))
+        assert [r.id for r in results] == [
+            r.id for r in expected if number < 14 or not any(t.relation == "note" for t in r.tuples)
         ]
-        with_notes += any(t.relation == "note" for r in told for t in r.tuples)
-        found += len(told)
-    return with_notes, found
+        note_results += any(t.relation == "note" for r in results for t in r.tuples)
+        result_count += len(results)
+    return note_results, result_count
 
 
 def test_a_pattern_over_unchanged_relations_is_not_rebuilt() -> None:
@@ -241,13 +241,13 @@ def test_a_pattern_over_unchanged_relations_is_not_rebuilt() -> None:
         return log
 
     for text, times in (("customer c ; customer d where c.cid = d.cid", 1), ("customer c ; * d", 2)):
-        live, number = Session(Stream(SHOP, TimeWindow(10_000_000)), keywords=False, past=past), len(reads)
-        live.add(Query(text, 4, PATTERN, name="q"))
+        session, number = Session(Stream(SHOP, TimeWindow(10_000_000)), keywords=False, past=past), len(reads)
+        session.add(Query(text, 4, PATTERN, name="q"))
         first = RecordBatch.of([Record(0, 1_000_000, (1, "ada"))])
         log[:] = [LoggedBatch(0, 0, first)]
-        assert not live.take(first)
-        live.change_schema(WITH_NOTES)
-        (found,) = live.take(RecordBatch.of([Record(0, 2_000_000, (1, "ada lovelace"))]))
-        assert [each.position for each in found.tuples] == [0, 1]
+        assert not session.take(first)
+        session.change_schema(WITH_NOTES)
+        (result,) = session.take(RecordBatch.of([Record(0, 2_000_000, (1, "ada lovelace"))]))
+        assert [each.position for each in result.tuples] == [0, 1]
         assert len(reads) - number == times
         log.clear()

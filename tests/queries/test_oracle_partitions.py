@@ -38,8 +38,8 @@ def random_records(rng: random.Random, count: int) -> list[Record]:
         if rng.random() < 0.02:
             records.append(Record.truncation(rng.randrange(3), time))
         elif records and rng.random() < 0.2:
-            again = rng.choice(records[-30:])
-            records.append(again._replace(time=time, delete=again.truncates or rng.random() < 0.7))
+            earlier = rng.choice(records[-30:])
+            records.append(earlier._replace(time=time, delete=earlier.truncates or rng.random() < 0.7))
         else:
             records.append(Record(rng.randrange(3), time, random_row(rng, 5)))
     return records
@@ -51,15 +51,15 @@ Task = list[tuple[int | None, list[Record]]]
 
 def read(rng: random.Random, records: Sequence[Record], lateness: int) -> Iterable[list[Task]]:
     """The records that tasks read from three partitions, batch by batch, each at its own rate, to the end."""
-    rest: list[list[Record]] = [[], [], []]
+    partitions: list[list[Record]] = [[], [], []]
     for record in records:
-        rng.choice(rest).append(record)
-    for part in rest:
+        rng.choice(partitions).append(record)
+    for part in partitions:
         part.sort(key=lambda record: record.time - rng.randint(0, lateness))
-    rates = [rng.choice((1, 3, 8, 20)) for _ in rest]
-    while any(rest):
-        parts: Task = [(number, part[: rates[number]]) for number, part in enumerate(rest)]
-        rest = [part[rate:] for part, rate in zip(rest, rates, strict=True)]
+    rates = [rng.choice((1, 3, 8, 20)) for _ in partitions]
+    while any(partitions):
+        parts: Task = [(number, part[: rates[number]]) for number, part in enumerate(partitions)]
+        partitions = [part[rate:] for part, rate in zip(partitions, rates, strict=True)]
         yield [parts] if rng.random() < 0.4 else [[(None, part)] for _, part in parts]
 
 
@@ -81,19 +81,19 @@ class Reader:
     def take(self, tasks: Iterable[Task], commands: Sequence[JobCommand] = ()) -> list[Result]:
         ends, records = [], []
         for task in tasks:
-            known = PartitionEnds(self.lateness)
+            partition_ends = PartitionEnds(self.lateness)
             for number, part in task:
-                for begin in range(0, len(part), 7):
-                    times = [record.time for record in part[begin : begin + 7]]
-                    known.take(np.array(times, dtype=np.int64), number)
+                for start in range(0, len(part), 7):
+                    times = [record.time for record in part[start : start + 7]]
+                    partition_ends.take(np.array(times, dtype=np.int64), number)
                 records += part
-            ends.append(known.all())
+            ends.append(partition_ends.all())
         self.final = final_of(np.concatenate(ends), self.final, self.lateness, self.final)
         head = BatchHeader(0.0, tuple(commands), final=self.final)
-        worked = self.shard.work(MicroBatch(head, records=pack(RecordBatch.of(records))))
-        self.late += worked.stats["late"]
-        self.results += worked.results
-        return worked.results
+        output = self.shard.work(MicroBatch(head, records=pack(RecordBatch.of(records))))
+        self.late += output.stats["late"]
+        self.results += output.results
+        return output.results
 
     def rebuild(self) -> None:
         """Rebuild the shard from its log."""
@@ -123,10 +123,10 @@ def last_told(
 
     Omits results that were never alive in the end, because a deletion arrived after the row that it deletes.
     """
-    told = {(r.query, r.id): (r.op == "-", r.start, r.end) for r in results}
+    versions = {(r.query, r.id): (r.op == "-", r.start, r.end) for r in results}
     return {
-        key: (gone, start, end)
-        for key, (gone, start, end) in told.items()
+        key: (is_retracted, start, end)
+        for key, (is_retracted, start, end) in versions.items()
         if end is None or start is None or end > start
     }
 
@@ -151,10 +151,10 @@ def test_a_late_record_between_two_tuples_of_its_key() -> None:
         (39, Record(1, 40, ("alpha beta", 3, 4))),
         (57, Record(1, 204, ("beta", 3, None))),
     ]
-    told = []
+    results = []
     for final, record in records:
-        told += session.settle(final) + session.take(RecordBatch.of([record]))
-    ends = [(result.op, result.end) for result in told]
+        results += session.settle(final) + session.take(RecordBatch.of([record]))
+    ends = [(result.op, result.end) for result in results]
     assert ends == [("+", 229 / MICROSECOND), ("-", 210 / MICROSECOND), ("-", 204 / MICROSECOND)]
 
 
@@ -175,9 +175,9 @@ def test_partitions_of_any_rates_have_the_results_of_the_sorted_stream(lateness:
     reader.results += reader.shard.shard.work(
         MicroBatch(BatchHeader(0.0, ended=True, final=reader.final), records=pack(end))
     ).results
-    whole = Session(replace(job.stream, lateness=0))
-    whole.add_all(list(plans_of(job).values()))
-    expected = whole.take(RecordBatch.of(records)) + whole.take(end, ended=True)
+    single = Session(replace(job.stream, lateness=0))
+    single.add_all(list(plans_of(job).values()))
+    expected = single.take(RecordBatch.of(records)) + single.take(end, ended=True)
     assert len(expected) > 20
     assert last_told(reader.results) == last_told(expected)
 
@@ -186,25 +186,25 @@ def test_partitions_of_any_rates_have_the_results_of_the_sorted_stream(lateness:
 def test_partitions_that_diverge_later_have_the_results_of_the_sorted_stream(seed: int) -> None:
     """Until then, records arrive in order, and nothing says what is final."""
     rng = random.Random(seed)
-    records, in_step = random_records(rng, length(100, 120)), rng.randint(1, 80)
+    records, split = random_records(rng, length(100, 120)), rng.randint(1, 80)
     job = Job(dict(QUERIES), DIVIDED, window=TimeWindow(rng.choice((12, 40))), max_size=3)
-    session, whole = Session(job.stream), Session(job.stream)
-    for one in (session, whole):
-        one.add_all(list(plans_of(job).values()))
-    found = session.take(RecordBatch.of(records[:in_step]))
+    session, single = Session(job.stream), Session(job.stream)
+    for live in (session, single):
+        live.add_all(list(plans_of(job).values()))
+    results = session.take(RecordBatch.of(records[:split]))
     final = session.now
-    found += session.settle(final)
-    for tasks in read(rng, records[in_step:], 0):
+    results += session.settle(final)
+    for tasks in read(rng, records[split:], 0):
         parts = [part for task in tasks for _, part in task if part]
         final = max(final, min(part[-1].time for part in parts))
-        found += session.take(RecordBatch.of([record for part in parts for record in part]))
-        found += session.settle(final)
+        results += session.take(RecordBatch.of([record for part in parts for record in part]))
+        results += session.settle(final)
     assert not session.counts().late
     end = RecordBatch.of([])
-    found += session.take(end, ended=True)
-    expected = whole.take(RecordBatch.of(records)) + whole.take(end, ended=True)
+    results += session.take(end, ended=True)
+    expected = single.take(RecordBatch.of(records)) + single.take(end, ended=True)
     assert len(expected) > 20
-    assert last_told(found) == last_told(expected)
+    assert last_told(results) == last_told(expected)
 
 
 @seeds(4, 40)
@@ -214,8 +214,8 @@ def test_a_rebuilt_shard_continues_unchanged(seed: int) -> None:
     records = random_records(rng, 200)
     window = TimeWindow(rng.choice((12, 40)))
     job = Job(dict(QUERIES), DIVIDED, window=window, max_size=3, dead_letters=None)
-    part, few = Part(0, 1, Partitioning.ROOTS), rng.choice((500, 100_000))
-    kept, renewed = (Reader(KeptShard(job, part, few_bytes=few), 0) for _ in range(2))
+    part, few_bytes = Part(0, 1, Partitioning.ROOTS), rng.choice((500, 100_000))
+    undisturbed, rebuilt = (Reader(KeptShard(job, part, few_bytes=few_bytes), 0) for _ in range(2))
     names: list[str] = []
     for number, tasks in enumerate(map(list, read(rng, records, 0))):
         commands: list[JobCommand] = []
@@ -225,9 +225,9 @@ def test_a_rebuilt_shard_continues_unchanged(seed: int) -> None:
             names.append(f"q{number}")
             commands.append(JobCommand.adding(Query(rng.choice(("alpha", "beta no", "no")), name=names[-1])))
         if rng.random() < 0.4:
-            renewed.rebuild()
-        found, expected = renewed.take(tasks, commands), kept.take(tasks, commands)
-        assert lines(found) == lines(expected), number
+            rebuilt.rebuild()
+        results, expected = rebuilt.take(tasks, commands), undisturbed.take(tasks, commands)
+        assert lines(results) == lines(expected), number
 
 
 def test_equal_rows_stay_separate_after_a_later_restart() -> None:
@@ -238,51 +238,51 @@ def test_equal_rows_stay_separate_after_a_later_restart() -> None:
     queue = [row, row._replace(time=START + 1)]
     for time in range(START + 2, START + 40):
         queue += [row._replace(time=time), row._replace(time=time, delete=True)]
-    kept = reader.shard
-    for begin in range(0, len(queue), 4):
-        records = pack(RecordBatch.of(queue[begin : begin + 4]))
-        kept.work(MicroBatch(BatchHeader(0.0, final=START), records=records))
-    kept.work(MicroBatch(BatchHeader(0.0, final=START + 40)))
-    alive = [(one.start, one.id) for one in kept.shard.live_state()[0]]
-    kept.rebuild()
-    kept.shard.seek(kept.shard.position, kept.shard.now, START + 40)
-    assert [(one.start, one.id) for one in kept.shard.live_state()[0]] == alive
-    assert len(alive) == 2
+    shard = reader.shard
+    for start in range(0, len(queue), 4):
+        records = pack(RecordBatch.of(queue[start : start + 4]))
+        shard.work(MicroBatch(BatchHeader(0.0, final=START), records=records))
+    shard.work(MicroBatch(BatchHeader(0.0, final=START + 40)))
+    live_results = [(one.start, one.id) for one in shard.shard.live_state()[0]]
+    shard.rebuild()
+    shard.shard.seek(shard.shard.position, shard.shard.now, START + 40)
+    assert [(one.start, one.id) for one in shard.shard.live_state()[0]] == live_results
+    assert len(live_results) == 2
 
 
 def test_partition_ends_determine_the_final_time() -> None:
-    known = PartitionEnds(2)
+    ends = PartitionEnds(2)
     for times in ([5, 3, 9], [8, 1, 2], [7]):
-        known.take(np.array(times, dtype=np.int64))
-    assert known.all().tolist() == [7, 9]
-    assert final_of(known.all(), ALWAYS, 2, 9) == 7
-    assert final_of(known.all(), 8, 2, 9) == 8
-    assert final_of(known.all(), 8, 0, 9) == 9  # the other one is entirely late
-    assert final_of(known.all(), 20, 2, 20) == 20
-    known = PartitionEnds(2)
+        ends.take(np.array(times, dtype=np.int64))
+    assert ends.all().tolist() == [7, 9]
+    assert final_of(ends.all(), ALWAYS, 2, 9) == 7
+    assert final_of(ends.all(), 8, 2, 9) == 8
+    assert final_of(ends.all(), 8, 0, 9) == 9  # the other one is entirely late
+    assert final_of(ends.all(), 20, 2, 20) == 20
+    ends = PartitionEnds(2)
     for times, partition in (([5, 3, 9], 1), ([8, 1, 2], 2), ([7], 1)):
-        known.take(np.array(times, dtype=np.int64), partition)
-    assert known.all().tolist() == [8, 9]
-    assert known.rows().tolist() == [[1, 9], [2, 8]]
+        ends.take(np.array(times, dtype=np.int64), partition)
+    assert ends.all().tolist() == [8, 9]
+    assert ends.rows().tolist() == [[1, 9], [2, 8]]
     assert PartitionEnds(0).all().tolist() == PartitionEnds(0).rows().tolist() == []
 
 
 def test_idle_partitions_are_awaited_for_a_while() -> None:
-    known: list[list[int]] = []
-    one, two, alone = partition_number(1, 0), partition_number(2, 0), partition_number(1, None)
-    for clock, told, expected in (
-        (100, [(one, 5), (two, 50), (0, 9), (alone, 7), (alone, 8)], [5, 8, 9, 50]),
-        (104, [(two, 60)], [5, 60]),  # without a number, it may never continue
-        (110, [(two, 70), (two, 65)], [5, 70]),  # two tasks have read it
-        (111, [(two, 80)], [80]),  # the first has been idle for too long
-        (112, [(one, 7)], [7, 80]),
+    state: list[list[int]] = []
+    first, second, unnumbered = partition_number(1, 0), partition_number(2, 0), partition_number(1, None)
+    for clock, reports, expected in (
+        (100, [(first, 5), (second, 50), (0, 9), (unnumbered, 7), (unnumbered, 8)], [5, 8, 9, 50]),
+        (104, [(second, 60)], [5, 60]),  # without a number, it may never continue
+        (110, [(second, 70), (second, 65)], [5, 70]),  # two tasks have read it
+        (111, [(second, 80)], [80]),  # the first has been idle for too long
+        (112, [(first, 7)], [7, 80]),
         (140, [], []),
     ):
-        awaited = AwaitedPartitions(known, 10)
-        ends = awaited.ends(np.array(told, dtype=np.int64).reshape(-1, 2), clock)
+        awaited = AwaitedPartitions(state, 10)
+        ends = awaited.ends(np.array(reports, dtype=np.int64).reshape(-1, 2), clock)
         assert sorted(ends.tolist()) == expected
-        known = awaited.rows
-    assert known == []
+        state = awaited.rows
+    assert state == []
 
 
 @pytest.mark.parametrize("final", [None, START])
@@ -312,8 +312,8 @@ def told_of(*batches: Sequence[Record]) -> list[list[tuple[str, float | None, fl
     session.add_all(list(plans_of(job).values()))
     return [
         [
-            (one.op, _after_start(one.start), _after_start(one.end))
-            for one in session.take(RecordBatch.of(batch))
+            (result.op, _after_start(result.start), _after_start(result.end))
+            for result in session.take(RecordBatch.of(batch))
         ]
         for batch in batches
     ]

@@ -61,7 +61,7 @@ def random_records(rng: random.Random, count: int) -> list[Record]:
     """Few rows, each inserted and deleted repeatedly; ties, NULLs in keys, truncations."""
     records: list[Record] = []
     time = 1_000
-    likely = rng.choice((0.3, 0.45, 0.5))
+    deletion_share = rng.choice((0.3, 0.45, 0.5))
     for _ in range(count):
         time += rng.choice((0, 1, 1, 2, 3))
         relation = int(rng.random() < 0.3)
@@ -69,7 +69,7 @@ def random_records(rng: random.Random, count: int) -> list[Record]:
             records.append(Record.truncation(relation, time))
             continue
         row: Row = (rng.choice(("alpha", "beta")), rng.choice((1, 2, None) if relation else (1, 2)))
-        records.append(Record(relation, time, row, rng.random() < likely))
+        records.append(Record(relation, time, row, rng.random() < deletion_share))
     return records
 
 
@@ -117,7 +117,7 @@ class Recovered:
 
     def take(self, batch: RecordBatch) -> list[Result]:
         before = self.live.position, self.live.now
-        found = self.live.take(batch)
+        results = self.live.take(batch)
         self._keep(LogPart(int(batch.time.max()), self.live.position), LoggedBatch(*before, batch))
         retention = Retention(self.live.keeps)
         while (part := self.log[0][0]) is None or retention.is_obsolete(
@@ -127,13 +127,13 @@ class Recovered:
             self.read -= 1
             if isinstance(entry, str):
                 self.stream = changed(self.stream, entry)
-        return found
+        return results
 
     def change(self, text: str) -> list[Result]:
         """Continue with another schema."""
-        found = self.live.change_schema(text)
+        results = self.live.change_schema(text)
         self._keep(None, text)
-        return found
+        return results
 
     def _keep(self, part: LogPart | None, entry: LoggedBatch | str) -> None:
         # A change has a micro-batch, which contains its begins.
@@ -144,11 +144,11 @@ class Recovered:
 
     def replace_log(self) -> None:
         """Replace the log by the live tuples, if no query needs it."""
-        found, begins = self.live.lasting_records(), self.live.all_begins()
-        if found is None:
+        lasting, begins = self.live.lasting_records(), self.live.all_begins()
+        if lasting is None:
             return
-        recent = self.live.recent(chain.from_iterable(one.recent or (one,) for one in self.past()))
-        self.stored = self.files.store(found, str(self.replaced))
+        recent = self.live.recent(chain.from_iterable(logged.recent or (logged,) for logged in self.past()))
+        self.stored = self.files.store(lasting, str(self.replaced))
         self.files.trim(self.stored.files)
         records = self.files.read(self.stored.files, self.stored.rest).whole
         before = self.live.position - records.insertions
@@ -198,30 +198,30 @@ def compare(
 
     ``replaces``: now and then, live tuples replace the log.
     """
-    calm = Session(stream, keywords=keywords)
-    broken, found = Recovered(stream, queries=queries, keywords=keywords), 0
-    calm.add_all(plans_over(queries, calm.stream))
+    undisturbed = Session(stream, keywords=keywords)
+    recovered, count = Recovered(stream, queries=queries, keywords=keywords), 0
+    undisturbed.add_all(plans_over(queries, undisturbed.stream))
     while records:
         size = rng.randint(1, 8)
         batch, records = RecordBatch.of(records[:size]), records[size:]
-        results = lines(calm.take(batch))
-        assert lines(broken.take(batch)) == results
-        found += len(results)
+        results = lines(undisturbed.take(batch))
+        assert lines(recovered.take(batch)) == results
+        count += len(results)
         if replaces and rng.random() < 0.3:
-            broken.replace_log()
+            recovered.replace_log()
         if rng.random() < 0.3:
-            broken.rebuild()
-    return broken, found
+            recovered.rebuild()
+    return recovered, count
 
 
 @pytest.mark.parametrize("window", [TimeWindow(5), TimeWindow(15), CountWindow(4), CountWindow(12)])
 @seeds(1, 16)
 def test_a_rebuilt_session_continues_unchanged(window: Window, seed: int) -> None:
     rng = random.Random(seed)
-    broken, found = compare(Stream(SCHEMA, window), random_records(rng, 150), rng)
-    assert found > 20
-    assert broken.told or window == TimeWindow(5)
-    assert len(broken.log) < 20
+    recovered, count = compare(Stream(SCHEMA, window), random_records(rng, 150), rng)
+    assert count > 20
+    assert recovered.told or window == TimeWindow(5)
+    assert len(recovered.log) < 20
 
 
 @seeds(1, 16)
@@ -229,9 +229,9 @@ def test_a_rebuilt_session_accepts_records_out_of_order(seed: int) -> None:
     rng = random.Random(seed)
     records = random_records(rng, 150)
     records.sort(key=lambda record: record.time + rng.uniform(0, 6))
-    broken, found = compare(Stream(SCHEMA, TimeWindow(15), lateness=5), records, rng)
-    assert found > 20
-    assert broken.told
+    recovered, count = compare(Stream(SCHEMA, TimeWindow(15), lateness=5), records, rng)
+    assert count > 20
+    assert recovered.told
 
 
 _FOR_EVER: Final = {
@@ -277,36 +277,36 @@ def test_the_log_is_replaced_by_live_tuples(name: str, window: Window, lateness:
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 6))
     stream = Stream(SCHEMA, window, lateness=lateness)
-    broken, found = compare(stream, records, rng, queries, replaces=True, keywords=queries != QUERIES[2:])
-    assert found > 10
-    assert broken.replaced
+    recovered, count = compare(stream, records, rng, queries, replaces=True, keywords=queries != QUERIES[2:])
+    assert count > 10
+    assert recovered.replaced
 
 
 def test_equal_rows_of_an_instant_stay_separate_after_deletions() -> None:
     """The live row is in a file, and the record of the other one is not."""
     stream = Stream(SCHEMA, Unbounded())
-    calm, broken = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
-    equal = Record(0, 1_000, ("alpha", 1))
-    told = []
+    undisturbed, recovered = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
+    record = Record(0, 1_000, ("alpha", 1))
+    output = []
     for records in (
-        [equal, equal, equal, *(Record(1, 1_001, ("beta", n)) for n in range(3))],
-        [Record(0, 1_002, equal.row, True), Record(0, 1_003, equal.row, True)],
+        [record, record, record, *(Record(1, 1_001, ("beta", n)) for n in range(3))],
+        [Record(0, 1_002, record.row, True), Record(0, 1_003, record.row, True)],
         [Record(1, 1_010, ("alpha", 9))],
-        [Record(0, 1_020, equal.row, True), Record(0, 1_021, equal.row)],
+        [Record(0, 1_020, record.row, True), Record(0, 1_021, record.row)],
     ):
         batch = RecordBatch.of(records)
-        results = lines(calm.take(batch))
-        assert lines(broken.take(batch)) == results
-        told += results
-        broken.replace_log()
-        broken.rebuild()
-    assert broken.stored.files
-    assert sum(b'"op":"-"' in line for line in told) == 6
+        results = lines(undisturbed.take(batch))
+        assert lines(recovered.take(batch)) == results
+        output += results
+        recovered.replace_log()
+        recovered.rebuild()
+    assert recovered.stored.files
+    assert sum(b'"op":"-"' in line for line in output) == 6
 
 
 def matches(results: list[Result]) -> set[tuple[str, ...]]:
     return {
-        tuple(str(each.row["t"]) for each in found.tuples) for found in results if found.name == "pattern"
+        tuple(str(each.row["t"]) for each in match.tuples) for match in results if match.name == "pattern"
     }
 
 
@@ -323,35 +323,35 @@ def test_patterns_do_not_count_distances_between_live_tuples(within: str, latene
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 6))
     stream = Stream(SCHEMA, Unbounded(), lateness=lateness)
-    asked = Query(f"plain a ; plain b {within}", kind=PATTERN).named("pattern", 3)
-    calm, late = Session(stream), Recovered(stream, queries=LOGGED_AS_LIVES)
-    calm.add_all(plans_over((*LOGGED_AS_LIVES, asked), stream))
+    pattern = Query(f"plain a ; plain b {within}", kind=PATTERN).named("pattern", 3)
+    undisturbed, recovered = Session(stream), Recovered(stream, queries=LOGGED_AS_LIVES)
+    undisturbed.add_all(plans_over((*LOGGED_AS_LIVES, pattern), stream))
     before = RecordBatch.of(records[:300])
-    true = matches(calm.take(before))
+    all_matches = matches(undisturbed.take(before))
     for first in range(0, 300, 20):
-        late.take(before.take(slice(first, first + 20)))
-    late.replace_log()
-    assert late.replaced
-    assert len(late.past()[0].batch) < 120
-    told = matches(late.live.add_all(plans_over([asked], stream)))
-    late.queries += (asked,)
+        recovered.take(before.take(slice(first, first + 20)))
+    recovered.replace_log()
+    assert recovered.replaced
+    assert len(recovered.past()[0].batch) < 120
+    found_matches = matches(recovered.live.add_all(plans_over([pattern], stream)))
+    recovered.queries += (pattern,)
     for first in range(300, 400, 20):
         if rng.random() < 0.5:
-            late.rebuild()
+            recovered.rebuild()
         batch = RecordBatch.of(records[first : first + 20])
-        new, expected = matches(late.take(batch)), matches(calm.take(batch))
-        assert new <= expected
-        assert new == expected or not within or first < 320
-        told, true = told | new, true | expected
-    assert told
-    assert told <= true
+        new_matches, expected = matches(recovered.take(batch)), matches(undisturbed.take(batch))
+        assert new_matches <= expected
+        assert new_matches == expected or not within or first < 320
+        found_matches, all_matches = found_matches | new_matches, all_matches | expected
+    assert found_matches
+    assert found_matches <= all_matches
 
 
 def test_a_restored_version_keeps_the_begin_of_its_result() -> None:
     """A late record ends the last life of a row that was updated, deleted and inserted again."""
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
-    calm, broken = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
-    told = []
+    undisturbed, recovered = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
+    reports = []
     for time, text, delete in (
         (100, "alpha beta", False),
         (120, "alpha beta beta", False),
@@ -361,85 +361,85 @@ def test_a_restored_version_keeps_the_begin_of_its_result() -> None:
     ):
         batch = RecordBatch.of([Record(1, time, (text, 1), delete)])
         if time == 124:
-            broken.replace_log()
-            broken.rebuild()
-        results = calm.take(batch)
-        assert lines(broken.take(batch)) == lines(results)
-        told += results
-    assert broken.replaced
-    assert told[-1].start == 100 / 1e6
+            recovered.replace_log()
+            recovered.rebuild()
+        results = undisturbed.take(batch)
+        assert lines(recovered.take(batch)) == lines(results)
+        reports += results
+    assert recovered.replaced
+    assert reports[-1].start == 100 / 1e6
 
 
 def test_an_added_pattern_reads_live_tuples_until_its_window_ends() -> None:
     """Live tuples are not replaced while a pattern, which may be rebuilt, needs them as its past."""
     stream = Stream(SCHEMA, Unbounded())
     longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
-    broken = Recovered(stream, queries=LOGGED_AS_LIVES)
-    broken.take(RecordBatch.of([Record(1, 1_000 + time, ("alpha", time % 3)) for time in range(30)]))
-    broken.replace_log()
-    broken.live.add_all(plans_over([longer], stream))
-    broken.queries += (longer,)
+    recovered = Recovered(stream, queries=LOGGED_AS_LIVES)
+    recovered.take(RecordBatch.of([Record(1, 1_000 + time, ("alpha", time % 3)) for time in range(30)]))
+    recovered.replace_log()
+    recovered.live.add_all(plans_over([longer], stream))
+    recovered.queries += (longer,)
     for time in range(1_030, 1_040):
-        broken.take(RecordBatch.of([Record(0, time, ("beta", time))]))
-        broken.replace_log()
-    assert broken.replaced == 1
-    broken.rebuild()
-    found = broken.take(RecordBatch.of([Record(0, 1_040, ("alpha", 7))]))
-    assert len([one for one in found if one.name == "longer"]) == 3
-    broken.take(RecordBatch.of([Record(0, 1_200, ("beta", 8))]))
-    broken.replace_log()
-    assert broken.replaced == 2
+        recovered.take(RecordBatch.of([Record(0, time, ("beta", time))]))
+        recovered.replace_log()
+    assert recovered.replaced == 1
+    recovered.rebuild()
+    results = recovered.take(RecordBatch.of([Record(0, 1_040, ("alpha", 7))]))
+    assert len([one for one in results if one.name == "longer"]) == 3
+    recovered.take(RecordBatch.of([Record(0, 1_200, ("beta", 8))]))
+    recovered.replace_log()
+    assert recovered.replaced == 2
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_an_added_pattern_reads_live_tuples_kept_for_a_shorter_one(rebuilt: bool) -> None:
     stream = Stream(SCHEMA, Unbounded())
     longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
-    broken = Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0]))
+    recovered = Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0]))
     for time in range(30):  # the last ones have updates of two rows, not of the first
-        broken.take(RecordBatch.of([Record(1, 1_000 + time, ("alpha", 1 + time % 2 if time else 0))]))
-    broken.replace_log()
-    (logged,) = broken.past()
+        recovered.take(RecordBatch.of([Record(1, 1_000 + time, ("alpha", 1 + time % 2 if time else 0))]))
+    recovered.replace_log()
+    (logged,) = recovered.past()
     assert 0 < record_count(logged.recent) < 30
-    broken.live.add_all(plans_over([longer], stream))
-    broken.queries += (longer,)
+    recovered.live.add_all(plans_over([longer], stream))
+    recovered.queries += (longer,)
     if rebuilt:
-        broken.rebuild()
-    found = broken.take(RecordBatch.of([Record(0, 1_030, ("beta", 1))]))
-    starts = [one.start for one in found if one.name == "longer"]
+        recovered.rebuild()
+    results = recovered.take(RecordBatch.of([Record(0, 1_030, ("beta", 1))]))
+    starts = [one.start for one in results if one.name == "longer"]
     assert len(starts) == 1 + record_count(logged.recent)
     for time in (1_040, 1_060, 1_080, 1_100):
-        broken.take(RecordBatch.of([Record(0, time, ("beta", time))]))
-        broken.replace_log()
-    assert broken.replaced == 1
-    broken.take(RecordBatch.of([Record(0, 1_200, ("beta", 8))]))
-    broken.replace_log()
-    assert broken.replaced == 2
+        recovered.take(RecordBatch.of([Record(0, time, ("beta", time))]))
+        recovered.replace_log()
+    assert recovered.replaced == 1
+    recovered.take(RecordBatch.of([Record(0, 1_200, ("beta", 8))]))
+    recovered.replace_log()
+    assert recovered.replaced == 2
 
 
 def test_a_late_record_corrects_a_result_that_ended_before_a_schema_change() -> None:
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
-    alone = (Query("alpha").named("alone", 1),)
-    calm, changing = (Recovered(stream, queries=alone) for _ in range(2))
-    told = []
+    queries = (Query("alpha").named("alone", 1),)
+    undisturbed, changing = (Recovered(stream, queries=queries) for _ in range(2))
+    reports = []
     for time, text in ((100, "alpha"), (104, "beta"), (102, "beta")):
         if time == 102:
             assert not changing.change(to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])))
         batch = RecordBatch.of([Record(1, time, (text, 1))])
-        results = calm.take(batch)
+        results = undisturbed.take(batch)
         assert lines(changing.take(batch)) == lines(results)
-        told += [(one.op, one.end) for one in results]
-    assert told == [("+", None), ("-", 104 / 1e6), ("-", 102 / 1e6)]
+        reports += [(one.op, one.end) for one in results]
+    assert reports == [("+", None), ("-", 104 / 1e6), ("-", 102 / 1e6)]
 
 
 @pytest.mark.parametrize("lateness", [0, 5])
 def test_a_result_ended_by_a_schema_begins_anew_with_the_next(lateness: int) -> None:
     """It begins with the version that comes back, whatever its earlier reports, also after a restart."""
     stream = Stream(SCHEMA, Unbounded(), lateness=lateness)
-    calm, broken = (Recovered(stream, queries=QUERIES[:1]) for _ in range(2))
-    told = []
-    for each in (calm, broken):
-        found = each.take(
+    undisturbed, recovered = (Recovered(stream, queries=QUERIES[:1]) for _ in range(2))
+    reports = []
+    for session in (undisturbed, recovered):
+        results = session.take(
             RecordBatch.of(
                 [
                     *(Record(0, 100, ("alpha", 1)), Record(1, 100, ("beta", 1))),
@@ -447,15 +447,15 @@ def test_a_result_ended_by_a_schema_begins_anew_with_the_next(lateness: int) -> 
                 ]
             )
         )
-        found += each.change(to_yaml(replace(SCHEMA, joins=SCHEMA.joins[1:])))
-        found += each.take(RecordBatch.of([Record(1, 106, ("alpha", 8))]))
-        if each is broken:
-            each.rebuild()
-        found += each.change(to_yaml(SCHEMA))
-        found += each.take(RecordBatch.of([Record(1, 107, ("", 1), True)]))
-        told.append([(one.op, one.start) for one in found])
-    assert told[0] == told[1]
-    assert told[0] == [(op, start / 1e6) for op, start in (("+", 100), ("~", 100), ("-", 100))] + [
+        results += session.change(to_yaml(replace(SCHEMA, joins=SCHEMA.joins[1:])))
+        results += session.take(RecordBatch.of([Record(1, 106, ("alpha", 8))]))
+        if session is recovered:
+            session.rebuild()
+        results += session.change(to_yaml(SCHEMA))
+        results += session.take(RecordBatch.of([Record(1, 107, ("", 1), True)]))
+        reports.append([(one.op, one.start) for one in results])
+    assert reports[0] == reports[1]
+    assert reports[0] == [(op, start / 1e6) for op, start in (("+", 100), ("~", 100), ("-", 100))] + [
         (op, 104 / 1e6) for op in ("+", "-")
     ]
 
@@ -465,43 +465,45 @@ def test_patterns_with_and_without_windows_are_rebuilt_unchanged(within: str) ->
     """One without a window, added later, has read live tuples, and one with a window all of its window."""
     stream = Stream(SCHEMA, Unbounded())
     added = Query(f"keyed a ; plain b {within}", kind=PATTERN).named("added", 3)
-    calm, broken = (Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0])) for _ in range(2))
-    told = 0
+    undisturbed, recovered = (Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0])) for _ in range(2))
+    count = 0
     for number in range(40):
         time = 1_000 + number
         batch = RecordBatch.of(
             [Record(1, time, ("alpha", number % 5)), Record(0, time, ("beta", number % 7))]
         )
-        results = calm.take(batch)
-        assert lines(broken.take(batch)) == lines(results)
-        told += sum(one.name == "added" for one in results)
+        results = undisturbed.take(batch)
+        assert lines(recovered.take(batch)) == lines(results)
+        count += sum(one.name == "added" for one in results)
         if number == 12:
-            for each in (calm, broken):
-                each.replace_log()
-                each.live.add_all(plans_over([added], stream))
-                each.queries += (added,)
+            for session in (undisturbed, recovered):
+                session.replace_log()
+                session.live.add_all(plans_over([added], stream))
+                session.queries += (added,)
         if number > 12 and number % 8 == 0:
-            broken.rebuild()
-    assert told
-    assert broken.replaced == 1
+            recovered.rebuild()
+    assert count
+    assert recovered.replaced == 1
 
 
-@pytest.mark.parametrize(("window", "more"), [(TimeWindow(15), {}), (Unbounded(), {APPEND_ONLY: "true"})])
-def test_the_log_of_a_window_or_of_append_only_results_is_kept(window: Window, more: dict[str, str]) -> None:
+@pytest.mark.parametrize(("window", "options"), [(TimeWindow(15), {}), (Unbounded(), {APPEND_ONLY: "true"})])
+def test_the_log_of_a_window_or_of_append_only_results_is_kept(
+    window: Window, options: dict[str, str]
+) -> None:
     """With results that only expire, some of the best are forgotten by score."""
     session = Session(Stream(SCHEMA, window))
     session.add_all(plans_over(LOGGED_AS_LIVES, session.stream))
     session.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1))]))
     assert session.lasting_records() is not None
-    session.add(Query("alpha", kind=TOP, options={"size": "2", **more}).named("kept", 3))
+    session.add(Query("alpha", kind=TOP, options={"size": "2", **options}).named("kept", 3))
     assert session.lasting_records() is None
 
 
 def test_without_a_window_the_log_is_the_only_state() -> None:
     rng = random.Random(1)
-    broken, found = compare(Stream(SCHEMA, Unbounded()), random_records(rng, 25), rng)
-    assert found
-    assert not broken.told
+    recovered, count = compare(Stream(SCHEMA, Unbounded()), random_records(rng, 25), rng)
+    assert count
+    assert not recovered.told
 
 
 @seeds(1, 60)
@@ -510,51 +512,51 @@ def test_a_session_is_rebuilt_across_schema_changes(seed: int) -> None:
     rng = random.Random(14 + seed)  # the first seed has such rows at a schema change
     records = random_records(rng, 150)
     schemas = [to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])), to_yaml(SCHEMA)]
-    calm, broken = (Recovered(Stream(SCHEMA, TimeWindow(15))) for _ in range(2))
-    found = changes = 0
+    undisturbed, recovered = (Recovered(Stream(SCHEMA, TimeWindow(15))) for _ in range(2))
+    count = changes = 0
     while records:
         size = rng.randint(1, 8)
         batch, records = RecordBatch.of(records[:size]), records[size:]
-        results = lines(calm.take(batch))
-        assert lines(broken.take(batch)) == results
-        found += len(results)
+        results = lines(undisturbed.take(batch))
+        assert lines(recovered.take(batch)) == results
+        count += len(results)
         if rng.random() < 0.2:
             text = schemas[changes % 2]
-            assert lines(broken.change(text)) == lines(calm.change(text))
+            assert lines(recovered.change(text)) == lines(undisturbed.change(text))
             changes += 1
         if rng.random() < 0.4:
-            broken.rebuild()
-    assert found > 20
+            recovered.rebuild()
+    assert count > 20
     assert changes
 
 
 def test_waiting_records_are_kept_unchanged() -> None:
     """A row inserted and deleted in one instant never lived; a window expression has yet to read it."""
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
-    calm, broken = Session(stream), Recovered(stream, queries=_FOR_EVER["within"])
-    calm.add_all(plans_over(broken.queries, stream))
+    undisturbed, recovered = Session(stream), Recovered(stream, queries=_FOR_EVER["within"])
+    undisturbed.add_all(plans_over(recovered.queries, stream))
     batches = (
         [Record(0, 1_000, ("alpha", 1)), Record(0, 1_020, ("alpha", 2))],
         [Record(0, 1_030, ("alpha", 1)), Record(1, 1_030, ("beta", 1)), Record(1, 1_030, ("beta", 1), True)],
         [Record(0, 1_050, ("alpha", 2))],
     )
-    found: list[bytes] = []
+    output: list[bytes] = []
     for records in batches:
         batch = RecordBatch.of(records)
-        results = lines(calm.take(batch))
-        assert lines(broken.take(batch)) == results
-        found += results
-        broken.replace_log()
-        broken.rebuild()
-    assert any(b'"within"' in line for line in found)
+        results = lines(undisturbed.take(batch))
+        assert lines(recovered.take(batch)) == results
+        output += results
+        recovered.replace_log()
+        recovered.rebuild()
+    assert any(b'"within"' in line for line in output)
 
 
 def test_late_records_remain_late_after_the_log_is_replaced() -> None:
     """The latest record was a deletion, which is not among the live tuples."""
     stream = Stream(SCHEMA, Unbounded())
-    broken = Recovered(stream, queries=QUERIES)
-    broken.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1)), Record(0, 1_030, ("beta", 7), True)]))
-    broken.replace_log()
-    assert not broken.take(RecordBatch.of([Record(1, 1_020, ("beta", 1))]))
-    assert broken.live.counts().late == 1
-    assert not broken.change(to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])))
+    recovered = Recovered(stream, queries=QUERIES)
+    recovered.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1)), Record(0, 1_030, ("beta", 7), True)]))
+    recovered.replace_log()
+    assert not recovered.take(RecordBatch.of([Record(1, 1_020, ("beta", 1))]))
+    assert recovered.live.counts().late == 1
+    assert not recovered.change(to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])))

@@ -47,24 +47,24 @@ def order(result: Result) -> tuple[int, float, str]:
     return -tier, -value, result.id
 
 
-def searched(session: Session, query: Query, most: int) -> Searched:
-    return session.search(plan_of(query, session.stream), most)
+def searched(session: Session, query: Query, limit: int) -> Searched:
+    return session.search(plan_of(query, session.stream), limit)
 
 
-def compare(session: Session, text: str, size: int, most: int, rank: str) -> int:
+def compare(session: Session, text: str, size: int, limit: int, rank: str) -> int:
     """Compares a search with the snapshot of a new query; returns the number of its results."""
-    found, count, reached, complete, *_ = searched(session, asked(text, "", size, rank), most)
-    given = session.add(asked(text, "new", size, rank))
+    ids_found, count, size_reached, complete, *_ = searched(session, asked(text, "", size, rank), limit)
+    snapshot = session.add(asked(text, "new", size, rank))
     session.remove("new")
-    alive = sorted((one for one in given if one.op == "+"), key=order)
+    live_results = sorted((one for one in snapshot if one.op == "+"), key=order)
     assert complete
-    assert count == sum(len(one.tuples) <= reached for one in alive)
-    assert reached == size or len(found) == most
-    assert [one.id for one in found] == [one.id for one in alive[:most]]
-    scores = [[one.score.value for one in some if one.score] for some in (found, alive[:most])]
+    assert count == sum(len(one.tuples) <= size_reached for one in live_results)
+    assert size_reached == size or len(ids_found) == limit
+    assert [one.id for one in ids_found] == [one.id for one in live_results[:limit]]
+    scores = [[one.score.value for one in some if one.score] for some in (ids_found, live_results[:limit])]
     assert scores[0] == pytest.approx(scores[1])
-    assert [one.place.rank for one in found if one.place] == list(range(1, len(found) + 1))
-    return len(alive)
+    assert [one.place.rank for one in ids_found if one.place] == list(range(1, len(ids_found) + 1))
+    return len(live_results)
 
 
 @seeds(1, 12)
@@ -75,26 +75,30 @@ def test_a_search_has_the_first_results_of_a_new_query(schema: Schema, window: W
     stream = Stream(schema, window, max_size=3, match_names=True)
     session, undisturbed = Session(stream), Session(stream)
     tables = [record for record in records if schema.relations[record.relation].table]
-    moving = [record for record in records if not schema.relations[record.relation].table]
-    told: list[Result] = []
+    stream_records = [record for record in records if not schema.relations[record.relation].table]
+    results_beside_searches: list[Result] = []
     expected: list[Result] = []
-    for each, results in ((session, told), (undisturbed, expected)):
-        each.load_tables(tables)
-        results.extend(each.add(asked("alpha beta", "standing", 3)))
-    for batch in pieces(moving):
-        told += session.take(batch)
+    for live, results in ((session, results_beside_searches), (undisturbed, expected)):
+        live.load_tables(tables)
+        results.extend(live.add(asked("alpha beta", "standing", 3)))
+    for batch in pieces(stream_records):
+        results_beside_searches += session.take(batch)
         expected += undisturbed.take(batch)
         for text in rng.sample(TEXTS, 4):
-            size, most = rng.choice((1, 2, 3)), rng.choice((1, 3, 1000))
-            compare(session, text, size, most, rng.choice(RANKINGS))
-        known = {word: searched(session, asked(word, "", 1), 1).found for word in ("alpha", "beta", "pad")}
+            size, limit = rng.choice((1, 2, 3)), rng.choice((1, 3, 1000))
+            compare(session, text, size, limit, rng.choice(RANKINGS))
+        counts_by_word = {
+            word: searched(session, asked(word, "", 1), 1).found for word in ("alpha", "beta", "pad")
+        }
         for start in ("al", "b", "p", "x"):
-            counted = [(word, n) for word, n in known.items() if n and word.startswith(start)]
-            assert session.completions(start, 8) == counted
-        again = [one.id for one in session.add(asked("alpha beta", "again", 3)) if one.op == "+"]
+            completions = [(word, n) for word, n in counts_by_word.items() if n and word.startswith(start)]
+            assert session.completions(start, 8) == completions
+        snapshot_ids = [one.id for one in session.add(asked("alpha beta", "again", 3)) if one.op == "+"]
         session.remove("again")
-        assert sorted(one.id for one in session.alive("standing")) == sorted(again)
-    assert [one.to_json() for one in told] == [one.to_json() for one in expected], "searches disturb nothing"
+        assert sorted(one.id for one in session.alive("standing")) == sorted(snapshot_ids)
+    assert [one.to_json() for one in results_beside_searches] == [one.to_json() for one in expected], (
+        "searches disturb nothing"
+    )
 
 
 PARALLEL = Schema(
@@ -117,18 +121,18 @@ def test_paths_between_common_words_are_counted_and_ranked(schema: Schema, seed:
     records = random_stream(schema, seed, size, rng.choice((30, 60)))
     session = Session(Stream(schema, window))
     session.load_tables([record for record in records if schema.relations[record.relation].table])
-    moving = [record for record in records if not schema.relations[record.relation].table]
-    compared = 0
-    for number, batch in enumerate(pieces(moving)):
+    stream_records = [record for record in records if not schema.relations[record.relation].table]
+    result_count = 0
+    for number, batch in enumerate(pieces(stream_records)):
         session.take(batch)
         if number % 9 != 8:
             continue
         for text in rng.sample(
             ("alpha beta", "(alpha OR no) beta", "alpha beta -no", "beta alpha -link:"), 2
         ):
-            size, most, rank = rng.choice((3, 4, 5, 6)), rng.choice((1, 7, 20, 100)), rng.choice(RANKINGS)
-            compared += compare(session, text, size, most, rank)
-    assert compared
+            size, limit, rank = rng.choice((3, 4, 5, 6)), rng.choice((1, 7, 20, 100)), rng.choice(RANKINGS)
+            result_count += compare(session, text, size, limit, rank)
+    assert result_count
 
 
 def test_phrases_of_stop_words_are_searched_in_all_texts() -> None:
@@ -143,11 +147,11 @@ def test_an_interrupted_search_does_not_disturb_queries() -> None:
     stream = Stream(STREAMS, TimeWindow(200), max_size=4)
     session, undisturbed = Session(stream), Session(stream)
     records = random_stream(STREAMS, 1, 64, 3)
-    told, expected = [], []
-    for each in (session, undisturbed):
-        each.add(asked("alpha beta", "standing", 4))
+    results, expected = [], []
+    for live in (session, undisturbed):
+        live.add(asked("alpha beta", "standing", 4))
     for batch in pieces(records):
-        told += session.take(batch)
+        results += session.take(batch)
         expected += undisturbed.take(batch)
         with pytest.raises(TimeLimitError), within(0.0):
             searched(session, asked("beta no", "", 4), 10)
@@ -155,7 +159,7 @@ def test_an_interrupted_search_does_not_disturb_queries() -> None:
             session.completions("a", 8)
         with pytest.raises(QueryError):
             searched(session, asked("nowhere.t:x", "", 4), 10)
-    assert [one.to_json() for one in told] == [one.to_json() for one in expected]
+    assert [one.to_json() for one in results] == [one.to_json() for one in expected]
     with pytest.raises(UsageError, match="stand"):
         session.alive("standin")
 
@@ -165,14 +169,16 @@ def test_a_search_that_times_out_returns_its_smaller_results() -> None:
     session = Session(Stream(STREAMS, TimeWindow(10_000)))
     for batch in pieces(random_stream(STREAMS, 1, 320, 40)):
         session.take(batch)
-    whole = {size: searched(session, asked("alpha beta", "", size, "recency"), 2) for size in range(1, 7)}
+    complete_by_size = {
+        size: searched(session, asked("alpha beta", "", size, "recency"), 2) for size in range(1, 7)
+    }
     seconds, complete = 1e-4, False
     while not complete:
         seconds *= 1.2
         with suppress(TimeLimitError), within(seconds):
-            found = searched(session, asked("alpha beta", "", 6, "recency"), 2)
-            complete = found.complete
-            assert found == whole[found.size]._replace(complete=complete)
+            outcome = searched(session, asked("alpha beta", "", 6, "recency"), 2)
+            complete = outcome.complete
+            assert outcome == complete_by_size[outcome.size]._replace(complete=complete)
 
 
 def test_the_outer_time_limit_applies() -> None:
@@ -181,22 +187,22 @@ def test_the_outer_time_limit_applies() -> None:
 
 
 def test_only_some_of_many_equal_results_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    formed: list[int] = []
+    built_counts: list[int] = []
 
-    def form(self: Best, emitter: ResultEmitter, found: Partials) -> None:
-        formed.append(len(found))
-        whole(self, emitter, found)
+    def form(self: Best, emitter: ResultEmitter, partials: Partials) -> None:
+        built_counts.append(len(partials))
+        original(self, emitter, partials)
 
-    whole = Best.form
+    original = Best.form
     monkeypatch.setattr(Best, "form", form)
     monkeypatch.setattr(searching, "_TIES", 60)
     session = Session(Stream(STREAMS, TimeWindow(10_000)))
     records = [Record(0, number, ("open pad pad", number, 0)) for number in range(2_000)]
-    better = Record(0, 2_000, ("open", 2_000, 0))
-    for batch in pieces([*records, better]):
+    better_record = Record(0, 2_000, ("open", 2_000, 0))
+    for batch in pieces([*records, better_record]):
         session.take(batch)
-    found = searched(session, asked("open", "", 1), 5)
-    assert (found.found, found.complete, len(found.results)) == (2_001, True, 5)
-    scores = [one.score.value for one in found.results if one.score is not None]
+    outcome = searched(session, asked("open", "", 1), 5)
+    assert (outcome.found, outcome.complete, len(outcome.results)) == (2_001, True, 5)
+    scores = [one.score.value for one in outcome.results if one.score is not None]
     assert scores[0] > scores[1] == scores[4]
-    assert sum(formed) < 120
+    assert sum(built_counts) < 120

@@ -42,12 +42,12 @@ def told(session: Session, queries: tuple[Query, ...], batches: list[list[Record
 
 
 def batches_of(rng: random.Random, records: list[Record]) -> list[list[Record]]:
-    found = []
+    batches = []
     while records:
         size = rng.randint(1, 20)
-        found.append(records[:size])
+        batches.append(records[:size])
         records = records[size:]
-    return found
+    return batches
 
 
 def truncated_stream(seed: int, count: int) -> list[Record]:
@@ -59,13 +59,13 @@ def truncated_stream(seed: int, count: int) -> list[Record]:
 
 def singly(batches: list[list[Record]], schema: Schema) -> list[list[Record]]:
     """As ``deleted_singly``, in the same batches."""
-    found: list[list[Record]] = []
+    batches_of_singles: list[list[Record]] = []
     before: list[Record] = []
     for batch in batches:
         size = len(deleted_singly(schema, before))
         before += batch
-        found.append(deleted_singly(schema, before)[size:])
-    return found
+        batches_of_singles.append(deleted_singly(schema, before)[size:])
+    return batches_of_singles
 
 
 @pytest.mark.parametrize(("window", "lateness"), WINDOWS, ids=str)
@@ -75,11 +75,11 @@ def test_a_truncation_deletes_each_row_in_sessions(window: Window, lateness: int
     stream = Stream(STREAMS, window, lateness=lateness)
     queries = QUERIES if not isinstance(window, Unbounded) else QUERIES[:3]
     batches = batches_of(rng, truncated_stream(seed, length(110, 250)))
-    one, each = Session(stream), Session(stream)
-    found = told(one, queries, batches)
-    assert found == told(each, queries, singly(batches, STREAMS))
-    assert {result.op for result in found} >= ({"+"} if window == CountWindow(4) else {"+", "-"})
-    assert one.counts().retractions == each.counts().retractions
+    truncated, deleted = Session(stream), Session(stream)
+    results = told(truncated, queries, batches)
+    assert results == told(deleted, queries, singly(batches, STREAMS))
+    assert {result.op for result in results} >= ({"+"} if window == CountWindow(4) else {"+", "-"})
+    assert truncated.counts().retractions == deleted.counts().retractions
 
 
 @seeds(2, 60)
@@ -87,10 +87,10 @@ def test_a_truncation_deletes_each_row_in_windows_of_expressions(seed: int) -> N
     rng = random.Random(seed)
     queries = (Query("alpha beta").over(OVER, allowed=True).named("windowed", 3),)
     batches = batches_of(rng, random_stream(STREAMS, seed, length(100, 150), 3, 0.03))
-    one, each = (Session(Stream(STREAMS, OVER), keywords=False) for _ in range(2))
-    found = told(one, queries, batches)
-    assert found == told(each, queries, singly(batches, STREAMS))
-    assert found
+    truncated, deleted = (Session(Stream(STREAMS, OVER), keywords=False) for _ in range(2))
+    results = told(truncated, queries, batches)
+    assert results == told(deleted, queries, singly(batches, STREAMS))
+    assert results
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_a_truncation_deletes_each_row_in_every_engine(window: Window, lateness:
     stream = dense_rows(rng, length(40, 60), [0, 1, 2], truncated=0.05)
     plan = Plan(DENSE, parse_query("alpha beta", DENSE), window, 3, lateness=lateness)
     ends = []
-    for one, each in zip(engines(plan), engines(plan), strict=True):
-        found = list(one.process(stream))
-        assert found == list(each.process(deleted_singly(DENSE, stream)))
-        ends.append(net(found))
+    for truncated, deleted in zip(engines(plan), engines(plan), strict=True):
+        results = list(truncated.process(stream))
+        assert results == list(deleted.process(deleted_singly(DENSE, stream)))
+        ends.append(net(results))
     assert ends == ends[:1] * len(ends)
 
 
@@ -116,9 +116,9 @@ def test_rows_inserted_after_a_truncation_live() -> None:
     session = Session(Stream(STREAMS, TimeWindow(100)))
     session.add(QUERIES[1])
     session.take(RecordBatch.of([Record(1, 10, rows[1]), Record(0, 10, rows[1])]))
-    again = [Record.truncation(1, 20), Record(1, 20, rows[2]), Record.truncation(0, 20)]
-    found = session.take(RecordBatch.of(again))
-    assert sorted(result.op for result in found) == ["-", "~"]
+    records = [Record.truncation(1, 20), Record(1, 20, rows[2]), Record.truncation(0, 20)]
+    results = session.take(RecordBatch.of(records))
+    assert sorted(result.op for result in results) == ["-", "~"]
     assert [result.op for result in session.take(RecordBatch.of([Record.truncation(1, 20)]))] == ["-"]
 
 
@@ -127,8 +127,8 @@ def test_a_late_row_ends_at_a_later_truncation() -> None:
     session.add(QUERIES[1])
     row = ("alpha", 1, None)
     session.take(RecordBatch.of([Record(1, 5, ("no", 9, None)), Record.truncation(1, 20)]))
-    born, gone = session.take(RecordBatch.of([Record(1, 10, row)]))
-    assert (born.op, gone.op, born.start, gone.end) == ("+", "-", 10e-6, 20e-6)
+    insertion, retraction = session.take(RecordBatch.of([Record(1, 10, row)]))
+    assert (insertion.op, retraction.op, insertion.start, retraction.end) == ("+", "-", 10e-6, 20e-6)
     assert [r.op for r in session.take(RecordBatch.of([Record(1, 20, row)]))] == ["+"]
 
 
@@ -136,8 +136,8 @@ def test_truncations_can_be_packed() -> None:
     records = random_stream(STREAMS, 3, 300, 4, 0.02)
     assert [*unpack(pack(RecordBatch.of(records))).records()] == records
     assert sum(record.truncates for record in records) > 2
-    alone = [Record.truncation(2, 7)] * 2
-    assert [*unpack(pack(RecordBatch.of(alone))).records()] == alone
+    truncations = [Record.truncation(2, 7)] * 2
+    assert [*unpack(pack(RecordBatch.of(truncations))).records()] == truncations
 
 
 def test_sql_in_constant_memory_rejects_truncations() -> None:

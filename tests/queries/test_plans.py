@@ -21,23 +21,23 @@ QUERIES = {"duo": "tarantino travolta", "one": "tarantino", "other": "fiction -a
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The number of times that each text was parsed as keywords of a query."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def counted(text: str, schema: Schema, *, match_names: bool = False) -> KeywordQuery:
-        found[text] += 1
+        counts[text] += 1
         return parse_query(text, schema, match_names=match_names)
 
     monkeypatch.setattr("skws.queries.keywords.keyword_plans.parse_query", counted)
-    return found
+    return counts
 
 
 @pytest.mark.parametrize("options", [(), ("--rank", "recency"), ("--top", 2)], ids=str)
 def test_a_search_plans_its_query_once(
     skws: Skws, planned: Counter[str], options: tuple[object, ...]
 ) -> None:
-    done = skws("search", "-r", MOVIES / "replay.jsonl", *SCHEMA, "-f", "jsonl", *options, QUERIES["duo"])
-    assert done.code == 0
-    assert done.out
+    outcome = skws("search", "-r", MOVIES / "replay.jsonl", *SCHEMA, "-f", "jsonl", *options, QUERIES["duo"])
+    assert outcome.code == 0
+    assert outcome.out
     assert planned == {QUERIES["duo"]: 1}
 
 
@@ -45,9 +45,9 @@ def test_a_watch_plans_each_saved_search_once(skws: Skws, planned: Counter[str],
     file = tmp_path / "queries.yaml"
     file.write_text("".join(f"{name}: {text}\n" for name, text in QUERIES.items()))
     source = f"replay:{MOVIES / 'replay.jsonl'}?speed=1000000000"
-    done = skws("watch", "-S", source, *SCHEMA, "-f", "jsonl", "--queries", file)
-    assert done.code == 0
-    assert done.out
+    outcome = skws("watch", "-S", source, *SCHEMA, "-f", "jsonl", "--queries", file)
+    assert outcome.code == 0
+    assert outcome.out
     assert planned == dict.fromkeys(QUERIES.values(), 1)
 
 

@@ -45,8 +45,8 @@ QUERIES = (
 )
 
 
-def stream(rng: random.Random, count: int, begin: int) -> RecordBatch:
-    records, time = [], begin
+def stream(rng: random.Random, count: int, start: int) -> RecordBatch:
+    records, time = [], start
     for _ in range(count):
         time += rng.choice((0, 500_000, 1_000_000))
         cid = rng.randint(1, 3)
@@ -61,79 +61,79 @@ def lines(results: list[Result]) -> list[bytes]:
 
 @seeds(2, 5)
 def test_adding_queries_together_equals_adding_each(seed: int) -> None:
-    together, apart = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
+    joint, single = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
     rng = random.Random(seed)
     before = stream(rng, 20, 0)
-    for live in (together, apart):
-        live.take(before)
-    snapshots = together.add_all(plans_over(QUERIES, together.stream))
-    assert lines(snapshots) == lines([result for query in QUERIES for result in apart.add(query)])
-    found = len(snapshots)
-    for part in range(1, 5):
-        batch = stream(rng, 12, part * 20_000_000)
-        results = together.take(batch)
-        assert lines(results) == lines(apart.take(batch))
-        found += len(results)
-    assert found > 20
-    assert len(together.operators) == len(apart.operators) == 4  # keywords, best, pattern, windowed
-    assert together.counts() == apart.counts()
+    for session in (joint, single):
+        session.take(before)
+    snapshots = joint.add_all(plans_over(QUERIES, joint.stream))
+    assert lines(snapshots) == lines([result for query in QUERIES for result in single.add(query)])
+    count = len(snapshots)
+    for number in range(1, 5):
+        batch = stream(rng, 12, number * 20_000_000)
+        results = joint.take(batch)
+        assert lines(results) == lines(single.take(batch))
+        count += len(results)
+    assert count > 20
+    assert len(joint.operators) == len(single.operators) == 4  # keywords, best, pattern, windowed
+    assert joint.counts() == single.counts()
 
 
 def test_the_order_of_results_does_not_depend_on_how_queries_were_added() -> None:
     """As after a restart, when all are added at once: the first and the last share an operator."""
     queries = (QUERIES[3], QUERIES[2], QUERIES[4])
-    together, apart = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
-    together.add_all(plans_over(queries, together.stream))
+    joint, single = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
+    joint.add_all(plans_over(queries, joint.stream))
     for query in queries:
-        apart.add(query)
-    rng, told = random.Random(1), set()
-    for part in range(6):
-        batch = stream(rng, 12, part * 20_000_000)
-        results = [result.to_json() for result in together.take(batch)]
-        assert results == [result.to_json() for result in apart.take(batch)]
-        told |= {orjson.loads(line)["name"] for line in results}
-    assert len(told) == 3
+        single.add(query)
+    rng, names = random.Random(1), set()
+    for number in range(6):
+        batch = stream(rng, 12, number * 20_000_000)
+        results = [result.to_json() for result in joint.take(batch)]
+        assert results == [result.to_json() for result in single.take(batch)]
+        names |= {orjson.loads(line)["name"] for line in results}
+    assert len(names) == 3
 
 
 def test_one_duplicate_name_rejects_all_queries() -> None:
-    live = Session(Stream(SCHEMA, TimeWindow(5_000_000)))
-    live.add(QUERIES[0])
+    session = Session(Stream(SCHEMA, TimeWindow(5_000_000)))
+    session.add(QUERIES[0])
     for queries in ([QUERIES[1], QUERIES[0]], [QUERIES[1], QUERIES[1]]):
         with pytest.raises(UsageError, match="already"):
-            live.add_all(plans_over(queries, live.stream))
+            session.add_all(plans_over(queries, session.stream))
     with pytest.raises(QueryError):
-        live.add_all(plans_over([QUERIES[1], Query('"').named("bad", 4)], live.stream))
+        session.add_all(plans_over([QUERIES[1], Query('"').named("bad", 4)], session.stream))
     with pytest.raises(UsageError, match="no standing query"):
-        live.remove("bad")
+        session.remove("bad")
 
 
 def test_an_operator_is_removed_with_its_last_query() -> None:
-    live = Session(Stream(SCHEMA, OVER), keywords=False)
-    live.add_all(plans_over(QUERIES[3:5], live.stream))
-    assert [type(each) for each in live.operators.values()] == [WindowedOperator]
-    live.remove("windowed")
-    assert len(live.operators) == 1
-    live.remove("also windowed")
-    assert not live.operators
-    live.add(QUERIES[3])
-    assert len(live.operators) == 1
+    session = Session(Stream(SCHEMA, OVER), keywords=False)
+    session.add_all(plans_over(QUERIES[3:5], session.stream))
+    assert [type(each) for each in session.operators.values()] == [WindowedOperator]
+    session.remove("windowed")
+    assert len(session.operators) == 1
+    session.remove("also windowed")
+    assert not session.operators
+    session.add(QUERIES[3])
+    assert len(session.operators) == 1
 
 
 def test_one_query_of_a_group_is_restored() -> None:
     """The other one is not affected."""
     queries = QUERIES[3:5]
     rng = random.Random(3)
-    live, alone = (Session(Stream(SCHEMA, OVER), keywords=False) for _ in range(2))
-    live.add_all(plans_over(queries, live.stream))
-    alone.add(queries[1])
-    for part in range(4):
-        batch = stream(rng, 12, part * 20_000_000)
-        found = live.take(batch)
-        assert lines([r for r in found if r.query == "lamp"]) == lines(alone.take(batch))
-        states = live.snapshot()
-        live.restore({name: state for name, state in states.items() if name != "also windowed"})
-        assert live.snapshot() == states
-    assert len(live.operators) == 2  # as their states differ
+    session, single = (Session(Stream(SCHEMA, OVER), keywords=False) for _ in range(2))
+    session.add_all(plans_over(queries, session.stream))
+    single.add(queries[1])
+    for number in range(4):
+        batch = stream(rng, 12, number * 20_000_000)
+        results = session.take(batch)
+        assert lines([r for r in results if r.query == "lamp"]) == lines(single.take(batch))
+        states = session.snapshot()
+        session.restore({name: state for name, state in states.items() if name != "also windowed"})
+        assert session.snapshot() == states
+    assert len(session.operators) == 2  # as their states differ
 
 
 def test_results_of_tables_are_reported_once_over_windows() -> None:
@@ -151,13 +151,13 @@ joins: [{on: sale.item = item.item}]
     tables = [Record(0, 0, (1, "desk lamp")), Record(0, 0, (2, "lamp"))]
     before, after = (Session(Stream(schema, window), keywords=False) for _ in range(2))
     before.add_all(plans_over(queries, before.stream))
-    loaded = before.load_tables(tables)
+    results_of_load = before.load_tables(tables)
     assert after.load_tables(tables) == []
-    assert lines(loaded) == lines(after.add_all(plans_over(queries, after.stream)))
-    assert [result.query for result in loaded] == ["lamp", "lamp", "desk lamp"]
-    sold = RecordBatch.of([Record(1, 1_000_000, (2, "red")), Record(1, 2_000_000, (1, "red"))])
-    results = before.take(sold)
-    assert lines(results) == lines(after.take(sold))
+    assert lines(results_of_load) == lines(after.add_all(plans_over(queries, after.stream)))
+    assert [result.query for result in results_of_load] == ["lamp", "lamp", "desk lamp"]
+    orders = RecordBatch.of([Record(1, 1_000_000, (2, "red")), Record(1, 2_000_000, (1, "red"))])
+    results = before.take(orders)
+    assert lines(results) == lines(after.take(orders))
     assert results
 
 
@@ -169,27 +169,27 @@ def told(window: Window, share: Part, **options: Any) -> list[list[Result]]:
     """The results of each step: queries are added and removed, and one exists under two names."""
     random = Random(0)
     static, stream = dense_tables(random), dense_rows(random, length(96, 160), [0, 0, 1, 2])
-    live = Session(Stream(DENSE, window, max_size=3, **options), share)
-    live.load_tables(static)
-    steps = [live.add(Query("alpha beta").named("a", 3))]
+    session = Session(Stream(DENSE, window, max_size=3, **options), share)
+    session.load_tables(static)
+    steps = [session.add(Query("alpha beta").named("a", 3))]
     for number in range(0, len(stream), 16):
-        steps.append(live.take(RecordBatch.of(stream[number : number + 16])))
+        steps.append(session.take(RecordBatch.of(stream[number : number + 16])))
         if number == 32:
-            steps.append(live.add(Query("beta ; alpha gamma").named("b", 3)))
-            steps.append(live.add(Query("alpha beta").named("c", 3)))
+            steps.append(session.add(Query("beta ; alpha gamma").named("b", 3)))
+            steps.append(session.add(Query("alpha beta").named("c", 3)))
         if number == 64:
-            live.remove("a")
-            steps.append(live.change_schema(to_yaml(replace(DENSE, joins=DENSE.joins[1:]))))
-    return [*steps, live.take(RecordBatch.of(()), ended=True)]
+            session.remove("a")
+            steps.append(session.change_schema(to_yaml(replace(DENSE, joins=DENSE.joins[1:]))))
+    return [*steps, session.take(RecordBatch.of(()), ended=True)]
 
 
 @combinations("window, share", WINDOWS, SHARES)
 def test_all_evaluators_have_the_same_results(window: Window, share: Part) -> None:
     by_mesh = told(window, share, evaluator=EvaluatorName.MESH)
-    others: list[dict[str, Any]] = [{"evaluator": each} for each in EvaluatorName]
-    for options in (*others, *({"mesh": mode} for mode in MODES)):
-        found = told(window, share, **options)
-        assert [sorted(map(repr, step)) for step in found] == [sorted(map(repr, step)) for step in by_mesh]
+    option_sets: list[dict[str, Any]] = [{"evaluator": each} for each in EvaluatorName]
+    for options in (*option_sets, *({"mesh": mode} for mode in MODES)):
+        outputs = told(window, share, **options)
+        assert [sorted(map(repr, step)) for step in outputs] == [sorted(map(repr, step)) for step in by_mesh]
     assert sum(map(len, by_mesh)) > 20
 
 
@@ -198,9 +198,11 @@ TEXTS = st.text(max_size=20) | st.sampled_from(['a","id":"b', '{"op":"-"', '"uns
 
 def network(query: str, op: Literal["+", "-"], text: str, place: TopChange | None, snapshot: bool) -> Result:
     tuples = (ResultTuple.given("customer", "customer:1", (text,), {text: text, "n": 1}),)
-    made = Result(op, f"{query}!", query, "abc", 1.5, 2.5, "customer{ada}", tuples, ((0, 0, text),), snapshot)
+    result = Result(
+        op, f"{query}!", query, "abc", 1.5, 2.5, "customer{ada}", tuples, ((0, 0, text),), snapshot
+    )
     if place is None:
-        return made
+        return result
     score = Score((), found=1.5, half_life=None, at=None, explained=False, kept=(0, 0.5))
     return Result(
         op,
@@ -234,43 +236,43 @@ def test_encoded_results_of_networks(
 
 @given(query=TEXTS, text=TEXTS, number=st.integers(0, 1 << 80))
 def test_encoded_matches_and_rows(query: str, text: str, number: int) -> None:
-    asked = Query(query, name=text)
+    named_query = Query(query, name=text)
     member = ResultTuple(AsGiven("plain", "plain:1", {text: text}), (text,), ("a",), 3)
-    alike(Result.of_tuples(asked, "abc", 1.5, None, (member,), snapshot=bool(number % 2)))
-    alike(row_result(asked, 1.5, {text: text, "count": 7}, number))
+    alike(Result.of_tuples(named_query, "abc", 1.5, None, (member,), snapshot=bool(number % 2)))
+    alike(row_result(named_query, 1.5, {text: text, "count": 7}, number))
 
 
 def alike(result: Result) -> None:
-    found = EncodedResult(result.pack())
-    assert (found.op, found.name, found.query) == (result.op, result.name, result.query)
-    assert found.count == result.count
-    assert found.to_json() == result.to_json()
-    assert (found.id, found.start, found.end, found.snapshot) == (
+    encoded = EncodedResult(result.pack())
+    assert (encoded.op, encoded.name, encoded.query) == (result.op, result.name, result.query)
+    assert encoded.count == result.count
+    assert encoded.to_json() == result.to_json()
+    assert (encoded.id, encoded.start, encoded.end, encoded.snapshot) == (
         result.id,
         result.start,
         result.end,
         result.snapshot,
     )
-    assert found.to_dict() == result.to_dict()
-    assert list(found.tuples) == list(result.tuples)
-    assert found.parsed == result.parsed == result
-    assert not found.parsed != result  # noqa: SIM202 - that of structs compares identities
-    assert moment(found) == moment(result)
+    assert encoded.to_dict() == result.to_dict()
+    assert list(encoded.tuples) == list(result.tuples)
+    assert encoded.parsed == result.parsed == result
+    assert not encoded.parsed != result  # noqa: SIM202 - that of structs compares identities
+    assert moment(encoded) == moment(result)
 
 
 def test_lines_are_written_without_parsing() -> None:
     line = network("ada", "-", "x", None, snapshot=False).pack()
-    cut = line[: line.index(b',"start"')]  # no JSON
-    found = EncodedResult(cut)
-    assert (found.op, found.name, found.query) == ("-", "ada!", "ada")
-    assert (found.count, found.to_json()) == (None, cut)
+    prefix = line[: line.index(b',"start"')]  # no JSON
+    encoded = EncodedResult(prefix)
+    assert (encoded.op, encoded.name, encoded.query) == ("-", "ada!", "ada")
+    assert (encoded.count, encoded.to_json()) == (None, prefix)
 
 
 def test_a_rate_limit_counts_withheld_results() -> None:
     limiter = Limiter(Rate.of("1 per minute"))
     lines = [network("ada", "+", str(number), None, snapshot=False).pack() for number in range(2)]
     assert [limiter.admit(EncodedResult(line)) is None for line in lines] == [False, True]
-    later = Result("+", "ada", "ada", "other", 100.0, 110.0, "customer{ada}", (), ())
-    let = limiter.admit(EncodedResult(later.pack()))
-    assert let is not None
-    assert let.to_dict()["held_back"] == 1
+    later_result = Result("+", "ada", "ada", "other", 100.0, 110.0, "customer{ada}", (), ())
+    delivered = limiter.admit(EncodedResult(later_result.pack()))
+    assert delivered is not None
+    assert delivered.to_dict()["held_back"] == 1

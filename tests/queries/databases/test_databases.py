@@ -38,23 +38,23 @@ def books(tmp_path: Path) -> Path:
 
 def test_a_sqlite_file_is_searched_through_its_foreign_keys(skws: Skws, books: Path) -> None:
     before = books.read_bytes()
-    done = skws("search", "guin", "dispossessed", "--database", books, "-f", "jsonl")
-    (found,) = done.records
-    assert found["network"] == "author{guin} - book{dispossessed}"
-    assert found["tuples"][0]["row"]["born"] == "1929-10-21T00:00:00Z"
-    assert found["tuples"][1]["row"]["fine"] is True
-    assert (found["rank"], found["event"], found["start"]) == (1, "enter", None)
-    assert "7 rows" in done.err
+    outcome = skws("search", "guin", "dispossessed", "--database", books, "-f", "jsonl")
+    (result,) = outcome.records
+    assert result["network"] == "author{guin} - book{dispossessed}"
+    assert result["tuples"][0]["row"]["born"] == "1929-10-21T00:00:00Z"
+    assert result["tuples"][1]["row"]["fine"] is True
+    assert (result["rank"], result["event"], result["start"]) == (1, "enter", None)
+    assert "7 rows" in outcome.err
     assert books.read_bytes() == before
 
 
 def test_results_are_best_first_and_limited(skws: Skws, books: Path) -> None:
-    every = skws("search", "guin", "--database", books, "-f", "jsonl").records
-    assert [one["score"] for one in every] == sorted((one["score"] for one in every), reverse=True)
-    assert len(every) == 3
-    done = skws("search", "guin", "--database", books, "-f", "jsonl", "--top", "1")
-    assert done.records == every[:1]
-    assert "1 of 3 results" in done.err
+    results = skws("search", "guin", "--database", books, "-f", "jsonl").records
+    assert [one["score"] for one in results] == sorted((one["score"] for one in results), reverse=True)
+    assert len(results) == 3
+    outcome = skws("search", "guin", "--database", books, "-f", "jsonl", "--top", "1")
+    assert outcome.records == results[:1]
+    assert "1 of 3 results" in outcome.err
 
 
 def test_a_phrase_of_stop_words_is_found(skws: Skws, tmp_path: Path) -> None:
@@ -63,22 +63,22 @@ def test_a_phrase_of_stop_words_is_found(skws: Skws, tmp_path: Path) -> None:
         connection.execute("CREATE TABLE line (id INTEGER PRIMARY KEY, text TEXT)")
         texts = ["to be alone", "be to", "not to be", None, "to, be", "alpha"]
         connection.executemany("INSERT INTO line VALUES (?, ?)", enumerate(texts))
-    found = skws("search", '"to be"', "--database", path, "-f", "jsonl").records
-    assert sorted(one["tuples"][0]["row"]["id"] for one in found) == [0, 2, 4]
+    results = skws("search", '"to be"', "--database", path, "-f", "jsonl").records
+    assert sorted(one["tuples"][0]["row"]["id"] for one in results) == [0, 2, 4]
 
 
 def test_an_index_is_kept_until_the_data_changes(skws: Skws, books: Path, tmp_path: Path) -> None:
     index = tmp_path / "books.index"
-    asked = ("search", "solaris", "--database", books, "-f", "jsonl", "--index", index)
-    assert "indexed" in skws(*asked).err
-    again = skws(*asked)
-    assert "indexed" not in again.err
-    assert len(again.records) == 2
+    command = ("search", "solaris", "--database", books, "-f", "jsonl", "--index", index)
+    assert "indexed" in skws(*command).err
+    second = skws(*command)
+    assert "indexed" not in second.err
+    assert len(second.records) == 2
     with closing(sqlite3.connect(books)) as connection, connection:
         connection.execute("INSERT INTO book VALUES (5, 'Solaris again', 2, NULL)")
-    changed = skws(*asked)
-    assert "indexed" in changed.err
-    assert len(changed.records) == 3
+    third = skws(*command)
+    assert "indexed" in third.err
+    assert len(third.records) == 3
 
 
 def test_an_index_of_an_earlier_version_is_rebuilt(skws: Skws, books: Path, tmp_path: Path) -> None:
@@ -86,44 +86,44 @@ def test_an_index_of_an_earlier_version_is_rebuilt(skws: Skws, books: Path, tmp_
     with closing(sqlite3.connect(index)) as connection, connection:
         connection.execute("CREATE TABLE made (mark TEXT)")
         connection.execute("INSERT INTO made VALUES ('0.1.0 3 of old')")
-    asked = ("search", "solaris", "--database", books, "-f", "jsonl", "--index", index)
-    assert "indexed" in skws(*asked).err
-    assert "indexed" not in skws(*asked).err
+    command = ("search", "solaris", "--database", books, "-f", "jsonl", "--index", index)
+    assert "indexed" in skws(*command).err
+    assert "indexed" not in skws(*command).err
     index.write_bytes(index.read_bytes()[:-20])
-    assert skws(*asked).code == 2
+    assert skws(*command).code == 2
 
 
 def test_an_index_is_kept_in_the_cache(skws: Skws, books: Path, cache: Path) -> None:
-    asked = ("search", "solaris", "--database", books, "-f", "jsonl")
-    assert "indexed" in skws(*asked).err
-    assert "indexed" not in skws(*asked).err
+    command = ("search", "solaris", "--database", books, "-f", "jsonl")
+    assert "indexed" in skws(*command).err
+    assert "indexed" not in skws(*command).err
     with closing(sqlite3.connect(books)) as connection, connection:
         connection.execute("INSERT INTO book VALUES (5, 'Solaris again', 2, NULL)")
-    changed = skws(*asked)
-    assert "indexed" in changed.err
-    assert len(changed.records) == 3
+    third = skws(*command)
+    assert "indexed" in third.err
+    assert len(third.records) == 3
     assert len(list(cache.rglob("index*"))) == 1
 
 
 def test_an_unusable_cache_is_reported(skws: Skws, books: Path, cache: Path) -> None:
     cache.write_text("a file")
-    done = skws("search", "solaris", "--database", books)
-    assert (done.code, done.out) == (4, "")
-    assert "SKWS_CACHE names another folder, --index a file" in done.err
+    outcome = skws("search", "solaris", "--database", books)
+    assert (outcome.code, outcome.out) == (4, "")
+    assert "SKWS_CACHE names another folder, --index a file" in outcome.err
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         (("solarix",), "no row matches 'solarix'; did you mean 'solaris'?"),
         (("lem", "dispossessed"), "every keyword matches some row, but no 5 joined rows have all"),
         (("author", "lem", "fine"), "'author', 'fine' are also names in the schema: try --match-names"),
     ],
 )
-def test_an_empty_result_is_explained(skws: Skws, books: Path, query: tuple[str, ...], told: str) -> None:
-    done = skws("search", *query, "--database", books, "--max-size", "5")
-    assert done.code == 0
-    assert told in done.err
+def test_an_empty_result_is_explained(skws: Skws, books: Path, query: tuple[str, ...], message: str) -> None:
+    outcome = skws("search", *query, "--database", books, "--max-size", "5")
+    assert outcome.code == 0
+    assert message in outcome.err
 
 
 def test_a_database_without_searched_columns_is_reported(skws: Skws, tmp_path: Path) -> None:
@@ -150,24 +150,24 @@ def test_unnameable_tables_and_columns_are_reported_and_skipped(skws: Skws, tmp_
                 FOREIGN KEY (number, place) REFERENCES line);
             INSERT INTO note VALUES (1, 1, 'dented');
         """)
-    done = skws("search", "kettle", "--database", path, "-f", "jsonl")
-    assert sorted(one["network"] for one in done.records) == ["found{kettle}", *["line{kettle}"] * 2]
+    outcome = skws("search", "kettle", "--database", path, "-f", "jsonl")
+    assert sorted(one["network"] for one in outcome.records) == ["found{kettle}", *["line{kettle}"] * 2]
     assert (
         "left out: 'Order.Items' (it is not a valid name), 'broken' (it cannot be read), "
         "'picture' (it has no column that can be an attribute), 'seal' (no attribute type holds bytes)\n"
-    ) in done.err
-    (joined,) = skws("search", path, "iron OR kettle", "dented", "-f", "jsonl").records
-    assert joined["network"] == "line{iron|kettle} - note{dented}"
+    ) in outcome.err
+    (result,) = skws("search", path, "iron OR kettle", "dented", "-f", "jsonl").records
+    assert result["network"] == "line{iron|kettle} - note{dented}"
 
 
 def test_python_searches_a_database(skws: Skws, books: Path) -> None:
-    told = skws("search", books, "guin", "dispossessed", "-f", "jsonl").records
+    records = skws("search", books, "guin", "dispossessed", "-f", "jsonl").records
     for address in (books, str(books), f"sqlite:{books}"):
-        found = list(library.search("guin dispossessed", address))
-        assert [one.id for one in found] == [one["id"] for one in told]
+        results = list(library.search("guin dispossessed", address))
+        assert [one.id for one in results] == [one["id"] for one in records]
     assert len(list(library.search("guin", books, limit=1))) == 1
     session = library.Session(books, tables=books)
-    assert [one.network for one in session.add("guin dispossessed")] == [one["network"] for one in told]
+    assert [one.network for one in session.add("guin dispossessed")] == [one["network"] for one in records]
 
 
 def test_the_library_rejects_a_source_without_an_end() -> None:
@@ -185,23 +185,23 @@ def test_a_table_with_a_blank_in_its_name_is_a_relation(skws: Skws, tmp_path: Pa
             INSERT INTO Orders VALUES (1, 'Ada'), (2, 'Grace');
             INSERT INTO "Order Details" VALUES (1, 'lamp'), (2, 'desk');
         """)
-    (joined,) = skws("search", path, "ada", "lamp", "-f", "jsonl").records
-    assert joined["joins"][0][2] == "Order_Details_2.Order_ID = Orders.id"
-    kept = load_schema(Path(f"{path}.schema.yaml"))
-    assert [relation.stored for relation in kept.relations] == ["Orders", "Order Details", "Order_Details"]
+    (result,) = skws("search", path, "ada", "lamp", "-f", "jsonl").records
+    assert result["joins"][0][2] == "Order_Details_2.Order_ID = Orders.id"
+    schema = load_schema(Path(f"{path}.schema.yaml"))
+    assert [relation.stored for relation in schema.relations] == ["Orders", "Order Details", "Order_Details"]
 
 
 def test_a_schema_is_inferred_from_a_sqlite_file(skws: Skws, books: Path, tmp_path: Path) -> None:
     schema = tmp_path / "books.yaml"
-    done = skws("schema", "infer", books, "--name", "library", "--window", "2 days")
-    assert done.code == 0, done.err
-    schema.write_text(done.out)
-    found = load_schema(schema)
-    assert (found.name, found.window) == ("library", "2 days")
-    inferred = SqliteDatabase(books).inferred().schema()
-    assert (found.relations, found.joins) == (inferred.relations, inferred.joins)
-    args = ("search", "guin", "dispossessed", "--database", books, "-f", "jsonl")
-    assert skws(*args, "--schema", schema).out == skws(*args).out
+    outcome = skws("schema", "infer", books, "--name", "library", "--window", "2 days")
+    assert outcome.code == 0, outcome.err
+    schema.write_text(outcome.out)
+    written = load_schema(schema)
+    assert (written.name, written.window) == ("library", "2 days")
+    in_memory = SqliteDatabase(books).inferred().schema()
+    assert (written.relations, written.joins) == (in_memory.relations, in_memory.joins)
+    arguments = ("search", "guin", "dispossessed", "--database", books, "-f", "jsonl")
+    assert skws(*arguments, "--schema", schema).out == skws(*arguments).out
 
 
 def test_a_text_key_is_searched_but_references_to_it_are_not(skws: Skws, tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ def test_a_text_key_is_searched_but_references_to_it_are_not(skws: Skws, tmp_pat
             " sea TEXT REFERENCES sea); INSERT INTO sea VALUES ('Black Sea'), ('North Sea');"
             "INSERT INTO river VALUES ('Blue Danube', 'Black Sea'), ('Rhine', 'North Sea')"
         )
-    found = skws("search", "danube", "black", "--database", path, "-f", "jsonl").records
-    assert [one["network"] for one in found] == ["river{danube} - sea{black}"]
+    results = skws("search", "danube", "black", "--database", path, "-f", "jsonl").records
+    assert [one["network"] for one in results] == ["river{danube} - sea{black}"]
 
 
 UNDECLARED = TABLES.replace(" REFERENCES author", "")
@@ -234,13 +234,13 @@ def test_joins_without_foreign_keys_are_inferred_from_names_and_values(
                 connection.execute(f"DROP TABLE {table}")
                 connection.execute(f"ALTER TABLE plain_{table} RENAME TO {table}")
         connection.execute("CREATE VIEW titles AS SELECT bid, title FROM book")
-    done = skws("search", path, "guin", "dispossessed", "-f", "jsonl")
-    assert [one["network"] for one in done.records] == ["author{guin} - book{dispossessed}"]
-    assert "1 join: book.aid = author.aid (0.80)" in done.err
+    outcome = skws("search", path, "guin", "dispossessed", "-f", "jsonl")
+    assert [one["network"] for one in outcome.records] == ["author{guin} - book{dispossessed}"]
+    assert "1 join: book.aid = author.aid (0.80)" in outcome.err
 
 
 @pytest.mark.parametrize(
-    ("code", "arguments", "told"),
+    ("code", "arguments", "message"),
     [
         (4, ("--database", "none.sqlite"), "no such SQLite file"),
         (4, ("--database", __file__), "not a database"),
@@ -250,12 +250,12 @@ def test_joins_without_foreign_keys_are_inferred_from_names_and_values(
     ],
 )
 def test_unusable_databases_and_options_are_rejected(
-    skws: Skws, books: Path, code: int, arguments: tuple[str, ...], told: str
+    skws: Skws, books: Path, code: int, arguments: tuple[str, ...], message: str
 ) -> None:
-    given = [str(books) if each == "BOOKS" else each for each in arguments]
-    done = skws("search", "guin", *given)
-    assert (done.code, done.out) == (code, "")
-    assert told in done.err
+    filled_in = [str(books) if each == "BOOKS" else each for each in arguments]
+    outcome = skws("search", "guin", *filled_in)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert message in outcome.err
 
 
 def test_a_value_of_the_wrong_type_is_named(skws: Skws, books: Path, tmp_path: Path) -> None:
@@ -263,18 +263,18 @@ def test_a_value_of_the_wrong_type_is_named(skws: Skws, books: Path, tmp_path: P
     schema.write_text(skws("schema", "infer", books).out)
     with closing(sqlite3.connect(books)) as connection, connection:
         connection.execute("INSERT INTO author VALUES (9, 'Anonymous', 'long ago')")
-    done = skws("search", "guin", "--database", books, "--schema", schema)
-    assert done.code == 4
-    assert "row 4: author.born: expected a timestamp" in done.err
+    outcome = skws("search", "guin", "--database", books, "--schema", schema)
+    assert outcome.code == 4
+    assert "row 4: author.born: expected a timestamp" in outcome.err
 
 
 def test_postgresql_and_sqlite_have_the_same_results(skws: Skws, books: Path, database: Database) -> None:
     database.run(*filter(str.strip, TABLES.split(";")))
     for query in (("guin", "dispossessed"), ("solaris",), ("guin", "lem")):
-        mine = skws("search", *query, "--database", books, "-f", "jsonl").records
-        other = skws("search", *query, "--database", database.uri(), "-f", "jsonl")
-        assert mine
-        assert other.records == mine
+        from_sqlite = skws("search", *query, "--database", books, "-f", "jsonl").records
+        from_postgresql = skws("search", *query, "--database", database.uri(), "-f", "jsonl")
+        assert from_sqlite
+        assert from_postgresql.records == from_sqlite
 
 
 def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Database) -> None:
@@ -284,12 +284,12 @@ def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Dat
         "INSERT INTO movie VALUES (1, 'kettle', 'infinity', 'NaN'), (2, 'kettle', '0044-03-15 BC', 1),"
         " (3, 'kettle', '12000-01-01', 'infinity')",
     )
-    asked = ("search", database.uri(), "kettle", "-f", "jsonl")
+    command = ("search", database.uri(), "kettle", "-f", "jsonl")
     for _ in range(2):
-        done = skws(*asked)
-        assert done.code == 0, done.err
-        shown = {one["tuples"][0]["row"]["mid"]: one["tuples"][0]["row"] for one in done.records}
-        assert [(row["until"], row["worth"]) for _, row in sorted(shown.items())] == [
+        outcome = skws(*command)
+        assert outcome.code == 0, outcome.err
+        rows = {one["tuples"][0]["row"]["mid"]: one["tuples"][0]["row"] for one in outcome.records}
+        assert [(row["until"], row["worth"]) for _, row in sorted(rows.items())] == [
             (None, None),
             (None, 1.0),
             (None, None),
@@ -298,14 +298,14 @@ def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Dat
             "ignored: movie.until: times outside of the years 1 to 9999, and infinity, are missing"
             " (3 values)\n"
             "ignored: movie.worth: NaN and infinity are not numbers, so they are missing (2 values)\n"
-        ) in done.err
-    found = library.search("kettle", database.uri())
-    assert len(found) == 3
-    assert sum(found.bad.passed_over.values()) == 5
+        ) in outcome.err
+    results = library.search("kettle", database.uri())
+    assert len(results) == 3
+    assert sum(results.bad.passed_over.values()) == 5
     database.run("INSERT INTO movie VALUES ('NaN', 'kettle', NULL, NULL)")
-    done = skws(*asked)
-    assert done.code == 4
-    assert "row 4: movie.mid: NaN and infinity are not numbers" in done.err
+    outcome = skws(*command)
+    assert outcome.code == 4
+    assert "row 4: movie.mid: NaN and infinity are not numbers" in outcome.err
 
 
 def test_infinity_in_a_sqlite_file_is_missing(skws: Skws, tmp_path: Path) -> None:
@@ -315,40 +315,40 @@ def test_infinity_in_a_sqlite_file_is_missing(skws: Skws, tmp_path: Path) -> Non
         connection.execute("INSERT INTO thing VALUES (1, 'kettle', 9e999, 'x'), (2, 'kettle', -9e999, 'y')")
         connection.execute("CREATE TABLE odd (id INTEGER PRIMARY KEY, value)")
         connection.execute("INSERT INTO odd VALUES (1, 'kettle'), (2, 9e999)")
-    done = skws("search", path, "kettle", "-f", "jsonl")
-    assert len(done.records) == 3
-    assert {one["tuples"][0]["row"].get("worth") for one in done.records} == {None}
-    assert "thing.worth: NaN and infinity are not numbers, so they are missing (2 values)" in done.err
-    assert "odd.value: NaN and infinity are not numbers, so they are missing (1 value)" in done.err
+    outcome = skws("search", path, "kettle", "-f", "jsonl")
+    assert len(outcome.records) == 3
+    assert {one["tuples"][0]["row"].get("worth") for one in outcome.records} == {None}
+    assert "thing.worth: NaN and infinity are not numbers, so they are missing (2 values)" in outcome.err
+    assert "odd.value: NaN and infinity are not numbers, so they are missing (1 value)" in outcome.err
 
 
 def test_inferred_joins_of_postgresql_remain_when_its_rows_change(skws: Skws, database: Database) -> None:
     database.run(*filter(str.strip, UNDECLARED.split(";")))
-    asked = ("search", database.uri(), "guin", "dispossessed", "-f", "jsonl")
-    first = skws(*asked)
+    command = ("search", database.uri(), "guin", "dispossessed", "-f", "jsonl")
+    first = skws(*command)
     assert [one["network"] for one in first.records] == ["author{guin} - book{dispossessed}"]
     assert "1 join: book.aid = author.aid (0.80)" in first.err
     database.run("UPDATE book SET aid = 70 + bid WHERE bid > 1")
-    again = skws(*asked)
-    assert [one["network"] for one in again.records] == ["author{guin} - book{dispossessed}"]
-    assert "from an earlier run" in again.err
+    second = skws(*command)
+    assert [one["network"] for one in second.records] == ["author{guin} - book{dispossessed}"]
+    assert "from an earlier run" in second.err
 
 
 def test_an_index_of_postgresql_is_kept_until_its_rows_change(
     skws: Skws, database: Database, tmp_path: Path
 ) -> None:
     database.run(*filter(str.strip, TABLES.split(";")))
-    for kept in ((), ("--index", str(tmp_path / "books.index"))):
-        asked = ("search", "solaris", "--database", database.uri(), "-f", "jsonl", *kept)
-        first = skws(*asked)
+    for options in ((), ("--index", str(tmp_path / "books.index"))):
+        command = ("search", "solaris", "--database", database.uri(), "-f", "jsonl", *options)
+        first = skws(*command)
         assert "indexed" in first.err
-        again = skws(*asked)
-        assert "indexed" not in again.err
-        assert again.out == first.out
+        second = skws(*command)
+        assert "indexed" not in second.err
+        assert second.out == first.out
         database.run("UPDATE book SET title = 'Solaris, ' || title WHERE title LIKE '%Left%'")
-        changed = skws(*asked)
-        assert "indexed" in changed.err
-        assert len(changed.records) == len(first.records) + 1
+        third = skws(*command)
+        assert "indexed" in third.err
+        assert len(third.records) == len(first.records) + 1
         database.run("UPDATE book SET title = 'The Left Hand of Darkness' WHERE title LIKE '%Left%'")
 
 
@@ -363,11 +363,11 @@ def mondial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_joins_of_mondial_are_inferred(mondial: Path) -> None:
-    given = load_schema(ROOT / "examples" / "mondial" / "schema.yaml")
-    inferred = SqliteDatabase(mondial).inferred().schema()
-    joins = {(j.left, j.right, j.on) for j in given.joins}
-    assert {(j.left, j.right, j.on) for j in inferred.joins} == joins
-    assert {r.name: r.key for r in inferred.relations} == {r.name: r.key for r in given.relations}
+    original = load_schema(ROOT / "examples" / "mondial" / "schema.yaml")
+    inference = SqliteDatabase(mondial).inferred().schema()
+    joins = {(j.left, j.right, j.on) for j in original.joins}
+    assert {(j.left, j.right, j.on) for j in inference.joins} == joins
+    assert {r.name: r.key for r in inference.relations} == {r.name: r.key for r in original.relations}
 
 
 @pytest.mark.parametrize(("one", "other"), [("germany", "poland"), ("greece", "albania")])
@@ -375,14 +375,14 @@ def test_two_countries_and_organization_find_the_shared_memberships(
     skws: Skws, mondial: Path, one: str, other: str
 ) -> None:
     words = (one, other, "organization", "--match-names")
-    found = skws("search", *words, "--database", mondial, "-f", "jsonl").records
-    shared = set()
-    for result in found:
+    results = skws("search", *words, "--database", mondial, "-f", "jsonl").records
+    organizations = set()
+    for result in results:
         by_relation: dict[str, list[dict[str, Any]]] = {}
-        for each in result["tuples"]:
-            by_relation.setdefault(each["relation"], []).append(each["row"])
+        for member in result["tuples"]:
+            by_relation.setdefault(member["relation"], []).append(member["row"])
         if set(by_relation) == {"country", "ismember", "organization"}:
-            shared.add(by_relation["organization"][0]["abbreviation"])
+            organizations.add(by_relation["organization"][0]["abbreviation"])
     with closing(sqlite3.connect(mondial)) as connection:
         members = (
             "SELECT m.organization FROM ismember m JOIN country c ON c.code = m.country WHERE c.name = ?"
@@ -391,4 +391,4 @@ def test_two_countries_and_organization_find_the_shared_memberships(
             f"{members} INTERSECT {members}", (one.capitalize(), other.capitalize())
         ).fetchall()
     assert len(expected) > 20
-    assert shared == {abbreviation for (abbreviation,) in expected}
+    assert organizations == {abbreviation for (abbreviation,) in expected}

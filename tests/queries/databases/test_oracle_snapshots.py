@@ -47,7 +47,7 @@ def _longer(record: Record, length: int) -> Record:
     return record._replace(row=(f"{text}{' pad' * length}", *values))
 
 
-def in_store(plan: Plan, records: list[Record], most: int = sys.maxsize) -> list[Result]:
+def in_store(plan: Plan, records: list[Record], limit: int = sys.maxsize) -> list[Result]:
     schema = plan.schema
 
     def batches(reader: RowReader) -> Iterator[pa.RecordBatch]:
@@ -59,20 +59,22 @@ def in_store(plan: Plan, records: list[Record], most: int = sys.maxsize) -> list
         with packed_folder(path) as parts:
             make_parts(parts, schema, batches)
         database = StoredTuples.of_database(IndexFile(path), schema)
-        return StreamEngine.over(plan, database).search_once(plan, most).results
+        return StreamEngine.over(plan, database).search_once(plan, limit).results
 
 
 def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
     """Results in order of score, then of id."""
-    found = list(StreamEngine.of(plan).load_tables(records))
-    return sorted(found, key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
+    results = list(StreamEngine.of(plan).load_tables(records))
+    return sorted(results, key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
 
 
 @st.composite
 def texts(draw: st.DrawFn, words: int, more_relations: bool) -> str:
     plain = " ".join(WORDS[:words]) + draw(st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]))
-    left_out = st.sampled_from(["", " -r1:", " -r1.x:", " -r0.y: -j2:"] if more_relations else ["", " -j0:"])
-    return draw(st.one_of(left_out.map(lambda names: plain + names), st.just(plain), query_texts(3)))
+    exclusions = st.sampled_from(
+        ["", " -r1:", " -r1.x:", " -r0.y: -j2:"] if more_relations else ["", " -j0:"]
+    )
+    return draw(st.one_of(exclusions.map(lambda names: plain + names), st.just(plain), query_texts(3)))
 
 
 @pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])
@@ -89,7 +91,7 @@ def test_all_results_are_in_order_of_score(
     case: tuple[Schema, int, list[Record]],
     max_size: int,
     names: bool,
-    most: int,
+    limit: int,
     data: st.DataObject,
 ) -> None:
     schema, words, records = case
@@ -100,11 +102,11 @@ def test_all_results_are_in_order_of_score(
         assume(False)
     plan = Plan(schema, query, Unbounded(), max_size, ranking=RankingChoice(rank))
     expected = in_engine(plan, records)
-    found = in_store(plan, records)
-    assert [each.place.rank for each in found if each.place] == list(range(1, len(found) + 1))
-    plainly = [replace(each, place=None) for each in found]
-    assert plainly == [replace(each, tick=None, expires=None) for each in expected]
-    assert in_store(plan, records, most) == found[:most]
+    results = in_store(plan, records)
+    assert [each.place.rank for each in results if each.place] == list(range(1, len(results) + 1))
+    unplaced = [replace(each, place=None) for each in results]
+    assert unplaced == [replace(each, tick=None, expires=None) for each in expected]
+    assert in_store(plan, records, limit) == results[:limit]
 
 
 def test_a_limited_search_stops_early() -> None:
@@ -125,9 +127,9 @@ def test_a_limited_search_stops_early() -> None:
         with packed_folder(path) as parts:
             make_parts(parts, schema, lambda reader: as_batches(rows, arrow_schema(reader.relation)))
         engine = StreamEngine.over(plan, StoredTuples.of_database(IndexFile(path), schema))
-        found = engine.search_once(plan, 1)
-        assert len(found.results) == 1
-        assert found.size == 1
+        result = engine.search_once(plan, 1)
+        assert len(result.results) == 1
+        assert result.size == 1
 
 
 @seeds(2, 8)
@@ -141,22 +143,26 @@ def test_larger_results_may_be_better(seed: int) -> None:
     schema = Schema(
         "s", relations, (Join("ab", "a", "b", (("x", "x"),)), Join("bb", "b", "b", (("x", "y"),)))
     )
-    long = {"alpha beta": 90}
+    extra_words = {"alpha beta": 90}
     records = [
         Record(
             rng.randrange(2),
             0,
-            (text + " pad" * long.get(text, 0) * rng.randrange(2), rng.randrange(30), rng.randrange(30)),
+            (
+                text + " pad" * extra_words.get(text, 0) * rng.randrange(2),
+                rng.randrange(30),
+                rng.randrange(30),
+            ),
         )
         for text in rng.choices(["alpha", "beta", "alpha beta", "pad"], [3, 3, 1, 1], k=60)
     ]
     plan = Plan(schema, parse_query("alpha beta", schema), Unbounded(), 4, ranking=RankingChoice())
-    every = in_store(plan, records)
-    sizes = [len(each.tuples) for each in every]
+    results = in_store(plan, records)
+    sizes = [len(each.tuples) for each in results]
     assert sizes != sorted(sizes)
-    assert [each.id for each in every] == [each.id for each in in_engine(plan, records)]
-    for most in (1, 2, 5, 10, 20, len(every)):
-        assert in_store(plan, records, most) == every[:most]
+    assert [each.id for each in results] == [each.id for each in in_engine(plan, records)]
+    for most in (1, 2, 5, 10, 20, len(results)):
+        assert in_store(plan, records, most) == results[:most]
 
 
 def test_equal_rows_have_separate_results() -> None:
@@ -165,6 +171,6 @@ def test_equal_rows_have_separate_results() -> None:
     rows: list[Row] = [("alpha", 1, 1), ("alpha", None, 1), ("alpha", 1, 1), ("alpha", None, 1), ("b", 1, 1)]
     records = [Record(0, 0, row) for row in [*rows, rows[0]]]
     plan = Plan(schema, parse_query("alpha", schema), Unbounded(), 1, ranking=RankingChoice())
-    found = [result.id for result in in_store(plan, records)]
-    assert sorted(found) == sorted(result.id for result in in_engine(plan, records))
-    assert len(set(found)) == 5
+    ids = [result.id for result in in_store(plan, records)]
+    assert sorted(ids) == sorted(result.id for result in in_engine(plan, records))
+    assert len(set(ids)) == 5

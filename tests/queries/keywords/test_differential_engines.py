@@ -37,29 +37,29 @@ PARTS = [1, 4, 1000]
 
 
 def parts(stream: list[Record], least: int) -> list[list[Record]]:
-    made: list[list[Record]] = []
+    batches: list[list[Record]] = []
     for _, records in instants(stream):
-        if made and len(made[-1]) < least:
-            made[-1] += records
+        if batches and len(batches[-1]) < least:
+            batches[-1] += records
         else:
-            made.append(list(records))
-    return made
+            batches.append(list(records))
+    return batches
 
 
 def outputs_of(
-    running: list[StreamEngine], static: list[Record], stream: list[Record], least: int = 1000
+    engines_under_test: list[StreamEngine], static: list[Record], stream: list[Record], least: int = 1000
 ) -> list[list[Result]]:
     """The results of each engine."""
     return [
         [*engine.load_tables(static), *(r for part in parts(stream, least) for r in engine.process(part))]
-        for engine in running
+        for engine in engines_under_test
     ]
 
 
 def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[StreamEngine]:
     """The engines, with another one whose mesh is ordered by shares, if shares of the keywords are given."""
-    ordered = [StreamEngine.of(replace(plan, frequencies=shares))] if shares else []
-    return [by_paper(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *ordered]
+    by_shares = [StreamEngine.of(replace(plan, frequencies=shares))] if shares else []
+    return [by_paper(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *by_shares]
 
 
 @given(
@@ -71,15 +71,15 @@ def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[StreamEngine]:
 )
 @examples(300)
 def test_engines_agree_for_any_schema(
-    case: Case, least: int, window: Window, more: str, shares: list[float]
+    case: Case, least: int, window: Window, exclusion: str, shares: list[float]
 ) -> None:
     schema, words, static, stream = case
-    text = " ".join(WORDS[:words]) + (more if words < 3 else "")
+    text = " ".join(WORDS[:words]) + (exclusion if words < 3 else "")
     plan = Plan(schema, parse_query(text, schema), window, 3)
-    running = engines(plan, tuple(shares[:words]))
-    outputs = outputs_of(running, static, stream, least)
+    compared = engines(plan, tuple(shares[:words]))
+    outputs = outputs_of(compared, static, stream, least)
     assert outputs == outputs[:1] * len(outputs)
-    assert all(engine.counts == running[0].counts for engine in running)
+    assert all(engine.counts == compared[0].counts for engine in compared)
 
 
 @combinations(
@@ -90,14 +90,14 @@ def test_engines_agree_for_any_schema(
     every=4,
 )
 def test_engines_agree_on_dense_streams(least: int, text: str, window: Window) -> None:
-    plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
+    plan, count = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
     for seed in runs(3):
         rng = Random(seed)
         static, stream = dense_tables(rng), dense_rows(rng, length(48, 60), [0, 0, 1, 2])
         outputs = outputs_of(engines(plan), static, stream, least)
         assert outputs == outputs[:1] * len(outputs)
-        found += len(outputs[0])
-    assert found > 5
+        count += len(outputs[0])
+    assert count > 5
 
 
 def test_engines_agree_on_many_equal_tuples_of_one_instant() -> None:
@@ -112,16 +112,18 @@ def test_engines_agree_on_many_equal_tuples_of_one_instant() -> None:
 def test_more_results_than_one_chunk_holds() -> None:
     """Half a million: in one instant, in the next ones, and retractions of some."""
     plan = Plan(PAIR, parse_query("alpha beta", PAIR), TimeWindow(3), 2)
-    many = [Record(0, 1, (f"alpha {n}", 1, None)) for n in range(4500)]
-    few = [Record(1, 1, (f"beta {n}", 1, None)) for n in range(60)]
-    more = [Record(1, 2 + n // 30, (f"beta {60 + n}", 1, None)) for n in range(60)]
-    stream = [*many, *few, *(each._replace(time=2, delete=True) for each in few[:3]), *more]
-    found = list(StreamEngine.of(plan).process(stream))
-    ids = {op: [each.id for each in found if each.op == op] for op in "+-"}
+    alphas = [Record(0, 1, (f"alpha {n}", 1, None)) for n in range(4500)]
+    betas = [Record(1, 1, (f"beta {n}", 1, None)) for n in range(60)]
+    later_betas = [Record(1, 2 + n // 30, (f"beta {60 + n}", 1, None)) for n in range(60)]
+    stream = [*alphas, *betas, *(each._replace(time=2, delete=True) for each in betas[:3]), *later_betas]
+    results = list(StreamEngine.of(plan).process(stream))
+    ids = {op: [each.id for each in results if each.op == op] for op in "+-"}
     assert len(set(ids["+"])) == len(ids["+"]) == 4500 * 120
     assert len(set(ids["-"])) == len(ids["-"]) == 4500 * 3
-    assert all(each.tuples[1].row["t"] in {"beta 0", "beta 1", "beta 2"} for each in found if each.op == "-")
-    order = [(each.start, True, each.id) if each.op == "+" else (each.end, False, "") for each in found]
+    assert all(
+        each.tuples[1].row["t"] in {"beta 0", "beta 1", "beta 2"} for each in results if each.op == "-"
+    )
+    order = [(each.start, True, each.id) if each.op == "+" else (each.end, False, "") for each in results]
     assert order == sorted(order)
 
 
@@ -131,16 +133,16 @@ FEW = [Record(number % 2, 1 + number, (text, 1, 1)) for number, text in enumerat
 
 def test_the_first_records_determine_the_order_of_the_mesh() -> None:
     plan = Plan(PAIR, parse_query("alpha beta -no", PAIR), TimeWindow(100))
-    ordered = ordered_by_sample(plan, RecordBatch.of(FEW))
-    assert ordered.frequencies == (3 / 6, 2 / 6)  # excluded tuples count for no keyword
-    assert ordered.generator().order.root_keyword == 1
+    ordered_plan = ordered_by_sample(plan, RecordBatch.of(FEW))
+    assert ordered_plan.frequencies == (3 / 6, 2 / 6)  # excluded tuples count for no keyword
+    assert ordered_plan.generator().order.root_keyword == 1
     assert ordered_by_sample(plan, RecordBatch.of(())) == ordered_by_sample(plan, None) == plan
 
 
 def test_the_rarest_keyword_is_in_the_roots_of_the_mesh() -> None:
-    asked = [Query("alpha beta").named("q", 3)]
+    queries = [Query("alpha beta").named("q", 3)]
     stream = Stream(PAIR, TimeWindow(100))
-    session, batches = bounded_session(plans_over(asked, stream), stream, iter([RecordBatch.of(FEW)]))
+    session, batches = bounded_session(plans_over(queries, stream), stream, iter([RecordBatch.of(FEW)]))
     assert len([found for batch in batches for found in session.process(batch)]) > 3
     assert {use.tree.keywords[0] & 0b10 for use in session.used()} == {0b10}
 
@@ -151,11 +153,11 @@ def test_compaction_keeps_live_tuples() -> None:
     plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(50), 2)
     words = ("alpha pad", "beta pad", "pad", "pad")
     stream = [Record(0, t, (words[t % 4], t // 4 % 7, None)) for t in range(12_000)]
-    columnar, one_by_one = StreamEngine.of(plan), by_paper(plan)
+    columnar, by_tuple = StreamEngine.of(plan), by_paper(plan)
     sizes = []
     for first in range(0, len(stream), 500):
         chunk = stream[first : first + 500]
-        assert list(columnar.process(chunk)) == list(one_by_one.process(chunk))
+        assert list(columnar.process(chunk)) == list(by_tuple.process(chunk))
         sizes.append(columnar.live_tuples)
     assert columnar.counts.results > 1000
     assert max(sizes) < 5000

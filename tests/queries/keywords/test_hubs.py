@@ -47,10 +47,10 @@ def stream(random: Random) -> list[Record]:
         records.append(
             Record(1 + number % 2, 2 + number, (number, docket, " ".join(random.sample(NAMES, 2))))
         )
-    for turn, name in enumerate(("beta trial", "acme trial", "name3 trial")):
-        before = records[0].row if not turn else records[-1].row
-        records.append(Record(0, 300 + turn, before, delete=True))
-        records.append(Record(0, 300 + turn, (1, name)))
+    for update, name in enumerate(("beta trial", "acme trial", "name3 trial")):
+        old_row = records[0].row if not update else records[-1].row
+        records.append(Record(0, 300 + update, old_row, delete=True))
+        records.append(Record(0, 300 + update, (1, name)))
     records += [Record(1, 400, records[number].row, delete=True) for number in range(2, 80, 2)]
     return records
 
@@ -71,21 +71,21 @@ def test_updates_of_a_hub(batch: int, size: int) -> None:
     plans = {text: Plan(COURTS, parse_query(text, COURTS), Unbounded(), size) for text in texts}
     by_mesh, by_delta = (StreamEngine(COURTS, Unbounded()) for _ in range(2))
     by_mesh.add_all(list(plans.values()))
-    delta = {
+    delta_plans = {
         text: Plan(COURTS, plan.query, Unbounded(), size, evaluated_by=EvaluatorName.DELTA)
         for text, plan in plans.items()
     }
-    by_delta.add_all(list(delta.values()))
-    found = 0
-    for begin in range(0, len(records), batch):
-        some = records[begin : begin + batch]
-        expected = told(list(by_mesh.process(some)))
-        assert told(list(by_delta.process(some))) == expected
-        found += len(expected)
-    assert found > 50
+    by_delta.add_all(list(delta_plans.values()))
+    count = 0
+    for start in range(0, len(records), batch):
+        chunk = records[start : start + batch]
+        expected = told(list(by_mesh.process(chunk)))
+        assert told(list(by_delta.process(chunk))) == expected
+        count += len(expected)
+    assert count > 50
     for text in texts[:5]:
         by_delta.remove(text)
-        snapshot = told(by_delta.add(delta[text]))
+        snapshot = told(by_delta.add(delta_plans[text]))
         by_mesh.remove(text)
         assert snapshot == told(by_mesh.add(plans[text]))
 
@@ -102,36 +102,36 @@ def lines(results: list[Result]) -> list[bytes]:
 @seeds(1, 24)
 def test_delta_joins_and_mesh_agree_on_trees(window: Window, seed: int) -> None:
     rng = random.Random(seed)
-    most = rng.choice([1, 2, 3, 4, 5])
+    max_size = rng.choice([1, 2, 3, 4, 5])
     records = random_records(rng, 30 if isinstance(window, Unbounded) else 60, rng.choice([2, 4, 6]))
-    asked: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for _ in range(6):
         words = rng.sample(WORDS, rng.choice([1, 2, 3, 3, 3, 4]))
-        limits = [each for each in LIMITS if each[2:] not in words]
-        asked[" ".join(words) + rng.choice(limits)] = rng.randrange(1, most + 1)
-    meshed = {text: Plan(SCHEMA, parse_query(text, SCHEMA), window, size) for text, size in asked.items()}
-    joined = {text: replace(plan, evaluated_by=EvaluatorName.DELTA) for text, plan in meshed.items()}
+        exclusions = [each for each in LIMITS if each[2:] not in words]
+        sizes[" ".join(words) + rng.choice(exclusions)] = rng.randrange(1, max_size + 1)
+    mesh_plans = {text: Plan(SCHEMA, parse_query(text, SCHEMA), window, size) for text, size in sizes.items()}
+    delta_plans = {text: replace(plan, evaluated_by=EvaluatorName.DELTA) for text, plan in mesh_plans.items()}
     by_mesh, by_joins = (StreamEngine(SCHEMA, window) for _ in range(2))
     step = rng.choice([1, 7, 30])
-    standing: set[str] = set()
-    for number, begin in enumerate(range(0, len(records), step)):
+    running: set[str] = set()
+    for number, start in enumerate(range(0, len(records), step)):
         # Queries are added singly or together, removed, and added again.
-        gone = [text for text in sorted(standing) if rng.random() < 0.1]
-        come = [text for text in asked if text not in standing and (not number or rng.random() < 0.3)]
-        standing = (standing - set(gone)) | set(come)
-        for text in gone:
+        removed = [text for text in sorted(running) if rng.random() < 0.1]
+        added = [text for text in sizes if text not in running and (not number or rng.random() < 0.3)]
+        running = (running - set(removed)) | set(added)
+        for text in removed:
             by_mesh.remove(text)
             by_joins.remove(text)
         if rng.random() < 0.5:  # new words are then looked up in the index of the first live tuples
             by_joins.prepare_searches(rng.choice([3, 1000]))
-        added = [
-            lines(engine.add_all([plans[text] for text in come]))
-            for engine, plans in ((by_mesh, meshed), (by_joins, joined))
+        snapshots = [
+            lines(engine.add_all([plans[text] for text in added]))
+            for engine, plans in ((by_mesh, mesh_plans), (by_joins, delta_plans))
         ]
-        assert added[0] == added[1]
-        some = records[begin : begin + step]
-        assert lines(list(by_joins.process(some))) == lines(list(by_mesh.process(some)))
-    assert by_joins.by_delta_joins == len(standing)
+        assert snapshots[0] == snapshots[1]
+        chunk = records[start : start + step]
+        assert lines(list(by_joins.process(chunk))) == lines(list(by_mesh.process(chunk)))
+    assert by_joins.by_delta_joins == len(running)
 
 
 ALERTS = {
@@ -158,19 +158,19 @@ def test_ten_thousand_attorneys_and_three_or_more_keywords() -> None:
         text: Plan(COURTS, parse_query(text, COURTS), window, size, evaluated_by=EvaluatorName.DELTA)
         for text, size in ALERTS.items()
     }
-    together = StreamEngine(COURTS, window)
-    list(together.process([*attorneys, hub]))
-    told = [lines(together.add_all(list(plans.values())))]
-    told += [lines(list(together.process(some))) for some in changes]
-    assert together.by_delta_joins == len(ALERTS)
+    by_delta = StreamEngine(COURTS, window)
+    list(by_delta.process([*attorneys, hub]))
+    outputs = [lines(by_delta.add_all(list(plans.values())))]
+    outputs += [lines(list(by_delta.process(chunk))) for chunk in changes]
+    assert by_delta.by_delta_joins == len(ALERTS)
     by_mesh = StreamEngine(COURTS, window)
     list(by_mesh.process([*attorneys, hub]))
     meshed = [replace(plan, evaluated_by=EvaluatorName.MESH) for plan in plans.values()]
     expected = [lines(by_mesh.add_all(meshed))]
-    expected += [lines(list(by_mesh.process(some))) for some in changes]
+    expected += [lines(list(by_mesh.process(chunk))) for chunk in changes]
     assert by_mesh.by_delta_joins == 0
-    assert told == expected
-    assert min(map(len, told)) > 100
+    assert outputs == expected
+    assert min(map(len, outputs)) > 100
 
 
 def test_many_tuples_and_queries_lose_no_result() -> None:
@@ -178,16 +178,16 @@ def test_many_tuples_and_queries_lose_no_result() -> None:
     names = ("one", "two", "three")
     records = [Record(0, 1, (number, f"case {number}")) for number in range(600)]
     records += [Record(1, 1, (3 * n + m, n, names[m])) for n in range(600) for m in range(3)]
-    parsed = [parse_query(f"one two three -nobody{number}", COURTS) for number in range(30)]
-    plans = [Plan(COURTS, each, Unbounded(), 4, evaluated_by=EvaluatorName.DELTA) for each in parsed]
+    queries = [parse_query(f"one two three -nobody{number}", COURTS) for number in range(30)]
+    plans = [Plan(COURTS, query, Unbounded(), 4, evaluated_by=EvaluatorName.DELTA) for query in queries]
     engine = StreamEngine(COURTS, Unbounded())
     engine.add_all([replace(plan, name=f"before {number}") for number, plan in enumerate(plans)])
-    found = list(engine.process(records))
-    found += engine.add_all([replace(plan, max_size=5, name=f"after {n}") for n, plan in enumerate(plans)])
-    alone = StreamEngine.of(replace(plans[0], evaluated_by=EvaluatorName.MESH))
-    expected = [result.id for result in alone.process(records)]
+    results = list(engine.process(records))
+    results += engine.add_all([replace(plan, max_size=5, name=f"after {n}") for n, plan in enumerate(plans)])
+    single = StreamEngine.of(replace(plans[0], evaluated_by=EvaluatorName.MESH))
+    expected = [result.id for result in single.process(records)]
     assert len(expected) == 600
     by_query = defaultdict[str, list[str]](list)
-    for result in found:
+    for result in results:
         by_query[result.query].append(result.id)
     assert [sorted(ids) for ids in by_query.values()] == [sorted(2 * expected)] * 30

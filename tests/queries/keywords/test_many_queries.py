@@ -40,25 +40,25 @@ TEXTS = (
 def test_many_queries_move_to_the_shared_engine(window: Window, lateness: int, seed: int) -> None:
     random = Random(seed)
     static, stream = dense_tables(random), dense_rows(random, 144, [0, 1])
-    made = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
+    plans = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
     # Its queries have other numbers after the last steps.
-    together = StreamEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4, numbers=11))
-    alone = StreamEngine(DENSE, window, lateness=lateness)
-    found = 0
-    for engine in (together, alone):
+    shared = StreamEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4, numbers=11))
+    separate = StreamEngine(DENSE, window, lateness=lateness)
+    count = 0
+    for engine in (shared, separate):
         list(engine.load_tables(static))
     for step, text in enumerate((*TEXTS, *TEXTS[:2])):
         if step >= len(TEXTS):
-            together.remove(text)
-            alone.remove(text)
-        snapshots = [[one.to_json() for one in engine.add(made[text])] for engine in (together, alone)]
+            shared.remove(text)
+            separate.remove(text)
+        snapshots = [[one.to_json() for one in engine.add(plans[text])] for engine in (shared, separate)]
         assert snapshots[0] == snapshots[1]
-        part = stream[12 * step : 12 * step + 12]
-        told = [list(engine.process(part)) for engine in (together, alone)]
-        assert sorted(map(repr, told[0])) == sorted(map(repr, told[1]))
-        found += len(told[0])
-    assert found > 50
-    assert (together.by_delta_joins, alone.by_delta_joins) == (len(TEXTS) - 1, 0), (
+        batch = stream[12 * step : 12 * step + 12]
+        outputs = [list(engine.process(batch)) for engine in (shared, separate)]
+        assert sorted(map(repr, outputs[0])) == sorted(map(repr, outputs[1]))
+        count += len(outputs[0])
+    assert count > 50
+    assert (shared.by_delta_joins, separate.by_delta_joins) == (len(TEXTS) - 1, 0), (
         "one has a condition for a keyword"
     )
 
@@ -69,25 +69,25 @@ def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
     random = Random(1)
     stream = dense_rows(random, 120, [0, 1])
     window = TimeWindow(4)
-    found: list[list[Result]] = []
+    outputs: list[list[Result]] = []
     expected: list[bytes] = []
     for at_once in (True, False):
         engine = StreamEngine(DENSE, window)
         for text in TEXTS[:4]:
             engine.add(Plan(DENSE, parse_query(text, DENSE), window, 3, evaluated_by=evaluator))
-        some: list[Result] = []
-        for begin in range(0, len(stream), 20):
-            for result in engine.process(stream[begin : begin + 20]):
+        results: list[Result] = []
+        for start in range(0, len(stream), 20):
+            for result in engine.process(stream[start : start + 20]):
                 if at_once:
                     expected.append(result.to_json())
-                some.append(result)
+                results.append(result)
         for text in TEXTS[:4]:
             engine.remove(text)
-        found.append(some)
-    early, late = found
+        outputs.append(results)
+    early, late = outputs
     with ThreadPoolExecutor(4) as threads:
-        parts = threads.map(lambda one: [each.to_json() for each in one], [late] * 4)
-        assert all(part == expected for part in parts)
+        encodings = threads.map(lambda one: [each.to_json() for each in one], [late] * 4)
+        assert all(part == expected for part in encodings)
     assert len(expected) > 50
     assert late == early
     assert list(map(repr, late)) == list(map(repr, early))

@@ -53,12 +53,12 @@ WINDOWS: st.SearchStrategy[Window] = st.one_of(
 def cases(draw: st.DrawFn) -> tuple[Schema, str, list[Record], list[Record]]:
     """A schema, a query of any kind over it, rows of its tables, and a stream."""
     schema, words = draw(schemas(tables=True)), draw(st.integers(1, 3))
-    plain = " ".join(WORDS[:words])
-    known = [*(r.name for r in schema.relations), *(join.name for join in schema.joins), "r0.x", "r1.y"]
-    names = st.lists(st.sampled_from(known), max_size=2, unique=True)
-    left_out = names.map(lambda without: with_left_out(plain, without))
-    text = draw(st.one_of(st.just(plain), left_out, st.sampled_from(ORDERED), query_texts()))
-    stream = draw(streams(schema, 3 if text != plain else words, max_records=18))
+    keywords = " ".join(WORDS[:words])
+    exclusions = [*(r.name for r in schema.relations), *(join.name for join in schema.joins), "r0.x", "r1.y"]
+    names = st.lists(st.sampled_from(exclusions), max_size=2, unique=True)
+    with_exclusions = names.map(lambda without: with_left_out(keywords, without))
+    text = draw(st.one_of(st.just(keywords), with_exclusions, st.sampled_from(ORDERED), query_texts()))
+    stream = draw(streams(schema, 3 if text != keywords else words, max_records=18))
     return draw(st.one_of(st.just(schema), worded(schema))), text, draw(static_rows(schema, words)), stream
 
 
@@ -79,35 +79,35 @@ def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
     """
     query, schema = plan.query, plan.schema
 
-    def carried(relation: int, row: Row) -> int:
+    def keyword_bits(relation: int, row: Row) -> int:
         return EXCLUDED if relation in query.without else bitmap(query, schema, relation, row)
 
     groups, without_joins = query.sequence.groups, query.without_joins
-    oracle = Oracle(schema, len(plan.keywords), plan.max_size, carried, groups, without_joins)
-    running, late = engines(plan), StreamEngine(schema, plan.window)
+    oracle = Oracle(schema, len(plan.keywords), plan.max_size, keyword_bits, groups, without_joins)
+    compared, late = engines(plan), StreamEngine(schema, plan.window)
     snapshot = oracle.load([(r.relation, r.row) for r in static])
-    told = [list(engine.load_tables(static)) for engine in running]
-    assert all(ops(results, "+") == snapshot for results in told)
+    outputs = [list(engine.load_tables(static)) for engine in compared]
+    assert all(ops(results, "+") == snapshot for results in outputs)
     list(late.load_tables(static))
-    reported = list(told[0])
+    reported = list(outputs[0])
     for records, expected in steps(plan.window, stream, oracle):
-        told = [list(engine.process(records)) for engine in running]
-        updated = Counter(
+        outputs = [list(engine.process(records)) for engine in compared]
+        updates = Counter(
             (shape_of(each), None if each.start is None else round(each.start * MICROSECOND))
-            for each in told[0]
+            for each in outputs[0]
             if each.op == "~"
         )
-        assert (ops(told[0], "-"), ops(told[0], "+"), updated) == expected
-        shown = [[result.to_json() for result in results] for results in told]
-        assert shown == shown[:1] * len(shown)
+        assert (ops(outputs[0], "-"), ops(outputs[0], "+"), updates) == expected
+        encodings = [[result.to_json() for result in results] for results in outputs]
+        assert encodings == encodings[:1] * len(encodings)
         list(late.process(records))
         assert ops(late.add(plan), "+") == Counter(map(oracle.shape, oracle.found))
         late.remove(query.text)
-        reported += told[0]
+        reported += outputs[0]
     check_consumer(reported, plan.window)
     assert not any("None" in each.id for result in reported for each in result.tuples), "NULL is no key"
     if isinstance(plan.window, TimeWindow) and not static:
-        for engine in running:
+        for engine in compared:
             engine.expire(10**6)
             assert engine.idle
     return sum(result.op == "+" for result in reported)
@@ -118,23 +118,27 @@ def check_consumer(reported: list[Result], window: Window) -> None:
 
     Under a count window, consumers are not told that a result has expired.
     """
-    untold = isinstance(window, CountWindow)
+    silent_expiry = isinstance(window, CountWindow)
     live: dict[str, Result] = {}
     for result in reported:
-        known = live.pop(result.id, None)
+        earlier = live.pop(result.id, None)
         if result.op == "+":
-            assert known is None or untold or (known.end is not None and known.end <= (result.start or 0))
+            assert (
+                earlier is None
+                or silent_expiry
+                or (earlier.end is not None and earlier.end <= (result.start or 0))
+            )
         else:
-            assert known is not None
-            assert result.start == known.start
+            assert earlier is not None
+            assert result.start == earlier.start
         if result.op == "~":
-            assert known is not None
-            changed = dict(result.changed)
-            rows = {each.id: each.row for each in known.tuples}
+            assert earlier is not None
+            changes = dict(result.changed)
+            rows = {each.id: each.row for each in earlier.tuples}
             for each in result.tuples:
-                former = rows.pop(each.id)
-                assert changed.get(each.id, ()) == tuple(
-                    a for a, value in each.row.items() if former[a] != value
+                old_row = rows.pop(each.id)
+                assert changes.get(each.id, ()) == tuple(
+                    a for a, value in each.row.items() if old_row[a] != value
                 )
             assert not rows
         if result.op != "-":
@@ -144,10 +148,10 @@ def check_consumer(reported: list[Result], window: Window) -> None:
 @given(cases(), WINDOWS, st.sampled_from([1, 2, 3, 4, 4, 4]))
 @examples(400)
 def test_results_equal_brute_force_for_any_schema(
-    case: tuple[Schema, str, list[Record], list[Record]], window: Window, most: int
+    case: tuple[Schema, str, list[Record], list[Record]], window: Window, max_size: int
 ) -> None:
     schema, text, static, stream = case
-    check(planned(schema, text, window, most=most), static, stream)
+    check(planned(schema, text, window, most=max_size), static, stream)
 
 
 def test_a_result_found_again_within_an_instant_is_reported_twice() -> None:
@@ -178,12 +182,12 @@ def test_a_result_found_again_within_an_instant_is_reported_twice() -> None:
     every=3,
 )
 def test_results_equal_brute_force_on_dense_streams(text: str, window: Window) -> None:
-    plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
+    plan, count = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
     for seed in runs(3):
         rng = Random(seed)
         static, stream = dense_tables(rng), dense_rows(rng, 42, [0, 0, 1], last=6)
-        found += check(plan, static, stream)
-    assert found > 2
+        count += check(plan, static, stream)
+    assert count > 2
 
 
 @given(cases(), WINDOWS, st.sampled_from([0, 0, 3]))
@@ -195,21 +199,21 @@ def test_updates_as_retractions_and_results(
     assume(not (lateness and isinstance(window, CountWindow)))
     plan = planned(schema, text, window, lateness, 3)
     for kind in (StreamEngine.of, by_paper):
-        whole, replacing = kind(plan), kind(replace(plan, updates=ToldUpdates.REPLACE))
-        told = [*whole.load_tables(static), *whole.process(stream)]
-        replaced = [*replacing.load_tables(static), *replacing.process(stream)]
+        updating, replacing = kind(plan), kind(replace(plan, updates=ToldUpdates.REPLACE))
+        updates = [*updating.load_tables(static), *updating.process(stream)]
+        replacements = [*replacing.load_tables(static), *replacing.process(stream)]
         live: dict[str, Result] = {}
         expected = []
-        for result in told:
-            known = live.pop(result.id, None)
+        for result in updates:
+            earlier = live.pop(result.id, None)
             if result.op == "~":
-                assert known is not None
-                expected.append(("-", known.id, shape_of(known)))
+                assert earlier is not None
+                expected.append(("-", earlier.id, shape_of(earlier)))
             expected.append((result.op.replace("~", "+"), result.id, shape_of(result)))
             if result.op != "-":
                 live[result.id] = result
-        assert sorted(expected) == sorted((each.op, each.id, shape_of(each)) for each in replaced)
-        check_consumer(replaced, window)
+        assert sorted(expected) == sorted((each.op, each.id, shape_of(each)) for each in replacements)
+        check_consumer(replacements, window)
 
 
 @given(cases(), WINDOWS, st.sampled_from([1, 3, 9, 10**6]), st.booleans(), st.data())
@@ -230,27 +234,31 @@ def test_late_records_have_the_results_of_sorted_records(
     assume(not isinstance(window, CountWindow))
     # Records of one identity at one time have an order, which a shuffle must keep.
     stream = [r._replace(time=2 * i + r.time) for i, r in enumerate(stream)]
-    shuffled = data.draw(st.permutations(stream))
-    cut = data.draw(st.integers(0, len(shuffled)))  # so that late records meet earlier ones
+    arrival_order = data.draw(st.permutations(stream))
+    split = data.draw(st.integers(0, len(arrival_order)))  # so that late records meet earlier ones
     dropped: list[list[Record]] = []
 
-    def heard() -> object:
+    def late_listener() -> object:
         dropped.append([])
         return lambda record, _, mine=dropped[-1]: mine.append(record)
 
-    running = engines(planned(schema, text, window, lateness, 3), heard)  # type: ignore[arg-type]
-    told = [
-        [*each.load_tables(static), *each.process(shuffled[:cut]), *each.process(shuffled[cut:])]
-        for each in running
+    compared = engines(planned(schema, text, window, lateness, 3), late_listener)  # type: ignore[arg-type]
+    outputs = [
+        [
+            *each.load_tables(static),
+            *each.process(arrival_order[:split]),
+            *each.process(arrival_order[split:]),
+        ]
+        for each in compared
     ]
-    assert all(net(results) == net(told[0]) for results in told)
+    assert all(net(results) == net(outputs[0]) for results in outputs)
     assert all(late == dropped[0] for late in dropped)
-    assert [engine.counts.late for engine in running] == [len(dropped[0])] * len(running)
+    assert [engine.counts.late for engine in compared] == [len(dropped[0])] * len(compared)
     if lateness == 10**6:
-        in_order = StreamEngine.of(planned(schema, text, window, lateness, 3))
-        assert net(told[0]) == net([*in_order.load_tables(static), *in_order.process(stream)])
+        sorted_engine = StreamEngine.of(planned(schema, text, window, lateness, 3))
+        assert net(outputs[0]) == net([*sorted_engine.load_tables(static), *sorted_engine.process(stream)])
         assert not dropped[0]
-    for history in (history for results in told for history in histories(results).values()):
+    for history in (history for results in outputs for history in histories(results).values()):
         # A retracted result ends earlier than reported; one that is reported again was retracted.
         assert all(
             ends is not None and end is not None and end < ends if (op, after) == ("-", "-") else op != after
@@ -258,30 +266,30 @@ def test_late_records_have_the_results_of_sorted_records(
         )
 
 
-@pytest.mark.parametrize("other", [1, 0], ids=["with a key", "without keys"])
+@pytest.mark.parametrize("relation", [1, 0], ids=["with a key", "without keys"])
 @pytest.mark.parametrize("cuts", [(0, 3), (0, 1, 2, 3), (0, 2, 3)])
-def test_a_late_deletion_before_a_result_began(other: int, cuts: tuple[int, ...]) -> None:
+def test_a_late_deletion_before_a_result_began(relation: int, cuts: tuple[int, ...]) -> None:
     """Whether reported in one batch or in several, the result does not exist in the end."""
     stream = [
         Record(0, 13, ("alpha", 0, 1)),
-        Record(other, 38, ("beta", other == 0, other)),
+        Record(relation, 38, ("beta", relation == 0, relation)),
         Record(0, 17, ("alpha", 0, 1), True),
     ]
-    told = []
+    histories_by_engine = []
     for engine in engines(planned(DENSE, "alpha beta", Unbounded(), 10**6, 3)):
         results = [one for first, last in pairwise(cuts) for one in engine.process(stream[first:last])]
-        told.append([(one.op, one.id, one.start, one.end) for one in results])
-    assert told == [told[0]] * len(told)
-    number = 0 if cuts == (0, 3) else 1 if other else 2
-    assert [op for op, *_ in told[0]] == ["+"] * number + ["-"] * number
+        histories_by_engine.append([(one.op, one.id, one.start, one.end) for one in results])
+    assert histories_by_engine == [histories_by_engine[0]] * len(histories_by_engine)
+    number = 0 if cuts == (0, 3) else 1 if relation else 2
+    assert [op for op, *_ in histories_by_engine[0]] == ["+"] * number + ["-"] * number
 
 
 def histories(results: list[Result]) -> dict[str, list[tuple[str, float | None]]]:
     """The reports of each result, with its end."""
-    told: dict[str, list[tuple[str, float | None]]] = {}
+    reports: dict[str, list[tuple[str, float | None]]] = {}
     for result in results:
-        told.setdefault(result.id, []).append((result.op, result.end))
-    return told
+        reports.setdefault(result.id, []).append((result.op, result.end))
+    return reports
 
 
 def test_networks_have_no_cyclic_order_and_no_excluded_relation() -> None:
@@ -289,12 +297,12 @@ def test_networks_have_no_cyclic_order_and_no_excluded_relation() -> None:
         plan = Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3)
         return [CandidateNetwork.of(tree) for tree in plan.generator().networks()]
 
-    every, ordered = networks("gamma alpha beta"), networks("gamma alpha ; beta")
+    unordered, ordered = networks("gamma alpha beta"), networks("gamma alpha ; beta")
     assert {keywords for network in ordered for keywords in network.keywords} == {0, 1, 2, 3, 4}
-    assert set(ordered) < set(every)
-    without = {DENSE.index["link"], DENSE.index["fixed"]}
-    left = networks("gamma alpha beta -link: -fixed:")
-    assert set(left) == {network for network in every if not without & {*network.relations}}
+    assert set(ordered) < set(unordered)
+    excluded = {DENSE.index["link"], DENSE.index["fixed"]}
+    remaining = networks("gamma alpha beta -link: -fixed:")
+    assert set(remaining) == {network for network in unordered if not excluded & {*network.relations}}
 
 
 VISITS = parse_schema("""
@@ -305,10 +313,10 @@ relations:
 
 
 def test_keys_with_a_null_identify_no_tuple_of_a_match() -> None:
-    live = Session(Stream(VISITS, CountWindow(9)), keywords=False)
-    live.add(Query("visit v", 1, PATTERN, name="q"))
-    found = live.take(RecordBatch.of([Record(0, time, (None, 1)) for time in (1, 1, 2)]))
-    names = [each.tuples[0].id for each in found]
+    session = Session(Stream(VISITS, CountWindow(9)), keywords=False)
+    session.add(Query("visit v", 1, PATTERN, name="q"))
+    matches = session.take(RecordBatch.of([Record(0, time, (None, 1)) for time in (1, 1, 2)]))
+    names = [each.tuples[0].id for each in matches]
     assert len(set(names)) == 3
     assert not any("None" in name for name in names)
 
@@ -316,7 +324,7 @@ def test_keys_with_a_null_identify_no_tuple_of_a_match() -> None:
 def test_all_table_rows_with_a_null_in_the_key_remain() -> None:
     rows = [(None, "ada"), (None, "ada"), (None, "bob"), (1, "x"), (1, "y")]
     items = [Record(1, 1, row) for row in rows]
-    left = [
+    remaining = [
         r.row for r in final_rows([*items, items[0]._replace(delete=True)], VISITS) if isinstance(r, Record)
     ]
-    assert left == [(None, "ada"), (None, "bob"), (1, "y")]
+    assert remaining == [(None, "ada"), (None, "bob"), (1, "y")]

@@ -34,16 +34,19 @@ class ChangingOracle(Oracle):
     def change(self, tick: int, schema: Schema, words: int) -> Difference:
         """The retracted and new results when the joins of another schema apply from ``tick`` on."""
         before, self.schema = self.schema, schema
-        kept = {r.name for r in schema.relations if r in before.relations}
-        joins = {name: j for j, name in enumerate(_standing(schema, kept))}
-        known = _standing(before, kept)
+        kept_names = {r.name for r in schema.relations if r in before.relations}
+        joins = {name: j for j, name in enumerate(_standing(schema, kept_names))}
+        former_joins = _standing(before, kept_names)
         self.live = [n for n in self.live if self.tuples[n].end > tick]
-        former = {n for n in self.found if n[0] <= set(self.live)}
-        shapes = {self._renamed(n, known, joins): shape for n, shape in self._shapes(former, before).items()}
+        live_networks = {n for n in self.found if n[0] <= set(self.live)}
+        shapes = {
+            self._renamed(n, former_joins, joins): shape
+            for n, shape in self._shapes(live_networks, before).items()
+        }
         names = [before.relations[t.relation].name for t in self.tuples]
-        self.live = [n for n in self.live if names[n] in kept]
-        for known_tuple, name in zip(self.tuples, names, strict=True):
-            self._move(known_tuple, schema.index.get(name, 0))
+        self.live = [n for n in self.live if names[n] in kept_names]
+        for live_tuple, name in zip(self.tuples, names, strict=True):
+            self._move(live_tuple, schema.index.get(name, 0))
         query = parse_query(" ".join(WORDS[:words]), schema)
         self.bitmap = Matcher(query, schema).bitmap
         self.found = self.networks()
@@ -57,17 +60,17 @@ class ChangingOracle(Oracle):
         return shapes
 
     @staticmethod
-    def _move(known: Live, relation: int) -> None:
-        known.relation = relation
+    def _move(live_tuple: Live, relation: int) -> None:
+        live_tuple.relation = relation
 
-    def _renamed(self, network: Network, known: Sequence[object], joins: dict[object, int]) -> Network:
+    def _renamed(self, network: Network, former_joins: Sequence[object], joins: dict[object, int]) -> Network:
         nodes, edges = network
-        return nodes, frozenset((joins.get(known[j], -1 - j), a, b) for j, a, b in edges)
+        return nodes, frozenset((joins.get(former_joins[j], -1 - j), a, b) for j, a, b in edges)
 
 
-def _standing(schema: Schema, kept: set[str]) -> list[object]:
+def _standing(schema: Schema, kept_names: set[str]) -> list[object]:
     """Keys by which joins are compared; those of relations that are not kept equal nothing."""
-    return [j if {j.left, j.right} <= kept else (id(schema), j.name) for j in schema.joins]
+    return [j if {j.left, j.right} <= kept_names else (id(schema), j.name) for j in schema.joins]
 
 
 @st.composite
@@ -75,11 +78,13 @@ def changed(draw: st.DrawFn, schema: Schema, others: list[Schema]) -> Schema:
     """A schema that keeps some relations and joins, may add others, or returns to an earlier one."""
     if draw(st.integers(0, 3)) == 0:
         return draw(st.sampled_from(others))
-    kept = [r for r in schema.relations if draw(st.integers(0, 4))]
-    fresh = draw(schemas(max_relations=2, keys=True)).relations
-    taken = {r.name for r in kept}
-    new = [replace(r, name=draw(st.sampled_from([f"n{i}", f"r{i}"]))) for i, r in enumerate(fresh)]
-    relations = draw(st.permutations(kept + [r for r in new if r.name not in taken]))
+    kept_relations = [r for r in schema.relations if draw(st.integers(0, 4))]
+    drawn_relations = draw(schemas(max_relations=2, keys=True)).relations
+    used_names = {r.name for r in kept_relations}
+    new_relations = [
+        replace(r, name=draw(st.sampled_from([f"n{i}", f"r{i}"]))) for i, r in enumerate(drawn_relations)
+    ]
+    relations = draw(st.permutations(kept_relations + [r for r in new_relations if r.name not in used_names]))
     names = [r.name for r in relations]
     if not names:
         return schema
@@ -96,11 +101,11 @@ def changed(draw: st.DrawFn, schema: Schema, others: list[Schema]) -> Schema:
 def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
     """A sequence of schemas, each with the stream during which it applies."""
     words = draw(st.integers(1, 3))
-    found = [draw(schemas(max_relations=2))]
+    drawn_schemas = [draw(schemas(max_relations=2))]
     for _ in range(draw(st.integers(1, 3))):
-        found.append(draw(changed(found[-1], found)))
+        drawn_schemas.append(draw(changed(drawn_schemas[-1], drawn_schemas)))
     time, result = 0, []
-    for schema in found:
+    for schema in drawn_schemas:
         stream = [r._replace(time=r.time + time) for r in draw(streams(schema, words, max_records=8))]
         result.append((schema, stream))
         time = (stream[-1].time if stream else time) + draw(st.integers(1, 2))
@@ -112,25 +117,27 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
 def test_results_equal_brute_force_after_every_change(case: tuple[int, list[Phase]], window: Window) -> None:
     """No result is reported twice unless it was retracted."""
     words, ((first, _), *_) = case
-    running = both(first, words, window)
-    alive: dict[str, dict[str, Result]] = {mode: {} for mode in running}
+    engines = both(first, words, window)
+    live_by_mode: dict[str, dict[str, Result]] = {mode: {} for mode in engines}
     oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
     by_count, time = isinstance(window, CountWindow), 0
 
-    def compare(told: Callable[[StreamEngine], Iterable[Result]], expected: Difference) -> None:
-        for mode, engine in running.items():
-            results = list(told(engine))
-            updated = Counter(shape for shape, _ in expected.updated.elements())
+    def compare(report: Callable[[StreamEngine], Iterable[Result]], expected: Difference) -> None:
+        for mode, engine in engines.items():
+            results = list(report(engine))
+            updates = Counter(shape for shape, _ in expected.updated.elements())
             shapes = ops(results, "-"), ops(results, "+"), ops(results, "~")
-            assert (mode, *shapes) == (mode, expected.retracted, expected.appeared, updated)
+            assert (mode, *shapes) == (mode, expected.retracted, expected.appeared, updates)
             for result in results:
-                known = alive[mode].pop(result.id, None)
+                earlier = live_by_mode[mode].pop(result.id, None)
                 # Under a count window, expiries of results are not reported.
-                expired = known is not None and known.end is not None and known.end <= (result.start or 0)
-                lives = known is not None and not expired
-                assert lives == (result.op != "+") or (by_count and result.op == "+")
+                expired = (
+                    earlier is not None and earlier.end is not None and earlier.end <= (result.start or 0)
+                )
+                is_live = earlier is not None and not expired
+                assert is_live == (result.op != "+") or (by_count and result.op == "+")
                 if result.op != "-":
-                    alive[mode][result.id] = result
+                    live_by_mode[mode][result.id] = result
 
     for number, (schema, stream) in enumerate(case[1]):
         if number:
@@ -141,7 +148,7 @@ def test_results_equal_brute_force_after_every_change(case: tuple[int, list[Phas
         for records, expected in steps(window, stream, oracle):
             time = records[0].time
             compare(lambda e, s=schema, r=records: e.process(placed(e, s, r)), expected)  # type: ignore[misc]
-    for engine in running.values():
+    for engine in engines.values():
         engine.expire(10**6)
         assert engine.idle or not isinstance(window, TimeWindow)
 
@@ -156,11 +163,11 @@ def test_late_records_between_schema_changes(
     streams = [
         [r._replace(time=100 * n + 2 * i) for i, r in enumerate(s)] for n, (_, s) in enumerate(case[1])
     ]
-    in_order = both(first, words, window)["columnar"]
-    spans = net(run(in_order, case[1], streams))
-    shuffled = [data.draw(st.permutations(stream)) for stream in streams]
+    sorted_engine = both(first, words, window)["columnar"]
+    spans = net(run(sorted_engine, case[1], streams))
+    arrival_orders = [data.draw(st.permutations(stream)) for stream in streams]
     for mode, engine in both(first, words, window, lateness=10**6).items():
-        assert (mode, net(run(engine, case[1], shuffled))) == (mode, spans)
+        assert (mode, net(run(engine, case[1], arrival_orders))) == (mode, spans)
 
 
 @pytest.mark.parametrize("lateness", [0, 10**6])
@@ -168,11 +175,11 @@ def test_rows_of_an_added_relation_are_updated(lateness: int) -> None:
     first = Schema("first", (A,), ())
     after = Schema("after", (A, replace(B, key=("x",))), ())
     rows = ["alpha", "alpha beta", "alpha beta beta"]
-    stream = [Record(1, 102 + 2 * place, (text, 7)) for place, text in enumerate(rows)]
+    stream = [Record(1, 102 + 2 * number, (text, 7)) for number, text in enumerate(rows)]
     for engine in both(first, 2, TimeWindow(5), lateness=lateness).values():
-        told = run(engine, [(first, []), (after, [])], [[], stream])
-        shown = [(one.op, one.start, one.end, one.at) for one in told]
-        assert shown == [("+", 104e-6, 109e-6, None), ("~", 104e-6, 111e-6, 106e-6)]
+        results = run(engine, [(first, []), (after, [])], [[], stream])
+        reports = [(one.op, one.start, one.end, one.at) for one in results]
+        assert reports == [("+", 104e-6, 109e-6, None), ("~", 104e-6, 111e-6, 106e-6)]
 
 
 @pytest.mark.parametrize("lateness", [0, 10**6])
@@ -187,11 +194,11 @@ def test_a_removed_relation_retracts_an_updated_result_with_its_reported_begin(l
 
 
 def run(engine: StreamEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
-    told: list[Result] = []
+    results: list[Result] = []
     for number, ((schema, _), stream) in enumerate(zip(case, streams, strict=True)):
-        told += engine.change_schema(schema, 100 * number) if number else []
-        told += engine.process(placed(engine, schema, stream))
-    return told
+        results += engine.change_schema(schema, 100 * number) if number else []
+        results += engine.process(placed(engine, schema, stream))
+    return results
 
 
 def placed(engine: StreamEngine, schema: Schema, records: list[Record]) -> list[Record]:

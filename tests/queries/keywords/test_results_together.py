@@ -36,21 +36,21 @@ from skws_windows.window import TimeWindow
     st.lists(st.tuples(st.integers(-3, 3), st.integers(0, (1 << 64) - 1))),
 )
 def test_results_are_in_order_of_ticks_and_ids(
-    some: list[tuple[int, int]], others: list[tuple[int, int]]
+    close_pairs: list[tuple[int, int]], random_pairs: list[tuple[int, int]]
 ) -> None:
-    made = sorted(some + others, key=lambda pair: pair[0])
-    ticks = np.array([tick for tick, _ in made], dtype=np.int64)
-    leading = np.array([number for _, number in made], dtype=np.uint64)
-    order = by_tick_and_id(ticks, np.stack([leading, np.arange(len(made), dtype=np.uint64)]))
+    pairs = sorted(close_pairs + random_pairs, key=lambda pair: pair[0])
+    ticks = np.array([tick for tick, _ in pairs], dtype=np.int64)
+    first_words = np.array([number for _, number in pairs], dtype=np.uint64)
+    order = by_tick_and_id(ticks, np.stack([first_words, np.arange(len(pairs), dtype=np.uint64)]))
     if order is None:
-        numbers = len({tick for tick, _ in made}) - 1, len(made)
-        lost = sum(max(1, number.bit_length()) for number in numbers)
-        begun = {(tick, number >> lost) for tick, number in made}
-        assert len(begun) < len(set(made)), "none are alike"
+        bounds = len({tick for tick, _ in pairs}) - 1, len(pairs)
+        dropped_bits = sum(max(1, bound.bit_length()) for bound in bounds)
+        prefixes = {(tick, number >> dropped_bits) for tick, number in pairs}
+        assert len(prefixes) < len(set(pairs)), "none are alike"
     else:
-        assert [made[place] for place in order.tolist()] == sorted(made)
-        places = order.tolist()
-        assert all(one < other for one, other in pairwise(places) if made[one] == made[other]), (
+        assert [pairs[place] for place in order.tolist()] == sorted(pairs)
+        positions = order.tolist()
+        assert all(one < other for one, other in pairwise(positions) if pairs[one] == pairs[other]), (
             "results of several queries stay in their order"
         )
 
@@ -72,15 +72,15 @@ def results(draw: st.DrawFn) -> Drawn:
     return list(map(digest, members)), joins
 
 
-def by_columns(alike: Sequence[Drawn]) -> list[str]:
+def by_columns(trees: Sequence[Drawn]) -> list[str]:
     """The ids of results of one size."""
-    known = sorted({member for members, _ in alike for member in members})
-    tuples = np.array([[known.index(member) for member in members] for members, _ in alike], dtype=np.int64)
-    joins = [[(left, right, NAMES.index(name)) for left, right, name in joins] for _, joins in alike]
-    ends = np.array(joins, dtype=np.int64).reshape(len(alike), -1, 3)
+    digests = sorted({member for members, _ in trees for member in members})
+    tuples = np.array([[digests.index(member) for member in members] for members, _ in trees], dtype=np.int64)
+    joins = [[(left, right, NAMES.index(name)) for left, right, name in joins] for _, joins in trees]
+    ends = np.array(joins, dtype=np.int64).reshape(len(trees), -1, 3)
     left, right, names = ends.T
-    made = ids(lanes(known), tuples.T, lanes(map(digest_of_join, NAMES)), (left, right, names))
-    return shown_ids(made)
+    id_lanes = ids(lanes(digests), tuples.T, lanes(map(digest_of_join, NAMES)), (left, right, names))
+    return shown_ids(id_lanes)
 
 
 def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...]:
@@ -89,21 +89,23 @@ def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...
 
 
 @given(st.lists(results(), min_size=1, max_size=6))
-def test_ids_by_columns_equal_single_ids(drawn: list[Drawn]) -> None:
-    size = len(drawn[0][0])
-    alike = [result for result in drawn if len(result[0]) == size]
-    assert by_columns(alike) == [id_of(members, joins) for members, joins in alike]
+def test_ids_by_columns_equal_single_ids(trees: list[Drawn]) -> None:
+    size = len(trees[0][0])
+    same_size = [result for result in trees if len(result[0]) == size]
+    assert by_columns(same_size) == [id_of(members, joins) for members, joins in same_size]
 
 
 @given(results(), st.randoms())
-def test_an_id_does_not_depend_on_order(drawn: Drawn, random: object) -> None:
-    members, joins = drawn
+def test_an_id_does_not_depend_on_order(tree: Drawn, random: object) -> None:
+    members, joins = tree
     order = list(range(len(members)))
     random.shuffle(order)  # type: ignore[attr-defined]
-    moved = [members[place] for place in order]
-    there = {place: number for number, place in enumerate(order)}
-    renumbered = [(there[left], there[right], name) for left, right, name in reversed(joins)]
-    assert id_of(moved, renumbered) == id_of(members, joins)
+    shuffled_members = [members[place] for place in order]
+    new_positions = {place: number for number, place in enumerate(order)}
+    shuffled_joins = [
+        (new_positions[left], new_positions[right], name) for left, right, name in reversed(joins)
+    ]
+    assert id_of(shuffled_members, shuffled_joins) == id_of(members, joins)
 
 
 ONE, OTHER = map(digest, TUPLES[:2])
@@ -113,17 +115,17 @@ ONE, OTHER = map(digest, TUPLES[:2])
 @example(([ONE, OTHER], [(0, 1, "on")]), ([ONE, OTHER], [(0, 1, "answers")]))
 @example(([ONE], []), ([OTHER], []))
 @given(results(), results())
-def test_different_results_have_different_ids(one: Drawn, other: Drawn) -> None:
-    assert (id_of(*one) == id_of(*other)) == (as_a_set(*one) == as_a_set(*other))
+def test_different_results_have_different_ids(first: Drawn, second: Drawn) -> None:
+    assert (id_of(*first) == id_of(*second)) == (as_a_set(*first) == as_a_set(*second))
 
 
 def test_the_digits_of_ids_are_evenly_distributed() -> None:
-    known = [digest(str(number).encode()) for number in range(2000)]
-    pairs = [([known[n], known[n + 1]], [(0, 1, "on")]) for n in range(1999)]
-    made = by_columns(pairs)
-    assert (len(set(made)), {len(each) for each in made}) == (1999, {24})
-    for place in range(24):
-        counts = [sum(each[place] == digit for each in made) for digit in "0123456789abcdef"]
+    digests = [digest(str(number).encode()) for number in range(2000)]
+    pairs = [([digests[n], digests[n + 1]], [(0, 1, "on")]) for n in range(1999)]
+    ids_of_pairs = by_columns(pairs)
+    assert (len(set(ids_of_pairs)), {len(each) for each in ids_of_pairs}) == (1999, {24})
+    for position in range(24):
+        counts = [sum(each[position] == digit for each in ids_of_pairs) for digit in "0123456789abcdef"]
         assert min(counts) > 60  # 125 on average
 
 
@@ -150,8 +152,8 @@ def peak_of_hot(instants: int) -> int:
     assert len(_told_pieces(plan, _hot(20, 1))) == 400
     before = getrusage(RUSAGE_SELF).ru_maxrss
     engine = StreamEngine.of(plan)
-    found = sum(1 for _ in engine.process_batches([RecordBatch.of(_hot(600, instants))]))
-    assert found == 360_000
+    count = sum(1 for _ in engine.process_batches([RecordBatch.of(_hot(600, instants))]))
+    assert count == 360_000
     return (getrusage(RUSAGE_SELF).ru_maxrss - before) * 1024
 
 
@@ -164,19 +166,19 @@ def hot_plan() -> Plan:
 
 @pytest.mark.parametrize("instants", [1, 600])
 def test_a_hot_key_needs_memory_only_for_columns(instants: int) -> None:
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _MEMORY, str(instants)], capture_output=True, text=True, check=True
     )
-    assert int(ran.stdout) < 200 << 20, "360,000 results as objects take half a gigabyte"
+    assert int(process.stdout) < 200 << 20, "360,000 results as objects take half a gigabyte"
 
 
 def test_ids_of_equal_tuples_take_linear_time() -> None:
-    began = process_time()
+    start = process_time()
     plan = replace(hot_plan(), query=parse_query("alpha", hot_plan().schema))
     records = [Record(0, 1, ("alpha", 1), False)] * 4_000
     ids = {orjson.loads(line)["id"] for line in _told_pieces(plan, records)}
     assert len(ids) == 4_000
-    assert process_time() - began < 5
+    assert process_time() - start < 5
 
 
 def held(minutes: int) -> tuple[int, int]:
@@ -197,7 +199,7 @@ def held(minutes: int) -> tuple[int, int]:
 
 
 def test_memory_does_not_grow_with_the_stream() -> None:
-    (short, few), (long, many) = held(8), held(16)
-    assert few > 240  # a full window is held
-    assert many < 2 * few
-    assert long < 1.5 * short
+    (short_bytes, short_entries), (long_bytes, long_entries) = held(8), held(16)
+    assert short_entries > 240  # a full window is held
+    assert long_entries < 2 * short_entries
+    assert long_bytes < 1.5 * short_bytes

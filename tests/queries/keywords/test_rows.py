@@ -27,46 +27,48 @@ numbers = st.lists(st.integers(0, 50), max_size=20)
 Described = list[tuple[int, list[int | None], bool]]
 
 
-def rows_of(described: Described, numbers: list[int]) -> Rows:
-    made: list[Block] = [
+def rows_of(columns: Described, numbers: list[int]) -> Rows:
+    row_blocks: list[Block] = [
         ArrowBlock(relation, [pa.array(column, pa.int64())])
         if arrow
         else RowBlock(relation, [(value,) for value in column])
-        for relation, column, arrow in described
+        for relation, column, arrow in columns
     ]
-    places = [(number, place) for number, block in enumerate(made) for place in range(len(block))]
-    chosen = [places[number % len(places)] for number in numbers] if places else []
-    block, place = np.array(chosen, dtype=np.int64).reshape(-1, 2).T
-    return Rows(block, place, tuple(made))
+    positions = [(number, place) for number, block in enumerate(row_blocks) for place in range(len(block))]
+    chosen_positions = [positions[number % len(positions)] for number in numbers] if positions else []
+    block, place = np.array(chosen_positions, dtype=np.int64).reshape(-1, 2).T
+    return Rows(block, place, tuple(row_blocks))
 
 
 @given(blocks, numbers)
 def test_compact_rows_are_the_same(blocks: Described, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
-    packed = rows.compact()
-    assert list(packed) == list(rows)
-    assert [b.relation for b in packed.blocks] == [b.relation for b in rows.blocks]
-    asked = np.bincount(packed.block, minlength=len(packed.blocks)).tolist()
-    assert all(len(block) <= 2 * count for block, count in zip(packed.blocks, asked, strict=True))
+    compacted = rows.compact()
+    assert list(compacted) == list(rows)
+    assert [b.relation for b in compacted.blocks] == [b.relation for b in rows.blocks]
+    counts = np.bincount(compacted.block, minlength=len(compacted.blocks)).tolist()
+    assert all(len(block) <= 2 * count for block, count in zip(compacted.blocks, counts, strict=True))
 
 
 @given(blocks, numbers)
 def test_rows_by_relation_include_all_rows(blocks: Described, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
-    found: dict[int, Row] = {}
-    for relation, own, mine, places in rows.by_relation():
-        assert {block.relation for block in own} == {relation}
-        column = [value for block in own for value in block.values(0)]
-        found |= dict(zip(mine.tolist(), [(column[place],) for place in places.tolist()], strict=True))
-    assert [found[number] for number in range(len(rows))] == list(rows)
+    rows_by_number: dict[int, Row] = {}
+    for relation, relation_blocks, numbers_of_relation, positions in rows.by_relation():
+        assert {block.relation for block in relation_blocks} == {relation}
+        column = [value for block in relation_blocks for value in block.values(0)]
+        rows_by_number |= dict(
+            zip(numbers_of_relation.tolist(), [(column[place],) for place in positions.tolist()], strict=True)
+        )
+    assert [rows_by_number[number] for number in range(len(rows))] == list(rows)
 
 
 @given(blocks, numbers)
 def test_integers_of_several_blocks(blocks: Described, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
-    for _, own, _, _ in rows.by_relation():
-        column = [value for block in own for value in block.values(0)]
-        integers = integers_of(own, 0)
+    for _, relation_blocks, _, _ in rows.by_relation():
+        column = [value for block in relation_blocks for value in block.values(0)]
+        integers = integers_of(relation_blocks, 0)
         assert (integers is None) == (None in column)
         assert integers is None or integers.tolist() == column
 
@@ -80,26 +82,31 @@ def test_concatenated_columns_are_the_same_rows(
     parts: list[list[tuple[int, tuple[list[str], bool, bool]]]], numbers: list[int]
 ) -> None:
     """Repeatedly, of some rows or all; searched columns, number 0, become texts if none is NULL."""
-    together, expected = Rows.of(np.empty(0, dtype=np.int64), []), list[Row]()
+    combined, expected = Rows.of(np.empty(0, dtype=np.int64), []), list[Row]()
     for part in parts:
-        made, rows = [together], list[Row]()
+        pieces, rows = [combined], list[Row]()
         for relation, (texts, with_null, packed) in part:
             first = [None, *texts[1:]] if with_null else texts
-            counted = np.arange(len(texts))
-            columns = [first, counted if packed else counted.tolist(), texts]
-            rows += zip(first, counted.tolist(), texts, strict=True)
-            one = ColumnBlock(relation, columns, searched=(0,))
-            made.append(Rows(np.zeros(len(texts), dtype=np.int64), counted, (one,)))
-        together, expected = Rows.concat(made), expected + rows
-        assert list(together) == expected
-        chosen = np.array([number % len(expected) for number in numbers], dtype=np.int64)
-        together, expected = together.take(chosen).compact(), [expected[at] for at in chosen.tolist()]
-        assert list(together) == expected
-    for block, mine, places in together.by_block():
-        assert block.rows(places) == [expected[at] for at in mine.tolist()]
-        assert [block.values(0)[at] for at in places.tolist()] == [expected[at][0] for at in mine.tolist()]
-        shown = Texts.of([block.texts(0)]).at(places)
-        assert shown == [expected[at][0] or "" for at in mine.tolist()]
+            numbering = np.arange(len(texts))
+            columns = [first, numbering if packed else numbering.tolist(), texts]
+            rows += zip(first, numbering.tolist(), texts, strict=True)
+            block_of_texts = ColumnBlock(relation, columns, searched=(0,))
+            pieces.append(Rows(np.zeros(len(texts), dtype=np.int64), numbering, (block_of_texts,)))
+        combined, expected = Rows.concat(pieces), expected + rows
+        assert list(combined) == expected
+        selection = np.array([number % len(expected) for number in numbers], dtype=np.int64)
+        combined, expected = (
+            combined.take(selection).compact(),
+            [expected[row_number] for row_number in selection.tolist()],
+        )
+        assert list(combined) == expected
+    for block, row_numbers, positions in combined.by_block():
+        assert block.rows(positions) == [expected[row_number] for row_number in row_numbers.tolist()]
+        assert [block.values(0)[row_number] for row_number in positions.tolist()] == [
+            expected[row_number][0] for row_number in row_numbers.tolist()
+        ]
+        texts_at = Texts.of([block.texts(0)]).at(positions)
+        assert texts_at == [expected[row_number][0] or "" for row_number in row_numbers.tolist()]
         assert block.integers(0) is None
 
 
@@ -127,34 +134,36 @@ def test_other_values_are_not_64_bit_integers() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_tracked_tuples_behave_as_a_dictionary(seed: int) -> None:
     rng = random.Random(seed)
-    followed, expected, size = FollowedTuples(), dict[StreamTuple, int](), 0
-    gone: list[StreamTuple] = []
+    tracked, expected, size = FollowedTuples(), dict[StreamTuple, int](), 0
+    untracked: list[StreamTuple] = []
     for _ in range(60):
         match rng.randrange(4):
             case 0 | 1:
                 size += rng.randrange(1, 4)
                 slot = rng.randrange(size)
                 if slot not in expected.values():
-                    known = StreamTuple(0, (), 0, 1)
-                    followed.set(known, slot)
-                    expected[known] = slot
+                    stream_tuple = StreamTuple(0, (), 0, 1)
+                    tracked.set(stream_tuple, slot)
+                    expected[stream_tuple] = slot
             case 2 if expected:
-                known = rng.choice(list(expected))
-                assert followed.remove(known) == expected.pop(known)
-                gone.append(known)
+                stream_tuple = rng.choice(list(expected))
+                assert tracked.remove(stream_tuple) == expected.pop(stream_tuple)
+                untracked.append(stream_tuple)
             case _:
-                kept = [rng.random() < 0.8 for _ in range(size)]
-                slots = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int64)
-                followed.renumber(slots)
-                gone += [known for known, slot in expected.items() if not kept[slot]]
-                expected = {known: int(slots[slot]) for known, slot in expected.items() if kept[slot]}
-                size = sum(kept)
-        assert len(followed) == len(expected)
-        assert {known: followed[known] for known in expected} == expected
-        assert {known: slot for slot, known in followed.items()} == expected
-        by_slot = {slot: known for known, slot in expected.items()}
-        assert [followed.at(slot) for slot in range(size + 3)] == [by_slot.get(s) for s in range(size + 3)]
-        assert followed.followed_slots(np.arange(size + 3)) == sorted(by_slot)
-        assert not any(known in followed for known in gone)
+                is_kept = [rng.random() < 0.8 for _ in range(size)]
+                slots = np.where(is_kept, np.cumsum(is_kept) - 1, -1).astype(np.int64)
+                tracked.renumber(slots)
+                untracked += [stream_tuple for stream_tuple, slot in expected.items() if not is_kept[slot]]
+                expected = {
+                    stream_tuple: int(slots[slot]) for stream_tuple, slot in expected.items() if is_kept[slot]
+                }
+                size = sum(is_kept)
+        assert len(tracked) == len(expected)
+        assert {stream_tuple: tracked[stream_tuple] for stream_tuple in expected} == expected
+        assert {stream_tuple: slot for slot, stream_tuple in tracked.items()} == expected
+        by_slot = {slot: stream_tuple for stream_tuple, slot in expected.items()}
+        assert [tracked.at(slot) for slot in range(size + 3)] == [by_slot.get(s) for s in range(size + 3)]
+        assert tracked.followed_slots(np.arange(size + 3)) == sorted(by_slot)
+        assert not any(stream_tuple in tracked for stream_tuple in untracked)
     with pytest.raises(KeyError):
-        followed[StreamTuple(0, (), 0, 1)]
+        tracked[StreamTuple(0, (), 0, 1)]

@@ -9,8 +9,8 @@ from skws.results.result import Result, ResultTuple
 
 
 def version(op: str, title: str, start: float, end: float | None) -> Result:
-    shown = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": title})
-    return Result(op, "pulp", "pulp", "a", start, end, "movie{pulp}", (shown,), ())  # type: ignore[arg-type]
+    member = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": title})
+    return Result(op, "pulp", "pulp", "a", start, end, "movie{pulp}", (member,), ())  # type: ignore[arg-type]
 
 
 RETRACTED = version("-", "Pulp", 3.0, 0.0)
@@ -39,24 +39,27 @@ NEXT: list[tuple[str, Result]] = [
 
 def test_begins_survive_a_restart() -> None:
     """The shard that continues a result does not know when it began in another shard."""
-    before = ShardUpdates(replaces=False)
-    before.take([(0, RETRACTED), (1, FOUND)])
-    for op, following in NEXT:
-        again = ShardUpdates(replaces=False)
-        again.restore(before.snapshot())
-        (result,) = [one.parsed for one in again.take([(1, following)])]
+    updates = ShardUpdates(replaces=False)
+    updates.take([(0, RETRACTED), (1, FOUND)])
+    for op, next_version in NEXT:
+        restored = ShardUpdates(replaces=False)
+        restored.restore(updates.snapshot())
+        (result,) = [one.parsed for one in restored.take([(1, next_version)])]
         assert (result.op, result.start) == (op, 3.0)
-        before = again
-    assert before.snapshot() == b""
+        updates = restored
+    assert updates.snapshot() == b""
 
 
 def test_begins_of_results_that_expired_and_of_removed_queries_are_forgotten() -> None:
     updates = ShardUpdates(replaces=False)
-    for at in range(5_000):
-        name = f"{at:x}"
+    for number in range(5_000):
+        name = f"{number:x}"
         old, new = (
             replace(one, id=name, end=end)
-            for one, end in ((version("-", "Pulp", at - 1, 0), at), (version("+", "Fiction", at, 0), at + 9))
+            for one, end in (
+                (version("-", "Pulp", number - 1, 0), number),
+                (version("+", "Fiction", number, 0), number + 9),
+            )
         )
         updates.take([(0, old), (1, new)])
     assert len(updates) < 2_500

@@ -54,14 +54,16 @@ def cases(
     """A stream by instants, and queries with their first and last instants."""
     schema = draw(schemas(tables=True))
     stream = [records for _, records in instants(draw(streams(schema, 3, max_records=14)))]
-    last = len(stream)
-    asked = []
+    length = len(stream)
+    spans = []
     for text in draw(st.lists(st.sampled_from(QUERIES) | query_texts(), min_size=1, max_size=8)):
-        since = draw(st.integers(0, last))
+        first_instant = draw(st.integers(0, length))
         with suppress(QueryError):
             parse_query(text, schema)
-            asked.append((since, text, draw(st.sampled_from(SIZES)), draw(st.integers(since, last))))
-    return schema, draw(static_rows(schema, 3)), stream, asked
+            spans.append(
+                (first_instant, text, draw(st.sampled_from(SIZES)), draw(st.integers(first_instant, length)))
+            )
+    return schema, draw(static_rows(schema, 3)), stream, spans
 
 
 def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
@@ -69,7 +71,7 @@ def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
 
 
 @pytest.mark.parametrize(
-    "asked_by",
+    "evaluator_options",
     [
         {"evaluated_by": EvaluatorName.MESH},
         {"evaluated_by": EvaluatorName.DELTA},
@@ -81,38 +83,38 @@ def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
 @given(cases(), st.sampled_from(WINDOWS))
 @examples(200)
 def test_shared_queries_have_the_results_of_separate_engines(
-    asked_by: dict[str, Any],
+    evaluator_options: dict[str, Any],
     case: tuple[Schema, list[Record], list[list[Record]], list[tuple[int, str, int, int]]],
     window: Window,
 ) -> None:
-    schema, static, stream, asked = case
+    schema, static, stream, spans = case
     shared = StreamEngine(schema, window)
     list(shared.load_tables(static))
-    plans = [Plan(schema, parse_query(text, schema), window, size) for _, text, size, _ in asked]
-    alone = [StreamEngine.of(plan) for plan in plans]
-    for engine in alone:
+    plans = [Plan(schema, parse_query(text, schema), window, size) for _, text, size, _ in spans]
+    separate = [StreamEngine.of(plan) for plan in plans]
+    for engine in separate:
         list(engine.load_tables(static))
-    for now in range(len(stream) + 1):
-        for number, (since, _, _, until) in enumerate(asked):
-            if since == now:
-                snapshot = shared.add(replace(plans[number], name=str(number), **asked_by))
+    for instant in range(len(stream) + 1):
+        for number, (first_instant, _, _, last_instant) in enumerate(spans):
+            if first_instant == instant:
+                snapshot = shared.add(replace(plans[number], name=str(number), **evaluator_options))
                 assert all((r.snapshot, r.op, r.name) == (True, "+", str(number)) for r in snapshot)
-                again = alone[number].add(
+                snapshot_of_separate = separate[number].add(
                     replace(plans[number], name="again")
                 )  # its reported results that are still alive
-                assert shown(snapshot) == shown(again)
-            if until == now:
+                assert shown(snapshot) == shown(snapshot_of_separate)
+            if last_instant == instant:
                 shared.remove(str(number))
-        if now == len(stream):
+        if instant == len(stream):
             break
-        together = list(shared.process(stream[now]))
+        results_of_shared = list(shared.process(stream[instant]))
         expected: list[tuple[str, Result]] = []
-        for number, engine in enumerate(alone):
-            results = [r for r in engine.process(stream[now]) if r.name != "again"]
-            since, _, _, until = asked[number]
-            if since <= now < until:
+        for number, engine in enumerate(separate):
+            results = [r for r in engine.process(stream[instant]) if r.name != "again"]
+            first_instant, _, _, last_instant = spans[number]
+            if first_instant <= instant < last_instant:
                 expected += [(str(number), r) for r in results]
-        assert sorted((r.name, r.query, *s) for r in together for s in shown([r])) == sorted(
+        assert sorted((r.name, r.query, *s) for r in results_of_shared for s in shown([r])) == sorted(
             (name, r.query, *s) for name, r in expected for s in shown([r])
         )
     # All queries are removed: nothing of them remains.
@@ -130,8 +132,8 @@ def test_labels_of_a_removed_query_are_freed() -> None:
 
 
 def _texts_read() -> set[str]:
-    shown = (each for each in gc.get_objects() if isinstance(each, ResultLabels))
-    return {text for each in shown for text in each.texts(np.arange(len(each)))}
+    labels = (each for each in gc.get_objects() if isinstance(each, ResultLabels))
+    return {text for each in labels for text in each.texts(np.arange(len(each)))}
 
 
 def test_query_names_are_unique_and_suggested() -> None:
@@ -187,15 +189,15 @@ def test_partial_results_are_freed_on_falling_asleep() -> None:
 
 def test_a_removed_query_leaves_nothing_in_its_shared_mesh() -> None:
     stream = ((0, 1, "alpha gamma"), (1, 2, "pad"), (2, 3, "beta"), (2, 3, "pad"))
-    shared, alone = (StreamEngine(CHAIN, TimeWindow(10)) for _ in range(2))
+    shared, single = (StreamEngine(CHAIN, TimeWindow(10)) for _ in range(2))
     shared.add(plan("gamma beta"))
-    for engine in (shared, alone):
+    for engine in (shared, single):
         engine.add(plan("alpha beta"))
         for record in stream:
             told(engine, *record)
     shared.remove("gamma beta")
-    assert shared.entries == alone.entries > alone.live_tuples
-    assert told(shared, 2, 4, "beta") == told(alone, 2, 4, "beta") == 1
+    assert shared.entries == single.entries > single.live_tuples
+    assert told(shared, 2, 4, "beta") == told(single, 2, 4, "beta") == 1
 
 
 @some(
@@ -220,7 +222,9 @@ def test_begins_of_updated_results_are_forgotten_with_them(
         records = []
         for number in range(first, first + 10):
             rows = [(text, number, 0) for text in ("alpha", "alpha beta")]
-            records += [Record(keyed, 3 * number + place, row) for place, row in enumerate(rows)]
+            records += [
+                Record(keyed, 3 * number + number_of_row, row) for number_of_row, row in enumerate(rows)
+            ]
             if isinstance(window, Unbounded):
                 records.append(Record(keyed, 3 * number + 2, rows[1], delete=True))
         ops = [each.op for each in engine.process(records)]
@@ -235,36 +239,36 @@ def test_begins_of_updated_results_are_forgotten_with_them(
 )
 def test_queries_with_the_same_text_are_separate(window: Window, lateness: int) -> None:
     """Each has its own name and the same results throughout, whichever are added, removed, or rebuilt."""
-    asked = Plan(STREAMS, parse_query("alpha", STREAMS), window, 1)
+    plan_of_query = Plan(STREAMS, parse_query("alpha", STREAMS), window, 1)
     keyed = STREAMS.index["keyed"]
 
-    def standing(*names: str) -> StreamEngine:
+    def engine_of(*names: str) -> StreamEngine:
         engine = StreamEngine(STREAMS, window, lateness=lateness)
-        engine.add_all([replace(asked, name=name) for name in names])
+        engine.add_all([replace(plan_of_query, name=name) for name in names])
         return engine
 
-    def changed(engine: StreamEngine, time: int) -> list[tuple[str, str, str, float | None]]:
-        told = engine.process([Record(keyed, time, (f"alpha {time}", 1, 0))])
-        return [(each.op, each.name, each.query, each.start) for each in told]
+    def process(engine: StreamEngine, time: int) -> list[tuple[str, str, str, float | None]]:
+        results = engine.process([Record(keyed, time, (f"alpha {time}", 1, 0))])
+        return [(each.op, each.name, each.query, each.start) for each in results]
 
-    began, engine = 1 / 1_000_000, standing("first", "second")
-    assert changed(engine, 1) == [("+", name, "alpha", began) for name in ("first", "second")]
-    assert changed(engine, 2) == [("~", name, "alpha", began) for name in ("first", "second")]
+    begin, engine = 1 / 1_000_000, engine_of("first", "second")
+    assert process(engine, 1) == [("+", name, "alpha", begin) for name in ("first", "second")]
+    assert process(engine, 2) == [("~", name, "alpha", begin) for name in ("first", "second")]
     engine.remove("first")
-    assert changed(engine, 3) == [("~", "second", "alpha", began)]
-    (snapshot,) = engine.add(replace(asked, name="third"))
-    assert (snapshot.name, snapshot.start, snapshot.snapshot) == ("third", began, True)
-    assert changed(engine, 4) == [("~", name, "alpha", began) for name in ("second", "third")]
-    assert [each.start for name in ("second", "third") for each in engine.alive(name)] == [began] * 2
-    again = standing("third", "second")
-    changed(again, 4)
-    again.expect_begins(engine.all_begins())
-    assert sorted(changed(again, 5)) == [("~", name, "alpha", began) for name in ("second", "third")]
-    again.remove("second")
-    (gone,) = again.process([Record(keyed, 6, ("alpha 5", 1, 0), delete=True)])
-    assert (gone.op, gone.name, gone.start) == ("-", "third", began)
-    again.remove("third")
-    assert not again.all_begins()
+    assert process(engine, 3) == [("~", "second", "alpha", begin)]
+    (snapshot,) = engine.add(replace(plan_of_query, name="third"))
+    assert (snapshot.name, snapshot.start, snapshot.snapshot) == ("third", begin, True)
+    assert process(engine, 4) == [("~", name, "alpha", begin) for name in ("second", "third")]
+    assert [each.start for name in ("second", "third") for each in engine.alive(name)] == [begin] * 2
+    rebuilt = engine_of("third", "second")
+    process(rebuilt, 4)
+    rebuilt.expect_begins(engine.all_begins())
+    assert sorted(process(rebuilt, 5)) == [("~", name, "alpha", begin) for name in ("second", "third")]
+    rebuilt.remove("second")
+    (retraction,) = rebuilt.process([Record(keyed, 6, ("alpha 5", 1, 0), delete=True)])
+    assert (retraction.op, retraction.name, retraction.start) == ("-", "third", begin)
+    rebuilt.remove("third")
+    assert not rebuilt.all_begins()
 
 
 @pytest.mark.parametrize("relation", ["plain", "keyed"])
@@ -283,9 +287,9 @@ def test_an_equal_query_ignores_results_that_ended_before_it(relation: str) -> N
     assert told(Record(number, 40, ("no", 2, 0))) == []
     assert engine.add_all([replace(plan, name=name) for name in ("second", "third")]) == []
     assert told(Record(number, 25, rows[0], delete=True)) == [("-", "first", 20e-6, 25e-6)]
-    found = told(Record(number, 22, rows[1]))
+    reports = told(Record(number, 22, rows[1]))
     if relation == "plain":
-        assert found == [("+", name, 22e-6, 32e-6) for name in ("first", "second", "third")]
+        assert reports == [("+", name, 22e-6, 32e-6) for name in ("first", "second", "third")]
     engine.remove("second")
     assert [name for _, name, _, _ in told(Record(number, 45, rows[1]))] == ["first", "third"]
     engine.remove("third")

@@ -31,12 +31,14 @@ def test_lists_built_in_batches_have_all_occurrences(batches: list[list[list[int
         pairs = [(word, number + at) for at, text in enumerate(texts) for word in text]
         for word, text in pairs:
             expected[word][text] += 1
-        words, of_texts = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        lists.add(np.ascontiguousarray(words), np.ascontiguousarray(of_texts))
+        words, texts_of_words = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        lists.add(np.ascontiguousarray(words), np.ascontiguousarray(texts_of_words))
         number += len(texts)
     for word in range(WORDS):
-        found, often = lists.of(word)
-        assert list(zip(found.tolist(), often.tolist(), strict=True)) == sorted(expected[word].items())
+        text_numbers, counts_in_text = lists.of(word)
+        assert list(zip(text_numbers.tolist(), counts_in_text.tolist(), strict=True)) == sorted(
+            expected[word].items()
+        )
     counts = lists.counts(np.arange(WORDS + 1)).tolist()
     assert counts == [len(expected[word]) for word in range(WORDS + 1)]
 
@@ -44,12 +46,12 @@ def test_lists_built_in_batches_have_all_occurrences(batches: list[list[list[int
 def test_small_runs_are_merged_and_large_ones_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_lists, "_LARGEST_RUN", 4000)
     lists = WordLists()
-    most = 0
+    max_runs = 0
     for text in range(20_000):
         lists.add(np.array([text % 7], dtype=np.int64), np.array([text], dtype=np.int64))
-        most = max(most, len(lists.runs))
+        max_runs = max(max_runs, len(lists.runs))
     sizes = [run.size for run in lists.runs]
-    assert most < 60
+    assert max_runs < 60
     assert max(sizes) <= 4000
     assert sum(sizes) == 20_000
     assert [len(lists.of(word)[0]) for word in (0, 6)] == [2858, 2857]
@@ -73,18 +75,18 @@ TEXTS = st.lists(
 @given(TEXTS, st.sampled_from([Analyzer.ENGLISH, Analyzer.NONE]), st.integers(0, 3))
 @examples(300)
 def test_arrow_splits_texts_like_python(texts: list[str], analyzer: Analyzer, left_out: int) -> None:
-    some = Texts.of([texts]).some(np.arange(min(left_out, len(texts)), len(texts)))
+    selected = Texts.of([texts]).some(np.arange(min(left_out, len(texts)), len(texts)))
     texts = texts[left_out:]
-    for few in (0, 1000):
-        with patch.object(cutting, "_FEW_TEXTS", few):
-            found = occurrences(some, analyzer)
-        cut: list[list[str]] = [[] for _ in texts]
-        for which, text in zip(found.which.tolist(), found.text.tolist(), strict=True):
-            if found.chunks[which]:  # Arrow returns empty words around white space
-                cut[text].append(found.chunks[which])
-        assert cut == [chunks(text, analyzer) for text in texts]
-        assert len(set(found.chunks)) == len(found.chunks)
-    assert some.lengths().tolist() == [len(text) for text in texts]
+    for threshold in (0, 1000):
+        with patch.object(cutting, "_FEW_TEXTS", threshold):
+            words_found = occurrences(selected, analyzer)
+        chunks_by_text: list[list[str]] = [[] for _ in texts]
+        for chunk, text in zip(words_found.which.tolist(), words_found.text.tolist(), strict=True):
+            if words_found.chunks[chunk]:  # Arrow returns empty words around white space
+                chunks_by_text[text].append(words_found.chunks[chunk])
+        assert chunks_by_text == [chunks(text, analyzer) for text in texts]
+        assert len(set(words_found.chunks)) == len(words_found.chunks)
+    assert selected.lengths().tolist() == [len(text) for text in texts]
 
 
 def test_words_outlive_the_cached_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,11 +94,11 @@ def test_words_outlive_the_cached_chunks(monkeypatch: pytest.MonkeyPatch) -> Non
     words = WordNumbers(Analyzer.ENGLISH)
     for _ in range(3):
         position, number = words.of(["running", "the", "Runs!", "up-to-date", "x" * 5000])
-        by_chunk = defaultdict[int, list[int]](list)
-        for at, of in zip(position.tolist(), number.tolist(), strict=True):
-            by_chunk[at].append(of)
-        assert by_chunk[0] == by_chunk[2] == [words.number("run")]
-        assert 1 not in by_chunk
-        assert words.number("date") in by_chunk[3]
+        numbers_by_text = defaultdict[int, list[int]](list)
+        for text_number, word_number in zip(position.tolist(), number.tolist(), strict=True):
+            numbers_by_text[text_number].append(word_number)
+        assert numbers_by_text[0] == numbers_by_text[2] == [words.number("run")]
+        assert 1 not in numbers_by_text
+        assert words.number("date") in numbers_by_text[3]
     assert words.number("walk") is None
     assert words.beginning("run") == ["running", "runs"]

@@ -29,21 +29,23 @@ STANDING = Query("alpha beta", 3, TOP, {"size": "3"}, name="best")
 def parts(stream: list[Record], seed: int) -> list[list[Record]]:
     """Random batches, each of which ends with an instant."""
     rng = random.Random(seed)
-    cut: list[list[Record]] = [[]]
+    batches: list[list[Record]] = [[]]
     for record in stream:
-        if cut[-1] and cut[-1][-1].time != record.time and rng.random() < 0.2:
-            cut.append([])
-        cut[-1].append(record)
-    return cut
+        if batches[-1] and batches[-1][-1].time != record.time and rng.random() < 0.2:
+            batches.append([])
+        batches[-1].append(record)
+    return batches
 
 
 def seen(results: list[Result]) -> list[tuple[str, str, str | None, int, float]]:
-    found: list[tuple[str, str, str | None, int, float]] = []
-    for each in results:
-        assert each.place
-        assert each.score
-        found.append((each.place.event, each.id, each.place.reason, each.place.rank, each.score.value))
-    return found
+    changes: list[tuple[str, str, str | None, int, float]] = []
+    for result in results:
+        assert result.place
+        assert result.score
+        changes.append(
+            (result.place.event, result.id, result.place.reason, result.place.rank, result.score.value)
+        )
+    return changes
 
 
 @pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(25)])
@@ -59,23 +61,23 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
     assert len({each.place.reason for each in expected if each.place}) == 4
 
     shards = [Part(number, 3, Partitioning.ROOTS) for number in range(3)]
-    told: list[Result] = []
+    results: list[Result] = []
     for share in shards:
         log: list[tuple[LoggedBatch, Begins]] = []
-        live = Session(Stream(TABLES, window), share, keywords=False)
-        live.load_tables(static)
-        assert len(live.add(STANDING)) == (len(snapshot) if share.owns("best") else 0)
-        for number, arrived in enumerate(parts(stream, seed=7)):
-            logged = LoggedBatch(live.position, live.now, RecordBatch.of(arrived))
-            told += live.take(logged.batch)
-            log.append((logged, live.begins()))
+        session = Session(Stream(TABLES, window), share, keywords=False)
+        session.load_tables(static)
+        assert len(session.add(STANDING)) == (len(snapshot) if share.owns("best") else 0)
+        for number, batch in enumerate(parts(stream, seed=7)):
+            logged = LoggedBatch(session.position, session.now, RecordBatch.of(batch))
+            results += session.take(logged.batch)
+            log.append((logged, session.begins()))
             if number == 20:
-                live = restarted(live, log, {}, Stream(TABLES, window), share, static)
-    assert seen(told) == seen(list(expected))
+                session = restarted(session, log, {}, Stream(TABLES, window), share, static)
+    assert seen(results) == seen(list(expected))
 
 
 def restarted(
-    live: Session,
+    session: Session,
     log: list[tuple[LoggedBatch, Begins]],
     states: dict[str, bytes],
     stream: Stream,
@@ -85,24 +87,24 @@ def restarted(
     """Rebuilt from the rest of the log and from the snapshot, as after a crash."""
 
     def over(logged: tuple[LoggedBatch, Begins]) -> bool:
-        each, _ = logged
-        after = each.position + int((~each.batch.deletes()).sum())
-        part = LogPart(int(each.batch.time.max()), after)
-        return Retention({stream.window}).is_obsolete(part, live.settled, live.position)
+        batch_logged, _ = logged
+        after = batch_logged.position + int((~batch_logged.batch.deletes()).sum())
+        part = LogPart(int(batch_logged.batch.time.max()), after)
+        return Retention({stream.window}).is_obsolete(part, session.settled, session.position)
 
-    kept = list(dropwhile(over, log))
-    again = Session(stream, share, keywords=False)
-    states |= live.snapshot()  # a query's last state is valid until it returns another
-    again.expect(states)
-    again.load_tables(static)
-    again.add(STANDING)
-    for number, (each, begins) in enumerate(kept):
+    remaining = list(dropwhile(over, log))
+    rebuilt = Session(stream, share, keywords=False)
+    states |= session.snapshot()  # a query's last state is valid until it returns another
+    rebuilt.expect(states)
+    rebuilt.load_tables(static)
+    rebuilt.add(STANDING)
+    for number, (entry, begins) in enumerate(remaining):
         if not number:
-            again.seek(each.position, each.now)
-        again.replay(each.batch, begins)
-    again.seek(live.position, live.now)
-    again.restore(states)
-    return again
+            rebuilt.seek(entry.position, entry.now)
+        rebuilt.replay(entry.batch, begins)
+    rebuilt.seek(session.position, session.now)
+    rebuilt.restore(states)
+    return rebuilt
 
 
 @some("seed", [12, 15], [*range(12), 13, 14, *range(16, 20)])
@@ -118,19 +120,19 @@ def test_a_restart_while_records_wait_makes_no_difference(seed: int) -> None:
     stream = Stream(TABLES, TimeWindow(12), lateness=5)
     undisturbed = Session(stream, keywords=False)
     undisturbed.add(STANDING)
-    live = Session(stream, keywords=False)
-    live.add(STANDING)
+    session = Session(stream, keywords=False)
+    session.add(STANDING)
     log: list[tuple[LoggedBatch, Begins]] = []
     states: dict[str, bytes] = {}
-    told = 0
-    for arrived in parts(records, seed):
-        logged = LoggedBatch(live.position, live.now, RecordBatch.of(arrived))
-        found = live.take(logged.batch)
-        log.append((logged, live.begins()))
-        assert seen(found) == seen(undisturbed.take(logged.batch))
-        told += len(found)
-        live = restarted(live, log, states, stream, WHOLE, [])
-    assert told > 20
+    count = 0
+    for batch in parts(records, seed):
+        logged = LoggedBatch(session.position, session.now, RecordBatch.of(batch))
+        results = session.take(logged.batch)
+        log.append((logged, session.begins()))
+        assert seen(results) == seen(undisturbed.take(logged.batch))
+        count += len(results)
+        session = restarted(session, log, states, stream, WHOLE, [])
+    assert count > 20
 
 
 @pytest.mark.parametrize("at_once", [1, 6])
@@ -139,15 +141,15 @@ def test_deletions_between_arrivals_keep_their_times(at_once: int) -> None:
     records = [Record(0, 1, row) for row in rows]
     records += [Record(0, time, row, delete=True) for time, row in zip((2, 3), rows, strict=True)]
     records += [Record(0, 5, ("gamma", 3, 3))]
-    live = Session(Stream(TABLES, CountWindow(25)), keywords=False)
-    live.add(STANDING)
-    told = [
+    session = Session(Stream(TABLES, CountWindow(25)), keywords=False)
+    session.add(STANDING)
+    results = [
         result
         for start in range(0, len(records), at_once)
-        for result in live.take(RecordBatch.of(records[start : start + at_once]))
+        for result in session.take(RecordBatch.of(records[start : start + at_once]))
     ]
-    places = [each.place for each in told if each.place]
-    assert [(place.event, place.at) for place in places] == [
+    changes = [each.place for each in results if each.place]
+    assert [(place.event, place.at) for place in changes] == [
         ("enter", 1e-6), ("enter", 1e-6), ("leave", 2e-6), ("leave", 3e-6),
     ]  # fmt: skip
 
@@ -170,29 +172,29 @@ def test_queries_in_a_shared_engine_have_their_own_results(window: Window) -> No
     static = [r for r in records if TABLES.relations[r.relation].table]
     stream = sorted((r for r in records if not TABLES.relations[r.relation].table), key=lambda r: r.time)
 
-    def told(names: str) -> dict[str, list[Result]]:
+    def results_of(names: str) -> dict[str, list[Result]]:
         log: list[LoggedBatch] = []
-        live = Session(Stream(TABLES, window), keywords=False, past=lambda: list(log))
-        live.load_tables(static)
-        found: dict[str, list[Result]] = {name: [] for name in names}
-        for number, arrived in enumerate(parts(stream, seed=3)):
-            given = [query for query in SEVERAL.get(number, ()) if query.name in names]
+        session = Session(Stream(TABLES, window), keywords=False, past=lambda: list(log))
+        session.load_tables(static)
+        results_by_name: dict[str, list[Result]] = {name: [] for name in names}
+        for number, batch_records in enumerate(parts(stream, seed=3)):
+            added_queries = [query for query in SEVERAL.get(number, ()) if query.name in names]
             if number == 12 and "b" in names:
-                live.remove("b")
-            batch = RecordBatch.of(arrived)
-            results = live.add_all([plan_of(query, live.stream) for query in given])
-            for query in given:
-                assert [r.id for r in live.alive(query.name)] == [
+                session.remove("b")
+            batch = RecordBatch.of(batch_records)
+            results = session.add_all([plan_of(query, session.stream) for query in added_queries])
+            for query in added_queries:
+                assert [r.id for r in session.alive(query.name)] == [
                     r.id for r in results if r.name == query.name
                 ]
-            log.append(LoggedBatch(live.position, live.now, batch))
-            results += live.take(batch)
-            assert len(live.operators) <= len(SEVERAL)
-            for each in results:
-                found[each.name].append(each)
-        return found
+            log.append(LoggedBatch(session.position, session.now, batch))
+            results += session.take(batch)
+            assert len(session.operators) <= len(SEVERAL)
+            for result in results:
+                results_by_name[result.name].append(result)
+        return results_by_name
 
-    together = told("abcdef")
-    assert all(together.values())
-    for name, results in together.items():
-        assert seen(results) == seen(told(name)[name])
+    shared_results = results_of("abcdef")
+    assert all(shared_results.values())
+    for name, results in shared_results.items():
+        assert seen(results) == seen(results_of(name)[name])

@@ -35,8 +35,8 @@ class Judge:
         self.names = names
 
     def live(self, relation: int) -> list[Live]:
-        found = [self.oracle.tuples[n] for n in self.oracle.live]
-        return [each for each in found if each.relation == relation]
+        live_tuples = [self.oracle.tuples[n] for n in self.oracle.live]
+        return [each for each in live_tuples if each.relation == relation]
 
     def keywords(self, result: Result) -> float:
         total = 0.0
@@ -44,26 +44,30 @@ class Judge:
             total += max(self.weight(word, each) for each in result.tuples if word in each.keywords)
         return total
 
-    def weight(self, word: str, held: ResultTuple) -> float:
-        relation = self.schema.index[held.relation]
+    def weight(self, word: str, member: ResultTuple) -> float:
+        relation = self.schema.index[member.relation]
         texts = [str(each.row[0]) for each in self.live(relation)]
-        containing = [
+        matching_texts = [
             str(each.row[0])
             for each in self.live(relation)
             if word in str(each.row[0]).split() and each.keywords >= 0
         ]
-        text, total = str(held.row["t"]), 0.0
+        text, total = str(member.row["t"]), 0.0
         if self.schema.relations[relation].search and word in text.split():
-            share = len(text) / (sum(map(len, texts)) / len(texts))
-            total += bm25(len(texts), len(containing), 1, share) * (1 + 0.5 * len(word) / len(text))
-        if self.names and word == held.relation:
-            total += bm25(sum(len(self.live(one)) for one in range(len(self.schema.relations))), 1, 1, 1)
-        refer = sum(
+            relative_length = len(text) / (sum(map(len, texts)) / len(texts))
+            total += bm25(len(texts), len(matching_texts), 1, relative_length) * (
+                1 + 0.5 * len(word) / len(text)
+            )
+        if self.names and word == member.relation:
+            total += bm25(
+                sum(len(self.live(number)) for number in range(len(self.schema.relations))), 1, 1, 1
+            )
+        reference_count = sum(
             len(self.live(self.schema.index[join.left]))
             for join in self.schema.joins
-            if join.right == held.relation
+            if join.right == member.relation
         )
-        return total * (1 + 0.2 * log2(1 + refer / len(texts)))
+        return total * (1 + 0.2 * log2(1 + reference_count / len(texts)))
 
     def specificity(self, result: Result) -> float:
         """All joins of a tuple count, except the one with the most partners."""
@@ -82,8 +86,8 @@ class Judge:
         counts: list[int] = []
         for relation, attributes in sides:
             columns = [self.schema.relation(relation).columns[a] for a in attributes]
-            there = self.live(self.schema.index[relation])
-            counts.append(sum(tuple(each.row[c] for c in columns) == value for each in there))
+            live_tuples = self.live(self.schema.index[relation])
+            counts.append(sum(tuple(each.row[c] for c in columns) == value for each in live_tuples))
         return counts[0], counts[1]
 
     def freshness(self, result: Result, times: dict[int, int]) -> float:
@@ -91,25 +95,25 @@ class Judge:
         if not starts:
             return 1.0
         seconds = [times[start] / 1e6 for start in starts]
-        left = [0.5 ** ((max(seconds) - each) / (HALF_LIFE / 1e6)) for each in seconds]
-        return float(sum(left) / len(left))
+        decays = [0.5 ** ((max(seconds) - each) / (HALF_LIFE / 1e6)) for each in seconds]
+        return float(sum(decays) / len(decays))
 
     def starts(self, result: Result) -> Iterator[int]:
-        for each in result.tuples:
-            relation = self.schema.relation(each.relation)
+        for member in result.tuples:
+            relation = self.schema.relation(member.relation)
             if relation.table:
                 continue
             key = [relation.columns[a] for a in relation.key]
-            keyed = bool(key) and None not in [each.row[a] for a in relation.key]
-            if "@" in each.id and not keyed:
-                shown = each.id.rpartition("@")[2]
-                yield round(float(shown) * 1e6) if self.timed else int(shown)
+            keyed = bool(key) and None not in [member.row[a] for a in relation.key]
+            if "@" in member.id and not keyed:
+                suffix = member.id.rpartition("@")[2]
+                yield round(float(suffix) * 1e6) if self.timed else int(suffix)
             else:
-                row = tuple(each.row.values())
+                row = tuple(member.row.values())
                 yield next(
-                    one.start
-                    for one in self.live(self.schema.index[each.relation])
-                    if all(one.row[c] == row[c] for c in key)
+                    live_tuple.start
+                    for live_tuple in self.live(self.schema.index[member.relation])
+                    if all(live_tuple.row[c] == row[c] for c in key)
                 )
 
 
@@ -120,14 +124,14 @@ def bm25(texts: int, containing: int, occurrences: int, length: float) -> float:
 
 def without_twins(stream: list[Record]) -> list[Record]:
     """Ids of equal tuples of one instant do not reveal their start as easily."""
-    seen: set[object] = set()
-    kept = []
+    identities: set[object] = set()
+    singles = []
     for record in stream:
         key = (record.relation, record.time, record.row)
-        if record.delete or key not in seen:
-            seen.add(key)
-            kept.append(record)
-    return kept
+        if record.delete or key not in identities:
+            identities.add(key)
+            singles.append(record)
+    return singles
 
 
 @pytest.mark.parametrize("names", [False, True])
@@ -149,12 +153,12 @@ def test_scores_equal_the_definition(names: bool, case: Case, window: Window) ->
     times: dict[int, int] = {}
     for time, records in [(r.time, [r]) for r in stream] if by_count else instants(stream):
         times[oracle.position if by_count else time] = time
-        found = list(engine.process(records))
+        results = list(engine.process(records))
         if isinstance(window, CountWindow):
             oracle.counted(records, window.size)
         else:
             oracle.instant(time, records, length)
-        check(judge, found, times)
+        check(judge, results, times)
 
 
 def check(judge: Judge, results: list[Result], times: dict[int, int]) -> None:

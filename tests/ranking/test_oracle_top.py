@@ -24,44 +24,50 @@ SECOND = 1_000_000
 
 
 def found(number: int, tick: int, expires: int, worth: float, text: str) -> Result:
-    held = (ResultTuple.given("r", f"r:{number}", ("k",), {"t": text}),)
+    tuples = (ResultTuple.given("r", f"r:{number}", ("k",), {"t": text}),)
     score = Score((ScorePart("keywords", worth),), tick / SECOND, 3.0)
     name = f"{number:03}"
     return Result(
-        "+", "k", "k", name, tick / SECOND, None, "r{k}", held, (), score=score, tick=tick, expires=expires
+        "+", "k", "k", name, tick / SECOND, None, "r{k}", tuples, (), score=score, tick=tick, expires=expires
     )
 
 
 @st.composite
 def changes(draw: st.DrawFn, deletions: bool = True) -> list[Result]:
     """Results and retractions in order of time, with ties in time, score and end."""
-    told: list[Result] = []
+    reports: list[Result] = []
     tick = 0
     for number in range(draw(st.integers(0, 40))):
         tick += draw(st.sampled_from([0, 0, 1, 2])) * SECOND
-        live = [r for r in told if r.op == "+" and (r.expires or 0) > tick]
-        gone = {r.id for r in told if r.op == "-"}
-        if deletions and draw(st.integers(0, 4)) == 0 and (here := [r for r in live if r.id not in gone]):
-            again = draw(st.sampled_from(here))
-            gone_at = tick / SECOND
-            told.append(Result("-", "k", "k", again.id, None, gone_at, "r{k}", again.tuples, (), tick=tick))
+        live = [r for r in reports if r.op == "+" and (r.expires or 0) > tick]
+        retracted_ids = {r.id for r in reports if r.op == "-"}
+        if (
+            deletions
+            and draw(st.integers(0, 4)) == 0
+            and (retractable := [r for r in live if r.id not in retracted_ids])
+        ):
+            earlier = draw(st.sampled_from(retractable))
+            end = tick / SECOND
+            reports.append(
+                Result("-", "k", "k", earlier.id, None, end, "r{k}", earlier.tuples, (), tick=tick)
+            )
             continue
         expires = draw(st.sampled_from([tick + SECOND, tick + 3 * SECOND, tick + 9 * SECOND, FOREVER]))
-        told.append(
+        reports.append(
             found(number, tick, expires, draw(st.sampled_from([1.0, 2.0, 4.0])), draw(st.sampled_from("ab")))
         )
-    return told
+    return reports
 
 
-def best_by_brute_force(told: Iterable[Result], tick: int, choice: TopChoice, schema: Schema) -> list[str]:
+def best_by_brute_force(reports: Iterable[Result], tick: int, choice: TopChoice, schema: Schema) -> list[str]:
     """Ids of the best live results at a tick, best first."""
-    alive: dict[str, Result] = {}
-    for result in told:
+    live_by_id: dict[str, Result] = {}
+    for result in reports:
         if result.op == "-":
-            alive.pop(result.id, None)
+            live_by_id.pop(result.id, None)
         else:
-            alive[result.id] = result
-    live = [r for r in alive.values() if (r.expires or 0) > tick]
+            live_by_id[result.id] = result
+    live = [r for r in live_by_id.values() if (r.expires or 0) > tick]
     live.sort(key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
     if choice.group:
         name, first = group_namer(schema), dict[str, str]()
@@ -78,8 +84,8 @@ class Follower:
         self.size = size
         self.scores: dict[str, Score] = {}
 
-    def apply(self, told: Iterable[Result]) -> None:
-        for result in told:
+    def apply(self, changes: Iterable[Result]) -> None:
+        for result in changes:
             assert result.place is not None
             assert result.score is not None
             if result.place.event == "enter":
@@ -104,43 +110,43 @@ class Follower:
 
 @given(changes(), st.integers(1, 4), st.booleans())
 @examples(200)
-def test_the_best_results_at_every_instant(told: list[Result], size: int, group: bool) -> None:
+def test_the_best_results_at_every_instant(reports: list[Result], size: int, group: bool) -> None:
     choice = TopChoice(size, group)
     top, follower = Top(choice, SCHEMA, event_time), Follower(size)
-    last = max((r.tick or 0 for r in told), default=0)
+    last = max((r.tick or 0 for r in reports), default=0)
     for tick in range(0, last + 12 * SECOND, SECOND):
         follower.apply(top.advance(tick))
-        follower.apply(top.take([r for r in told if r.tick == tick]))
-        past = [r for r in told if r.tick is not None and r.tick <= tick]
+        follower.apply(top.take([r for r in reports if r.tick == tick]))
+        past = [r for r in reports if r.tick is not None and r.tick <= tick]
         assert follower.best == best_by_brute_force(past, tick, choice, SCHEMA)
         assert [r.id for r in top.alive()] == follower.best
-    reach = len([r for r in told if r.op == "+" and r.expires == FOREVER])
-    assert len(top) <= reach
+    lasting_count = len([r for r in reports if r.op == "+" and r.expires == FOREVER])
+    assert len(top) <= lasting_count
 
 
 @given(changes(), st.integers(1, 4), st.booleans())
 @examples(200)
-def test_an_expiry_is_reported_at_its_instant(told: list[Result], size: int, group: bool) -> None:
-    steady, rare = (Top(TopChoice(size, group), SCHEMA, event_time) for _ in range(2))
-    last = max((r.tick or 0 for r in told), default=0)
-    each = []
+def test_an_expiry_is_reported_at_its_instant(reports: list[Result], size: int, group: bool) -> None:
+    by_tick, at_once = (Top(TopChoice(size, group), SCHEMA, event_time) for _ in range(2))
+    last = max((r.tick or 0 for r in reports), default=0)
+    expected = []
     for tick in range(0, last + 1, SECOND):
-        each += [*steady.advance(tick), *steady.take([r for r in told if r.tick == tick])]
-    assert [*rare.take(told), *rare.advance(last)] == each
+        expected += [*by_tick.advance(tick), *by_tick.take([r for r in reports if r.tick == tick])]
+    assert [*at_once.take(reports), *at_once.advance(last)] == expected
 
 
 @given(changes(deletions=False), st.integers(1, 3))
 @examples(200)
-def test_pruning_candidates_makes_no_difference(told: list[Result], size: int) -> None:
-    whole, pruned = TopCandidates(size), TopCandidates(size, append_only=True, least=0)
-    for result in told:
-        for best in (whole, pruned):
-            gone = [each.id for each in best if each.expires <= (result.tick or 0)]
-            for name in gone:
+def test_pruning_candidates_makes_no_difference(reports: list[Result], size: int) -> None:
+    unpruned, pruned = TopCandidates(size), TopCandidates(size, append_only=True, least=0)
+    for result in reports:
+        for best in (unpruned, pruned):
+            expired = [each.id for each in best if each.expires <= (result.tick or 0)]
+            for name in expired:
                 best.withdraw(name)
             best.offer(candidate(result))
-        assert [each.order for each in pruned.top] == [each.order for each in whole.top]
-    if told and all(r.expires == FOREVER for r in told):
+        assert [each.order for each in pruned.top] == [each.order for each in unpruned.top]
+    if reports and all(r.expires == FOREVER for r in reports):
         assert len(pruned) <= size + 2
 
 
@@ -165,13 +171,13 @@ def test_the_best_results_of_an_engine_after_every_tuple(
     engine = StreamEngine.of(plan)
     top = Top(choice, schema, unknown if plan.by_count else event_time)
     follower = Follower(size)
-    told = list(engine.load_tables(static))
-    follower.apply(top.take(told))
-    assert follower.best == best_by_brute_force(told, -1, choice, schema)
+    reports = list(engine.load_tables(static))
+    follower.apply(top.take(reports))
+    assert follower.best == best_by_brute_force(reports, -1, choice, schema)
     steps = [[record] for record in stream] if plan.by_count else [s for _, s in instants(stream)]
     for records in steps:
-        new = list(engine.process(records))
-        told += new
-        follower.apply(top.take(new))
+        results = list(engine.process(records))
+        reports += results
+        follower.apply(top.take(results))
         follower.apply(top.advance(engine.now))
-        assert follower.best == best_by_brute_force(told, engine.now, choice, schema)
+        assert follower.best == best_by_brute_force(reports, engine.now, choice, schema)

@@ -58,7 +58,9 @@ ROWS: dict[str, list[Row]] = {
 
 def networks(text: str) -> list[str]:
     plan = Plan(WORLD, parse_query(text, WORLD, match_names=True), Unbounded(), ranking=RankingChoice())
-    rows = (Record(WORLD.index[name], 0, row) for name, some in ROWS.items() for row in some)
+    rows = (
+        Record(WORLD.index[name], 0, row) for name, relation_rows in ROWS.items() for row in relation_rows
+    )
     engine = StreamEngine.holding(plan, batched(rows), (), Counts())
     return [result.network for result in engine.search_once(plan, 20).results]
 
@@ -73,27 +75,27 @@ def networks(text: str) -> list[str]:
     ],
 )
 def test_the_intended_network_ranks_first_in_a_small_database(text: str, first: str) -> None:
-    found = networks(text)
-    assert found[0].startswith(first)
-    assert len(set(found)) > 1
+    shapes = networks(text)
+    assert shapes[0].startswith(first)
+    assert len(set(shapes)) > 1
 
 
 @pytest.mark.parametrize(
-    ("keyword", "more"),
+    ("keyword", "factor"),
     [("india", 3.9), ("country.name:india", 3.9), ("india~", 3.9), ("indi*", 1.35), ("india OR bharat", 3.9)],
 )
-def test_a_name_weighs_more_than_a_mention(keyword: str, more: float) -> None:
+def test_a_name_weighs_more_than_a_mention(keyword: str, factor: float) -> None:
     """Both texts have their attribute's mean length, both words are equally rare; whole texts weigh most."""
-    named = keyword_weight(Match(keyword, "country:IND", "name", 1, 5, 200, 1, 5.0))
-    mentioned = keyword_weight(Match(keyword, "organization:UNMOGIP", "name", 1, 60, 200, 1, 60.0))
-    assert named / mentioned == pytest.approx(more, rel=0.05)
+    name_weight = keyword_weight(Match(keyword, "country:IND", "name", 1, 5, 200, 1, 5.0))
+    mention_weight = keyword_weight(Match(keyword, "organization:UNMOGIP", "name", 1, 60, 200, 1, 60.0))
+    assert name_weight / mention_weight == pytest.approx(factor, rel=0.05)
 
 
 def test_a_whole_text_ranks_before_a_mention_without_rare_words() -> None:
     """One of five continents is hardly rare, one of 168 organizations is."""
-    whole = keyword_weight(Match("asia", "continent:Asia", "name", 1, 4, 5, 1, 6.6, 48.0))
-    mentioned = keyword_weight(Match("asia", "organization:APEC", "name", 1, 33, 168, 5, 38.0, 47.0))
-    assert whole > 1.2 * mentioned
+    whole_weight = keyword_weight(Match("asia", "continent:Asia", "name", 1, 4, 5, 1, 6.6, 48.0))
+    mention_weight = keyword_weight(Match("asia", "organization:APEC", "name", 1, 33, 168, 5, 38.0, 47.0))
+    assert whole_weight > 1.2 * mention_weight
 
 
 DATABASES: dict[str, tuple[str, Callable[[], tuple[Question, ...]], int, float]] = {
@@ -108,11 +110,11 @@ DATABASES: dict[str, tuple[str, Callable[[], tuple[Question, ...]], int, float]]
 @pytest.mark.parametrize("name", DATABASES)
 def test_the_intended_results_rank_first_in_real_data(tmp_path: Path, name: str) -> None:
     folder, questions, first, mean = DATABASES[name]
-    asked = questions()
+    query_list = questions()
     schema = all_tables(load_schema(ROOT / "examples" / name / "schema.yaml"))
     path = tmp_path / "data.sqlite"
     make_file(path, schema, DATA / folder / "csv")
     database = database_index(SqliteDatabase(path), schema, tmp_path / "index", lambda _: None)
-    places = measure(asked, schema, database).places.values()
-    assert sum(place == 1 for place in places) >= first
-    assert sum(1 / place for place in places if place) / len(asked) >= mean
+    ranks = measure(query_list, schema, database).places.values()
+    assert sum(place == 1 for place in ranks) >= first
+    assert sum(1 / place for place in ranks if place) / len(query_list) >= mean

@@ -42,20 +42,20 @@ def events(number: str) -> list[Row]:
     (path,) = FOLDER.glob(f"*query{number}*.csv")
     with path.open(newline="") as file:
         rows = list(csv.reader(file))[1:]
-    complete = [row[1:] for row in rows if len(row) == len(NAMES) + 1]
-    return [tuple(int(float(value)) if value else None for value in row) for row in complete]
+    complete_rows = [row[1:] for row in rows if len(row) == len(NAMES) + 1]
+    return [tuple(int(float(value)) if value else None for value in row) for row in complete_rows]
 
 
 def count(pattern: str, rows: list[Row], window: int) -> int:
     pcea = compile_pattern(parse_pattern(pattern, SCHEMA), SCHEMA, text_match(SCHEMA)).pcea
     evaluator = TupleEvaluator(pcea, 1, CountWindow(window))
-    found = 0
+    total = 0
     for row in rows:
         if evaluator.update(0, row):
             results = list(evaluator.results())
             assert len(set(results)) == len(results) == evaluator.count()
-            found += len(results)
-    return found
+            total += len(results)
+    return total
 
 
 @pytest.mark.slow
@@ -66,34 +66,36 @@ def test_the_first_query_finds_the_results_of_loops() -> None:
     for position, row in enumerate(rows):
         if row[STATUS] in (1, 5) and row[MACHINE] is not None:
             by_task[row[JOB], row[MACHINE]].append(position)
-    in_order = in_any = 0
+    ordered_count = unordered_count = 0
     for positions in by_task.values():
-        for first, *others in (positions[i : i + 101] for i in range(len(positions))):
-            near = [position for position in others if position - first <= 100]
-            for pair in combinations(near, 2):
-                chosen = (first, *pair)
-                statuses = [rows[position][STATUS] for position in chosen]
-                in_order += statuses == [1, 5, 1]
-                in_any += 2 * (sorted(map(str, statuses)) == ["1", "1", "5"])  # a and c are exchanged
+        for first, *later in (positions[i : i + 101] for i in range(len(positions))):
+            neighbors = [position for position in later if position - first <= 100]
+            for pair in combinations(neighbors, 2):
+                triple = (first, *pair)
+                statuses = [rows[position][STATUS] for position in triple]
+                ordered_count += statuses == [1, 5, 1]
+                unordered_count += 2 * (
+                    sorted(map(str, statuses)) == ["1", "1", "5"]
+                )  # a and c are exchanged
     where = (
         "where a.status = 1 and b.status = 5 and c.status = 1 "
         "and a.job = b.job = c.job and a.machine = b.machine = c.machine"
     )
-    assert in_order > 100
-    assert count(f"TASK a ; TASK b ; TASK c {where}", rows, 100) == in_order
-    assert count(f"TASK a AND TASK b AND TASK c {where}", rows, 100) == in_any
+    assert ordered_count > 100
+    assert count(f"TASK a ; TASK b ; TASK c {where}", rows, 100) == ordered_count
+    assert count(f"TASK a AND TASK b AND TASK c {where}", rows, 100) == unordered_count
 
 
 def test_the_second_query_finds_the_results_of_loops() -> None:
     """Four failures on one machine within 100 events."""
     rows = events("2")[:1500]
-    failed: dict[object, list[int]] = defaultdict(list)
+    failures: dict[object, list[int]] = defaultdict(list)
     expected = 0
     for position, row in enumerate(rows):
         if row[STATUS] == 4 and row[MACHINE] is not None:
-            before = [p for p in failed[row[MACHINE]] if position - p <= 100]
+            before = [p for p in failures[row[MACHINE]] if position - p <= 100]
             expected += len(before) * (len(before) - 1) * (len(before) - 2) // 6
-            failed[row[MACHINE]].append(position)
+            failures[row[MACHINE]].append(position)
     where = "where a.machine = b.machine = c.machine = d.machine " + "".join(
         f"and {variable}.status = 4 " for variable in "abcd"
     )
@@ -114,14 +116,14 @@ def test_one_event_may_be_a_and_c_in_the_formal_first_query() -> None:
     atoms = ", ".join(f"TASK(j, _, m, {status}, _, _)" for status in (1, 5, 1))
     query = parse_conjunctive_query(f"Q(j, m) <- {atoms}", SCHEMA)
     evaluator = TupleEvaluator(automaton_of(query), 1, CountWindow(100))
-    found = 0
+    total = 0
     for row in rows:
         evaluator.update(0, row)
-        found += evaluator.count()
+        total += evaluator.count()
     where = "a.job = b.job and a.machine = b.machine and a.status = 1 and b.status = 5"
     pairs = count(f"TASK a AND TASK b where {where}", rows, 100)
-    more = " and b.job = c.job and b.machine = c.machine and c.status = 1"
-    assert found == pairs + count(f"TASK a AND TASK b AND TASK c where {where}{more}", rows, 100)
+    rest = " and b.job = c.job and b.machine = c.machine and c.status = 1"
+    assert total == pairs + count(f"TASK a AND TASK b AND TASK c where {where}{rest}", rows, 100)
 
 
 TAXIS = DATA / "stackexchange-ai" / "csv"
@@ -140,21 +142,21 @@ def test_all_queries_beside_keywords_on_two_shards() -> None:
     schema = load_schema(TAXI_SCHEMA)
     stream = Stream(schema, parse_window(schema.window))
     shards = [Session(stream, Part(number, 2, Partitioning.ROOTS)) for number in range(2)]
-    for live in shards:
+    for shard in shards:
         for name, text in PATTERNS.items():
-            live.add(Query(text, kind=PATTERN).named(name, 5))
-        live.add(Query('searle "chinese room"').named("keywords", 3))
-    found: list[LiveResult] = []
+            shard.add(Query(text, kind=PATTERN).named(name, 5))
+        shard.add(Query('searle "chinese room"').named("keywords", 3))
+    results: list[LiveResult] = []
     log = BadRecordLog()
     replay = Replay.open(TAXIS, schema)
     for batch in replay.batches(log):
-        for live in shards:
-            found += live.take(batch)
+        for shard in shards:
+            results += shard.take(batch)
     for text in PATTERNS.values():
-        searched = sorted(map(_unnamed, Search(_request(text)).results()))
-        assert len(searched) > 5
-        assert sorted(_unnamed(one) for one in found if one.query == text) == searched
-    assert any(one.query not in PATTERNS.values() for one in found)
+        expected = sorted(map(_unnamed, Search(_request(text)).results()))
+        assert len(expected) > 5
+        assert sorted(_unnamed(result) for result in results if result.query == text) == expected
+    assert any(result.query not in PATTERNS.values() for result in results)
 
 
 def _unnamed(result: LiveResult) -> str:

@@ -115,36 +115,36 @@ class PathSearch:
                     self.by_value[edge.id, tuple(row[c] for c in edge.target_columns)].append(number)
 
     def find(self) -> Iterator[Shape]:
-        for number, carried in enumerate(self.keywords):
-            if carried == 3:
+        for number, keyword_bits in enumerate(self.keywords):
+            if keyword_bits == 3:
                 yield self.shape([number], [])
-            elif carried == 1:
+            elif keyword_bits == 1:
                 _, _, start, end = self.tuples[number]
                 yield from self.walk([number], [], start, end)
 
-    def walk(self, path: list[int], walked: list[Edge], start: int, end: int) -> Iterator[Shape]:
+    def walk(self, path: list[int], edges: list[Edge], start: int, end: int) -> Iterator[Shape]:
         if len(path) == self.plan.max_size:
             return
         relation, row, _, _ = self.tuples[path[-1]]
         for edge in edges_from(self.plan.schema)[relation]:
             value = tuple(row[c] for c in edge.source_columns)
-            for other in self.by_value.get((edge.id, value), ()) if None not in value else ():
-                born, dead = max(start, self.tuples[other][2]), min(end, self.tuples[other][3])
-                if other in path or born >= dead:
+            for neighbor in self.by_value.get((edge.id, value), ()) if None not in value else ():
+                begin, expiry = max(start, self.tuples[neighbor][2]), min(end, self.tuples[neighbor][3])
+                if neighbor in path or begin >= expiry:
                     continue
-                if self.keywords[other] == 2:
-                    yield self.shape([*path, other], [*walked, edge])
-                elif self.keywords[other] == 0:
-                    yield from self.walk([*path, other], [*walked, edge], born, dead)
+                if self.keywords[neighbor] == 2:
+                    yield self.shape([*path, neighbor], [*edges, edge])
+                elif self.keywords[neighbor] == 0:
+                    yield from self.walk([*path, neighbor], [*edges, edge], begin, expiry)
 
-    def shape(self, path: list[int], walked: list[Edge]) -> Shape:
+    def shape(self, path: list[int], edges: list[Edge]) -> Shape:
         relations = self.plan.schema.relations
         names = [
             f"{relations[r].name}{json_row(relations[r], row)}"
             for r, row, _, _ in (self.tuples[n] for n in path)
         ]
         joins = []
-        for place, edge in enumerate(walked):
-            ends = (place, place + 1) if edge.forward else (place + 1, place)
+        for number, edge in enumerate(edges):
+            ends = (number, number + 1) if edge.forward else (number + 1, number)
             joins.append(f"{names[ends[0]]}~{names[ends[1]]}~{self.plan.schema.joins[edge.join].name}")
         return tuple(sorted(names)), tuple(sorted(joins))

@@ -45,8 +45,8 @@ def test_windows_of_every_users_sessions(schema: Schema, comments: list[Record])
         if record.row[user] is not None:
             times.setdefault(record.row[user], []).append(record.time)
     expected = set()
-    for key, own in times.items():
-        begins = [i for i in range(1, len(own)) if own[i] - own[i - 1] > DAY]
+    for key, user_times in times.items():
+        begins = [i for i in range(1, len(user_times)) if user_times[i] - user_times[i - 1] > DAY]
         expected |= {(key, a, b, b - a + 1) for a, b in pairwise(begins)}
     text = "every open when time - time[-1] > 1 day close when time - time[-1] > 1 day per UserId"
     sessions = found(schema, text, "count")
@@ -59,17 +59,17 @@ def test_windows_from_a_keyword_to_a_high_score(schema: Schema, comments: list[R
     columns = schema.relation("Comments").columns
     text, score = columns["Text"], columns["Score"]
     expected: list[tuple[int, int, int]] = []
-    start, most = -1, 0
+    start, max_score = -1, 0
     for i, record in enumerate(comments):
         value = record.row[score]
         assert isinstance(value, int)
         if start >= 0:
-            most = max(most, value)
+            max_score = max(max_score, value)
             if value > 1:
-                expected.append((start, i, most))
+                expected.append((start, i, max_score))
                 start = -1
         elif terms("neural") <= terms(str(record.row[text])):
-            start, most = i, value
-    windows_found = found(schema, "open when Text:'Neural' close when Score > 1", "max(Score)")
-    assert [(w.first, w.last, w.aggregates[0]) for w in windows_found] == expected
+            start, max_score = i, value
+    windows = found(schema, "open when Text:'Neural' close when Score > 1", "max(Score)")
+    assert [(w.first, w.last, w.aggregates[0]) for w in windows] == expected
     assert len(expected) > 15

@@ -29,12 +29,12 @@ def _numbers(change: SchemaChange) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def test_removed_relations_leave_holes_and_new_ones_are_last() -> None:
-    new = Relation("d", X)
-    given_schema = Schema("other", (new, C, B), (BC, Join("bd", "b", "d", (("x", "x"),))))
-    change = SchemaChange.between(CHAIN, given_schema)
+    added_relation = Relation("d", X)
+    next_schema = Schema("other", (added_relation, C, B), (BC, Join("bd", "b", "d", (("x", "x"),))))
+    change = SchemaChange.between(CHAIN, next_schema)
     assert [r.name for r in change.after.relations] == ["a", "b", "c", "d"]
     assert [j.name for j in change.after.joins] == ["ab", "bc", "bd"]
-    assert [change.after.index[r.name] for r in given_schema.relations] == [3, 2, 1]
+    assert [change.after.index[r.name] for r in next_schema.relations] == [3, 2, 1]
     assert _numbers(change) == ([[0], [0]], [[3], [2]])
     assert not edges_from(change.after)[0]
     assert {e.join for e in present_edges(change.after) if e.target == 1} == {1, 2}
@@ -42,15 +42,15 @@ def test_removed_relations_leave_holes_and_new_ones_are_last() -> None:
 
 
 def test_a_returning_relation_has_its_old_position() -> None:
-    without = SchemaChange.between(CHAIN, Schema("s", (B, C), (BC,))).after
-    back = SchemaChange.between(without, CHAIN)
-    assert (back.after.relations, back.after.joins) == (CHAIN.relations, CHAIN.joins)
-    assert _numbers(back) == ([[], []], [[0], [0]])
+    reduced = SchemaChange.between(CHAIN, Schema("s", (B, C), (BC,))).after
+    change = SchemaChange.between(reduced, CHAIN)
+    assert (change.after.relations, change.after.joins) == (CHAIN.relations, CHAIN.joins)
+    assert _numbers(change) == ([[], []], [[0], [0]])
 
 
 def test_a_relation_with_another_key_is_a_new_one_with_new_joins() -> None:
-    other = replace(A, key=("x",))
-    change = SchemaChange.between(CHAIN, Schema("s", (other, B, C), (AB, BC)))
+    rekeyed = replace(A, key=("x",))
+    change = SchemaChange.between(CHAIN, Schema("s", (rekeyed, B, C), (AB, BC)))
     assert [r.name for r in change.after.relations] == ["a (removed 1)", "b", "c", "a"]
     assert [j.name for j in change.after.joins] == ["ab (removed 1)", "bc", "ab"]
     assert _numbers(change) == ([[0], [0]], [[3], [2]])
@@ -71,15 +71,15 @@ def test_a_relation_from_renamed_columns_keeps_its_position() -> None:
 @examples(100)
 def test_each_schema_of_a_sequence_is_preserved(sequence: list[Schema]) -> None:
     current = sequence[0]
-    for wanted in sequence[1:]:
-        change = SchemaChange.between(current, wanted)
+    for target in sequence[1:]:
+        change = SchemaChange.between(current, target)
         current = change.after
-        positions = [current.index[r.name] for r in wanted.relations]
-        assert tuple(current.relations[p] for p in positions) == wanted.relations
-        holes = current.evolution
-        assert set(range(len(current.relations))) - {*positions} == holes.removed_relations
-        standing = [j for p, j in enumerate(current.joins) if p not in holes.removed_joins]
-        assert sorted(standing, key=lambda j: j.name) == sorted(wanted.joins, key=lambda j: j.name)
+        positions = [current.index[r.name] for r in target.relations]
+        assert tuple(current.relations[p] for p in positions) == target.relations
+        evolution = current.evolution
+        assert set(range(len(current.relations))) - {*positions} == evolution.removed_relations
+        joins = [j for p, j in enumerate(current.joins) if p not in evolution.removed_joins]
+        assert sorted(joins, key=lambda j: j.name) == sorted(target.joins, key=lambda j: j.name)
 
 
 REST = "relations:\n  a: {attributes: {t: text}}\n"
@@ -107,10 +107,10 @@ def test_all_errors_in_the_synonyms_file_are_reported(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"w.txt cannot be read: No such file"):
         load_schema(tmp_path / "s.yaml")
     (tmp_path / "w.txt").write_text("car, bus\ncar\n# x\na,,b\n")
-    with pytest.raises(SchemaError) as caught:
+    with pytest.raises(SchemaError) as error:
         load_schema(tmp_path / "s.yaml")
-    assert "w.txt, line 2: expected at least two words" in str(caught.value)
-    assert "w.txt, line 4: expected a word between commas" in str(caught.value)
+    assert "w.txt, line 2: expected at least two words" in str(error.value)
+    assert "w.txt, line 4: expected a word between commas" in str(error.value)
     (tmp_path / "w.txt").write_bytes(b"car, \xff\n")
     with pytest.raises(SchemaError, match="save the file as UTF-8"):
         load_schema(tmp_path / "s.yaml")

@@ -52,24 +52,24 @@ def described(data_set: str) -> Any:
     [("sakila", 0.95, 1.0), ("mondial", 0.95, 0.9), ("stackexchange-ai", 0.85, 0.8)],
 )
 def test_inferred_joins_are_the_foreign_keys(data_set: str, precision: float, recall: float) -> None:
-    true = {
+    foreign_keys = {
         (key["table"], key["ref_table"], frozenset(zip(key["columns"], key["ref_columns"], strict=True)))
         for key in described(data_set)["foreign_keys"]
     }
-    found = {(join.left, join.right, frozenset(join.on)) for join in inferred(data_set)[0].joins}
-    assert len(true & found) / len(found) >= precision
-    assert len(true & found) / len(true) >= recall
+    joins = {(join.left, join.right, frozenset(join.on)) for join in inferred(data_set)[0].joins}
+    assert len(foreign_keys & joins) / len(joins) >= precision
+    assert len(foreign_keys & joins) / len(foreign_keys) >= recall
 
 
 @pytest.mark.parametrize(("data_set", "count"), [("sakila", 0), ("mondial", 1), ("stackexchange-ai", 3)])
 def test_suggested_joins_are_foreign_keys(data_set: str, count: int) -> None:
-    true = {
+    foreign_keys = {
         f"{key['table']}.{key['columns'][0]} = {key['ref_table']}.{key['ref_columns'][0]}"
         for key in described(data_set)["foreign_keys"]
     }
-    found = {possible.on for possible in inferred(data_set)[0].possible}
-    assert len(found) == count
-    assert found <= true
+    suggestions = {possible.on for possible in inferred(data_set)[0].possible}
+    assert len(suggestions) == count
+    assert suggestions <= foreign_keys
 
 
 @pytest.mark.parametrize("data_set", SETS)
@@ -77,8 +77,8 @@ def test_inferred_keys_are_the_targets_of_foreign_keys(data_set: str) -> None:
     referenced: dict[str, set[frozenset[str]]] = {}
     for key in described(data_set)["foreign_keys"]:
         referenced.setdefault(key["ref_table"], set()).add(frozenset(key["ref_columns"]))
-    found = {r.name: frozenset(r.key) for r in inferred(data_set)[0].relations}
-    assert [name for name, keys in referenced.items() if found[name] not in keys] == []
+    inferred_keys = {r.name: frozenset(r.key) for r in inferred(data_set)[0].relations}
+    assert [name for name, keys in referenced.items() if inferred_keys[name] not in keys] == []
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_texts_and_codes_are_searched_unless_they_are_references(
     texts = {
         (name, column) for name, table in described(data_set)["tables"].items() for column in table["text"]
     }
-    refers = {(join.left, column) for join in schema.joins for column, _ in join.on}
+    references = {(join.left, column) for join in schema.joins for column, _ in join.on}
     searched = {(r.name, column) for r in schema.relations for column in r.search}
-    assert texts - searched <= refers
+    assert texts - searched <= references
     assert codes <= searched
 
 

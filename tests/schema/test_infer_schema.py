@@ -78,7 +78,7 @@ def test_stems_and_singulars() -> None:
     names = ("actor_id", "country2", "TagName", "id", "cities")
     assert [stem(name) for name in names] == [("actor",), ("country",), ("tag",), ("id",), ("city",)]
     words = {"movies": "movie", "cities": "city", "boxes": "box", "classes": "class", "series": "series"}
-    assert {singular(plural) == singular(word) for plural, word in words.items()} == {True}
+    assert {singular(plural_word) == singular(word) for plural_word, word in words.items()} == {True}
     assert singular("bus") != singular("bu")
 
 
@@ -143,9 +143,9 @@ def test_the_yaml_has_the_schema_with_reasons() -> None:
     inference = infer(MOVIES, "movies")
     text = inference.to_yaml()
     assert parse_schema(text) == inference.schema()
-    joined = next(line for line in text.split("\n") if "plays.movie_id = movie.MovieID" in line)
-    said = "- plays.movie_id = movie.MovieID # 0.95 by name, and 100% of 3 values found there"
-    assert " ".join(joined.split()) == said
+    join_line = next(line for line in text.split("\n") if "plays.movie_id = movie.MovieID" in line)
+    expected = "- plays.movie_id = movie.MovieID # 0.95 by name, and 100% of 3 values found there"
+    assert " ".join(join_line.split()) == expected
     assert "      last_update: timestamp" in text
     assert text == infer(MOVIES, "movies").to_yaml()
 
@@ -176,14 +176,16 @@ def test_a_name_suffices_if_the_other_side_was_only_sampled() -> None:
         "person_id": list(range(SAMPLE_ROWS, SAMPLE_ROWS + 9)),
         "item": ["more words"] * 9,
     }
-    found = infer({"person": people, "order": orders})
-    assert condition_names(found.schema()) == {"order.person_id = person.id"}
-    assert "0.71 by name; only the first 50,000 rows of person were looked at" in found.to_yaml()
-    shared = {"pid" if name == "id" else name: values for name, values in people.items()}
-    named: dict[str, list[object]] = {"pid": orders["person_id"], "item": orders["item"]}
-    assert condition_names(infer({"person": shared, "order": named}).schema()) == {"order.pid = person.pid"}
-    nothing: dict[str, list[object]] = {"person_id": [None] * 9, "item": ["more words"] * 9}
-    assert condition_names(infer({"person": people, "order": nothing}).schema()) == set()
+    inference = infer({"person": people, "order": orders})
+    assert condition_names(inference.schema()) == {"order.person_id = person.id"}
+    assert "0.71 by name; only the first 50,000 rows of person were looked at" in inference.to_yaml()
+    with_shared_name = {"pid" if name == "id" else name: values for name, values in people.items()}
+    with_prefix: dict[str, list[object]] = {"pid": orders["person_id"], "item": orders["item"]}
+    assert condition_names(infer({"person": with_shared_name, "order": with_prefix}).schema()) == {
+        "order.pid = person.pid"
+    }
+    without_values: dict[str, list[object]] = {"person_id": [None] * 9, "item": ["more words"] * 9}
+    assert condition_names(infer({"person": people, "order": without_values}).schema()) == set()
 
 
 def test_a_key_that_is_a_reference_is_searched_in_its_target_only() -> None:
@@ -193,11 +195,11 @@ def test_a_key_that_is_a_reference_is_searched_in_its_target_only() -> None:
         "border": {"country": codes * 2, "length": [n + 0.5 for n in range(80)]},
         "economy": {"country": codes[:38], "gdp": [n + 0.25 for n in range(38)]},
     }
-    found = infer(tables).schema()
-    assert {join.name for join in found.joins} == {
+    schema = infer(tables).schema()
+    assert {join.name for join in schema.joins} == {
         "border.country = country.code", "economy.country = country.code",
     }  # fmt: skip
-    assert {relation.name: relation.search for relation in found.relations} == {
+    assert {relation.name: relation.search for relation in schema.relations} == {
         "country": ("code", "name"), "border": (), "economy": (),
     }  # fmt: skip
 
@@ -207,8 +209,8 @@ def test_a_text_index_is_not_searched() -> None:
     films = {"title": ["Alien", "It's", "Ran"], "fulltext": ["'alien':1A,4 'cat':2", "'it''s':1", "'ran':1"]}
     (film,) = infer({"film": films}).schema().relations
     assert film.search == ("title",)
-    quoted = {"quote": ["'alien':1", "'no position'"]}
-    assert infer({"film": quoted}).schema().relations[0].search == ("quote",)
+    quotes = {"quote": ["'alien':1", "'no position'"]}
+    assert infer({"film": quotes}).schema().relations[0].search == ("quote",)
 
 
 def test_equal_numbers_alone_are_not_a_join() -> None:
@@ -227,14 +229,14 @@ def test_equal_identifiers_are_joined_once() -> None:
 
 def test_composite_references_and_implied_joins() -> None:
     countries = ["D", "F", "GB"]
-    places = [(c, f"Region {n}") for c in countries for n in range(8)]
+    regions = [(c, f"Region {n}") for c in countries for n in range(8)]
     tables = {
         "country": {"code": countries, "title": ["Federal Germany", "French Republic", "United Kingdom"]},
-        "province": {"name": [p for _, p in places], "country": [c for c, _ in places]},
+        "province": {"name": [p for _, p in regions], "country": [c for c, _ in regions]},
         "river": {
             "water": [f"Stream {n}" for n in range(40)],
-            "province": [places[n % len(places)][1] for n in range(40)],
-            "country": [places[n % len(places)][0] for n in range(40)],
+            "province": [regions[n % len(regions)][1] for n in range(40)],
+            "country": [regions[n % len(regions)][0] for n in range(40)],
         },
     }
     inference = infer(tables)
@@ -242,9 +244,9 @@ def test_composite_references_and_implied_joins() -> None:
         "province.country = country.code",
         "river.province = province.name and river.country = province.country",
     }
-    (implied,) = [f for f in inference.joins if f.value.name == "river.country = country.code"]
-    assert "other joins imply it" in implied.reason
-    assert not inference.accepts(implied)
+    (implied_join,) = [f for f in inference.joins if f.value.name == "river.country = country.code"]
+    assert "other joins imply it" in implied_join.reason
+    assert not inference.accepts(implied_join)
 
 
 def test_columns_are_renamed_and_unnameable_relations_left_out() -> None:
@@ -282,16 +284,16 @@ def test_nested_objects_become_attributes_and_other_values_are_left_out() -> Non
     }
     (relation,) = infer({"a": columns}).relations
     assert relation.left_out == (("who", "some rows have an object there, others a value"),)
-    found = [(a.value.name, a.value.type.value, a.value.origin) for a in relation.attributes]
-    assert found == [
+    attributes = [(a.value.name, a.value.type.value, a.value.origin) for a in relation.attributes]
+    assert attributes == [
         ("who_name", "text", "who.name"),
         ("v1", "integer", None),
         ("v1_0", "integer", "v1.0"),
         ("tags", "text", "tags"),
         ("mixed", "text", "mixed"),
     ]
-    (wide,) = infer({"a": {f"c{n}": ["x"] for n in range(inferring.WIDEST + 3)}}).relations
-    assert (len(wide.attributes), len(wide.left_out)) == (inferring.WIDEST, 3)
+    (wide_relation,) = infer({"a": {f"c{n}": ["x"] for n in range(inferring.WIDEST + 3)}}).relations
+    assert (len(wide_relation.attributes), len(wide_relation.left_out)) == (inferring.WIDEST, 3)
 
 
 def test_an_empty_sample_has_no_schema() -> None:
@@ -301,13 +303,13 @@ def test_an_empty_sample_has_no_schema() -> None:
         infer({"a": {"x": ["1"], "y": []}})
 
 
-@pytest.mark.parametrize("odd", ["abc", "n/a", "1.5", "2026-13-01"])
-def test_one_bad_value_among_a_thousand_changes_neither_type_nor_join(odd: str) -> None:
+@pytest.mark.parametrize("bad_value", ["abc", "n/a", "1.5", "2026-13-01"])
+def test_one_bad_value_among_a_thousand_changes_neither_type_nor_join(bad_value: str) -> None:
     numbers = [str(n) for n in range(1000)]
     times = [f"2026-01-01T00:{n % 60:02}:{n // 60:02}Z" for n in range(1000)]
     tables = {
-        "orders": {"order_id": [*numbers, odd], "total": [*numbers, "7"]},
-        "complaints": {"order_id": [*numbers, odd], "time": [*times, odd]},
+        "orders": {"order_id": [*numbers, bad_value], "total": [*numbers, "7"]},
+        "complaints": {"order_id": [*numbers, bad_value], "time": [*times, bad_value]},
     }
     inference = infer(tables)
     schema = inference.schema()
@@ -320,20 +322,20 @@ def test_one_bad_value_among_a_thousand_changes_neither_type_nor_join(odd: str) 
 
 def test_values_that_are_not_numbers_are_missing_among_numbers() -> None:
     kinds: list[list[object]] = [["1", "NaN"], ["1.5", "inf"], [1.5, float("nan")], ["NaN", "nan"]]
-    found = [infer({"a": {"x": values}}).schema().relations[0].attributes[0].type.value for values in kinds]
-    assert found == ["integer", "number", "number", "text"]
+    types = [infer({"a": {"x": values}}).schema().relations[0].attributes[0].type.value for values in kinds]
+    assert types == ["integer", "number", "number", "text"]
 
 
 def test_an_earlier_schema_keeps_types_and_joins() -> None:
     """Even in small data, and if fewer values than before are in the other relation."""
     tables = {"orders": {"id": ["1", "2", "3"]}, "lines": {"order_id": ["1", "2", "3", "3"]}}
-    known = infer(tables).schema()
-    assert known.joins
-    worse = {"orders": {"id": ["1", "2", "x"]}, "lines": {"order_id": ["1", "7", "8", "y"]}}
-    assert not infer(worse).schema().joins
-    assert infer(worse, earlier=known).schema().joins == known.joins
-    other = {"orders": {"id": ["a", "b", "c"]}, "lines": {"order_id": ["1", "2", "3", "3"]}}
-    assert not infer(other, earlier=known).schema().joins
+    earlier = infer(tables).schema()
+    assert earlier.joins
+    worse_tables = {"orders": {"id": ["1", "2", "x"]}, "lines": {"order_id": ["1", "7", "8", "y"]}}
+    assert not infer(worse_tables).schema().joins
+    assert infer(worse_tables, earlier=earlier).schema().joins == earlier.joins
+    other_tables = {"orders": {"id": ["a", "b", "c"]}, "lines": {"order_id": ["1", "2", "3", "3"]}}
+    assert not infer(other_tables, earlier=earlier).schema().joins
 
 
 def test_only_the_sample_is_read() -> None:
@@ -380,8 +382,8 @@ def test_any_sample_gives_a_valid_schema(tables: dict[str, dict[str, list[object
         rows = list(zip(*(columns[k] for k in relation.key), strict=True))
         assert len({tuple(map(str, row)) for row in rows}) == len(rows) or not relation.key
         for attribute in relation.attributes:
-            present = [v for v in columns[attribute.name] if v not in {None, ""}]
+            present_values = [v for v in columns[attribute.name] if v not in {None, ""}]
             if attribute.type is AttributeType.INTEGER:
-                assert all(int(str(v)) is not None for v in present)
+                assert all(int(str(v)) is not None for v in present_values)
             if attribute.type is AttributeType.NUMBER:
-                assert all(float(str(v)) is not None for v in present)
+                assert all(float(str(v)) is not None for v in present_values)

@@ -21,12 +21,12 @@ ODD = {
 
 
 def said(text: str) -> list[str]:
-    with pytest.raises(SchemaError) as caught:
+    with pytest.raises(SchemaError) as error:
         parse_schema(text, "s.yaml")
-    assert caught.value.exit_code == 3
-    assert str(caught.value) == "\n".join(map(str, caught.value.problems))
-    assert {p.source for p in caught.value.problems} == {"s.yaml"}
-    return [f"{p.line}:{p.column}: {p.message}" for p in caught.value.problems]
+    assert error.value.exit_code == 3
+    assert str(error.value) == "\n".join(map(str, error.value.problems))
+    assert {p.source for p in error.value.problems} == {"s.yaml"}
+    return [f"{p.line}:{p.column}: {p.message}" for p in error.value.problems]
 
 
 @pytest.mark.parametrize(("text", "expected"), ODD.items())
@@ -57,27 +57,27 @@ def test_a_number_with_too_many_digits_is_rejected() -> None:
     "written", [".inf", "1e300", "9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00"]
 )
 def test_a_bound_must_be_a_valid_calendar_time(written: str) -> None:
-    (found,) = said(
+    (message,) = said(
         f"relations:\n  a: {{attributes: {{x: {{type: timestamp, max: {written!r}}}}}}}\n".replace("'", "")
     )
-    assert "expected a timestamp" in found
+    assert "expected a timestamp" in message
 
 
 def test_a_window_is_checked_by_the_given_function() -> None:
-    def refuse(text: str) -> str | None:
+    def check(text: str) -> str | None:
         return None if text == "1:30" else f"{text!r} is no duration"
 
-    assert parse_schema(HEAD + "window: 1:30", check_window=refuse).window == "1:30"
+    assert parse_schema(HEAD + "window: 1:30", check_window=check).window == "1:30"
     with pytest.raises(SchemaError, match=r"^<schema>:3:9: window: 'soon' is no duration$"):
-        parse_schema(HEAD + "window: soon", check_window=refuse)
+        parse_schema(HEAD + "window: soon", check_window=check)
 
 
 def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text(HEAD)
-    with pytest.raises(SchemaError, match=r"no such file.*did you mean 'schema.yaml'") as caught:
+    with pytest.raises(SchemaError, match=r"no such file.*did you mean 'schema.yaml'") as error:
         load_schema(tmp_path / "shema.yaml")
-    assert str(tmp_path / "shema.yaml") in str(caught.value)
-    assert caught.value.exit_code == 3
+    assert str(tmp_path / "shema.yaml") in str(error.value)
+    assert error.value.exit_code == 3
 
 
 def test_directories_and_other_unreadable_paths_are_reported(tmp_path: Path) -> None:
@@ -90,9 +90,9 @@ def test_directories_and_other_unreadable_paths_are_reported(tmp_path: Path) -> 
 def test_a_file_that_is_not_text_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
     path.write_bytes(HEAD.encode() + "name: é café".encode()[:-2] + b"\xe9\n")
-    with pytest.raises(SchemaError) as caught:
+    with pytest.raises(SchemaError) as error:
         load_schema(path)
-    (problem,) = caught.value.problems
+    (problem,) = error.value.problems
     assert (problem.line, problem.column) == (3, 12)
     assert problem.message == "byte 0xE9 is not UTF-8; save the file as UTF-8"
 

@@ -41,8 +41,8 @@ def test_self_joins_and_missing_joins_are_warnings() -> None:
         "relations:\n  e: {attributes: {boss: integer}}\njoins:\n  - {name: peers, on: e.boss = e.boss}\n"
     )
     assert warnings(schema) == ["join 'peers' is the same from both sides: each pair of tuples joins twice"]
-    lonely = parse_schema("relations:\n  a: {attributes: {t: text}}\n  b: {attributes: {t: text}}\n")
-    assert [w.split(":")[0] for w in warnings(lonely)] == [
+    unjoined = parse_schema("relations:\n  a: {attributes: {t: text}}\n  b: {attributes: {t: text}}\n")
+    assert [w.split(":")[0] for w in warnings(unjoined)] == [
         "relation 'a' has no join",
         "relation 'b' has no join",
     ]

@@ -61,43 +61,43 @@ def suggested(tables: Tables) -> dict[str, str]:
 
 
 def test_values_suggest_joins_that_names_do_not() -> None:
-    found = suggested(CRM)
-    assert set(found) == {"tickets.opened_by = users.id", "tickets.order_no = orders.id"}
-    assert found["tickets.opened_by = users.id"] == "by values: 100% of 3 found there"
+    suggestions = suggested(CRM)
+    assert set(suggestions) == {"tickets.opened_by = users.id", "tickets.order_no = orders.id"}
+    assert suggestions["tickets.opened_by = users.id"] == "by values: 100% of 3 found there"
     assert {join.name for join in infer(CRM).schema().joins} == {"orders.status = statuses.id"}
 
 
 def test_a_customer_is_suggested_to_be_a_person() -> None:
     """Not one of the statuses, which have the same numbers."""
-    found = suggested(
+    suggestions = suggested(
         {
             "users": {"id": [1, 2, 3], "name": ["Ada Byron", "Grace Hopper", "Alan Turing"]},
             "statuses": {"id": [1, 2, 3], "label": ["new", "paid", "shipped"]},
             "orders": {"id": [100, 101, 102], "customer": [1, 2, 3], "status": [3, 1, 2]},
         }
     )
-    assert set(found) == {"orders.customer = users.id"}
+    assert set(suggestions) == {"orders.customer = users.id"}
 
 
 def test_an_identifier_refers_to_no_other_identifier() -> None:
     """Even if the plural is irregular: an identifier does not refer to another identifier."""
-    found = suggested(
+    suggestions = suggested(
         {
             "people": {"person_id": list(range(1, 8)), "first": list("abcdefg")},
             "notes": {"note_id": list(range(1, 31)), "about": ["x", "y", "z"] * 10},
         }
     )
-    assert found == {}
+    assert suggestions == {}
 
 
 def test_three_equal_text_identifiers_suggest_a_join() -> None:
-    found = suggested(
+    suggestions = suggested(
         {
             "staff": {"email": ["ada@x.org", "bob@x.org", "cy@x.org"], "full": ["Ada", "Bob", "Cy"]},
             "sales": {"invoice": [9001, 9002, 9003], "sold_to": ["cy@x.org", "ada@x.org", "bob@x.org"]},
         }
     )
-    assert found == {"sales.sold_to = staff.email": "by values: 100% of 3 found there"}
+    assert suggestions == {"sales.sold_to = staff.email": "by values: 100% of 3 found there"}
 
 
 def test_a_few_values_may_be_missing() -> None:
@@ -113,13 +113,13 @@ def test_measures_and_flags_suggest_no_join() -> None:
 def test_the_best_few_suggestions_come_first() -> None:
     names = ["ash", "birch", "cedar", "elm", "fir", "larch"]
     logs = {
-        f"log{place}": {name: [f"lib{n % (40 + place)}" for n in range(90)]}
-        for place, name in enumerate(names)
+        f"log{number}": {name: [f"lib{n % (40 + number)}" for n in range(90)]}
+        for number, name in enumerate(names)
     }
-    found = suggested({**PACKAGES, **logs})
-    assert len(found) == 5
-    assert next(iter(found)) == "log0.ash = package.name"
-    assert "dependency.depends_on = package.name" not in found  # some of its values are missing
+    suggestions = suggested({**PACKAGES, **logs})
+    assert len(suggestions) == 5
+    assert next(iter(suggestions)) == "log0.ash = package.name"
+    assert "dependency.depends_on = package.name" not in suggestions  # some of its values are missing
 
 
 def test_an_inferred_schema_has_the_suggestions_of_its_yaml() -> None:
@@ -139,11 +139,11 @@ def test_a_shared_name_with_all_values_found_is_a_join(numbers: list[str]) -> No
 def test_a_join_replaces_its_comment() -> None:
     text = infer(CRM).to_yaml()
     join = join_of(["users.id=tickets.opened_by"], parse_schema(text))
-    changed = with_join(text, join)
-    assert [one.on for one in parse_schema(changed).possible] == ["tickets.order_no = orders.id"]
-    assert join in parse_schema(changed).joins
-    same = set(text.splitlines()) & set(changed.splitlines())
-    assert len(same) == len(set(text.splitlines())) - 1
+    new_text = with_join(text, join)
+    assert [one.on for one in parse_schema(new_text).possible] == ["tickets.order_no = orders.id"]
+    assert join in parse_schema(new_text).joins
+    unchanged_lines = set(text.splitlines()) & set(new_text.splitlines())
+    assert len(unchanged_lines) == len(set(text.splitlines())) - 1
 
 
 RELATIONS = "relations:\n  a: {attributes: {x: text, y: integer}}\n  b: {attributes: {x: text, y: integer}}\n"
@@ -162,12 +162,12 @@ RELATIONS = "relations:\n  a: {attributes: {x: text, y: integer}}\n  b: {attribu
     ],
 )
 def test_a_join_is_added_without_other_changes(text: str, line: str) -> None:
-    changed = with_join(text, Join.of("a", "b", (("x", "x"),)))
-    assert line in changed.splitlines()
-    before, after = parse_schema(text), parse_schema(changed)
+    new_text = with_join(text, Join.of("a", "b", (("x", "x"),)))
+    assert line in new_text.splitlines()
+    before, after = parse_schema(text), parse_schema(new_text)
     assert after.joins == (*before.joins, Join.of("a", "b", (("x", "x"),)))
     assert after.relations == before.relations
-    assert {one for one in text.splitlines() if "#" in one and "[]" not in one} <= set(changed.splitlines())
+    assert {one for one in text.splitlines() if "#" in one and "[]" not in one} <= set(new_text.splitlines())
 
 
 def test_several_conditions_are_one_join() -> None:

@@ -95,12 +95,14 @@ def schemas(draw: st.DrawFn) -> Schema:
         if pairs:
             on = tuple(draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=2, unique=True)))
             condition = " and ".join(f"{left.name}.{a} = {right.name}.{b}" for a, b in on)
-            named = Join(draw(st.sampled_from([name, condition])), left.name, right.name, on)
-            joins.setdefault(frozenset((frozenset(((left.name, a), (right.name, b)))) for a, b in on), named)
-    unique_names = {join.name: join for join in joins.values()}
+            named_join = Join(draw(st.sampled_from([name, condition])), left.name, right.name, on)
+            joins.setdefault(
+                frozenset((frozenset(((left.name, a), (right.name, b)))) for a, b in on), named_join
+            )
+    joins_by_name = {join.name: join for join in joins.values()}
     groups = draw(st.lists(st.lists(NAMES, min_size=2, max_size=3, unique=True).map(tuple), max_size=2))
     synonyms = tuple(group for group in groups if all(any(map(str.isalnum, word)) for word in group))
-    return Schema(draw(TEXTS), parts, tuple(unique_names.values()), draw(TEXTS), synonyms=synonyms)
+    return Schema(draw(TEXTS), parts, tuple(joins_by_name.values()), draw(TEXTS), synonyms=synonyms)
 
 
 @examples(150)
@@ -118,30 +120,30 @@ def test_the_drawing_is_a_spanning_forest(schema: Schema) -> None:
     assert sum(len(tree.joins) for tree in trees) == len(schema.relations) - len(trees)
     assert sorted(r for tree in trees for r in tree.children) == list(range(len(schema.relations)))
     lines = draw(schema)
-    spanned = lines[: lines.index("and")] if "and" in lines else lines
-    drawn = [re.sub(r"^[│├└─ ]+", "", line).split(" ")[0].strip() for line in spanned]
-    assert sorted(drawn) == sorted(r.name for r in schema.relations)
+    tree_lines = lines[: lines.index("and")] if "and" in lines else lines
+    drawn_names = [re.sub(r"^[│├└─ ]+", "", line).split(" ")[0].strip() for line in tree_lines]
+    assert sorted(drawn_names) == sorted(r.name for r in schema.relations)
 
 
 @examples(30)
 @given(schemas())
 def test_showing_never_fails_and_is_deterministic(schema: Schema) -> None:
-    again = parse_schema(to_yaml(schema))
-    assert show(schema) == show(again)
-    assert to_dot(schema) == to_dot(again)
+    reloaded = parse_schema(to_yaml(schema))
+    assert show(schema) == show(reloaded)
+    assert to_dot(schema) == to_dot(reloaded)
 
 
 def test_json_schema_serves_editors() -> None:
-    described = json_schema()
-    assert json.loads(json.dumps(described)) == described
-    definitions = described["$defs"]
+    description = json_schema()
+    assert json.loads(json.dumps(description)) == description
+    definitions = description["$defs"]
     assert definitions["AttributeType"]["enum"] == [t.value for t in AttributeType]
-    assert described["required"] == ["relations"]
-    for level in (described, *definitions.values()):
+    assert description["required"] == ["relations"]
+    for level in (description, *definitions.values()):
         assert level["description"]
         assert level.get("additionalProperties", False) is False
-        for name, part in level.get("properties", {}).items():
-            assert part["description"], name
+        for name, subschema in level.get("properties", {}).items():
+            assert subschema["description"], name
     assert set(definitions["RelationDocument"]["properties"]) == {
         "attributes",
         "key",

@@ -22,8 +22,8 @@ def rewrite(path: Path) -> bool:
 
 
 def main(arguments: list[str]) -> None:
-    here = Path(__file__).parent
-    for path in map(Path, arguments) if arguments else sorted(here.glob("*/*.skws")):
+    folder = Path(__file__).parent
+    for path in map(Path, arguments) if arguments else sorted(folder.glob("*/*.skws")):
         try:
             if rewrite(path):
                 print(f"changed: {path}")

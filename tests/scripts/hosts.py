@@ -27,10 +27,10 @@ from tests.scripts.script import Asked, Stage, Told
 from tests.spark.streaming.shard_runs import KeptShard, all_shards, micro_batch_of
 
 
-def checked(known: StandingQueries, commands: Sequence[JobCommand]) -> tuple[list[JobCommand], list[str]]:
+def checked(standing: StandingQueries, commands: Sequence[JobCommand]) -> tuple[list[JobCommand], list[str]]:
     """The valid commands, and the reasons why the others are not."""
-    good, refused = known.validate(commands)
-    return good, [answer.error for answer in refused]
+    valid, rejected = standing.validate(commands)
+    return valid, [answer.error for answer in rejected]
 
 
 class SessionHost:
@@ -43,16 +43,16 @@ class SessionHost:
         self._standing = StandingQueries(request, self._live)
         self._live.load_tables(tables)
 
-    def work(self, asked: Asked) -> Told:
-        commands, errors = checked(self._standing, asked.commands)
+    def work(self, step: Asked) -> Told:
+        commands, errors = checked(self._standing, step.commands)
         results = [result for command in commands for result in self._standing.apply(command)]
-        batch = RecordBatch.of(asked.records)
+        batch = RecordBatch.of(step.records)
         before = self._live.position, self._live.now
-        results += self._live.take(batch, ended=asked.ended)
+        results += self._live.take(batch, ended=step.ended)
         self._log.append(Past(*before, batch))
-        late = len(self._late)
+        late_count = len(self._late)
         self._late.clear()
-        return Told(results, errors, late)
+        return Told(results, errors, late_count)
 
     def close(self) -> None:
         self._log.clear()
@@ -79,8 +79,8 @@ class ScriptFeed(Feed):
         number = start["batch"]
         if number == len(self.batches):
             return Batch(NOTHING, start)
-        asked = self.batches[number]
-        return Batch(Chunk.of(asked.records), {"batch": number + 1}, ended=asked.ended)
+        step = self.batches[number]
+        return Batch(Chunk.of(step.records), {"batch": number + 1}, ended=step.ended)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         return Chunk.concat(Chunk.of(a.records) for a in self.batches[start["batch"] : end["batch"]])
@@ -127,15 +127,15 @@ class JobHost:
         self._job = LocalWatch(self._request, [self._sink], Notes().log, source=source)
         self._job.open()
 
-    def work(self, asked: Asked) -> Told:
+    def work(self, step: Asked) -> Told:
         if self._restarted:
             self._job.close()
             self._open()
-        self._feed.batches.append(asked)
+        self._feed.batches.append(step)
         # Without ids, as several commands of a script may have the same one.
-        answers = [self._job.control.submit(replace(command, id="")) for command in asked.commands]
+        answers = [self._job.control.submit(replace(command, id="")) for command in step.commands]
         before = self._job.metrics().late
-        changes = any(command.op == "schema" for command in asked.commands)
+        changes = any(command.op == "schema" for command in step.commands)
         self._job.step()
         if changes:  # the change is alone in its micro-batch
             self._job.step()
@@ -160,23 +160,23 @@ class ShardsHost:
         self._shards: list[KeptShard] = all_shards(self._request, 3, self._spread)
         self._tables = tables
 
-    def work(self, asked: Asked) -> Told:
-        commands, errors = checked(self._known, asked.commands)
+    def work(self, step: Asked) -> Told:
+        commands, errors = checked(self._known, step.commands)
         for command in commands:
             self._known.apply(command)
-        micro_batch = micro_batch_of(asked.records, commands, self._tables)
-        if asked.ended:
+        micro_batch = micro_batch_of(step.records, commands, self._tables)
+        if step.ended:
             micro_batch = replace(micro_batch, head=replace(micro_batch.head, ended=True))
         self._tables = ()
         results: list[LiveResult] = []
-        late = 0
+        late_count = 0
         for shard in self._shards:
             if self._rebuilt:
                 shard.rebuild()
-            worked = shard.work(micro_batch)
-            results += worked.results
-            late += worked.stats.get("late", 0)
-        return Told(results, errors, late)
+            output = shard.work(micro_batch)
+            results += output.results
+            late_count += output.stats.get("late", 0)
+        return Told(results, errors, late_count)
 
     def close(self) -> None:
         self._shards.clear()
@@ -194,18 +194,18 @@ class ReplaySearch:
         return [line_of(result) for result in self._results(stage, path, query)]
 
     def _results(self, stage: Stage, path: Path, query: Query) -> Iterator[LiveResult]:
-        given = stage.request()
+        request = stage.request()
         return Search(
             Job.search(
                 query,
                 stage.described,
                 path,
-                window=given.window,
-                max_size=given.max_size,
-                match_names=given.match_names,
+                window=request.window,
+                max_size=request.max_size,
+                match_names=request.match_names,
                 engine=self.engine,
-                allow_unbounded_windows=given.allow_unbounded_windows,
-                evaluator=given.evaluator,
-                mesh=given.mesh,
+                allow_unbounded_windows=request.allow_unbounded_windows,
+                evaluator=request.evaluator,
+                mesh=request.mesh,
             )
         ).results()

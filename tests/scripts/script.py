@@ -101,8 +101,8 @@ class Told:
 
     def lines(self) -> list[str]:
         errors = (line for error in self.errors for line in _error(error))
-        late = [f"late: {self.late}"] if self.late else []
-        return [*errors, *late, *map(line_of, self.results)]
+        late_lines = [f"late: {self.late}"] if self.late else []
+        return [*errors, *late_lines, *map(line_of, self.results)]
 
 
 class Host(Protocol):
@@ -110,7 +110,7 @@ class Host(Protocol):
 
     def start(self, request: Job, tables: Sequence[Record]) -> None: ...
 
-    def work(self, asked: Asked) -> Told: ...
+    def work(self, step: Asked) -> Told: ...
 
     def close(self) -> None: ...
 
@@ -125,14 +125,16 @@ def parse_script(text: str) -> list[Block]:
     for part in text.strip("\n").split("\n\n"):
         lines = part.strip("\n").split("\n")
         comments = [line for line in lines if line.startswith("#")]
-        rest = [line for line in lines if not line.startswith("#")]
-        if "---" not in rest:
-            if rest:
+        lines_of_block = [line for line in lines if not line.startswith("#")]
+        if "---" not in lines_of_block:
+            if lines_of_block:
                 raise ValueError(f"a block without '---': {part!r}")
             blocks.append(Block((), (), tuple(comments)))
             continue
-        at = rest.index("---")
-        blocks.append(Block(tuple(rest[:at]), tuple(rest[at + 1 :]), tuple(comments)))
+        separator = lines_of_block.index("---")
+        blocks.append(
+            Block(tuple(lines_of_block[:separator]), tuple(lines_of_block[separator + 1 :]), tuple(comments))
+        )
     return blocks
 
 
@@ -159,21 +161,21 @@ class Stage:
 
     def request(self) -> Job:
         """The live search with the script's options. Raises UsageError."""
-        given = dict(self.options)
-        if "window" in given:
-            given["window"] = parse_window(given["window"])
-        if "lateness" in given:
-            given["lateness"] = parse_duration(given["lateness"])
-        if "mesh" in given:
-            given["mesh"] = MeshChoice(MeshKind(given["mesh"]))
-        return Job({}, self.described, str(SOURCE), engine=EngineName.LOCAL, sinks=(), **given)
+        options = dict(self.options)
+        if "window" in options:
+            options["window"] = parse_window(options["window"])
+        if "lateness" in options:
+            options["lateness"] = parse_duration(options["lateness"])
+        if "mesh" in options:
+            options["mesh"] = MeshChoice(MeshKind(options["mesh"]))
+        return Job({}, self.described, str(SOURCE), engine=EngineName.LOCAL, sinks=(), **options)
 
 
 def play(
     blocks: Sequence[Block], host: Host, search: Searcher | None = None
 ) -> list[tuple[Block, list[str] | None]]:
     """Each block with its output on a host. Without a searcher, searches and explanations give None."""
-    stage, played, started = Stage(), [], False
+    stage, played, is_started = Stage(), [], False
     for block in blocks:
         output: list[str] | None = []
         try:
@@ -192,12 +194,12 @@ def play(
             elif block.verb == "search":
                 output = None if search is None else _searched(stage, block, search)
             else:
-                asked = _asked(stage, block)
-                if not started and (asked.commands or asked.records or asked.ended):
+                step = _asked(stage, block)
+                if not is_started and (step.commands or step.records or step.ended):
                     host.start(stage.request(), stage.tables)
-                    started = True
-                if started:
-                    output = host.work(asked).lines()
+                    is_started = True
+                if is_started:
+                    output = host.work(step).lines()
                 if block.verb == "change" and not any(line.startswith("error: ") for line in output or ()):
                     stage.schema = schema_of(block.text)
         except SkwsError as error:
@@ -205,7 +207,7 @@ def play(
             if block.verb == "schema" and any(each.input and each.verb != "schema" for each in blocks):
                 raise ValueError(f"a script that goes on has no faults in its schema: {error}") from None
         played.append((block, output))
-    if started:
+    if is_started:
         host.close()
     return played
 
@@ -230,15 +232,15 @@ def _asked(stage: Stage, block: Block) -> Asked:
         return Asked((JobCommand("schema", "", id="change", schema=block.text),), ())
     commands: list[JobCommand] = []
     records: list[Record] = []
-    ended = False
+    is_end = False
     for line in block.input:
         verb, _, rest = line.partition(" ")
         match verb:
             case "query":
                 name, _, text = rest.partition(": ")
-                asked = _query(text)
-                stage.queries[name] = asked
-                commands.append(JobCommand.adding(replace(asked, name=name), name))
+                query = _query(text)
+                stage.queries[name] = query
+                commands.append(JobCommand.adding(replace(query, name=name), name))
             case "remove":
                 commands.append(JobCommand("remove", rest, id=rest))
             case "+" | "-":
@@ -248,49 +250,51 @@ def _asked(stage: Stage, block: Block) -> Asked:
                 relation, row = rest.split(" ", maxsplit=1)
                 stage.tables += _records(stage, relation, row)
             case "end":
-                ended = True
+                is_end = True
             case _:
                 raise ValueError(f"{line!r}: no such line in a script")
     stage.records += records
-    return Asked(tuple(commands), tuple(records), ended)
+    return Asked(tuple(commands), tuple(records), is_end)
 
 
 def _query(text: str) -> Query:
-    told = yaml.safe_load(text) if text.startswith("{") else text
-    if isinstance(told, dict) and SQL in told:
-        return Query(told.pop(SQL), kind=SQL, options=told)
-    return alert_of(told).query
+    definition = yaml.safe_load(text) if text.startswith("{") else text
+    if isinstance(definition, dict) and SQL in definition:
+        return Query(definition.pop(SQL), kind=SQL, options=definition)
+    return alert_of(definition).query
 
 
 def _records(stage: Stage, relation: str, row: str, **more: Any) -> list[Record]:
     """Reads a row like a line of a replay. Raises ValueError for an invalid record."""
     line = orjson.dumps({"relation": relation, "row": yaml.safe_load(row)} | more)
     reader = LineReader(Split(SOURCE, Format.JSON_LINES, None, 0, END, len(line), 0), stage.described)
-    (found,) = reader.items(BytesIO(line))
-    if isinstance(found, BadRecord):
-        raise ValueError(f"{row}: {found.reason}")  # noqa: TRY004 - what is wrong is the script
-    return [found]
+    (record,) = reader.items(BytesIO(line))
+    if isinstance(record, BadRecord):
+        raise ValueError(f"{row}: {record.reason}")  # noqa: TRY004 - what is wrong is the script
+    return [record]
 
 
 def _explained(stage: Stage, name: str) -> list[str]:
-    asked, request = stage.queries[name], stage.request()
-    if asked.kind == PATTERN:
+    query_of_script, request = stage.queries[name], stage.request()
+    if query_of_script.kind == PATTERN:
         return (
-            AutomatonDrawing(read_query(asked.text, stage.described).pcea, stage.described).text().split("\n")
+            AutomatonDrawing(read_query(query_of_script.text, stage.described).pcea, stage.described)
+            .text()
+            .split("\n")
         )
-    query = parse_query(asked.text, stage.described, match_names=request.match_names)
-    size = asked.max_size or request.max_size
+    query = parse_query(query_of_script.text, stage.described, match_names=request.match_names)
+    size = query_of_script.max_size or request.max_size
     plan = Plan(stage.described, query, request.plan_window, size, mesh=request.mesh)
     return to_text(explain(plan, NETWORKS).branches).rstrip("\n").split("\n")
 
 
 def _searched(stage: Stage, block: Block, search: Searcher) -> list[str]:
     names = block.input[0].split()[1:] or list(stage.queries)
-    found: list[str] = []
+    output: list[str] = []
     for name in names:
         try:
             lines = search(stage, name, stage.queries[name])
         except SkwsError as error:
             lines = _error(str(error))
-        found += [f"{name}:", *(f"  {line}" for line in lines)]
-    return found
+        output += [f"{name}:", *(f"  {line}" for line in lines)]
+    return output

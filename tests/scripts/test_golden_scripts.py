@@ -45,8 +45,8 @@ def read(path: Path) -> list[Block]:
 def test_scripts_in_a_session(path: Path, tmp_path: Path) -> None:
     """Results must have the order of the script."""
     search = ReplaySearch(tmp_path, EngineName.LOCAL)
-    for block, found in play(read(path), SessionHost(), search):
-        assert found == list(block.output), block.input
+    for block, output in play(read(path), SessionHost(), search):
+        assert output == list(block.output), block.input
 
 
 def of_hosts(paths: Sequence[Path]) -> pytest.MarkDecorator:
@@ -65,9 +65,9 @@ def of_hosts(paths: Sequence[Path]) -> pytest.MarkDecorator:
 @of_hosts([path for path in SCRIPTS if path.parent.name != "errors"])  # errors start no host
 def test_scripts_on_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
     """Results of a micro-batch may have any order."""
-    for block, found in play(read(path), HOSTS[host](tmp_path)):
-        if found is not None:
-            assert sorted(found) == sorted(block.output), block.input
+    for block, output in play(read(path), HOSTS[host](tmp_path)):
+        if output is not None:
+            assert sorted(output) == sorted(block.output), block.input
 
 
 @pytest.mark.spark
@@ -75,6 +75,6 @@ def test_scripts_on_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
 def test_searches_of_scripts_on_spark(path: Path, tmp_path: Path, spark: SparkSession) -> None:
     """Searches of replays have the same results on Spark; results of the same time may have any order."""
     search = ReplaySearch(tmp_path, EngineName.SPARK)
-    for block, found in play(read(path), SessionHost(), search):
+    for block, output in play(read(path), SessionHost(), search):
         if block.input and block.verb == "search":
-            assert sorted(found or ()) == sorted(block.output), block.input
+            assert sorted(output or ()) == sorted(block.output), block.input

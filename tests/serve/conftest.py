@@ -23,11 +23,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(folder: Path) -> Iterator[Serving]:
     """A server over a growing file, without a checkpoint."""
     schema, stream = shop(folder)
-    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as one:
-        yield one
+    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as server:
+        yield server
 
 
 @pytest.fixture
 def client(served: Serving) -> Iterator[httpx.Client]:
-    with served.client() as opened:
-        yield opened
+    with served.client() as http_client:
+        yield http_client

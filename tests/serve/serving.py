@@ -96,12 +96,12 @@ def serving(
     *arguments: str, environment: Mapping[str, str] | None = None, program: str | None = None
 ) -> Iterator[Serving]:
     """A server that runs until the block ends."""
-    one = Serving(["--port", "0", *arguments], environment, program)
+    server = Serving(["--port", "0", *arguments], environment, program)
     try:
-        one.ready()
-        yield one
+        server.ready()
+        yield server
     finally:
-        one.kill()
+        server.kill()
 
 
 def shop(folder: Path) -> tuple[Path, Path]:
@@ -135,7 +135,7 @@ class Stream:
         self.wait(lambda: len(self.of(kind)) >= times)
 
     def of(self, kind: str) -> list[Any]:
-        return [data for known, _, data in list(self.events) if known == kind]
+        return [data for event_kind, _, data in list(self.events) if event_kind == kind]
 
     def join(self) -> None:
         self._thread.join(PATIENCE)

@@ -35,13 +35,13 @@ async def app(scope: Scope, _: Receive, send: Send) -> None:
 
 @contextmanager
 def server(streams: int = 10, beside: int = 1_000) -> Iterator[int]:
-    at = listening_socket("127.0.0.1", 0)
-    running = HttpServer(app, EventStreams(StreamLimits(most=streams)), at, PATIENCE, beside)
-    running.start()
+    listener = listening_socket("127.0.0.1", 0)
+    http_server = HttpServer(app, EventStreams(StreamLimits(most=streams)), listener, PATIENCE, beside)
+    http_server.start()
     try:
-        yield at.getsockname()[1]
+        yield listener.getsockname()[1]
     finally:
-        running.close()
+        http_server.close()
 
 
 def connected(port: int) -> socket.socket:
@@ -52,78 +52,78 @@ def open_files() -> int:
     return len(os.listdir("/dev/fd"))
 
 
-def taken_until_the_end(opened: socket.socket) -> int:
+def taken_until_the_end(connection: socket.socket) -> int:
     """The bytes that the server sends before it ends the connection."""
-    taken = 0
+    size = 0
     try:
-        while piece := opened.recv(1 << 20):
-            taken += len(piece)
+        while piece := connection.recv(1 << 20):
+            size += len(piece)
     except ConnectionError:
         pass
-    return taken
+    return size
 
 
 @pytest.mark.parametrize("head", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
 def test_a_connection_with_an_incomplete_head_is_closed(head: bytes) -> None:
-    with server() as port, connected(port) as slow, connected(port) as other:
-        slow.sendall(head)
-        assert not taken_until_the_end(slow)
-        other.close()
-        with connected(port) as later:
-            later.sendall(HEAD)
-            assert later.recv(100).startswith(b"HTTP/1.1 200")
+    with server() as port, connected(port) as incomplete, connected(port) as complete:
+        incomplete.sendall(head)
+        assert not taken_until_the_end(incomplete)
+        complete.close()
+        with connected(port) as next_connection:
+            next_connection.sendall(HEAD)
+            assert next_connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_an_unread_answer_is_abandoned() -> None:
     with server() as port:
         before = open_files()
-        with connected(port) as stuck:
-            stuck.sendall(HEAD.replace(b"/ ", b"/large ", 1))
-            assert stuck.recv(1)
+        with connected(port) as connection:
+            connection.sendall(HEAD.replace(b"/ ", b"/large ", 1))
+            assert connection.recv(1)
             until(lambda: open_files() == before + 1)  # the server, in this process, has closed its end
-            assert taken_until_the_end(stuck) < LARGE
+            assert taken_until_the_end(connection) < LARGE
 
 
 def test_an_answer_that_is_read_slowly_is_completed() -> None:
-    with server() as port, connected(port) as slow:
-        slow.sendall(HEAD.replace(b"/ ", b"/large ", 1))
-        taken, begun = 0, time.monotonic()
-        while taken < LARGE:
-            piece = slow.recv(1 << 20)
+    with server() as port, connected(port) as connection:
+        connection.sendall(HEAD.replace(b"/ ", b"/large ", 1))
+        size, start = 0, time.monotonic()
+        while size < LARGE:
+            piece = connection.recv(1 << 20)
             assert piece
-            taken += len(piece)
-            if time.monotonic() - begun < 5 * PATIENCE:
+            size += len(piece)
+            if time.monotonic() - start < 5 * PATIENCE:
                 time.sleep(PATIENCE / 10)
 
 
 def test_a_slow_request_is_completed() -> None:
-    with server() as port, connected(port) as waiting:
-        waiting.sendall(HEAD.replace(b"/ ", b"/late ", 1))
-        assert waiting.recv(100).startswith(b"HTTP/1.1 200")
+    with server() as port, connected(port) as connection:
+        connection.sendall(HEAD.replace(b"/ ", b"/late ", 1))
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_connections_beyond_the_limit_are_refused() -> None:
     with server(streams=1, beside=2) as port:
-        kept = [connected(port) for _ in range(3)]
-        for one in kept:
-            one.sendall(HEAD)
-            assert one.recv(100).startswith(b"HTTP/1.1 200")
-        with connected(port) as more:
-            assert not taken_until_the_end(more)
-        for one in kept:
-            one.close()
+        connections_open = [connected(port) for _ in range(3)]
+        for connection in connections_open:
+            connection.sendall(HEAD)
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        with connected(port) as extra:
+            assert not taken_until_the_end(extra)
+        for connection in connections_open:
+            connection.close()
 
 
 def test_connections_are_limited_by_open_files() -> None:
     resource = pytest.importorskip("resource")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft_limit, 1024), hard_limit))
         assert connections(3_000).most == 4_000
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 4_000
-        assert connections(10 * hard).most < hard
+        assert connections(10 * hard_limit).most < hard_limit
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft_limit, hard_limit))
 
 
 class Client:
@@ -196,21 +196,21 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
         streams = EventStreams(StreamLimits(stalled=0.5))
         streams.begin(asyncio.get_running_loop())
         hub = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
-        stuck, reading = Client(2), Client(99)
-        ends, goes_on = opened(hub, streams, stuck), opened(hub, streams, reading)
+        stalled, active = Client(2), Client(99)
+        stalled_stream, active_stream = opened(hub, streams, stalled), opened(hub, streams, active)
         for number in range(1, 9):
             hub.log.append(events(number, number))
             streams.wake(["x"])
-            await until_it_has(reading, number)
-        await asyncio.wait_for(ends, 20)
-        assert stuck.numbers == [1]
+            await until_it_has(active, number)
+        await asyncio.wait_for(stalled_stream, 20)
+        assert stalled.numbers == [1]
         assert (streams.slow, len(streams)) == (1, 1)
         hub.log.append(events(9, 9))
         streams.wake(["x"])
-        await until_it_has(reading, 9)
-        assert reading.numbers == list(range(1, 10))
+        await until_it_has(active, 9)
+        assert active.numbers == list(range(1, 10))
         streams.close()
-        await asyncio.wait_for(goes_on, 20)
-        assert "event: end" in reading.text
+        await asyncio.wait_for(active_stream, 20)
+        assert "event: end" in active.text
 
     asyncio.run(scenario())

@@ -45,72 +45,74 @@ ANYTHING = st.recursive(
 )
 
 
-def values(described: dict[str, Any], parts: dict[str, Any]) -> st.SearchStrategy[Any]:
+def values(description: dict[str, Any], parts: dict[str, Any]) -> st.SearchStrategy[Any]:
     """Values that a schema describes, and sometimes others."""
-    if "$ref" in described:
-        return values(parts[described["$ref"].rpartition("/")[2]], parts)
-    if "anyOf" in described:
-        return st.one_of(*(values(each, parts) for each in described["anyOf"]))
-    known: st.SearchStrategy[Any]
-    match described.get("type"):
-        case "object" if "properties" in described:
-            known = objects(described, parts)
+    if "$ref" in description:
+        return values(parts[description["$ref"].rpartition("/")[2]], parts)
+    if "anyOf" in description:
+        return st.one_of(*(values(option, parts) for option in description["anyOf"]))
+    described_values: st.SearchStrategy[Any]
+    match description.get("type"):
+        case "object" if "properties" in description:
+            described_values = objects(description, parts)
         case "object":
-            other = described.get("additionalProperties")
-            inner = values(other, parts) if isinstance(other, dict) else ANYTHING
-            known = st.dictionaries(st.text(max_size=6), inner, max_size=3)
+            value_schema = description.get("additionalProperties")
+            entries = values(value_schema, parts) if isinstance(value_schema, dict) else ANYTHING
+            described_values = st.dictionaries(st.text(max_size=6), entries, max_size=3)
         case "array":
-            known = st.lists(values(described["items"], parts), max_size=3)
+            described_values = st.lists(values(description["items"], parts), max_size=3)
         case "integer":
-            known = st.integers(described.get("minimum", -3), described.get("maximum", 30))
+            described_values = st.integers(description.get("minimum", -3), description.get("maximum", 30))
         case "number":
-            known = st.floats(0.01, 1)
+            described_values = st.floats(0.01, 1)
         case "boolean":
-            known = st.booleans()
+            described_values = st.booleans()
         case "string":
-            known = st.sampled_from(QUERIES) | st.text(max_size=12)
+            described_values = st.sampled_from(QUERIES) | st.text(max_size=12)
         case _:
-            known = st.none()
-    return st.integers(0, 9).flatmap(lambda rare: known if rare else ANYTHING)
+            described_values = st.none()
+    return st.integers(0, 9).flatmap(lambda rare: described_values if rare else ANYTHING)
 
 
 @st.composite
-def objects(draw: st.DrawFn, described: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+def objects(draw: st.DrawFn, description: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     """Objects with the required fields, and a few others; often with a query."""
-    names = draw(st.lists(st.sampled_from(sorted(described["properties"])), max_size=2))
-    names += described.get("required", [])
-    if "query" in described["properties"] and draw(st.booleans()):
+    names = draw(st.lists(st.sampled_from(sorted(description["properties"])), max_size=2))
+    names += description.get("required", [])
+    if "query" in description["properties"] and draw(st.booleans()):
         names.append("query")
-    return {name: draw(values(described["properties"][name], parts)) for name in names}
+    return {name: draw(values(description["properties"][name], parts)) for name in names}
 
 
 @st.composite
-def requests(draw: st.DrawFn, described: dict[str, Any]) -> tuple[str, str, dict[str, str], Any, str]:
+def requests(draw: st.DrawFn, description: dict[str, Any]) -> tuple[str, str, dict[str, str], Any, str]:
     """Method, path, parameters, body, and the path as described."""
-    parts = described["components"]["schemas"]
-    paths = sorted(described["paths"].items())
-    known = [(path, *one) for path, methods in paths for one in methods.items()]
-    bodies = [each for each in known if "requestBody" in each[2]]
-    template, method, one = draw(st.sampled_from([*known, *bodies * 5]))
+    parts = description["components"]["schemas"]
+    paths = sorted(description["paths"].items())
+    operations = [(path, *operation) for path, methods in paths for operation in methods.items()]
+    with_body = [parameter for parameter in operations if "requestBody" in parameter[2]]
+    template, method, operation = draw(st.sampled_from([*operations, *with_body * 5]))
     path, query = template, {}
-    for each in one.get("parameters", ()):
-        value = draw(values(each["schema"], parts))
-        if each["in"] == "path":
+    for parameter in operation.get("parameters", ()):
+        value = draw(values(parameter["schema"], parts))
+        if parameter["in"] == "path":
             path = path.replace("{name}", quote(str(value), safe="") or "x")
-        elif each["in"] == "query" and value is not None and draw(st.booleans()):
-            query[each["name"]] = str(value)
-    asked = one.get("requestBody")
-    body = draw(values(asked["content"]["application/json"]["schema"], parts)) if asked else None
+        elif parameter["in"] == "query" and value is not None and draw(st.booleans()):
+            query[parameter["name"]] = str(value)
+    request_body = operation.get("requestBody")
+    body = (
+        draw(values(request_body["content"]["application/json"]["schema"], parts)) if request_body else None
+    )
     return method.upper(), path, query, body, template
 
 
 def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> None:
-    described = client.get("/openapi.json").json()
-    answer = described["paths"]["/search"]["post"]["responses"]["200"]["content"]["application/json"]
+    description = client.get("/openapi.json").json()
+    answer = description["paths"]["/search"]["post"]["responses"]["200"]["content"]["application/json"]
     assert answer["schema"]["properties"]["results"]["items"]["properties"]["score"] == {"type": "number"}
-    seen: set[str] = set()
+    statuses: set[str] = set()
 
-    @given(requests(described))
+    @given(requests(description))
     @examples(2_000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
     def check(request: tuple[str, str, dict[str, str], Any, str]) -> None:
         method, path, query, body, template = request
@@ -125,18 +127,18 @@ def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> No
                 assert status == 200
                 return
             answer.read()
-        seen.add(f"{method} {template} {status}")
+        statuses.add(f"{method} {template} {status}")
         assert status < 500 or status == 504, answer.text  # a search may reach its limit on a busy machine
-        known = described["paths"].get(template, {}).get(method.lower(), {}).get("responses", {})
-        assert str(status) in known or status in {201, 405}, (request, status)
+        documented = description["paths"].get(template, {}).get(method.lower(), {}).get("responses", {})
+        assert str(status) in documented or status in {201, 405}, (request, status)
         if status >= 400:
             assert answer.json()["error"]
 
     check()
     assert client.get("/healthz").status_code == 200
     assert not any("unexpected" in line or "Traceback" in line for line in served.raw)
-    for one in ("POST /search 200", "POST /search 400", "POST /search 422", "PUT /queries/{name} 400"):
-        assert one in seen, seen
+    for expected in ("POST /search 200", "POST /search 400", "POST /search 422", "PUT /queries/{name} 400"):
+        assert expected in statuses, statuses
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_the_documented_requests_are_accepted(tmp_path: Path) -> None:
     ]
     assert len(commands) > 6
     options = ["--schema", str(schema), "--checkpoint", str(tmp_path / "state"), "--window", "36500 days"]
-    with serving(f"replay:{replay}", *options, "--speed", "1e12") as one, one.client() as client:
+    with serving(f"replay:{replay}", *options, "--speed", "1e12") as server, server.client() as client:
         body = {"query": "tarantino travolta"}
         until(lambda: client.post("/search", json=body).json()["found"])
         source = f"replay:{replay}?speed=1e+12"
@@ -189,20 +191,20 @@ def test_the_documented_client_continues_after_a_kill(tmp_path: Path) -> None:
     server = Serving(command, program=sys.executable)
     server.ready()
     httpx.put(f"{server.url}queries/duo", json={"query": "ada lamp"}, timeout=60, trust_env=False)
-    out = tmp_path / "out"
-    with out.open("w") as told:
+    output_path = tmp_path / "out"
+    with output_path.open("w") as output:
         client = subprocess.Popen(
-            [sys.executable, "follow.py", f"{server.url}queries/duo/events"], cwd=tmp_path, stdout=told
+            [sys.executable, "follow.py", f"{server.url}queries/duo/events"], cwd=tmp_path, stdout=output
         )
     try:
         append(stream, customer(1, 1), order(1, 1))
-        until(lambda: out.read_text().count("lamp") == 1)
+        until(lambda: output_path.read_text().count("lamp") == 1)
         server.kill()
         append(stream, customer(2, 2), order(2, 2))
         server = Serving(command, program=sys.executable)
         append(stream, order(3, 2))
-        until(lambda: out.read_text().count("lamp") == 3)
-        assert out.read_text().count("the live results") == 1
+        until(lambda: output_path.read_text().count("lamp") == 3)
+        assert output_path.read_text().count("the live results") == 1
         httpx.delete(f"{server.url}queries/duo", timeout=60, trust_env=False)
         assert client.wait(60) == 1
     finally:

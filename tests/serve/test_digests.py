@@ -40,8 +40,8 @@ def opened(folder: Path | None, clock: Clock, most: int = 1 << 20, segment: int 
 
 
 def result(number: int, name: str = "daily", op: str = "+", *, snapshot: bool = False) -> LiveResult:
-    shown = ResultTuple.given("order", f"o{number}", ("lamp",), {"item": f"lamp {number}"})
-    return Result(op, name, "ada lamp", f"id{number}", 1.0, None, "network", (shown,), (), snapshot=snapshot)  # type: ignore[arg-type]
+    member = ResultTuple.given("order", f"o{number}", ("lamp",), {"item": f"lamp {number}"})
+    return Result(op, name, "ada lamp", f"id{number}", 1.0, None, "network", (member,), (), snapshot=snapshot)  # type: ignore[arg-type]
 
 
 def adding(name: str, text: str = "ada lamp", **more: Any) -> JobCommand:
@@ -60,8 +60,8 @@ def digests(hub: EventPublisher, name: str = "daily") -> list[Any]:
     ]
 
 
-def ids(told: Any) -> list[str]:
-    return [one["id"] for one in told["results"]]
+def ids(digest: Any) -> list[str]:
+    return [one["id"] for one in digest["results"]]
 
 
 def take(
@@ -80,9 +80,9 @@ def test_a_day_ends_at_midnight(tmp_path: Path) -> None:
     assert not digests(hub)
     clock.now += 1
     hub.tick()
-    (told,) = digests(hub)
-    assert ids(told) == ["id1", "id2", "id1"]
-    assert (told["from"], told["due"], told["more"]) == (20_000 * DAY, 20_001 * DAY, 0)
+    (digest,) = digests(hub)
+    assert ids(digest) == ["id1", "id2", "id1"]
+    assert (digest["from"], digest["due"], digest["more"]) == (20_000 * DAY, 20_001 * DAY, 0)
     hub.tick()
     clock.now += DAY
     hub.tick()
@@ -96,14 +96,14 @@ def test_a_day_ends_at_midnight(tmp_path: Path) -> None:
 def test_digests_include_updates_on_request(tmp_path: Path) -> None:
     clock = Clock(NOON)
     hub = opened(tmp_path, clock)
-    asked = [adding("daily", every="1 day"), adding("whole", every="1 day", updates=True)]
-    take(hub, 1, asked, [result(1, name, op) for name in ("daily", "whole") for op in "+~"])
-    again = opened(tmp_path, clock)
-    stood = standing(*(command.added for command in asked))
-    again.take(2, [], [result(1, name, "~") for name in ("daily", "whole")], stood)
+    commands = [adding("daily", every="1 day"), adding("whole", every="1 day", updates=True)]
+    take(hub, 1, commands, [result(1, name, op) for name in ("daily", "whole") for op in "+~"])
+    restarted = opened(tmp_path, clock)
+    standing_queries = standing(*(command.added for command in commands))
+    restarted.take(2, [], [result(1, name, "~") for name in ("daily", "whole")], standing_queries)
     clock.now += DAY
-    again.tick()
-    assert [ids(digests(again, name)[0]) for name in ("daily", "whole")] == [["id1"], ["id1"] * 3]
+    restarted.tick()
+    assert [ids(digests(restarted, name)[0]) for name in ("daily", "whole")] == [["id1"], ["id1"] * 3]
 
 
 def test_a_clock_set_back_does_not_stop_digests() -> None:
@@ -123,19 +123,19 @@ def test_a_restart_continues_the_collected_digests(tmp_path: Path) -> None:
     hub = opened(tmp_path, clock)
     take(hub, 1, [adding("daily", every="1 day")])
     take(hub, 2, results=[result(1)])
-    again = opened(tmp_path, clock)
-    assert again.log.last == hub.log.last
-    asked = Query("ada lamp", name="daily", tag='{"every":"1 day"}')
-    again.begin([asked])
-    take(again, 2, results=[result(1)])  # a batch that was not committed is repeated
-    take(again, 3, results=[result(2)])
+    restarted = opened(tmp_path, clock)
+    assert restarted.log.last == hub.log.last
+    query = Query("ada lamp", name="daily", tag='{"every":"1 day"}')
+    restarted.begin([query])
+    take(restarted, 2, results=[result(1)])  # a batch that was not committed is repeated
+    take(restarted, 3, results=[result(2)])
     third = opened(tmp_path, clock)
-    third.begin([asked])
+    third.begin([query])
     clock.now += 3 * DAY  # it became due while no process ran
     third.tick()
     assert ids(digests(third)[0]) == ["id1", "id2"]
     last = opened(tmp_path, clock)
-    last.begin([asked])
+    last.begin([query])
     last.tick()
     assert len(digests(last)) == 1, "it is given once"
 
@@ -147,8 +147,8 @@ def test_a_digest_lists_some_results_and_counts_the_rest() -> None:
     take(hub, 2, results=[result(n) for n in range(DIGESTED + 7)])
     clock.now += 3_600_000_000
     hub.tick()
-    (told,) = digests(hub)
-    assert (len(told["results"]), told["more"]) == (DIGESTED, 7)
+    (digest,) = digests(hub)
+    assert (len(digest["results"]), digest["more"]) == (DIGESTED, 7)
 
 
 def test_a_removed_or_replaced_search_has_no_digest() -> None:
@@ -172,23 +172,23 @@ def test_events_are_restored_from_a_truncated_log(tmp_path: Path) -> None:
     take(hub, 1, [adding("now")])
     for number in range(2, 20):
         take(hub, number, results=[result(number), result(100 + number)])
-    whole = hub.log.after(hub.log.floor, "now", 1000)
+    events = hub.log.after(hub.log.floor, "now", 1000)
     (file,) = tmp_path.glob("*.events")
     data = file.read_bytes()
     for length in range(len(data), 0, -997):
         file.write_bytes(data[:length])
-        again = opened(tmp_path, Clock(NOON))
-        found = again.log.after(again.log.floor, "now", 1000)
-        assert found == whole[: len(found)]
-        again.begin([Query("ada lamp", name="now")])
+        restarted = opened(tmp_path, Clock(NOON))
+        restored = restarted.log.after(restarted.log.floor, "now", 1000)
+        assert restored == events[: len(restored)]
+        restarted.begin([Query("ada lamp", name="now")])
         for number in range(2, 20):  # the journal has all batches
-            take(again, number, results=[result(number), result(100 + number)])
-        after = again.log.after(again.log.floor, "now", 1000)
-        assert positions(after)[-36:] == positions(whole)[-36:]
+            take(restarted, number, results=[result(number), result(100 + number)])
+        after = restarted.log.after(restarted.log.floor, "now", 1000)
+        assert positions(after)[-36:] == positions(events)[-36:]
         assert [event.data for event in after if event.kind == "result"] == [
-            event.data for event in whole if event.kind == "result"
+            event.data for event in events if event.kind == "result"
         ]
-        again.close()
+        restarted.close()
 
 
 def test_old_events_are_dropped_and_the_floor_advances(tmp_path: Path) -> None:
@@ -197,9 +197,9 @@ def test_old_events_are_dropped_and_the_floor_advances(tmp_path: Path) -> None:
     for number in range(2, 60):
         take(hub, number, results=[result(number, "now")])
     assert hub.log.bytes <= 3_000
-    kept = hub.log.after(hub.log.floor, "now", 1000)
-    assert kept[-1].at == (59, 1)
-    assert hub.log.floor == (kept[0].at.batch - 1, 1)
+    remaining = hub.log.after(hub.log.floor, "now", 1000)
+    assert remaining[-1].at == (59, 1)
+    assert hub.log.floor == (remaining[0].at.batch - 1, 1)
     assert hub.log.count == 59
 
 
@@ -211,12 +211,12 @@ def test_open_digests_are_carried_into_the_next_segment(tmp_path: Path) -> None:
         take(hub, number, results=[result(number)])
         hub.flush()
     assert len(list(tmp_path.glob("*.events"))) < 10
-    again = opened(tmp_path, clock, most=2_000)
-    again.begin([Query("ada lamp", name="daily", tag='{"every":"1 day"}')])
+    restarted = opened(tmp_path, clock, most=2_000)
+    restarted.begin([Query("ada lamp", name="daily", tag='{"every":"1 day"}')])
     clock.now += DAY
-    again.tick()
-    assert ids(digests(again)[0]) == [f"id{n}" for n in range(2, 40)]
-    assert again.log.floor > (0, 0)
+    restarted.tick()
+    assert ids(digests(restarted)[0]) == [f"id{n}" for n in range(2, 40)]
+    assert restarted.log.floor > (0, 0)
 
 
 def test_a_kill_before_the_events_of_a_replacement_are_stored(tmp_path: Path) -> None:
@@ -224,13 +224,17 @@ def test_a_kill_before_the_events_of_a_replacement_are_stored(tmp_path: Path) ->
     clock = Clock(NOON)
     first = opened(tmp_path, clock)
     take(first, 1, [adding("moves", "ada lamp", owner="ann")])
-    again = opened(tmp_path, clock)
+    restarted = opened(tmp_path, clock)
     before = standing(SavedSearch(Query("ada lamp", name="moves"), owner="ann").tagged_query)
     commands = [JobCommand("remove", "moves"), adding("moves", "ada sofa", owner="bob")]
-    again.take(2, commands, [result(1, "moves")], before)
-    told = again.log.after(EventPosition(1, 9), "moves", 9)
-    assert [event.kind for event in told] == ["replaced", "added", "result"]
-    owners = [saved.owner for each in told if (saved := again.saved_at("moves", each.at)) is not None]
+    restarted.take(2, commands, [result(1, "moves")], before)
+    events = restarted.log.after(EventPosition(1, 9), "moves", 9)
+    assert [event.kind for event in events] == ["replaced", "added", "result"]
+    owners = [
+        saved.owner
+        for stored_event in events
+        if (saved := restarted.saved_at("moves", stored_event.at)) is not None
+    ]
     assert owners == ["ann", "bob", "bob"]
 
 
@@ -247,10 +251,10 @@ def test_snapshots_are_only_for_the_new_search() -> None:
             *(result(2, name) for name in ("first", "second", "third")),
         ],
     )
-    told = {
+    events_by_name = {
         name: [
             orjson.loads(e.data)["id"] for e in hub.log.after(hub.log.floor, name, 9) if e.kind == "result"
         ]
         for name in ("first", "second", "third")
     }
-    assert told == {"first": ["id1", "id2"], "second": ["id1", "id2"], "third": ["id1", "id2"]}
+    assert events_by_name == {"first": ["id1", "id2"], "second": ["id1", "id2"], "third": ["id1", "id2"]}

@@ -42,13 +42,13 @@ class Follower:
         self._thread.join(60)
 
     def of(self, kind: str) -> list[Any]:
-        return [data for known, _, data in list(self.events) if known == kind]
+        return [data for event_kind, _, data in list(self.events) if event_kind == kind]
 
     @property
     def results(self) -> list[str]:
         """The ids of results among changes and in digests, in order."""
-        direct = [one["result"]["id"] for one in self.of("result") if not one["result"].get("snapshot")]
-        return direct + [r["id"] for one in self.of("digest") for r in one["digest"]["results"]]
+        changes = [one["result"]["id"] for one in self.of("result") if not one["result"].get("snapshot")]
+        return changes + [r["id"] for one in self.of("digest") for r in one["digest"]["results"]]
 
     @property
     def positions(self) -> list[tuple[int, int]]:
@@ -58,13 +58,13 @@ class Follower:
     def _run(self) -> None:
         while not self._stop.is_set():
             stream = Stream(self._client, self._path, self._last)
-            seen = 0
+            count = 0
             while True:
-                ended = stream.ended
-                new = stream.events[seen:]
-                self.events += new
-                seen += len(new)
-                if ended and seen == len(stream.events):
+                is_ended = stream.ended
+                new_events = stream.events[count:]
+                self.events += new_events
+                count += len(new_events)
+                if is_ended and count == len(stream.events):
                     break
                 self._stop.wait(0.005)
             self.connections += stream.status == 200
@@ -207,9 +207,9 @@ def test_saved_and_removed_searches_survive_every_kill(tmp_path: Path, kills: in
             assert answered("PUT", name, json={"query": text}) in {200, 201}
             saved[name] = text
             if number % 3 == 2:
-                gone = f"n{number - 1}"
-                assert answered("DELETE", gone) in {204, 404}
-                del saved[gone]
+                removed = f"n{number - 1}"
+                assert answered("DELETE", removed) in {204, 404}
+                del saved[removed]
 
     worker = Thread(target=work, daemon=True)
     worker.start()

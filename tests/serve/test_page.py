@@ -30,17 +30,17 @@ PICTURES = os.environ.get("SKWS_PICTURES")
 
 @asynccontextmanager
 async def page(served: Serving, port: int) -> AsyncIterator[Browser]:
-    async with browser(served.url, port) as opened:
-        await opened.until(
+    async with browser(served.url, port) as tab:
+        await tab.until(
             "document.getElementById('health')?.dataset.state === 'good'"
             " || document.getElementById('token-form')?.hidden === false"
         )
-        yield opened
-        faults = [one for one in opened.told if one["method"] == "Runtime.exceptionThrown"]
-        assert not faults
-        asked = {one["params"]["request"]["url"] for one in opened.told if "request" in one["params"]}
-        assert asked
-        assert all(url.startswith((served.url, "about:", "data:")) for url in asked), asked
+        yield tab
+        exceptions = [message for message in tab.told if message["method"] == "Runtime.exceptionThrown"]
+        assert not exceptions
+        urls = {message["params"]["request"]["url"] for message in tab.told if "request" in message["params"]}
+        assert urls
+        assert all(url.startswith((served.url, "about:", "data:")) for url in urls), urls
 
 
 @asynccontextmanager
@@ -51,13 +51,13 @@ async def opened_on(
     schema, stream = shopping
     command = (str(stream), "--schema", str(schema), "--window", "1 hour")
     with serving(*command, environment=environment) as served:
-        async with page(served, port) as opened:
-            yield served, opened
+        async with page(served, port) as tab:
+            yield served, tab
 
 
-async def picture(opened: Browser, name: str) -> None:
+async def picture(tab: Browser, name: str) -> None:
     if PICTURES:
-        await opened.picture(Path(PICTURES) / f"{name}.png")
+        await tab.picture(Path(PICTURES) / f"{name}.png")
 
 
 @pytest.fixture
@@ -84,25 +84,25 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @scenario
 async def test_a_search_with_the_keyboard_only(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, opened):
-        assert await opened.run("document.activeElement.id") == "query"
-        await opened.enter("ada lamp")
-        await opened.until(f"{ITEMS} === 2")
-        await picture(opened, "search")
-        status = await opened.run("document.getElementById('status').textContent")
+    async with opened_on(shopping, port) as (_, tab):
+        assert await tab.run("document.activeElement.id") == "query"
+        await tab.enter("ada lamp")
+        await tab.until(f"{ITEMS} === 2")
+        await picture(tab, "search")
+        status = await tab.run("document.getElementById('status').textContent")
         assert status.startswith("2 results")
-        marks = await opened.run("[...document.querySelectorAll('mark')].map(e => e.textContent)")
+        marks = await tab.run("[...document.querySelectorAll('mark')].map(e => e.textContent)")
         assert sorted(marks) == ["Ada", "Ada", "lamp", "lamp"]
-        text = await opened.run("document.getElementById('results').innerText")
+        text = await tab.run("document.getElementById('results').innerText")
         assert "<b>of</b>" in text, "data is shown, never taken for markup"
-        assert await opened.run("document.querySelectorAll('#results ul.tree ul li').length") == 2
-        assert await opened.run("document.querySelectorAll('#results b').length") == 0
-        await opened.run("document.querySelector('#results button.plain').click()")
-        assert await opened.run("document.querySelectorAll('#results button.plain').length") == 0
+        assert await tab.run("document.querySelectorAll('#results ul.tree ul li').length") == 2
+        assert await tab.run("document.querySelectorAll('#results b').length") == 0
+        await tab.run("document.querySelector('#results button.plain').click()")
+        assert await tab.run("document.querySelectorAll('#results button.plain').length") == 0
         # Tab reaches the next control, and all controls have names.
-        await opened.press("Tab", 9)
-        assert await opened.run("document.activeElement.textContent") == "Search"
-        tree = await opened.ask("Accessibility.getFullAXTree")
+        await tab.press("Tab", 9)
+        assert await tab.run("document.activeElement.textContent") == "Search"
+        tree = await tab.ask("Accessibility.getFullAXTree")
         nodes = tree["result"]["nodes"]
         controls = [
             node
@@ -118,26 +118,26 @@ async def test_a_search_with_the_keyboard_only(shopping: tuple[Path, Path], port
 
 @scenario
 async def test_a_click_on_a_suggestion_searches_it(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, opened):
-        await opened.enter("ada LAMPP")
-        await opened.until("document.querySelector('#empty button')?.textContent === 'ada lamp'")
-        await picture(opened, "meant")
-        await opened.run("document.querySelector('#empty button').click()")
-        await opened.until(f"{ITEMS} === 2")
-        assert await opened.run("document.getElementById('query').value") == "ada lamp"
+    async with opened_on(shopping, port) as (_, tab):
+        await tab.enter("ada LAMPP")
+        await tab.until("document.querySelector('#empty button')?.textContent === 'ada lamp'")
+        await picture(tab, "meant")
+        await tab.run("document.querySelector('#empty button').click()")
+        await tab.until(f"{ITEMS} === 2")
+        assert await tab.run("document.getElementById('query').value") == "ada lamp"
 
 
 @scenario
 async def test_an_empty_answer_suggests_what_to_try(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, opened):
-        await opened.enter("ada qwertzuiop")
-        await opened.until("document.querySelector('#empty button')?.textContent === 'ada'")
-        status = await opened.run("document.getElementById('status').innerText")
+    async with opened_on(shopping, port) as (_, tab):
+        await tab.enter("ada qwertzuiop")
+        await tab.until("document.querySelector('#empty button')?.textContent === 'ada'")
+        status = await tab.run("document.getElementById('status').innerText")
         assert status.split("\n")[1:] == ["no row matches 'qwertzuiop'"]
-        await opened.run("document.querySelector('#empty button').click()")
-        await opened.until(f"{ITEMS} > 0")
-        await opened.enter(" lovelace desk")
-        await opened.until("document.getElementById('empty').textContent.includes('Try fewer of them')")
+        await tab.run("document.querySelector('#empty button').click()")
+        await tab.until(f"{ITEMS} > 0")
+        await tab.enter(" lovelace desk")
+        await tab.until("document.getElementById('empty').textContent.includes('Try fewer of them')")
 
 
 @scenario
@@ -145,10 +145,10 @@ async def test_a_folder_with_the_name_of_its_schema_is_named_once(tmp_path: Path
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "item.csv").write_text("id,name\n1,brass lamp\n2,kettle\n")
     with serving(str(tmp_path / "store")) as served:
-        async with page(served, port) as opened:
-            await opened.until("document.getElementById('source').textContent")
-            shown = await opened.run("document.getElementById('source').textContent")
-            assert shown == f"{tmp_path.name}/store"
+        async with page(served, port) as tab:
+            await tab.until("document.getElementById('source').textContent")
+            label = await tab.run("document.getElementById('source').textContent")
+            assert label == f"{tmp_path.name}/store"
 
 
 OPTIONS = (
@@ -161,181 +161,178 @@ FIELD = "document.getElementById('query')"
 @scenario
 async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path, Path], port: int) -> None:
     """As the combobox in the ARIA practices: the focus stays, and the selected option is announced."""
-    async with opened_on(shopping, port) as (_, opened):
-        assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
-        await opened.type("ada lam")
-        await opened.until(f"{OPTIONS}.length === 1")
-        assert await opened.run(OPTIONS) == ["lamp 2"]
-        assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "true"
-        await picture(opened, "complete")
-        nodes = (await opened.ask("Accessibility.getFullAXTree"))["result"]["nodes"]
-        shown = {node["role"]["value"]: node for node in nodes if not node.get("ignored")}
-        assert {"combobox", "listbox", "option"} <= shown.keys()
-        assert shown["combobox"]["name"]["value"] == "Search the present rows"
-        assert shown["listbox"]["name"]["value"] == "Completions"
-        await opened.press("ArrowDown", 40)
-        chosen = await opened.run(
+    async with opened_on(shopping, port) as (_, tab):
+        assert await tab.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
+        await tab.type("ada lam")
+        await tab.until(f"{OPTIONS}.length === 1")
+        assert await tab.run(OPTIONS) == ["lamp 2"]
+        assert await tab.run(f"{FIELD}.getAttribute('aria-expanded')") == "true"
+        await picture(tab, "complete")
+        nodes = (await tab.ask("Accessibility.getFullAXTree"))["result"]["nodes"]
+        node_by_role = {node["role"]["value"]: node for node in nodes if not node.get("ignored")}
+        assert {"combobox", "listbox", "option"} <= node_by_role.keys()
+        assert node_by_role["combobox"]["name"]["value"] == "Search the present rows"
+        assert node_by_role["listbox"]["name"]["value"] == "Completions"
+        await tab.press("ArrowDown", 40)
+        selected_option = await tab.run(
             f"document.getElementById({FIELD}.getAttribute('aria-activedescendant')).ariaSelected"
         )
-        assert chosen == "true"
-        assert await opened.run("document.activeElement.id") == "query"
-        await opened.enter()
-        assert await opened.run(f"{FIELD}.value") == "ada lamp"
-        assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
-        assert await opened.run(f"{ITEMS} === 0"), "the first Enter takes the word, the second searches"
-        await opened.enter()
-        await opened.until(f"{ITEMS} === 2")
-        await opened.type(" cu")
-        await opened.until(f"{OPTIONS}.length === 3")
-        assert await opened.run(OPTIONS) == ["customer:", "customer.cid", "customer.name:"]
-        await opened.press("ArrowUp", 38)
-        assert "name" in await opened.run("document.querySelector('[aria-selected=true]').innerText")
-        await opened.press("Escape", 27)
-        assert await opened.run(OPTIONS) == []
-        assert await opened.run(f"{FIELD}.value") == "ada lamp cu", "Escape only closes the list"
-        await opened.press("ArrowDown", 40)
-        await opened.until(f"{OPTIONS}.length === 3")
-        place = await opened.run(
+        assert selected_option == "true"
+        assert await tab.run("document.activeElement.id") == "query"
+        await tab.enter()
+        assert await tab.run(f"{FIELD}.value") == "ada lamp"
+        assert await tab.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
+        assert await tab.run(f"{ITEMS} === 0"), "the first Enter takes the word, the second searches"
+        await tab.enter()
+        await tab.until(f"{ITEMS} === 2")
+        await tab.type(" cu")
+        await tab.until(f"{OPTIONS}.length === 3")
+        assert await tab.run(OPTIONS) == ["customer:", "customer.cid", "customer.name:"]
+        await tab.press("ArrowUp", 38)
+        assert "name" in await tab.run("document.querySelector('[aria-selected=true]').innerText")
+        await tab.press("Escape", 27)
+        assert await tab.run(OPTIONS) == []
+        assert await tab.run(f"{FIELD}.value") == "ada lamp cu", "Escape only closes the list"
+        await tab.press("ArrowDown", 40)
+        await tab.until(f"{OPTIONS}.length === 3")
+        position = await tab.run(
             "(({x, y}) => [x + 5, y + 5])(document.querySelector('[role=option]').getBoundingClientRect())"
         )
-        await opened.click(*map(int, place))
-        assert await opened.run(f"{FIELD}.value") == "ada lamp customer:"
-        assert await opened.run("document.activeElement.id") == "query"
+        await tab.click(*map(int, position))
+        assert await tab.run(f"{FIELD}.value") == "ada lamp customer:"
+        assert await tab.run("document.activeElement.id") == "query"
         # Within a text, the word at the cursor is completed and the text after it remains.
-        await opened.run(
+        await tab.run(
             f"{FIELD}.value = 'lovxyz lamp'; {FIELD}.setSelectionRange(3, 3);"
             f"{FIELD}.dispatchEvent(new Event('input'))"
         )
-        await opened.until(f"{OPTIONS}.length === 1")
-        await opened.press("ArrowDown", 40)
-        await opened.enter()
-        assert await opened.run(f"[{FIELD}.value, {FIELD}.selectionStart]") == ["lovelace lamp", 8]
+        await tab.until(f"{OPTIONS}.length === 1")
+        await tab.press("ArrowDown", 40)
+        await tab.enter()
+        assert await tab.run(f"[{FIELD}.value, {FIELD}.selectionStart]") == ["lovelace lamp", 8]
 
 
 @scenario
 async def test_an_error_is_shown(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, opened):
-        await opened.enter("nowhere.name:x")
-        await opened.until("document.getElementById('search-fault').textContent.includes('nowhere')")
-        assert await opened.run("document.getElementById('search-fault').getAttribute('role')") == "alert"
+    async with opened_on(shopping, port) as (_, tab):
+        await tab.enter("nowhere.name:x")
+        await tab.until("document.getElementById('search-fault').textContent.includes('nowhere')")
+        assert await tab.run("document.getElementById('search-fault').getAttribute('role')") == "alert"
 
 
 @scenario
 async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Path, Path], port: int) -> None:
     _, stream = shopping
-    async with opened_on(shopping, port) as (served, opened):
-        await opened.type("ada lamp")
-        await opened.run("document.getElementById('save-this').click()")
-        assert await opened.run("document.activeElement.id") == "name"
-        await opened.run("document.getElementById('name').value = 'Lamps & \"more\"'")
-        await opened.run("document.getElementById('owner').value = 'ann'")
-        await opened.enter()
-        await opened.until(f"{NAMES}.length === 1")
-        assert await opened.run(NAMES) == ['Lamps & "more"']
-        assert await opened.run("document.activeElement.textContent") == "Follow", "ready for the next key"
-        await opened.enter()
-        await opened.until(f"{ITEMS} === 2")
-        assert await opened.run("document.activeElement.getAttribute('aria-pressed')") == "true"
+    async with opened_on(shopping, port) as (served, tab):
+        await tab.type("ada lamp")
+        await tab.run("document.getElementById('save-this').click()")
+        assert await tab.run("document.activeElement.id") == "name"
+        await tab.run("document.getElementById('name').value = 'Lamps & \"more\"'")
+        await tab.run("document.getElementById('owner').value = 'ann'")
+        await tab.enter()
+        await tab.until(f"{NAMES}.length === 1")
+        assert await tab.run(NAMES) == ['Lamps & "more"']
+        assert await tab.run("document.activeElement.textContent") == "Follow", "ready for the next key"
+        await tab.enter()
+        await tab.until(f"{ITEMS} === 2")
+        assert await tab.run("document.activeElement.getAttribute('aria-pressed')") == "true"
         append(stream, customer(next(TIME), 3, "Ada King"), order(next(TIME), 3, "floor lamp"))
-        await opened.until(f"{ITEMS} === 3")
-        await opened.until("document.getElementById('status').textContent.startsWith('3 results')")
-        assert "King" in await opened.run("document.querySelector('#results .result.new').innerText")
-        await picture(opened, "follow")
-        places = "[...document.querySelectorAll('#results .result')].map(e => e.dataset.id)"
-        before = await opened.run(places)
+        await tab.until(f"{ITEMS} === 3")
+        await tab.until("document.getElementById('status').textContent.startsWith('3 results')")
+        assert "King" in await tab.run("document.querySelector('#results .result.new').innerText")
+        await picture(tab, "follow")
+        ids_shown = "[...document.querySelectorAll('#results .result')].map(e => e.dataset.id)"
+        before = await tab.run(ids_shown)
         append(stream, customer(next(TIME), 2, "Ada Byron of Ockham"))
-        await opened.until(
-            "document.querySelector('#results .changed')?.textContent === 'Ada Byron of Ockham'"
-        )
-        assert await opened.run(places) == before, "an update changes its card where it stands"
-        assert await opened.run("document.querySelectorAll('#results .result.new').length") == 1
-        assert "updated 1970" in await opened.run("document.getElementById('results').innerText")
-        assert (await opened.run("document.getElementById('status').textContent")).startswith("3 results")
-        await picture(opened, "updated")
+        await tab.until("document.querySelector('#results .changed')?.textContent === 'Ada Byron of Ockham'")
+        assert await tab.run(ids_shown) == before, "an update changes its card where it stands"
+        assert await tab.run("document.querySelectorAll('#results .result.new').length") == 1
+        assert "updated 1970" in await tab.run("document.getElementById('results').innerText")
+        assert (await tab.run("document.getElementById('status').textContent")).startswith("3 results")
+        await picture(tab, "updated")
         append(stream, customer(next(TIME), 3, "Ada King", "-"))
-        await opened.until("document.querySelectorAll('#results .gone').length === 1")
-        await opened.run("document.querySelectorAll('#saved button')[1].click()")
-        await opened.until(f"{NAMES}.length === 0")
-        assert await opened.run("document.activeElement.id") == "saved-title"
+        await tab.until("document.querySelectorAll('#results .gone').length === 1")
+        await tab.run("document.querySelectorAll('#saved button')[1].click()")
+        await tab.until(f"{NAMES}.length === 0")
+        assert await tab.run("document.activeElement.id") == "saved-title"
         with served.client() as client:
             assert client.get("/queries").json()["count"] == 0
 
 
 @scenario
 async def test_the_address_reflects_the_page(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (served, opened):
-        await opened.until("!document.getElementById('start').hidden")
-        assert "customer (name)" in await opened.run("document.getElementById('relations').textContent")
-        await picture(opened, "start")
-        await opened.enter("ada lamp")
-        await opened.until(f"{ITEMS} === 2")
-        assert await opened.run("location.search") == "?q=ada+lamp&limit=20"
-        await opened.run(f"{FIELD}.value = 'byron'")
-        await opened.run("document.getElementById('search-form').requestSubmit()")
-        await opened.until(f"{ITEMS} === 1")
-        await opened.run("history.back()")
-        await opened.until(f"{ITEMS} === 2")
-        assert await opened.run(f"{FIELD}.value") == "ada lamp"
-        await opened.ask("Page.reload")
-        await opened.until(f"document.getElementById('start') && {ITEMS} === 2")
+    async with opened_on(shopping, port) as (served, tab):
+        await tab.until("!document.getElementById('start').hidden")
+        assert "customer (name)" in await tab.run("document.getElementById('relations').textContent")
+        await picture(tab, "start")
+        await tab.enter("ada lamp")
+        await tab.until(f"{ITEMS} === 2")
+        assert await tab.run("location.search") == "?q=ada+lamp&limit=20"
+        await tab.run(f"{FIELD}.value = 'byron'")
+        await tab.run("document.getElementById('search-form').requestSubmit()")
+        await tab.until(f"{ITEMS} === 1")
+        await tab.run("history.back()")
+        await tab.until(f"{ITEMS} === 2")
+        assert await tab.run(f"{FIELD}.value") == "ada lamp"
+        await tab.ask("Page.reload")
+        await tab.until(f"document.getElementById('start') && {ITEMS} === 2")
         with served.client() as client:
             client.put("/queries/lamps", json={"query": "ada lamp"})
-        await opened.ask("Page.navigate", url=f"{served.url}?follow=lamps")
-        await opened.until("document.getElementById('results-title')?.textContent === 'Following lamps'")
-        await opened.until("document.querySelector('#saved button')?.textContent === 'Stop'")
-        assert await opened.run(f"{FIELD}.value") == ""
-        await opened.run("document.querySelector('#saved button').click()")
-        await opened.until("document.querySelector('#saved button').textContent === 'Follow'")
-        assert await opened.run("location.search") == "", "loaded again, it would be followed again"
+        await tab.ask("Page.navigate", url=f"{served.url}?follow=lamps")
+        await tab.until("document.getElementById('results-title')?.textContent === 'Following lamps'")
+        await tab.until("document.querySelector('#saved button')?.textContent === 'Stop'")
+        assert await tab.run(f"{FIELD}.value") == ""
+        await tab.run("document.querySelector('#saved button').click()")
+        await tab.until("document.querySelector('#saved button').textContent === 'Follow'")
+        assert await tab.run("location.search") == "", "loaded again, it would be followed again"
         assert (
-            await opened.run("document.getElementById('results-title').textContent")
-            == "Results of lamps so far"
+            await tab.run("document.getElementById('results-title').textContent") == "Results of lamps so far"
         )
-        await opened.run("document.querySelector('#saved button').click()")
-        await opened.until("location.search === '?follow=lamps'")
-        await opened.run("document.querySelectorAll('#saved button')[1].click()")
-        await opened.until(f"{NAMES}.length === 0")
-        assert await opened.run("location.search") == ""
+        await tab.run("document.querySelector('#saved button').click()")
+        await tab.until("location.search === '?follow=lamps'")
+        await tab.run("document.querySelectorAll('#saved button')[1].click()")
+        await tab.until(f"{NAMES}.length === 0")
+        assert await tab.run("location.search") == ""
 
 
 @scenario
 async def test_a_removal_is_undone_and_a_name_is_edited(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (served, opened):
-        await opened.type("ada lamp")
-        await opened.run("document.getElementById('save-this').click()")
-        await opened.type("mine")
-        await opened.enter()
-        await opened.until(f"{NAMES}.length === 1")
-        assert await opened.run(NAMES) == ["mine"], "the name that was offered is typed over"
+    async with opened_on(shopping, port) as (served, tab):
+        await tab.type("ada lamp")
+        await tab.run("document.getElementById('save-this').click()")
+        await tab.type("mine")
+        await tab.enter()
+        await tab.until(f"{NAMES}.length === 1")
+        assert await tab.run(NAMES) == ["mine"], "the name that was offered is typed over"
         with served.client() as client:
             saved = client.get("/queries/mine").json()
-            await opened.run("document.querySelectorAll('#saved button')[1].click()")
-            await opened.until(f"{NAMES}.length === 0")
+            await tab.run("document.querySelectorAll('#saved button')[1].click()")
+            await tab.until(f"{NAMES}.length === 0")
             assert client.get("/queries/mine").status_code == 404
-            await opened.run("document.querySelector('#undo button').click()")
-            await opened.until(f"{NAMES}.length === 1")
+            await tab.run("document.querySelector('#undo button').click()")
+            await tab.until(f"{NAMES}.length === 1")
             assert client.get("/queries/mine").json() == saved
 
 
 @scenario
 async def test_a_result_explains_itself(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, opened):
-        await opened.enter("ada lamp")
-        await opened.until(f"{ITEMS} === 2")
-        await opened.run("document.querySelector('.why summary').click()")
-        assert "ada in name" in await opened.run("document.querySelector('.why ul').innerText")
+    async with opened_on(shopping, port) as (_, tab):
+        await tab.enter("ada lamp")
+        await tab.until(f"{ITEMS} === 2")
+        await tab.run("document.querySelector('.why summary').click()")
+        assert "ada in name" in await tab.run("document.querySelector('.why ul').innerText")
 
 
 @scenario
 async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], port: int) -> None:
     _, stream = shopping
-    async with opened_on(shopping, port) as (_, opened):
-        await opened.type("ada lamp")
-        await opened.run("document.getElementById('live').click()")
-        await opened.until(f"{ITEMS} === 2")
+    async with opened_on(shopping, port) as (_, tab):
+        await tab.type("ada lamp")
+        await tab.run("document.getElementById('live').click()")
+        await tab.until(f"{ITEMS} === 2")
         append(stream, customer(next(TIME), 4, "Ada King"), order(next(TIME), 4, "oil lamp"))
-        await opened.until(f"{ITEMS} === 3")
-        assert "King" in await opened.run("document.querySelector('#results .result.new').innerText")
+        await tab.until(f"{ITEMS} === 3")
+        assert "King" in await tab.run("document.querySelector('#results .result.new').innerText")
 
 
 @scenario
@@ -349,17 +346,17 @@ async def test_a_followed_search_continues_after_a_kill(
     try:
         first.ready()
         httpx.put(f"{first.url}queries/lamps", json={"query": "ada lamp"}, timeout=60, trust_env=False)
-        async with page(first, port) as opened:
-            await opened.until(f"{NAMES}.length === 1")
-            await opened.run("document.querySelector('#saved button').click()")
-            await opened.until(f"{ITEMS} === 2")
+        async with page(first, port) as tab:
+            await tab.until(f"{NAMES}.length === 1")
+            await tab.run("document.querySelector('#saved button').click()")
+            await tab.until(f"{ITEMS} === 2")
             first.kill()
-            await opened.until("document.getElementById('status').textContent.includes('lost')")
+            await tab.until("document.getElementById('status').textContent.includes('lost')")
             append(stream, customer(next(TIME), 5, "Ada King"), order(next(TIME), 5, "oil lamp"))
             second = Serving(command, program=sys.executable)
             try:
-                await opened.until(f"{ITEMS} === 3")
-                await opened.until("document.getElementById('status').textContent.startsWith('3 results')")
+                await tab.until(f"{ITEMS} === 3")
+                await tab.until("document.getElementById('status').textContent.startsWith('3 results')")
             finally:
                 second.kill()
     finally:
@@ -370,14 +367,14 @@ async def test_a_followed_search_continues_after_a_kill(
 @scenario
 async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], port: int) -> None:
     token = "correct-horse-battery-staple"
-    async with opened_on(shopping, port, {"SKWS_SERVE_TOKEN": token}) as (_, opened):
-        await opened.until("!document.getElementById('token-form').hidden")
-        await opened.enter("wrong")
-        await opened.until("document.getElementById('token-fault').textContent === 'This token is wrong.'")
-        assert await opened.run("document.getElementById('health').dataset.state") == "wait"
-        await opened.enter(token)
-        await opened.until("document.getElementById('token-form').hidden")
-        assert token not in await opened.run("document.body.innerHTML + location.href + document.cookie")
+    async with opened_on(shopping, port, {"SKWS_SERVE_TOKEN": token}) as (_, tab):
+        await tab.until("!document.getElementById('token-form').hidden")
+        await tab.enter("wrong")
+        await tab.until("document.getElementById('token-fault').textContent === 'This token is wrong.'")
+        assert await tab.run("document.getElementById('health').dataset.state") == "wait"
+        await tab.enter(token)
+        await tab.until("document.getElementById('token-form').hidden")
+        assert token not in await tab.run("document.body.innerHTML + location.href + document.cookie")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -392,28 +389,28 @@ def test_text_is_readable_in_both_color_schemes(shopping: tuple[Path, Path], por
                 client.put("/queries/lamps of ada", json={"query": "ada lamp", "owner": "ann"})
                 client.put("/queries/daily", json={"query": "byron desk", "every": "1 day"})
                 until(lambda: client.post("/search", json={"query": "ada"}).json()["found"])
-            async with page(served, port) as opened:
+            async with page(served, port) as tab:
                 features = [{"name": "prefers-color-scheme", "value": scheme}]
-                await opened.ask("Emulation.setEmulatedMedia", features=features)
-                await opened.enter("ada lamp")
-                await opened.until(f"{ITEMS} === 2")
-                await picture(opened, f"page-{scheme}")
-                worst = await opened.run(CONTRAST)
+                await tab.ask("Emulation.setEmulatedMedia", features=features)
+                await tab.enter("ada lamp")
+                await tab.until(f"{ITEMS} === 2")
+                await picture(tab, f"page-{scheme}")
+                worst = await tab.run(CONTRAST)
                 assert worst[0] >= 4.5, worst
-                await opened.ask(
+                await tab.ask(
                     "Emulation.setDeviceMetricsOverride",
                     width=390,
                     height=800,
                     deviceScaleFactor=1,
                     mobile=True,
                 )
-                await picture(opened, f"narrow-{scheme}")
-                assert await opened.run("document.documentElement.scrollWidth <= 390"), "nothing is cut off"
-                await opened.ask("Page.navigate", url=f"{served.url}docs")
-                await opened.until("document.querySelectorAll('#requests section').length > 8")
-                await picture(opened, f"docs-{scheme}")
-                assert await opened.run("document.documentElement.scrollWidth <= 390"), "nothing is cut off"
-                text = await opened.run("document.querySelector('#requests section').innerText")
+                await picture(tab, f"narrow-{scheme}")
+                assert await tab.run("document.documentElement.scrollWidth <= 390"), "nothing is cut off"
+                await tab.ask("Page.navigate", url=f"{served.url}docs")
+                await tab.until("document.querySelectorAll('#requests section').length > 8")
+                await picture(tab, f"docs-{scheme}")
+                assert await tab.run("document.documentElement.scrollWidth <= 390"), "nothing is cut off"
+                text = await tab.run("document.querySelector('#requests section').innerText")
                 assert "(at least 1, at most 1000, default 20)" in text
                 assert '"limit": 3' in text
                 assert '"found": 1' in text

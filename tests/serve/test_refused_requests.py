@@ -27,25 +27,25 @@ NESTED = json.loads("[" * 300 + "]" * 300)
 
 def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
     """The status and body of the answer to a request, which is sent unchanged."""
-    with socket.create_connection(("127.0.0.1", port), 60) as opened:
-        opened.sendall(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
+    with socket.create_connection(("127.0.0.1", port), 60) as connection:
+        connection.sendall(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
         answer = b""
-        while piece := opened.recv(65536):
+        while piece := connection.recv(65536):
             answer += piece
             if b"\r\n\r\n" in answer:
                 break
-        head_of, _, rest = answer.partition(b"\r\n\r\n")
+        status_line, _, rest = answer.partition(b"\r\n\r\n")
         length = next(
             (
                 int(line.split(b":")[1])
-                for line in head_of.split(b"\r\n")
+                for line in status_line.split(b"\r\n")
                 if line.lower().startswith(b"content-length")
             ),
             0,
         )
         while len(rest) < length:
-            rest += opened.recv(65536)
-    return int(head_of.split()[1]), rest
+            rest += connection.recv(65536)
+    return int(status_line.split()[1]), rest
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
     ],
 )
 def test_foreign_hosts_origins_and_paths_are_rejected(served: Serving, head: str, status: int) -> None:
-    told, body = raw(served.port, head.format(port=served.port))
-    assert told == status, body
+    answer_status, body = raw(served.port, head.format(port=served.port))
+    assert answer_status == status, body
     if status >= 400:
         assert orjson.loads(body)["error"]
 
@@ -110,19 +110,19 @@ def test_foreign_hosts_origins_and_paths_are_rejected(served: Serving, head: str
     ],
 )
 def test_invalid_bodies_are_rejected(served: Serving, headers: str, body: bytes, status: int) -> None:
-    told, answer = raw(served.port, f"POST /search HTTP/1.1\nHost: localhost\n{headers}", body)
-    assert told == status, answer
+    answer_status, answer = raw(served.port, f"POST /search HTTP/1.1\nHost: localhost\n{headers}", body)
+    assert answer_status == status, answer
     if status >= 400:
         assert orjson.loads(answer)["error"]
 
 
 def test_an_answer_lists_all_methods_of_an_address(client: httpx.Client) -> None:
-    for path, allowed in (
+    for path, methods in (
         ("/queries", "GET, HEAD, PUT"),
         ("/queries/x", "DELETE, GET, HEAD, PUT"),
         ("/search", "POST"),
     ):
-        assert client.patch(path).headers["allow"] == allowed
+        assert client.patch(path).headers["allow"] == methods
 
 
 def test_a_number_without_a_fraction_is_an_integer(client: httpx.Client) -> None:
@@ -130,23 +130,26 @@ def test_a_number_without_a_fraction_is_an_integer(client: httpx.Client) -> None
     assert client.post(
         "/search", content=b'{"query":"ada","limit":3.0,"max_size":2.0}', headers=JSON
     ).is_success
-    told = client.post("/search", content=b'{"query":"ada","max_size":2.5}', headers=JSON)
-    assert (told.status_code, told.json()["error"]) == (422, "max_size: expected an integer, got 2.5")
+    answer_status = client.post("/search", content=b'{"query":"ada","max_size":2.5}', headers=JSON)
+    assert (answer_status.status_code, answer_status.json()["error"]) == (
+        422,
+        "max_size: expected an integer, got 2.5",
+    )
 
 
 def test_a_body_in_chunks_is_counted(served: Serving) -> None:
     head = (
         "POST /search HTTP/1.1\nHost: localhost\nContent-Type: application/json\nTransfer-Encoding: chunked\n"
     )
-    with socket.create_connection(("127.0.0.1", served.port), 60) as opened:
-        opened.sendall(head.replace("\n", "\r\n").encode() + b"\r\n")
+    with socket.create_connection(("127.0.0.1", served.port), 60) as connection:
+        connection.sendall(head.replace("\n", "\r\n").encode() + b"\r\n")
         piece = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
         try:
             for _ in range(20):
-                opened.sendall(piece)
+                connection.sendall(piece)
         except OSError:
             pass  # the server has closed the connection
-        answer = opened.recv(65536)
+        answer = connection.recv(65536)
     assert b" 413 " in answer.split(b"\r\n")[0]
 
 
@@ -235,9 +238,9 @@ def test_names_with_special_characters_are_accepted(client: httpx.Client, name: 
 def test_a_trailing_slash_is_ignored(client: httpx.Client) -> None:
     assert client.get("/queries/").json() == client.get("/queries").json()
     assert client.post("/search/", json={"query": "ada"}).status_code == 200
-    refused = client.get("/search/")
-    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
-    assert refused.json()["error"]
+    answer = client.get("/search/")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -250,8 +253,8 @@ def test_head_is_get_without_a_body(client: httpx.Client, path: str) -> None:
 
 
 def test_head_of_an_event_stream_ends(client: httpx.Client) -> None:
-    head = client.head("/events")
-    assert (head.status_code, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    answer = client.head("/events")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     assert client.head("/queries/nobody/events").status_code == 404
     assert client.head("/search").status_code == 405
 
@@ -341,8 +344,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     schema, stream = shop(tmp_path_factory.mktemp("guarded"))
     options = ["--host", "0.0.0.0", "--name", "search.example.org"]
     environment = {"SKWS_SERVE_TOKEN": TOKEN}
-    with serving(str(stream), "--schema", str(schema), *options, environment=environment) as one:
-        yield one
+    with serving(str(stream), "--schema", str(schema), *options, environment=environment) as server:
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -362,9 +365,9 @@ def test_requests_need_the_token(guarded: Serving, authorization: str, status: i
     for path in ("/queries", "/metrics", "/schema", "/events", "/openapi.json"):
         if status == 200 and path == "/events":
             continue  # it never ends
-        head = f"GET {path} HTTP/1.1\nHost: search.example.org\nAuthorization: {authorization}\n"
-        told, _ = raw(guarded.port, head)
-        assert told == status, path
+        request = f"GET {path} HTTP/1.1\nHost: search.example.org\nAuthorization: {authorization}\n"
+        answer_status, _ = raw(guarded.port, request)
+        assert answer_status == status, path
     for path in ("/", "/healthz"):
         assert raw(guarded.port, f"GET {path} HTTP/1.1\nHost: 192.0.2.1:{guarded.port}\n")[0] == 200
     assert raw(guarded.port, "GET / HTTP/1.1\nHost: other.example.org\n")[0] == 421
@@ -380,12 +383,12 @@ def test_searches_of_very_many_networks_are_limited(tmp_path: Path) -> None:
     """Saved searches would keep the job busy; a single search ends at its time limit."""
     movies = Path("examples/movies")
     source = [f"replay:{movies / 'replay.jsonl'}", "--schema", str(movies / "schema.yaml"), "--speed", "1e12"]
-    with serving(*source, "--window", "36500 days") as one, one.client() as client:
-        asked = {"query": "a* e* i* o* u* t* s* r*", "max_size": 12}
-        answer = client.put("/queries/x", json=asked)
+    with serving(*source, "--window", "36500 days") as server, server.client() as client:
+        search = {"query": "a* e* i* o* u* t* s* r*", "max_size": 12}
+        answer = client.put("/queries/x", json=search)
         assert answer.status_code == 400
         assert "candidate networks" in answer.json()["error"]
-        answer = client.post("/search", json={**asked, "time_limit": 0.5})
+        answer = client.post("/search", json={**search, "time_limit": 0.5})
         assert answer.status_code == 504 or not answer.json()["complete"]
         assert client.post("/search", json={"query": "tarantino"}).json()["complete"]
 
@@ -393,41 +396,41 @@ def test_searches_of_very_many_networks_are_limited(tmp_path: Path) -> None:
 def test_a_server_for_other_machines_needs_a_token(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     command = ("serve", stream, "--schema", schema)
-    refused = process(*command, "--host", "0.0.0.0")
-    assert (refused.code, "token" in refused.err) == (2, True)
-    refused = process(*command, SKWS_SERVE_TOKEN="short")
-    assert (refused.code, "SKWS_SERVE_TOKEN" in refused.err, "short" in refused.err) == (3, True, False)
+    answer = process(*command, "--host", "0.0.0.0")
+    assert (answer.code, "token" in answer.err) == (2, True)
+    answer = process(*command, SKWS_SERVE_TOKEN="short")
+    assert (answer.code, "SKWS_SERVE_TOKEN" in answer.err, "short" in answer.err) == (3, True, False)
 
 
 def test_a_token_is_created_in_a_private_file(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     file = tmp_path / "token"
-    with serving(str(stream), "--schema", str(schema), "--token-file", str(file)) as one:
+    with serving(str(stream), "--schema", str(schema), "--token-file", str(file)) as server:
         token = file.read_text().strip()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        with one.client() as client:
+        with server.client() as client:
             assert client.get("/queries").status_code == 401
             assert client.get("/queries", headers={"authorization": f"Bearer {token}"}).status_code == 200
-        assert not any(token in line for line in one.raw)
+        assert not any(token in line for line in server.raw)
 
 
 def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        refused = process("serve", stream, "--schema", schema, "--port", port)
-    assert (refused.code, str(port) in refused.err, "Traceback" in refused.err) == (1, True, False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        answer = process("serve", stream, "--schema", schema, "--port", port)
+    assert (answer.code, str(port) in answer.err, "Traceback" in answer.err) == (1, True, False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_streams_and_process(tmp_path: Path, number: int) -> None:
     schema, stream = shop(tmp_path)
     served = serving(str(stream), "--schema", str(schema), program=sys.executable)
-    with served as one, one.client() as client:
+    with served as server, server.client() as client:
         client.put("/queries/x", json={"query": "ada lamp"})
         open_stream = Stream(client, "/queries/x/events")
         open_stream.wait_for("ready")
-        assert one.stop(number) == 130
+        assert server.stop(number) == 130
         open_stream.join()
         assert open_stream.events[-1][0] == "end"
-        assert not any("Traceback" in line for line in one.raw)
+        assert not any("Traceback" in line for line in server.raw)

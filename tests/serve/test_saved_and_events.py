@@ -28,38 +28,38 @@ def pair(folder: Path, name: str, item: str, op: str = "+", number: int | None =
 def found(client: httpx.Client, query: str, **options: Any) -> dict[str, Any]:
     answer = client.post("/search", json={"query": query, **options})
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    answer_body: dict[str, Any] = answer.json()
+    return answer_body
 
 
 def test_a_search_returns_live_results_best_first(client: httpx.Client, folder: Path) -> None:
     pair(folder, "grace", "compiler compiler")
     pair(folder, "grace hopper of the navy of the united states", "a compiler among many other words")
     until(lambda: found(client, "grace compiler")["found"] == 2)
-    told = found(client, "grace compiler", marks=True, explain_score=True)
-    scores = [one["score"] for one in told["results"]]
+    answer = found(client, "grace compiler", marks=True, explain_score=True)
+    scores = [server["score"] for server in answer["results"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] > scores[1]
-    assert told["complete"]
-    assert told["max_size"] == 5
-    best = told["results"][0]
-    assert {one["relation"]: one["marks"] for one in best["tuples"]} == {
+    assert answer["complete"]
+    assert answer["max_size"] == 5
+    best = answer["results"][0]
+    assert {server["relation"]: server["marks"] for server in best["tuples"]} == {
         "customer": {"name": [[0, 5, 0]]},
         "order": {"item": [[0, 8, 1], [9, 17, 1]]},
     }
-    limited = found(client, "grace compiler", limit=1)
-    assert limited["found"] == 2
-    assert [one["id"] for one in limited["results"]] == [best["id"]]
+    limited_answer = found(client, "grace compiler", limit=1)
+    assert limited_answer["found"] == 2
+    assert [server["id"] for server in limited_answer["results"]] == [best["id"]]
     assert found(client, "grace compiler", max_size=1)["found"] == 0
 
 
 def test_a_keyword_without_matches_is_reported_with_a_similar_one(client: httpx.Client, folder: Path) -> None:
     pair(folder, "hopper", "keyboard")
     until(lambda: found(client, "hopper keyboard")["found"])
-    told = found(client, "hoper keyboard , the")
-    assert told["meant"] == "hopper keyboard , the"
-    assert told["found"] == 0
-    assert [note.split(":")[0] for note in told["notes"]] == [
+    answer = found(client, "hoper keyboard , the")
+    assert answer["meant"] == "hopper keyboard , the"
+    assert answer["found"] == 0
+    assert [note.split(":")[0] for note in answer["notes"]] == [
         "not searched (too common, or not a word)",
         "no row matches 'hoper'; did you mean 'hopper'?",
     ]
@@ -69,13 +69,13 @@ def test_a_keyword_without_matches_is_reported_with_a_similar_one(client: httpx.
 def test_the_query_without_the_unmatched_keyword_is_suggested(client: httpx.Client, folder: Path) -> None:
     pair(folder, "lovelace", "engine")
     until(lambda: found(client, "lovelace engine")["found"])
-    told = found(client, "lovelace zzyzx -loom")
-    assert (told["meant"], told["instead"]) == ("", "lovelace -loom")
-    assert told["notes"] == ["no row matches 'zzyzx'", "without 'zzyzx': lovelace -loom"]
+    answer = found(client, "lovelace zzyzx -loom")
+    assert (answer["meant"], answer["instead"]) == ("", "lovelace -loom")
+    assert answer["notes"] == ["no row matches 'zzyzx'", "without 'zzyzx': lovelace -loom"]
     assert found(client, "lovelce zzyzx engine")["meant"] == "engine lovelace"
-    unjoined = found(client, "lovelace engine", max_size=1)
-    assert unjoined["instead"] == ""
-    assert "no 1 joined rows of one window have all" in unjoined["notes"][0]
+    unjoined_answer = found(client, "lovelace engine", max_size=1)
+    assert unjoined_answer["instead"] == ""
+    assert "no 1 joined rows of one window have all" in unjoined_answer["notes"][0]
 
 
 def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
     def completed(query: str, **options: Any) -> list[tuple[str, str, int | None]]:
         answer = client.post("/complete", json={"query": query, **options})
         assert answer.status_code == 200, answer.text
-        return [(one["text"], one["query"], one["count"]) for one in answer.json()["completions"]]
+        return [(server["text"], server["query"], server["count"]) for server in answer.json()["completions"]]
 
     until(lambda: found(client, "zoe zephyr")["found"] == 2)
     assert completed('zoe -"ZE') == [("zebra", 'zoe -"zebra', 2), ("zephyr", 'zoe -"zephyr', 2)]
@@ -99,46 +99,49 @@ def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
     assert completed("zoe !customer.c") == [("customer.cid", "zoe !customer.cid", None)]
     assert completed("zoe it") == [("item:", "zoe item:", None)]
     assert completed("crossing") == [("crossings", "crossings", 2)], "found by the same stem"
-    for whole in ("", "zoe ", "ze*", "zebra~", "cid<3", "-", "z" * 4_000):
-        assert completed(whole) == []
-    for bad in (
+    for complete_query in ("", "zoe ", "ze*", "zebra~", "cid<3", "-", "z" * 4_000):
+        assert completed(complete_query) == []
+    for bad_request in (
         {},
         {"query": "z" * 4_001},
         {"query": 1},
         {"query": "z", "limit": 51},
         {"query": "z", "most": 1},
     ):
-        assert client.post("/complete", json=bad).status_code == 422
+        assert client.post("/complete", json=bad_request).status_code == 422
 
 
 def test_an_answer_is_limited_to_32_mb(tmp_path: Path) -> None:
     """The best results that fit; the same with the positions of keywords, which also take space."""
     schema, stream = shop(tmp_path)
-    large = " " * 6_000_000
+    padding = " " * 6_000_000
     names = [*["ada"] * 7, "bob", "eve"]
     append(
         stream,
         *(
-            customer(next(TIME), cid, name + (6 if name == "eve" else 1) * large)
+            customer(next(TIME), cid, name + (6 if name == "eve" else 1) * padding)
             for cid, name in enumerate(names)
         ),
     )
-    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as one, one.client() as client:
+    with (
+        serving(str(stream), "--schema", str(schema), "--window", "1 hour") as server,
+        server.client() as client,
+    ):
         until(lambda: found(client, "eve")["found"])
         for marks in (False, True):
             answer = client.post("/search", json={"query": "ada", "limit": 1000, "marks": marks})
-            told = answer.json()
-            assert (told["found"], len(told["results"])) == (7, 5)
-            assert [result["rank"] for result in told["results"]] == [1, 2, 3, 4, 5]
-            assert told["notes"] == [
+            body = answer.json()
+            assert (body["found"], len(body["results"])) == (7, 5)
+            assert [result["rank"] for result in body["results"]] == [1, 2, 3, 4, 5]
+            assert body["notes"] == [
                 "the answer has the best 5: with one more it would exceed 33,554,432 bytes"
             ]
             assert len(answer.content) < MOST_ANSWER + 10_000
-            told = found(client, "bob", marks=marks)
-            assert (len(told["results"]), told["notes"]) == (1, [])
-            told = found(client, "eve", marks=marks)
-            assert (told["found"], told["results"]) == (1, [])
-            assert "the best 0" in told["notes"][0]
+            body = found(client, "bob", marks=marks)
+            assert (len(body["results"]), body["notes"]) == (1, [])
+            body = found(client, "eve", marks=marks)
+            assert (body["found"], body["results"]) == (1, [])
+            assert "the best 0" in body["notes"][0]
 
 
 def test_a_search_leaves_no_standing_query(client: httpx.Client) -> None:
@@ -151,8 +154,8 @@ def test_a_saved_search_sends_a_snapshot_then_changes(client: httpx.Client, fold
     cid = pair(folder, "ada", "engine")
     until(lambda: found(client, "ada engine")["found"])
     body = {"query": "ada engine", "owner": "ann", "metadata": {"mail": "ann@example.org", "n": [1]}}
-    put = client.put("/queries/engines", json=body)
-    assert put.status_code == 201, put.text
+    response = client.put("/queries/engines", json=body)
+    assert response.status_code == 201, response.text
     assert client.get("/queries/engines").json()["metadata"] == body["metadata"]
     stream = Stream(client, "/queries/engines/events")
     stream.wait_for("ready")
@@ -164,9 +167,9 @@ def test_a_saved_search_sends_a_snapshot_then_changes(client: httpx.Client, fold
     stream.wait_for("result", 2)
     append(folder / "stream.jsonl", customer(next(TIME), cid, "ada", "-"))
     stream.wait_for("result", 3)
-    ops = results(stream)
-    assert [op for op, _ in ops] == ["+", "+", "-"]
-    assert ops[0][1] == ops[2][1] != ops[1][1]
+    operations = results(stream)
+    assert [op for op, _ in operations] == ["+", "+", "-"]
+    assert operations[0][1] == operations[2][1] != operations[1][1]
     assert client.delete("/queries/engines").status_code == 204
     stream.join()
     assert stream.events[-1][0] == "removed"
@@ -180,14 +183,14 @@ def test_a_stream_resumes_after_the_last_event(client: httpx.Client, folder: Pat
     for _ in range(5):
         pair(folder, "bob", "lamp")
     stream.wait_for("result", 5)
-    told = [(identity, data) for kind, identity, data in stream.events if kind == "result"]
-    for at, (identity, _) in enumerate(told):
-        again = Stream(client, "/queries/lamps/events", identity)
-        again.wait_for("result", len(told) - at - 1)
-        assert [(i, data) for _, i, data in again.events] == told[at + 1 :]
-    query = Stream(client, f"/queries/lamps/events?last={told[3][0]}")
+    result_events = [(identity, data) for kind, identity, data in stream.events if kind == "result"]
+    for number, (identity, _) in enumerate(result_events):
+        resumed = Stream(client, "/queries/lamps/events", identity)
+        resumed.wait_for("result", len(result_events) - number - 1)
+        assert [(i, data) for _, i, data in resumed.events] == result_events[number + 1 :]
+    query = Stream(client, f"/queries/lamps/events?last={result_events[3][0]}")
     query.wait_for("result", 1)
-    assert [data for _, _, data in query.events] == [told[4][1]]
+    assert [data for _, _, data in query.events] == [result_events[4][1]]
 
 
 @pytest.mark.parametrize("identity", ["0123456789ab-3-1", "nonsense", "", "-1", "a-b-c"])
@@ -212,14 +215,14 @@ def test_two_searches_with_the_same_text_are_separate(client: httpx.Client, fold
     first.wait_for("result", 2)
     second.wait_for("result", 2)
     assert results(first) == results(second)
-    assert {one["result"]["name"] for one in second.of("result")} == {"second"}
-    owned = Stream(client, "/events?owner=two")
-    owned.wait_for("ready")
+    assert {server["result"]["name"] for server in second.of("result")} == {"second"}
+    owner_stream = Stream(client, "/events?owner=two")
+    owner_stream.wait_for("ready")
     pair(folder, "dora", "desk")
-    owned.wait_for("result", 3)
-    assert {one["searches"][0]["name"] for one in owned.of("result")} == {"second"}
-    different = client.put("/queries/third", json={"query": "dora desk", "top": 3})
-    assert different.status_code == 201
+    owner_stream.wait_for("result", 3)
+    assert {server["searches"][0]["name"] for server in owner_stream.of("result")} == {"second"}
+    response = client.put("/queries/third", json={"query": "dora desk", "top": 3})
+    assert response.status_code == 201
 
 
 def test_an_owner_does_not_see_the_removals_of_others(client: httpx.Client) -> None:
@@ -227,27 +230,27 @@ def test_an_owner_does_not_see_the_removals_of_others(client: httpx.Client) -> N
         assert (
             client.put(f"/queries/{name}", json={"query": f"{name} own", "owner": owner}).status_code == 201
         )
-    owned, every = Stream(client, "/events?owner=ann"), Stream(client, "/events")
-    for stream in (owned, every):
+    owner_stream, all_stream = Stream(client, "/events?owner=ann"), Stream(client, "/events")
+    for stream in (owner_stream, all_stream):
         stream.wait_for("ready")
     for name in ("his", "hers"):
         client.delete(f"/queries/{name}")
-    for stream, expected in ((every, ["his", "hers"]), (owned, ["hers"])):
+    for stream, expected in ((all_stream, ["his", "hers"]), (owner_stream, ["hers"])):
         stream.wait_for("removed", len(expected))
-        assert [one["name"] for one in stream.of("removed")] == expected
+        assert [server["name"] for server in stream.of("removed")] == expected
 
 
 def test_many_searches_are_saved_at_once_and_invalid_ones_named(client: httpx.Client) -> None:
     queries = {f"many {n}": {"query": f"word{n} other", "owner": "many"} for n in range(200)}
     queries["bad"] = {"query": "nowhere.name:x"}
     queries["worse"] = {"query": "a", "pattern": "b"}
-    told = client.put("/queries", json={"queries": queries})
-    assert told.status_code == 200
-    assert told.json()["saved"] == 200
-    assert set(told.json()["refused"]) == {"bad", "worse"}
-    assert "nowhere" in told.json()["refused"]["bad"]
-    listed = client.get("/queries", params={"owner": "many", "limit": 50}).json()
-    assert (len(listed["queries"]), listed["count"]) == (50, 200)
+    answer = client.put("/queries", json={"queries": queries})
+    assert answer.status_code == 200
+    assert answer.json()["saved"] == 200
+    assert set(answer.json()["refused"]) == {"bad", "worse"}
+    assert "nowhere" in answer.json()["refused"]["bad"]
+    saved = client.get("/queries", params={"owner": "many", "limit": 50}).json()
+    assert (len(saved["queries"]), saved["count"]) == (50, 200)
 
 
 def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) -> None:
@@ -261,8 +264,8 @@ def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) ->
     stream.wait_for("result")
     assert stream.of("added")[0]["query"] == "eve sofa"
     assert stream.of("result")[0]["result"]["snapshot"]
-    bad = client.put("/queries/moves", json={"query": "nowhere.name:x"})
-    assert bad.status_code == 400
+    rejected = client.put("/queries/moves", json={"query": "nowhere.name:x"})
+    assert rejected.status_code == 400
     assert client.get("/queries/moves").json()["query"] == "eve sofa"
 
 
@@ -271,20 +274,20 @@ def test_a_search_replaced_by_another_owner_is_removed_for_the_first(tmp_path: P
     schema, stream = shop(tmp_path)
     command = [str(stream), "--schema", str(schema), "--window", "1 hour"]
     command += ["--checkpoint", str(tmp_path / "state")]
-    hers = {"query": "eve lamp", "owner": "ann", "metadata": {"mail": "ann@example.org"}}
-    his = {"query": "eve sofa", "owner": "bob", "metadata": {"mail": "bob@example.org"}}
+    search_of_ann = {"query": "eve lamp", "owner": "ann", "metadata": {"mail": "ann@example.org"}}
+    search_of_bob = {"query": "eve sofa", "owner": "bob", "metadata": {"mail": "bob@example.org"}}
     with serving(*command) as first, first.client() as client:
-        client.put("/queries/moves", json=hers)
-        client.put("/queries/moves", json={**hers, "metadata": {"mail": "ann@new.example.org"}})
+        client.put("/queries/moves", json=search_of_ann)
+        client.put("/queries/moves", json={**search_of_ann, "metadata": {"mail": "ann@new.example.org"}})
         paths = {"ann": "/events?owner=ann", "bob": "/events?owner=bob", "all": "/events"}
         paths["named"] = "/queries/moves/events"
         streams = {name: Stream(client, path) for name, path in paths.items()}
-        for each in streams.values():
-            each.wait_for("ready")
-        begun = {name: str(each.last) for name, each in streams.items()}
+        for stream_of_owner in streams.values():
+            stream_of_owner.wait_for("ready")
+        last_ids = {name: str(stream_of_owner.last) for name, stream_of_owner in streams.items()}
         pair(tmp_path, "eve", "lamp")
         streams["ann"].wait_for("result")
-        client.put("/queries/moves", json=his)
+        client.put("/queries/moves", json=search_of_bob)
         pair(tmp_path, "eve", "sofa")
         streams["bob"].wait_for("result")
         expected = {
@@ -295,15 +298,16 @@ def test_a_search_replaced_by_another_owner_is_removed_for_the_first(tmp_path: P
         expected["named"] = expected["all"]
         check_owners(streams, expected)
         assert streams["ann"].of("removed")[0]["by"] == "bob"
-        check_owners({name: Stream(client, path, begun[name]) for name, path in paths.items()}, expected)
+        check_owners({name: Stream(client, path, last_ids[name]) for name, path in paths.items()}, expected)
     with serving(*command) as second, second.client() as client:
-        check_owners({name: Stream(client, path, begun[name]) for name, path in paths.items()}, expected)
+        check_owners({name: Stream(client, path, last_ids[name]) for name, path in paths.items()}, expected)
         client.delete("/queries/moves")
         expected = {
-            name: told if name == "ann" else [*told, ("removed", "bob")] for name, told in expected.items()
+            name: events if name == "ann" else [*events, ("removed", "bob")]
+            for name, events in expected.items()
         }
         del paths["named"]
-        check_owners({name: Stream(client, path, begun[name]) for name, path in paths.items()}, expected)
+        check_owners({name: Stream(client, path, last_ids[name]) for name, path in paths.items()}, expected)
 
 
 def check_owners(streams: dict[str, Stream], expected: dict[str, list[tuple[str, str]]]) -> None:
@@ -334,44 +338,44 @@ def changes(stream: Stream) -> list[tuple[str, str, Any]]:
 )
 def test_other_kinds_of_queries_are_saved(client: httpx.Client, folder: Path, body: dict[str, Any]) -> None:
     name = "kind " + next(iter(body))
-    put = client.put(f"/queries/{name}", json=body)
-    assert put.status_code == 201, put.text
+    response = client.put(f"/queries/{name}", json=body)
+    assert response.status_code == 201, response.text
     stream = Stream(client, f"/queries/{name}/events")
     stream.wait_for("ready")
     before = len(stream.of("result"))
     pair(folder, "frank", "chair")
     stream.wait_for("result", before + 1)
-    again = Stream(client, f"/queries/{name}/events")
-    again.wait_for("ready")
-    assert len(again.of("result")) >= 1
+    second_stream = Stream(client, f"/queries/{name}/events")
+    second_stream.wait_for("ready")
+    assert len(second_stream.of("result")) >= 1
     client.delete(f"/queries/{name}")
 
 
 def test_the_schema_is_returned(client: httpx.Client) -> None:
-    told = client.get("/schema").json()
-    assert [one["name"] for one in told["relations"]] == ["customer", "order"]
-    assert told["relations"][0]["attributes"] == {"cid": "integer", "name": "text"}
-    assert told["joins"] == [
+    description = client.get("/schema").json()
+    assert [server["name"] for server in description["relations"]] == ["customer", "order"]
+    assert description["relations"][0]["attributes"] == {"cid": "integer", "name": "text"}
+    assert description["joins"] == [
         {"name": "customer.cid = order.cid", "left": "customer", "right": "order", "on": [["cid", "cid"]]}
     ]
 
 
 def test_metrics_of_the_job_and_the_server(client: httpx.Client, served: Serving) -> None:
-    told = client.get("/metrics")
-    assert told.headers["content-type"].startswith("text/plain")
-    assert "skws_tuples_total" in told.text
-    assert "skws_serve_searches_total" in told.text
+    metrics = client.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    assert "skws_tuples_total" in metrics.text
+    assert "skws_serve_searches_total" in metrics.text
     assert client.get("/openapi.json").json()["info"]["title"] == "skws"
 
 
 def test_results_also_go_to_sinks(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
-    out = tmp_path / "out.jsonl"
+    output_path = tmp_path / "out.jsonl"
     with (
-        serving(str(stream), "--schema", str(schema), "--sink", f"jsonl:{out}") as one,
-        one.client() as client,
+        serving(str(stream), "--schema", str(schema), "--sink", f"jsonl:{output_path}") as server,
+        server.client() as client,
     ):
         client.put("/queries/lamps", json={"query": "ada lamp"})
         pair(tmp_path, "ada", "lamp")
-        until(lambda: out.exists() and len(lines(out)) == 1)
-        assert lines(out)[0]["query"] == "ada lamp"
+        until(lambda: output_path.exists() and len(lines(output_path)) == 1)
+        assert lines(output_path)[0]["query"] == "ada lamp"

@@ -19,19 +19,19 @@ TABLES = (
 def test_a_database_is_served_without_a_schema(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES)
     environment = {"XDG_DATA_HOME": str(tmp_path)}
-    with serving(database.uri(), environment=environment) as one, one.client() as client:
-        (kept,) = (tmp_path / "skws" / "schemas").iterdir()
-        text = "".join(one.raw)
-        assert str(kept) in text
+    with serving(database.uri(), environment=environment) as server, server.client() as client:
+        (schema_file,) = (tmp_path / "skws" / "schemas").iterdir()
+        text = "".join(server.raw)
+        assert str(schema_file) in text
         assert "purchase.cid = customer.cid" in text
-        assert PASSWORD not in text + kept.read_text()
+        assert PASSWORD not in text + schema_file.read_text()
 
-        def found(query: str) -> int:
+        def count_of(query: str) -> int:
             answer = client.post("/search", json={"query": query})
             assert answer.status_code == 200, answer.text
             return int(answer.json()["found"])
 
-        until(lambda: found("ada kettle") == 1)
+        until(lambda: count_of("ada kettle") == 1)
         for query, count in {
             "ada ketlte~": 1,
             "zoe lamp": 1,
@@ -41,16 +41,18 @@ def test_a_database_is_served_without_a_schema(database: Database, tmp_path: Pat
             "lamp !price>10": 1,
             "lamp customer.price=50": 1,
         }.items():
-            assert found(query) == count, query
+            assert count_of(query) == count, query
         client.put("/queries/kettles", json={"query": "ada kettle price<10"})
         stream = Stream(client, "/queries/kettles/events")
         stream.wait_for("ready")
         database.run("UPDATE customer SET price = 20 WHERE cid = 7")
         stream.wait_for("result", 2)
-        assert [each["result"]["op"] for each in stream.of("result")] == ["+", "-"]
-        assert one.stop() == 130  # it also drops its replication slot
-    kept.write_text(kept.read_text().replace("name: text", "name: {type: text, analyzer: none}"))
-    with serving(database.uri(), environment=environment) as one, one.client() as client:
-        assert "edited" in "".join(one.raw)
+        assert [event["result"]["op"] for event in stream.of("result")] == ["+", "-"]
+        assert server.stop() == 130  # it also drops its replication slot
+    schema_file.write_text(
+        schema_file.read_text().replace("name: text", "name: {type: text, analyzer: none}")
+    )
+    with serving(database.uri(), environment=environment) as server, server.client() as client:
+        assert "edited" in "".join(server.raw)
         assert client.post("/search", json={"query": "ada"}).json()["found"] == 0
         assert client.post("/search", json={"query": "kettle"}).json()["found"] == 1

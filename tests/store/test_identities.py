@@ -45,7 +45,7 @@ KEYS: Final[dict[str, tuple[tuple[AttributeType, ...], list[Row]]]] = {
 
 
 def schema_of(types: Sequence[AttributeType]) -> Schema:
-    key = [Attribute(f"k{number}", of) for number, of in enumerate(types)]
+    key = [Attribute(f"k{number}", kind) for number, kind in enumerate(types)]
     attributes = (*key, Attribute("t", TEXT), Attribute("n", INTEGER))
     return Schema("s", (Relation("r", attributes, key=tuple(each.name for each in key), search=("t",)),), ())
 
@@ -68,22 +68,24 @@ def as_arrow(records: list[Record], schema: Schema) -> RecordBatch:
         BOOLEAN: pa.bool_(),
         TEXT: pa.string(),
     }
-    types = [kinds[each.type] for each in schema.relations[0].attributes]
+    arrow_types = [kinds[each.type] for each in schema.relations[0].attributes]
 
     def block(rows: list[Row]) -> ArrowBlock:
         columns = zip(*rows, strict=True)
-        return ArrowBlock(0, [pa.array(of, kind) for of, kind in zip(columns, types, strict=True)])
+        return ArrowBlock(
+            0, [pa.array(values, kind) for values, kind in zip(columns, arrow_types, strict=True)]
+        )
 
     return _with_block(records, block)
 
 
 def _with_block(records: list[Record], block: Callable[[list[Row]], ColumnBlock | ArrowBlock]) -> RecordBatch:
     batch = RecordBatch.of(records)
-    places = np.arange(len(batch))
+    numbers = np.arange(len(batch))
     return RecordBatch(
         batch.relation,
         batch.time,
-        Rows(np.zeros_like(places), places, (block([r.row for r in records]),)),
+        Rows(np.zeros_like(numbers), numbers, (block([r.row for r in records]),)),
         batch.delete,
     )
 
@@ -102,19 +104,19 @@ def alive(records: list[Record], schema: Schema, window: Window) -> list[Row]:
     """The rows that are alive after some records, computed one record at a time."""
     relation = schema.relations[0]
     live: dict[tuple[Value, ...], deque[tuple[int, Row]]] = {}
-    inserted = 0
+    count = 0
     for record in records:
         key = relation.key_of(record.row)
         queue = live.setdefault(record.row if key is None else ("key", *key), deque())
-        start = record.time if not isinstance(window, CountWindow) else inserted
-        for each in live.values():
-            while each and _over(window, each[0][0], start, deletion=record.delete):
-                each.popleft()
+        start = record.time if not isinstance(window, CountWindow) else count
+        for live_rows in live.values():
+            while live_rows and _over(window, live_rows[0][0], start, deletion=record.delete):
+                live_rows.popleft()
         if queue and (record.delete or key is not None):
             queue.popleft()
         if not record.delete:
             queue.append((start, record.row))
-            inserted += 1
+            count += 1
     return [row for queue in live.values() for _, row in queue]
 
 
@@ -133,7 +135,7 @@ def shown(schema: Schema, rows: list[Row]) -> list[tuple[object, ...]]:
 
 
 @combinations(
-    "keys, window, made",
+    "keys, window, batch_of",
     list(KEYS),
     [Unbounded(), TimeWindow(6 * MICROSECOND), CountWindow(5)],
     [as_rows, as_columns, as_arrow],
@@ -141,23 +143,23 @@ def shown(schema: Schema, rows: list[Row]) -> list[tuple[object, ...]]:
 )
 @seeds(1, 40)
 def test_live_tuples_equal_a_simulation(
-    keys: str, window: Window, made: Callable[[list[Record], Schema], RecordBatch], seed: int
+    keys: str, window: Window, batch_of: Callable[[list[Record], Schema], RecordBatch], seed: int
 ) -> None:
     types, values = KEYS[keys]
-    if made is as_arrow and keys == "numbers":
+    if batch_of is as_arrow and keys == "numbers":
         values = [value for value in values if not isinstance(value[0], int) or value[0] < 1 << 53]
     rng, schema = random.Random(seed), schema_of(types)
-    live = Session(Stream(schema, window, finite=False))
-    live.add(Query("w").named("query", 3))
+    session = Session(Stream(schema, window, finite=False))
+    session.add(Query("w").named("query", 3))
     records = random_records(rng, values, 120)
-    done: list[Record] = []
+    past: list[Record] = []
     while records:
         size = rng.choice((1, 2, 7, 40))
-        some, records = records[:size], records[size:]
-        done += some
-        live.take(made(some, schema))
-        found = [tuple(result.tuples[0].row.values()) for result in live.alive("query")]
-        assert sorted(found, key=repr) == shown(schema, alive(done, schema, window))
+        batch_records, records = records[:size], records[size:]
+        past += batch_records
+        session.take(batch_of(batch_records, schema))
+        rows_found = [tuple(result.tuples[0].row.values()) for result in session.alive("query")]
+        assert sorted(rows_found, key=repr) == shown(schema, alive(past, schema, window))
 
 
 def test_the_colliding_texts_have_one_hash() -> None:
@@ -174,15 +176,15 @@ def test_the_colliding_texts_have_one_hash() -> None:
 def test_live_rows_need_no_objects(lateness: int) -> None:
     """As soon as no late record can correct them."""
     schema = schema_of((INTEGER,))
-    live = Session(Stream(schema, Unbounded(), lateness=lateness, finite=False))
-    live.add(Query("none").named("query", 3))
+    session = Session(Stream(schema, Unbounded(), lateness=lateness, finite=False))
+    session.add(Query("none").named("query", 3))
     before = objects()
     for first in range(0, 4000, 500):
         rows = [Record(0, first + i, (first + i, f"w{i}", i)) for i in range(500)]
-        live.take(RecordBatch.of(rows))
-    live.take(RecordBatch.of([Record(0, 100 * MICROSECOND, (1, "w", 1))]))
-    live.take(RecordBatch.of([Record(0, 200 * MICROSECOND, (2, "w", 1))]))
-    assert live.load().live >= 4000
+        session.take(RecordBatch.of(rows))
+    session.take(RecordBatch.of([Record(0, 100 * MICROSECOND, (1, "w", 1))]))
+    session.take(RecordBatch.of([Record(0, 200 * MICROSECOND, (2, "w", 1))]))
+    assert session.load().live >= 4000
     assert objects() - before <= 4
 
 

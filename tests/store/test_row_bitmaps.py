@@ -88,9 +88,9 @@ class Run:
 
     def keep(self) -> Stored:
         self._number += 1
-        lasting = self.session.lasting_records()
-        assert lasting is not None
-        stored = self.files.store(lasting, f"{self._number}")
+        lasting_records = self.session.lasting_records()
+        assert lasting_records is not None
+        stored = self.files.store(lasting_records, f"{self._number}")
         self.files.trim(stored.files)
         return stored
 
@@ -112,11 +112,11 @@ class Run:
 
 def rows(count: int, seed: int = 1) -> list[Record]:
     rng = Random(seed)
-    found = []
+    records = []
     for number in range(count):
         row: Row = (rng.randrange(12), " ".join(rng.sample(WORDS, 2)))
-        found.append(Record(rng.randrange(2), 1_000 + number, row))
-    return found
+        records.append(Record(rng.randrange(2), 1_000 + number, row))
+    return records
 
 
 @pytest.fixture
@@ -154,21 +154,21 @@ def test_texts_are_matched_for_new_queries(run: Run) -> None:
     run.add(QUERIES[:2])
     run.take(rows(60))
     stored = run.keep()
-    changed = (QUERIES[1], EXCLUDING, Query("blue"))
-    assert run.start(stored, changed) == results_of(rows(60), changed)
+    new_queries = (QUERIES[1], EXCLUDING, Query("blue"))
+    assert run.start(stored, new_queries) == results_of(rows(60), new_queries)
     assert run.matched > 0
-    run.start(stored, changed)
+    run.start(stored, new_queries)
     assert run.matched == 0
     assert run.start(stored, QUERIES[:1]) == results_of(rows(60), QUERIES[:1])
     assert run.matched > 0
 
 
 def test_queries_with_equal_bitmaps_share_them(run: Run) -> None:
-    named = [Query("lamp red").named("three", 3), Query("lamp red").named("one", 1)]
-    run.session.add_all(plans_over(named, STREAM))
+    named_queries = [Query("lamp red").named("three", 3), Query("lamp red").named("one", 1)]
+    run.session.add_all(plans_over(named_queries, STREAM))
     run.take(rows(60))
     stored = run.keep()
-    run.begin(named, stored)
+    run.begin(named_queries, stored)
     assert run.matched == 0
     assert run.alive("three") == results_of(rows(60), QUERIES)["lamp red"]
     assert 0 < len(run.alive("one")) < len(run.alive("three"))
@@ -190,14 +190,14 @@ def test_damaged_and_foreign_files_are_ignored(run: Run, damage: str) -> None:
         elif damage == "empty":
             data = b""
         else:
-            other = Session(STREAM)
-            other.add_all(plans_over([one.named(one.text, 3) for one in QUERIES], STREAM))
-            other.take(RecordBatch.of(rows(60, seed=2)))
-            lasting = other.lasting_records()
-            assert lasting is not None
+            foreign_session = Session(STREAM)
+            foreign_session.add_all(plans_over([one.named(one.text, 3) for one in QUERIES], STREAM))
+            foreign_session.take(RecordBatch.of(rows(60, seed=2)))
+            lasting_records = foreign_session.lasting_records()
+            assert lasting_records is not None
             folder = run.folder / "other"
             folder.mkdir()
-            RowFiles(folder).store(lasting, path.stem)
+            RowFiles(folder).store(lasting_records, path.stem)
             data = (folder / path.name).read_bytes()
         path.write_bytes(data)
     assert run.start(stored, QUERIES) == results_of(rows(60), QUERIES)
@@ -207,8 +207,8 @@ def test_damaged_and_foreign_files_are_ignored(run: Run, damage: str) -> None:
 def test_without_stored_bitmaps_a_start_matches_everything(run: Run) -> None:
     run.take(rows(60))
     stored = run.keep()
-    (told,) = stored.files
-    (run.folder / told["name"]).with_suffix(SUFFIX).mkdir()
+    (file,) = stored.files
+    (run.folder / file["name"]).with_suffix(SUFFIX).mkdir()
     for _ in range(2):
         assert run.start(stored, QUERIES) == results_of(rows(60), QUERIES)
         assert run.matched > 0
@@ -216,12 +216,12 @@ def test_without_stored_bitmaps_a_start_matches_everything(run: Run) -> None:
 
 def test_bitmaps_too_large_for_the_disk_are_not_stored(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_bitmaps, "_SMALL", 0)
-    common = [Query(word) for word in WORDS[:4]]
-    run.add(common)
+    queries = [Query(word) for word in WORDS[:4]]
+    run.add(queries)
     run.take(rows(60))
     stored = run.keep()
     for _ in range(2):
-        assert run.start(stored, common) == results_of(rows(60), common)
+        assert run.start(stored, queries) == results_of(rows(60), queries)
         assert run.matched > 0
     assert not list(run.folder.glob(f"*{SUFFIX}"))
 
@@ -252,8 +252,8 @@ def test_meshes_of_the_paper_restore_live_tuples(run: Run, choice: MeshChoice) -
 def test_repeated_restarts_with_other_queries(run: Run, seed: int, evaluator: EvaluatorName) -> None:
     """Each start has other queries, and rows are inserted and deleted in between."""
     rng, run.stream = Random(seed), Stream(SCHEMA, Unbounded(), evaluator=evaluator)
-    everything = [*QUERIES[1:], *(Query(f"{a} {b}") for a in WORDS for b in WORDS if a < b)]
-    calm, time, told = Session(STREAM), 1_000, 0
+    candidates = [*QUERIES[1:], *(Query(f"{a} {b}") for a in WORDS for b in WORDS if a < b)]
+    undisturbed, time, count = Session(STREAM), 1_000, 0
     queries: list[Query] = []
     for _ in range(12):
         records = []
@@ -261,14 +261,14 @@ def test_repeated_restarts_with_other_queries(run: Run, seed: int, evaluator: Ev
             time += rng.randrange(3)
             row: Row = (rng.randrange(12), " ".join(rng.sample(WORDS, 2)))
             records.append(Record(rng.randrange(2), time, row, rng.random() < 0.3))
-        for session in (calm, run.session):
+        for session in (undisturbed, run.session):
             session.take(RecordBatch.of(records))
         stored = run.keep()
-        queries = rng.sample(everything, rng.choice((0, 1, 3, 8)))
-        found = run.start(stored, queries)
-        calm.add_all(plans_over([one.named(one.text, 3) for one in queries], STREAM))
-        for one in queries:
-            assert found[one.text] == sorted(result.id for result in calm.alive(one.text))
-            told += len(found[one.text])
-            calm.remove(one.text)
-    assert told
+        queries = rng.sample(candidates, rng.choice((0, 1, 3, 8)))
+        ids = run.start(stored, queries)
+        undisturbed.add_all(plans_over([query.named(query.text, 3) for query in queries], STREAM))
+        for query in queries:
+            assert ids[query.text] == sorted(result.id for result in undisturbed.alive(query.text))
+            count += len(ids[query.text])
+            undisturbed.remove(query.text)
+    assert count

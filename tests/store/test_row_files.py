@@ -67,9 +67,9 @@ class Held:
         self.live = np.concatenate([self.live, np.ones(len(batch), dtype=bool)])
 
     def lasting(self, leading: Sequence[Record] = ()) -> LastingRecords:
-        found = self._engine.lasting_records()
-        assert found.live.all()
-        return replace(found, leading=RecordBatch.of(leading), live=self.live)
+        records_of_engine = self._engine.lasting_records()
+        assert records_of_engine.live.all()
+        return replace(records_of_engine, leading=RecordBatch.of(leading), live=self.live)
 
     def store(self, name: str, leading: Sequence[Record] = ()) -> Stored:
         """Store the live tuples, and check that they are read from their new files."""
@@ -93,9 +93,9 @@ def names(folder: Path) -> list[str]:
 
 
 def test_records_are_read_back_unchanged(tmp_path: Path) -> None:
-    held = Held(tmp_path, records(range(23)))
-    stored = held.store("a")
-    assert held.blocks() == {MappedBlock}
+    rows_in_files = Held(tmp_path, records(range(23)))
+    stored = rows_in_files.store("a")
+    assert rows_in_files.blocks() == {MappedBlock}
     assert not len(stored.rest)
     assert names(tmp_path) == [f"a{SUFFIX}"]
     assert read(tmp_path, stored) == list(records(range(23)).records())
@@ -109,23 +109,23 @@ def test_few_records_need_no_file(tmp_path: Path) -> None:
 
 
 def test_remaining_rows_are_not_written_again(tmp_path: Path) -> None:
-    held = Held(tmp_path, records(range(20)))
-    held.store("a")
-    written = (tmp_path / f"a{SUFFIX}").stat()
-    held.live[:5] = False
-    stored = held.store("b")
-    assert [told["name"] for told in stored.files] == [f"a{SUFFIX}"]
-    assert (tmp_path / f"a{SUFFIX}").stat().st_mtime_ns == written.st_mtime_ns
+    rows_in_files = Held(tmp_path, records(range(20)))
+    rows_in_files.store("a")
+    earlier_stat = (tmp_path / f"a{SUFFIX}").stat()
+    rows_in_files.live[:5] = False
+    stored = rows_in_files.store("b")
+    assert [file["name"] for file in stored.files] == [f"a{SUFFIX}"]
+    assert (tmp_path / f"a{SUFFIX}").stat().st_mtime_ns == earlier_stat.st_mtime_ns
     assert read(tmp_path, stored) == list(records(range(5, 20)).records())
 
 
 def test_a_mostly_dead_file_is_replaced(tmp_path: Path) -> None:
-    held = Held(tmp_path, records(range(20)))
-    held.store("a")
-    held.live[:] = np.arange(20) % 3 == 0
-    stored = held.store("b")
-    assert [told["name"] for told in stored.files] == [f"b{SUFFIX}"]
-    held.files.trim(stored.files)
+    rows_in_files = Held(tmp_path, records(range(20)))
+    rows_in_files.store("a")
+    rows_in_files.live[:] = np.arange(20) % 3 == 0
+    stored = rows_in_files.store("b")
+    assert [file["name"] for file in stored.files] == [f"b{SUFFIX}"]
+    rows_in_files.files.trim(stored.files)
     assert names(tmp_path) == [f"b{SUFFIX}"]
     assert [record.time for record in read(tmp_path, stored)] == list(range(0, 20, 3))
 
@@ -133,76 +133,76 @@ def test_a_mostly_dead_file_is_replaced(tmp_path: Path) -> None:
 def test_deletions_are_kept_outside_of_files_and_come_first(tmp_path: Path) -> None:
     row: Row = (4, "row 4", 2.0)
     leading = [Record(0, 4, row), Record(0, 4, row, True), Record.truncation(1, 6)]
-    held = Held(tmp_path, records(range(4, 12)))
-    assert held.lasting(leading).insertions == 9
-    stored = held.store("a", leading)
+    rows_in_files = Held(tmp_path, records(range(4, 12)))
+    assert rows_in_files.lasting(leading).insertions == 9
+    stored = rows_in_files.store("a", leading)
     assert list(stored.rest.records()) == leading
-    live = list(records(range(4, 12)).records())
-    assert read(tmp_path, stored) == [*leading[:2], *live[:2], leading[2], *live[2:]]
+    live_records = list(records(range(4, 12)).records())
+    assert read(tmp_path, stored) == [*leading[:2], *live_records[:2], leading[2], *live_records[2:]]
 
 
 @seeds(10, 30)
 def test_rows_are_added_and_removed_across_restarts(tmp_path: Path, seed: int) -> None:
     """A log is replaced again and again, with restarts in between; the number of files stays small."""
-    rng, now = Random(seed), 0
-    held = Held(tmp_path, records(range(0)))
-    for turn in range(25):
-        stay = rng.choice((0.3, 0.9, 1.0))
-        held.live &= np.array([rng.random() < stay for _ in held.live], dtype=bool)
-        held.add(records(range(now, now := now + rng.randrange(9))))
-        expected = list(held.lasting().records.records())
-        stored = held.store(f"{turn}")
-        held.files.trim(stored.files)
+    rng, count = Random(seed), 0
+    rows_in_files = Held(tmp_path, records(range(0)))
+    for number in range(25):
+        survival = rng.choice((0.3, 0.9, 1.0))
+        rows_in_files.live &= np.array([rng.random() < survival for _ in rows_in_files.live], dtype=bool)
+        rows_in_files.add(records(range(count, count := count + rng.randrange(9))))
+        expected = list(rows_in_files.lasting().records.records())
+        stored = rows_in_files.store(f"{number}")
+        rows_in_files.files.trim(stored.files)
         assert len(stored.files) <= row_files.MOST
-        assert names(tmp_path) == sorted(told["name"] for told in stored.files)
+        assert names(tmp_path) == sorted(file["name"] for file in stored.files)
         assert read(tmp_path, stored) == expected
         if rng.random() < 0.3:
             files = RowFiles(tmp_path)
-            held = Held(tmp_path, files.read(stored.files, stored.rest).whole)
-            held.files = files
-    assert now
+            rows_in_files = Held(tmp_path, files.read(stored.files, stored.rest).whole)
+            rows_in_files.files = files
+    assert count
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_records_are_read_in_parts(tmp_path: Path, seed: int) -> None:
     """From several files with overlapping times and some dead rows, and with others that are in no file."""
     rng = Random(seed)
-    rest = [Record(1, rng.randrange(60), (), delete=True)]
-    expected, files = list(rest), []
+    unfiled = [Record(1, rng.randrange(60), (), delete=True)]
+    expected, files = list(unfiled), []
     for name in "abc":
         batch = records(range(rng.randrange(9), rng.randrange(10, 60), rng.randrange(1, 7)))
         file = RowFile.write(tmp_path / f"{name}{SUFFIX}", batch.parts(5))
         stored = file.read()
-        live = np.array([rng.random() < 0.8 for _ in range(len(batch))], dtype=bool)
-        expected += stored.take(live).records()
-        live_rows = np.zeros(file.rows, dtype=bool)
-        live_rows[[_number(stored, place) for place in np.flatnonzero(live).tolist()]] = True
-        files.append(file.description(live_rows))
+        is_live = np.array([rng.random() < 0.8 for _ in range(len(batch))], dtype=bool)
+        expected += stored.take(is_live).records()
+        is_live_in_file = np.zeros(file.rows, dtype=bool)
+        is_live_in_file[[_number(stored, number) for number in np.flatnonzero(is_live).tolist()]] = True
+        files.append(file.description(is_live_in_file))
     expected.sort(key=lambda record: record.time)
-    found = RowFiles(tmp_path).read(files, RecordBatch.of(rest))
-    assert list(found.whole.records()) == expected
-    assert len(found) == len(expected)
-    assert found.insertions == len(expected) - 1
-    assert found.latest == expected[-1].time
+    stored_records = RowFiles(tmp_path).read(files, RecordBatch.of(unfiled))
+    assert list(stored_records.whole.records()) == expected
+    assert len(stored_records) == len(expected)
+    assert stored_records.insertions == len(expected) - 1
+    assert stored_records.latest == expected[-1].time
     size = rng.randrange(1, 12)
-    parts = list(found.parts(size))
+    parts = list(stored_records.parts(size))
     assert max(map(len, parts)) <= 2 * size
     assert [record for part in parts for record in part.records()] == expected
 
 
-def _number(batch: RecordBatch, place: int) -> int:
+def _number(batch: RecordBatch, index: int) -> int:
     """The number of a row in its file."""
-    block = batch.rows.blocks[batch.rows.block[place]]
+    block = batch.rows.blocks[batch.rows.block[index]]
     assert isinstance(block, MappedBlock)
-    return block.first + int(batch.rows.place[place])
+    return block.first + int(batch.rows.place[index])
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
     stored = Held(tmp_path, records(range(20))).store("a")
     path = tmp_path / f"a{SUFFIX}"
     data = path.read_bytes()
-    for damaged in (data[:-8], data[:40] + b"x" + data[41:], data + b"more"):
-        path.write_bytes(damaged)
+    for damaged_data in (data[:-8], data[:40] + b"x" + data[41:], data + b"more"):
+        path.write_bytes(damaged_data)
         with pytest.raises(StateError, match=rf"a{SUFFIX}: damaged"):
             RowFiles(tmp_path).read(stored.files, stored.rest)
     path.write_bytes(b"")

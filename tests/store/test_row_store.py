@@ -29,18 +29,18 @@ def _row(rng: Random) -> tuple[int, Row]:
     return 1, (rng.choice(_TEXTS), rng.choice(_NUMBERS), rng.choice([0.5, None]))
 
 
-def _rows(some: list[tuple[int, Row]]) -> Rows:
-    return Rows.of(np.array([relation for relation, _ in some], dtype=np.int64), [row for _, row in some])
+def _rows(rows: list[tuple[int, Row]]) -> Rows:
+    return Rows.of(np.array([relation for relation, _ in rows], dtype=np.int64), [row for _, row in rows])
 
 
 def _check(store: RowStore, expected: list[tuple[int, Row]], rng: Random) -> None:
     rows = store.rows()
     relations = [rows.blocks[number].relation for number in rows.block.tolist()]
     assert list(zip(relations, rows, strict=True)) == expected
-    some = [slot for slot in range(len(expected)) if rng.random() < 0.3]
-    assert list(store.some_rows(np.array(some, dtype=np.int64))) == [expected[slot][1] for slot in some]
-    if some:
-        assert store.row(some[0]) == expected[some[0]][1]
+    slots = [slot for slot in range(len(expected)) if rng.random() < 0.3]
+    assert list(store.some_rows(np.array(slots, dtype=np.int64))) == [expected[slot][1] for slot in slots]
+    if slots:
+        assert store.row(slots[0]) == expected[slots[0]][1]
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class RowsOfStep:
         return self.path.name
 
 
-def _in_file(some: list[tuple[int, Row]], file: BlockFile) -> Rows:
+def _in_file(rows: list[tuple[int, Row]], file: BlockFile) -> Rows:
     """Rows like those of a file, which is written relation by relation."""
     blocks: list[MappedBlock] = []
-    number, places = np.zeros((2, len(some)), dtype=np.int64)
-    for relation in sorted({relation for relation, _ in some}):
-        mine = [at for at, (other, _) in enumerate(some) if other == relation]
-        columns = [list(column) for column in zip(*(some[at][1] for at in mine), strict=True)]
-        number[mine], places[mine] = len(blocks), np.arange(len(mine))
+    number, places = np.zeros((2, len(rows)), dtype=np.int64)
+    for relation in sorted({relation for relation, _ in rows}):
+        indexes = [index for index, (other, _) in enumerate(rows) if other == relation]
+        columns = [list(column) for column in zip(*(rows[index][1] for index in indexes), strict=True)]
+        number[indexes], places[indexes] = len(blocks), np.arange(len(indexes))
         blocks.append(MappedBlock(ColumnBlock(relation, columns), file, sum(map(len, blocks))))
     return Rows(number, places, tuple(blocks))
 
@@ -79,10 +79,10 @@ def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, 
     for step in range(60):
         match rng.randrange(8):
             case 0:
-                survives: Flags = np.array([rng.random() < 0.7 for _ in expected], dtype=np.bool_)
-                renumbered = np.where(survives, np.cumsum(survives) - 1, -1)
-                store.compact(renumbered)
-                expected = [one for one, stays in zip(expected, survives.tolist(), strict=True) if stays]
+                is_kept: Flags = np.array([rng.random() < 0.7 for _ in expected], dtype=np.bool_)
+                new_slots = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
+                store.compact(new_slots)
+                expected = [row for row, kept in zip(expected, is_kept.tolist(), strict=True) if kept]
             case 1:
                 store.pack()
             case 2 if expected:
@@ -92,13 +92,15 @@ def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, 
                 files[file] = len(slots)
                 store.move(np.array(slots, dtype=np.int64), rows)
             case _:
-                new = [_row(rng) for _ in range(rng.choice([1, 1, 2, 3, 9]))]
-                store.add(_rows(new), np.zeros(len(new), dtype=bool))
-                expected += new
+                added_rows = [_row(rng) for _ in range(rng.choice([1, 1, 2, 3, 9]))]
+                store.add(_rows(added_rows), np.zeros(len(added_rows), dtype=bool))
+                expected += added_rows
         _check(store, expected, rng)
-        chosen: Flags = np.array([rng.random() < 0.6 for _ in expected], dtype=np.bool_)
-        found = store.rows_in_files(chosen, files)
-        assert {file: flags.tolist() for file, flags in found.items()} == _living(store, chosen, files)
+        is_chosen: Flags = np.array([rng.random() < 0.6 for _ in expected], dtype=np.bool_)
+        rows_found = store.rows_in_files(is_chosen, files)
+        assert {file: flags.tolist() for file, flags in rows_found.items()} == _living(
+            store, is_chosen, files
+        )
         assert store.in_files(files).tolist() == [place is not None for place in _places(store)]
 
 
@@ -106,15 +108,15 @@ def _places(store: RowStore) -> list[tuple[BlockFile, int] | None]:
     """The file and row number of each slot."""
     rows = store.rows()
     places: list[tuple[BlockFile, int] | None] = []
-    for number, place in zip(rows.block.tolist(), rows.place.tolist(), strict=True):
+    for number, row_number in zip(rows.block.tolist(), rows.place.tolist(), strict=True):
         block = rows.blocks[number]
-        places.append((block.file, block.first + place) if isinstance(block, MappedBlock) else None)
+        places.append((block.file, block.first + row_number) if isinstance(block, MappedBlock) else None)
     return places
 
 
-def _living(store: RowStore, chosen: Flags, files: Mapping[BlockFile, int]) -> dict[BlockFile, list[bool]]:
+def _living(store: RowStore, selection: Flags, files: Mapping[BlockFile, int]) -> dict[BlockFile, list[bool]]:
     flags = {file: [False] * size for file, size in files.items()}
-    for place, is_chosen in zip(_places(store), chosen.tolist(), strict=True):
+    for place, is_chosen in zip(_places(store), selection.tolist(), strict=True):
         if place is not None and is_chosen:
             flags[place[0]][place[1]] = True
     return flags

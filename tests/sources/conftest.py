@@ -16,15 +16,15 @@ FILES = 1024  # more than select can handle
 @pytest.fixture
 def many_files() -> Iterator[None]:
     """Open so many files that the descriptor of the next one is too large for select."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = soft if soft == resource.RLIM_INFINITY else max(soft, 2 * FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    opened = [os.open(os.devnull, os.O_RDONLY)]
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = soft_limit if soft_limit == resource.RLIM_INFINITY else max(soft_limit, 2 * FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard_limit))
+    descriptors = [os.open(os.devnull, os.O_RDONLY)]
     try:
-        while opened[-1] < FILES:
-            opened.append(os.dup(opened[0]))
+        while descriptors[-1] < FILES:
+            descriptors.append(os.dup(descriptors[0]))
         yield
     finally:
-        for descriptor in opened:
+        for descriptor in descriptors:
             os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft_limit, hard_limit))

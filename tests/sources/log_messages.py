@@ -27,12 +27,12 @@ def encoded(change: Change) -> bytes:
         case Commit(lsn, end, time):
             return b"C\0" + struct.pack(">qqq", lsn, end, time - EPOCH_MICROS)
         case RelationMessage(oid, namespace, name, identity, columns):
-            head = struct.pack(">I", oid) + f"{namespace}\0{name}\0{identity.value}".encode()
-            described = (
+            prefix = struct.pack(">I", oid) + f"{namespace}\0{name}\0{identity.value}".encode()
+            column_descriptions = (
                 bytes([column.key]) + column.name.encode() + b"\0" + struct.pack(">Ii", column.type, -1)
                 for column in columns
             )
-            return b"R" + head + struct.pack(">h", len(columns)) + b"".join(described)
+            return b"R" + prefix + struct.pack(">h", len(columns)) + b"".join(column_descriptions)
         case Insert(oid, new):
             return b"I" + struct.pack(">I", oid) + b"N" + _row(new)
         case Update(oid, key, old, new):

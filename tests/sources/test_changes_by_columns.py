@@ -69,40 +69,42 @@ def schema(*, key: bool, timed: bool) -> Schema:
     return Schema("s", (relation, Relation("note", (Attribute("text", AttributeType.TEXT),))), ())
 
 
-def decoder(of: Schema, identity: ReplicaIdentity) -> ChangeDecoder:
+def decoder(schema: Schema, identity: ReplicaIdentity) -> ChangeDecoder:
     tables = {
         number: CatalogTable(7 + number, "public", name, "r", identity, (), (), frozenset(), ())
         for number, name in enumerate(("sale", "note"))
     }
-    made = ChangeDecoder(of, MatchedTables(tables, {}, ()))
+    changes = ChangeDecoder(schema, MatchedTables(tables, {}, ()))
     columns = [RelationColumn(name, name == "id", TYPES.get(name, 25)) for name in reversed(ATTRIBUTES)]
-    made.relation(RelationMessage(7, "public", "sale", identity, (RelationColumn("more", False), *columns)))
-    made.relation(
+    changes.relation(
+        RelationMessage(7, "public", "sale", identity, (RelationColumn("more", False), *columns))
+    )
+    changes.relation(
         RelationMessage(8, "public", "note", ReplicaIdentity.FULL, (RelationColumn("text", False),))
     )
-    return made
+    return changes
 
 
 def cells(rng: Random, unusual: float, *, key_only: bool = False) -> Cells:
     values: list[Cell] = [rng.choice([b"x", None, UNCHANGED])]
     for name in reversed(ATTRIBUTES):
-        some = UNUSUAL if rng.random() < unusual else USUAL
-        values.append(None if key_only and name != "id" else rng.choice(some[name]))
+        kind = UNUSUAL if rng.random() < unusual else USUAL
+        values.append(None if key_only and name != "id" else rng.choice(kind[name]))
     return tuple(values)
 
 
 def change(rng: Random, unusual: float) -> RowChange:
     if rng.random() < 0.2:
         return Insert(8, (rng.choice([b"lamp", b"", None]),))
-    logged = rng.choice(["none", "key", "whole"])
-    key = cells(rng, unusual, key_only=True) if logged == "key" else None
-    old = cells(rng, unusual) if logged == "whole" else None
+    logging = rng.choice(["none", "key", "whole"])
+    key = cells(rng, unusual, key_only=True) if logging == "key" else None
+    old = cells(rng, unusual) if logging == "whole" else None
     match rng.choice(["insert", "update", "delete"]):
         case "insert":
             return Insert(7, cells(rng, unusual))
         case "update":
             return Update(7, key, old, cells(rng, unusual))
-        case _ if logged == "none":
+        case _ if logging == "none":
             return Delete(7, cells(rng, unusual, key_only=True), None)
         case _:
             return Delete(7, key, old)
@@ -110,7 +112,7 @@ def change(rng: Random, unusual: float) -> RowChange:
 
 def one_by_one(changes: ChangeDecoder, messages: list[bytes], moments: list[Moment]) -> list[object]:
     """The good and the bad records of each message, decoded separately."""
-    chunks = [changes.chunk([message], [at]) for message, at in zip(messages, moments, strict=True)]
+    chunks = [changes.chunk([message], [moment]) for message, moment in zip(messages, moments, strict=True)]
     return [
         *(bad for chunk in chunks for bad in chunk.bad),
         *(each for chunk in chunks for each in chunk.records.records()),
@@ -133,9 +135,9 @@ def test_changes_decoded_together_equal_single_changes(
     moments = [
         Moment(100 + number // 7, 5_000 + number // 7, 1 + number % 7) for number in range(len(messages))
     ]
-    of = schema(key=key, timed=timed)
-    together = decoder(of, identity).chunk(messages, moments)
-    assert list(together) == one_by_one(decoder(of, identity), messages, moments)
+    sale_schema = schema(key=key, timed=timed)
+    chunk = decoder(sale_schema, identity).chunk(messages, moments)
+    assert list(chunk) == one_by_one(decoder(sale_schema, identity), messages, moments)
 
 
 def by_columns(chunk: Chunk) -> bool:
@@ -152,10 +154,10 @@ def test_usual_changes_are_decoded_by_columns(timed: bool) -> None:
     )
     assert by_columns(chunk)
     assert len(chunk.records) == 2 * MANY
-    few = decoder(schema(key=True, timed=timed), ReplicaIdentity.DEFAULT).chunk(
+    chunk_of_few = decoder(schema(key=True, timed=timed), ReplicaIdentity.DEFAULT).chunk(
         messages[:5], [Moment(1, 2, 3)] * 5
     )
-    assert not by_columns(few)
+    assert not by_columns(chunk_of_few)
 
 
 def test_other_changes_are_decoded_by_columns_beside_an_unlogged_value() -> None:
@@ -176,9 +178,9 @@ def test_a_malformed_message_among_others_is_rejected(cut: int) -> None:
     rng = Random(1)
     messages = [encoded(Update(7, None, None, cells(rng, 0.0))) for _ in range(MANY)]
     changes = decoder(schema(key=True, timed=False), ReplicaIdentity.DEFAULT)
-    for broken in (messages[5][:-cut], messages[5] + b"x" * cut):
+    for broken_message in (messages[5][:-cut], messages[5] + b"x" * cut):
         with pytest.raises(SourceError, match=r"is truncated|is longer than its kind"):
-            changes.chunk([*messages[:5], broken, *messages[6:]], [Moment(1, 2, 3)] * MANY)
+            changes.chunk([*messages[:5], broken_message, *messages[6:]], [Moment(1, 2, 3)] * MANY)
 
 
 @examples(200)
@@ -187,25 +189,25 @@ def test_any_bytes_among_changes_are_a_change_or_an_error(payload: bytes, place:
     rng = Random(2)
     messages = [encoded(Update(7, None, None, cells(rng, 0.0))) for _ in range(MANY)]
     messages[place] = messages[place][:5] + payload
-    together: object
-    alone: object
+    chunked: object
+    single: object
     try:
-        together = list(
+        chunked = list(
             decoder(schema(key=True, timed=False), ReplicaIdentity.DEFAULT).chunk(
                 messages, [Moment(1, 2, 3)] * MANY
             )
         )
     except SourceError as error:
-        together = str(error)
+        chunked = str(error)
     try:
-        alone = one_by_one(
+        single = one_by_one(
             decoder(schema(key=True, timed=False), ReplicaIdentity.DEFAULT),
             messages,
             [Moment(1, 2, 3)] * MANY,
         )
     except SourceError as error:
-        alone = str(error)
-    assert together == alone
+        single = str(error)
+    assert chunked == single
 
 
 @given(st.from_regex(r"-?[0-9]{1,4}(\.[0-9]{0,5})?", fullmatch=True))

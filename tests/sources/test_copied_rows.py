@@ -85,18 +85,18 @@ def one_by_one(reader: RowReader, row: tuple[str | None, ...]) -> Record | str:
 @examples(400)
 def test_rows_by_columns_equal_single_rows(rows: list[tuple[int, tuple[str | None, ...]]]) -> None:
     lines = b"".join(line(*each) for each in rows)
-    copied = CopiedRows(SCHEMA, TIME, "here")
+    copied_rows = CopiedRows(SCHEMA, TIME, "here")
     readers = [RowReader(SCHEMA, number) for number in range(len(SCHEMA.relations))]
-    found = copied.read(lines)
+    chunk = copied_rows.read(lines)
     expected = [one_by_one(readers[relation], row) for relation, row in rows]
     # repr, as 0.0 equals -0.0, and 1 equals True.
     records = [each for each in expected if isinstance(each, Record)]
-    assert repr(list(found.records.records())) == repr(records)
+    assert repr(list(chunk.records.records())) == repr(records)
     reasons = [each for each in expected if isinstance(each, str)]
-    assert sorted(bad.reason for bad in found.bad if not bad.passed_over) == sorted(reasons)
-    missing = {bad.reason: bad.passed_over for bad in found.bad if bad.passed_over}
-    assert missing == {reason: count for one in readers for reason, count in one.passed_over.items()}
-    times = copied.times(lines).tolist()
+    assert sorted(bad.reason for bad in chunk.bad if not bad.passed_over) == sorted(reasons)
+    skipped = {bad.reason: bad.passed_over for bad in chunk.bad if bad.passed_over}
+    assert skipped == {reason: count for one in readers for reason, count in one.passed_over.items()}
+    times = copied_rows.times(lines).tolist()
     for time, record, (relation, row) in zip(times, expected, rows, strict=True):
         if isinstance(record, Record):
             assert time == record.time
@@ -112,13 +112,13 @@ def test_a_snapshot_is_split_after_any_number_of_lines(
     rows = [(1, ("x" * size,)) for size in (0, 3, 100, 1, 0, 60, 2)]
     spool.rows.write_bytes(b"".join(line(*each) for each in rows))
     for limit in (1, 2, 3, 7, 100):
-        at, found = 0, list[Row]()
-        while (end := spool.lines_end(at, limit)) > at:
-            chunk = spool.read_rows(SCHEMA, at, end)
-            assert len(chunk) == min(limit, len(rows) - len(found))
-            found += [record.row for record in chunk.records.records()]
-            at = end
-        assert found == [row for _, row in rows]
+        offset, rows_read = 0, list[Row]()
+        while (end := spool.lines_end(offset, limit)) > offset:
+            chunk = spool.read_rows(SCHEMA, offset, end)
+            assert len(chunk) == min(limit, len(rows) - len(rows_read))
+            rows_read += [record.row for record in chunk.records.records()]
+            offset = end
+        assert rows_read == [row for _, row in rows]
 
 
 def test_texts_are_those_of_the_database(database: Database) -> None:
@@ -137,9 +137,9 @@ def test_texts_are_those_of_the_database(database: Database) -> None:
     ]
     schema = Schema("copied", (replace(EVENT, attributes=EVENT.attributes[:2]),), ())
     database.run("CREATE TABLE event (id integer PRIMARY KEY, about text)")
-    with psycopg2.connect(database.uri()) as connected, connected.cursor() as cursor:
+    with psycopg2.connect(database.uri()) as connection, connection.cursor() as cursor:
         cursor.executemany("INSERT INTO event VALUES (%s, %s)", list(enumerate(texts)))
-    connected.close()
+    connection.close()
     with closing(source(database).open(schema)) as feed:
-        found = feed.poll(feed.start(), 100).read
-    assert [record.row for record in found.records.records()] == list(enumerate(texts))
+        items = feed.poll(feed.start(), 100).read
+    assert [record.row for record in items.records.records()] == list(enumerate(texts))

@@ -44,26 +44,26 @@ def test_a_draft_is_shown_and_saved_beside_the_data(day: Path) -> None:
         "customer.cid = purchase.cid",
         "purchase.pid = complaint.pid",
     }
-    shown = "\n".join(draft.notes)
-    assert "3 relations: customer, purchase, complaint" in shown
-    assert "purchase.pid = complaint.pid (0." in shown
-    assert "searched: customer.name, purchase.item, complaint.body" in shown
+    notes = "\n".join(draft.notes)
+    assert "3 relations: customer, purchase, complaint" in notes
+    assert "purchase.pid = complaint.pid (0." in notes
+    assert "searched: customer.name, purchase.item, complaint.body" in notes
 
 
 def test_a_saved_draft_is_used_again_with_a_note(day: Path) -> None:
     first = draft_of([str(day)])
-    again = draft_of([f"replay:{day}?speed=5"])
-    assert (again.path, again.schema) == (first.path, first.schema)
-    assert len(again.notes) == 1
-    assert "from an earlier run" in again.notes[0]
+    second_draft = draft_of([f"replay:{day}?speed=5"])
+    assert (second_draft.path, second_draft.schema) == (first.path, first.schema)
+    assert len(second_draft.notes) == 1
+    assert "from an earlier run" in second_draft.notes[0]
 
 
 def test_an_unedited_draft_follows_its_data(day: Path) -> None:
     draft_of([str(day)])
     day.write_text(DAY + NOTE)
-    again = draft_of([str(day)])
-    assert "note" in {relation.name for relation in again.schema.relations}
-    assert "inferred again to fit the data" in again.notes[-1]
+    second_draft = draft_of([str(day)])
+    assert "note" in {relation.name for relation in second_draft.schema.relations}
+    assert "inferred again to fit the data" in second_draft.notes[-1]
 
 
 def test_a_draft_that_follows_its_data_keeps_its_joins(tmp_path: Path) -> None:
@@ -76,34 +76,36 @@ def test_a_draft_that_follows_its_data_keeps_its_joins(tmp_path: Path) -> None:
     lines.write_text(lines.read_text() + "abc,new\n")
     assert draft_of([str(tmp_path / "d")]).schema == first.schema
     lines.write_text("order,body\n1,leaks\n")
-    lost = draft_of([str(tmp_path / "d")])
-    assert any(note.startswith("warning: joins removed") and "lines.order_id" in note for note in lost.notes)
+    later_draft = draft_of([str(tmp_path / "d")])
+    assert any(
+        note.startswith("warning: joins removed") and "lines.order_id" in note for note in later_draft.notes
+    )
 
 
 def test_an_edited_draft_is_not_overwritten(day: Path) -> None:
     path = draft_of([str(day)]).path
-    edited = path.read_text().replace("window: none", "window: 1 hour")
-    path.write_text(edited)
+    edited_text = path.read_text().replace("window: none", "window: 1 hour")
+    path.write_text(edited_text)
     day.write_text(DAY + NOTE)
-    again = draft_of([str(day)])
-    assert again.schema.window == "1 hour"
-    assert path.read_text() == edited
-    assert "it was edited" in again.notes[0]
+    second_draft = draft_of([str(day)])
+    assert second_draft.schema.window == "1 hour"
+    assert path.read_text() == edited_text
+    assert "it was edited" in second_draft.notes[0]
 
 
 def test_a_draft_for_several_paths_is_saved_for_the_user(day: Path, user_folder: Path) -> None:
-    other = day.with_name("more.jsonl")
-    other.write_text(NOTE)
-    draft = draft_of([str(day), str(other)])
+    second_path = day.with_name("more.jsonl")
+    second_path.write_text(NOTE)
+    draft = draft_of([str(day), str(second_path)])
     assert draft.path.parent == user_folder
-    assert draft_of([str(day), str(other)]).path == draft.path
+    assert draft_of([str(day), str(second_path)]).path == draft.path
 
 
 def test_nothing_is_written_into_folders_of_other_users(
     day: Path, user_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    another = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: another)
+    other_user = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other_user)
     draft = draft_of([str(day)])
     assert draft.path.parent == user_folder
     assert draft_of([str(day)]).path == draft.path
@@ -111,8 +113,8 @@ def test_nothing_is_written_into_folders_of_other_users(
 
 
 def test_nothing_is_written_into_system_folders(user_folder: Path) -> None:
-    found = (file for file in Path("/usr/share").rglob("*.json") if _is_readable(file))
-    file = next(found, None)
+    files = (file for file in Path("/usr/share").rglob("*.json") if _is_readable(file))
+    file = next(files, None)
     if file is None:
         pytest.skip("no JSON in /usr/share")
     assert draft_of([str(file)]).path.parent == user_folder
@@ -154,9 +156,9 @@ def test_commands_run_without_a_schema(day: Path, skws: Skws) -> None:
     search = skws("search", "byron", "leaks", "--replay", day, "--format", "jsonl")
     assert (search.code, len(search.records)) == (0, 1)
     assert "2 joins" in search.err
-    watch = skws("watch", "byron", "leaks", "--source", f"replay:{day}?speed=1e9", "--format", "jsonl")
-    assert (watch.code, len(watch.records)) == (0, 1)
-    assert "from an earlier run" in watch.err
+    outcome = skws("watch", "byron", "leaks", "--source", f"replay:{day}?speed=1e9", "--format", "jsonl")
+    assert (outcome.code, len(outcome.records)) == (0, 1)
+    assert "from an earlier run" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -176,9 +178,9 @@ def test_spellings_of_an_address_share_one_schema(
 ) -> None:
     for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"):
         monkeypatch.delenv(name, raising=False)
-    known = database_at("postgresql://localhost/shop").identity
-    assert database_at(address).identity == known == "localhost:5432/shop"
-    assert "secret" not in known
+    identity = database_at("postgresql://localhost/shop").identity
+    assert database_at(address).identity == identity == "localhost:5432/shop"
+    assert "secret" not in identity
 
 
 def test_other_databases_have_separate_schemas() -> None:

@@ -65,34 +65,34 @@ def test_a_replay_after_a_failure_rejects_the_same_records(tmp_path: Path) -> No
     start = first.start()
     batch = first.poll(start, 100)
     assert times(list(batch.read)) == [1, 10, 2]
-    (bad,) = batch.read.bad
-    assert (bad.source, bad.where) == ("in.jsonl", "(order)")
-    assert bad.reason.startswith("the time 1970-01-01T00:00:11Z is more than 10 s ahead of the clock")
-    assert b'"item":"lamp"' in bad.raw
+    (bad_record,) = batch.read.bad
+    assert (bad_record.source, bad_record.where) == ("in.jsonl", "(order)")
+    assert bad_record.reason.startswith("the time 1970-01-01T00:00:11Z is more than 10 s ahead of the clock")
+    assert b'"item":"lamp"' in bad_record.raw
     assert len(batch.notices) == 1
     calendar.micros = 100_000_000
     append(path, order(20, 7))
     after = first.poll(batch.end, 100)
     assert times(list(after.read)) == [20]
     assert first.poll(after.end, 100).end is after.end
-    again = feed()
-    assert list(again.replay(start, batch.end)) == list(batch.read)
-    assert list(again.replay(batch.end, after.end)) == list(after.read)
-    assert list(again.poll(batch.end, 100).read) == list(after.read)
-    assert again.backlog(after.end).text == "0 bytes behind"
+    reopened = feed()
+    assert list(reopened.replay(start, batch.end)) == list(batch.read)
+    assert list(reopened.replay(batch.end, after.end)) == list(after.read)
+    assert list(reopened.poll(batch.end, 100).read) == list(after.read)
+    assert reopened.backlog(after.end).text == "0 bytes behind"
 
 
 def test_rejected_records_are_rejected_again_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.touch()
     feed = BoundedFeed(FilesFeed(path, SCHEMA), "in.jsonl", SCHEMA, Horizon(10_000_000, HandCalendar()))
-    at = feed.start()
+    offset = feed.start()
     for second in (11, 12):
         append(path, order(second, 7), order(1, 7))
-        batch = feed.poll(at, 100)
+        batch = feed.poll(offset, 100)
         assert (len(batch.read.bad), len(batch.read.records)) == (1, 1)
-        assert list(feed.replay(at, batch.end)) == list(batch.read)
-        at = batch.end
+        assert list(feed.replay(offset, batch.end)) == list(batch.read)
+        offset = batch.end
 
 
 def test_messages_after_a_failure_are_rejected_as_before() -> None:
@@ -109,14 +109,14 @@ def test_messages_after_a_failure_are_rejected_as_before() -> None:
             """The items that polls return for messages at these seconds in these partitions."""
             for partition, seconds in messages:
                 kafka.send("shop.order", [{"cid": 7}], partition=partition, millis=seconds * 1000)
-            found: list[Chunk] = []
+            chunks: list[Chunk] = []
             deadline = monotonic() + PATIENCE
-            while sum(map(len, found)) < len(messages):
+            while sum(map(len, chunks)) < len(messages):
                 assert monotonic() < deadline
                 start = polls[-1][1].end if polls else feed.start()
                 polls.append((start, feed.poll(start, 100)))
-                found.append(polls[-1][1].read)
-            return Chunk.concat(found)
+                chunks.append(polls[-1][1].read)
+            return Chunk.concat(chunks)
 
         first = sent((0, 1), (0, 11), (0, 10), (1, 2), (1, 12), (1, 3))
         assert sorted(times(list(first))) == [1, 2, 3, 10]
@@ -125,10 +125,10 @@ def test_messages_after_a_failure_are_rejected_as_before() -> None:
         ]
         calendar.micros = 60 * second
         assert times(list(sent((0, 13), (1, 71)))) == [13]
-        for again in (feed, source.open(SCHEMA)):
+        for reader in (feed, source.open(SCHEMA)):
             for start, batch in polls:
-                assert list(again.replay(start, batch.end)) == list(batch.read)
-            again.close()
+                assert list(reader.replay(start, batch.end)) == list(batch.read)
+            reader.close()
 
 
 @pytest.mark.parametrize("ahead", [DAY, None])
@@ -145,8 +145,8 @@ def test_a_record_far_ahead_makes_none_late_in_a_live_search(tmp_path: Path, ahe
         return
     assert sink.told() == [("+", QUERY)]
     assert (counts.late, counts.bad) == (0, 2)
-    (told,) = [line for line in notes.lines if "ahead of the clock" in line]
-    assert "(order): the time 2128-06-11T08:53:20Z is more than 1 day ahead of the clock" in told
+    (notice,) = [line for line in notes.lines if "ahead of the clock" in line]
+    assert "(order): the time 2128-06-11T08:53:20Z is more than 1 day ahead of the clock" in notice
 
 
 def test_the_bad_record_policy_applies(tmp_path: Path) -> None:
@@ -185,14 +185,14 @@ def test_the_option_has_a_default_and_a_minimum(
     """One day by default; never less than the lateness."""
     (tmp_path / "schema.yaml").write_text(YAML)
     (tmp_path / "in.jsonl").touch()
-    asked: list[Any] = []
+    requests: list[Any] = []
     # These would run for ever.
-    monkeypatch.setattr("skws.cli.watch.run_watch", lambda request, *_: asked.append(request))
-    monkeypatch.setattr("skws.cli.serve._serve", lambda request, *_: asked.append(request))
+    monkeypatch.setattr("skws.cli.watch.run_watch", lambda request, *_: requests.append(request))
+    monkeypatch.setattr("skws.cli.serve._serve", lambda request, *_: requests.append(request))
     words = ("lamp",) if command == "watch" else ()
     arguments = (command, str(tmp_path / "in.jsonl"), *words, "-s", str(tmp_path / "schema.yaml"), *options)
     assert run([*arguments]) == 0
-    assert asked[0].ahead == expected
+    assert requests[0].ahead == expected
 
 
 def test_the_option_is_a_duration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,8 +217,8 @@ def test_commit_times_far_ahead_do_not_raise_later_ones() -> None:
                 reader.take(encoded(message))
         return list(reader.chunk()), reader.position
 
-    found, end = read(Horizon(10, lambda: 50))
-    assert not any(isinstance(item, BadRecord) for item in found)
-    assert [item.time for item in found if isinstance(item, Record)] == [55, 61, 55]
+    items, end = read(Horizon(10, lambda: 50))
+    assert not any(isinstance(item, BadRecord) for item in items)
+    assert [item.time for item in items if isinstance(item, Record)] == [55, 61, 55]
     # Read again after the clock has advanced.
-    assert read(Horizon(10, lambda: 99).fixed(end.time)) == (found, end)
+    assert read(Horizon(10, lambda: 99).fixed(end.time)) == (items, end)

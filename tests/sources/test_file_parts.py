@@ -25,8 +25,8 @@ from tests.strategies import seeds
 def parts_between(feed: Feed, start: Offset, end: Offset, number: int) -> list[FeedPart] | None:
     """The parts as another process gets them."""
     parts = feed.parts(start, end, number)
-    sent: list[FeedPart] | None = pickle.loads(pickle.dumps(parts))
-    return sent
+    received: list[FeedPart] | None = pickle.loads(pickle.dumps(parts))
+    return received
 
 
 def read(parts: list[FeedPart]) -> list[Item]:
@@ -35,11 +35,11 @@ def read(parts: list[FeedPart]) -> list[Item]:
 
 def planned(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset]]:
     """Plans from the start of the source to its end."""
-    at = feed.start()
-    while (plan := feed.plan(at, limit)) is not None:
+    start = feed.start()
+    while (plan := feed.plan(start, limit)) is not None:
         end = orjson.loads(orjson.dumps(plan.end))
-        yield at, end
-        at = end
+        yield start, end
+        start = end
 
 
 def write_lines(path: Path, rng: random.Random, number: int) -> None:
@@ -65,22 +65,24 @@ def test_oracle_parts_have_the_records_of_polls(seed: int, tmp_path: Path) -> No
         (tmp_path / "movie").mkdir()
         write_rows(tmp_path / "movie" / "rows.parquet", rng, rng.randrange(300))
     feed = FilesFeed(tmp_path, SCHEMA)
-    found: dict[str, list[Item]] = defaultdict(list)
-    ended = feed.start()
+    items_by_partition: dict[str, list[Item]] = defaultdict(list)
+    end_of_plans = feed.start()
     for start, end in planned(feed, rng.choice([4, 20, 1000])):
         parts = parts_between(feed, start, end, rng.randrange(1, 9))
         assert parts is not None
         assert read(parts) == list(feed.replay(start, end))
         for part in parts:
-            found[str(part.partition)] += read([part])
-        ended = end
-    rest = feed.poll(ended, 1_000_000).read
-    polled = FilesFeed(tmp_path, SCHEMA).poll(feed.start(), 1_000_000).read
+            items_by_partition[str(part.partition)] += read([part])
+        end_of_plans = end
+    remaining = feed.poll(end_of_plans, 1_000_000).read
+    expected = FilesFeed(tmp_path, SCHEMA).poll(feed.start(), 1_000_000).read
     # Bad records are those of the whole, including their positions in the files.
-    both = sorted(map(repr, [*(item for some in found.values() for item in some), *rest]))
-    assert both == sorted(map(repr, polled))
-    for some in found.values():
-        records = list(map(str, numbers([one for one in some if not isinstance(one, BadRecord)])))
+    actual = sorted(
+        map(repr, [*(item for items in items_by_partition.values() for item in items), *remaining])
+    )
+    assert actual == sorted(map(repr, expected))
+    for items in items_by_partition.values():
+        records = list(map(str, numbers([one for one in items if not isinstance(one, BadRecord)])))
         assert records == sorted(records, key=int)  # records of a file are in order
 
 
@@ -95,8 +97,8 @@ def test_oracle_parts_have_the_records_of_polls(seed: int, tmp_path: Path) -> No
 def test_a_batch_ends_at_one_time_in_all_files(
     tmp_path: Path, times: tuple[range, range], expected: tuple[int, int]
 ) -> None:
-    for name, own in zip("ab", times, strict=True):
-        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(line(n, name) for n in own))
+    for name, file_times in zip("ab", times, strict=True):
+        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(line(n, name) for n in file_times))
     feed = FilesFeed(tmp_path, SCHEMA)
     start, end = next(planned(feed, 1100))
     titles = [item.row[1] for item in feed.replay(start, end) if not isinstance(item, BadRecord)]
@@ -119,16 +121,18 @@ def test_no_record_after_a_batch_is_earlier_than_its_records(seed: int, tmp_path
             pa.table(rows), tmp_path / "movie" / "rows.parquet", row_group_size=rng.choice([10, 100])
         )
     feed = FilesFeed(tmp_path, SCHEMA)
-    whole = [one.time for one in feed.poll(feed.start(), 1_000_000).read if not isinstance(one, BadRecord)]
+    all_times = [
+        one.time for one in feed.poll(feed.start(), 1_000_000).read if not isinstance(one, BadRecord)
+    ]
     latest, count = -1, 0
     for start, end in planned(feed, rng.choice([5, 20, 100])):
-        own = [one.time for one in feed.replay(start, end) if not isinstance(one, BadRecord)]
-        assert min(own) >= latest
-        latest, count = max(own), count + len(own)
-        rest = sorted(whole)[count:]
+        batch_times = [one.time for one in feed.replay(start, end) if not isinstance(one, BadRecord)]
+        assert min(batch_times) >= latest
+        latest, count = max(batch_times), count + len(batch_times)
+        later_times = sorted(all_times)[count:]
         for part in parts_between(feed, start, end, 3) or ():
-            assert part.until == (rest[0] if rest else None)
-        assert latest <= min(rest, default=latest)
+            assert part.until == (later_times[0] if later_times else None)
+        assert latest <= min(later_times, default=latest)
 
 
 def test_row_groups_are_read_in_order_of_time(tmp_path: Path) -> None:
@@ -142,8 +146,8 @@ def test_row_groups_are_read_in_order_of_time(tmp_path: Path) -> None:
         pq.write_table(pa.table(rows), tmp_path / relation / "rows.parquet", row_group_size=100)
     feed = FilesFeed(tmp_path, SCHEMA)
     start, end = next(planned(feed, 500))
-    found = [item.relation for item in feed.replay(start, end) if not isinstance(item, BadRecord)]
-    assert found == [2] * 500
+    relations = [item.relation for item in feed.replay(start, end) if not isinstance(item, BadRecord)]
+    assert relations == [2] * 500
 
 
 def test_files_that_cannot_be_divided_are_polled(tmp_path: Path) -> None:
@@ -161,14 +165,14 @@ def test_files_that_cannot_be_divided_are_polled(tmp_path: Path) -> None:
 
 def test_an_incomplete_line_waits(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    whole = b"".join(line(n) for n in range(50))
-    path.write_bytes(whole + line(50)[:-5])
+    content = b"".join(line(n) for n in range(50))
+    path.write_bytes(content + line(50)[:-5])
     feed = FilesFeed(path, SCHEMA)
     start, end = next(planned(feed, 50))
     parts = parts_between(feed, start, end, 3)
     assert parts is not None
     assert numbers(read(parts)) == list(range(50))
-    path.write_bytes(whole + line(50))
+    path.write_bytes(content + line(50))
     assert numbers(list(feed.poll(end, 10).read)) == [50]
 
 
@@ -205,14 +209,14 @@ def test_parts_use_the_horizon_of_their_plan(tmp_path: Path) -> None:
     """The clock advances between the plan, its parts, and a restart."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line(n) for n in range(100)))
-    now = 50_000_000
-    source = BoundedSource(FilesSource(path), Horizon(10_000_000, lambda: now))
+    clock_time = 50_000_000
+    source = BoundedSource(FilesSource(path), Horizon(10_000_000, lambda: clock_time))
     feed = source.open(SCHEMA)
     start, end = next(planned(feed, 100))
-    now = 80_000_000
-    for again in (feed, source.open(SCHEMA)):
-        parts = parts_between(again, start, end, 4)
+    clock_time = 80_000_000
+    for reader in (feed, source.open(SCHEMA)):
+        parts = parts_between(reader, start, end, 4)
         assert parts is not None
-        given = read(parts)
-        assert sorted(map(repr, given)) == sorted(map(repr, again.replay(start, end)))
-        assert len([one for one in given if not isinstance(one, BadRecord)]) == 61
+        items = read(parts)
+        assert sorted(map(repr, items)) == sorted(map(repr, reader.replay(start, end)))
+        assert len([one for one in items if not isinstance(one, BadRecord)]) == 61

@@ -53,8 +53,8 @@ def test_a_growing_file_is_followed(tmp_path: Path) -> None:
     assert four == 4
     assert str(reason).startswith("not JSON")
     assert follower.poll(2) == [5]
-    (bad,) = (item for _, items, _ in follower.taken for item in items if isinstance(item, BadRecord))
-    assert (bad.line, bad.offset, bad.raw) == (5, 4 * len(line(1)), b"nonsense")
+    (bad_record,) = (item for _, items, _ in follower.taken for item in items if isinstance(item, BadRecord))
+    assert (bad_record.line, bad_record.offset, bad_record.raw) == (5, 4 * len(line(1)), b"nonsense")
     follower.replay()
 
 
@@ -65,9 +65,9 @@ def test_files_of_unequal_lengths_fill_a_poll(tmp_path: Path) -> None:
         path.write_bytes(b"".join(line(1000 * ord(name) + n) for n in range(count)))
     follower = Follower(tmp_path)
     sizes = []
-    while found := follower.poll(20):
-        sizes.append(len(found))
-        assert found == sorted(found, key=lambda number: int(number) // 1000)  # type: ignore[call-overload]
+    while items := follower.poll(20):
+        sizes.append(len(items))
+        assert items == sorted(items, key=lambda number: int(number) // 1000)  # type: ignore[call-overload]
     assert sizes == [20] * 6 + [12]
     follower.replay()
 
@@ -75,19 +75,21 @@ def test_files_of_unequal_lengths_fill_a_poll(tmp_path: Path) -> None:
 GENRE = b'{"relation":"genre","row":{"gid":7,"label":"x"}}\n'
 
 
-@pytest.mark.parametrize("unusual", [[], [b"nonsense\n"], [GENRE, line(8)]])
-def test_usual_lines_of_a_long_portion_are_read_as_columns(tmp_path: Path, unusual: list[bytes]) -> None:
+@pytest.mark.parametrize("unusual_lines", [[], [b"nonsense\n"], [GENRE, line(8)]])
+def test_usual_lines_of_a_long_portion_are_read_as_columns(
+    tmp_path: Path, unusual_lines: list[bytes]
+) -> None:
     path = tmp_path / "stream.jsonl"
     before = [line(n, "some title", "play" if n % 3 == 0 else "movie") for n in range(9000)]
-    path.write_bytes(b"".join(before) + b"".join(unusual) + line(9000)[:-1])
+    path.write_bytes(b"".join(before) + b"".join(unusual_lines) + line(9000)[:-1])
     follower = Follower(path)
     (plays, movies) = follower.feed.poll(follower.offset, 5000).read.records.rows.blocks
     assert isinstance(plays, ColumnBlock)
     assert isinstance(movies, ColumnBlock)
-    found = follower.poll(5000) + follower.poll(5000)
-    assert [n for n in found if isinstance(n, int) and n != 8] == [n for n in range(9001) if n != 8]
-    assert found.count(8) == 1 + (line(8) in unusual)
-    assert sum(isinstance(n, str) for n in found) == unusual.count(b"nonsense\n")
+    values = follower.poll(5000) + follower.poll(5000)
+    assert [n for n in values if isinstance(n, int) and n != 8] == [n for n in range(9001) if n != 8]
+    assert values.count(8) == 1 + (line(8) in unusual_lines)
+    assert sum(isinstance(n, str) for n in values) == unusual_lines.count(b"nonsense\n")
     split = plan(path, SCHEMA)[0]
     expected = Chunk.of(
         item for item in read_split(split, SCHEMA) if isinstance(item, BadRecord) or item.relation
@@ -113,8 +115,8 @@ def test_new_files_of_every_format_are_read(tmp_path: Path) -> None:
     assert follower.poll() == []
     (tmp_path / "b.jsonl").write_bytes(line(1))
     (tmp_path / "play.csv").write_bytes(b"mid,time\n2,5\n3,6\n")
-    with gzip.open(tmp_path / "c.jsonl.gz", "wb") as packed:
-        packed.write(line(4) + line(5) + line(6))
+    with gzip.open(tmp_path / "c.jsonl.gz", "wb") as compressed_file:
+        compressed_file.write(line(4) + line(5) + line(6))
     (tmp_path / "movie").mkdir()
     rows = {"mid": [7, 8, 9], "title": ["a", None, "c"], "time": [1.0, 2.0, 3.0]}
     pq.write_table(pa.table(rows), tmp_path / "movie" / "part-0.parquet", row_group_size=2)
@@ -131,16 +133,16 @@ def test_new_files_of_every_format_are_read(tmp_path: Path) -> None:
 
 
 def test_whole_files_are_read_in_portions_across_restarts(tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "a.jsonl.gz", "wb") as packed:
-        packed.write(b"".join(map(line, range(10))))
+    with gzip.open(tmp_path / "a.jsonl.gz", "wb") as compressed_file:
+        compressed_file.write(b"".join(map(line, range(10))))
     rows = {"relation": ["movie"] * 10, "mid": list(range(10, 20)), "title": ["x"] * 10, "time": [0] * 10}
     pq.write_table(pa.table(rows), tmp_path / "b.parquet", row_group_size=3)
     follower = Follower(tmp_path)
-    seen = []
+    numbers_read = []
     for _ in range(8):
-        seen += follower.poll(8)
+        numbers_read += follower.poll(8)
         follower.restart()
-    assert sorted(map(str, seen)) == sorted(map(str, range(20)))
+    assert sorted(map(str, numbers_read)) == sorted(map(str, range(20)))
     follower.replay()
 
 
@@ -153,8 +155,8 @@ def test_incomplete_files_wait(tmp_path: Path, name: str) -> None:
         pq.write_table(pa.table({"relation": ["movie"], "mid": [1], "title": ["x"], "time": [0]}), source)
     data = source.read_bytes()
     follower = Follower(tmp_path)
-    for part in (data[:0], data[: len(data) // 2], data[:-1]):
-        (tmp_path / name).write_bytes(part)
+    for prefix in (data[:0], data[: len(data) // 2], data[:-1]):
+        (tmp_path / name).write_bytes(prefix)
         assert follower.poll() == []
     assert any("reading it once it is complete" in notice for notice in follower.notices)
     (tmp_path / name).write_bytes(data)
@@ -176,10 +178,10 @@ def test_multiline_csv_records_wait_for_their_end(tmp_path: Path) -> None:
     assert "movie.mid" in str(reason)
     append(path, b",8\n\n")
     assert follower.poll() == [3]
-    (bad,) = (item for _, items, _ in follower.taken for item in items if isinstance(item, BadRecord))
-    read = [item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA)]
-    assert bad in read
-    assert [i for _, items, _ in follower.taken for i in items] == read
+    (bad_record,) = (item for _, items, _ in follower.taken for item in items if isinstance(item, BadRecord))
+    expected = [item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA)]
+    assert bad_record in expected
+    assert [i for _, items, _ in follower.taken for i in items] == expected
     follower.replay()
 
 
@@ -188,8 +190,8 @@ def test_static_tables_come_first(tmp_path: Path) -> None:
     (tmp_path / "stream.jsonl").write_bytes(line(1) + genre + line(2))
     (tmp_path / "genre.csv").write_bytes(b"gid,label\n2,drama\nx,y\n")
     follower = Follower(tmp_path)
-    bad, first, second = sorted(follower.feed.tables(), key=lambda item: isinstance(item, Record))
-    assert isinstance(bad, BadRecord)
+    bad_record, first, second = sorted(follower.feed.tables(), key=lambda item: isinstance(item, Record))
+    assert isinstance(bad_record, BadRecord)
     assert numbers([first, second]) == [2, 1]
     assert follower.poll() == [1, 2]
     append(tmp_path / "genre.csv", b"3,comedy\n")
@@ -241,8 +243,8 @@ def test_portions_of_any_size_have_the_records_of_a_replay(
             follower.restart()
     while follower.poll(3):
         pass
-    read = [item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA)]
-    assert [item for _, items, _ in follower.taken for item in items] == read
+    expected = [item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA)]
+    assert [item for _, items, _ in follower.taken for item in items] == expected
     follower.replay()
 
 
@@ -268,12 +270,12 @@ def test_a_file_of_no_relation_is_skipped_with_a_notice(tmp_path: Path) -> None:
     assert (len(batch.read), list(batch.read.bad)) == (0, [])
     (notice,) = batch.notices
     assert notice.startswith("other.csv is skipped: its records name no relation")
-    again = feed.poll(batch.end, 100)
-    assert (len(again.read), again.notices) == (0, ())
+    second = feed.poll(batch.end, 100)
+    assert (len(second.read), second.notices) == (0, ())
     (tmp_path / "any.csv").write_text("rel")
-    early = feed.poll(again.end, 100)
+    third = feed.poll(second.end, 100)
     (tmp_path / "any.csv").write_text("relation,mid,time\nmovie,1,5\n")
-    assert len(feed.poll(early.end, 100).read.records) == 1
+    assert len(feed.poll(third.end, 100).read.records) == 1
 
 
 PLAIN = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
@@ -282,9 +284,9 @@ DESCRIBED = Described(7, "public", "movie", ReplicaIdentity.FULL, (RelationColum
 
 
 def following(position: LogPosition) -> LogReader:
-    found = LogReader(ChangeDecoder(PLAIN, MatchedTables({0: TABLE}, {}, ())), position)
-    found.take(encoded(DESCRIBED))
-    return found
+    reader = LogReader(ChangeDecoder(PLAIN, MatchedTables({0: TABLE}, {}, ())), position)
+    reader.take(encoded(DESCRIBED))
+    return reader
 
 
 def transaction(lsn: int, time: int, *numbers: int) -> list[Change]:
@@ -330,9 +332,9 @@ def test_the_position_advances_only_between_transactions() -> None:
     follower.take(encoded(BeginMessage(160, 50)))
     follower.skip_to(170)
     assert follower.position == LogPosition(150)
-    parted = following(LogPosition(100, change=2, time=50))
-    parted.skip_to(150)
-    assert parted.position == LogPosition(100, 2, 50)
+    inside_transaction = following(LogPosition(100, change=2, time=50))
+    inside_transaction.skip_to(150)
+    assert inside_transaction.position == LogPosition(100, 2, 50)
 
 
 @pytest.mark.parametrize("offset", [{}, {"lsn": "0/1"}, {"lsn": "x", "change": 0, "time": 0}, {"items": 3}])
@@ -343,7 +345,7 @@ def test_offsets_of_other_sources_are_rejected(offset: dict[str, object]) -> Non
 
 def test_an_offset_without_a_server_is_rejected() -> None:
     """It may belong to another cluster's log, which nothing would reveal."""
-    known = LogPosition(100, time=5, server=LogHistory("7300000000000000001", 2))
-    assert LogPosition.of(known.offset()) == known
+    position = LogPosition(100, time=5, server=LogHistory("7300000000000000001", 2))
+    assert LogPosition.of(position.offset()) == position
     with pytest.raises(SourceError, match="does not name the server of its log"):
         LogPosition.of({"lsn": "0/64", "change": 0, "time": 5})

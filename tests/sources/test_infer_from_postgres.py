@@ -33,8 +33,8 @@ TABLES = (
 )
 
 
-def inferred(database: Database, skws: Skws, *more: str) -> tuple[Schema, str]:
-    text = skws("schema", "infer", database.uri(), *more).out
+def inferred(database: Database, skws: Skws, *options: str) -> tuple[Schema, str]:
+    text = skws("schema", "infer", database.uri(), *options).out
     return parse_schema(text), text
 
 
@@ -106,8 +106,8 @@ def test_reasons_for_omitted_tables_and_columns_are_shown(database: Database, sk
         "CREATE VIEW newest AS SELECT title FROM film",
     )
     _, text = inferred(database, skws)
-    said = [line.strip() for line in text.splitlines() if "left out" in line]
-    assert said == [
+    reasons = [line.strip() for line in text.splitlines() if "left out" in line]
+    assert reasons == [
         "# left out, since it has no column that can be an attribute: none",
         "# left out, since it is not a valid name: odd.name",
         "# left out, since it has no column that can be an attribute: picture",
@@ -125,9 +125,9 @@ def test_a_generated_column_is_searched_in_a_database_search(database: Database,
         "CREATE TABLE film (fid int PRIMARY KEY, a text, b text GENERATED ALWAYS AS ('very ' || a) STORED)",
         "INSERT INTO film VALUES (1, 'noir movie'), (2, 'silent movie')",
     )
-    told = skws("search", "very", "noir", "--database", database.uri(), "-f", "jsonl")
-    assert '"b":"very noir movie"' in told.out
-    assert "left out" not in told.err
+    outcome = skws("search", "very", "noir", "--database", database.uri(), "-f", "jsonl")
+    assert '"b":"very noir movie"' in outcome.out
+    assert "left out" not in outcome.err
 
 
 def test_an_edited_draft_is_used_by_every_command(
@@ -143,14 +143,14 @@ def test_an_edited_draft_is_used_by_every_command(
     )
     first = skws("search", database.uri(), "ab-17", "paid", "-f", "jsonl")
     assert [one["row"]["number"] for one in first.records[0]["tuples"]] == ["AB-17"]
-    (kept,) = tmp_path.glob("skws/schemas/*.schema.yaml")
-    assert f"schema written to {kept}; edit it as you like" in first.err
-    apart = skws("search", database.uri(), "byron", "6fa459ea-ee8a-3ca4-894e-db77e160355e", "-f", "jsonl")
-    assert len(apart.records) == 1  # the client; nothing refers to it yet
-    kept.write_text(kept.read_text().replace("joins: []", "joins: [bill.payer = client.id]"))
-    joined = skws("search", database.uri(), "byron", "ab-17", "-f", "jsonl")
-    assert len(joined.records[0]["tuples"]) == 2
-    assert f"schema: {kept}, from an earlier run" in joined.err
+    (draft_path,) = tmp_path.glob("skws/schemas/*.schema.yaml")
+    assert f"schema written to {draft_path}; edit it as you like" in first.err
+    second = skws("search", database.uri(), "byron", "6fa459ea-ee8a-3ca4-894e-db77e160355e", "-f", "jsonl")
+    assert len(second.records) == 1  # the client; nothing refers to it yet
+    draft_path.write_text(draft_path.read_text().replace("joins: []", "joins: [bill.payer = client.id]"))
+    third = skws("search", database.uri(), "byron", "ab-17", "-f", "jsonl")
+    assert len(third.records[0]["tuples"]) == 2
+    assert f"schema: {draft_path}, from an earlier run" in third.err
 
 
 def test_an_inferred_schema_can_be_followed(database: Database, skws: Skws) -> None:
@@ -164,9 +164,9 @@ def test_an_inferred_schema_can_be_followed(database: Database, skws: Skws) -> N
         items, _, notices = follow(feed, database, offset)
     assert len(items) == 8
     assert all(isinstance(item, Record) for item in items)
-    award, odd = sorted(notices)
-    assert "ALTER TABLE public.award REPLICA" in award
-    assert 'ALTER TABLE public."odd name" REPLICA' in odd
+    award_notice, other_notice = sorted(notices)
+    assert "ALTER TABLE public.award REPLICA" in award_notice
+    assert 'ALTER TABLE public."odd name" REPLICA' in other_notice
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_an_inferred_schema_can_be_followed(database: Database, skws: Skws) -> N
 def test_sources_without_an_inferable_schema_are_reported(
     database: Database, skws: Skws, arguments: list[str], code: int, message: str
 ) -> None:
-    done = skws("schema", "infer", *(a.format(uri=database.uri()) for a in arguments))
-    assert done.code == code
-    assert message in done.err
-    assert "s3cret" not in done.err
+    outcome = skws("schema", "infer", *(a.format(uri=database.uri()) for a in arguments))
+    assert outcome.code == code
+    assert message in outcome.err
+    assert "s3cret" not in outcome.err

@@ -29,8 +29,8 @@ _names = count()
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[MockBroker]:
-    with closing(MockBroker()) as running:
-        yield running
+    with closing(MockBroker()) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -53,17 +53,17 @@ def opened(
 
 def follow(feed: Feed, offset: Offset, items: int, limit: int = 1000) -> tuple[list[Item], Offset, list[str]]:
     """Read until there are ``count`` items, and a poll returns no more."""
-    found: list[Item] = []
+    read_items: list[Item] = []
     notices: list[str] = []
     end = time.monotonic() + PATIENCE
     while True:
         batch = feed.poll(offset, limit)
-        found += batch.read
+        read_items += batch.read
         notices += batch.notices
         offset = batch.end
-        if len(found) >= items and not len(batch.read):
-            return found, offset, notices
-        assert time.monotonic() < end, (found, notices)
+        if len(read_items) >= items and not len(batch.read):
+            return read_items, offset, notices
+        assert time.monotonic() < end, (read_items, notices)
 
 
 def numbers(items: list[Item]) -> list[Any]:
@@ -95,8 +95,8 @@ def test_any_division_into_polls_and_restarts_gives_the_same_records(kafka: Mock
     kafka.create(name, partitions)
     feed = opened(kafka, name)
     offset = feed.start()
-    sent = _sent_at_random(kafka, name, partitions, random)
-    expected = sum(map(len, sent.values()))
+    contents = _sent_at_random(kafka, name, partitions, random)
+    expected = sum(map(len, contents.values()))
     cuts, items = [offset], list[Item]()
     end = time.monotonic() + PATIENCE
     while len(items) < expected:
@@ -111,10 +111,12 @@ def test_any_division_into_polls_and_restarts_gives_the_same_records(kafka: Mock
         offset = batch.end
         cuts.append(offset)
     assert len(items) == expected
-    for partition, values in sent.items():
-        own = [item for item in items if _is_of(item, values, partition)]
-        assert [item.row[0] for item in own if isinstance(item, Record)] == [v for v in values if v != "bad"]
-        assert sum(isinstance(item, BadRecord) for item in own) == values.count("bad")
+    for partition, values in contents.items():
+        partition_items = [item for item in items if _is_of(item, values, partition)]
+        assert [item.row[0] for item in partition_items if isinstance(item, Record)] == [
+            v for v in values if v != "bad"
+        ]
+        assert sum(isinstance(item, BadRecord) for item in partition_items) == values.count("bad")
     first, last = sorted(random.choices(range(len(cuts)), k=2))
     parts = [item for a, b in pairwise(cuts[first : last + 1]) for item in feed.replay(a, b)]
     assert sorted(map(repr, feed.replay(cuts[first], cuts[last]))) == sorted(map(repr, parts))
@@ -123,14 +125,14 @@ def test_any_division_into_polls_and_restarts_gives_the_same_records(kafka: Mock
 
 def _sent_at_random(kafka: MockBroker, topic: str, partitions: int, random: Random) -> dict[int, list[Any]]:
     """The content of each partition: numbers of films, and ``bad``."""
-    sent: dict[int, list[Any]] = {}
+    contents: dict[int, list[Any]] = {}
     for number in range(random.randrange(1, 60)):
         partition = random.randrange(partitions)
         value = random.choice([film(number)] * 5 + [b"nonsense", None])
         kafka.send(topic, [value], partition=partition, millis=random.randrange(1, 50))
         if value is not None:
-            sent.setdefault(partition, []).append(number if isinstance(value, dict) else "bad")
-    return sent
+            contents.setdefault(partition, []).append(number if isinstance(value, dict) else "bad")
+    return contents
 
 
 def _is_of(item: Item, values: list[Any], partition: int) -> bool:
@@ -169,22 +171,22 @@ def test_reading_ahead_of_a_long_backlog_is_limited(
     monkeypatch.setattr("skws.sources.kafka.topic_reader._LEAST_WAITING", 50)
     monkeypatch.setattr("skws.sources.kafka.topic_reader._MOST_WAITING", 150)
     monkeypatch.setattr("skws.sources.kafka.topic_reader._CHUNK", 40)
-    waiting: list[int] = []
+    waiting_counts: list[int] = []
     fill = PartitionReader.fill
 
-    def watched(self: PartitionReader, seconds: float) -> bool:
-        found = fill(self, seconds)
-        waiting.extend(len(queue.messages) for queue in self._queues.values())
-        return found
+    def counting_fill(self: PartitionReader, seconds: float) -> bool:
+        is_filled = fill(self, seconds)
+        waiting_counts.extend(len(queue.messages) for queue in self._queues.values())
+        return is_filled
 
-    monkeypatch.setattr(PartitionReader, "fill", watched)
+    monkeypatch.setattr(PartitionReader, "fill", counting_fill)
     kafka.send(topic, map(film, range(1000)), partition=0, millis=1000)
     kafka.send(topic, map(film, range(1000, 2000)), partition=1, millis=2000)
     kafka.send(topic, map(film, range(2000, 3000)), partition=2, millis=3000)
     feed = opened(kafka, topic)
     items, _, _ = follow(feed, feed.start(), 3000, limit=60)
     assert numbers(items) == list(range(3000))
-    assert max(waiting) < 300
+    assert max(waiting_counts) < 300
     feed.close()
 
 
@@ -228,12 +230,12 @@ def test_new_partitions_are_read_from_their_beginning(kafka: MockBroker, topic: 
     kafka.send(topic, [film(1), film(2)], partition=2, millis=7)
     kafka.trim(topic, 1, partition=2)
     feed = opened(kafka, topic)
-    known = {**feed.start(), "next": {topic: {"0": 0, "1": 0}}}
-    items, offset, notices = follow(feed, known, 1)
+    earlier_offset = {**feed.start(), "next": {topic: {"0": 0, "1": 0}}}
+    items, offset, notices = follow(feed, earlier_offset, 1)
     assert numbers(items) == [2]
     assert notices == [f"{topic}[2] is new: reading it from its beginning"]
     assert offset["first"] == {topic: {"2": 1}}
-    assert list(feed.replay(known, offset)) == items
+    assert list(feed.replay(earlier_offset, offset)) == items
     feed.close()
 
 
@@ -245,21 +247,21 @@ def test_an_unknown_topic_is_reported(kafka: MockBroker, topic: str) -> None:
 def test_messages_deleted_by_retention_are_an_error(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(9)))
     feed = opened(kafka, topic)
-    begin = feed.start()
-    items, offset, _ = follow(feed, begin, 9)
+    start = feed.start()
+    items, offset, _ = follow(feed, start, 9)
     kafka.trim(topic, 5)
-    gone = rf"{topic}\[0\] no longer has the offset 0; it begins at 5 \(start a new run, or .*lost=skip"
-    with pytest.raises(SourceError, match=gone):
-        follow(feed, begin, 9)
-    with pytest.raises(SourceError, match=gone):
-        list(feed.replay(begin, offset))
+    message = rf"{topic}\[0\] no longer has the offset 0; it begins at 5 \(start a new run, or .*lost=skip"
+    with pytest.raises(SourceError, match=message):
+        follow(feed, start, 9)
+    with pytest.raises(SourceError, match=message):
+        list(feed.replay(start, offset))
     assert numbers(items) == list(range(9))
     feed.close()
     feed = opened(kafka, topic, lost="skip")
-    items, offset, notices = follow(feed, begin, 4)
+    items, offset, notices = follow(feed, start, 4)
     assert numbers(items) == [5, 6, 7, 8]
     assert notices[0].endswith(f"{topic}[0] no longer has the offset 0; it begins at 5; continuing at 5")
-    assert numbers(list(feed.replay(begin, offset))) == [5, 6, 7, 8]
+    assert numbers(list(feed.replay(start, offset))) == [5, 6, 7, 8]
     feed.close()
 
 
@@ -280,8 +282,8 @@ def test_a_recreated_topic_is_reported(kafka: MockBroker, topic: str) -> None:
 @pytest.fixture(scope="module")
 def tansu() -> Iterator[Broker]:
     """A broker with topic ids."""
-    with closing(Broker()) as running:
-        yield running
+    with closing(Broker()) as broker:
+        yield broker
 
 
 def test_a_recreated_topic_with_more_messages_is_reported(tansu: Broker) -> None:
@@ -290,18 +292,18 @@ def test_a_recreated_topic_with_more_messages_is_reported(tansu: Broker) -> None
     tansu.create(name)
     tansu.send(name, map(film, range(3)))
     feed = opened(tansu, name)
-    begin = feed.start()
-    _, offset, _ = follow(feed, begin, 3)
+    start = feed.start()
+    _, offset, _ = follow(feed, start, 3)
     feed.close()
     tansu.delete(name)
     tansu.create(name)
     tansu.send(name, map(film, range(10, 15)))
     feed = opened(tansu, name)
-    again = rf"topic {name} was deleted and created again since the offset was saved \(start a new run, or"
-    with pytest.raises(SourceError, match=again):
+    message = rf"topic {name} was deleted and created again since the offset was saved \(start a new run, or"
+    with pytest.raises(SourceError, match=message):
         feed.poll(offset, 10)
-    with pytest.raises(SourceError, match=again):
-        feed.replay(begin, offset)
+    with pytest.raises(SourceError, match=message):
+        feed.replay(start, offset)
     feed.close()
     feed = opened(tansu, name, lost="skip")
     items, end, notices = follow(feed, offset, 5)
@@ -386,17 +388,17 @@ def test_offsets_are_committed_to_the_consumer_group(kafka: MockBroker, topic: s
 @pytest.fixture
 def fragile() -> Iterator[MockBroker]:
     """A broker for a single test."""
-    with closing(MockBroker()) as running:
-        running.create("movie", 2)
-        yield running
+    with closing(MockBroker()) as broker:
+        broker.create("movie", 2)
+        yield broker
 
 
 @pytest.mark.slow
 def test_a_run_survives_a_restart_of_its_broker(fragile: MockBroker) -> None:
     fragile.send("movie", [film(1)])
     feed = opened(fragile, "movie")
-    begin = feed.start()
-    items, offset, _ = follow(feed, begin, 1)
+    start = feed.start()
+    items, offset, _ = follow(feed, start, 1)
     fragile.down()
     notices: list[str] = []
     end = time.monotonic() + PATIENCE
@@ -411,8 +413,8 @@ def test_a_run_survives_a_restart_of_its_broker(fragile: MockBroker) -> None:
     assert "trying again in 0.2 s" in notices[1]
     fragile.up()
     fragile.send("movie", [film(2)], partition=1)
-    more, offset, notices = follow(feed, offset, 1)
-    assert numbers(items + more) == [1, 2]
+    later_items, offset, notices = follow(feed, offset, 1)
+    assert numbers(items + later_items) == [1, 2]
     assert notices[-1].endswith("connected again, continuing")
     feed.close()
 

@@ -31,14 +31,14 @@ def read(
     value: Any, *, topic: str = "movie", form: Form = Form.AUTO, key: Any = None, time: int | None = NOW
 ) -> list[Any]:
     reader = TopicReader(topic, SCHEMA, form)
-    told = value if isinstance(value, bytes) or value is None else orjson.dumps(value)
-    return reader.items(2, 41, key if key is None else orjson.dumps(key), told, time)
+    payload = value if isinstance(value, bytes) or value is None else orjson.dumps(value)
+    return reader.items(2, 41, key if key is None else orjson.dumps(key), payload, time)
 
 
 def reason(items: list[Any]) -> str:
-    (bad,) = items
-    assert isinstance(bad, BadRecord)
-    return bad.reason
+    (bad_record,) = items
+    assert isinstance(bad_record, BadRecord)
+    return bad_record.reason
 
 
 @pytest.mark.parametrize("topic", ["movie", "server.public.movie", "everything"])
@@ -54,11 +54,11 @@ def test_the_fields_determine_the_form(topic: str) -> None:
 
 @pytest.mark.parametrize("form", [Form.AUTO, Form.ROWS])
 def test_rows_may_have_the_envelope_of_kafka_connect(form: Form) -> None:
-    described = {"type": "struct", "fields": [], "optional": False}
-    assert read({"schema": described, "payload": FILM}, form=form) == [Record(1, NOW, ROW)]
-    gone = read({"schema": described, "payload": None}, form=form, key={"mid": 1})
-    assert gone == ([Record(1, NOW, (1, None, None), True)] if form is Form.ROWS else [])
-    assert reason(read({"schema": described, "payload": 5}, form=form)) == (
+    row_schema = {"type": "struct", "fields": [], "optional": False}
+    assert read({"schema": row_schema, "payload": FILM}, form=form) == [Record(1, NOW, ROW)]
+    deletions = read({"schema": row_schema, "payload": None}, form=form, key={"mid": 1})
+    assert deletions == ([Record(1, NOW, (1, None, None), True)] if form is Form.ROWS else [])
+    assert reason(read({"schema": row_schema, "payload": 5}, form=form)) == (
         "expected a row (a JSON object) of movie, got 5"
     )
 
@@ -79,15 +79,15 @@ def test_the_time_of_a_message_replaces_a_missing_time() -> None:
 
 def test_an_attribute_takes_precedence_over_a_field_of_its_name() -> None:
     movie = replace(SCHEMA.relations[1], attributes=SCHEMA.relations[1].attributes[:2], key=())
-    odd = replace(movie, attributes=(*movie.attributes, replace(movie.attributes[1], name="payload")))
-    schema = replace(SCHEMA, relations=(SCHEMA.relations[0], odd, SCHEMA.relations[2]), joins=())
+    renamed = replace(movie, attributes=(*movie.attributes, replace(movie.attributes[1], name="payload")))
+    schema = replace(SCHEMA, relations=(SCHEMA.relations[0], renamed, SCHEMA.relations[2]), joins=())
     value = orjson.dumps({"mid": 1, "title": "film", "payload": "heavy"})
     assert TopicReader("movie", schema, Form.AUTO).items(0, 0, None, value, NOW) == [
         Record(1, NOW, (1, "film", "heavy"))
     ]
     words = (replace(movie.attributes[1], name="schema"), replace(movie.attributes[1], name="payload"))
-    odd = replace(odd, attributes=words, search=())
-    schema = replace(schema, relations=(schema.relations[0], odd, *schema.relations[2:]))
+    renamed = replace(renamed, attributes=words, search=())
+    schema = replace(schema, relations=(schema.relations[0], renamed, *schema.relations[2:]))
     value = orjson.dumps({"schema": "a", "payload": "heavy"})
     assert TopicReader("movie", schema, Form.AUTO).items(0, 0, None, value, NOW) == [
         Record(1, NOW, ("a", "heavy"))
@@ -98,25 +98,25 @@ def test_updates_and_deletions_of_debezium_are_read() -> None:
     update = {**CHANGE, "op": "u", "before": FILM, "after": {**FILM, "title": "new"}}
     assert read(update) == [Record(1, 4_000_000, ROW, True), Record(1, 4_000_000, (1, "new", 2))]
     delete = {**CHANGE, "op": "d", "before": None, "after": None}
-    gone = [Record(1, 4_000_000, (1, None, None), True)]
-    assert read(delete, key={"mid": 1}) == gone
-    assert read(delete, key={"schema": {}, "payload": {"mid": 1}}) == gone
+    deletion = [Record(1, 4_000_000, (1, None, None), True)]
+    assert read(delete, key={"mid": 1}) == deletion
+    assert read(delete, key={"schema": {}, "payload": {"mid": 1}}) == deletion
     assert "no row `before`" in reason(read(delete))
 
 
 def test_a_time_far_ahead_of_the_clock_is_rejected() -> None:
     """Otherwise all later records would be late."""
-    now = NOW
-    reader = TopicReader("movie", SCHEMA, Form.AUTO, horizon=Horizon(10, lambda: now))
+    clock_time = NOW
+    reader = TopicReader("movie", SCHEMA, Form.AUTO, horizon=Horizon(10, lambda: clock_time))
     value = orjson.dumps(FILM)
-    good, far = (reader.items(0, 0, None, value, NOW + ahead) for ahead in (10, 11))
-    assert reader.refusal(good, 0, 0, None, value) is None
-    bad = reader.refusal(far, 0, 1, None, value)
-    assert bad is not None
-    assert (bad.source, bad.offset, bad.raw) == ("movie[0]", 1, value)
-    assert bad.reason.startswith(f"the time {iso(NOW + 11)} is more than ")
-    now += 1
-    assert reader.refusal(far, 0, 2, None, value) is None
+    accepted, rejected = (reader.items(0, 0, None, value, NOW + ahead) for ahead in (10, 11))
+    assert reader.refusal(accepted, 0, 0, None, value) is None
+    bad_record = reader.refusal(rejected, 0, 1, None, value)
+    assert bad_record is not None
+    assert (bad_record.source, bad_record.offset, bad_record.raw) == ("movie[0]", 1, value)
+    assert bad_record.reason.startswith(f"the time {iso(NOW + 11)} is more than ")
+    clock_time += 1
+    assert reader.refusal(rejected, 0, 2, None, value) is None
 
 
 @pytest.mark.parametrize("value", [None, b"null"])
@@ -143,10 +143,10 @@ def test_a_given_form_is_used() -> None:
 
 
 def test_bad_messages_have_their_position() -> None:
-    (bad,) = read(b"{nonsense")
-    assert (bad.source, bad.offset, bad.raw) == ("movie[2]", 41, b"{nonsense")
-    assert place(bad) == "movie[2] at offset 41"
-    assert bad.reason.startswith("not JSON")
+    (bad_record,) = read(b"{nonsense")
+    assert (bad_record.source, bad_record.offset, bad_record.raw) == ("movie[2]", 41, b"{nonsense")
+    assert place(bad_record) == "movie[2] at offset 41"
+    assert bad_record.reason.startswith("not JSON")
     assert reason(read([1])) == "expected a row (a JSON object) of movie, got [1]"
     assert "schema registry" in reason(read(b"\0\0\0\0\x07\x02\x08"))
     assert reason(read(b"")).startswith("not JSON")

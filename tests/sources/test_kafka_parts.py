@@ -21,8 +21,8 @@ from tests.strategies import seeds
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[MockBroker]:
-    with closing(MockBroker()) as running:
-        yield running
+    with closing(MockBroker()) as broker:
+        yield broker
 
 
 def film(number: int) -> dict[str, Any]:
@@ -31,10 +31,10 @@ def film(number: int) -> dict[str, Any]:
 
 def planned(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset, bool]]:
     """Plans from the start of the source to its end, and whether more follows each."""
-    at = feed.start()
-    while (plan := feed.plan(at, limit)) is not None:
-        yield at, plan.end, plan.rest
-        at = plan.end
+    start = feed.start()
+    while (plan := feed.plan(start, limit)) is not None:
+        yield start, plan.end, plan.rest
+        start = plan.end
 
 
 def read(feed: Feed, start: Offset, end: Offset, number: int) -> list[Chunk]:
@@ -42,8 +42,8 @@ def read(feed: Feed, start: Offset, end: Offset, number: int) -> list[Chunk]:
     parts = feed.parts(start, end, number)
     assert parts is not None
     assert len(parts) <= number
-    sent: list[FeedPart] = pickle.loads(pickle.dumps(parts))
-    return [chunk for part in sent for chunk in part.read(SCHEMA)]
+    received: list[FeedPart] = pickle.loads(pickle.dumps(parts))
+    return [chunk for part in received for chunk in part.read(SCHEMA)]
 
 
 def shown(items: list[Item]) -> list[str]:
@@ -59,8 +59,8 @@ def test_oracle_parts_of_topics_have_the_messages_of_polls(kafka: MockBroker, se
         value: Any = random.choice([film(number)] * 9 + [b"nonsense"])
         kafka.send(topic, [value], partition=random.randrange(partitions), millis=1000 + number)
     with closing(parse_source(kafka.uri(topic), ahead=10**18).open(SCHEMA)) as feed:
-        found: list[Item] = []
-        ended = feed.start()
+        planned_items: list[Item] = []
+        end_of_plans = feed.start()
         for start, end, _ in planned(feed, random.choice([20, 50, 1000])):
             chunks = read(feed, start, end, random.randrange(1, 6))
             items = [item for chunk in chunks for item in chunk]
@@ -68,14 +68,14 @@ def test_oracle_parts_of_topics_have_the_messages_of_polls(kafka: MockBroker, se
             for chunk in chunks:
                 assert chunk.partitions is not None
                 assert len(chunk.partitions) == len(chunk.records)
-            found += items
-            ended = end
-        rest: list[Item] = []
-        while some := list((batch := feed.poll(ended, 1000)).read):
-            rest += some
-            ended = batch.end
-        whole = feed.replay(feed.start(), ended)
-        assert shown(found + rest) == shown(list(whole))
+            planned_items += items
+            end_of_plans = end
+        polled_items: list[Item] = []
+        while items_of_poll := list((batch := feed.poll(end_of_plans, 1000)).read):
+            polled_items += items_of_poll
+            end_of_plans = batch.end
+        replayed = feed.replay(feed.start(), end_of_plans)
+        assert shown(planned_items + polled_items) == shown(list(replayed))
 
 
 def test_each_partition_has_the_same_share(kafka: MockBroker) -> None:
@@ -84,8 +84,8 @@ def test_each_partition_has_the_same_share(kafka: MockBroker) -> None:
     for partition, number in ((0, 300), (1, 30)):
         kafka.send("shares.movie", [film(n) for n in range(number)], partition=partition, millis=1000)
     with closing(parse_source(kafka.uri("shares.movie")).open(SCHEMA)) as feed:
-        ends = [(end["next"]["shares.movie"], rest) for _, end, rest in planned(feed, 110)]
-        assert ends == [
+        shares = [(end["next"]["shares.movie"], remaining) for _, end, remaining in planned(feed, 110)]
+        assert shares == [
             ({"0": 100, "1": 10}, True),
             ({"0": 200, "1": 20}, True),
             ({"0": 300, "1": 30}, False),
@@ -112,13 +112,13 @@ def test_deleted_messages_are_left_to_a_poll(kafka: MockBroker) -> None:
 def test_parts_of_topics_use_the_horizon_of_their_plan(kafka: MockBroker) -> None:
     kafka.create("ahead.movie", 2)
     for partition in range(2):
-        far = 4_000_000_000_000  # milliseconds
+        far_millis = 4_000_000_000_000  # milliseconds
         kafka.send("ahead.movie", [film(1)], partition=partition, millis=1000)
-        kafka.send("ahead.movie", [film(2)], partition=partition, millis=far)
+        kafka.send("ahead.movie", [film(2)], partition=partition, millis=far_millis)
     source = parse_source(kafka.uri("ahead.movie"), ahead=1_000_000)
-    with closing(source.open(SCHEMA)) as feed, closing(source.open(SCHEMA)) as again:
+    with closing(source.open(SCHEMA)) as feed, closing(source.open(SCHEMA)) as second_feed:
         ((start, end, _),) = planned(feed, 4)
-        for each in (feed, again):
-            items = [item for chunk in read(each, start, end, 2) for item in chunk]
+        for reader in (feed, second_feed):
+            items = [item for chunk in read(reader, start, end, 2) for item in chunk]
             assert [item.row[0] for item in items if isinstance(item, Record)] == [1, 1]
             assert sum(isinstance(item, BadRecord) for item in items) == 2

@@ -219,10 +219,10 @@ def test_a_file_that_disappears_while_it_is_read_is_harmless(
         (tmp_path / f"{name}.jsonl").write_bytes(line(1))
     follower = Follower(tmp_path)
 
-    def rotate(found: SourceFile, *arguments: int, **more: int) -> FilePortion:
-        if found.name == "b.jsonl" and found.path.exists():
-            found.path.rename(tmp_path / "c.jsonl")
-        return read_part(found, SCHEMA, *arguments[1:], **more)
+    def rotate(file: SourceFile, *arguments: int, **options: int) -> FilePortion:
+        if file.name == "b.jsonl" and file.path.exists():
+            file.path.rename(tmp_path / "c.jsonl")
+        return read_part(file, SCHEMA, *arguments[1:], **options)
 
     # There is no other way to act between the listing of a folder and the reading of its files.
     monkeypatch.setattr("skws.sources.growing_files.read_part", rotate)
@@ -230,13 +230,13 @@ def test_a_file_that_disappears_while_it_is_read_is_harmless(
     assert sorted(follower.offset["files"]) == ["a.jsonl", "c.jsonl"]
 
 
-@pytest.mark.parametrize("many", [250, 1_000])
+@pytest.mark.parametrize("file_count", [250, 1_000])
 def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_count: int
 ) -> None:
     """For two seconds, with a poll every 50 ms."""
-    seen: list[str] = []
-    for number in range(many):
+    calls: list[str] = []
+    for number in range(file_count):
         (tmp_path / f"{number}.jsonl").write_bytes(line(number))
     clock = HandClock()
     feed = FilesFeed(tmp_path, SCHEMA, clock)
@@ -245,23 +245,23 @@ def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
         offset = batch.end
     entries, checksum = files.named_entries, vars(folder)["_checksum"]
 
-    def counted(of: Path) -> list[os.DirEntry[str]]:
-        found = entries(of)
-        seen.extend(["file"] * len(found))
-        return found
+    def counting_entries(folder_path: Path) -> list[os.DirEntry[str]]:
+        folder_entries = entries(folder_path)
+        calls.extend(["file"] * len(folder_entries))
+        return folder_entries
 
     def read(path: Path, length: int) -> object:
-        seen.append("read")
+        calls.append("read")
         return checksum(path, length)
 
-    monkeypatch.setattr(folder, "named_entries", counted)
+    monkeypatch.setattr(folder, "named_entries", counting_entries)
     monkeypatch.setattr(folder, "_checksum", read)
     clock.micros += 60_000_000  # nothing has grown recently
     for _ in range(40):
         clock.micros += 50_000
         assert not len(feed.poll(offset, 100).read)
-    assert seen.count("read") == 0
-    assert seen.count("file") <= 5_000
+    assert calls.count("read") == 0
+    assert calls.count("file") <= 5_000
     append(tmp_path / "7.jsonl", line(9))
     (tmp_path / "new.jsonl").write_bytes(line(10))  # it is seen at once, together with the other one
     assert numbers(list(feed.poll(offset, 100).read)) == [9, 10]

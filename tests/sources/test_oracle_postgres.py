@@ -54,21 +54,21 @@ class Contents:
 
 
 def statement(random: Random) -> str:
-    k, other = random.randrange(12), random.randrange(12)
+    key, number = random.randrange(12), random.randrange(12)
     size = random.choice((1, 1, 1, 90))
-    body = f"repeat(md5('{k}{random.random()}'), {size})"
+    body = f"repeat(md5('{key}{random.random()}'), {size})"
     table = random.choice(("keyed", "bag"))
-    insert = f"INSERT INTO {table} VALUES ({k}, {body}, {other})"
+    insert = f"INSERT INTO {table} VALUES ({key}, {body}, {number})"
     return random.choice(
         (
             insert + (" ON CONFLICT (k) DO UPDATE SET n = excluded.n" if table == "keyed" else ""),
             insert + (" ON CONFLICT DO NOTHING" if table == "keyed" else ""),
-            f"INSERT INTO bag SELECT i, {body}, {other} FROM generate_series(1, {k}) i",
-            f"UPDATE {table} SET body = {body} WHERE k = {k}",
-            f"UPDATE bag SET n = {other} WHERE k = {k}",
-            f"UPDATE {table} SET k = k + 100 WHERE k = {k}"
-            f" AND NOT EXISTS (SELECT FROM {table} WHERE k = {k} + 100)",
-            f"DELETE FROM {table} WHERE k IN ({k}, {other} + 100)",
+            f"INSERT INTO bag SELECT i, {body}, {number} FROM generate_series(1, {key}) i",
+            f"UPDATE {table} SET body = {body} WHERE k = {key}",
+            f"UPDATE bag SET n = {number} WHERE k = {key}",
+            f"UPDATE {table} SET k = k + 100 WHERE k = {key}"
+            f" AND NOT EXISTS (SELECT FROM {table} WHERE k = {key} + 100)",
+            f"DELETE FROM {table} WHERE k IN ({key}, {number} + 100)",
             "SAVEPOINT s",
             "ROLLBACK TO s",
         )
@@ -96,14 +96,14 @@ def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, se
             for _ in range(random.choice((0, 1, 4))):
                 _run(database, transaction(random))
             before = offset
-            taken: list[Item] = []
+            items: list[Item] = []
             for _ in range(random.choice((1, 3))):
                 batch = feed.poll(offset, random.choice((1, 3, 10, 1000)))
-                taken += batch.read
+                items += batch.read
                 offset = batch.end
-            contents.take(taken)
+            contents.take(items)
             if random.random() < 0.5:
-                assert list(feed.replay(before, offset)) == taken
+                assert list(feed.replay(before, offset)) == items
             if random.random() < 0.3:
                 feed.commit(offset)
             if random.random() < 0.5:

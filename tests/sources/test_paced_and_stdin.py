@@ -30,15 +30,15 @@ def test_records_arrive_when_they_are_due(replay: Path) -> None:
     clock = HandClock()
     feed = ReplaySource(replay, 10, clock).open(SCHEMA)
     offset = feed.start()
-    seen = []
+    polls = []
     for _ in range(7):
         batch = feed.poll(offset, 100)
-        seen.append((numbers(list(batch.read))[-2:], batch.ended))
+        polls.append((numbers(list(batch.read))[-2:], batch.ended))
         offset = batch.end
         clock.sleep(1_000_000)
-    bad, hundred = seen[0][0]
-    assert (str(bad)[:8], hundred) == ("not JSON", 100)
-    assert seen[1:] == [
+    bad_record, first_item = polls[0][0]
+    assert (str(bad_record)[:8], first_item) == ("not JSON", 100)
+    assert polls[1:] == [
         ([110, 110], False),
         ([], False),
         ([130], False),
@@ -64,60 +64,64 @@ def test_a_replay_resumes_and_repeats_its_records(replay: Path) -> None:
     clock.sleep(60_000_000)
     first = feed.poll(feed.start(), 2)
     assert numbers(list(first.read))[1:] == [100]
-    other = ReplaySource(replay, 1, clock).open(SCHEMA)
-    assert numbers(list(other.poll(first.end, 10).read)) == [110, 110]
+    second_feed = ReplaySource(replay, 1, clock).open(SCHEMA)
+    assert numbers(list(second_feed.poll(first.end, 10).read)) == [110, 110]
     clock.sleep(20_000_000)
-    assert numbers(list(other.poll({"items": 4}, 10).read)) == [130]
-    assert list(other.replay(feed.start(), first.end)) == list(first.read)
-    assert numbers(list(other.replay({"items": 3}, {"items": 6}))) == [110, 130, 160]
+    assert numbers(list(second_feed.poll({"items": 4}, 10).read)) == [130]
+    assert list(second_feed.replay(feed.start(), first.end)) == list(first.read)
+    assert numbers(list(second_feed.replay({"items": 3}, {"items": 6}))) == [110, 130, 160]
     with pytest.raises(SourceError, match="is not an offset of a replay"):
-        other.poll({"lsn": "0/0"}, 10)
+        second_feed.poll({"lsn": "0/0"}, 10)
 
 
-@pytest.mark.parametrize("few", [True, False])
-@pytest.mark.parametrize("bad", [b"", b"nonsense\n"])
-@pytest.mark.parametrize("last", [b"", line(1)])
+@pytest.mark.parametrize("keeps_all", [True, False])
+@pytest.mark.parametrize("bad_line", [b"", b"nonsense\n"])
+@pytest.mark.parametrize("last_line", [b"", line(1)])
 def test_polls_of_any_size_have_the_records_read_again(
-    tmp_path: Path, few: bool, bad: bytes, last: bytes
+    tmp_path: Path, keeps_all: bool, bad_line: bytes, last_line: bytes
 ) -> None:
     """For files in order of time or not, kept in memory or read a second time."""
     path = tmp_path / "stream.jsonl"
-    path.write_bytes(b"".join(line(n // 7) for n in range(60)) + bad + last)
+    path.write_bytes(b"".join(line(n // 7) for n in range(60)) + bad_line + last_line)
     clock = HandClock()
-    kept = 1000 if few else 3
-    feed = ReplaySource(path, 1, clock, kept).open(SCHEMA)
+    memory_limit = 1000 if keeps_all else 3
+    feed = ReplaySource(path, 1, clock, memory_limit).open(SCHEMA)
     rng = Random(3)
-    at, seen, ended = feed.start(), [], False
-    while not ended:
-        other = ReplaySource(path, 1e9, clock, kept).open(SCHEMA)
-        batch = feed.poll(at, rng.randint(1, 9))
+    offset, numbers_read, is_end = feed.start(), [], False
+    while not is_end:
+        second_feed = ReplaySource(path, 1e9, clock, memory_limit).open(SCHEMA)
+        batch = feed.poll(offset, rng.randint(1, 9))
         items = list(batch.read)
-        assert list(other.replay(at, batch.end)) == items
-        seen += numbers(items)
-        at, ended = batch.end, batch.ended
+        assert list(second_feed.replay(offset, batch.end)) == items
+        numbers_read += numbers(items)
+        offset, is_end = batch.end, batch.ended
         clock.sleep(rng.randint(0, 2_000_000))
-    told = [n for n in seen if isinstance(n, int)]
-    assert told == sorted([n // 7 for n in range(60)] + ([1] if last else []))
-    assert [isinstance(n, str) for n in seen] == [bool(bad)] * bool(bad) + [False] * len(told)
+    numbers_of_records = [n for n in numbers_read if isinstance(n, int)]
+    assert numbers_of_records == sorted([n // 7 for n in range(60)] + ([1] if last_line else []))
+    assert [isinstance(n, str) for n in numbers_read] == [bool(bad_line)] * bool(bad_line) + [False] * len(
+        numbers_of_records
+    )
 
 
-@pytest.mark.parametrize("kept", [0, 1_000_000])
-def test_seeking_an_instant_reads_in_batches(tmp_path: Path, kept: int) -> None:
+@pytest.mark.parametrize("memory_limit", [0, 1_000_000])
+def test_seeking_an_instant_reads_in_batches(tmp_path: Path, memory_limit: int) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"".join(line(n // 7) for n in range(40_000)))
-    feed = ReplayFeed(path, SCHEMA, 1, HandClock(), kept)
-    parts = [numbers(list(batch.read)) for batch in feed.seek(1_000_000, 5_000_000_000)]
-    assert len(parts) == 3
-    assert [number for part in parts for number in part] == [n // 7 for n in range(7, 7 * 5001)]
+    feed = ReplayFeed(path, SCHEMA, 1, HandClock(), memory_limit)
+    batches = [numbers(list(batch.read)) for batch in feed.seek(1_000_000, 5_000_000_000)]
+    assert len(batches) == 3
+    assert [number for batch_numbers in batches for number in batch_numbers] == [
+        n // 7 for n in range(7, 7 * 5001)
+    ]
 
 
 def test_a_paced_replay_begins_with_its_tables(tmp_path: Path) -> None:
     (tmp_path / "genre.csv").write_bytes(b"gid,label\n2,drama\nx,y\n")
     (tmp_path / "stream.jsonl").write_bytes(line(1))
     feed = ReplaySource(tmp_path, 1, HandClock()).open(SCHEMA)
-    good, bad = feed.tables()
-    assert isinstance(bad, BadRecord)
-    assert numbers([good]) == [2]
+    record, bad_record = feed.tables()
+    assert isinstance(bad_record, BadRecord)
+    assert numbers([record]) == [2]
     assert numbers(list(feed.poll(feed.start(), 10).read)) == [1]
 
 
@@ -128,8 +132,8 @@ def test_a_missing_replay_is_reported(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    read, write = os.pipe()
-    with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
+    read_descriptor, write_descriptor = os.pipe()
+    with os.fdopen(read_descriptor, "rb") as reader, os.fdopen(write_descriptor, "wb", buffering=0) as writer:
         yield reader, writer
 
 
@@ -145,10 +149,14 @@ def test_lines_of_a_pipe_are_read_as_they_arrive(pipe: tuple[IO[bytes], IO[bytes
     assert not batch.ended
     writer.write(line(3)[5:] + b"\nnonsense\n" + line(4) + line(5)[:-1])
     batch = feed.poll(batch.end, 4)
-    bad, three, four = batch.read
+    bad_record, three, four = batch.read
     assert numbers([three, four]) == [3, 4]
-    assert isinstance(bad, BadRecord)
-    assert (bad.source, bad.line, bad.offset) == ("standard input", 5, 3 * len(line(1)) + 1)
+    assert isinstance(bad_record, BadRecord)
+    assert (bad_record.source, bad_record.line, bad_record.offset) == (
+        "standard input",
+        5,
+        3 * len(line(1)) + 1,
+    )
     writer.close()
     batch = feed.poll(batch.end, 10)
     assert numbers(list(batch.read)) == [5]
@@ -160,14 +168,14 @@ def test_many_lines_are_read_in_portions(pipe: tuple[IO[bytes], IO[bytes]]) -> N
     writer.write(b"".join(line(i) for i in range(1000)))
     writer.close()
     feed = StdinFeed(reader, SCHEMA)
-    offset, seen = feed.start(), []
-    ended = False
-    while not ended:
+    offset, numbers_read = feed.start(), []
+    is_end = False
+    while not is_end:
         batch = feed.poll(offset, 7)
         assert len(batch.read) <= 7
-        seen += numbers(list(batch.read))
-        offset, ended = batch.end, batch.ended
-    assert seen == list(range(1000))
+        numbers_read += numbers(list(batch.read))
+        offset, is_end = batch.end, batch.ended
+    assert numbers_read == list(range(1000))
 
 
 def test_a_pipe_cannot_be_read_again(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
@@ -193,19 +201,19 @@ def test_table_rows_must_come_first_on_a_pipe(pipe: tuple[IO[bytes], IO[bytes]])
     feed = StdinFeed(reader, SCHEMA)
     assert list(feed.tables()) == []
     writer.write(genre(1) + b"\n" + genre(2) + b"nonsense\n" + genre(3)[:9])
-    one, two, bad = feed.tables()
+    one, two, bad_record = feed.tables()
     assert numbers([one, two]) == [1, 2]
-    assert isinstance(bad, BadRecord)
-    assert (bad.line, bad.offset) == (4, 2 * len(genre(1)) + 1)
+    assert isinstance(bad_record, BadRecord)
+    assert (bad_record.line, bad_record.offset) == (4, 2 * len(genre(1)) + 1)
     writer.write(genre(3)[9:] + line(10) + genre(4) + line(11))
     assert numbers(list(feed.tables())) == [3]
     assert not feed.tables_pending
     assert list(feed.tables()) == []
-    late, ten, eleven = feed.poll(feed.start(), 10).read
+    late_row, ten, eleven = feed.poll(feed.start(), 10).read
     assert numbers([ten, eleven]) == [10, 11]
-    assert isinstance(late, BadRecord)
-    assert late.reason == "genre is a table, whose rows must come before the first record of a stream"
-    assert (late.line, late.raw) == (7, genre(4).rstrip())
+    assert isinstance(late_row, BadRecord)
+    assert late_row.reason == "genre is a table, whose rows must come before the first record of a stream"
+    assert (late_row.line, late_row.raw) == (7, genre(4).rstrip())
 
 
 @pytest.mark.parametrize("text", [b"", genre(1), genre(1)[:-1]])
@@ -214,8 +222,8 @@ def test_tables_end_with_the_input(pipe: tuple[IO[bytes], IO[bytes]], text: byte
     writer.write(text)
     writer.close()
     feed = StdinFeed(reader, SCHEMA)
-    found = [item for _ in range(3) for item in feed.tables()]
-    assert numbers(found) == [1] * bool(text)
+    items = [item for _ in range(3) for item in feed.tables()]
+    assert numbers(items) == [1] * bool(text)
     assert not feed.tables_pending
     assert feed.poll(feed.start(), 10).ended
 
@@ -235,8 +243,8 @@ def test_tombstones_on_a_pipe_follow_changes(pipe: tuple[IO[bytes], IO[bytes]]) 
 
 @pytest.mark.usefixtures("many_files")
 def test_a_pipe_is_read_beside_many_open_files() -> None:
-    read, write = os.pipe()
-    with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", buffering=0) as writer:
+    read_descriptor, write_descriptor = os.pipe()
+    with os.fdopen(read_descriptor, "rb") as reader, os.fdopen(write_descriptor, "wb", buffering=0) as writer:
         feed = StdinFeed(reader, SCHEMA)
         offset = feed.start()
         assert list(feed.poll(offset, 10).read) == []
@@ -253,16 +261,16 @@ def test_a_file_or_nothing_as_standard_input(tmp_path: Path) -> None:
             batch = feed.poll(feed.start(), 10)
         assert numbers(list(batch.read)) == ([1, 2] if content else [])
         assert batch.ended
-    with open(os.devnull, "rb") as nothing:
-        feed = StdinFeed(nothing, SCHEMA)
+    with open(os.devnull, "rb") as null_device:
+        feed = StdinFeed(null_device, SCHEMA)
         assert feed.poll(feed.start(), 10).ended
 
 
 def test_a_closed_standard_input_is_reported() -> None:
-    read, write = os.pipe()
-    os.close(write)
-    with os.fdopen(read, "rb", closefd=False) as reader:
+    read_descriptor, write_descriptor = os.pipe()
+    os.close(write_descriptor)
+    with os.fdopen(read_descriptor, "rb", closefd=False) as reader:
         feed = StdinFeed(reader, SCHEMA)
-        os.close(read)
+        os.close(read_descriptor)
         with pytest.raises(SourceError, match="standard input: cannot read: Bad file descriptor"):
             feed.poll(feed.start(), 10)

@@ -29,8 +29,8 @@ LONG = "SELECT string_agg(md5(i::text), ' ') FROM generate_series(1, 2000) i"
 @pytest.fixture
 def feed(database: Database) -> Iterator[Feed]:
     database.run(*TABLES, "INSERT INTO genre VALUES (1, 'crime'), (2, NULL)")
-    with closing(source(database).open(SCHEMA)) as opened:
-        yield opened
+    with closing(source(database).open(SCHEMA)) as postgres_feed:
+        yield postgres_feed
 
 
 def test_the_snapshot_comes_first_then_the_changes(database: Database, feed: Feed) -> None:
@@ -62,21 +62,24 @@ def test_the_snapshot_is_in_order_of_event_times(database: Database, tmp_path: P
         "INSERT INTO review VALUES (98, NULL)",
     )
     kinds = (Attribute("mid", AttributeType.INTEGER), Attribute("at", AttributeType.TIMESTAMP))
-    timed = tuple(Relation(name, kinds, time="at", search=()) for name in ("sighting", "review"))
+    relations = tuple(Relation(name, kinds, time="at", search=()) for name in ("sighting", "review"))
     movie = Relation("movie", (kinds[0], Attribute("title", AttributeType.TEXT)), key=("mid",))
-    schema = Schema("seen", (movie, *timed), ())
-    with closing(PostgresSource(DatabaseAddress.of(database.uri()), tmp_path).open(schema)) as opened:
-        start = opened.start()
-        items, end, _ = follow(opened, database, start, limit=7)
-        again = opened.replay(start, end)
-    found = records(items)
-    (bad,) = (item for item in items if isinstance(item, BadRecord))
-    assert (list(again.records.records()), list(again.bad)) == (found, [bad])
-    assert "gives the time of the record, but is None" in bad.reason
-    times = [record.time for record in found]
+    schema = Schema("seen", (movie, *relations), ())
+    with closing(PostgresSource(DatabaseAddress.of(database.uri()), tmp_path).open(schema)) as feed:
+        start = feed.start()
+        items, end, _ = follow(feed, database, start, limit=7)
+        snapshot_again = feed.replay(start, end)
+    snapshot_records = records(items)
+    (bad_record,) = (item for item in items if isinstance(item, BadRecord))
+    assert (list(snapshot_again.records.records()), list(snapshot_again.bad)) == (
+        snapshot_records,
+        [bad_record],
+    )
+    assert "gives the time of the record, but is None" in bad_record.reason
+    times = [record.time for record in snapshot_records]
     assert times == sorted(times)
-    assert Counter(record.relation for record in found) == {0: 50, 1: 100, 2: 97}
-    assert [record.row[0] for record in found][-50:] == list(range(1, 51))
+    assert Counter(record.relation for record in snapshot_records) == {0: 50, 1: 100, 2: 97}
+    assert [record.row[0] for record in snapshot_records][-50:] == list(range(1, 51))
     assert not list(tmp_path.glob("*sorted*"))
 
 
@@ -87,12 +90,12 @@ def test_padding_blanks_are_removed_from_values(database: Database) -> None:
     )
     kinds = (Attribute("mid", AttributeType.STRING), Attribute("title", AttributeType.TEXT))
     schema = Schema("seen", (Relation("movie", kinds, key=("mid",)),), ())
-    with closing(source(database).open(schema)) as opened:
-        begun, offset, _ = follow(opened, database, opened.start())
+    with closing(source(database).open(schema)) as feed:
+        snapshot_items, offset, _ = follow(feed, database, feed.start())
         database.run("INSERT INTO movie VALUES ('b', 'b ')", "DELETE FROM movie WHERE mid = 'a'")
-        changed, _, _ = follow(opened, database, offset)
-    told = [(record.delete, record.row) for record in records([*begun, *changed])]
-    assert told == [(False, ("a", "a ")), (False, ("b", "b ")), (True, ("a", None))]
+        change_items, _, _ = follow(feed, database, offset)
+    actual = [(record.delete, record.row) for record in records([*snapshot_items, *change_items])]
+    assert actual == [(False, ("a", "a ")), (False, ("b", "b ")), (True, ("a", None))]
 
 
 def test_times_beyond_the_range_of_attributes_are_missing(database: Database) -> None:
@@ -110,17 +113,17 @@ def test_times_beyond_the_range_of_attributes_are_missing(database: Database) ->
         Attribute("until", AttributeType.TIMESTAMP),
     )
     schema = Schema("seen", (Relation("movie", kinds, key=("mid",)),), ())
-    with closing(source(database).open(schema)) as opened:
-        begun, offset, _ = follow(opened, database, opened.start())
+    with closing(source(database).open(schema)) as feed:
+        snapshot_items, offset, _ = follow(feed, database, feed.start())
         database.run(*(row % (number + 10) for number, row in enumerate(rows)))
-        changed, _, _ = follow(opened, database, offset)
-    for items, first in ((begun, 0), (changed, 10)):
+        change_items, _, _ = follow(feed, database, offset)
+    for items, first in ((snapshot_items, 0), (change_items, 10)):
         assert [record.row for record in records(items)] == [
             (first + number, title, None) for number, title in enumerate("abc")
         ]
-        told = [item for item in items if isinstance(item, BadRecord)]
-        assert sum(item.passed_over for item in told) == 3
-        assert {item.reason for item in told} == {
+        bad_records = [item for item in items if isinstance(item, BadRecord)]
+        assert sum(item.passed_over for item in bad_records) == 3
+        assert {item.reason for item in bad_records} == {
             "movie.until: times outside of the years 1 to 9999, and infinity, are missing"
         }
 
@@ -133,19 +136,19 @@ def test_a_snapshot_ignores_the_statement_timeout(database: Database) -> None:
         "DO $$ BEGIN EXECUTE format("
         "'ALTER DATABASE %I SET statement_timeout = 1', current_database()); END $$",
     )
-    with closing(source(database).open(SCHEMA)) as opened:
-        items, _, _ = follow(opened, database, opened.start())
+    with closing(source(database).open(SCHEMA)) as feed:
+        items, _, _ = follow(feed, database, feed.start())
     assert len(records(items)) == 2000
 
 
 @pytest.mark.usefixtures("many_files")
 def test_changes_are_read_beside_many_open_files(database: Database) -> None:
     database.run(*TABLES)
-    with closing(source(database).open(SCHEMA)) as opened:
-        _, offset, _ = follow(opened, database, opened.start())
-        assert list(opened.poll(offset, 10).read) == []  # waits for changes
+    with closing(source(database).open(SCHEMA)) as feed:
+        _, offset, _ = follow(feed, database, feed.start())
+        assert list(feed.poll(offset, 10).read) == []  # waits for changes
         database.run("INSERT INTO movie VALUES (1, 'Jackie Brown', 1)")
-        items, _, _ = follow(opened, database, offset)
+        items, _, _ = follow(feed, database, offset)
     assert shown(items) == [("+", "movie", 1, "Jackie Brown", 1)]
 
 
@@ -192,11 +195,11 @@ def test_unlogged_unchanged_values_are_bad_records(database: Database, feed: Fee
     database.run(f"INSERT INTO movie SELECT 1, ({LONG}), 1")
     database.run("UPDATE movie SET gid = 2")
     items, _, _ = follow(feed, database, offset)
-    _, deleted, bad = items
+    _, deleted, bad_record = items
     assert shown([deleted]) == [("-", "movie", 1, None, None)]
-    assert isinstance(bad, BadRecord)
-    assert "public.movie.title: its value did not change and was not logged" in bad.reason
-    assert bad.raw == b'{"mid":"1","gid":"2","extra":null}'
+    assert isinstance(bad_record, BadRecord)
+    assert "public.movie.title: its value did not change and was not logged" in bad_record.reason
+    assert bad_record.raw == b'{"mid":"1","gid":"2","extra":null}'
 
 
 def test_unlogged_values_of_other_columns_are_harmless(database: Database, feed: Feed) -> None:
@@ -212,17 +215,17 @@ def test_deletions_without_old_rows_are_bad_records(database: Database, feed: Fe
     database.run(
         "ALTER TABLE sighting ADD PRIMARY KEY (mid)", "ALTER TABLE sighting REPLICA IDENTITY DEFAULT"
     )
-    with closing(source(database).open(SCHEMA)) as again:
-        offset = again.start()
+    with closing(source(database).open(SCHEMA)) as second_feed:
+        offset = second_feed.start()
         database.run(
             "INSERT INTO sighting VALUES (1, 'a')", "UPDATE sighting SET note = 'b'", "DELETE FROM sighting"
         )
-        items, _, notices = follow(again, database, offset)
-    first, second, unknown, gone = items
+        items, _, notices = follow(second_feed, database, offset)
+    first, second, unknown, deletion = items
     assert shown([first, second]) == [("+", "sighting", 1, "a"), ("+", "sighting", 1, "b")]
-    for bad in (unknown, gone):
-        assert isinstance(bad, BadRecord)
-        assert "the schema has no key (ALTER TABLE public.sighting REPLICA IDENTITY FULL" in bad.reason
+    for bad_record in (unknown, deletion):
+        assert isinstance(bad_record, BadRecord)
+        assert "the schema has no key (ALTER TABLE public.sighting REPLICA IDENTITY FULL" in bad_record.reason
     assert any("updates and deletes of public.sighting will be bad records" in notice for notice in notices)
 
 
@@ -231,14 +234,17 @@ def test_a_truncate_deletes_the_rows_of_each_named_table(database: Database, fee
     offset = feed.start()
     database.run("TRUNCATE movie, sighting; INSERT INTO sighting VALUES (1, 'a')")
     items, _, _ = follow(feed, database, offset)
-    *gone, new = items
-    assert all(isinstance(item, Record) and item.truncates for item in gone)
-    assert sorted(SCHEMA.relations[item.relation].name for item in gone if isinstance(item, Record)) == [
+    *deletions, insertion = items
+    assert all(isinstance(item, Record) and item.truncates for item in deletions)
+    assert sorted(SCHEMA.relations[item.relation].name for item in deletions if isinstance(item, Record)) == [
         "movie",
         "sighting",
     ]
-    assert isinstance(new, Record)
-    assert (new.delete, {item.time for item in gone if isinstance(item, Record)}) == (False, {new.time})
+    assert isinstance(insertion, Record)
+    assert (insertion.delete, {item.time for item in deletions if isinstance(item, Record)}) == (
+        False,
+        {insertion.time},
+    )
 
 
 def test_values_of_the_wrong_type_are_bad_records(database: Database) -> None:
@@ -261,17 +267,17 @@ def test_values_of_the_wrong_type_are_bad_records(database: Database) -> None:
         database.run(*(row % (number + 10) for number, row in enumerate(rows)))
         items, _, _ = follow(feed, database, offset)
     micros = 1_767_225_600_250_000
-    good = (micros, 0.1 + 0.2, True, 5)
+    values = (micros, 0.1 + 0.2, True, 5)
     assert [(r.time, r.row) for r in records(items) if r.row[0] not in (2, 12)] == [
-        (micros, (0, *good)),
-        (micros, (10, *good)),
+        (micros, (0, *values)),
+        (micros, (10, *values)),
     ]
     assert [r.row[2] for r in records(items) if r.row[0] in (2, 12)] == [None, None]  # NaN
-    told = [item for item in items if isinstance(item, BadRecord)]
-    assert {item.reason.split(":")[0] for item in told if item.passed_over} == {"event.worth"}
-    bad = [item.reason for item in told if not item.passed_over]
-    assert sorted(bad[:3]) == sorted(bad[3:])  # a snapshot is in order of time
-    assert [reason.split(":")[0].split(" ")[0] for reason in bad[3:]] == [
+    bad_records = [item for item in items if isinstance(item, BadRecord)]
+    assert {item.reason.split(":")[0] for item in bad_records if item.passed_over} == {"event.worth"}
+    reasons = [item.reason for item in bad_records if not item.passed_over]
+    assert sorted(reasons[:3]) == sorted(reasons[3:])  # a snapshot is in order of time
+    assert [reason.split(":")[0].split(" ")[0] for reason in reasons[3:]] == [
         "event.seen",
         "event.n",
         "event.seen",
@@ -280,13 +286,13 @@ def test_values_of_the_wrong_type_are_bad_records(database: Database) -> None:
 
 def test_texts_are_unchanged(database: Database, feed: Feed) -> None:
     texts = ["tab\there", "line\nend\r", "back\\slash \\N \\.", "", "Zoë 映画 🎬", "'quotes\"", "\b\f\v"]
-    quoted = ", ".join(f"({i}, $x${text}$x$, 1)" for i, text in enumerate(texts))
-    database.run(f"INSERT INTO movie VALUES {quoted}")
+    values = ", ".join(f"({i}, $x${text}$x$, 1)" for i, text in enumerate(texts))
+    database.run(f"INSERT INTO movie VALUES {values}")
     offset = feed.start()
-    database.run("DELETE FROM movie", f"INSERT INTO movie VALUES {quoted}")
+    database.run("DELETE FROM movie", f"INSERT INTO movie VALUES {values}")
     items, _, _ = follow(feed, database, offset)
-    inserted = [record.row for record in records(items) if not record.delete]
-    assert inserted == [(i, text, 1) for _ in range(2) for i, text in enumerate(texts)]
+    rows = [record.row for record in records(items) if not record.delete]
+    assert rows == [(i, text, 1) for _ in range(2) for i, text in enumerate(texts)]
 
 
 def test_texts_of_any_type_are_equal_in_the_snapshot_and_in_changes(database: Database) -> None:
@@ -311,14 +317,14 @@ def test_texts_of_any_type_are_equal_in_the_snapshot_and_in_changes(database: Da
             *(f"INSERT INTO event VALUES ({number + 3}, {row})" for number, row in enumerate(values))
         )
         items, _, _ = follow(feed, database, offset)
-    copied, logged = records(items)[:3], records(items)[3:]
-    assert [record.row[1:] for record in copied] == [record.row[1:] for record in logged]
-    assert [record.row[1:4] for record in copied] == [
+    snapshot_records, change_records = records(items)[:3], records(items)[3:]
+    assert [record.row[1:] for record in snapshot_records] == [record.row[1:] for record in change_records]
+    assert [record.row[1:4] for record in snapshot_records] == [
         ("t", "ab", '(1,"x ""y""")'),
         ("f", "", "(,)"),
         (None, None, None),
     ]
-    assert copied[2].row[-1] == "\x01\x02\n\t\\N \\."
+    assert snapshot_records[2].row[-1] == "\x01\x02\n\t\\N \\."
 
 
 def test_partitions_are_followed_through_their_root(database: Database) -> None:
@@ -347,12 +353,12 @@ def test_a_notice_says_that_the_server_rejects_changes_without_a_key(database: D
         "ALTER TABLE sighting REPLICA IDENTITY DEFAULT, ADD PRIMARY KEY (mid) DEFERRABLE",
         "INSERT INTO sighting VALUES (1, 'a')",
     )
-    with closing(source(database).open(SCHEMA)) as again:
-        _, _, notices = follow(again, database, again.start())
+    with closing(source(database).open(SCHEMA)) as second_feed:
+        _, _, notices = follow(second_feed, database, second_feed.start())
         with pytest.raises(psycopg2.Error, match="does not have a replica identity"):
             database.run("DELETE FROM sighting")
-    lacking = "public.sighting logs no key of old rows: while it is in a publication"
-    assert any(lacking in line for line in notices)
+    warning = "public.sighting logs no key of old rows: while it is in a publication"
+    assert any(warning in line for line in notices)
 
 
 def test_a_deferrable_key_is_reported(database: Database) -> None:

@@ -33,15 +33,15 @@ def own(postgres_server: Server) -> Iterator[Database]:
 
 
 def test_another_cluster_at_the_address_is_rejected(database: Database, own: Database) -> None:
-    for each in (database, own):
-        each.run(*TABLES, insert(1, 3))
+    for cluster in (database, own):
+        cluster.run(*TABLES, insert(1, 3))
     with closing(opened(database)) as feed:
         _, offset, _ = follow(feed, database, feed.start())
     with closing(opened(own)) as feed:
-        _, there, _ = follow(feed, own, feed.start())
-        feed.poll(there, 10)
-    another = r"belongs to the cluster .*, but this is"
-    with closing(opened(own)) as feed, pytest.raises(SourceError, match=another):
+        _, own_offset, _ = follow(feed, own, feed.start())
+        feed.poll(own_offset, 10)
+    message = r"belongs to the cluster .*, but this is"
+    with closing(opened(own)) as feed, pytest.raises(SourceError, match=message):
         feed.poll(offset, 10)
 
 
@@ -84,15 +84,15 @@ def test_a_run_resumes_on_a_later_timeline_with_its_log(own: Database) -> None:
     own.server.restored()
     own.run(insert(4, 6))
     with closing(opened(own)) as feed:
-        more, later, _ = follow(feed, own, offset)
-    assert shown(items + more) == movies(*range(1, 7))
-    assert (offset["server"][1], later["server"][1]) == (1, 2)
+        later_items, later_offset, _ = follow(feed, own, offset)
+    assert shown(items + later_items) == movies(*range(1, 7))
+    assert (offset["server"][1], later_offset["server"][1]) == (1, 2)
     with closing(opened(own)) as feed:
         own.run(insert(7, 7))
-        assert shown(follow(feed, own, later)[0]) == movies(7)
+        assert shown(follow(feed, own, later_offset)[0]) == movies(7)
 
 
 def refusal(feed: Feed, offset: dict[str, object]) -> str:
-    with closing(feed), pytest.raises(SourceError) as refused:
+    with closing(feed), pytest.raises(SourceError) as error:
         feed.poll(offset, 10)
-    return str(refused.value)
+    return str(error.value)

@@ -31,9 +31,9 @@ CHANGES = (
 
 def run_alone(database: Database, statement: str) -> None:
     """Run a statement outside of a transaction."""
-    with closing(psycopg2.connect(database.uri())) as connected:
-        connected.autocommit = True
-        connected.cursor().execute(statement)
+    with closing(psycopg2.connect(database.uri())) as connection_of_statement:
+        connection_of_statement.autocommit = True
+        connection_of_statement.cursor().execute(statement)
 
 
 @contextmanager
@@ -41,22 +41,22 @@ def behind_the_slot(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None])
     """``change`` happens between the slot's first position and the first lock."""
     changes = iter([change])
 
-    def made(*arguments: object) -> tuple[int, str]:
-        found = create_slot(*arguments)  # type: ignore[arg-type]
+    def create_then_change(*arguments: object) -> tuple[int, str]:
+        slot = create_slot(*arguments)  # type: ignore[arg-type]
         next(changes, lambda: None)()
-        return found
+        return slot
 
-    with monkeypatch.context() as patched:
-        patched.setattr(postgres_feed, "create_slot", made)
+    with monkeypatch.context() as patches:
+        patches.setattr(postgres_feed, "create_slot", create_then_change)
         yield
 
 
 @contextmanager
 def locking(database: Database, statement: str) -> Iterator[connection]:
     """A transaction that has executed ``statement``, and is idle."""
-    with closing(psycopg2.connect(database.uri(application_name="migration"))) as connected:
-        connected.cursor().execute(statement)
-        yield connected
+    with closing(psycopg2.connect(database.uri(application_name="migration"))) as transaction:
+        transaction.cursor().execute(statement)
+        yield transaction
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -64,23 +64,25 @@ def test_changes_during_the_copy_of_another_table_wait(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str
 ) -> None:
     database.run(*TABLES, insert(1, 100), "INSERT INTO genre VALUES (1, 'noir')")
-    changing = threading.Thread(target=run_alone, args=(database, change))
+    changing_thread = threading.Thread(target=run_alone, args=(database, change))
     copy = spool.copy_tables
 
-    def copied(*arguments: object) -> None:
+    def copy_then_change(*arguments: object) -> None:
         copy(*arguments)  # type: ignore[arg-type]
-        if not changing.ident:  # the static tables are copied, the streams are not
-            changing.start()
-            waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+        if not changing_thread.ident:  # the static tables are copied, the streams are not
+            changing_thread.start()
+            waiting_locks = "SELECT 1 FROM pg_locks WHERE NOT granted"
             deadline = time.monotonic() + 5
-            while not database.ask(waiting) and changing.is_alive() and time.monotonic() < deadline:
+            while (
+                not database.ask(waiting_locks) and changing_thread.is_alive() and time.monotonic() < deadline
+            ):
                 time.sleep(0.01)
 
-    monkeypatch.setattr(postgres_feed, "copy_tables", copied)
+    monkeypatch.setattr(postgres_feed, "copy_tables", copy_then_change)
     with closing(opened(database, tmp_path)) as feed:
         offset = feed.start()
-        changing.join(10)
-        assert not changing.is_alive()
+        changing_thread.join(10)
+        assert not changing_thread.is_alive()
         items = list(feed.poll(offset, 1000).read)
     assert shown(list(items)) == movies(*range(1, 101))
 
@@ -110,19 +112,19 @@ def test_a_recreated_table_is_noticed_and_then_read(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     database.run(*TABLES, insert(1, 3))
-    anew = ("DROP TABLE movie", TABLES[1], insert(4, 5))
-    with behind_the_slot(monkeypatch, lambda: database.run(*anew)):
+    statements = ("DROP TABLE movie", TABLES[1], insert(4, 5))
+    with behind_the_slot(monkeypatch, lambda: database.run(*statements)):
         with closing(opened(database, tmp_path)) as feed, pytest.raises(NotYetError, match="movie"):
             feed.start()
         with closing(opened(database, tmp_path)) as feed:
             items, offset, _ = follow(feed, database, feed.start())
             database.run(insert(6, 6))
-            more, _, _ = follow(feed, database, offset)
-    assert shown(items + more) == movies(4, 5, 6)
+            later_items, _, _ = follow(feed, database, offset)
+    assert shown(items + later_items) == movies(4, 5, 6)
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "table_name"),
     [
         ("TRUNCATE movie_old", "movie_old"),
         ("ALTER TABLE movie DETACH PARTITION movie_old", "movie_old"),
@@ -130,7 +132,7 @@ def test_a_recreated_table_is_noticed_and_then_read(
     ],
 )
 def test_changes_of_partitions_are_noticed(
-    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str, named: str
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str, table_name: str
 ) -> None:
     database.run(
         TABLES[0],
@@ -143,7 +145,7 @@ def test_changes_of_partitions_are_noticed(
     with (
         behind_the_slot(monkeypatch, lambda: run_alone(database, change)),
         closing(opened(database, tmp_path)) as feed,
-        pytest.raises(NotYetError, match=f": {named}: emptied"),
+        pytest.raises(NotYetError, match=f": {table_name}: emptied"),
     ):
         feed.start()
     with closing(opened(database, tmp_path)) as feed:
@@ -160,9 +162,9 @@ def test_changes_of_a_table_below_a_view_are_noticed(
         "CREATE VIEW genre AS SELECT * FROM kind",
         "INSERT INTO kind VALUES (1, 'noir')",
     )
-    rewritten = "ALTER TABLE kind ADD COLUMN at timestamptz DEFAULT clock_timestamp()"
+    statement = "ALTER TABLE kind ADD COLUMN at timestamptz DEFAULT clock_timestamp()"
     with (
-        behind_the_slot(monkeypatch, lambda: database.run(rewritten)),
+        behind_the_slot(monkeypatch, lambda: database.run(statement)),
         closing(opened(database, tmp_path)) as feed,
     ):
         with pytest.raises(NotYetError, match=r": kind: emptied"):
@@ -185,11 +187,11 @@ def test_a_locked_table_is_named_with_its_locker(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     database.run(*TABLES, insert(1, 3))
-    held: list[connection] = []
+    connections: list[connection] = []
 
     def lock() -> None:
-        held.append(psycopg2.connect(database.uri(application_name="migration")))
-        held[0].cursor().execute("LOCK TABLE movie IN ACCESS EXCLUSIVE MODE; SELECT 'a secret'")
+        connections.append(psycopg2.connect(database.uri(application_name="migration")))
+        connections[0].cursor().execute("LOCK TABLE movie IN ACCESS EXCLUSIVE MODE; SELECT 'a secret'")
 
     expected = (
         r"t\d+x\d+\?.*: cannot take the snapshot: movie is locked by the server's process"
@@ -201,7 +203,7 @@ def test_a_locked_table_is_named_with_its_locker(
         pytest.raises(NotYetError, match=expected),
     ):
         feed.start()
-    held[0].close()
+    connections[0].close()
     with closing(opened(database, tmp_path)) as feed:
         items, _, _ = follow(feed, database, feed.start())
     assert shown(items) == movies(1, 2, 3)

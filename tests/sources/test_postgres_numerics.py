@@ -23,8 +23,8 @@ def types(database: Database) -> dict[str, str]:
     }
 
 
-def pairs(found: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
-    rows = [{n: v for one in record["tuples"] for n, v in one["row"].items()} for record in found]
+def pairs(results: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    rows = [{n: v for member in record["tuples"] for n, v in member["row"].items()} for record in results]
     return {(str(row["id"]), row["name"], row["pet"]) for row in rows}
 
 
@@ -56,29 +56,29 @@ def test_keys_and_joins_are_exact(skws: Skws, database: Database, key: str, refe
         *(f"INSERT INTO pet VALUES ({number}.000, 'pet {n}')" for n, number in enumerate(OWNERS[:4])),
         "INSERT INTO pet VALUES (1.50, 'pet 4'), (2, 'pet 5')",
     )
-    wanted = {(number, f"owner {n}", f"pet {n}") for n, number in enumerate((*OWNERS[:5], "2"))}
-    done = skws("search", database.uri(), "owner", "pet", "-f", "jsonl")
-    assert done.code == 0, done.err
-    assert pairs(done.records) == wanted
+    expected = {(number, f"owner {n}", f"pet {n}") for n, number in enumerate((*OWNERS[:5], "2"))}
+    outcome = skws("search", database.uri(), "owner", "pet", "-f", "jsonl")
+    assert outcome.code == 0, outcome.err
+    assert pairs(outcome.records) == expected
     schema = inference_of(database.uri(), None, "none").schema()
     assert [join.name for join in schema.joins] == ["pet.owner_id = owner.id"]
     database.run("ALTER TABLE pet REPLICA IDENTITY FULL")
     snapshot, changes = followed(database, schema)
     assert snapshot == changes
     assert {row[0] for relation, row in changes if schema.relations[relation].name == "owner"} == {
-        number for number, _, _ in wanted
+        number for number, _, _ in expected
     }
 
 
 def followed(database: Database, schema: Schema) -> tuple[set[tuple[Any, ...]], ...]:
     """The rows of the snapshot, and those of changes to all rows."""
     with closing(source(database).open(schema)) as feed:
-        begun, offset, _ = follow(feed, database, feed.start())
+        snapshot_items, offset, _ = follow(feed, database, feed.start())
         database.run("UPDATE owner SET name = name", "UPDATE pet SET pet = pet")
-        changed, _, _ = follow(feed, database, offset)
+        change_items, _, _ = follow(feed, database, offset)
     return tuple(
         {(record.relation, record.row) for record in records(items) if not record.delete}
-        for items in (begun, changed)
+        for items in (snapshot_items, change_items)
     )
 
 
@@ -102,14 +102,14 @@ def test_joined_columns_have_one_type(
         *(f"INSERT INTO owner VALUES ({n}0, 'owner {n}')" for n in range(5)),
         *(f"INSERT INTO pet VALUES ({n}0, 'pet {n}')" for n in range(5)),
     )
-    found = types(database)
-    assert (found["owner.id"], found["pet.owner_id"]) == kinds
-    done = skws("search", database.uri(), "owner", "pet", "-f", "jsonl")
-    assert len(done.records) == 5, done.err
+    types_by_column = types(database)
+    assert (types_by_column["owner.id"], types_by_column["pet.owner_id"]) == kinds
+    outcome = skws("search", database.uri(), "owner", "pet", "-f", "jsonl")
+    assert len(outcome.records) == 5, outcome.err
 
 
 @pytest.mark.parametrize(
-    ("declared", "values", "kind"),
+    ("column_type", "values", "kind"),
     [
         ("price numeric(19, 2)", ("12.50", "3"), "number"),
         ("price numeric", ("12.50", "'NaN'", "3"), "number"),
@@ -123,18 +123,18 @@ def test_joined_columns_have_one_type(
     ],
 )
 def test_measured_values_are_numbers_if_doubles_can_represent_them(
-    skws: Skws, database: Database, declared: str, values: tuple[str, ...], kind: str
+    skws: Skws, database: Database, column_type: str, values: tuple[str, ...], kind: str
 ) -> None:
-    name = declared.split()[0]
+    name = column_type.split()[0]
     database.run(
-        f"CREATE TABLE thing (what text, {declared})",
+        f"CREATE TABLE thing (what text, {column_type})",
         *(f"INSERT INTO thing VALUES ('kettle', {value})" for value in values),
     )
     assert types(database)[f"thing.{name}"] == kind
-    done = skws("search", database.uri(), "kettle", "-f", "jsonl")
-    assert len(done.records) == len(values), done.err
-    shown = {str(one["tuples"][0]["row"][name]) for one in done.records}
-    assert kind != "string" or shown == set(values)
+    outcome = skws("search", database.uri(), "kettle", "-f", "jsonl")
+    assert len(outcome.records) == len(values), outcome.err
+    values_shown = {str(one["tuples"][0]["row"][name]) for one in outcome.records}
+    assert kind != "string" or values_shown == set(values)
     if kind == "number" and len(values) > 1:
-        cheap = skws("search", database.uri(), "kettle", f"{name}<5", "-f", "jsonl")
-        assert [one["tuples"][0]["row"][name] for one in cheap.records] == [3.0]
+        cheap_outcome = skws("search", database.uri(), "kettle", f"{name}<5", "-f", "jsonl")
+        assert [one["tuples"][0]["row"][name] for one in cheap_outcome.records] == [3.0]

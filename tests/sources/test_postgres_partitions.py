@@ -58,7 +58,7 @@ def test_a_detached_or_dropped_partition_is_reported(database: Database) -> None
     clock = HandClock()
     with closing(PostgresSource(DatabaseAddress.of(database.uri()), clock=clock).open(SCHEMA)) as feed:
         offset = feed.start()
-        told = []
+        reports = []
         for changes in (
             ("INSERT INTO movie VALUES (12, 'a', 1)",),
             ("ALTER TABLE movie DETACH PARTITION early", "INSERT INTO movie VALUES (11, 'b', 1)"),
@@ -70,8 +70,8 @@ def test_a_detached_or_dropped_partition_is_reported(database: Database) -> None
             _, offset, notices = follow(feed, database, offset)
             batch = feed.poll(offset, 10)
             offset = batch.end
-            told.append([line.split(",")[0] for line in (*notices, *batch.notices)])
-    assert told == [
+            reports.append([line.split(",")[0] for line in (*notices, *batch.notices)])
+    assert reports == [
         [],
         ["early is no longer a partition of public.movie"],
         ["public.movie was dropped"],
@@ -93,13 +93,13 @@ def test_deletions_from_a_partition_that_logs_only_its_key_are_reported(database
         database.run("UPDATE movie SET title = 'c'", "UPDATE movie SET mid = mid + 1", "DELETE FROM movie")
         items, offset, notices = follow(feed, database, offset)
         assert notices == []
-        found = bad(items)
-        assert [item.raw for item in found] == [
+        bad_records = bad(items)
+        assert [item.raw for item in bad_records] == [
             b'{"mid":"1","title":"c","gid":"1"}',
             b'{"mid":"1","title":null,"gid":null}',
             b'{"mid":"2","title":null,"gid":null}',
         ]
-        for item in found:
+        for item in bad_records:
             assert "it may belong to public.early, a partition of public.movie with another" in item.reason
             assert "(ALTER TABLE public.early REPLICA IDENTITY FULL" in item.reason
         assert [row for row in shown(items) if row[0] == "-"] == [
@@ -122,8 +122,8 @@ def test_a_partition_attached_later_is_reported(database: Database) -> None:
     (notice,) = notices
     assert notice.startswith("public.late, a partition of public.movie, has REPLICA IDENTITY DEFAULT")
     assert shown(items[:1]) == [("+", "movie", 11, "b", 1)]
-    (gone,) = bad(items)
-    assert "(ALTER TABLE public.late REPLICA IDENTITY FULL" in gone.reason
+    (bad_record,) = bad(items)
+    assert "(ALTER TABLE public.late REPLICA IDENTITY FULL" in bad_record.reason
 
 
 def test_the_key_of_the_schema_suffices(database: Database) -> None:
@@ -133,8 +133,8 @@ def test_the_key_of_the_schema_suffices(database: Database) -> None:
         _, offset, notices = follow(feed, database, feed.start())
         database.run("INSERT INTO movie SELECT i, 'film ' || i, 1 FROM generate_series(1, 19, 18) i")
         database.run("UPDATE movie SET title = 'b'", "DELETE FROM movie")
-        items, _, more = follow(feed, database, offset)
-    assert (notices, more) == ([], [])
+        items, _, later_notices = follow(feed, database, offset)
+    assert (notices, later_notices) == ([], [])
     assert shown(items) == [
         *movies(1, 19),
         ("-", "movie", 1, None, None),
@@ -176,8 +176,8 @@ def test_partitions_without_logged_changes_are_reported(database: Database) -> N
 
 
 def test_the_first_of_many_partitions_are_reported(database: Database) -> None:
-    part = "CREATE TABLE part%d PARTITION OF movie FOR VALUES FROM (%d) TO (%d)"
-    database.run(*ROOT, *(part % (number, number, number + 1) for number in range(8)))
+    create_partition = "CREATE TABLE part%d PARTITION OF movie FOR VALUES FROM (%d) TO (%d)"
+    database.run(*ROOT, *(create_partition % (number, number, number + 1) for number in range(8)))
     with closing(source(database).open(SCHEMA)) as feed:
         _, _, notices = follow(feed, database, feed.start())
     assert [notice.split(",")[0] for notice in notices[:5]] == [f"public.part{n}" for n in range(5)]

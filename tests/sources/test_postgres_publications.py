@@ -88,8 +88,8 @@ def test_earlier_slots_keep_their_shared_publication(database: Database, slots: 
     with closing(of(database, third).open(SCHEMA)) as feed:
         feed.start()
     assert published(database) == ["skws", third]
-    dropped = of(database, one).drop_slot()
-    assert (dropped.slot, dropped.readers) == (True, (two,))
+    outcome = of(database, one).drop_slot()
+    assert (outcome.slot, outcome.readers) == (True, (two,))
     assert of(database, third).drop_slot().readers == ()
     with closing(of(database, two).open(SCHEMA)) as feed:
         items, _, _ = follow(feed, database, confirmed(database, two))
@@ -117,8 +117,8 @@ def test_a_publication_for_all_tables_serves_new_slots(database: Database, slots
     with closing(of(database, slots[0]).open(SCHEMA)) as feed:
         items, offset, _ = follow(feed, database, feed.start())
         database.run(insert(2, 2))
-        more, _, _ = follow(feed, database, offset)
-    assert shown(items + more) == movies(1, 2)
+        later_items, _, _ = follow(feed, database, offset)
+    assert shown(items + later_items) == movies(1, 2)
     of(database, slots[0]).drop_slot()
     assert published(database) == ["skws"]
 
@@ -139,7 +139,7 @@ def test_a_named_publication_serves_several_slots(database: Database, slots: tup
 
 
 @pytest.mark.parametrize(
-    ("made", "named", "message"),
+    ("publication_statement", "publication_name", "message"),
     [
         (
             "CREATE PUBLICATION {0} FOR TABLE movie, sighting",
@@ -159,12 +159,16 @@ def test_a_named_publication_serves_several_slots(database: Database, slots: tup
     ],
 )
 def test_unusable_publications_are_rejected(
-    database: Database, slots: tuple[str, str], made: str, named: str, message: str
+    database: Database,
+    slots: tuple[str, str],
+    publication_statement: str,
+    publication_name: str,
+    message: str,
 ) -> None:
-    database.run(*TABLES, made.format(slots[0]))
-    more = {"publication": named.format(slots[0])} if named else {}
+    database.run(*TABLES, publication_statement.format(slots[0]))
+    parameters = {"publication": publication_name.format(slots[0])} if publication_name else {}
     with (
-        closing(of(database, slots[0], **more).open(SCHEMA)) as feed,
+        closing(of(database, slots[0], **parameters).open(SCHEMA)) as feed,
         pytest.raises(SourceError, match=message),
     ):
         feed.start()
@@ -182,7 +186,7 @@ INHERITED = (*TABLES, 'CREATE TABLE "Film" () INHERITS (movie)')
 
 
 @pytest.mark.parametrize(
-    ("tables", "made", "message"),
+    ("tables", "publication_statement", "message"),
     [
         (
             TABLES,
@@ -229,16 +233,16 @@ INHERITED = (*TABLES, 'CREATE TABLE "Film" () INHERITS (movie)')
     ],
 )
 def test_an_incomplete_publication_is_rejected_with_its_correction(
-    database: Database, tables: tuple[str, ...], made: str, message: str
+    database: Database, tables: tuple[str, ...], publication_statement: str, message: str
 ) -> None:
-    database.run(*tables, f"CREATE PUBLICATION mine {made}")
+    database.run(*tables, f"CREATE PUBLICATION mine {publication_statement}")
     with closing(of(database, database.name, publication="mine").open(SCHEMA)) as feed:
-        with pytest.raises(SourceError) as raised:
+        with pytest.raises(SourceError) as error:
             feed.start()
-        told = str(raised.value)
-        assert message in told
-        found = re.findall(r"ALTER PUBLICATION (?:[^();]|\([^()]*\))*", told)
-        database.run(*found)
+        message_shown = str(error.value)
+        assert message in message_shown
+        corrections = re.findall(r"ALTER PUBLICATION (?:[^();]|\([^()]*\))*", message_shown)
+        database.run(*corrections)
         _, offset, _ = follow(feed, database, feed.start())
         database.run(insert(1, 6))
         items, _, _ = follow(feed, database, offset)

@@ -28,13 +28,13 @@ from tests.strategies import THOROUGH
 def test_committed_changes_cannot_be_read_again(database: Database) -> None:
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as feed:
-        begin = feed.start()
+        start = feed.start()
         database.run(insert(1, 5))
-        _, end, _ = follow(feed, database, begin)
+        _, end, _ = follow(feed, database, start)
         feed.commit(end)
         follow(feed, database, end)
         with pytest.raises(SourceError, match="no longer has the changes since"):
-            list(feed.replay({"lsn": begin["lsn"], "change": 0, "time": 0, "server": begin["server"]}, end))
+            list(feed.replay({"lsn": start["lsn"], "change": 0, "time": 0, "server": start["server"]}, end))
     with closing(source(database).open(SCHEMA)) as feed:
         database.run(insert(6, 7))
         items, _, _ = follow(feed, database, end)
@@ -48,48 +48,48 @@ def test_a_restart_of_the_server_loses_and_repeats_nothing(database: Database, m
         offset = feed.start()
         items, offset, _ = follow(feed, database, offset)
         database.run(insert(4, 6))
-        more, offset, _ = follow(feed, database, offset)
+        items_at_stop, offset, _ = follow(feed, database, offset)
         feed.commit(offset)
         database.run(insert(7, 8))
-        more, offset, notices = _stopped(feed, database, offset, items + more, mode)
+        items_at_stop, offset, notices = _stopped(feed, database, offset, items + items_at_stop, mode)
         database.server.start()
         database.run(insert(9, 10))
-        rest, offset, later = follow(feed, database, offset)
-        assert shown(more + rest) == movies(*range(1, 11))
-    told = " ".join((*notices, *later))
-    assert "trying again in" in told
-    assert "connected again" in told
+        remaining, offset, later_notices = follow(feed, database, offset)
+        assert shown(items_at_stop + remaining) == movies(*range(1, 11))
+    all_notices = " ".join((*notices, *later_notices))
+    assert "trying again in" in all_notices
+    assert "connected again" in all_notices
 
 
 def _stopped(
     feed: Feed, database: Database, offset: Offset, items: list[Item], mode: str
 ) -> tuple[list[Item], Offset, list[str]]:
     """Read while the server stops, which must not wait for uncommitted changes."""
-    stopping = threading.Thread(target=database.server.stop, args=(mode,))
-    stopping.start()
+    stopping_thread = threading.Thread(target=database.server.stop, args=(mode,))
+    stopping_thread.start()
     notices: list[str] = []
-    while stopping.is_alive():
+    while stopping_thread.is_alive():
         batch = feed.poll(offset, 100)
         items, offset = [*items, *batch.read], batch.end
         notices += batch.notices
         time.sleep(0.01)
-    stopping.join()
-    away = feed.poll(offset, 100)
-    assert (list(away.read), away.end) == ([], offset)
-    return items, offset, [*notices, *away.notices]
+    stopping_thread.join()
+    batch_while_away = feed.poll(offset, 100)
+    assert (list(batch_while_away.read), batch_while_away.end) == ([], offset)
+    return items, offset, [*notices, *batch_while_away.notices]
 
 
 def test_reading_again_waits_for_the_server(database: Database) -> None:
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as feed:
-        begin = feed.start()
+        start = feed.start()
         database.run(insert(1, 500))
-        items, end, _ = follow(feed, database, begin, limit=100)
+        items, end, _ = follow(feed, database, start, limit=100)
         database.server.stop("immediate")
-        starting = threading.Timer(0.5, database.server.start)
-        starting.start()
-        assert list(feed.replay(begin, end)) == items
-        starting.join()
+        restart_timer = threading.Timer(0.5, database.server.start)
+        restart_timer.start()
+        assert list(feed.replay(start, end)) == items
+        restart_timer.join()
 
 
 def test_writers_and_random_batches(database: Database) -> None:
@@ -97,8 +97,8 @@ def test_writers_and_random_batches(database: Database) -> None:
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as feed:
         offset = feed.start()
-        writers = [threading.Thread(target=_write, args=(database, writer)) for writer in range(3)]
-        for writer in writers:
+        writer_threads = [threading.Thread(target=_write, args=(database, writer)) for writer in range(3)]
+        for writer in writer_threads:
             writer.start()
         items: list[Item] = []
         limit = 1
@@ -108,13 +108,13 @@ def test_writers_and_random_batches(database: Database) -> None:
             offset, limit = batch.end, limit % 13 + 1
             if limit % 4 == 0:
                 feed.commit(offset)
-        for writer in writers:
+        for writer in writer_threads:
             writer.join()
-        rest, _, _ = follow(feed, database, offset)
-    assert rest == []
+        remaining, _, _ = follow(feed, database, offset)
+    assert remaining == []
     for number in range(3):
-        own = [entry for entry in shown(items) if entry[-1] == number]
-        assert own == [("+", "movie", number * 1000 + i, "x", number) for i in range(60)]
+        writer_items = [entry for entry in shown(items) if entry[-1] == number]
+        assert writer_items == [("+", "movie", number * 1000 + i, "x", number) for i in range(60)]
     times = [record.time for record in records(items)]
     assert times == sorted(times)
 
@@ -147,10 +147,10 @@ def test_a_killed_process_resumes(database: Database, tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", FOLLOWER, database.uri(slot=database.name), str(tmp_path), str(log)]
     writer = threading.Thread(target=_write_slowly, args=(database,))
     writer.start()
-    for wanted in (0, 1, 100, 250, 400, 550, 700, 900) if THOROUGH else (1, 300, 900):
+    for count in (0, 1, 100, 250, 400, 550, 700, 900) if THOROUGH else (1, 300, 900):
         process = subprocess.Popen(arguments, cwd=ROOT)
         time.sleep(random.uniform(0.1, 0.5))
-        while len(_logged(log)) < wanted:
+        while len(_logged(log)) < count:
             assert process.poll() is None
             time.sleep(0.01)
         process.kill()
@@ -198,17 +198,28 @@ with open(log, "r+b" if lines else "wb") as file:
 
 def test_retries_take_longer_each_time_and_end() -> None:
     clock = HandClock()
-    away = SlotStream(DatabaseAddress.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
-    assert not away.open(LogPosition(0))
-    assert not away.open(LogPosition(0))
-    (notice,) = away.take_notices()
+    slot_stream = SlotStream(DatabaseAddress.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
+    assert not slot_stream.open(LogPosition(0))
+    assert not slot_stream.open(LogPosition(0))
+    (notice,) = slot_stream.take_notices()
     assert "Connection refused" in notice
     assert "trying again in 0.1 s" in notice
     for _ in range(9):
-        away.wait()
-        assert not away.open(LogPosition(0))
-    waits = [line.rpartition(" in ")[2] for line in (notice, *away.take_notices())]
-    assert waits == ["0.1 s", "0.2 s", "0.4 s", "0.8 s", "1.6 s", "3.2 s", "6.4 s", "10 s", "10 s", "10 s"]
+        slot_stream.wait()
+        assert not slot_stream.open(LogPosition(0))
+    durations = [line.rpartition(" in ")[2] for line in (notice, *slot_stream.take_notices())]
+    assert durations == [
+        "0.1 s",
+        "0.2 s",
+        "0.4 s",
+        "0.8 s",
+        "1.6 s",
+        "3.2 s",
+        "6.4 s",
+        "10 s",
+        "10 s",
+        "10 s",
+    ]
     clock.sleep(300_000_000)
     with pytest.raises(SourceError, match="tried for 300 seconds"):
-        away.open(LogPosition(0))
+        slot_stream.open(LogPosition(0))

@@ -21,8 +21,8 @@ from tests.sources.following import SCHEMA, TABLES, follow, shown, source
 @pytest.fixture
 def feed(database: Database) -> Iterator[Feed]:
     database.run(*TABLES)
-    with closing(source(database).open(SCHEMA)) as opened:
-        yield opened
+    with closing(source(database).open(SCHEMA)) as postgres_feed:
+        yield postgres_feed
 
 
 def test_all_missing_tables_and_columns_are_named_at_once(database: Database) -> None:
@@ -31,7 +31,7 @@ def test_all_missing_tables_and_columns_are_named_at_once(database: Database) ->
         "CREATE TABLE movie (mid int, titel text, gid int GENERATED ALWAYS AS (1) STORED)",
         "CREATE VIEW sighting AS SELECT 1 AS mid, 'x' AS note",
     )
-    with pytest.raises(SourceError) as raised:
+    with pytest.raises(SourceError) as error:
         source(database).open(SCHEMA)
     for message in (
         "no table 'genre' in the search path; did you mean 'genres'?",
@@ -39,8 +39,8 @@ def test_all_missing_tables_and_columns_are_named_at_once(database: Database) ->
         "public.movie.gid is a generated column",
         "public.sighting is a view or a foreign table",
     ):
-        assert message in str(raised.value)
-    assert "***@" in str(raised.value)
+        assert message in str(error.value)
+    assert "***@" in str(error.value)
 
 
 def test_changes_of_an_unlogged_table_cannot_be_followed(database: Database) -> None:
@@ -141,10 +141,10 @@ def test_a_renamed_column_stops_the_stream_before_its_first_change(database: Dat
         ),
         search=("titles",),
     )
-    corrected = replace(SCHEMA, relations=(SCHEMA.relations[0], movie, SCHEMA.relations[2]))
+    corrected_schema = replace(SCHEMA, relations=(SCHEMA.relations[0], movie, SCHEMA.relations[2]))
     feed.close()
-    with closing(source(database).open(corrected)) as again:
-        items, _, _ = follow(again, database, end)
+    with closing(source(database).open(corrected_schema)) as second_feed:
+        items, _, _ = follow(second_feed, database, end)
     assert shown(items) == [("+", "movie", 2, "b", 1)]
 
 
@@ -175,18 +175,18 @@ def test_a_table_renamed_back_is_followed(database: Database, feed: Feed) -> Non
         follow(feed, database, offset)
     feed.close()
     database.run("ALTER TABLE film RENAME TO movie", "INSERT INTO movie VALUES (3, 'c', 1)")
-    with closing(source(database).open(SCHEMA)) as again:
-        items, _, _ = follow(again, database, offset)
+    with closing(source(database).open(SCHEMA)) as second_feed:
+        items, _, _ = follow(second_feed, database, offset)
     assert shown(items) == [("+", "movie", 2, "b", 1), ("+", "movie", 3, "c", 1)]
 
 
 def test_other_tables_of_a_publication_are_skipped(database: Database, feed: Feed) -> None:
     database.run("CREATE TABLE other (x int)", "CREATE PUBLICATION everything FOR ALL TABLES")
-    with closing(source(database, publication="everything").open(SCHEMA)) as other:
-        offset = other.start()
+    with closing(source(database, publication="everything").open(SCHEMA)) as second_feed:
+        offset = second_feed.start()
         database.run("INSERT INTO other VALUES (1)", "INSERT INTO movie VALUES (2, 'b', 1)", "TRUNCATE other")
         database.run("SELECT pg_logical_emit_message(true, 'x', 'y')")
-        items, _, _ = follow(other, database, offset)
+        items, _, _ = follow(second_feed, database, offset)
     assert shown(items) == [("+", "movie", 2, "b", 1)]
 
 
@@ -215,10 +215,10 @@ def test_a_role_without_replication_is_reported(database: Database) -> None:
     try:
         with (
             closing(PostgresSource(DatabaseAddress.of(uri)).open(SCHEMA)) as feed,
-            pytest.raises(SourceError) as raised,
+            pytest.raises(SourceError) as error,
         ):
             feed.start()
-        assert "replication" in str(raised.value)
+        assert "replication" in str(error.value)
     finally:
         database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
@@ -239,11 +239,13 @@ def test_a_role_that_may_not_see_all_rows_is_reported(database: Database) -> Non
     address = DatabaseAddress.of(uri.replace("owner:s3cret%2Fpass%40word", f"{role}:x"))
     try:
         with closing(PostgresSource(address).open(SCHEMA)) as feed:
-            with pytest.raises(SourceError) as raised:
+            with pytest.raises(SourceError) as error:
                 feed.start()
-            told = str(raised.value)
-            assert f"the role '{role}' may not read all rows of public.movie: query would be affected" in told
-            assert f"ALTER ROLE {role} BYPASSRLS, or to own the table" in told
+            message = str(error.value)
+            assert (
+                f"the role '{role}' may not read all rows of public.movie: query would be affected" in message
+            )
+            assert f"ALTER ROLE {role} BYPASSRLS, or to own the table" in message
             assert database.ask(f"SELECT FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
             database.run(f"ALTER ROLE {role} BYPASSRLS")
             items, _, _ = follow(feed, database, feed.start())
@@ -275,13 +277,13 @@ def test_a_server_without_logical_replication_is_reported(postgres_server: Serve
 
 def test_a_schema_of_tables_alone_has_nothing_to_follow(database: Database) -> None:
     database.run(*TABLES)
-    alone = replace(SCHEMA, relations=SCHEMA.relations[:1], joins=())
+    tables_only = replace(SCHEMA, relations=SCHEMA.relations[:1], joins=())
     with pytest.raises(SourceError, match="there is nothing to follow"):
-        source(database).open(alone)
+        source(database).open(tables_only)
 
 
 def test_a_wrong_password_is_not_shown(database: Database) -> None:
     uri = database.uri().replace("s3cret", "Wr0ng")
-    with pytest.raises(SourceError, match="authentication failed") as raised:
+    with pytest.raises(SourceError, match="authentication failed") as error:
         PostgresSource(DatabaseAddress.of(uri)).open(SCHEMA)
-    assert "Wr0ng" not in str(raised.value)
+    assert "Wr0ng" not in str(error.value)

@@ -36,8 +36,8 @@ def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
         backlog = feed.backlog(offset)
         assert "the server keeps" in backlog.text
         assert (backlog.kept_bytes or 0) > 2000 * len("film") > (backlog.behind_bytes or 0) >= 0
-        begun = feed.backlog({**offset, "lsn": lsn_text(confirmed(database))})
-        assert (begun.behind_bytes or 0) > 2000 * len("film")
+        confirmed_backlog = feed.backlog({**offset, "lsn": lsn_text(confirmed(database))})
+        assert (confirmed_backlog.behind_bytes or 0) > 2000 * len("film")
         feed.commit(offset)
         until(lambda: confirmed(database) >= lsn_of(offset["lsn"]))
 
@@ -52,13 +52,13 @@ def test_only_committed_positions_are_confirmed(database: Database, read: bool) 
             database.run(insert(1, 2))
         _, first, _ = follow(feed, database, offset)
         database.run("INSERT INTO other VALUES (1)")
-        _, later, _ = follow(feed, database, first)
+        _, later_offset, _ = follow(feed, database, first)
         feed.commit(first)
         time.sleep(0.6)  # the server asks after half a second
-        assert list(feed.poll(later, 10).read) == []
+        assert list(feed.poll(later_offset, 10).read) == []
         until(lambda: confirmed(database) >= lsn_of(first["lsn"]))
-        assert confirmed(database) == lsn_of(first["lsn"]) < lsn_of(later["lsn"])
-        assert list(feed.replay(first, later)) == []
+        assert confirmed(database) == lsn_of(first["lsn"]) < lsn_of(later_offset["lsn"])
+        assert list(feed.replay(first, later_offset)) == []
     with closing(opened(database)) as feed:
         database.run(insert(3, 4))
         items, _, _ = follow(feed, database, first)
@@ -72,33 +72,33 @@ def test_an_idle_table_does_not_retain_the_log(database: Database) -> None:
         offset = feed.start()
         _, offset, _ = follow(feed, database, offset)
         database.run("INSERT INTO other SELECT generate_series(1, 10000)")
-        items, later, _ = follow(feed, database, offset)
+        items, later_offset, _ = follow(feed, database, offset)
         assert items == []
-        assert lsn_of(later["lsn"]) - lsn_of(offset["lsn"]) > 100_000
+        assert lsn_of(later_offset["lsn"]) - lsn_of(offset["lsn"]) > 100_000
 
 
 def test_a_leftover_slot_is_reported_and_can_be_dropped(database: Database) -> None:
     database.run(*TABLES, insert(1, 2))
-    left = source(database)
-    with closing(left.open(SCHEMA)) as feed:
+    leftover = source(database)
+    with closing(leftover.open(SCHEMA)) as feed:
         offset = feed.start()
         _, offset, _ = follow(feed, database, offset)
         offset = feed.poll(offset, 1).end
         with pytest.raises(SourceError, match=f"is in use by skws, process {os.getpid()} on "):
-            left.drop_slot()
+            leftover.drop_slot()
     _released(database)
     with (
-        closing(left.open(SCHEMA)) as feed,
+        closing(leftover.open(SCHEMA)) as feed,
         pytest.raises(SourceError, match=r"exists already.*--drop-slot"),
     ):
         feed.start()
-    assert left.drop_slot().slot
-    assert not left.drop_slot().slot
-    slots = f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{left.address.slot}'"
+    assert leftover.drop_slot().slot
+    assert not leftover.drop_slot().slot
+    slots = f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{leftover.address.slot}'"
     assert database.ask(slots) == [(0,)]
     assert database.ask("SELECT count(*) FROM pg_publication") == [(0,)]
     with (
-        closing(left.open(SCHEMA)) as feed,
+        closing(leftover.open(SCHEMA)) as feed,
         pytest.raises(SourceError, match="is gone, and so are the changes"),
     ):
         feed.poll(offset, 10)
@@ -106,15 +106,15 @@ def test_a_leftover_slot_is_reported_and_can_be_dropped(database: Database) -> N
 
 def test_the_privilege_needed_to_publish_is_named(database: Database) -> None:
     role = f"reader_{database.name}"
-    made = f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD '{PASSWORD}'"
-    database.run(*TABLES, made, f"GRANT SELECT ON movie TO {role}")
+    create_role = f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD '{PASSWORD}'"
+    database.run(*TABLES, create_role, f"GRANT SELECT ON movie TO {role}")
     try:
         schema = replace(SCHEMA, relations=(SCHEMA.relation("movie"),), joins=())
         address = DatabaseAddress.of(database.uri(slot=database.name).replace("//owner:", f"//{role}:"))
-        needed = f"GRANT CREATE ON DATABASE {database.name} TO {role}, and to own the tables"
+        advice = f"GRANT CREATE ON DATABASE {database.name} TO {role}, and to own the tables"
         with (
             closing(PostgresSource(address).open(schema)) as feed,
-            pytest.raises(SourceError, match=needed),
+            pytest.raises(SourceError, match=advice),
         ):
             feed.start()
     finally:
@@ -145,21 +145,21 @@ def test_a_run_that_only_took_its_snapshot_restarts_from_it(database: Database, 
 
 def test_waiting_for_open_transactions_is_limited(database: Database) -> None:
     database.run(*TABLES)
-    writing = psycopg2.connect(database.uri())
+    open_transaction = psycopg2.connect(database.uri())
     try:
-        writing.cursor().execute(insert(1, 1))
+        open_transaction.cursor().execute(insert(1, 1))
         with (
             closing(opened(database, patience="0.5")) as feed,
             pytest.raises(SourceError, match="PostgreSQL waits for every transaction"),
         ):
             feed.start()
         assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
-        threading.Timer(0.3, writing.commit).start()
+        threading.Timer(0.3, open_transaction.commit).start()
         with closing(opened(database)) as feed:
             items, _, _ = follow(feed, database, feed.start())
             assert shown(items) == movies(1)
     finally:
-        writing.close()
+        open_transaction.close()
 
 
 def test_a_slot_whose_log_was_removed_is_reported(database: Database) -> None:
@@ -184,13 +184,13 @@ def test_a_slot_whose_log_was_removed_is_reported(database: Database) -> None:
 
 def _settle(database: Database, statement: str) -> None:
     """Run a statement outside of a transaction, and make the server reload its settings."""
-    connected = psycopg2.connect(database.uri())
+    admin = psycopg2.connect(database.uri())
     try:
-        connected.autocommit = True
-        connected.cursor().execute(statement)
-        connected.cursor().execute("SELECT pg_reload_conf()")
+        admin.autocommit = True
+        admin.cursor().execute(statement)
+        admin.cursor().execute("SELECT pg_reload_conf()")
     finally:
-        connected.close()
+        admin.close()
 
 
 def test_a_slot_can_be_continued_without_a_snapshot(database: Database) -> None:
@@ -227,12 +227,12 @@ def test_snapshot_rows_are_private_and_removed_when_read(database: Database, tmp
 
 
 def _released(database: Database) -> None:
-    held = f"SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = '{database.name}'"
-    until(lambda: not database.ask(held))
+    active_slots = f"SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = '{database.name}'"
+    until(lambda: not database.ask(active_slots))
 
 
-@pytest.mark.parametrize("cut", [False, True])
-def test_a_damaged_snapshot_is_rejected(database: Database, tmp_path: Path, cut: bool) -> None:
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_damaged_snapshot_is_rejected(database: Database, tmp_path: Path, is_cut: bool) -> None:
     """Even by one bit, which would change the results of a search."""
     database.run(*TABLES, insert(1, 3))
     with closing(opened(database, tmp_path)) as feed:
@@ -240,7 +240,7 @@ def test_a_damaged_snapshot_is_rejected(database: Database, tmp_path: Path, cut:
     (rows,) = tmp_path.glob("*-rows.copy")
     data = bytearray(rows.read_bytes())
     data[-5] ^= 1
-    rows.write_bytes(data[: data.index(b"\n") + 1] if cut else data)
+    rows.write_bytes(data[: data.index(b"\n") + 1] if is_cut else data)
     with (
         closing(opened(database, tmp_path)) as feed,
         pytest.raises(SourceError, match=r"rows\.copy: damaged"),

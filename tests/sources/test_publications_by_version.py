@@ -37,10 +37,12 @@ class Catalog:
         if "FROM pg_publication_tables" not in statement:
             self.rows = [(True, True, True, True, True)]
             return
-        later = [name for name in SINCE_15 if name in statement]
-        assert not later or self.connection.server_version >= 150000, f"column {later[0]} does not exist"
-        told = (self.columns, self.filtered) if later else (None, False)
-        self.rows = [("public", "movie", *told)]
+        later_columns = [name for name in SINCE_15 if name in statement]
+        assert not later_columns or self.connection.server_version >= 150000, (
+            f"column {later_columns[0]} does not exist"
+        )
+        column_values = (self.columns, self.filtered) if later_columns else (None, False)
+        self.rows = [("public", "movie", *column_values)]
 
     def fetchone(self) -> tuple[Any, ...] | None:
         return self.rows[0]
@@ -62,9 +64,9 @@ def test_servers_before_15_publish_whole_tables(version: int) -> None:
 
 @pytest.mark.parametrize("version", [150000, 160004, 180000])
 def test_column_lists_are_read_from_later_servers(version: int) -> None:
-    wanted = {MOVIE: frozenset({"mid", "title"})}
-    read(Catalog(Connected(version), ["mid", "title"])).check(wanted)
+    columns_by_table = {MOVIE: frozenset({"mid", "title"})}
+    read(Catalog(Connected(version), ["mid", "title"])).check(columns_by_table)
     with pytest.raises(SourceError, match=r"leaves out columns of public\.movie: title"):
-        read(Catalog(Connected(version), ["mid"])).check(wanted)
+        read(Catalog(Connected(version), ["mid"])).check(columns_by_table)
     with pytest.raises(SourceError, match=r"leaves out rows of public\.movie by a WHERE"):
-        read(Catalog(Connected(version), ["mid", "title"], filtered=True)).check(wanted)
+        read(Catalog(Connected(version), ["mid", "title"], filtered=True)).check(columns_by_table)

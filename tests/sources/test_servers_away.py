@@ -28,27 +28,27 @@ def server_that_says(severity: str, code: str, text: str) -> Iterator[int]:
         f"{kind}{value}\0".encode() for kind, value in (("S", severity), ("C", code), ("M", text))
     )
     answer = b"E" + struct.pack(">i", len(fields) + 5) + fields + b"\0"
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
             while True:
                 try:
-                    taken, _ = listening.accept()
+                    connection, _ = listener.accept()
                 except OSError:
                     return
-                with taken:
-                    while wish := taken.recv(8):
-                        if struct.unpack(">ii", wish)[1] in {80877103, 80877104}:  # encryption
-                            taken.sendall(b"N")
+                with connection:
+                    while request := connection.recv(8):
+                        if struct.unpack(">ii", request)[1] in {80877103, 80877104}:  # encryption
+                            connection.sendall(b"N")
                         else:
-                            taken.recv(4096)
-                            taken.sendall(answer)
+                            connection.recv(4096)
+                            connection.sendall(answer)
                             break
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
     thread.join(5)
 
 
@@ -77,14 +77,14 @@ def test_which_server_errors_are_temporary(code: str, text: str, passes: bool) -
             address = DatabaseAddress.of(f"postgresql://joe:hush@127.0.0.1:{port}/x")
             if passes and connect == "connect_for_replication":
                 continue  # psycopg2's own error, for callers that retry
-            with pytest.raises(SourceError, match=text.partition("(")[0]) as raised:
+            with pytest.raises(SourceError, match=text.partition("(")[0]) as error:
                 getattr(address, connect)()
-            assert isinstance(raised.value, NotYetError) is passes
-            assert "hush" not in str(raised.value)
+            assert isinstance(error.value, NotYetError) is passes
+            assert "hush" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("address", "told", "passes"),
+    ("address", "message", "passes"),
     [
         ("postgresql://joe@127.0.0.1:1/x", "Connection refused", True),
         ("postgresql://joe@nonesuch.invalid/x", "could not translate host name", True),
@@ -98,31 +98,31 @@ def test_which_server_errors_are_temporary(code: str, text: str, passes: bool) -
     ],
 )
 def test_which_connection_failures_are_temporary(
-    database: Database, monkeypatch: pytest.MonkeyPatch, address: str, told: str, passes: bool
+    database: Database, monkeypatch: pytest.MonkeyPatch, address: str, message: str, passes: bool
 ) -> None:
     monkeypatch.setenv("PGPASSFILE", "/nonesuch")
-    with pytest.raises(SourceError, match=told) as raised:
+    with pytest.raises(SourceError, match=message) as error:
         DatabaseAddress.of(address.format(port=database.server.port)).connect()
-    assert isinstance(raised.value, NotYetError) is passes
+    assert isinstance(error.value, NotYetError) is passes
 
 
 def test_waiting_reports_each_attempt_and_ends_with_the_run() -> None:
-    clock, told, tries = HandClock(), list[str](), iter((True, True, False))
+    clock, reports, failures = HandClock(), list[str](), iter((True, True, False))
 
     def wait(seconds: float) -> bool:
         clock.sleep(int(seconds * 1_000_000))
-        return len(told) < 3
+        return len(reports) < 3
 
     def attempt() -> str:
-        if next(tries):
+        if next(failures):
             raise NotYetError("it is away")
         return "there"
 
-    assert retry(attempt, clock, wait, told.append) == "there"
-    assert told == ["it is away; trying again in 0.1 s", "it is away; trying again in 0.2 s"]
-    tries = iter((True,) * 9)
-    assert retry(attempt, clock, wait, told.append) is None
-    assert len(told) == 3
+    assert retry(attempt, clock, wait, reports.append) == "there"
+    assert reports == ["it is away; trying again in 0.1 s", "it is away; trying again in 0.2 s"]
+    failures = iter((True,) * 9)
+    assert retry(attempt, clock, wait, reports.append) is None
+    assert len(reports) == 3
 
 
 def test_waiting_ends_after_a_limit() -> None:
@@ -135,9 +135,9 @@ def test_waiting_ends_after_a_limit() -> None:
         clock.sleep(int(seconds * 1_000_000))
         return True
 
-    with pytest.raises(SourceError, match=r"it is away \(tried for 300 seconds\)") as raised:
+    with pytest.raises(SourceError, match=r"it is away \(tried for 300 seconds\)") as error:
         retry(attempt, clock, wait, lambda _: None)
-    assert not isinstance(raised.value, NotYetError)
+    assert not isinstance(error.value, NotYetError)
     assert GIVE_UP <= clock.micros <= GIVE_UP + 11_000_000
 
 
@@ -187,8 +187,8 @@ class Late(Source, Feed):
 
 
 def test_a_feed_is_empty_until_its_server_is_available() -> None:
-    clock, late = HandClock(), Late(2)
-    with closing(RetryingFeed(late, SCHEMA, clock)) as feed:
+    clock, late_source = HandClock(), Late(2)
+    with closing(RetryingFeed(late_source, SCHEMA, clock)) as feed:
         first = feed.poll({"at": 5}, 7)
         assert first == Batch(
             NOTHING, {"at": 5}, ("late: it is away; trying again in 0.1 s",), answered=False
@@ -205,17 +205,17 @@ def test_a_feed_is_empty_until_its_server_is_available() -> None:
         )
         assert feed.poll({"at": 12}, 7).notices == ("polled",)
         assert feed.backlog({"at": 5}) == Backlog("behind")
-    assert late.calls == ["open other", "close"]
+    assert late_source.calls == ["open other", "close"]
 
 
 def test_reading_again_fails_until_the_server_is_available() -> None:
-    late = Late(3)
-    feed = RetryingFeed(late, SCHEMA, HandClock())
+    late_source = Late(3)
+    feed = RetryingFeed(late_source, SCHEMA, HandClock())
     for _ in range(2):
         with pytest.raises(NotYetError, match="it is away"):
             feed.replay({"at": 0}, {"at": 1})
     assert list(feed.replay({"at": 0}, {"at": 1})) == []
-    assert late.calls == ["open films", "replay"]
+    assert late_source.calls == ["open films", "replay"]
 
 
 def test_a_rejected_feed_is_not_awaited() -> None:

@@ -22,10 +22,10 @@ def test_addresses_have_their_kinds_of_sources() -> None:
     assert parse_source("-").local_only
     assert parse_source("some/folder") == FilesSource(Path("some/folder"))
     assert parse_source("file:///some/folder") == FilesSource(Path("/some/folder"))
-    paced = parse_source("replay:a?b.jsonl?speed=2.5")
-    assert isinstance(paced, ReplaySource)
-    assert (paced.path, paced.speed) == (Path("a?b.jsonl"), 2.5)
-    assert paced.name == "replay:a?b.jsonl?speed=2.5"
+    replay = parse_source("replay:a?b.jsonl?speed=2.5")
+    assert isinstance(replay, ReplaySource)
+    assert (replay.path, replay.speed) == (Path("a?b.jsonl"), 2.5)
+    assert replay.name == "replay:a?b.jsonl?speed=2.5"
 
 
 @pytest.mark.parametrize(
@@ -85,23 +85,23 @@ def test_addresses_without_secrets_are_unchanged() -> None:
 def test_no_error_shows_the_password(uri: str) -> None:
     from tests.sources.following import SCHEMA
 
-    with pytest.raises((SourceError, UsageError)) as raised:
+    with pytest.raises((SourceError, UsageError)) as error:
         parse_source(uri).open(SCHEMA)
-    assert "hunter2" not in str(raised.value)
-    assert raised.value.__cause__ is None
-    assert "postgresql://" in str(raised.value)
+    assert "hunter2" not in str(error.value)
+    assert error.value.__cause__ is None
+    assert "postgresql://" in str(error.value)
 
 
 def test_an_address_does_not_show_its_password() -> None:
-    parsed = parse_source("postgresql://joe:hunter2hunter2@h/db?sslmode=prefer")
-    assert parsed.name == "postgresql://joe:***@h/db?sslmode=prefer"
-    assert "hunter2" not in repr(parsed)
+    source = parse_source("postgresql://joe:hunter2hunter2@h/db?sslmode=prefer")
+    assert source.name == "postgresql://joe:***@h/db?sslmode=prefer"
+    assert "hunter2" not in repr(source)
 
 
 def test_parameters_for_libpq_are_passed_unchanged() -> None:
-    parsed = parse_source("postgresql://joe@h/db?slot=mine&options=-c%20a%3Db&password=a+b%26&snapshot=no")
-    assert isinstance(parsed, PostgresSource)
-    address = parsed.address
+    source = parse_source("postgresql://joe@h/db?slot=mine&options=-c%20a%3Db&password=a+b%26&snapshot=no")
+    assert isinstance(source, PostgresSource)
+    address = source.address
     assert (address.slot, address.publication, address.snapshot) == ("mine", None, False)
     assert address.parameters["options"] == "-c a=b"
     assert address.parameters["password"] == "a+b&"

@@ -48,27 +48,27 @@ def rows(database: SqliteDatabase, schema: Schema, name: str) -> list[tuple[Any,
     return list(database.rows(RowReader(schema, schema.index[name])))
 
 
-@pytest.mark.parametrize(("key", "reference", "ids", "given", "kind"), REFERENCES)
+@pytest.mark.parametrize(("key", "reference", "ids", "references", "kind"), REFERENCES)
 def test_foreign_keys_of_different_types_are_joins(
-    path: Path, key: str, reference: str, ids: list[Any], given: list[Any], kind: str
+    path: Path, key: str, reference: str, ids: list[Any], references: list[Any], kind: str
 ) -> None:
     database = filled(
         path,
         (f"CREATE TABLE a(id {key}, name text)", [[one, "n"] for one in ids]),
-        (f"CREATE TABLE b(a_id {reference}, body text)", [[one, "t"] for one in given]),
+        (f"CREATE TABLE b(a_id {reference}, body text)", [[one, "t"] for one in references]),
     )
     schema = draft_of([str(path)]).schema
     assert [join.name for join in schema.joins] == (["b.a_id = a.id"] if kind else [])
     if kind:
-        found = {schema.relation(r).attributes[0].type.family.value for r in "ab"}
-        assert found == {"number" if kind == "integer" else kind if kind == "number" else "text"}
+        families = {schema.relation(r).attributes[0].type.family.value for r in "ab"}
+        assert families == {"number" if kind == "integer" else kind if kind == "number" else "text"}
         assert {row[0] for row in rows(database, schema, "b")} <= {
             row[0] for row in rows(database, schema, "a")
         }
 
 
 @pytest.mark.parametrize(
-    ("declared", "values", "kind", "read"),
+    ("column_type", "values", "kind", "expected"),
     [
         ("integer", [1, "", None], "integer", [1, None, None]),
         ("integer", [1, "7"], "integer", [1, 7]),
@@ -89,12 +89,14 @@ def test_foreign_keys_of_different_types_are_joins(
     ],
 )
 def test_an_inferred_type_fits_all_values(
-    path: Path, declared: str, values: list[Any], kind: str, read: list[Any]
+    path: Path, column_type: str, values: list[Any], kind: str, expected: list[Any]
 ) -> None:
-    database = filled(path, (f"CREATE TABLE a(id integer, v {declared})", list(map(list, enumerate(values)))))
+    database = filled(
+        path, (f"CREATE TABLE a(id integer, v {column_type})", list(map(list, enumerate(values))))
+    )
     schema = database.inferred().schema()
     assert schema.relation("a").attributes[1].type.value == kind
-    assert [row[1] for row in rows(database, schema, "a")] == read
+    assert [row[1] for row in rows(database, schema, "a")] == expected
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_decimal_keys_are_exact(path: Path, key: str, reference: str, ids: list[
 def test_a_column_of_bytes_is_omitted(path: Path) -> None:
     database = filled(path, ("CREATE TABLE a(id integer, v text)", [[1, "x"], [2, b"\xff"]]))
     inference = database.inferred()
-    assert [left.name for left in inference.relations[0].left_out] == ["v"]
+    assert [omitted.name for omitted in inference.relations[0].left_out] == ["v"]
     assert rows(database, inference.schema(), "a") == [(1,), (2,)]
 
 
@@ -145,11 +147,11 @@ def test_a_text_that_is_not_utf_8_is_reported(path: Path) -> None:
         rows(database, schema, "a")
 
 
-@pytest.mark.parametrize("stored", ["VIRTUAL", "STORED"])
-def test_generated_columns_are_read(path: Path, stored: str) -> None:
+@pytest.mark.parametrize("storage", ["VIRTUAL", "STORED"])
+def test_generated_columns_are_read(path: Path, storage: str) -> None:
     database = filled(path, ("CREATE TABLE a(name text)", [["desk"]]))
     with closing(sqlite3.connect(path)) as connection:
-        if stored == "STORED":
+        if storage == "STORED":
             connection.execute("DROP TABLE a")
             connection.execute("CREATE TABLE a(name text, more text AS (name || ' lamp') STORED)")
             connection.execute("INSERT INTO a VALUES ('desk')")
@@ -172,6 +174,6 @@ def test_a_text_that_is_not_utf_8_is_reported_with_its_row_without_a_schema(path
 
 def test_a_column_without_a_name_is_omitted(path: Path) -> None:
     database = filled(path, ('CREATE TABLE a(name text, "" text)', [["desk", "lamp"]]))
-    found = draft_of([str(path)])
-    assert rows(database, found.schema, "a") == [("desk",)]
-    assert any("'' (it has no name)" in note for note in found.notes)
+    draft = draft_of([str(path)])
+    assert rows(database, draft.schema, "a") == [("desk",)]
+    assert any("'' (it has no name)" in note for note in draft.notes)

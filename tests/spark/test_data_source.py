@@ -28,7 +28,7 @@ def records(spark: SparkSession, **options: object) -> Any:
 
 def run(spark: SparkSession, folder: Path, frame: Any, rows: int = 0) -> None:
     """Until what there is now is worked through, and so many rows have come."""
-    started = (
+    query = (
         frame.writeStream.format("parquet")
         .option("path", str(folder / "out"))
         .option("checkpointLocation", str(folder / "checkpoint"))
@@ -36,11 +36,11 @@ def run(spark: SparkSession, folder: Path, frame: Any, rows: int = 0) -> None:
         .start()
     )
     try:
-        started.processAllAvailable()
+        query.processAllAvailable()
         if rows:
             until(lambda: spark.read.parquet(str(folder / "out")).count() >= rows)
     finally:
-        started.stop()
+        query.stop()
 
 
 def given(spark: SparkSession, form: str, source: object, records_at_once: int = 4) -> Any:
@@ -55,16 +55,16 @@ def test_a_source_is_searched_across_starts(spark_one: SparkSession, tmp_path: P
     spark = spark_one
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), customer(2, 2, "eve"), order(3, 1, "a lamp"))
-    for more in ([], [order(4, 2), order(5.000001, 1)], [order(5.5, 1, op="-"), order(6, 1, "two lamps")]):
-        append(source, *more)
-        found = skws.spark.search(spark, given(spark, form, source), QUERY, schema=YAML)
-        assert found.isStreaming
-        run(spark, tmp_path, found)
-    told = spark.read.parquet(str(tmp_path / "out")).collect()
+    for lines in ([], [order(4, 2), order(5.000001, 1)], [order(5.5, 1, op="-"), order(6, 1, "two lamps")]):
+        append(source, *lines)
+        results = skws.spark.search(spark, given(spark, form, source), QUERY, schema=YAML)
+        assert results.isStreaming
+        run(spark, tmp_path, results)
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
     expected = skws.search(QUERY, source, schema=YAML)
     # A run tells a result when it comes, and takes it back; a search of the whole knows its end.
-    assert {(row.id, row.op) for row in told if row.op == "+"} == {(one.id, "+") for one in expected}
-    assert sum(row.op == "-" for row in told) == 1
+    assert {(row.id, row.op) for row in rows if row.op == "+"} == {(one.id, "+") for one in expected}
+    assert sum(row.op == "-" for row in rows) == 1
     assert len(expected) == 4
 
 
@@ -80,8 +80,8 @@ def test_the_snapshot_and_the_changes_of_a_database_are_searched(
         database.run(change)
         data = given(spark, form, database.uri())
         run(spark, tmp_path, skws.spark.search(spark, data, QUERY, schema=YAML, window="1 hour"), rows)
-    found = spark.read.parquet(str(tmp_path / "out")).collect()
-    assert sorted((row.op, row.tuples[-1].row["item"]) for row in found) == [
+    output_rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted((row.op, row.tuples[-1].row["item"]) for row in output_rows) == [
         ("+", "green lamp"),
         ("+", "lamp"),
         ("-", "green lamp"),
@@ -92,10 +92,10 @@ def test_the_snapshot_and_the_changes_of_a_database_are_searched(
 def test_a_record_far_ahead_of_the_clock_can_be_rejected(spark_one: SparkSession, tmp_path: Path) -> None:
     """With values that the schema lacks, which end nothing."""
     spark, source = spark_one, tmp_path / "in.jsonl"
-    far = 5_000_000_000.0
-    with_more = customer(1, 1)
-    with_more["row"]["else"] = 1
-    append(source, with_more, order(far, 1), order(2, 1))
+    far_time = 5_000_000_000.0
+    record = customer(1, 1)
+    record["row"]["else"] = 1
+    append(source, record, order(far_time, 1), order(2, 1))
     for ahead, expected in (("1 hour", ["1970"] * 2), ("none", ["1970", "1970", "2128"])):
         folder = tmp_path / ahead.replace(" ", "")
         frame = records(spark, source=source, schema=YAML, ahead=ahead, on_error="skip").load()
@@ -116,19 +116,19 @@ def test_partitions_out_of_step_lose_nothing(spark_one: SparkSession, tmp_path: 
             for partition, seconds in enumerate(parts):
                 broker.send("all", [order(float(n), 1) for n in seconds], partition=partition)
             data = given(spark, form, broker.uri("all"), 400)
-            found = skws.spark.search(spark, data, QUERY, schema=YAML, window="1 hour")
+            results = skws.spark.search(spark, data, QUERY, schema=YAML, window="1 hour")
             rows += sum(map(len, parts))
-            run(spark, tmp_path, found, rows)
-    told = spark.read.parquet(str(tmp_path / "out")).collect()
-    assert [row.op for row in told] == ["+"] * 1150
+            run(spark, tmp_path, results, rows)
+    output_rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert [row.op for row in output_rows] == ["+"] * 1150
 
 
 def test_bad_options_and_records_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, {"relation": "order", "time": 1, "row": {"cid": "x", "item": "lamp"}})
-    far = tmp_path / "far.jsonl"
-    append(far, order(5_000_000_000.0, 1))
-    for options, told in (
+    far_path = tmp_path / "far.jsonl"
+    append(far_path, order(5_000_000_000.0, 1))
+    for options, message in (
         ({"source": source, "schema": YAML, "sourse": "x"}, "no option 'sourse'"),
         ({"source": source}, "the option schema is missing"),
         ({"source": source, "schema": YAML, "records": "few"}, "records few: expected a number above 0"),
@@ -136,7 +136,7 @@ def test_bad_options_and_records_are_reported(spark: SparkSession, tmp_path: Pat
         ({"source": "ftp://x", "schema": YAML}, "no source is called ftp://"),
         ({"source": source, "schema": YAML, "on_error": "dead-letter"}, "expected fail or skip"),
         ({"source": source, "schema": YAML, "ahead": "soon"}, "ahead"),
-        ({"source": far, "schema": YAML}, r"more than 1 day ahead of the clock.*on_error=skip"),
+        ({"source": far_path, "schema": YAML}, r"more than 1 day ahead of the clock.*on_error=skip"),
     ):
-        with pytest.raises((StreamingQueryException, PySparkException), match=told):
-            run(spark, tmp_path / told.replace("/", ""), records(spark, **options).load())
+        with pytest.raises((StreamingQueryException, PySparkException), match=message):
+            run(spark, tmp_path / message.replace("/", ""), records(spark, **options).load())

@@ -41,7 +41,7 @@ def both(
     path: Path,
     schema: Schema,
     query: Query,
-    least: int = 20,
+    least_records: int = 20,
     some: int = 11,
     **options: Any,
 ) -> int:
@@ -49,7 +49,7 @@ def both(
     search = Search(Job.search(query, schema, path, engine=EngineName.LOCAL, **options))
     expected = list(search.results())
     replay = Replay.open(path, schema, split_bytes=4_000)
-    with replay_run(spark, search.query, search.job.stream, replay, least) as run:
+    with replay_run(spark, search.query, search.job.stream, replay, least_records) as run:
         assert [one.parsed for one in run.results(BadRecordLog())] == expected
         assert run.counts == search.counts
         assert search.counts.results >= some or query.kind != KEYWORDS.kind
@@ -98,14 +98,14 @@ def test_a_stream_that_time_cannot_split_is_split_by_key(
     expected = list(search.results())
     replay = Replay.open(tmp_path / "r.jsonl", DIVIDED, split_bytes=4_000)
     with replay_run(spark, search.query, search.job.stream, replay, 20) as run:
-        found = [one.parsed for one in run.results(BadRecordLog())]
+        results = [one.parsed for one in run.results(BadRecordLog())]
         assert len(run.slicing.slices) > 1
         assert run.slicing.keys is not None
         assert run.counts == search.counts
-    assert sorted(found, key=moment) == found
-    assert sorted(map(str, found)) == sorted(map(str, expected))
-    assert sum(len(result.tuples) > 2 for result in found) > 50
-    assert sum(result.start is None for result in found) > 5
+    assert sorted(results, key=moment) == results
+    assert sorted(map(str, results)) == sorted(map(str, expected))
+    assert sum(len(result.tuples) > 2 for result in results) > 50
+    assert sum(result.start is None for result in results) > 5
 
 
 @pytest.mark.slow
@@ -124,15 +124,15 @@ def test_keywords_in_order(spark: SparkSession, tmp_path: Path) -> None:
     assert both(spark, path, STREAMS, Query("beta ; alpha", 4), window=TimeWindow(25)) > 1
 
 
-@pytest.mark.parametrize("seen", [0, 2])
+@pytest.mark.parametrize("known_count", [0, 2])
 def test_a_replay_in_order_is_read_by_the_searching_tasks(
-    spark: SparkSession, tmp_path: Path, seen: int
+    spark: SparkSession, tmp_path: Path, known_count: int
 ) -> None:
     stream = [record for record in random_stream(STREAMS, 6, 900, 5) if not record.delete]
     path = write_replay(tmp_path / "r.jsonl", STREAMS, sorted(stream, key=lambda record: record.time))
     lines = path.read_bytes().splitlines(keepends=True)
-    for place in (0, 300, 301, 700):
-        lines.insert(place, b"{nonsense\n")
+    for position in (0, 300, 301, 700):
+        lines.insert(position, b"{nonsense\n")
     path.write_bytes(b"".join(lines))
     job = Job.search(
         KEYWORDS, STREAMS, path, engine=EngineName.LOCAL, window=TimeWindow(12), on_error=OnError.SKIP
@@ -140,13 +140,13 @@ def test_a_replay_in_order_is_read_by_the_searching_tasks(
     search = Search(job)
     expected = list(search.results())
     replay = Replay.open(path, STREAMS, split_bytes=4_000)
-    known = [timed_blocks(split) for split in replay.splits[:seen]]
-    with replay_run(spark, search.query, job.stream, replay, 20, first_blocks=known) as run:
+    blocks = [timed_blocks(split) for split in replay.splits[:known_count]]
+    with replay_run(spark, search.query, job.stream, replay, 20, first_blocks=blocks) as run:
         assert isinstance(run, RangesRun)
         assert len(run.slicing.slices) > 2
-        bad = BadRecordLog(OnError.SKIP)
-        assert [one.parsed for one in run.results(bad)] == expected
-        assert [record.line for record in bad.first] == [1, 301, 302, 701]
+        bad_records = BadRecordLog(OnError.SKIP)
+        assert [one.parsed for one in run.results(bad_records)] == expected
+        assert [record.line for record in bad_records.first] == [1, 301, 302, 701]
         with pytest.raises(BadRecordsError, match=r"r.jsonl:1: "):
             list(run.results(BadRecordLog()))
         assert run.counts == search.counts
@@ -157,9 +157,9 @@ def test_looking_ahead_ends_where_files_are_out_of_order(tmp_path: Path) -> None
     stream = [record for record in random_stream(STREAMS, 6, 900, 5) if not record.delete]
     path = write_replay(tmp_path / "r.jsonl", STREAMS, sorted(stream, key=lambda record: -record.time))
     splits = Replay.open(path, STREAMS, split_bytes=4_000).splits
-    with reading_blocks(splits) as known:
-        until(lambda: None in known)
-    assert known == [None]
+    with reading_blocks(splits) as blocks:
+        until(lambda: None in blocks)
+    assert blocks == [None]
     assert len(splits) > 1
 
 
@@ -212,22 +212,22 @@ def test_a_limit_returns_the_first_results(spark: SparkSession, tmp_path: Path) 
     search = Search(Job.search("alpha beta", STREAMS, path, window=TimeWindow(10)))
     replay = Replay.open(path, STREAMS, split_bytes=4_000)
     with replay_run(spark, search.query, search.job.stream, replay, 20) as run:
-        everything = [one.parsed for one in run.results(BadRecordLog())]
+        results = [one.parsed for one in run.results(BadRecordLog())]
         assert len(run.slicing.slices) > 1
-        assert [one.parsed for one in islice(run.results(BadRecordLog()), 5)] == everything[:5]
-    assert len(everything) > 5
+        assert [one.parsed for one in islice(run.results(BadRecordLog()), 5)] == results[:5]
+    assert len(results) > 5
 
 
 def test_bad_records_are_in_order_with_their_positions(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    good = b'{"relation": "plain", "time": 1, "row": {"t": "alpha", "x": 1, "y": 2}}\n'
-    path.write_bytes(good * 50 + b"{nonsense\n" + good * 50 + b"\xff\xfe\n" + good)
+    good_line = b'{"relation": "plain", "time": 1, "row": {"t": "alpha", "x": 1, "y": 2}}\n'
+    path.write_bytes(good_line * 50 + b"{nonsense\n" + good_line * 50 + b"\xff\xfe\n" + good_line)
     search = Search(Job.search("alpha", STREAMS, path, window=TimeWindow(30)))
     replay = Replay.open(path, STREAMS, split_bytes=500)
     with replay_run(spark, search.query, search.job.stream, replay) as run:
-        bad = BadRecordLog(OnError.SKIP)
-        assert len([one.parsed for one in run.results(bad)]) == 101
-    assert [(record.line, record.raw.strip()) for record in bad.first] == [
+        bad_records = BadRecordLog(OnError.SKIP)
+        assert len([one.parsed for one in run.results(bad_records)]) == 101
+    assert [(record.line, record.raw.strip()) for record in bad_records.first] == [
         (51, b"{nonsense"),
         (102, b"\xff\xfe"),
     ]
@@ -240,10 +240,10 @@ def test_a_pattern_is_counted_up_to_the_limit(spark: SparkSession, tmp_path: Pat
     search = Search(job)
     assert len(list(search.results())) == search.found == 3
     assert Search(job).count() == 3
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text(path.read_text() + "{broken\n")
+    bad_path = tmp_path / "bad.jsonl"
+    bad_path.write_text(path.read_text() + "{broken\n")
     with pytest.raises(Exception, match=r"bad.jsonl:401"):
-        Search(Job.search(PATTERN, TABLES, bad, window=TimeWindow(12))).count()
+        Search(Job.search(PATTERN, TABLES, bad_path, window=TimeWindow(12))).count()
 
 
 def test_a_small_replay_is_searched_in_one_piece(spark: SparkSession, tmp_path: Path) -> None:
@@ -254,6 +254,6 @@ def test_a_small_replay_is_searched_in_one_piece(spark: SparkSession, tmp_path: 
 def test_a_packed_result_is_unpacked_unchanged(tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 200, 5))
     job = Job.search(RANKED, STREAMS, path, window=TimeWindow(40), engine=EngineName.LOCAL)
-    found = list(Search(job).results())
-    assert found
-    assert [Result.from_json(result.pack()) for result in found] == found
+    results = list(Search(job).results())
+    assert results
+    assert [Result.from_json(result.pack()) for result in results] == results

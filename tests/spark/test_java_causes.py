@@ -97,8 +97,8 @@ def test_other_failures_are_not_a_lost_process(trace: str) -> None:
 
 
 def test_a_missing_program_is_named() -> None:
-    named = 'Spark failed: Cannot run program "python9": error=2, No such file or directory'
-    assert str(skws_error(NO_SUCH_PROGRAM)) == named
+    message = 'Spark failed: Cannot run program "python9": error=2, No such file or directory'
+    assert str(skws_error(NO_SUCH_PROGRAM)) == message
 
 
 def test_the_message_is_that_of_the_last_exception_of_its_line() -> None:
@@ -120,13 +120,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_java_behind_a_wrapper_is_recognized(home: Path, tmp_path: Path) -> None:
-    found = use_java()
-    assert found == home / "bin" / "java"
+    java = use_java()
+    assert java == home / "bin" / "java"
     assert os.environ["JAVA_HOME"] == str(tmp_path / "cache" / "skws" / "java")
     # Now the wrapper is found, which is run for its version.
-    found.write_text("#!/bin/sh\necho 'openjdk version \"21.0.3\"' >&2\n")
-    found.chmod(0o755)
-    assert use_java() == found
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.3\"' >&2\n")
+    java.chmod(0o755)
+    assert use_java() == java
 
 
 def test_a_context_stopped_by_spark_is_reported() -> None:

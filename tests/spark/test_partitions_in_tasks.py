@@ -68,12 +68,12 @@ def test_files_of_any_rates_have_the_results_of_the_sorted_stream(
     folder = tmp_path / "in"
     folder.mkdir()
 
-    def write(number: int, some_records: list[Record]) -> None:
+    def write(number: int, records: list[Record]) -> None:
         with (folder / f"{number}.jsonl").open("ab") as file:
-            file.writelines(record_line(one, DIVIDED) + b"\n" for one in some_records)
+            file.writelines(record_line(one, DIVIDED) + b"\n" for one in records)
 
     job = Job(dict(QUERIES), DIVIDED, window=TimeWindow(40), max_size=3, lateness=lateness)
-    found = skws.spark.search(
+    results = skws.spark.search(
         spark_one,
         skws.spark.Source(folder, records=16),
         list(job.named().values()),
@@ -83,42 +83,43 @@ def test_files_of_any_rates_have_the_results_of_the_sorted_stream(
         lateness=f"{lateness} us" if lateness else None,
         idle=f"{IDLE} seconds",
     )
-    told: list[dict[str, Any]] = []
-    writer = found.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.foreachBatch(lambda frame, _: told.extend(frame.toArrow().to_pylist())).start()
-    rest = three_files(rng, records, lateness)
-    rates = [rng.choice((3, 8, 20)) for _ in rest]
+    rows: list[dict[str, Any]] = []
+    writer = results.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.foreachBatch(lambda frame, _: rows.extend(frame.toArrow().to_pylist())).start()
+    partitions = three_files(rng, records, lateness)
+    rates = [rng.choice((3, 8, 20)) for _ in partitions]
     try:
         write(0, AHEAD)
         write(1, BEHIND[:1])
         query.processAllAvailable()
         write(1, BEHIND[1:])
-        while any(rest):
-            for number, part in enumerate(rest):
-                some_more = rng.randint(1, rates[number])  # none is silent for long while others go on
-                write(number, part[:some_more])
-                rest[number] = part[some_more:]
+        while any(partitions):
+            for number, part in enumerate(partitions):
+                count = rng.randint(1, rates[number])  # none is silent for long while others go on
+                write(number, part[:count])
+                partitions[number] = part[count:]
             query.processAllAvailable()
         if silent:
             time.sleep(1.2 * IDLE)
         else:
-            for number in range(len(rest)):
+            for number in range(len(partitions)):
                 write(number, [END])
         query.processAllAvailable()
     finally:
         query.stop()
-    whole = Session(job.stream)  # with its lateness, within which matches wait for records to the end
-    whole.add_all(list(plans_of(job).values()))
-    expected = whole.take(
+    session = Session(job.stream)  # with its lateness, within which matches wait for records to the end
+    session.add_all(list(plans_of(job).values()))
+    expected = session.take(
         RecordBatch.of(
             sorted(
-                [*AHEAD, *BEHIND, *records, *([] if silent else [END] * len(rest))], key=attrgetter("time")
+                [*AHEAD, *BEHIND, *records, *([] if silent else [END] * len(partitions))],
+                key=attrgetter("time"),
             )
         )
     )
     assert len(expected) > 20
-    assert {row["op"] for row in told} == {"+", "-", "~"}
-    found_last = last_told(
-        Row(row["op"], row["name"], row["id"], _seconds(row["start"]), _seconds(row["end"])) for row in told
+    assert {row["op"] for row in rows} == {"+", "-", "~"}
+    last_versions = last_told(
+        Row(row["op"], row["name"], row["id"], _seconds(row["start"]), _seconds(row["end"])) for row in rows
     )
-    assert found_last == last_told(Row(one.op, one.name, one.id, one.start, one.end) for one in expected)
+    assert last_versions == last_told(Row(one.op, one.name, one.id, one.start, one.end) for one in expected)

@@ -47,23 +47,23 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Preloade
     (tmp_path / "says.py").write_text(_SAYS)
     (tmp_path / "waits.py").write_text(_WAITS)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    served = PreloadedPython(loaded=("json",))
-    yield served
-    served.close()
+    preloaded = PreloadedPython(loaded=("json",))
+    yield preloaded
+    preloaded.close()
 
 
 def started(python: PreloadedPython, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    told = {**os.environ, **environment}
+    env = {**os.environ, **environment}
     return subprocess.Popen(
-        [str(python.program), *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=told
+        [str(python.program), *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env
     )
 
 
 def test_a_module_gets_arguments_environment_folder_and_files(python: PreloadedPython) -> None:
     with started(python, "-m", "says", "one", "two words", TOLD="yes") as process:
-        out, errors = process.communicate("asked", timeout=60)
-    assert out == f"['one', 'two words'] yes {Path.cwd()} asked\n"
+        output, errors = process.communicate("asked", timeout=60)
+    assert output == f"['one', 'two words'] yes {Path.cwd()} asked\n"
     assert errors.endswith("complains\n")
     assert int(errors.split()[0]) != process.pid  # a fork, for which the other stands
     assert process.returncode == 7
@@ -78,8 +78,8 @@ def test_a_failing_module_shows_its_error(python: PreloadedPython) -> None:
 
 def test_other_uses_of_python_are_unchanged(python: PreloadedPython) -> None:
     with started(python, "-c", "import sys; print(sys.argv)") as process:
-        out, _ = process.communicate(timeout=60)
-    assert out == "['-c']\n"
+        output, _ = process.communicate(timeout=60)
+    assert output == "['-c']\n"
 
 
 def test_a_signal_reaches_the_module(python: PreloadedPython) -> None:
@@ -102,8 +102,8 @@ def test_a_killed_stand_in_ends_its_module(python: PreloadedPython) -> None:
 def test_without_a_server_a_new_python_starts(python: PreloadedPython) -> None:
     (python.program.parent / "socket").unlink()
     with started(python, "-m", "says") as process:
-        out, errors = process.communicate("", timeout=60)
-    assert (out, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
+        output, errors = process.communicate("", timeout=60)
+    assert (output, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
     assert int(errors.split()[0]) == process.pid
 
 
@@ -120,8 +120,8 @@ def test_if_the_server_is_killed_while_loading_a_new_python_starts(
         until(lambda: Path("/proc/net/unix").read_text().count(f"{python.folder}/socket") == 2)
         for server in processes_with("-m\0skws.spark.preloaded\0", str(python.folder)):
             os.kill(server, signal.SIGKILL)
-        out, errors = process.communicate("", timeout=60)
-    assert (out, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
+        output, errors = process.communicate("", timeout=60)
+    assert (output, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
     assert errors == f"{process.pid} complains\n"
     python.close()
     assert not python.folder.exists()
@@ -130,13 +130,13 @@ def test_if_the_server_is_killed_while_loading_a_new_python_starts(
 def test_if_the_server_cannot_load_a_new_python_starts(
     python: PreloadedPython, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broken = PreloadedPython(loaded=("no_such_module",))
-    with started(broken, "-m", "says") as process:
-        out, _ = process.communicate("", timeout=60)
-    assert (out, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
+    broken_python = PreloadedPython(loaded=("no_such_module",))
+    with started(broken_python, "-m", "says") as process:
+        output, _ = process.communicate("", timeout=60)
+    assert (output, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
     assert "No module named 'no_such_module'" in capfd.readouterr().err
-    broken.close()
-    assert not broken.folder.exists()
+    broken_python.close()
+    assert not broken_python.folder.exists()
 
 
 def test_the_folder_is_private_and_removed_with_the_server(python: PreloadedPython) -> None:

@@ -19,9 +19,9 @@ jvm.java.lang.Thread.getDefaultUncaughtExceptionHandler().uncaughtException(thre
 
 
 def test_a_failing_thread_is_reported_in_one_line() -> None:
-    ended = python("-c", FAILING)
-    assert ended.code == 0, ended.err
-    (told,) = (line for line in ended.err.splitlines() if "IOException" in line)
-    assert "listener" in told
-    assert told.endswith("java.io.IOException: Broken pipe")
-    assert "\tat " not in ended.err
+    process = python("-c", FAILING)
+    assert process.code == 0, process.err
+    (error_line,) = (line for line in process.err.splitlines() if "IOException" in line)
+    assert "listener" in error_line
+    assert error_line.endswith("java.io.IOException: Broken pipe")
+    assert "\tat " not in process.err

@@ -53,10 +53,10 @@ class Starts:
 
     def more(self) -> list[str]:
         """The next part arrives; gives the ids of all results so far."""
-        taken, self._rows = self._rows[:300], self._rows[300:]
-        append(self.folder / "in" / "0.jsonl", *taken)
-        found = skws.search(QUERY, self.folder / "in" / "0.jsonl", schema=SCHEMA)
-        return sorted(one.id for one in found)
+        part, self._rows = self._rows[:300], self._rows[300:]
+        append(self.folder / "in" / "0.jsonl", *part)
+        results = skws.search(QUERY, self.folder / "in" / "0.jsonl", schema=SCHEMA)
+        return sorted(one.id for one in results)
 
     def start(self, *command: str, **more: str) -> subprocess.Popen[Any]:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, **more}
@@ -87,22 +87,22 @@ def test_the_library_with_one_two_and_four_cores(tmp_path: Path) -> None:
 def test_a_live_job_with_one_two_and_four_cores(tmp_path: Path) -> None:
     """With as many shards, so the state moves as well."""
     starts = Starts(tmp_path)
-    out = tmp_path / "out.jsonl"
+    output_path = tmp_path / "out.jsonl"
     expected: list[str] = []
     for cores in CORES:
         expected = starts.more()
         process = starts.start(
             *("-m", "skws", "watch", *QUERY.split(), "--engine", "spark", "--master", f"local[{cores},4]"),
             *("--schema", "schema.yaml", "--source", "in", "--checkpoint", "checkpoint"),
-            *("--sink", f"jsonl:{out}"),
+            *("--sink", f"jsonl:{output_path}"),
             PYSPARK_SUBMIT_ARGS=f"--conf spark.skws.shards={cores} pyspark-shell",
         )
         try:
-            until(lambda: told(out) >= len(expected), state=starts.errors)  # noqa: B023 - it is called here
+            until(lambda: told(output_path) >= len(expected), state=starts.errors)  # noqa: B023 - it is called here
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(PATIENCE)
-    assert sorted(row["id"] for row in lines(out)) == expected
+    assert sorted(row["id"] for row in lines(output_path)) == expected
     assert len(expected) > 20
 
 

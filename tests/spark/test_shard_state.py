@@ -32,8 +32,8 @@ from tests.strategies import some
 pytestmark = pytest.mark.spark
 
 
-def rows_of(found: DataFrame, kind: str) -> list[dict[str, Any]]:
-    table = found.toArrow().to_pylist()
+def rows_of(state: DataFrame, kind: str) -> list[dict[str, Any]]:
+    table = state.toArrow().to_pylist()
     return sorted(
         (row for row in table if row["kind"] == kind), key=lambda row: (row["name"] or "", row["id"])
     )
@@ -66,29 +66,29 @@ def test_the_state_of_a_streaming_query_is_returned_as_rows(spark_one: SparkSess
     stream.arrive(timed(frames, slice(0, 162)))
     with partitioned(spark_one, 2):
         stream.run("byron leaks", frames["customer"])
-    found = skws.spark.state(spark_one, tmp_path / "checkpoint")
-    tuples, results = (rows_of(found, kind) for kind in ("tuple", "result"))
-    now = frames["complaint"]["time"][161]
+    state = skws.spark.state(spark_one, tmp_path / "checkpoint")
+    tuples, results = (rows_of(state, kind) for kind in ("tuple", "result"))
+    stream_time = frames["complaint"]["time"][161]
     times = {name: frames[name]["time"][:162] for name in ("purchase", "complaint")}
-    lives = {
+    live_ids = {
         (name, number)
-        for name, those in times.items()
-        for number, time in enumerate(those)
-        if (now - time).total_seconds() < 120
+        for name, relation_times in times.items()
+        for number, time in enumerate(relation_times)
+        if (stream_time - time).total_seconds() < 120
     }
-    assert {(row["relation"], int(dict(row["row"])["id"])) for row in tuples} == lives
+    assert {(row["relation"], int(dict(row["row"])["id"])) for row in tuples} == live_ids
     assert all((row["end"] - row["start"]).total_seconds() == 120 for row in tuples)
     assert {row["shard"] for row in tuples} == {0}
-    by_id = {row["id"] for row in tuples}
-    whole = stream.results()
-    open_ids = {row["id"] for row in whole if row["op"] == "+" and row["end"] > now}
+    ids = {row["id"] for row in tuples}
+    result_rows = stream.results()
+    open_ids = {row["id"] for row in result_rows if row["op"] == "+" and row["end"] > stream_time}
     assert {row["id"] for row in results} == open_ids != set()
     for row in results:
-        own = [each["id"] for each in row["tuples"] if each["relation"] != "customer"]
-        assert set(own) <= by_id
+        joined_ids = [each["id"] for each in row["tuples"] if each["relation"] != "customer"]
+        assert set(joined_ids) <= ids
         assert row["query"] == "byron leaks"
-    earlier = skws.spark.state(spark_one, tmp_path / "checkpoint", batch=0)
-    assert rows_of(earlier, "tuple") == tuples
+    earlier_state = skws.spark.state(spark_one, tmp_path / "checkpoint", batch=0)
+    assert rows_of(earlier_state, "tuple") == tuples
     with pytest.raises(PySparkException):
         skws.spark.state(spark_one, tmp_path / "nothing").count()
 
@@ -105,10 +105,10 @@ class OneSession:
     def take(self, records: list[Record]) -> None:
         self.live.take(RecordBatch.of(records))
 
-    def check(self, found: DataFrame) -> None:
-        assert as_read(rows_of(found, "tuple")) == as_told(self.live.living_tuples()) != []
+    def check(self, state: DataFrame) -> None:
+        assert as_read(rows_of(state, "tuple")) == as_told(self.live.living_tuples()) != []
         results = [one for name in self.names for one in self.live.alive(name)]
-        assert as_read(rows_of(found, "result")) == as_told(results) != []
+        assert as_read(rows_of(state, "result")) == as_told(results) != []
 
 
 def recorded(checkpoint: Path) -> bool:
@@ -117,11 +117,11 @@ def recorded(checkpoint: Path) -> bool:
     Sinks have its results before, and a run that is stopped in between leaves the state of earlier records.
     """
     last = max(checkpoint.glob("spark*"), key=lambda path: int(path.name.partition("-")[2] or 0))
-    planned, done = (
+    planned, finished = (
         max((int(path.name) for path in (last / kind).glob("[0-9]*")), default=-1)
         for kind in ("offsets", "commits")
     )
-    return planned == done >= 0
+    return planned == finished >= 0
 
 
 @some(
@@ -134,20 +134,20 @@ def test_the_state_of_a_run_equals_that_of_one_session(
 ) -> None:
     """Whatever its layout; also while it runs."""
     parts, rng = written(tmp_path, len(starts), 5), random.Random(5)
-    one = OneSession(asked(tmp_path), [Record(3, 0, random_row(rng, 5)) for _ in range(6)])
-    for number, (wanted, records) in enumerate(zip(starts, parts, strict=True)):
+    session = OneSession(asked(tmp_path), [Record(3, 0, random_row(rng, 5)) for _ in range(6)])
+    for number, (layout, records) in enumerate(zip(starts, parts, strict=True)):
         if number:
             appended(tmp_path, records)
-        one.take(records)
-        with running(asked(tmp_path), wanted) as run:
+        session.take(records)
+        with running(asked(tmp_path), layout) as run:
             seen(run, records)
             run.until(lambda: recorded(tmp_path / "checkpoint"))
             if not number:
-                one.check(skws.spark.state(spark, tmp_path / "checkpoint"))
-        found = skws.spark.state(spark, tmp_path / "checkpoint")
-        one.check(found)
-        shards = {row.shard for row in found.select("shard", "kind").where("kind = 'tuple'").collect()}
-        assert len(shards) == (1 if wanted.spread else wanted.shards)
+                session.check(skws.spark.state(spark, tmp_path / "checkpoint"))
+        state = skws.spark.state(spark, tmp_path / "checkpoint")
+        session.check(state)
+        shards = {row.shard for row in state.select("shard", "kind").where("kind = 'tuple'").collect()}
+        assert len(shards) == (1 if layout.spread else layout.shards)
 
 
 def test_a_run_without_batches_has_no_state(tmp_path: Path) -> None:

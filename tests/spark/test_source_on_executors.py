@@ -55,27 +55,27 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 def records(rng: random.Random, number: int) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for second in range(number):
         relation, column = rng.choice([("request", "path"), ("span", "body")])
         row = {"trace": rng.randrange(20), column: rng.choice(["checkout", "timeout", "else"])}
-        found.append({"relation": relation, "time": 1_700_000_000 + second, "row": row})
-    return found
+        rows.append({"relation": relation, "time": 1_700_000_000 + second, "row": row})
+    return rows
 
 
 def children(pid: int) -> list[int]:
-    below: dict[int, list[int]] = {}
+    child_ids: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-        below.setdefault(parent, []).append(int(stat.parent.name))
-    found, left = [], [pid]
-    while left:
-        left += (own := below.get(left.pop(), []))
-        found += own
-    return found
+        child_ids.setdefault(parent, []).append(int(stat.parent.name))
+    descendants, pending = [], [pid]
+    while pending:
+        pending += (own := child_ids.get(pending.pop(), []))
+        descendants += own
+    return descendants
 
 
 def executors(of: int) -> list[int]:
@@ -111,28 +111,28 @@ def test_two_executors_read_the_records_of_one_process(tmp_path: Path, killed: b
     ids = sorted(f"+ {one.id}" for one in expected)
     script = tmp_path / "search.py"
     script.write_text(SEARCH)
-    given = (str(tmp_path / "in"), str(tmp_path / "schema.yaml"), str(tmp_path), LIGHT_JAVA)
+    arguments = (str(tmp_path / "in"), str(tmp_path / "schema.yaml"), str(tmp_path), LIGHT_JAVA)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     errors = tmp_path / "errors"
     with errors.open("w") as file:
-        run = subprocess.Popen([sys.executable, str(script), *given], cwd=tmp_path, env=env, stderr=file)
-    out = tmp_path / "out"
+        run = subprocess.Popen([sys.executable, str(script), *arguments], cwd=tmp_path, env=env, stderr=file)
+    output_path = tmp_path / "out"
 
     def wait(done: Callable[[], bool]) -> None:
         def ready() -> bool:
             assert run.poll() is None, errors.read_text()[-3000:]
             return done()
 
-        until(ready, state=lambda: (len(found_in(out)), errors.read_text()[-2000:]))
+        until(ready, state=lambda: (len(found_in(output_path)), errors.read_text()[-2000:]))
 
     try:
-        wait(lambda: len(found_in(out)) > 0)
+        wait(lambda: len(found_in(output_path)) > 0)
         if killed:
             os.kill(executors(run.pid)[0], signal.SIGKILL)
         append(tmp_path / "in" / "1.jsonl", *halves[1])
-        wait(lambda: len(found_in(out)) >= len(ids))
+        wait(lambda: len(found_in(output_path)) >= len(ids))
     finally:
         run.send_signal(signal.SIGTERM)
         run.wait(PATIENCE)
     assert len(ids) > 100
-    assert found_in(out) == ids
+    assert found_in(output_path) == ids

@@ -23,26 +23,26 @@ from tests.jobs.watching import YAML, append, customer, order
 
 
 def reader(source: Path, **options: object) -> SourceReader:
-    given = {"source": source, "schema": YAML, **options}
-    return reader_of({name: str(value) for name, value in given.items()})
+    reader_options = {"source": source, "schema": YAML, **options}
+    return reader_of({name: str(value) for name, value in reader_options.items()})
 
 
-def batches(reading: SourceReader) -> Iterator[list[list[str]]]:
+def batches(source_reader: SourceReader) -> Iterator[list[list[str]]]:
     """Micro-batches until one brings nothing: of each, the lines that each task gives, in another process."""
-    at = reading.initialOffset()
-    task = pickle.loads(pickle.dumps(reading))
-    while (end := _sent(reading.latestOffset(at, ReadAllAvailable()))) != at:
-        parts = pickle.loads(pickle.dumps(list(reading.partitions(at, end))))
+    offset = source_reader.initialOffset()
+    task = pickle.loads(pickle.dumps(source_reader))
+    while (end := _sent(source_reader.latestOffset(offset, ReadAllAvailable()))) != offset:
+        parts = pickle.loads(pickle.dumps(list(source_reader.partitions(offset, end))))
         assert all(isinstance(part, SourcePartition) for part in parts)
         assert [part.place for part in parts] == list(range(len(parts)))
         yield [[v for rows in task.read(part) for v in rows.column("value").to_pylist()] for part in parts]
-        reading.commit(end)
-        at = end
+        source_reader.commit(end)
+        offset = end
 
 
 def _sent(offset: dict[str, Any]) -> dict[str, Any]:
-    sent: dict[str, Any] = orjson.loads(orjson.dumps(offset))
-    return sent
+    received: dict[str, Any] = orjson.loads(orjson.dumps(offset))
+    return received
 
 
 def times(lines: list[str]) -> list[str]:
@@ -52,9 +52,9 @@ def times(lines: list[str]) -> list[str]:
 def test_a_backlog_is_read_in_tasks_and_the_rest_by_the_driver(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(float(n), n) for n in range(210)))
-    found = list(batches(reader(source, records=100)))
-    assert [len(tasks) > 1 for tasks in found] == [True, True, False]
-    lines = [line for tasks in found for task in tasks for line in task]
+    batches_read = list(batches(reader(source, records=100)))
+    assert [len(tasks) > 1 for tasks in batches_read] == [True, True, False]
+    lines = [line for tasks in batches_read for task in tasks for line in task]
     assert times(lines) == [f"{n // 60:02}:{n % 60:02}" for n in range(210)]
 
 
@@ -65,7 +65,7 @@ def test_a_batch_repeated_by_spark_is_read_again_after_a_restart(tmp_path: Path)
         first, second = reader(source, records=records), reader(source, records=records)
         start = first.initialOffset()
         end = _sent(first.latestOffset(start, ReadAllAvailable()))
-        given = [
+        values = [
             [
                 line
                 for part in each.partitions(start, end)
@@ -74,18 +74,18 @@ def test_a_batch_repeated_by_spark_is_read_again_after_a_restart(tmp_path: Path)
             ]
             for each in (first, second)
         ]
-        assert given[0] == given[1]
-        assert len(given[0]) >= 95
+        assert values[0] == values[1]
+        assert len(values[0]) >= 95
 
 
 def test_a_bounded_run_ends_after_the_available_records(tmp_path: Path) -> None:
     """Under ``trigger(availableNow=True)``, whatever comes meanwhile."""
     source = tmp_path / "in.jsonl"
     append(source, *(order(float(n), n) for n in range(250)))
-    reading = reader(source, records=100)
-    reading.prepareForTriggerAvailableNow()
+    source_reader = reader(source, records=100)
+    source_reader.prepareForTriggerAvailableNow()
     sizes = []
-    for tasks in batches(reading):
+    for tasks in batches(source_reader):
         append(source, order(1000.0, 1))
         sizes.append(sum(map(len, tasks)))
     assert 250 <= sum(sizes) < 260
@@ -97,22 +97,22 @@ def test_a_bounded_run_does_not_end_while_its_server_is_unavailable(
 ) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1))
-    poll, away = FilesFeed.poll, iter([True, True])
+    poll, failures = FilesFeed.poll, iter([True, True])
 
     def polled(feed: FilesFeed, start: dict[str, Any], limit: int) -> Batch:
         return (
             Batch(poll(feed, start, 0).read, start, ("away",))
-            if next(away, None)
+            if next(failures, None)
             else poll(feed, start, limit)
         )
 
     monkeypatch.setattr(FilesFeed, "poll", polled)
-    reading = reader(source)
-    reading.prepareForTriggerAvailableNow()
-    at = reading.initialOffset()
-    ends = [reading.latestOffset(at, ReadAllAvailable()) for _ in range(3)]
-    assert [end == at for end in ends] == [True, True, False]
-    assert reading.latestOffset(ends[2], ReadAllAvailable()) == ends[2]
+    source_reader = reader(source)
+    source_reader.prepareForTriggerAvailableNow()
+    offset = source_reader.initialOffset()
+    ends = [source_reader.latestOffset(offset, ReadAllAvailable()) for _ in range(3)]
+    assert [end == offset for end in ends] == [True, True, False]
+    assert source_reader.latestOffset(ends[2], ReadAllAvailable()) == ends[2]
 
 
 def test_a_bounded_run_does_not_end_while_messages_are_fetched(
@@ -121,18 +121,18 @@ def test_a_bounded_run_does_not_end_while_messages_are_fetched(
     """Spark takes an offset that stays for the end, and asks once."""
     source = tmp_path / "in.jsonl"
     append(source, *(customer(n, n) for n in range(3)))
-    poll, fetched = FilesFeed.poll, iter([0, 0, 1, 0, 2])
+    poll, counts = FilesFeed.poll, iter([0, 0, 1, 0, 2])
 
     def polled(feed: FilesFeed, start: dict[str, Any], limit: int) -> Batch:
-        number = next(fetched, limit)
+        number = next(counts, limit)
         if not number:
             return Batch(NOTHING, start, answered=False)
         return replace(poll(feed, start, number), answered=number == limit)
 
     monkeypatch.setattr(FilesFeed, "poll", polled)
-    reading = reader(source)
-    reading.prepareForTriggerAvailableNow()
-    assert [len(lines) for tasks in batches(reading) for lines in tasks] == [1, 2]
+    source_reader = reader(source)
+    source_reader.prepareForTriggerAvailableNow()
+    assert [len(lines) for tasks in batches(source_reader) for lines in tasks] == [1, 2]
 
 
 def test_shards_hear_of_silence_after_all_records_are_processed(
@@ -140,11 +140,11 @@ def test_shards_hear_of_silence_after_all_records_are_processed(
 ) -> None:
     """However long Spark works on it or waits for its trigger; also by a start that finds nothing new."""
     append(tmp_path / "in.jsonl", customer(1, 1))
-    now = [0.0]
-    monkeypatch.setattr("skws.spark.source_reader.time.monotonic", lambda: now[0])
+    clock = [0.0]
+    monkeypatch.setattr("skws.spark.source_reader.time.monotonic", lambda: clock[0])
 
     def asked(reading: SourceReader, at: dict[str, Any], when: float) -> dict[str, Any]:
-        now[0] = when
+        clock[0] = when
         return _sent(reading.latestOffset(at, ReadAllAvailable()))
 
     schema = schema_of(YAML)
@@ -152,22 +152,22 @@ def test_shards_hear_of_silence_after_all_records_are_processed(
         SourceReader(Reading(str(tmp_path / "in.jsonl"), schema, idle=10 * MICROSECOND), Lines(schema))
         for _ in range(3)
     ]
-    at = asked(readers[0], readers[0].initialOffset(), 0.0)
-    first = asked(readers[0], at, 100.0)
-    assert first == at | {SILENCE: 1}
+    offset = asked(readers[0], readers[0].initialOffset(), 0.0)
+    first = asked(readers[0], offset, 100.0)
+    assert first == offset | {SILENCE: 1}
     assert asked(readers[0], first, 109.0) == first
     second = asked(readers[0], first, 112.0)
-    assert second == at | {SILENCE: 2}
+    assert second == offset | {SILENCE: 2}
     assert asked(readers[0], second, 200.0) == second
     assert asked(readers[1], second, 300.0) == asked(readers[1], second, 309.0) == second
     third = asked(readers[1], second, 312.0)
-    assert third == at | {SILENCE: 3}
-    with monkeypatch.context() as away:
-        away.setattr(FilesFeed, "poll", lambda _, start, __: Batch(NOTHING, start, answered=False))
-        away.setattr("skws.spark.source_reader._POLLS", 1)
+    assert third == offset | {SILENCE: 3}
+    with monkeypatch.context() as patches:
+        patches.setattr(FilesFeed, "poll", lambda _, start, __: Batch(NOTHING, start, answered=False))
+        patches.setattr("skws.spark.source_reader._POLLS", 1)
         assert asked(readers[2], third, 400.0) == asked(readers[2], third, 500.0) == third
     assert asked(readers[2], third, 501.0) == asked(readers[2], third, 510.0) == third
-    assert asked(readers[2], third, 513.0) == at | {SILENCE: 4}
+    assert asked(readers[2], third, 513.0) == offset | {SILENCE: 4}
 
 
 def test_bad_records_fail_their_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,15 +61,15 @@ def test_data_frames_have_the_results_of_one_process(spark: SparkSession) -> Non
     expected = skws.search("byron leaks", frames, schema=SHOP, window="2 minutes", max_size=3)
     assert len(expected) > 20
     data = {name: spark.createDataFrame(frame) for name, frame in frames.items()}
-    found = skws.spark.search(spark, data, "byron leaks", schema=SHOP, window="2 minutes", max_size=3)
-    told = sorted(found.toArrow().to_pylist(), key=lambda row: row["id"])
-    known = sorted(expected.to_arrow().to_pylist(), key=lambda row: row["id"])
-    assert [{**row, "tuples": None} for row in told] == [{**row, "tuples": None} for row in known]
-    assert [[one["id"] for one in row["tuples"]] for row in told] == [
-        [one["id"] for one in row["tuples"]] for row in known
+    results = skws.spark.search(spark, data, "byron leaks", schema=SHOP, window="2 minutes", max_size=3)
+    rows = sorted(results.toArrow().to_pylist(), key=lambda row: row["id"])
+    expected_rows = sorted(expected.to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [{**row, "tuples": None} for row in rows] == [{**row, "tuples": None} for row in expected_rows]
+    assert [[one["id"] for one in row["tuples"]] for row in rows] == [
+        [one["id"] for one in row["tuples"]] for row in expected_rows
     ]
-    counted = found.groupBy("network").count().collect()
-    assert sum(row["count"] for row in counted) == len(expected)
+    counts = results.groupBy("network").count().collect()
+    assert sum(row["count"] for row in counts) == len(expected)
 
 
 def test_a_missing_schema_is_inferred(spark: SparkSession) -> None:
@@ -102,18 +102,18 @@ def test_a_missing_schema_is_inferred(spark: SparkSession) -> None:
         skws.spark.search(spark, values, "byron")
     with pytest.raises(UsageError, match=r"expected a DataFrame of Spark, .* found list"):
         skws.spark.search(spark, {"customer": rows}, "byron")  # type: ignore[dict-item]
-    nameless = spark.createDataFrame([(1, "Ada")], "id long, nmae string")
+    mistyped = spark.createDataFrame([(1, "Ada")], "id long, nmae string")
     with pytest.warns(UserWarning, match="no row of customer has 'name'; did you mean 'nmae'"):
-        skws.spark.search(spark, {"customer": nameless}, "ada", schema=SHOP)
+        skws.spark.search(spark, {"customer": mistyped}, "ada", schema=SHOP)
 
 
 def texts(frames: Mapping[str, pd.DataFrame], part: slice | None = None) -> list[str]:
     """The rows as JSON records by time, those of the table first; every third is spread over lines."""
     records: list[dict[str, Any]] = []
     for name, frame in frames.items():
-        attributes = [one for one in frame.columns if one not in ("time", "unread")]
+        attributes = [attribute for attribute in frame.columns if attribute not in ("time", "unread")]
         for row in frame.to_dict("records"):
-            record = {"relation": name, "row": {one: row[one] for one in attributes}}
+            record = {"relation": name, "row": {attribute: row[attribute] for attribute in attributes}}
             records.append(record | ({"time": row["time"].timestamp()} if "time" in row else {}))
     records.sort(key=lambda record: record.get("time", 0))
     if part is not None:
@@ -126,8 +126,8 @@ def test_columns_of_any_name_and_type_are_read(spark: SparkSession) -> None:
         "SELECT 'byron' AS `full.name`, 'x' AS `a``b`, '10:30' AS time, interval '1-2' year to month AS age,"
         " make_interval(1, 2) AS gap, array() AS none, float('inf') AS far"
     )
-    (found,) = skws.spark.search(spark, {"person": frame}, "byron").collect()
-    row = found.tuples[0].row
+    (result,) = skws.spark.search(spark, {"person": frame}, "byron").collect()
+    row = result.tuples[0].row
     assert (row["full_name"], row["time"], row["far"]) == ("byron", "10:30", None)
     assert "1-2" in row["age"]
 
@@ -150,12 +150,14 @@ def test_json_records_of_any_relation_are_searched(spark: SparkSession) -> None:
     assert len(expected) > 10
     values = spark.createDataFrame([(text,) for text in texts(frames)], "value string")
     schema = SHOP.replace("key: [id]", "key: [id]\n    table: true")
-    found = skws.spark.search(spark, values, "byron leaks", schema=schema, window="2 minutes", max_size=3)
-    assert {row.id for row in found.collect()} == {result.id for result in expected}
-    bytes_of = values.selectExpr("cast(value as binary) as value")
-    data = {"customer": spark.createDataFrame(frames["customer"]), skws.spark.RECORDS: bytes_of}
-    again = skws.spark.search(spark, data, "byron leaks", schema=SHOP, window="2 minutes", max_size=3)
-    assert {row.id for row in again.collect()} == {result.id for result in expected}
+    results = skws.spark.search(spark, values, "byron leaks", schema=schema, window="2 minutes", max_size=3)
+    assert {row.id for row in results.collect()} == {result.id for result in expected}
+    binary_values = values.selectExpr("cast(value as binary) as value")
+    data = {"customer": spark.createDataFrame(frames["customer"]), skws.spark.RECORDS: binary_values}
+    results_of_bytes = skws.spark.search(
+        spark, data, "byron leaks", schema=SHOP, window="2 minutes", max_size=3
+    )
+    assert {row.id for row in results_of_bytes.collect()} == {result.id for result in expected}
 
 
 def test_malformed_records_are_reported(spark: SparkSession) -> None:
@@ -170,8 +172,8 @@ def test_malformed_records_are_reported(spark: SparkSession) -> None:
 
 def test_several_queries_search_static_data_frames(spark: SparkSession) -> None:
     data = {"customer": spark.createDataFrame(shop(1)["customer"])}
-    found = skws.spark.search(spark, data, {"a": "ada", "b": "byron"}, schema=SHOP)
-    counts = {row["name"]: row["count"] for row in found.groupBy("name").count().collect()}
+    results = skws.spark.search(spark, data, {"a": "ada", "b": "byron"}, schema=SHOP)
+    counts = {row["name"]: row["count"] for row in results.groupBy("name").count().collect()}
     assert counts == {"a": 12, "b": 88}
 
 
@@ -231,7 +233,7 @@ def test_searches_over_spark_connect(tmp_path: Path, spark_python: PreloadedPyth
         """
     )
     expected = len(skws.search("byron leaks", shop(120), schema=SHOP, max_size=3))
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
         cwd=ROOT,
         env={
@@ -245,9 +247,9 @@ def test_searches_over_spark_connect(tmp_path: Path, spark_python: PreloadedPyth
         timeout=600,
         check=False,
     )
-    assert f"session pyspark.sql.connect.session results {expected}" in ran.stdout, ran.stderr[-2000:]
+    assert f"session pyspark.sql.connect.session results {expected}" in process.stdout, process.stderr[-2000:]
     assert expected > 5
-    streamed = len(skws.search("byron leaks", shop(120), schema=SHOP, window="2 minutes", max_size=3))
-    assert f"streamed {streamed}" in ran.stdout, ran.stderr[-2000:]
-    assert "held 24" in ran.stdout, ran.stderr[-2000:]  # two rows in ten seconds
-    assert f"from a source {streamed}" in ran.stdout, ran.stderr[-2000:]
+    expected_count = len(skws.search("byron leaks", shop(120), schema=SHOP, window="2 minutes", max_size=3))
+    assert f"streamed {expected_count}" in process.stdout, process.stderr[-2000:]
+    assert "held 24" in process.stdout, process.stderr[-2000:]  # two rows in ten seconds
+    assert f"from a source {expected_count}" in process.stdout, process.stderr[-2000:]

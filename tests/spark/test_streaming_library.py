@@ -52,10 +52,10 @@ joins: [a.k = b.k]
 """
 
 
-def run(found: DataFrame, folder: Path, out: Path | None = None) -> None:
-    """Until all that there is is worked through; without ``out`` nobody takes the results."""
-    writer = found.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
-    writer = writer.format("noop") if out is None else writer.format("parquet").option("path", str(out))
+def run(results: DataFrame, folder: Path, output: Path | None = None) -> None:
+    """Until all that there is is worked through; without ``output`` nobody takes the results."""
+    writer = results.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    writer = writer.format("noop") if output is None else writer.format("parquet").option("path", str(output))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
@@ -72,8 +72,8 @@ class Stream:
     def arrive(self, frames: Mapping[str, pd.DataFrame]) -> None:
         self.files += 1
         for name, frame in frames.items():
-            shown = frame.assign(time=frame["time"].astype("datetime64[us, UTC]"))
-            shown.to_parquet(self.folder / name / f"{self.files:05}.parquet", index=False)
+            timed_frame = frame.assign(time=frame["time"].astype("datetime64[us, UTC]"))
+            timed_frame.to_parquet(self.folder / name / f"{self.files:05}.parquet", index=False)
 
     def frames(self) -> dict[str, DataFrame]:
         return {
@@ -87,13 +87,15 @@ class Stream:
 
     def search(self, data: Mapping[str, DataFrame | skws.spark.Source], query: Any, **options: Any) -> None:
         """Until all that there is is worked through."""
-        found = skws.spark.search(self.spark, data, query, schema=SHOP, window=WINDOW, max_size=3, **options)
-        assert found.isStreaming
-        run(found, self.folder, self.folder / "out")
+        results = skws.spark.search(
+            self.spark, data, query, schema=SHOP, window=WINDOW, max_size=3, **options
+        )
+        assert results.isStreaming
+        run(results, self.folder, self.folder / "out")
 
     def results(self) -> list[dict[str, Any]]:
-        told: list[dict[str, Any]] = self.spark.read.parquet(str(self.folder / "out")).toArrow().to_pylist()
-        return sorted(told, key=lambda row: (row["op"], row["id"] or "", str(row["tuples"])))
+        rows: list[dict[str, Any]] = self.spark.read.parquet(str(self.folder / "out")).toArrow().to_pylist()
+        return sorted(rows, key=lambda row: (row["op"], row["id"] or "", str(row["tuples"])))
 
 
 def timed(frames: Mapping[str, pd.DataFrame], part: slice) -> dict[str, pd.DataFrame]:
@@ -110,11 +112,11 @@ def test_starts_of_a_query_together_have_the_results_of_the_whole_stream(
         stream.arrive(timed(frames, part))
         with partitioned(spark_one, partitions):
             stream.run("byron leaks", frames["customer"])
-    told = stream.results()
-    known = sorted(expected.to_arrow().to_pylist(), key=lambda row: ("+", row["id"]))
-    assert len(known) > 10
-    assert [{**row, "tuples": len(row["tuples"])} for row in told] == [
-        {**row, "tuples": len(row["tuples"])} for row in known
+    rows = stream.results()
+    expected_rows = sorted(expected.to_arrow().to_pylist(), key=lambda row: ("+", row["id"]))
+    assert len(expected_rows) > 10
+    assert [{**row, "tuples": len(row["tuples"])} for row in rows] == [
+        {**row, "tuples": len(row["tuples"])} for row in expected_rows
     ]
 
 
@@ -147,9 +149,9 @@ def test_table_rows_in_a_stream_of_records_are_rejected(spark_one: SparkSession,
         '{"relation": "service", "row": {"name": "a", "text": "b"}}\n'
     )
     values = spark_one.readStream.text(str(tmp_path / "records"))
-    found = skws.spark.search(spark_one, values, "timeout", schema=SPANS, window=WINDOW)
+    results = skws.spark.search(spark_one, values, "timeout", schema=SPANS, window=WINDOW)
     with pytest.raises(StreamingQueryException, match="service is a static table: give its rows"):
-        run(found, tmp_path)
+        run(results, tmp_path)
 
 
 def test_rows_that_are_too_late_are_reported(spark_one: SparkSession, tmp_path: Path) -> None:
@@ -158,8 +160,8 @@ def test_rows_that_are_too_late_are_reported(spark_one: SparkSession, tmp_path: 
     for part in (slice(20, 40), slice(0, 20)):
         stream.arrive(timed(frames, part))
         stream.run({"alert": "byron leaks"}, frames["customer"], lateness="50 s")
-    told = stream.results()
-    late = [row for row in told if row["op"] == "late"]
+    rows = stream.results()
+    late_rows = [row for row in rows if row["op"] == "late"]
     first = frames["purchase"]["time"][0] + pd.Timedelta(seconds=395)  # the latest of the first files
     before = [
         time
@@ -167,30 +169,32 @@ def test_rows_that_are_too_late_are_reported(spark_one: SparkSession, tmp_path: 
         for time in frames[name]["time"][:20]
         if time < first - pd.Timedelta(seconds=50)
     ]
-    assert len(late) == len(before) > 20
-    assert {row["start"] for row in late} == {time.to_pydatetime() for time in before}
-    assert {row["tuples"][0]["relation"] for row in late} == set(TYPES)
-    assert {row["name"] for row in told} == {None, "alert"}
+    assert len(late_rows) == len(before) > 20
+    assert {row["start"] for row in late_rows} == {time.to_pydatetime() for time in before}
+    assert {row["tuples"][0]["relation"] for row in late_rows} == set(TYPES)
+    assert {row["name"] for row in rows} == {None, "alert"}
 
 
 def test_a_truncation_that_is_too_late_is_reported(spark_one: SparkSession, tmp_path: Path) -> None:
     records = tmp_path / "records"
     records.mkdir()
     row = {"id": 1, "customer_id": 1, "item": "Byron"}
-    bought = {"relation": "purchase", "time": 600, "row": row}
+    purchase = {"relation": "purchase", "time": 600, "row": row}
     truncation = {"relation": "purchase", "time": 5, "op": "truncate"}
-    for number, given in enumerate(([bought], [truncation, {**bought, "time": 700, "op": "-"}])):
-        (records / f"{number}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in given))
+    for number, records_of_file in enumerate(
+        ([purchase], [truncation, {**purchase, "time": 700, "op": "-"}])
+    ):
+        (records / f"{number}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records_of_file))
         lines = spark_one.readStream.text(str(records))
         run(
             skws.spark.search(spark_one, lines, "byron", schema=SHOP, window=WINDOW),
             tmp_path,
             tmp_path / "out",
         )
-    told = sorted(spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist(), key=itemgetter("op"))
-    assert [row["op"] for row in told] == ["+", "-", "late"]
-    assert told[2]["start"].timestamp() == 5
-    assert [(one["relation"], one["row"]) for one in told[2]["tuples"]] == [("purchase", [])]
+    rows = sorted(spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist(), key=itemgetter("op"))
+    assert [row["op"] for row in rows] == ["+", "-", "late"]
+    assert rows[2]["start"].timestamp() == 5
+    assert [(one["relation"], one["row"]) for one in rows[2]["tuples"]] == [("purchase", [])]
 
 
 def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_path: Path) -> None:
@@ -200,15 +204,15 @@ def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_p
     for number, part in enumerate((range(500), range(50), range(500, 600), range(50, 550))):
         times = start + pd.to_timedelta(pd.Series(part), unit="s")
         frame = pd.DataFrame({"id": part, "customer_id": 1, "item": "Byron", "time": times})
-        shown = frame.assign(id=frame["id"] * 4 + number % 2, time=times.astype("datetime64[us, UTC]"))
-        shown.to_parquet(tmp_path / "purchase" / f"{number}.parquet", index=False)
+        timed_frame = frame.assign(id=frame["id"] * 4 + number % 2, time=times.astype("datetime64[us, UTC]"))
+        timed_frame.to_parquet(tmp_path / "purchase" / f"{number}.parquet", index=False)
         if number % 2:
             rows = spark_one.readStream.schema(TYPES["purchase"]).parquet(str(tmp_path / "purchase"))
-            found = skws.spark.search(spark_one, {"purchase": rows}, "byron", schema=SHOP, window=WINDOW)
-            run(found, tmp_path, tmp_path / "out")
-    told = spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
-    assert {row["op"] for row in told} == {"+"}
-    assert len(told) == 1150
+            results = skws.spark.search(spark_one, {"purchase": rows}, "byron", schema=SHOP, window=WINDOW)
+            run(results, tmp_path, tmp_path / "out")
+    output_rows = spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
+    assert {row["op"] for row in output_rows} == {"+"}
+    assert len(output_rows) == 1150
 
 
 @some("idle", ["1 us"], [None])
@@ -228,16 +232,16 @@ def test_a_partition_that_is_behind_may_be_idle(
             parts.append(
                 pd.DataFrame({"id": 2 * numbers + partition, "offset": numbers, "time": times, **row})
             )
-        shown = pd.concat(parts)
-        shown["time"] = shown["time"].astype("datetime64[us, UTC]")
-        shown.to_parquet(tmp_path / "in" / f"{number}.parquet", index=False)
+        timed_frame = pd.concat(parts)
+        timed_frame["time"] = timed_frame["time"].astype("datetime64[us, UTC]")
+        timed_frame.to_parquet(tmp_path / "in" / f"{number}.parquet", index=False)
         rows = spark_one.readStream.schema(types).parquet(str(tmp_path / "in"))
         options: dict[str, Any] = {"schema": SHOP, "window": WINDOW, "idle": idle}
-        found = skws.spark.search(spark_one, {"purchase": rows}, "byron", **options)
-        run(found, tmp_path, tmp_path / "out")
-    told = spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
-    late = sum(row["op"] == "late" for row in told)
-    assert (len(told), late) == (50, 10 if idle else 0)
+        results = skws.spark.search(spark_one, {"purchase": rows}, "byron", **options)
+        run(results, tmp_path, tmp_path / "out")
+    output_rows = spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
+    late_count = sum(row["op"] == "late" for row in output_rows)
+    assert (len(output_rows), late_count) == (50, 10 if idle else 0)
 
 
 def test_state_is_configured_like_that_of_a_live_job(spark_one: SparkSession, tmp_path: Path) -> None:
@@ -268,12 +272,12 @@ def test_the_memory_of_a_search_can_be_limited(spark_one: SparkSession, tmp_path
     options: dict[str, Any] = {"schema": HOT, "window": "1 day"}
     with pytest.raises(UsageError, match=r"^memory lots: expected a size such as 2GiB"):
         skws.spark.search(spark_one, values, "alpha beta", **options, memory="lots")
-    found = skws.spark.search(spark_one, values, "alpha beta", **options, memory="200MiB")
+    results = skws.spark.search(spark_one, values, "alpha beta", **options, memory="200MiB")
     # That of the shard, or of a task that reads, of which there is one for each core.
-    of_task = 200 / (os.cpu_count() or 1)
-    used_up = rf"the memory budget of (200\.0|{of_task:.1f}) MiB is used up"
-    with pytest.raises(StreamingQueryException, match=used_up):
-        run(found, tmp_path)
+    task_memory = 200 / (os.cpu_count() or 1)
+    message = rf"the memory budget of (200\.0|{task_memory:.1f}) MiB is used up"
+    with pytest.raises(StreamingQueryException, match=message):
+        run(results, tmp_path)
 
 
 @pytest.mark.slow
@@ -294,9 +298,9 @@ def test_queries_may_change_at_a_start_but_not_the_window(spark_one: SparkSessio
     assert counts == expected
     stream.arrive(timed(frames, slice(119, 120)))
     data = {"customer": spark_one.createDataFrame(frames["customer"]), **stream.frames()}
-    found = skws.spark.search(spark_one, data, "ada leaks", schema=SHOP, window="3 minutes", max_size=3)
+    results = skws.spark.search(spark_one, data, "ada leaks", schema=SHOP, window="3 minutes", max_size=3)
     with pytest.raises(StreamingQueryException, match="of another schema, window"):
-        run(found, tmp_path)
+        run(results, tmp_path)
 
 
 _OPTIONS: dict[str, Any] = {"schema": SHOP, "window": WINDOW, "max_size": 3}
@@ -313,7 +317,7 @@ def traces(rows: int) -> dict[str, pd.DataFrame]:
     """Requests, some of which are replaced; spans, some of which are deleted, and one in ten comes late."""
     numbers = pd.Series(range(rows))
     start = pd.Timestamp("2024-01-01", tz="UTC")
-    late = pd.to_timedelta((numbers % 10 == 9) * 100, unit="s")
+    delay = pd.to_timedelta((numbers % 10 == 9) * 100, unit="s")
     return {
         "service": pd.DataFrame({"name": ["cart", "mail"], "text": ["slow cart timeout", "mail"]}),
         "request": pd.DataFrame(
@@ -329,7 +333,7 @@ def traces(rows: int) -> dict[str, pd.DataFrame]:
                 "trace": (numbers * 5 % 23).map("t{}".format),
                 "service": numbers.map(lambda n: "cart" if n % 2 else "mail"),
                 "text": (numbers % 4).map(lambda n: "timeout" if n else "fine"),
-                "time": start + pd.to_timedelta(numbers, unit="s") - late,
+                "time": start + pd.to_timedelta(numbers, unit="s") - delay,
                 "op": numbers.map(lambda n: "-" if n % 17 == 16 else "+"),
             }
         ),
@@ -345,18 +349,18 @@ def test_shards_by_key_have_the_results_of_one_shard(spark: SparkSession, tmp_pa
         "span": "trace string, service string, text string, time timestamp, op string",
     }
     options: dict[str, Any] = {"schema": SPANS, "window": "40 seconds", "lateness": "30 s"}
-    found: dict[int | None, list[str]] = {}
+    rows_by_shards: dict[int | None, list[str]] = {}
     for name in types:
         (tmp_path / name).mkdir()
     for number, part in enumerate(parts):
         for name in types:
             for half in (0, 1):  # two files, and so two tasks that read
                 rows = frames[name][part].iloc[half::2]
-                shown = rows.assign(time=rows["time"].astype("datetime64[us, UTC]"))
-                shown.to_parquet(tmp_path / name / f"{number}-{half}.parquet", index=False)
+                timed_rows = rows.assign(time=rows["time"].astype("datetime64[us, UTC]"))
+                timed_rows.to_parquet(tmp_path / name / f"{number}-{half}.parquet", index=False)
         # One partition stays without a shard; the last one has others in its second start.
         for shards, partitions in ((1, 1), (2, 3), (None, 2 + number)):
-            out = tmp_path / f"{shards}"
+            output_path = tmp_path / f"{shards}"
             data = {
                 "service": spark.createDataFrame(frames["service"]),
                 **{
@@ -366,20 +370,24 @@ def test_shards_by_key_have_the_results_of_one_shard(spark: SparkSession, tmp_pa
             }
             queries = {"a": "checkout timeout", "b": "timeout"}
             with partitioned(spark, partitions):
-                run(skws.spark.search(spark, data, queries, **options, shards=shards), out, out / "out")
-            rows = spark.read.parquet(str(out / "out")).toArrow().to_pylist()
-            found[shards] = sorted(map(str, rows))
-    assert sum("late" in row for row in found[1]) > 5
-    assert sum("request{checkout} - span{timeout}" in row for row in found[1]) > 100
-    assert sum("service{timeout}" in row for row in found[1]) == 1
-    assert found[2] == found[1]
-    assert found[None] == found[1]
-    shown.to_parquet(tmp_path / "span" / "again.parquet", index=False)
-    for query, number, told in (
+                run(
+                    skws.spark.search(spark, data, queries, **options, shards=shards),
+                    output_path,
+                    output_path / "out",
+                )
+            rows = spark.read.parquet(str(output_path / "out")).toArrow().to_pylist()
+            rows_by_shards[shards] = sorted(map(str, rows))
+    assert sum("late" in row for row in rows_by_shards[1]) > 5
+    assert sum("request{checkout} - span{timeout}" in row for row in rows_by_shards[1]) > 100
+    assert sum("service{timeout}" in row for row in rows_by_shards[1]) == 1
+    assert rows_by_shards[2] == rows_by_shards[1]
+    assert rows_by_shards[None] == rows_by_shards[1]
+    timed_rows.to_parquet(tmp_path / "span" / "again.parquet", index=False)
+    for query, number, count in (
         ("timeout", 3, "has shards=2, by request.trace, span.trace.*; this search has shards=3, by"),
         (skws.Query("timeout", 1), 2, "this search has shards=2, by request.trace, span.trace.span.service"),
     ):
-        with partitioned(spark, 3), pytest.raises(StreamingQueryException, match=told):
+        with partitioned(spark, 3), pytest.raises(StreamingQueryException, match=count):
             run(skws.spark.search(spark, data, query, **options, shards=number), tmp_path / "2")
 
 
@@ -392,11 +400,13 @@ def test_unsupported_streams_are_rejected(spark_one: SparkSession, tmp_path: Pat
         skws.spark.search(spark_one, {**stream.frames(), "complaint": complaints}, "leaks", **_OPTIONS)
     with pytest.raises(UsageError, match="only rows of streaming DataFrames can be late"):
         skws.spark.search(spark_one, {"complaint": complaints}, "leaks", schema=SHOP, lateness="1 s")
-    untimed = stream.frames()["purchase"].drop("time")
+    purchases_without_time = stream.frames()["purchase"].drop("time")
     with pytest.raises(UsageError, match="purchase: a streaming DataFrame needs times"):
-        skws.spark.search(spark_one, {"purchase": untimed}, "leaks", **_OPTIONS)
+        skws.spark.search(spark_one, {"purchase": purchases_without_time}, "leaks", **_OPTIONS)
     spark_one.conf.set("spark.sql.shuffle.partitions", "200")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         skws.spark.search(spark_one, stream.frames(), "leaks", **_OPTIONS)
-    assert any("spark.sql.shuffle.partitions is 200: set it to 1" in str(one.message) for one in told)
+    assert any(
+        "spark.sql.shuffle.partitions is 200: set it to 1" in str(one.message) for one in caught_warnings
+    )

@@ -70,11 +70,13 @@ def test_a_python_without_skws_is_reported() -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_search_runs_on_this_machine(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
+    output_path = tmp_path / "out.jsonl"
     search = ("search", "tarantino", "travolta", "-s", MOVIES / "schema.yaml", "-r", MOVIES / "replay.jsonl")
-    submitted("local[2]", *search, "-f", "jsonl", "-o", out, options=("--driver-java-options", LIGHT_JAVA))
-    local = ran(sys.executable, "-m", "skws", *search, "-f", "jsonl", "--engine", "local")
-    assert out.read_text() == local.stdout != ""
+    submitted(
+        "local[2]", *search, "-f", "jsonl", "-o", output_path, options=("--driver-java-options", LIGHT_JAVA)
+    )
+    local_run = ran(sys.executable, "-m", "skws", *search, "-f", "jsonl", "--engine", "local")
+    assert output_path.read_text() == local_run.stdout != ""
 
 
 @pytest.mark.spark
@@ -91,8 +93,8 @@ def daemon(kind: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[b
     """One of Spark's own, on this machine."""
     command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
     env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": LIGHT_JAVA}
-    with log.open("wb") as told:
-        process = subprocess.Popen(command, env=env, stdout=told, stderr=told)
+    with log.open("wb") as log_file:
+        process = subprocess.Popen(command, env=env, stdout=log_file, stderr=log_file)
     try:
         yield process
     finally:
@@ -102,11 +104,11 @@ def daemon(kind: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[b
 
 def told(log: Path, pattern: str) -> str:
     """What a daemon writes, once it does."""
-    until = time.monotonic() + PATIENCE
-    while not (found := re.search(pattern, log.read_text())):
-        assert time.monotonic() < until, log.read_text()
+    deadline = time.monotonic() + PATIENCE
+    while not (match := re.search(pattern, log.read_text())):
+        assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.1)
-    return found[0]
+    return match[0]
 
 
 @contextmanager
@@ -130,8 +132,8 @@ def archived(folder: Path) -> Path:
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     archive = folder / "environment.tar.gz"
-    with tarfile.open(archive, "w:gz") as packed:
-        packed.add(python, "bin/python")
+    with tarfile.open(archive, "w:gz") as tar_file:
+        tar_file.add(python, "bin/python")
     return archive
 
 
@@ -140,10 +142,10 @@ def wanted(folder: Path) -> list[tuple[str | Path, ...]]:
     (folder / "schema.yaml").write_text(to_yaml(SCHEMA))
     replay = folder / "r.jsonl"
     write_replay(replay, SCHEMA, random_records(random.Random(5), 300))
-    common = ("alpha", "beta", "--window", "30 us", "--max-size", "4", "--schema", folder / "schema.yaml")
+    arguments = ("alpha", "beta", "--window", "30 us", "--max-size", "4", "--schema", folder / "schema.yaml")
     return [
-        ("watch", *common, "--source", f"replay:{replay}?speed=1000000"),
-        ("search", *common, "--replay", replay, "--format", "jsonl"),
+        ("watch", *arguments, "--source", f"replay:{replay}?speed=1000000"),
+        ("search", *arguments, "--replay", replay, "--format", "jsonl"),
     ]
 
 
@@ -168,12 +170,12 @@ def test_searches_run_on_a_cluster_with_an_archive(tmp_path: Path) -> None:
         *("--conf", f"spark.executor.extraJavaOptions={LIGHT_JAVA}", "--conf", "spark.skws.shards=2"),
     )
     env = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./environment/bin/python"}
-    out = tmp_path / "spark"
+    output_path = tmp_path / "spark"
     with cluster(tmp_path) as url:
         for words in (
-            (*watch, "--sink", f"jsonl:{out / 'watch'}", "--checkpoint", tmp_path / "checkpoint"),
-            (*search, "--output", out / "search"),
+            (*watch, "--sink", f"jsonl:{output_path / 'watch'}", "--checkpoint", tmp_path / "checkpoint"),
+            (*search, "--output", output_path / "search"),
         ):
             submitted(url, *words, options=options, folder=tmp_path, **env)
-    assert found(out) == found(tmp_path / "local")
-    assert min(map(len, found(out))) > 50
+    assert found(output_path) == found(tmp_path / "local")
+    assert min(map(len, found(output_path))) > 50

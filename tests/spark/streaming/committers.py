@@ -37,6 +37,6 @@ def committer(
     checkpoint = SimpleNamespace(
         committed_batch=lambda: committed, committing=nullcontext, commit=lambda *_: None, states=dict
     )
-    place: Any = SimpleNamespace(checkpoint=checkpoint, outbox=lambda: OutputLog(folder, "run", size))
-    made = OutputCommitter(place, merger, clock or StoppableClock(), held)  # type: ignore[arg-type]
-    return made, merger.taken
+    directory: Any = SimpleNamespace(checkpoint=checkpoint, outbox=lambda: OutputLog(folder, "run", size))
+    output_committer = OutputCommitter(directory, merger, clock or StoppableClock(), held)  # type: ignore[arg-type]
+    return output_committer, merger.taken

@@ -75,34 +75,34 @@ class KeptShard:
     @property
     def size(self) -> int:
         """Bytes of records."""
-        kept = [*self.chunks.values(), *([self.lasting] if self.lasting else [])]
-        return sum(len(records) for _, records in kept)
+        blobs = [*self.chunks.values(), *([self.lasting] if self.lasting else [])]
+        return sum(len(records) for _, records in blobs)
 
     def work(self, micro_batch: MicroBatch) -> BatchAnswer:
         if self.shard.asks_past(micro_batch):
             for chunk in [*self.chunks.values(), *([self.lasting] if self.lasting else [])]:
                 self.shard.send_past(*chunk)
-        head = replace(micro_batch.head, number=self.next)
-        worked = self.shard.work(MicroBatch.from_bytes(replace(micro_batch, head=head).to_bytes()))
+        header = replace(micro_batch.head, number=self.next)
+        answer = self.shard.work(MicroBatch.from_bytes(replace(micro_batch, head=header).to_bytes()))
         if micro_batch.tables:
             self.tables.append(micro_batch.tables)
-        for name in worked.removed:
+        for name in answer.removed:
             del self.queries[name]
             self.states.pop(name, None)
-        self.states |= worked.states
-        self.schemas += [(text, self.next) for text in worked.schemas]
-        self.queries |= {one.name: (one, head.number) for one in worked.added}
-        if worked.chunk is not None:
-            self.chunks[self.next] = _told(worked.chunk), micro_batch.records
-        if worked.lasting is not None:
-            self.lasting = _told(worked.lasting[0]), worked.lasting[1]
-        if worked.over:
+        self.states |= answer.states
+        self.schemas += [(text, self.next) for text in answer.schemas]
+        self.queries |= {one.name: (one, header.number) for one in answer.added}
+        if answer.chunk is not None:
+            self.chunks[self.next] = _told(answer.chunk), micro_batch.records
+        if answer.lasting is not None:
+            self.lasting = _told(answer.lasting[0]), answer.lasting[1]
+        if answer.over:
             self.lasting = None
         self.next += 1
-        self.final, self.ended = worked.final, worked.ended
-        for number in worked.dropped:
+        self.final, self.ended = answer.final, answer.ended
+        for number in answer.dropped:
             self.chunks.pop(number, None)
-        return worked
+        return answer
 
 
 def _told(chunk: Chunk) -> Chunk:

@@ -18,12 +18,12 @@ from tests.waiting import PATIENCE, until
 class Running:
     """A run in its thread; ``error`` is what it raised."""
 
-    def __init__(self, asked: Job, wanted: LayoutRequest | None) -> None:
+    def __init__(self, job: Job, layout: LayoutRequest | None) -> None:
         self.sink = Collected()
         self.notes = Notes()
         self.error: BaseException | None = None
-        asked = replace(asked, engine=EngineName.SPARK)
-        self.watch = SparkWatch(asked, self.notes.log, sinks=[self.sink], layout_request=wanted)
+        job = replace(job, engine=EngineName.SPARK)
+        self.watch = SparkWatch(job, self.notes.log, sinks=[self.sink], layout_request=layout)
         self.thread = Thread(target=self._run)
 
     def _run(self) -> None:
@@ -54,9 +54,9 @@ class Running:
 
 
 @contextmanager
-def running(asked: Job, wanted: int | LayoutRequest | None = None) -> Iterator[Running]:
+def running(job: Job, wanted: int | LayoutRequest | None = None) -> Iterator[Running]:
     """Stopped at the end, if it has not ended. ``wanted``: a layout, or so many shards."""
-    run = Running(asked, LayoutRequest(wanted) if isinstance(wanted, int) else wanted)
+    run = Running(job, LayoutRequest(wanted) if isinstance(wanted, int) else wanted)
     run.thread.start()
     try:
         yield run

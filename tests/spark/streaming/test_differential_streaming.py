@@ -33,27 +33,27 @@ def replayed(folder: Path, seed: int) -> str:
 
 @pytest.mark.parametrize(("shards", "window"), [(1, CountWindow(30)), (2, TimeWindow(30))])
 def test_a_replay_has_the_results_of_one_process(tmp_path: Path, shards: int, window: Window) -> None:
-    like = f"alhpa~ (b*ta OR !{NAME}.x=1) {NAME}.y!=2"
-    queries = {"a": "alpha beta -no", "b": "alpha", "c": like}
-    asked = Job(queries, SCHEMA, replayed(tmp_path, 3), window=window, max_size=4)
-    local = Collected()
-    watch = opened(asked, local)
+    query = f"alhpa~ (b*ta OR !{NAME}.x=1) {NAME}.y!=2"
+    queries = {"a": "alpha beta -no", "b": "alpha", "c": query}
+    job = Job(queries, SCHEMA, replayed(tmp_path, 3), window=window, max_size=4)
+    local_sink = Collected()
+    watch = opened(job, local_sink)
     steps(watch)
     watch.close()
-    with running(asked, shards) as run:
+    with running(job, shards) as run:
         run.end()
     assert run.watch.ended
-    assert len(local.results) > 100
-    assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local.results)
-    metrics, theirs = run.watch.metrics(), watch.metrics()
+    assert len(local_sink.results) > 100
+    assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local_sink.results)
+    metrics, local_metrics = run.watch.metrics(), watch.metrics()
     assert (metrics.tuples, metrics.deletions, metrics.results, metrics.retractions) == (
-        theirs.tuples,
-        theirs.deletions,
-        theirs.results,
-        theirs.retractions,
+        local_metrics.tuples,
+        local_metrics.deletions,
+        local_metrics.results,
+        local_metrics.retractions,
     )
-    assert metrics.relations[0].tuples == theirs.relations[0].tuples
-    assert metrics.event_time == theirs.event_time
+    assert metrics.relations[0].tuples == local_metrics.relations[0].tuples
+    assert metrics.event_time == local_metrics.event_time
 
 
 def test_each_shard_key_belongs_to_a_separate_partition(spark: SparkSession) -> None:

@@ -25,10 +25,10 @@ def told(number: int) -> Output:
 
 
 def filled(folder: Path) -> list[Path]:
-    made, _ = committer(folder)
+    output_committer, _ = committer(folder)
     for number in range(1, COUNT + 1):
-        made.put(told(number))
-    made.close()
+        output_committer.put(told(number))
+    output_committer.close()
     return sorted(folder.iterdir())
 
 
@@ -37,22 +37,22 @@ def test_batches_cut_off_by_a_full_disk_are_written_again(tmp_path: Path, fault:
     """By the next process; nothing is written behind half a batch."""
     for after in range(1, 5):
         folder = tmp_path / str(after)
-        made, found = committer(folder)
+        output_committer, outputs = committer(folder)
         number = 1
         while number <= COUNT:
             with pytest.MonkeyPatch.context() as patch:
                 disk = FullDisk(patch, after, fault)
                 with suppress(StateError, KeyboardInterrupt):
-                    made.put(told(number))
+                    output_committer.put(told(number))
                     number += 1
                     continue
             assert disk.hit
-            made.close()
-            made, found = committer(folder)
-            assert found == [told(n) for n in range(1, len(found) + 1)]
-            made.put(told(number))
+            output_committer.close()
+            output_committer, outputs = committer(folder)
+            assert outputs == [told(n) for n in range(1, len(outputs) + 1)]
+            output_committer.put(told(number))
             number += 1
-        made.close()
+        output_committer.close()
         assert committer(folder)[1] == [told(n) for n in range(1, COUNT + 1)]
 
 
@@ -63,42 +63,42 @@ def test_damage_to_an_outbox_is_rejected_or_loses_its_last_batch(tmp_path: Path)
     assert len(files) > 2
     for path in files:
         data = path.read_bytes()
-        for left in damages(data, rng):
-            if left is None:
+        for damaged_data in damages(data, rng):
+            if damaged_data is None:
                 path.unlink()
             else:
-                path.write_bytes(left)
-            behind = left is not None and left.startswith(data)
-            told_of = refused(tmp_path / "outbox")
-            if behind and path == files[-1]:
-                assert not told_of
+                path.write_bytes(damaged_data)
+            is_appended = damaged_data is not None and damaged_data.startswith(data)
+            error = refused(tmp_path / "outbox")
+            if is_appended and path == files[-1]:
+                assert not error
             else:
-                assert told_of.startswith(f"{tmp_path / 'outbox'}")
-                assert ": damaged" in told_of
-            for other in (tmp_path / "outbox").iterdir():
-                if other not in files:
-                    other.unlink()
+                assert error.startswith(f"{tmp_path / 'outbox'}")
+                assert ": damaged" in error
+            for file in (tmp_path / "outbox").iterdir():
+                if file not in files:
+                    file.unlink()
             path.write_bytes(data)
 
 
 def refused(folder: Path) -> str:
     """Why an outbox is, at its start or by the batch that is next for Spark; what it gives is right."""
     try:
-        made, found = committer(folder)
-        assert found == [told(n) for n in range(1, len(found) + 1)]
-        made.put(told(COUNT + 1))
+        output_committer, outputs = committer(folder)
+        assert outputs == [told(n) for n in range(1, len(outputs) + 1)]
+        output_committer.put(told(COUNT + 1))
     except StateError as error:
         return str(error)
     return ""
 
 
 def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
-    found: list[bytes | None] = [None, b"", data[: len(data) // 2], data[:-1], data + data]
+    damaged_versions: list[bytes | None] = [None, b"", data[: len(data) // 2], data[:-1], data + data]
     for bit in [*range(0, 200, 7), *(rng.randrange(8 * len(data)) for _ in range(30))]:
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        found.append(bytes(flipped))
-    return found
+        damaged_data = bytearray(data)
+        damaged_data[bit // 8] ^= 1 << bit % 8
+        damaged_versions.append(bytes(damaged_data))
+    return damaged_versions
 
 
 def test_missing_first_batches_are_noticed(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_missing_first_batches_are_noticed(tmp_path: Path) -> None:
 def test_a_missing_checkpoint_of_spark_is_rejected(tmp_path: Path) -> None:
     """It would begin with the first batch, which the sinks have: all up to the last would be passed over."""
     filled(tmp_path)
-    made, _ = committer(tmp_path, committed=COUNT)
+    output_committer, _ = committer(tmp_path, committed=COUNT)
     with pytest.raises(StateError, match=r"damaged \(Spark continues with micro-batch 1, it holds 12\)"):
-        made.put(told(1))
+        output_committer.put(told(1))
 
 
 def test_a_later_batch_in_a_sink_is_respected(tmp_path: Path) -> None:
@@ -159,64 +159,68 @@ def test_commands_cut_off_by_a_full_disk_are_ignored(tmp_path: Path, fault: Faul
         with pytest.raises((StateError, KeyboardInterrupt)):
             register.take([add("bob"), add("eve")], 9)
     assert names(register) == ["ada", "lamp"]
-    again = registered(path)
-    assert (names(again), again.read_to) == (["ada", "lamp"], 7)
-    again.take([add("chair")], 11)
+    reopened = registered(path)
+    assert (names(reopened), reopened.read_to) == (["ada", "lamp"], 7)
+    reopened.take([add("chair")], 11)
     assert names(registered(path)) == ["ada", "lamp", "chair"]
-    read, end = commands_between(path, "run", 0, None)
-    assert [command.name for command in read] == ["ada", "lamp", "chair"]
+    commands, end = commands_between(path, "run", 0, None)
+    assert [command.name for command in commands] == ["ada", "lamp", "chair"]
     assert commands_between(path, "run", end, None) == ((), end)
 
 
 def test_any_damage_to_the_commands_is_rejected(tmp_path: Path) -> None:
-    path, known = tmp_path / "commands.jsonl", KnownSize()
-    register = registered(path, known)
+    path, known_size = tmp_path / "commands.jsonl", KnownSize()
+    register = registered(path, known_size)
     for number, name in enumerate(("ada", "lamp", "chair")):
         register.take([add(name)], number)
     data = path.read_bytes()
-    assert known.size == len(data)
-    for left in damages(data, random.Random(2)):
-        if left is None:
+    assert known_size.size == len(data)
+    for damaged_data in damages(data, random.Random(2)):
+        if damaged_data is None:
             path.unlink()
         else:
-            path.write_bytes(left)
-        if left is not None and left.startswith(data):
-            assert names(registered(path, known)) == ["ada", "lamp", "chair"]
+            path.write_bytes(damaged_data)
+        if damaged_data is not None and damaged_data.startswith(data):
+            assert names(registered(path, known_size)) == ["ada", "lamp", "chair"]
             continue
         with pytest.raises(StateError, match=r"commands\.jsonl: (damaged|missing)"):
-            registered(path, known)
+            registered(path, known_size)
 
 
 def test_damage_to_commands_planned_by_spark_is_rejected(tmp_path: Path) -> None:
     """Before the checkpoint has the length of their file; behind them it is the end of a killed process."""
-    asked = request("in.jsonl", checkpoint=tmp_path)
-    with RunDirectory(asked) as place:
-        place.checkpoint.begin((), {})
-        path = place.folder / COMMANDS
+    job = request("in.jsonl", checkpoint=tmp_path)
+    with RunDirectory(job) as directory:
+        directory.checkpoint.begin((), {})
+        path = directory.folder / COMMANDS
         path.parent.mkdir()
-        known = KnownSize()
-        known.id = place.checkpoint.id
+        known_size = KnownSize()
+        known_size.id = directory.checkpoint.id
     ends = []
     for number, name in enumerate(("ada", "lamp", "chair")):
-        Register(asked, path, known).take([add(name)], number)  # type: ignore[arg-type]  # all it uses
+        Register(job, path, known_size).take([add(name)], number)  # type: ignore[arg-type]  # all it uses
         ends.append(path.stat().st_size)
     data = path.read_bytes()
-    for planned in (None, *ends):
-        for at in range(0, len(data), 20):
-            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-            with RunDirectory(asked) as place:
-                place.checkpoint.record_commands(0)
-                place.expect_commands(None if planned is None else {"commands": planned})
-                given = path, place.checkpoint
-                if at < (planned or 0):
-                    whole = max((end for end in ends if end <= at), default=0)
-                    with pytest.raises(StateError, match=rf"commands\.jsonl: damaged after byte {whole}: "):
-                        Register(asked, *given)
-                    with pytest.raises(StateError, match=rf"commands\.jsonl: damaged after byte {whole}: "):
-                        commands_between(path, place.checkpoint.id, 0, planned)
+    for planned_size in (None, *ends):
+        for position in range(0, len(data), 20):
+            path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+            with RunDirectory(job) as directory:
+                directory.checkpoint.record_commands(0)
+                directory.expect_commands(None if planned_size is None else {"commands": planned_size})
+                register_place = path, directory.checkpoint
+                if position < (planned_size or 0):
+                    last_end = max((end for end in ends if end <= position), default=0)
+                    with pytest.raises(
+                        StateError, match=rf"commands\.jsonl: damaged after byte {last_end}: "
+                    ):
+                        Register(job, *register_place)
+                    with pytest.raises(
+                        StateError, match=rf"commands\.jsonl: damaged after byte {last_end}: "
+                    ):
+                        commands_between(path, directory.checkpoint.id, 0, planned_size)
                 else:
-                    Register(asked, *given).take([add("bob")], 9)
-                    assert names(Register(asked, *given))[-1] == "bob"
+                    Register(job, *register_place).take([add("bob")], 9)
+                    assert names(Register(job, *register_place))[-1] == "bob"
 
 
 @pytest.mark.parametrize("offsets", [(0, 1000), (1000, None), (1000, 2000)])
@@ -225,6 +229,6 @@ def test_the_source_rejects_offsets_of_missing_commands(
 ) -> None:
     path = tmp_path / "commands.jsonl"
     registered(path).take([add("ada")], None)
-    read: Callable[[], object] = lambda: commands_between(path, "run", *offsets)  # noqa: E731
+    read_commands: Callable[[], object] = lambda: commands_between(path, "run", *offsets)  # noqa: E731
     with pytest.raises(StateError, match=r"commands\.jsonl: damaged after byte"):
-        read()
+        read_commands()

@@ -42,15 +42,15 @@ ENDING = {"driver", "java"}  # what a run does not outlive
 
 def processes_of(mark: str, text: str) -> list[int]:
     """Those that a marked run has started, with a text in their command lines."""
-    found = []
+    process_ids = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            ours = f"{MARK}={mark}".encode() in (process / "environ").read_bytes()
-            if ours and text in (process / "cmdline").read_text():
-                found.append(int(process.name))
+            is_of_run = f"{MARK}={mark}".encode() in (process / "environ").read_bytes()
+            if is_of_run and text in (process / "cmdline").read_text():
+                process_ids.append(int(process.name))
         except OSError:
             continue
-    return sorted(found)
+    return sorted(process_ids)
 
 
 class Run:
@@ -68,8 +68,8 @@ class Run:
             *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),
             *("--sink", f"jsonl:{folder / 'out.jsonl'}"),
         ]
-        told = " ".join(f"--conf {one}" for one in (f"spark.skws.shards={shards}", *settings))
-        env = {**os.environ, MARK: self.mark, "PYSPARK_SUBMIT_ARGS": f"{told} pyspark-shell"}
+        submit_options = " ".join(f"--conf {one}" for one in (f"spark.skws.shards={shards}", *settings))
+        env = {**os.environ, MARK: self.mark, "PYSPARK_SUBMIT_ARGS": f"{submit_options} pyspark-shell"}
         with self.errors.open("ab") as errors:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stderr=errors)
 
@@ -88,8 +88,8 @@ class Run:
     def kill(self, kind: str, rng: random.Random) -> None:
         """One process of a kind, once there is one; planners all."""
         self.until(lambda: bool(self.processes(kind)))
-        processes = self.processes(kind)
-        for process in processes if kind == "planners" else [rng.choice(processes)]:
+        process_ids = self.processes(kind)
+        for process in process_ids if kind == "planners" else [rng.choice(process_ids)]:
             os.kill(process, signal.SIGKILL)
 
     def kill_all(self, kind: str) -> None:
@@ -103,15 +103,15 @@ class Run:
 
     def helpers(self) -> list[int]:
         """All processes but the driver and Java."""
-        ending = {process for kind in ENDING for process in self.processes(kind)}
-        return [process for process in processes_of(self.mark, "-m\0") if process not in ending]
+        main_processes = {process for kind in ENDING for process in self.processes(kind)}
+        return [process for process in processes_of(self.mark, "-m\0") if process not in main_processes]
 
     def kill_helpers(self, rng: random.Random | None = None) -> None:
         """All that there are at the moment; with ``rng`` one of them, or some, or all."""
-        helpers = self.helpers()
+        process_ids = self.helpers()
         if rng is not None:
-            helpers = rng.sample(helpers, rng.randint(min(1, len(helpers)), len(helpers)))
-        for process in helpers:
+            process_ids = rng.sample(process_ids, rng.randint(min(1, len(process_ids)), len(process_ids)))
+        for process in process_ids:
             with suppress(ProcessLookupError):  # it went with another one
                 os.kill(process, signal.SIGKILL)
 
@@ -180,15 +180,15 @@ def all_told(folder: Path, run: Run, results: int, queries: Sequence[str] = (QUE
     run.until(lambda: count(out) >= len(queries) * results)
     time.sleep(0.5)
     for query in queries:
-        found = [line for line in lines(out) if line["query"] == query]
-        assert len(found) == len({line["id"] for line in found}) == results
-        assert [line["start"] for line in found] == sorted(line["start"] for line in found)
+        result_lines = [line for line in lines(out) if line["query"] == query]
+        assert len(result_lines) == len({line["id"] for line in result_lines}) == results
+        assert [line["start"] for line in result_lines] == sorted(line["start"] for line in result_lines)
 
 
 def more_than_now(out: Path) -> Callable[[], bool]:
     """Whether results have come."""
-    now = count(out)
-    return lambda: count(out) > now
+    earlier_count = count(out)
+    return lambda: count(out) > earlier_count
 
 
 def count(out: Path) -> int:
@@ -204,9 +204,9 @@ def test_each_process_killed_once(tmp_path: Path) -> None:
     run.kill("java", random.Random())
     run.end()
     assert run.process.returncode == 1
-    told = run.errors.read_text()
-    assert "\nskws: Spark failed: its Java process has gone\n" in told
-    assert "Traceback" not in told
+    errors = run.errors.read_text()
+    assert "\nskws: Spark failed: its Java process has gone\n" in errors
+    assert "Traceback" not in errors
 
 
 @pytest.mark.slow
@@ -258,11 +258,11 @@ def test_several_helpers_killed_at_once_in_every_phase(tmp_path: Path) -> None:
     all_told(tmp_path, run, writer.results)
     run.process.send_signal(signal.SIGINT)
 
-    def harm() -> None:
+    def kill_some() -> None:
         run.kill_helpers(rng)
         time.sleep(0.1)
 
-    until(lambda: run.process.poll() is not None, harm)
+    until(lambda: run.process.poll() is not None, kill_some)
     assert run.process.returncode == 130, run.errors.read_text()
     run.end()
     assert "Traceback" not in run.errors.read_text()
@@ -288,9 +288,9 @@ def test_preloaded_python_killed_with_its_forks(tmp_path: Path, monkeypatch: pyt
     run.end()
     python.close()
     assert run.process.returncode == 1
-    told = run.errors.read_text()
-    assert f'\nskws: Spark failed: Cannot run program "{python.program}": ' in told
-    assert "Traceback" not in told
+    errors = run.errors.read_text()
+    assert f'\nskws: Spark failed: Cannot run program "{python.program}": ' in errors
+    assert "Traceback" not in errors
 
 
 @pytest.mark.slow
@@ -303,8 +303,8 @@ def test_java_killed_during_its_start(tmp_path: Path, pause: float) -> None:
         for process in run.processes("java"):
             os.kill(process, signal.SIGKILL)
         run.end()
-    told = run.errors.read_text()
-    gone = run.process.returncode == 1 and "skws: Spark failed: its Java process has gone\n" in told
-    not_there = run.process.returncode == 4 and "skws: Spark cannot start: " in told
-    assert gone or not_there, told
-    assert "Traceback" not in told
+    errors = run.errors.read_text()
+    is_lost = run.process.returncode == 1 and "skws: Spark failed: its Java process has gone\n" in errors
+    is_missing = run.process.returncode == 4 and "skws: Spark cannot start: " in errors
+    assert is_lost or is_missing, errors
+    assert "Traceback" not in errors

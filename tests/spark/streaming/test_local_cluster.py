@@ -57,8 +57,8 @@ def test_executors_find_files_with_relative_paths(tmp_path: Path) -> None:
         *(sys.executable, "-m", "skws", "search", "alpha", "beta", "--window", "30 us", "--quiet"),
         *("--schema", "schema.yaml", "--replay", "r.jsonl", "--format", "jsonl", "--output"),
     ]
-    for name, more in {"local": (), "spark": ("--master", "local-cluster[2,1,1024]")}.items():
-        options = (f"{name}.jsonl", "--engine", name, *more)
+    for name, engine_options in {"local": (), "spark": ("--master", "local-cluster[2,1,1024]")}.items():
+        options = (f"{name}.jsonl", "--engine", name, *engine_options)
         run = subprocess.run(
             [*command, *options], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=400
         )

@@ -28,25 +28,25 @@ def test_packed_records_are_unpacked_unchanged(records: list[Record]) -> None:
 
 def test_unpacked_records_can_be_selected() -> None:
     """By row and by column, of which a batch is made that holds them alone."""
-    places = np.array([2, 0])
-    taken = unpack(pack(RecordBatch.of(RECORDS))).take(places)
-    assert list(taken.records()) == [RECORDS[2], RECORDS[0]]
-    block = taken.rows.blocks[0]
+    numbers = np.array([2, 0])
+    selection = unpack(pack(RecordBatch.of(RECORDS))).take(numbers)
+    assert list(selection.records()) == [RECORDS[2], RECORDS[0]]
+    block = selection.rows.blocks[0]
     assert block.rows(np.array([1, 0])) == [RECORDS[2].row, RECORDS[0].row]
     assert list(block.take(np.array([1])).values(0)) == ["é\n"]
 
 
 def test_many_records_are_packed_compactly() -> None:
-    many = [Record(0, n, (f"word number {n % 100}", n)) for n in range(10_000)]
-    blob = pack(RecordBatch.of(many))
+    records = [Record(0, n, (f"word number {n % 100}", n)) for n in range(10_000)]
+    blob = pack(RecordBatch.of(records))
     assert len(blob) < 100_000
-    assert list(unpack(blob).records()) == many
+    assert list(unpack(blob).records()) == records
 
 
 def test_a_micro_batch_is_decoded_unchanged() -> None:
     commands = (JobCommand.adding(Query("q", 3, name="n"), "id"), JobCommand("remove", "m"))
-    head = BatchHeader(1.5, commands, ("letter",), 2, ("why",), ("cut",), Backlog("3 files"), ended=True)
-    micro_batch = MicroBatch(head, pack(RecordBatch.of(RECORDS[:1])), pack(RecordBatch.of(RECORDS)))
+    header = BatchHeader(1.5, commands, ("letter",), 2, ("why",), ("cut",), Backlog("3 files"), ended=True)
+    micro_batch = MicroBatch(header, pack(RecordBatch.of(RECORDS[:1])), pack(RecordBatch.of(RECORDS)))
     assert MicroBatch.from_bytes(micro_batch.to_bytes()) == micro_batch
     assert MicroBatch.from_bytes(MicroBatch(BatchHeader(0.0)).to_bytes()) == MicroBatch(BatchHeader(0.0))
 
@@ -66,13 +66,13 @@ def test_columns_keep_their_types() -> None:
     )
     relation = np.array([1, 1])
     batch = RecordBatch(relation, np.array([3, 4]), Rows.in_order(relation, [block]), None)
-    again = unpack(pack(batch))
-    assert list(again.records()) == list(batch.records())
-    assert [type(value) for value in again.rows.row(0)] == [str, int, bool, type(None), float, str]
-    (read,) = again.rows.blocks
-    assert isinstance(read, ColumnBlock)
-    held = [type(column) for column in read.columns]
-    assert held == [Texts, np.ndarray, np.ndarray, Nullable, np.ndarray, Nullable]
-    assert read.searched == {0, 5}
-    parts = [pack(batch.take(np.array([place])), np.array([place])) for place in (1, 0)]
+    unpacked = unpack(pack(batch))
+    assert list(unpacked.records()) == list(batch.records())
+    assert [type(value) for value in unpacked.rows.row(0)] == [str, int, bool, type(None), float, str]
+    (unpacked_block,) = unpacked.rows.blocks
+    assert isinstance(unpacked_block, ColumnBlock)
+    column_types = [type(column) for column in unpacked_block.columns]
+    assert column_types == [Texts, np.ndarray, np.ndarray, Nullable, np.ndarray, Nullable]
+    assert unpacked_block.searched == {0, 5}
+    parts = [pack(batch.take(np.array([number])), np.array([number])) for number in (1, 0)]
     assert list(rejoin([*parts, b""]).records()) == list(batch.records())

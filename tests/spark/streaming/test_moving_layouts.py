@@ -41,7 +41,7 @@ def written(folder: Path, parts: int, seed: int) -> list[list[Record]]:
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     records = random_records(rng, 100 * parts)
     write_replay(folder / "in.jsonl", SCHEMA, [*tables, *records[:100]])
-    return [records[at : at + 100] for at in range(0, len(records), 100)]
+    return [records[start : start + 100] for start in range(0, len(records), 100)]
 
 
 def appended(folder: Path, records: list[Record]) -> None:
@@ -58,9 +58,9 @@ def expected(folder: Path) -> list[bytes]:
     return sorted(result.to_json() for result in sink.results)
 
 
-def seen(run: Running, records: list[Record]) -> None:
+def seen(run: Running, part: list[Record]) -> None:
     """Wait until the sinks have what came of the records so far."""
-    run.until(lambda: run.watch.event_time == records[-1].time)
+    run.until(lambda: run.watch.event_time == part[-1].time)
 
 
 @pytest.mark.slow
@@ -75,20 +75,24 @@ def test_the_number_of_shards_changes_at_each_start(tmp_path: Path) -> None:
         LayoutRequest(4, Partitioning.KEYS),
         LayoutRequest(1),
     ]
-    found: list[LiveResult] = []
+    results: list[LiveResult] = []
     layouts: list[str] = []
-    for number, (wanted, records) in enumerate(zip(starts, written(tmp_path, len(starts), 5), strict=True)):
+    for number, (layout, records) in enumerate(zip(starts, written(tmp_path, len(starts), 5), strict=True)):
         if number:
             appended(tmp_path, records)
-        with running(asked(tmp_path), wanted) as run:
+        with running(asked(tmp_path), layout) as run:
             seen(run, records)
-        found += run.sink.results
+        results += run.sink.results
         layouts += [line for line in run.notes.lines if "the state moves" in line]
-    told = ["3 shards, divided by keys", "2 shards, divided by keys", "2 shards, divided by roots"]
-    told += ["2 shards, divided by queries", "4 shards, divided by keys", "1 shard, divided by roots"]
-    assert [line.partition("moves to ")[2] for line in layouts] == told
-    assert sorted(result.to_json() for result in found) == expected(tmp_path)
-    assert len(found) > 300
+    expected_notes = ["3 shards, divided by keys", "2 shards, divided by keys", "2 shards, divided by roots"]
+    expected_notes += [
+        "2 shards, divided by queries",
+        "4 shards, divided by keys",
+        "1 shard, divided by roots",
+    ]
+    assert [line.partition("moves to ")[2] for line in layouts] == expected_notes
+    assert sorted(result.to_json() for result in results) == expected(tmp_path)
+    assert len(results) > 300
     assert sorted(path.name for path in (tmp_path / "checkpoint").glob("spark*")) == ["spark-5", "spark-6"]
 
 
@@ -111,17 +115,17 @@ def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -
         run.until(lambda: len(folder.answers()) >= 2)
         appended(tmp_path, third)
         seen(run, third)
-    found = [result for result in run.sink.results if result.query != PAIRS]
-    assert sorted(result.to_json() for result in found) == expected(tmp_path)
-    assert len(found) > 100
-    assert len(run.sink.results) > len(found) + 10
+    results = [result for result in run.sink.results if result.query != PAIRS]
+    assert sorted(result.to_json() for result in results) == expected(tmp_path)
+    assert len(results) > 100
+    assert len(run.sink.results) > len(results) + 10
 
 
 def test_a_requested_division_by_key_rejects_such_a_query(tmp_path: Path) -> None:
     first, _ = written(tmp_path, 2, 7)
     folder = ControlFolder(tmp_path / "control")
-    wanted = LayoutRequest(2, Partitioning.KEYS)
-    with running(asked(tmp_path, control=folder.folder), wanted) as run:
+    layout = LayoutRequest(2, Partitioning.KEYS)
+    with running(asked(tmp_path, control=folder.folder), layout) as run:
         seen(run, first)
         folder.send(JobCommand.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
         run.until(lambda: len(folder.answers()) >= 1)

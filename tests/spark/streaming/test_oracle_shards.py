@@ -124,8 +124,8 @@ def random_records(
             records.append(Record.truncation(number % 3, time))
             continue
         if records and rng.random() < 0.2:
-            again = rng.choice(records[-30:])
-            records.append(again._replace(time=time, delete=again.truncates or rng.random() < 0.7))
+            earlier = rng.choice(records[-30:])
+            records.append(earlier._replace(time=time, delete=earlier.truncates or rng.random() < 0.7))
             continue
         records.append(Record(rng.randrange(3), time, random_row(rng, values)))
     return records
@@ -149,11 +149,11 @@ def equal_rows(rng: random.Random, count: int) -> list[Record]:
 
 def cut(rng: random.Random, records: list[Record]) -> list[list[Record]]:
     batches: list[list[Record]] = []
-    rest = records
-    while rest:
+    remaining = records
+    while remaining:
         size = rng.randrange(1, 25)
-        batches.append(rest[:size])
-        rest = rest[size:]
+        batches.append(remaining[:size])
+        remaining = remaining[size:]
     return batches
 
 
@@ -165,19 +165,21 @@ def mixed(rng: random.Random, records: Sequence[Record]) -> list[Record]:
 
 def stream_times(rng: random.Random, batches: Sequence[Sequence[Record]], in_step: int) -> list[int | None]:
     """The stream time behind each batch: all that comes later is no earlier. None among the first records."""
-    found: list[int | None] = []
-    read, latest, final = 0, ALWAYS, ALWAYS
+    times: list[int | None] = []
+    count, latest, final = 0, ALWAYS, ALWAYS
     for number, batch in enumerate(batches):
-        read += len(batch)
+        count += len(batch)
         latest = max([latest, *(record.time for record in batch)])
-        if read <= in_step:
-            found.append(None)
+        if count <= in_step:
+            times.append(None)
             continue
-        least = min([latest, *(record.time for later in batches[number + 1 :] for record in later)])
+        least = min(
+            [latest, *(record.time for later_batch in batches[number + 1 :] for record in later_batch)]
+        )
         if rng.random() < 0.7:  # else a partition has nothing yet, and is waited for
             final = max(final, least)
-        found.append(final)
-    return found
+        times.append(final)
+    return times
 
 
 def random_query(rng: random.Random) -> Query:
@@ -212,18 +214,20 @@ class Shards:
 
     def move(self, layout: Layout) -> None:
         """As ``layout.initial_state``, without Spark."""
-        rest = list(self._rest())
-        old = [
-            (group, *kept)
+        blobs = list(self._rest())
+        chunks = [
+            (group, *moved_blobs)
             for group, shard in self.shards.items()
-            for kept in [*shard.chunks.values(), *([shard.lasting] if shard.lasting else [])]
+            for moved_blobs in [*shard.chunks.values(), *([shard.lasting] if shard.lasting else [])]
         ]
-        kept, whole = plan_move(rest, [(group, chunk) for group, chunk, _ in old], self.layout, layout)
-        parts = [(chunk, body) for _, chunk, body in old]
-        kept += divide_chunks(whole, parts, self.layout, layout, self.job.lateness or 0)
+        moved_blobs, undivided = plan_move(
+            blobs, [(group, chunk) for group, chunk, _ in chunks], self.layout, layout
+        )
+        parts = [(chunk, body) for _, chunk, body in chunks]
+        moved_blobs += divide_chunks(undivided, parts, self.layout, layout, self.job.lateness or 0)
         self.layout = layout
         self.shards = {
-            group: self._begun(self._new(share), [one for one in kept if one[0] == group])
+            group: self._begun(self._new(share), [one for one in moved_blobs if one[0] == group])
             for group, share in layout.shares.items()
         }
 
@@ -240,26 +244,28 @@ class Shards:
         self.number += 1
         records = RecordBatch.of(batch)
         reached = int(records.time.max()) if len(records) and self.layout.keys else None
-        head = BatchHeader(
+        header = BatchHeader(
             0.0, tuple(commands), number=self.number, final=final, reached=reached, ended=ended
         )
         parts = self.layout.pack(records)
         parts *= 1 if self.layout.keys else self.layout.shards
-        told: list[tuple[int, LiveResult]] = []
-        late = []
+        results_by_group: list[tuple[int, LiveResult]] = []
+        late_counts = []
         for group, (part, shard) in enumerate(zip(parts, self.shards.values(), strict=True)):
             shard.next = self.number
-            worked = shard.work(MicroBatch(head, pack(RecordBatch.of(tables)), part))
-            told += [(group, result) for result in worked.results]
-            late.append(worked.stats.get("late", 0))
-            self.replaced += bool(worked.lasting)
+            answer = shard.work(MicroBatch(header, pack(RecordBatch.of(tables)), part))
+            results_by_group += [(group, result) for result in answer.results]
+            late_counts.append(answer.stats.get("late", 0))
+            self.replaced += bool(answer.lasting)
         assert len({shard.shard.now for shard in self.shards.values()}) == 1
         for command in commands:
             if command.op == "remove":
                 self.updates.remove(command.name)
-        if len({group for group, _ in told}) > 1:
-            told.sort(key=lambda one: (not one[1].snapshot, moment(one[1]), one[1].op != "-", one[1].id))
-        return self.updates.take(told), sum(late)
+        if len({group for group, _ in results_by_group}) > 1:
+            results_by_group.sort(
+                key=lambda one: (not one[1].snapshot, moment(one[1]), one[1].op != "-", one[1].id)
+            )
+        return self.updates.take(results_by_group), sum(late_counts)
 
     def _rest(self) -> Iterator[Blob]:
         for group, shard in self.shards.items():
@@ -277,8 +283,8 @@ class Shards:
                 yield group, "table", str(number), b"", blob
             for name, state in shard.states.items():
                 yield group, "state", name, b"", state
-            for name, (one, since) in shard.queries.items():
-                yield group, "query", name, b"", orjson.dumps({**one.to_dict(), "since": since})
+            for name, (query, first_batch) in shard.queries.items():
+                yield group, "query", name, b"", orjson.dumps({**query.to_dict(), "since": first_batch})
 
     def _begun(self, shard: KeptShard, blobs: list[Blob]) -> KeptShard:
         mark = ShardProgress()
@@ -293,10 +299,10 @@ class Shards:
                 case "state":
                     shard.states[name] = body
                 case "query":
-                    kept = orjson.loads(body)
-                    since = kept.pop("since")
-                    one = Query.from_dict(kept)
-                    shard.queries[one.name] = one, since
+                    description = orjson.loads(body)
+                    first_batch = description.pop("since")
+                    query = Query.from_dict(description)
+                    shard.queries[query.name] = query, first_batch
                 case "chunk":
                     shard.chunks[int(name)] = Chunk(**orjson.loads(head)), body
                 case "lasting":
@@ -329,7 +335,7 @@ LAYOUTS: Final = (
 
 def commands_of(
     rng: random.Random,
-    one: BatchWorker,
+    single: BatchWorker,
     draw: Callable[[random.Random], Query],
     most: int,
     schemas: bool,
@@ -339,19 +345,21 @@ def commands_of(
 
     Some changes are refused.
     """
-    standing = [query for query in one.standing.all_queries() if query.name not in stay]
-    everything = rng.random() < 0.05
-    wanted = [
+    queries = [query for query in single.standing.all_queries() if query.name not in stay]
+    removes_all = rng.random() < 0.05
+    commands = [
         JobCommand("remove", query.name)
-        for query in standing
-        if everything or rng.random() < len(standing) / most / 4
+        for query in queries
+        if removes_all or rng.random() < len(queries) / most / 4
     ]
-    for _ in range(rng.randrange(4) if len(standing) < most else 0):
+    for _ in range(rng.randrange(4) if len(queries) < most else 0):
         query = draw(rng)
-        wanted.append(JobCommand.adding(Query(query.text, kind=query.kind, name=f"q{rng.randrange(10_000)}")))
+        commands.append(
+            JobCommand.adding(Query(query.text, kind=query.kind, name=f"q{rng.randrange(10_000)}"))
+        )
     if schemas and rng.random() < 0.3:
-        wanted.append(JobCommand("schema", "", schema=to_yaml(rng.choice(CHANGES))))
-    return one.standing.validate(wanted)[0]
+        commands.append(JobCommand("schema", "", schema=to_yaml(rng.choice(CHANGES))))
+    return single.standing.validate(commands)[0]
 
 
 def lines(results: Iterable[LiveResult]) -> list[bytes]:
@@ -393,8 +401,8 @@ def compare(
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     log: list[LoggedBatch] = []
-    one, several = BatchWorker(job, lambda _: log), Shards(theirs or job, few_bytes)
-    one.load_tables(tables)
+    single, shards = BatchWorker(job, lambda _: log), Shards(theirs or job, few_bytes)
+    single.load_tables(tables)
     results = retractions = changes = 0
     spreads: set[Partitioning] = set()
     turns = cycle(rng.sample(layouts, len(layouts)))
@@ -403,40 +411,42 @@ def compare(
     )
     finals = stream_times(rng, batches, len(records) - out_of_step)
     for number, (drawn, final) in enumerate(zip(batches, finals, strict=True)):
-        commands = commands_of(rng, one, draw, 15, schemas, stay)
+        commands = commands_of(rng, single, draw, 15, schemas, stay)
         if not number:
             commands = [*map(JobCommand.adding, job.named().values()), *commands]
         changes += sum(command.op == "schema" for command in commands)
-        more = len(one.standing.stream.schema.relations) > len(SCHEMA.relations)
-        batch = [r._replace(relation=4) if more and rng.random() < 0.2 and not r.delete else r for r in drawn]
-        ended = number == len(batches) - 1
-        in_step = one.live.final is None and final is not None
-        before = one.live.position, one.live.now
-        told = RecordBatch.of(batch)
-        logged = LoggedBatch(*before, told, one.live.now if in_step else one.live.final)
+        has_extra = len(single.standing.stream.schema.relations) > len(SCHEMA.relations)
+        batch = [
+            r._replace(relation=4) if has_extra and rng.random() < 0.2 and not r.delete else r for r in drawn
+        ]
+        is_last = number == len(batches) - 1
+        was_in_step = single.live.final is None and final is not None
+        before = single.live.position, single.live.now
+        record_batch = RecordBatch.of(batch)
+        logged = LoggedBatch(*before, record_batch, single.live.now if was_in_step else single.live.final)
         end = {} if final is None else {STREAM_TIME: {"final": final}}
-        outcome = one.work(JournalEntry(number + 1, end, 0, tuple(commands), told, ended=ended))
+        outcome = single.work(JournalEntry(number + 1, end, 0, tuple(commands), record_batch, ended=is_last))
         log.append(logged)
-        wanted = next(turns) if number and rng.random() < 0.5 else LayoutRequest(several.layout.shards)
-        standing, window = one.standing, job.plan_window
-        layout = wanted.layout(list(standing.all_queries()), standing.stream, window, several.layout, number)
-        if layout != several.layout:
-            several.move(layout)
-        for shard in several.shards.values():
+        layout_choice = next(turns) if number and rng.random() < 0.5 else LayoutRequest(shards.layout.shards)
+        standing, window = single.standing, job.plan_window
+        layout = layout_choice.layout(list(standing.all_queries()), standing.stream, window, shards.layout, number)
+        if layout != shards.layout:
+            shards.move(layout)
+        for shard in shards.shards.values():
             if rng.random() < 0.2:
                 shard.rebuild()
-        found, late = several.work(batch, commands, [] if number else tables, final, ended=ended)
+        results_of_shards, late = shards.work(batch, commands, [] if number else tables, final, ended=is_last)
         spreads.add(layout.spread)
         assert late == len(outcome.late), number
-        compared = standing_after if job.lateness or final is not None else lines
-        assert compared(found) == compared(outcome.results), number
-        assert sum(each.shard.position for each in several.shards.values()) in (
-            one.live.position,
-            one.live.position * layout.shards,
+        comparable = standing_after if job.lateness or final is not None else lines
+        assert comparable(results_of_shards) == comparable(outcome.results), number
+        assert sum(each.shard.position for each in shards.shards.values()) in (
+            single.live.position,
+            single.live.position * layout.shards,
         )
         results += sum(each.op == "+" for each in outcome.results)
         retractions += sum(each.op == "-" for each in outcome.results)
-    return Seen(results, retractions, spreads, changes, several.replaced)
+    return Seen(results, retractions, spreads, changes, shards.replaced)
 
 
 def asked(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Query) -> Job:
@@ -454,7 +464,7 @@ def asked(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Qu
 
 
 @combinations(
-    "given, divided",
+    "stream_of_case, divided",
     [
         *((window, 0, False) for window in (TimeWindow(12), TimeWindow(60), CountWindow(40), Unbounded())),
         (TimeWindow(30), 5, False),
@@ -464,10 +474,10 @@ def asked(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Qu
 )
 @seeds(1, 4)
 def test_shards_have_the_results_of_one_engine(
-    given: tuple[Window, int, bool], divided: bool, seed: int
+    stream_of_case: tuple[Window, int, bool], divided: bool, seed: int
 ) -> None:
     """``lateness``: records come out of order, some too late. ``equal``: a few rows, again and again."""
-    window, lateness, equal = given
+    window, lateness, equal = stream_of_case
     schema = DIVIDED if divided else SCHEMA
     rng = random.Random(seed)
     count = 100 if isinstance(window, Unbounded) else length(120, 250)
@@ -493,8 +503,8 @@ def test_shards_over_partitions_that_are_out_of_step(
     best = Query("alpha beta", kind=TOP, options={SIZE: "2"})
     job = asked(TimeWindow(12), DIVIDED if divided else SCHEMA, lateness, longer=longer, best=best)
     out_of_step = rng.choice((120, 200, 249))
-    kept = ("longer", "best") if rng.random() < 0.5 else ()
-    seen = compare(job, records, seed, few_bytes=FEW_BYTES // 4, out_of_step=out_of_step, stay=kept)
+    permanent = ("longer", "best") if rng.random() < 0.5 else ()
+    seen = compare(job, records, seed, few_bytes=FEW_BYTES // 4, out_of_step=out_of_step, stay=permanent)
     assert seen.results > 20
     assert seen.retractions > 0
 
@@ -515,9 +525,9 @@ def test_patterns_with_windows_longer_than_that_of_the_job(seed: int) -> None:
 @seeds(1, 4)
 def test_shards_change_their_schemas_like_one_worker(window: Window, seed: int) -> None:
     best = Query("alpha beta", kind=TOP, options={SIZE: "3"})
-    own = Query("plain p ; plain q where p.y = q.y within 6 tuples", kind=PATTERN)
-    everything = Query("plain p ; * b where p.x = b.x", kind=PATTERN)
-    job = asked(window, best=best, own=own, any=everything)
+    over_tuples = Query("plain p ; plain q where p.y = q.y within 6 tuples", kind=PATTERN)
+    over_all = Query("plain p ; * b where p.x = b.x", kind=PATTERN)
+    job = asked(window, best=best, own=over_tuples, any=over_all)
     seen = compare(
         job, random_records(random.Random(seed), length(150, 300)), seed, draw=random_query, schemas=True
     )
@@ -569,36 +579,36 @@ def test_shards_with_other_evaluators(
 ) -> None:
     """Shards of roots never join by delta. Where join values are few, a tuple has many neighbours."""
     rng = random.Random(seed)
-    few = values == 2 or isinstance(window, Unbounded)
-    records = random_records(rng, length(80, 120) if few else length(150, 180), values)
+    is_dense = values == 2 or isinstance(window, Unbounded)
+    records = random_records(rng, length(80, 120) if is_dense else length(150, 180), values)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     job = asked(window, schema, lateness)
-    theirs = replace(job, **by)
-    seen = compare(job, records, seed, layouts=layouts, draw=random_query, theirs=theirs)
+    job_of_shards = replace(job, **by)
+    seen = compare(job, records, seed, layouts=layouts, draw=random_query, theirs=job_of_shards)
     assert seen.results > 100
     assert seen.retractions > 0
     assert {want.spread for want in layouts} - {None} <= seen.spreads
 
 
 def test_the_log_drops_expired_records() -> None:
-    kept = all_shards(asked(TimeWindow(10)), 1)[0]
-    kept.work(micro_batch_of((), [JobCommand.adding(Query("alpha", name="a"))]))
+    shard = all_shards(asked(TimeWindow(10)), 1)[0]
+    shard.work(micro_batch_of((), [JobCommand.adding(Query("alpha", name="a"))]))
     for time in range(0, 200, 2):
-        kept.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
-    assert [chunk.latest for chunk, _ in kept.chunks.values()] == list(range(178, 200, 2))
+        shard.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
+    assert [chunk.latest for chunk, _ in shard.chunks.values()] == list(range(178, 200, 2))
 
 
 def test_without_a_window_the_log_keeps_everything_and_reports_its_size() -> None:
-    kept = all_shards(asked(Unbounded()), 1)[0]
+    shard = all_shards(asked(Unbounded()), 1)[0]
     for time in range(50):
-        worked = kept.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
-    assert len(kept.chunks) == 50
-    size = sum(len(records) for _, records in kept.chunks.values())
-    assert worked.stats["log_bytes"] == size > 0
-    kept.rebuild()
-    worked = kept.work(micro_batch_of([]))
-    assert worked.stats["log_bytes"] == size
+        answer = shard.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
+    assert len(shard.chunks) == 50
+    size = sum(len(records) for _, records in shard.chunks.values())
+    assert answer.stats["log_bytes"] == size > 0
+    shard.rebuild()
+    answer = shard.work(micro_batch_of([]))
+    assert answer.stats["log_bytes"] == size
 
 
 def many_updates(rng: random.Random, count: int) -> list[Record]:
@@ -608,9 +618,9 @@ def many_updates(rng: random.Random, count: int) -> list[Record]:
     for _ in range(count):
         time += rng.choice([0, 1, 1, 2])
         row = random_row(rng, 3)
-        plain = [each for each in records if each.relation == 0 and not each.delete][-8:]
-        if plain and rng.random() < 0.3:
-            records.append(rng.choice(plain)._replace(time=time, delete=True))
+        deletable = [each for each in records if each.relation == 0 and not each.delete][-8:]
+        if deletable and rng.random() < 0.3:
+            records.append(rng.choice(deletable)._replace(time=time, delete=True))
         else:
             records.append(Record(rng.choice([0, 1, 1, 1]), time, row))
     return records
@@ -709,113 +719,115 @@ def test_late_records_meet_logs_of_live_tuples_in_other_layouts(divided: bool, s
 
 @pytest.mark.parametrize("window", [Unbounded(), TimeWindow(10_000)])
 def test_a_log_has_live_tuples_and_two_windows_of_patterns(window: Window) -> None:
-    kept = all_shards(asked(window), 1)[0]
-    kept.few_bytes = 20_000
-    kept.rebuild()
+    shard = all_shards(asked(window), 1)[0]
+    shard.few_bytes = 20_000
+    shard.rebuild()
     query = Query("keyed a ; keyed b where a.x = b.x within 20 us", name="p", kind=PATTERN)
-    kept.work(micro_batch_of((), [JobCommand.adding(query)]))
+    shard.work(micro_batch_of((), [JobCommand.adding(query)]))
     sizes, chunks = [], []
     for number in range(400):
         records = [Record(1, 10 * number, ("alpha", x, number)) for x in range(20)]
-        kept.work(micro_batch_of(records))
+        shard.work(micro_batch_of(records))
         if number % 50 == 49:
-            kept.rebuild()
-        sizes.append(kept.size)
-        chunks.append(len(kept.chunks))
+            shard.rebuild()
+        sizes.append(shard.size)
+        chunks.append(len(shard.chunks))
     assert max(sizes[200:]) <= max(sizes[:200]) < 400 * len(pack(RecordBatch.of(records))) / 8
     assert max(chunks) < 30
-    kept.work(micro_batch_of(records, [JobCommand("remove", "p")]))
-    assert all(number > kept.lasting[0].number for number in kept.chunks if kept.lasting)
+    shard.work(micro_batch_of(records, [JobCommand("remove", "p")]))
+    assert all(number > shard.lasting[0].number for number in shard.chunks if shard.lasting)
 
 
 def test_live_tuples_are_the_past_of_a_pattern_until_its_windows_end() -> None:
     """A pattern that is added reads what lives in place of the log, also if it is rebuilt later."""
-    (kept,) = all_shards(asked(Unbounded()), 1)
-    kept.few_bytes = 20_000
-    kept.rebuild()
+    (shard,) = all_shards(asked(Unbounded()), 1)
+    shard.few_bytes = 20_000
+    shard.rebuild()
     for time in range(40):
-        kept.work(micro_batch_of([Record(1, time, ("alpha", 1, time % 2))]))
-    assert kept.lasting is not None
-    first = kept.lasting[0].number
+        shard.work(micro_batch_of([Record(1, time, ("alpha", 1, time % 2))]))
+    assert shard.lasting is not None
+    first = shard.lasting[0].number
     query = Query("keyed a ; plain b within 100 us", name="p", kind=PATTERN)
-    kept.work(micro_batch_of((), [JobCommand.adding(query)]))
+    shard.work(micro_batch_of((), [JobCommand.adding(query)]))
     for time in range(first, 90):
-        kept.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
-    assert kept.lasting[0].number == first
-    kept.rebuild()
-    found = kept.work(micro_batch_of([Record(0, 90, ("beta", 1, 1))])).results
-    assert {one.parsed.tuples[0].row["x"] for one in found if one.parsed.name == "p"} == {1, 2}
-    while kept.lasting[0].number == first:
+        shard.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
+    assert shard.lasting[0].number == first
+    shard.rebuild()
+    results = shard.work(micro_batch_of([Record(0, 90, ("beta", 1, 1))])).results
+    assert {one.parsed.tuples[0].row["x"] for one in results if one.parsed.name == "p"} == {1, 2}
+    while shard.lasting[0].number == first:
         time += 1
         assert time < 1_000
-        kept.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
+        shard.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_a_longer_pattern_begins_with_chunks_of_a_shorter_one_and_live_tuples(rebuilt: bool) -> None:
-    (kept,) = all_shards(asked(Unbounded()), 1)
-    kept.few_bytes = 20_000
-    kept.rebuild()
+    (shard,) = all_shards(asked(Unbounded()), 1)
+    shard.few_bytes = 20_000
+    shard.rebuild()
     short = Query("keyed a ; keyed b where a.x = b.x within 20 us", name="short", kind=PATTERN)
-    kept.work(micro_batch_of([Record(1, 0, ("alpha", 900, 0))], [JobCommand.adding(short)]))
+    shard.work(micro_batch_of([Record(1, 0, ("alpha", 900, 0))], [JobCommand.adding(short)]))
     number = 0
-    while kept.lasting is None or kept.lasting[0].number < kept.next - 1 or number < 30:
+    while shard.lasting is None or shard.lasting[0].number < shard.next - 1 or number < 30:
         number += 1
-        kept.work(micro_batch_of([Record(1, 10 * number, ("alpha", x, number)) for x in range(20)]))
-    lasting = kept.lasting[0].number
-    assert 0 < len(kept.chunks) < 10
+        shard.work(micro_batch_of([Record(1, 10 * number, ("alpha", x, number)) for x in range(20)]))
+    lasting_number = shard.lasting[0].number
+    assert 0 < len(shard.chunks) < 10
     longer = Query("keyed a ; plain b within 10 ms", name="longer", kind=PATTERN)
-    kept.work(micro_batch_of((), [JobCommand.adding(longer)]))
+    shard.work(micro_batch_of((), [JobCommand.adding(longer)]))
     if rebuilt:
-        kept.rebuild()
-    found = kept.work(micro_batch_of([Record(0, 10 * number + 10, ("beta", 1, 1))])).results
-    rows = [(one.parsed.tuples[0].row["x"], one.parsed.tuples[0].row["y"]) for one in found]
+        shard.rebuild()
+    results = shard.work(micro_batch_of([Record(0, 10 * number + 10, ("beta", 1, 1))])).results
+    rows = [(one.parsed.tuples[0].row["x"], one.parsed.tuples[0].row["y"]) for one in results]
     assert (900, 0) in rows
     assert len(set(rows)) == len(rows)
-    assert {y for x, y in rows if x == 3} == set(range(number - len(kept.chunks) + 2, number + 1))
-    for later in range(number + 2, number + 100):
-        kept.work(micro_batch_of([Record(1, 10 * later, ("alpha", x, later)) for x in range(20)]))
-    assert kept.lasting[0].number == lasting
+    assert {y for x, y in rows if x == 3} == set(range(number - len(shard.chunks) + 2, number + 1))
+    for later_number in range(number + 2, number + 100):
+        shard.work(
+            micro_batch_of([Record(1, 10 * later_number, ("alpha", x, later_number)) for x in range(20)])
+        )
+    assert shard.lasting[0].number == lasting_number
 
 
 def test_a_rebuilt_query_does_not_retract_results_that_ended_before_it() -> None:
     """A late record changes a result that ended before the query came, which is told of it then."""
-    (kept,) = all_shards(asked(Unbounded(), lateness=5), 1)
-    (calm,) = all_shards(asked(Unbounded(), lateness=5), 1)
+    (rebuilt,) = all_shards(asked(Unbounded(), lateness=5), 1)
+    (undisturbed,) = all_shards(asked(Unbounded(), lateness=5), 1)
     first = [Record(1, 40, ("alpha", 1, 1)), Record(1, 42, ("alpha", 1, 1), delete=True)]
     added = [JobCommand.adding(Query("alpha", name="added")), JobCommand.adding(Query("pad", name="other"))]
-    told = []
-    for each in (calm, kept):
-        each.work(micro_batch_of(first))
-        each.work(micro_batch_of([Record(0, 43, ("no", 7, 7))], added))
-        if each is kept:
-            each.rebuild()
-        told.append(lines(each.work(micro_batch_of([Record(1, 40, ("alpha late", 1, 2))])).results))
-    assert told[0] == told[1] != []
+    outputs = []
+    for shard in (undisturbed, rebuilt):
+        shard.work(micro_batch_of(first))
+        shard.work(micro_batch_of([Record(0, 43, ("no", 7, 7))], added))
+        if shard is rebuilt:
+            shard.rebuild()
+        outputs.append(lines(shard.work(micro_batch_of([Record(1, 40, ("alpha late", 1, 2))])).results))
+    assert outputs[0] == outputs[1] != []
 
 
 @seeds(4, 20)
 def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
     """Chunks may end within an instant; they are replayed together if nothing happened between them."""
     rng = random.Random(seed)
-    schema, insertions = rng.choice((SCHEMA, DIVIDED)), rng.random() < 0.5
-    if insertions:
+    schema, insertions_only = rng.choice((SCHEMA, DIVIDED)), rng.random() < 0.5
+    if insertions_only:
         schema = replace(schema, relations=tuple(replace(one, key=()) for one in schema.relations))
-    (kept,), (calm,) = (all_shards(asked(TimeWindow(40), schema), 1) for _ in range(2))
-    for each in (kept, calm):
+    (rebuilt,), (undisturbed,) = (all_shards(asked(TimeWindow(40), schema), 1) for _ in range(2))
+    for each in (rebuilt, undisturbed):
         each.work(micro_batch_of((), [JobCommand.adding(Query(one, name=one)) for one in ("alpha", "beta")]))
-    records = [one for one in random_records(rng, 400) if not (insertions and one.delete)]
-    told = 0
+    records = [one for one in random_records(rng, 400) if not (insertions_only and one.delete)]
+    count = 0
     while records:
         number = rng.choice((1, 3, 20))
-        taken, records = records[:number], records[number:]
+        chunk, records = records[:number], records[number:]
         if rng.random() < 0.2:
-            kept.rebuild()
-        ours, theirs = (each.work(micro_batch_of(taken)) for each in (kept, calm))
-        assert lines(ours.results) == lines(theirs.results)
-        assert ours.dropped == theirs.dropped
-        told += len(ours.results)
-    assert told > 20
+            rebuilt.rebuild()
+        actual, expected = (each.work(micro_batch_of(chunk)) for each in (rebuilt, undisturbed))
+        assert lines(actual.results) == lines(expected.results)
+        assert actual.dropped == expected.dropped
+        count += len(actual.results)
+    assert count > 20
 
 
 @some("lateness", [0], [5])
@@ -836,43 +848,47 @@ def test_dead_chunks_are_not_replayed(out_of_step: bool, lateness: int, seed: in
     schema = SCHEMA
     if lateness or out_of_step:  # else what is told of versions within an instant depends on cuts
         schema = replace(schema, relations=tuple(replace(one, key=()) for one in schema.relations))
-    (kept,), (calm,) = (all_shards(asked(TimeWindow(12), schema, lateness), 1) for _ in range(2))
-    standing = ["alpha", "beta"]
-    added = list(map(JobCommand.adding, (Query(one, name=one) for one in standing)))
-    told, patterns = 0, False
+    (rebuilt,), (undisturbed,) = (all_shards(asked(TimeWindow(12), schema, lateness), 1) for _ in range(2))
+    names = ["alpha", "beta"]
+    added = list(map(JobCommand.adding, (Query(one, name=one) for one in names)))
+    count, patterns = 0, False
     for batch, final in zip(batches, finals, strict=True):
         if rng.random() < 0.3:
-            kept.rebuild()
-        if len(standing) < 5 and rng.random() < 0.1:
-            new = [one for one in ("no", "pad", "alpha -no", "beta -no", PAIRS) if one not in standing]
-            text = rng.choice(new)
-            standing.append(text)
+            rebuilt.rebuild()
+        if len(names) < 5 and rng.random() < 0.1:
+            new_texts = [one for one in ("no", "pad", "alpha -no", "beta -no", PAIRS) if one not in names]
+            text = rng.choice(new_texts)
+            names.append(text)
             kind = PATTERN if text == PAIRS else KEYWORDS
             added.append(JobCommand.adding(Query(text, kind=kind, name=text)))
-        elif len(standing) > 2 and rng.random() < 0.3:
-            added.append(JobCommand("remove", standing.pop()))
+        elif len(names) > 2 and rng.random() < 0.3:
+            added.append(JobCommand("remove", names.pop()))
         micro_batch = micro_batch_of(batch, added)
         micro_batch = replace(micro_batch, head=replace(micro_batch.head, final=final))
-        ours, theirs = (each.work(micro_batch) for each in (kept, calm))
-        assert lines(ours.results) == lines(theirs.results)
-        assert ours.dropped == theirs.dropped
-        assert (ours.position, ours.now, ours.final) == (theirs.position, theirs.now, theirs.final)
-        told, added = told + len(ours.results), []
-        patterns |= PAIRS in standing
-    assert told > 20
-    assert kept.passed_over > 0 or patterns
+        actual, expected = (each.work(micro_batch) for each in (rebuilt, undisturbed))
+        assert lines(actual.results) == lines(expected.results)
+        assert actual.dropped == expected.dropped
+        assert (actual.position, actual.now, actual.final) == (
+            expected.position,
+            expected.now,
+            expected.final,
+        )
+        count, added = count + len(actual.results), []
+        patterns |= PAIRS in names
+    assert count > 20
+    assert rebuilt.passed_over > 0 or patterns
 
 
 def test_a_row_updated_many_times_takes_few_chunks() -> None:
-    kept = all_shards(asked(Unbounded()), 1)[0]
+    shard = all_shards(asked(Unbounded()), 1)[0]
     for time in range(1_000):
-        kept.work(micro_batch_of([Record(1, time, ("alpha", 1, time))]))
-    assert len(kept.chunks) < 2 * FEW_BYTES / CHUNK_BYTES
-    kept.rebuild()
-    worked = kept.work(
+        shard.work(micro_batch_of([Record(1, time, ("alpha", 1, time))]))
+    assert len(shard.chunks) < 2 * FEW_BYTES / CHUNK_BYTES
+    shard.rebuild()
+    answer = shard.work(
         micro_batch_of([Record(1, 2_000, ("beta", 1, 1))], [JobCommand.adding(Query("alpha", name="a"))])
     )
-    assert [(one.op, one.parsed.tuples[0].row["y"]) for one in worked.results] == [("+", 999), ("-", 999)]
+    assert [(one.op, one.parsed.tuples[0].row["y"]) for one in answer.results] == [("+", 999), ("-", 999)]
 
 
 def test_a_window_of_tuples_is_not_divided_by_key() -> None:
@@ -906,21 +922,23 @@ def test_a_fitting_layout_is_kept_and_fully_described() -> None:
 def test_divided_parts_of_a_chunk_merge_into_the_chunk() -> None:
     records = RecordBatch.of(random_records(random.Random(1), 50))
     job = asked(TimeWindow(9), DIVIDED)
-    whole = Layout(Partitioning.ROOTS, (0,))
+    single_layout = Layout(Partitioning.ROOTS, (0,))
     layout = LayoutRequest(3).layout(list(job.named().values()), job.stream, job.plan_window)
     chunk = Chunk(7, 100, 5, 9, 150)
-    parts = list(divide_chunk(chunk, [(chunk, pack(records))], whole, layout, 0))
+    parts = list(divide_chunk(chunk, [(chunk, pack(records))], single_layout, layout, 0))
     assert {name for _, _, name, _, _ in parts} == {"7"}
-    (again,) = divide_chunk(chunk, [(chunk, body) for *_, body in parts], layout, whole, 0)
-    assert list(unpack(again[-1]).records()) == list(records.records())
+    (merged,) = divide_chunk(chunk, [(chunk, body) for *_, body in parts], layout, single_layout, 0)
+    assert list(unpack(merged[-1]).records()) == list(records.records())
 
 
 def test_queue_heads_of_shards_are_merged_to_the_latest() -> None:
     """After a move every shard has all fronts, but only one goes on with a queue and knows later ones."""
-    copied = fronts_to_bytes([Front(1, (1, "lamp"), 500, 1, 1000), Front(1, (2, "lamp"), 100, 0, 1000)])
-    known = fronts_to_bytes([Front(1, (1, "lamp"), 1000, 0, 1500)])
-    other = fronts_to_bytes([Front(1, (3, "lamp"), 400, 0, 1000)])
-    assert sorted(fronts_of(merged_fronts([known, copied, other]))) == [
+    earlier_heads = fronts_to_bytes(
+        [Front(1, (1, "lamp"), 500, 1, 1000), Front(1, (2, "lamp"), 100, 0, 1000)]
+    )
+    later_heads = fronts_to_bytes([Front(1, (1, "lamp"), 1000, 0, 1500)])
+    other_heads = fronts_to_bytes([Front(1, (3, "lamp"), 400, 0, 1000)])
+    assert sorted(fronts_of(merged_fronts([later_heads, earlier_heads, other_heads]))) == [
         Front(1, (1, "lamp"), 1000, 0, 1500),
         Front(1, (2, "lamp"), 100, 0, 1000),
         Front(1, (3, "lamp"), 400, 0, 1000),

@@ -47,15 +47,15 @@ def ahead(made: OutputCommitter) -> Thread:
 
 
 def test_slow_sinks_hold_up_the_job(tmp_path: Path) -> None:
-    made, taken = committer(tmp_path)
-    thread = ahead(made)
-    assert made.deliver()
+    output_committer, outputs = committer(tmp_path)
+    thread = ahead(output_committer)
+    assert output_committer.deliver()
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    made.deliver_rest()
-    assert numbers(taken) == list(range(1, AHEAD + 2))
-    assert not made.deliver()
-    made.close()
+    output_committer.deliver_rest()
+    assert numbers(outputs) == list(range(1, AHEAD + 2))
+    assert not output_committer.deliver()
+    output_committer.close()
 
 
 @pytest.mark.parametrize("end", ["stopping", "stop_waiting"])
@@ -63,55 +63,59 @@ def test_stopping_releases_the_job_and_the_next_start_delivers_waiting_batches(
     tmp_path: Path, end: str
 ) -> None:
     clock = StoppableClock()
-    made, taken = committer(tmp_path, clock=clock)
-    ways: dict[str, Callable[[], None]] = {"stopping": clock.stopping.set, "stop_waiting": made.stop_waiting}
-    thread = ahead(made)
-    ways[end]()
+    output_committer, outputs = committer(tmp_path, clock=clock)
+    endings: dict[str, Callable[[], None]] = {
+        "stopping": clock.stopping.set,
+        "stop_waiting": output_committer.stop_waiting,
+    }
+    thread = ahead(output_committer)
+    endings[end]()
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    made.deliver_rest()
-    assert numbers(taken) == list(range(1, AHEAD + 1))
-    made.close()
-    _, left = committer(tmp_path, committed=3)
-    assert numbers(left) == list(range(4, AHEAD + 2))
+    output_committer.deliver_rest()
+    assert numbers(outputs) == list(range(1, AHEAD + 1))
+    output_committer.close()
+    _, remaining = committer(tmp_path, committed=3)
+    assert numbers(remaining) == list(range(4, AHEAD + 2))
 
 
 def test_a_repeated_batch_is_skipped(tmp_path: Path) -> None:
-    made, taken = committer(tmp_path, size=100)
+    first, outputs = committer(tmp_path, size=100)
     for number in (1, 2, 2, 3):
-        made.put(told(number))
+        first.put(told(number))
         if number == 1:
-            made.deliver_rest()
-            made.commit()
-    made.deliver_rest()
-    assert numbers(taken) == [1, 2, 3]
-    made.close()
-    again, left = committer(tmp_path, committed=1)
-    assert numbers(left) == [2, 3]
+            first.deliver_rest()
+            first.commit()
+    first.deliver_rest()
+    assert numbers(outputs) == [1, 2, 3]
+    first.close()
+    second, later_outputs = committer(tmp_path, committed=1)
+    assert numbers(later_outputs) == [2, 3]
     for number in (3, 4):  # the third was in the outbox, though the job had not heard of it
-        again.put(told(number))
-    again.deliver_rest()
-    assert numbers(left) == [2, 3, 4]
+        second.put(told(number))
+    second.deliver_rest()
+    assert numbers(later_outputs) == [2, 3, 4]
     # All was committed, and the outbox is empty: the job repeats its last batch all the same.
-    again.commit()
-    again.close()
-    last, left = committer(tmp_path, committed=4)
-    last.put(told(4))
-    last.deliver_rest()
-    assert left == []
-    last.close()
+    second.commit()
+    second.close()
+    third, later_outputs = committer(tmp_path, committed=4)
+    third.put(told(4))
+    third.deliver_rest()
+    assert later_outputs == []
+    third.close()
 
 
-@pytest.mark.parametrize("many", [0, 1, 6_000])
-def test_results_of_a_server_are_delivered_unchanged(many: int) -> None:
-    shown = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": "Pulp Fiction"})
+@pytest.mark.parametrize("count", [0, 1, 6_000])
+def test_results_of_a_server_are_delivered_unchanged(count: int) -> None:
+    member = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": "Pulp Fiction"})
     results = [
-        Result("+", "pulp", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (shown,), ()) for n in range(many)
+        Result("+", "pulp", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (member,), ())
+        for n in range(count)
     ]
     blobs = blobs_of(BatchAnswer(list(results), {"seconds": 0.1}, None, [], [], [], 0, 0))
-    assert sum(map(len, blobs)) < 100 + 60 * many or many < 2
-    told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
-    assert [result.parsed for _, result in results_of(told)] == results
+    assert sum(map(len, blobs)) < 100 + 60 * count or count < 2
+    output = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
+    assert [result.parsed for _, result in results_of(output)] == results
 
 
 def test_an_unwritable_result_is_a_counted_dead_letter(tmp_path: Path) -> None:
@@ -122,34 +126,34 @@ def test_an_unwritable_result_is_a_counted_dead_letter(tmp_path: Path) -> None:
         for n, one in enumerate(tuples)
     ]
     blobs = blobs_of(BatchAnswer(list(results), {"operators": 0, "waiting": 0}, None, [], [], [], 0, 0))
-    told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
-    notes, written = Notes(), Written()
+    output = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
+    notes, fan_out = Notes(), Written()
     merger = OutputMerger(request(tmp_path), notes.log, Gauges(request(tmp_path), 0), lambda _: None)
-    merger.deliver_to(written)  # type: ignore[arg-type]  # all that is asked of one
-    merger.take(told)
-    assert [one.parsed for one in written.results] == results[:1]
-    (letter,) = map(orjson.loads, written.letters)
-    assert (letter["source"], orjson.loads(letter["raw"])["id"]) == ("result", "1")
+    merger.deliver_to(fan_out)  # type: ignore[arg-type]  # all that is asked of one
+    merger.take(output)
+    assert [one.parsed for one in fan_out.results] == results[:1]
+    (dead_letter,) = map(orjson.loads, fan_out.letters)
+    assert (dead_letter["source"], orjson.loads(dead_letter["raw"])["id"]) == ("result", "1")
     assert "result of 'pulp': cannot be written: " in notes.lines[0]
     assert merger.bad_summary().startswith("1 bad record\n  result of 'pulp': cannot be written: ")
 
 
-@pytest.mark.parametrize("many", [0, 1, 6_000])
-def test_a_server_can_return_its_results_as_tables(many: int) -> None:
+@pytest.mark.parametrize("count", [0, 1, 6_000])
+def test_a_server_can_return_its_results_as_tables(count: int) -> None:
     titles = ["Pulp Fiction", "half of \ud800", "Jackie Brown"]
     tuples = [
         ResultTuple.given("movie", f"movie:{n}", ("pulp",), {"title": one}) for n, one in enumerate(titles)
     ]
     results = [
         Result("+", "pulp", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (tuples[n % 2 * 2],), ())
-        for n in range(many)
+        for n in range(count)
     ]
-    bad = Result("+", "pulp", "pulp", "bad", 1.0, None, "movie{pulp}", (tuples[1],), ())
-    for given in (results, [*results, bad]):
-        stats, *blobs = blobs_of(BatchAnswer(given, {}, None, [], [], [], 0, 0), encoded_tables)
+    unwritable = Result("+", "pulp", "pulp", "bad", 1.0, None, "movie{pulp}", (tuples[1],), ())
+    for results_of_server in (results, [*results, unwritable]):
+        stats, *blobs = blobs_of(BatchAnswer(results_of_server, {}, None, [], [], [], 0, 0), encoded_tables)
         tables = [pa.ipc.open_stream(decompress(blob)).read_all() for blob in blobs]
         assert pa.concat_tables([result_table([]), *tables]).equals(result_table(results))
-        assert ("unwritable" in orjson.loads(stats)) == (bad in given)
+        assert ("unwritable" in orjson.loads(stats)) == (unwritable in results_of_server)
 
 
 class Written:
@@ -167,9 +171,9 @@ def test_a_listener_sees_the_records_of_each_micro_batch_in_order(shards: int) -
     rows: list[tuple[int, int, bytes]] = []
     for shard in range(shards):
         for batch in batches:
-            places = np.arange(shard, 5, shards)
-            own = pack(batch) if shards == 1 else pack(batch.take(places), places)
-            rows += [(shard, 0, b"{}"), (shard, 1, b"a result"), (shard, RECORDS, own)]
-    seen = [list(records.records()) for records in records_of(Output(1, rows))]
-    assert seen == [list(batch.records()) for batch in batches]
+            numbers = np.arange(shard, 5, shards)
+            packed = pack(batch) if shards == 1 else pack(batch.take(numbers), numbers)
+            rows += [(shard, 0, b"{}"), (shard, 1, b"a result"), (shard, RECORDS, packed)]
+    records_seen = [list(records.records()) for records in records_of(Output(1, rows))]
+    assert records_seen == [list(batch.records()) for batch in batches]
     assert list(records_of(Output(1, [(0, 0, b"{}")]))) == []

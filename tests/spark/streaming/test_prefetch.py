@@ -43,12 +43,12 @@ class Counting(Feed):
         assert self.lock.acquire(blocking=False), "two polls at once"
         try:
             self.may_end.wait()
-            at = start["at"]
-            if 0 <= self.broken <= at:
+            position = start["at"]
+            if 0 <= self.broken <= position:
                 raise SourceError("gone")
-            end = min(self.most, at + self.rng.choice([0, limit // 2, limit, limit]))
-            items = [Record(0, n, (n,)) for n in range(at, end)]
-            notices = (f"notice {at}",) if at % 7 == 0 else ()
+            end = min(self.most, position + self.rng.choice([0, limit // 2, limit, limit]))
+            items = [Record(0, n, (n,)) for n in range(position, end)]
+            notices = (f"notice {position}",) if position % 7 == 0 else ()
             return Batch(Chunk.of(items), {"at": end}, notices, end == self.most)
         finally:
             self.lock.release()
@@ -81,60 +81,66 @@ class Counting(Feed):
 @seeds(1, 5)
 def test_all_records_are_polled_in_order(seed: int) -> None:
     feed = Counting(200, seed)
-    ahead = Prefetch(feed, whole)
-    found: list[Item] = []
-    at, ended, packed_ahead = feed.start(), False, 0
-    while not ended:
-        polled = ahead.poll(at, 10)
-        ahead.read_on()
+    prefetch = Prefetch(feed, whole)
+    items: list[Item] = []
+    offset, is_end, packed_count = feed.start(), False, 0
+    while not is_end:
+        polled = prefetch.poll(offset, 10)
+        prefetch.read_on()
         batch = polled.batch
         if polled.packed is not None:
-            packed_ahead += 1
+            packed_count += 1
             assert list(unpack(polled.packed[0][0]).records()) == list(batch.read)
         assert len(batch.read) <= 10
-        assert list(feed.replay(at, batch.end)) == list(batch.read)
-        found += batch.read
-        at, ended = batch.end, batch.ended
-        ahead.commit(at)
-    assert [item.time for item in found if isinstance(item, Record)] == list(range(200))
-    assert packed_ahead > 3
+        assert list(feed.replay(offset, batch.end)) == list(batch.read)
+        items += batch.read
+        offset, is_end = batch.end, batch.ended
+        prefetch.commit(offset)
+    assert [item.time for item in items if isinstance(item, Record)] == list(range(200))
+    assert packed_count > 3
 
 
 def test_bad_records_are_left_to_the_caller_of_poll() -> None:
     feed = Counting(200, 1)
-    ahead = Prefetch(feed, whole)
-    bad = BadRecord("somewhere", 1, 0, b"", "no time")
-    given: list[list[Item]] = [[Record(0, 0, (0,))] * 3, [Record(0, 1, (1,)), bad, Record(0, 1, (1,))], []]
-    polls = iter(given)
+    prefetch = Prefetch(feed, whole)
+    bad_record = BadRecord("somewhere", 1, 0, b"", "no time")
+    item_lists: list[list[Item]] = [
+        [Record(0, 0, (0,))] * 3,
+        [Record(0, 1, (1,)), bad_record, Record(0, 1, (1,))],
+        [],
+    ]
+    polls = iter(item_lists)
     feed.poll = lambda start, limit: Batch(Chunk.of(next(polls)), {"at": start["at"] + 3})  # type: ignore[method-assign]
-    first = ahead.poll({"at": 0}, 3)
-    ahead.read_on()
-    second = ahead.poll({"at": 3}, 3)
+    first = prefetch.poll({"at": 0}, 3)
+    prefetch.read_on()
+    second = prefetch.poll({"at": 3}, 3)
     assert second.packed is not None
     assert (len(first.batch.read), len(unpack(second.packed[0][0]))) == (3, 2)
-    assert list(second.batch.read.bad) == [bad]
+    assert list(second.batch.read.bad) == [bad_record]
 
 
 def test_polling_at_another_offset_discards_the_prefetched_batch() -> None:
-    ahead = Prefetch(Counting(200, 1), whole)
-    while not ahead.poll({"at": 0}, 10).batch.read.records:
+    prefetch = Prefetch(Counting(200, 1), whole)
+    while not prefetch.poll({"at": 0}, 10).batch.read.records:
         pass
-    ahead.read_on()
-    assert ahead.poll({"at": 50}, 10).batch.end["at"] >= 50
-    assert all(item.time >= 50 for item in ahead.poll({"at": 50}, 10).batch.read if isinstance(item, Record))
+    prefetch.read_on()
+    assert prefetch.poll({"at": 50}, 10).batch.end["at"] >= 50
+    assert all(
+        item.time >= 50 for item in prefetch.poll({"at": 50}, 10).batch.read if isinstance(item, Record)
+    )
 
 
 def test_errors_are_raised_by_poll() -> None:
     feed = Counting(200, 3, broken=20)
-    ahead = Prefetch(feed, whole)
+    prefetch = Prefetch(feed, whole)
     at = feed.start()
 
     def poll_on() -> None:
         nonlocal at
         for _ in range(50):
-            at = ahead.poll(at, 10).batch.end
-            ahead.read_on()
-            ahead.idle_feed()
+            at = prefetch.poll(at, 10).batch.end
+            prefetch.read_on()
+            prefetch.idle_feed()
 
     with pytest.raises(SourceError, match="gone"):
         poll_on()
@@ -143,27 +149,27 @@ def test_errors_are_raised_by_poll() -> None:
 
 def test_a_commit_does_not_wait_for_a_running_poll() -> None:
     feed = Counting(200, 1)
-    ahead = Prefetch(feed, whole)
-    at = feed.start()
-    while len((batch := ahead.poll(at, 10).batch).read) < 10:
-        at = batch.end
+    prefetch = Prefetch(feed, whole)
+    offset = feed.start()
+    while len((batch := prefetch.poll(offset, 10).batch).read) < 10:
+        offset = batch.end
     feed.may_end.clear()
-    ahead.read_on()
-    ahead.commit(batch.end)
+    prefetch.read_on()
+    prefetch.commit(batch.end)
     assert feed.committed == []
     feed.may_end.set()
-    ahead.poll(batch.end, 10)
+    prefetch.poll(batch.end, 10)
     assert feed.committed == [batch.end["at"]]
 
 
 def test_a_late_error_of_a_commit_is_raised_by_the_next_poll() -> None:
     feed = Counting(200, 1)
-    ahead = Prefetch(feed, whole)
-    at = feed.start()
-    while len((batch := ahead.poll(at, 10).batch).read) < 10:
-        at = batch.end
+    prefetch = Prefetch(feed, whole)
+    offset = feed.start()
+    while len((batch := prefetch.poll(offset, 10).batch).read) < 10:
+        offset = batch.end
     feed.refused = batch.end["at"]
-    ahead.read_on()
-    ahead.commit(batch.end)
+    prefetch.read_on()
+    prefetch.commit(batch.end)
     with pytest.raises(SourceError, match="cannot forget"):
-        ahead.poll(batch.end, 10)
+        prefetch.poll(batch.end, 10)

@@ -34,28 +34,28 @@ def records(rows: Iterable[tuple[int, int, bytes]]) -> int:
 def test_a_paused_reader_returns_nothing_until_it_resumes(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1))
-    reading = reader(tmp_path, str(source))
-    rows, at = reading.read(reading.initialOffset())
+    feed_reader = reader(tmp_path, str(source))
+    rows, offset = feed_reader.read(feed_reader.initialOffset())
     assert records(rows) == 1
     ReplayControl(paused=True).put(tmp_path)
     append(source, order(2, 1), order(3, 1))
     for _ in range(3):
-        rows, behind = reading.read(at)
-        assert (records(rows), behind) == (0, at)
+        rows, next_offset = feed_reader.read(offset)
+        assert (records(rows), next_offset) == (0, offset)
     ReplayControl().put(tmp_path)
-    rows, behind = reading.read(at)
+    rows, next_offset = feed_reader.read(offset)
     assert records(rows) == 2
-    assert records(reading.readBetweenOffsets(at, behind)) == 2
+    assert records(feed_reader.readBetweenOffsets(offset, next_offset)) == 2
 
 
 def test_the_backlog_reaches_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), order(2, 1))
-    known = Backlog("3 bytes of log behind", 3, 40)
-    monkeypatch.setattr("skws.sources.growing_files.FilesFeed.backlog", lambda *_: known)
-    reading = reader(tmp_path, str(source))
-    rows, _ = reading.read(reading.initialOffset())
-    assert MicroBatch.from_bytes(next(iter(rows))[2]).head.backlog == known
+    backlog = Backlog("3 bytes of log behind", 3, 40)
+    monkeypatch.setattr("skws.sources.growing_files.FilesFeed.backlog", lambda *_: backlog)
+    feed_reader = reader(tmp_path, str(source))
+    rows, _ = feed_reader.read(feed_reader.initialOffset())
+    assert MicroBatch.from_bytes(next(iter(rows))[2]).head.backlog == backlog
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -63,30 +63,30 @@ def test_a_replay_runs_at_the_requested_rate(tmp_path: Path, paused: bool) -> No
     """A thousand seconds of a replay, which would take as long."""
     source = tmp_path / "in.jsonl"
     append(source, customer(1000, 1), order(2000, 1))
-    reading = reader(tmp_path, f"replay:{source}")
-    rows, at = reading.read(reading.initialOffset())
-    found = records(rows)
+    feed_reader = reader(tmp_path, f"replay:{source}")
+    rows, offset = feed_reader.read(feed_reader.initialOffset())
+    count = records(rows)
     ReplayControl(paused=paused, speed=1e9).put(tmp_path)
     for _ in range(5):
-        rows, at = reading.read(at)
-        found += records(rows)
-    assert found == (1 if paused else 2)
+        rows, offset = feed_reader.read(offset)
+        count += records(rows)
+    assert count == (1 if paused else 2)
     ReplayControl(speed=1e9).put(tmp_path)
     for _ in range(5):
-        rows, at = reading.read(at)
-        found += records(rows)
-    assert found == 2
-    assert at["ended"]
+        rows, offset = feed_reader.read(offset)
+        count += records(rows)
+    assert count == 2
+    assert offset["ended"]
 
 
 def test_batches_grow_while_spark_is_fast(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(n, n) for n in range(200)))
-    reading = reader(tmp_path, str(source), first=10, most=40)
-    at = reading.initialOffset()
+    feed_reader = reader(tmp_path, str(source), first=10, most=40)
+    offset = feed_reader.initialOffset()
     sizes: list[int] = []
     while sum(sizes) < 200:
-        rows, at = reading.read(at)
+        rows, offset = feed_reader.read(offset)
         sizes.append(records(rows))
     assert sizes[:3] == [10, 20, 40]
     assert max(sizes) == 40
@@ -96,6 +96,6 @@ def test_batches_grow_while_spark_is_fast(tmp_path: Path) -> None:
 def test_records_of_one_time_stay_in_one_part(tmp_path: Path, times: int, sizes: list[int]) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(n // times, n) for n in range(25)))
-    rows, end = (reading := reader(tmp_path, str(source), part=10)).read(reading.initialOffset())
+    rows, end = (feed_reader := reader(tmp_path, str(source), part=10)).read(feed_reader.initialOffset())
     assert [len(unpack(MicroBatch.from_bytes(blob).records)) for *_, blob in rows] == sizes
     assert end["sequence"] == 3

@@ -68,8 +68,8 @@ class Lasting:
         self.queries: list[Query] = []
         self.done = 0
         self.refused: list[Exception] = []
-        started: Any = self._start
-        self.query = RestartingStream(started, lambda: self.done, nullcontext, self.clock, self.notes.log)
+        start: Any = self._start
+        self.query = RestartingStream(start, lambda: self.done, nullcontext, self.clock, self.notes.log)
 
     def _start(self) -> Query:
         if self.refused:
@@ -82,11 +82,11 @@ class Lasting:
 
     def pause_until_started(self) -> float:
         """Seconds."""
-        began, known = self.clock.at, len(self.queries)
-        while len(self.queries) == known:
+        start, earlier_count = self.clock.at, len(self.queries)
+        while len(self.queries) == earlier_count:
             assert self.query.keep_running()
             self.clock.sleep(500_000)
-        return (self.clock.at - began) // 1_000_000
+        return (self.clock.at - start) // 1_000_000
 
 
 def test_pauses_grow_until_a_batch_is_done() -> None:
@@ -144,14 +144,14 @@ def test_a_start_that_fails_because_of_a_killed_process_is_retried() -> None:
 
 
 @pytest.mark.parametrize(
-    "gone", [Py4JNetworkError("Answer is empty"), ConnectionRefusedError(111, "refused")]
+    "error", [Py4JNetworkError("Answer is empty"), ConnectionRefusedError(111, "refused")]
 )
-def test_a_start_without_java_is_an_error_or_an_interrupt(gone: Exception) -> None:
+def test_a_start_without_java_is_an_error_or_an_interrupt(error: Exception) -> None:
     run = Lasting()
-    run.refused = [gone]
+    run.refused = [error]
     with pytest.raises(SparkFailedError, match=r"^Spark failed: its Java process has gone$"):
         run.query.keep_running()
-    run.refused = [gone]
+    run.refused = [error]
     run.clock.stopping.set()  # who ends a service sends signals to Java, too
     assert not run.query.keep_running()
 

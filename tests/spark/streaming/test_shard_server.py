@@ -105,9 +105,9 @@ def test_an_error_is_raised_and_discards_the_mesh(run: str) -> None:
 def test_exhausted_memory_is_reported(run: str) -> None:
     client = ShardClient(run, pickle.dumps(replace(REQUEST, memory="64MiB")), SHARE)
     stand(client, 0)
-    ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
+    records = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
     with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
-        work(client, 0, *ballast, commands=(JobCommand.adding(Query("alpha", name="q")),))
+        work(client, 0, *records, commands=(JobCommand.adding(Query("alpha", name="q")),))
     assert work(client, 0) == "behind"
     client.close()
 
@@ -120,8 +120,8 @@ def test_memory_is_divided_by_the_servers_of_this_machine(run: str) -> None:
     )
     assert servers_beside(socket_dir(run) / "1.socket") == 2
     stand(first, 0)
-    ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]  # more than 64 MiB
-    assert work(first, 0, *ballast, commands=(JobCommand.adding(Query("alpha", name="q")),)) == "done"
+    records = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]  # more than 64 MiB
+    assert work(first, 0, *records, commands=(JobCommand.adding(Query("alpha", name="q")),)) == "done"
     first.close()
     second.close()
 
@@ -135,23 +135,23 @@ def listening(run: str, serve: Callable[[socket.socket], object]) -> Path:
     listener.listen()
 
     def accept() -> None:
-        with listener, listener.accept()[0] as way:
-            serve(way)
+        with listener, listener.accept()[0] as connection:
+            serve(connection)
 
     Thread(target=accept, daemon=True).start()
     return path
 
 
 def test_a_server_that_does_not_answer_is_abandoned(run: str) -> None:
-    over = Event()
-    path = listening(run, lambda _: over.wait(60))
+    end = Event()
+    path = listening(run, lambda _: end.wait(60))
     client = ShardClient(run, pickle.dumps(REQUEST), SHARE, silence=0.1)
     with pytest.raises(RuntimeError, match=r"^the server of a shard does not answer \(0\.1 s\)$"):
         work(client, 0)
     assert not path.exists()  # so that the next task has another one
     with pytest.raises(RuntimeError, match=r"^the server of a shard does not answer"):
         client.send("work", 0, bytes(1 << 22), False)  # more than goes without its being read
-    over.set()
+    end.set()
     client.close()
 
 
@@ -179,9 +179,9 @@ def test_a_killed_server_is_replaced_and_has_no_epoch(run: str) -> None:
         work(client, 3)
     until(lambda: gone(server))
     client.close()
-    again = ShardClient(run, pickle.dumps(REQUEST), SHARE)
-    assert work(again, 3) == "behind"
-    again.close()
+    second_client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
+    assert work(second_client, 3) == "behind"
+    second_client.close()
 
 
 def test_servers_end_with_their_sockets(run: str) -> None:
@@ -208,8 +208,8 @@ ShardClient(sys.argv[1], request, share).close()
 
 @pytest.mark.slow
 def test_a_server_ends_with_an_abandoned_worker(run: str) -> None:
-    told = pickle.dumps((pickle.dumps(REQUEST), SHARE))
-    subprocess.run([sys.executable, "-c", ORPHAN, run], input=told, check=True)
+    arguments = pickle.dumps((pickle.dumps(REQUEST), SHARE))
+    subprocess.run([sys.executable, "-c", ORPHAN, run], input=arguments, check=True)
     until((socket_dir(run) / "0.log").exists)
     until(lambda: not socket_dir(run).exists())
 
@@ -223,9 +223,9 @@ def test_the_temporary_folder_may_have_a_long_path(
     run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The path of a socket may not be as long."""
-    deep = tmp_path / ("d" * 100)
-    deep.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(deep))  # as TMPDIR sets it, for this test alone
+    deep_folder = tmp_path / ("d" * 100)
+    deep_folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep_folder))  # as TMPDIR sets it, for this test alone
     client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     assert work(client, 0) == "behind"
     client.close()

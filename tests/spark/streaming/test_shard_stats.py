@@ -40,40 +40,40 @@ def _shown(stats: object, before: ShardStats) -> ShardStats:
 @seeds(1, 3)
 def test_shards_together_report_the_partials_of_one_engine(shards: int, seed: int) -> None:
     rng = random.Random(seed)
-    one, several = BatchWorker(_REQUEST), all_shards(_REQUEST, shards)
-    told, most = ShardStats(), 0
+    single, shards_of_job = BatchWorker(_REQUEST), all_shards(_REQUEST, shards)
+    stats, max_operators = ShardStats(), 0
     for number, batch in enumerate(cut(rng, random_records(rng, 120))):
-        commands = [] if number else [JobCommand.adding(given) for given in _REQUEST.named().values()]
-        one.work(JournalEntry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
+        commands = [] if number else [JobCommand.adding(query) for query in _REQUEST.named().values()]
+        single.work(JournalEntry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         micro_batch = micro_batch_of(batch, commands)
         micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
-        told = _shown([kept.work(micro_batch).stats for kept in several], told)
-        expected = states_of(one.live.used())
-        used = {at: state for at, state in told.operators.items() if state.waiting or state.probes}
-        assert used == {at: state for at, state in expected.items() if state.waiting or state.probes}
-        most = max(most, len(expected))
-    assert most > 3
+        stats = _shown([kept.work(micro_batch).stats for kept in shards_of_job], stats)
+        expected = states_of(single.live.used())
+        operators = {at: state for at, state in stats.operators.items() if state.waiting or state.probes}
+        assert operators == {at: state for at, state in expected.items() if state.waiting or state.probes}
+        max_operators = max(max_operators, len(expected))
+    assert max_operators > 3
 
 
 def test_the_shard_of_a_query_reports_its_windows() -> None:
-    opened = parse_window("open when plain.x > 3 close when plain.x < 2")
-    assert isinstance(opened, ExpressionWindow)
-    query = Query("alpha").over(opened, allowed=True)
+    window = parse_window("open when plain.x > 3 close when plain.x < 2")
+    assert isinstance(window, ExpressionWindow)
+    query = Query("alpha").over(window, allowed=True)
     request = Job({"a": query}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
-    several = all_shards(request, 3)
+    shards = all_shards(request, 3)
     records = [Record(0, time, ("alpha", x, 1)) for time, x in ((5, 1), (6, 4), (7, 3), (9, 0), (12, 9))]
-    commands = [JobCommand.adding(given) for given in request.named().values()]
+    commands = [JobCommand.adding(named_query) for named_query in request.named().values()]
     micro_batch = micro_batch_of(records, commands)
     micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
-    told = _shown([kept.work(micro_batch).stats for kept in several], ShardStats())
-    (stretches,) = told.window_spans.values()
-    assert [(one.start, one.end) for one in stretches] == [(6, 9), (12, None)]
+    stats = _shown([kept.work(micro_batch).stats for kept in shards], ShardStats())
+    (spans,) = stats.window_spans.values()
+    assert [(one.start, one.end) for one in spans] == [(6, 9), (12, None)]
 
 
 def test_nothing_is_reported_without_a_listener() -> None:
-    (kept,) = all_shards(_REQUEST, 1)
-    worked = kept.work(micro_batch_of([Record(0, 5, ("alpha", 1, 1))]))
-    assert ShardStats.of([worked.stats]) is None
+    (shard,) = all_shards(_REQUEST, 1)
+    answer = shard.work(micro_batch_of([Record(0, 5, ("alpha", 1, 1))]))
+    assert ShardStats.of([answer.stats]) is None
 
 
 ONE = {0: Part(0, 1, Partitioning.ROOTS)}
@@ -85,13 +85,13 @@ def test_a_task_finds_the_server_started_ahead() -> None:
     run = uuid4().hex[:12]
     servers_ahead(run, LOCAL, ONE.values()).join()
     try:
-        known = server_of(run)
+        server = server_of(run)
         ShardClient(run, pickle.dumps(LOCAL), ONE[0]).close()
-        assert server_of(run) == known
-        assert known != os.getpid()
+        assert server_of(run) == server
+        assert server != os.getpid()
     finally:
         shut_down(run)
-    until(lambda: gone(known))
+    until(lambda: gone(server))
 
 
 @pytest.mark.slow

@@ -37,55 +37,62 @@ JAVA_HEAP = 1 << 30  # the driver's heap grows up to its bound whatever there is
 @pytest.mark.slow
 @pytest.mark.spark
 def test_memory_and_latency_stay_flat_and_results_are_right(tmp_path: Path) -> None:
-    schema, source, out = tmp_path / "schema.yaml", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    schema, source, output_path = tmp_path / "schema.yaml", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     metrics, checkpoint = tmp_path / "metrics.json", tmp_path / "checkpoint"
     schema.write_text(to_yaml(LOAD.schema()))
     source.touch()
     mark = uuid4().hex
-    watch = ["watch", LOAD.query, *options(schema), "--master", "local[2,4]", "--source", str(source)]
-    watch += ["--checkpoint", str(checkpoint), "--sink", f"jsonl:{out}", "--metrics-file", str(metrics)]
+    command = ["watch", LOAD.query, *options(schema), "--master", "local[2,4]", "--source", str(source)]
+    command += [
+        "--checkpoint",
+        str(checkpoint),
+        "--sink",
+        f"jsonl:{output_path}",
+        "--metrics-file",
+        str(metrics),
+    ]
     with (tmp_path / "errors").open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "skws", *watch],
+            [sys.executable, "-m", "skws", *command],
             cwd=ROOT,
             stderr=errors,
             env={**os.environ, MARK: mark, "SKWS_DRIVER_MEMORY": "1g"},
         )
 
-    java: list[float] = []
+    java_memory: list[float] = []
 
-    def python() -> float:
+    def python_memory() -> float:
         virtual_machines = set(processes_of(mark, KINDS["java"]))
-        java.append(memory(virtual_machines))
+        java_memory.append(memory(virtual_machines))
         return memory(set(processes_of(mark, "")) - virtual_machines)
 
     try:
         until(lambda: metrics.exists() or process.poll() is not None)  # it tells nothing before it runs
         assert process.poll() is None, (tmp_path / "errors").read_text()
-        memories, latency, results = soak(python, source, metrics, MINUTES * 60)
+        memories, latency, results = soak(python_memory, source, metrics, MINUTES * 60)
         wait_until_read(metrics, source)
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 130, (tmp_path / "errors").read_text()
     finally:
         process.kill()
         process.wait()
-    print(f"Python {_megabytes(memories)} MB, Java {_megabytes(java)} MB, latency {_every(latency)} s")
+    print(f"Python {_megabytes(memories)} MB, Java {_megabytes(java_memory)} MB, latency {_every(latency)} s")
     size = sum(file.stat().st_size for file in checkpoint.rglob("*") if file.is_file())
     print(f"{results} results, checkpoint {size / 1e6:.0f} MB")
     assert results > 50 * MINUTES
     assert flat(memories, slack=60e6), memories
-    assert max(java) < JAVA_HEAP * 1.6, java
+    assert max(java_memory) < JAVA_HEAP * 1.6, java_memory
     assert flat(latency, slack=0.5), latency
-    assert result_events(out.read_bytes()) == search_results(schema, source)
+    assert result_events(output_path.read_bytes()) == search_results(schema, source)
 
 
 def memory(processes: set[int]) -> float:
     """In bytes, of those that are there."""
-    found = 0
+    total = 0
     for process in processes:
         with suppress(OSError, StopIteration):  # it has ended
-            found += resident(process)
-    return found
+            total += resident(process)
+    return total
 
 
 def _megabytes(values: list[float]) -> list[int]:

@@ -50,15 +50,15 @@ def test_commands_in_a_control_folder_are_carried_out(tmp_path: Path) -> None:
     folder = ControlFolder(tmp_path / "control")
     with running(request(source, control=folder.folder)) as run:
         run.results(1)
-        added = folder.send(JobCommand.adding(Query("lamp", name="more")))
-        wrong = folder.send(JobCommand.adding(Query("chair", name="more")))
+        add_id = folder.send(JobCommand.adding(Query("lamp", name="more")))
+        wrong_id = folder.send(JobCommand.adding(Query("chair", name="more")))
         # Nothing comes from the source meanwhile.
         run.until(lambda: len(folder.answers()) >= 2)
         run.results(2)
         assert run.sink.results[1].snapshot
         append(source, order(3, 1, "green lamp"))
         run.results(4)
-        removed = folder.send(JobCommand("remove", QUERY))
+        remove_id = folder.send(JobCommand("remove", QUERY))
         run.until(lambda: len(folder.answers()) >= 3)
         append(source, order(4, 1, "red lamp"))
         run.results(5)
@@ -67,45 +67,45 @@ def test_commands_in_a_control_folder_are_carried_out(tmp_path: Path) -> None:
         metrics = run.watch.metrics()
         assert {stage.name for stage in metrics.stages} == {"read", "engine", "sinks", "spark"}
         assert all(stage.seconds > 0 for stage in metrics.stages)
-    told = [r.query for r in run.sink.results]
-    assert [*told[:2], sorted(told[2:4]), *told[4:]] == [QUERY, "lamp", [QUERY, "lamp"], "lamp"]
+    names = [r.query for r in run.sink.results]
+    assert [*names[:2], sorted(names[2:4]), *names[4:]] == [QUERY, "lamp", [QUERY, "lamp"], "lamp"]
     answers = {answer.id: answer.error for answer in folder.answers()}
     assert answers == {
-        added: "",
-        wrong: "there is already a query 'more'",
-        removed: "",
+        add_id: "",
+        wrong_id: "there is already a query 'more'",
+        remove_id: "",
     }
 
 
 def test_a_job_that_does_not_fit_the_checkpoint_is_rejected_unchanged(tmp_path: Path) -> None:
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(source, customer(1, 1), order(2, 1))
-    asked = request(source, checkpoint=checkpoint)
-    with running(asked, 1) as run:
+    job = request(source, checkpoint=checkpoint)
+    with running(job, 1) as run:
         run.results(1)
     before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
-    other = Relation("other", SCHEMA.relations[0].attributes, table=True)
-    wider = replace(SCHEMA, relations=(*SCHEMA.relations, other))
-    for changed, kind, why in (
-        (replace(asked, schema=wider), SchemaError, "other: static tables are read at the start"),
-        (replace(asked, window=TimeWindow(5)), UsageError, "the checkpoint is of window"),
-        (replace(asked, source=str(tmp_path)), UsageError, "the checkpoint is of source"),
+    table = Relation("other", SCHEMA.relations[0].attributes, table=True)
+    wider_schema = replace(SCHEMA, relations=(*SCHEMA.relations, table))
+    for changed_job, kind, reason in (
+        (replace(job, schema=wider_schema), SchemaError, "other: static tables are read at the start"),
+        (replace(job, window=TimeWindow(5)), UsageError, "the checkpoint is of window"),
+        (replace(job, source=str(tmp_path)), UsageError, "the checkpoint is of source"),
     ):
-        with pytest.raises(kind, match=why), running(changed) as run:
+        with pytest.raises(kind, match=reason), running(changed_job) as run:
             run.end()
     assert before == {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
 
 
 def test_bad_records_follow_the_policy(tmp_path: Path) -> None:
-    source, letters = tmp_path / "in.jsonl", tmp_path / "letters.jsonl"
+    source, dead_letter_path = tmp_path / "in.jsonl", tmp_path / "letters.jsonl"
     append(source, customer(20, 1))
     with source.open("ab") as file:
         file.write(b"{nonsense\n")
     append(source, order(21, 1))
     with pytest.raises(BadRecordsError, match=r"in.jsonl:2: .*--on-error"), running(request(source)) as run:
         run.end()
-    kept = request(source, on_error=OnError.DEAD_LETTER, dead_letters=letters)
-    with running(kept) as run:
+    job = request(source, on_error=OnError.DEAD_LETTER, dead_letters=dead_letter_path)
+    with running(job) as run:
         run.results(1)
         append(source, order(2, 1))
         run.until(lambda: run.watch.metrics().late == 1)
@@ -117,7 +117,7 @@ def test_bad_records_follow_the_policy(tmp_path: Path) -> None:
         sum("a tuple of order came too late: its time is 1970-01-01T00:00:02Z" in n for n in run.notes.lines)
         == 1
     )
-    assert [orjson.loads(line)["reason"][:4] for line in letters.read_bytes().splitlines()] == [
+    assert [orjson.loads(line)["reason"][:4] for line in dead_letter_path.read_bytes().splitlines()] == [
         "not ",
         "late",
         "late",
@@ -138,11 +138,11 @@ def test_a_source_that_disappears_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "why"),
+    ("source", "reason"),
     [("-", "use --engine local"), ("kafka://joe:secret@host/topic", "no user or password")],
 )
-def test_unsupported_sources_are_rejected(source: str, why: str) -> None:
-    with pytest.raises((SourceError, UsageError), match=why):
+def test_unsupported_sources_are_rejected(source: str, reason: str) -> None:
+    with pytest.raises((SourceError, UsageError), match=reason):
         SparkWatch(request(source, engine=EngineName.SPARK), Log())
 
 
@@ -151,9 +151,9 @@ def test_an_error_in_a_shard_ends_the_run_with_its_reason(tmp_path: Path) -> Non
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1))
     text = "SELECT DISTINCT cid FROM customer WHERE cid > 0 AND cid < 9"
-    asked = request(source, queries={"ids": Query(text, kind=SQL)})
+    job = request(source, queries={"ids": Query(text, kind=SQL)})
     reason = "deletes a tuple of customer; query 'ids' runs in constant"
-    with pytest.raises(BadRecordsError, match=reason), running(asked) as run:  # noqa: PT012
+    with pytest.raises(BadRecordsError, match=reason), running(job) as run:  # noqa: PT012
         run.until(lambda: run.watch.metrics().tuples > 0)
         append(source, customer(2, 1, op="-"), customer(3, 2))
         run.results(2)
@@ -165,35 +165,35 @@ def test_the_schema_changes_by_command_and_at_a_new_start(tmp_path: Path) -> Non
     append(source, customer(1, 1), order(2, 1))
     folder = ControlFolder(tmp_path / "control")
     queries = {QUERY: QUERY, PATTERN: Query("customer a ; * b where a.cid = b.cid", kind=PATTERN)}
-    asked = request(source, queries=queries, control=folder.folder, checkpoint=tmp_path / "checkpoint")
-    with running(asked) as run:
+    job = request(source, queries=queries, control=folder.folder, checkpoint=tmp_path / "checkpoint")
+    with running(job) as run:
         run.results(2)
         window = WITH_NOTES.replace("10 seconds", "20 seconds")
-        refused = folder.send(JobCommand("schema", "new.yaml", schema=window))
-        done = folder.send(JobCommand("schema", "new.yaml", schema=WITH_NOTES))
+        rejected_id = folder.send(JobCommand("schema", "new.yaml", schema=window))
+        accepted_id = folder.send(JobCommand("schema", "new.yaml", schema=WITH_NOTES))
         run.until(lambda: len(folder.answers()) >= 2)
         append(source, note(3, 1))  # which the pattern joins to what came before the change
         run.results(4)
         assert [one.name for one in run.watch.metrics().relations] == ["customer", "order", "note"]
-        told = list(run.sink.results)
+        results = list(run.sink.results)
     answers = {answer.id: answer.error for answer in folder.answers()}
-    assert answers[done] == ""
-    assert "the window of a running search cannot change" in answers[refused]
+    assert answers[accepted_id] == ""
+    assert "the window of a running search cannot change" in answers[rejected_id]
     # The schema stays changed; another one is a change.
-    with running(asked) as run:
+    with running(job) as run:
         append(source, note(4, 1))
         run.results(2)
-        told += run.sink.results
-    with running(replace(asked, schema=parse_schema(WITHOUT_ORDERS))) as run:
+        results += run.sink.results
+    with running(replace(job, schema=parse_schema(WITHOUT_ORDERS))) as run:
         append(source, order(5, 1), note(5, 1), customer(5, 2, "ada lamp"))
         run.results(4)
-        told += run.sink.results
-    patterns = [[t.relation for t in r.tuples] for r in told if r.query != QUERY]
+        results += run.sink.results
+    patterns = [[t.relation for t in r.tuples] for r in results if r.query != QUERY]
     assert patterns == [["customer", kind] for kind in ("order", "note", "note")]
-    shown = [(r.op, sorted(t.relation for t in r.tuples)) for r in told if r.query == QUERY]
-    assert shown[:3] == [("+", ["customer", kind]) for kind in ("order", "note", "note")]
-    assert sorted(shown[3:6]) == [("-", ["customer", kind]) for kind in ("note", "note", "order")]
-    assert shown[6:] == [("+", ["customer"])]
+    changes = [(r.op, sorted(t.relation for t in r.tuples)) for r in results if r.query == QUERY]
+    assert changes[:3] == [("+", ["customer", kind]) for kind in ("order", "note", "note")]
+    assert sorted(changes[3:6]) == [("-", ["customer", kind]) for kind in ("note", "note", "order")]
+    assert changes[6:] == [("+", ["customer"])]
 
 
 def send(kafka: MockBroker, first: int, last: int) -> None:
@@ -210,55 +210,55 @@ def test_topics_on_spark_have_the_results_of_one_process(tmp_path: Path) -> None
         kafka.create("customer", 2)
         kafka.create("order", 2)
         source = kafka.uri("customer", "order", format="rows")
-        asked = request(source, checkpoint=tmp_path / "checkpoint")
+        job = request(source, checkpoint=tmp_path / "checkpoint")
         send(kafka, 0, 30)
-        with running(asked) as run:
+        with running(job) as run:
             run.results(30)
             send(kafka, 30, 40)
             run.results(40)
-            kept = list(run.sink.results)
+            results = list(run.sink.results)
         # What comes while nobody reads.
         send(kafka, 40, 50)
         kafka.send("customer", [None], partition=1, key={"cid": 3}, millis=1_000_600)
-        with running(asked) as run:
+        with running(job) as run:
             run.until(lambda: len(run.sink.results) >= 11)
             time.sleep(0.5)
-            kept += run.sink.results
-        sink, told = Collected(), Notes()
-        local = LocalWatch(request(source), [sink], told.log)
-        local.open()
-        until(lambda: len(sink.results) >= 51, local.step, sink.told)
-        local.close()
+            results += run.sink.results
+        sink, local_notes = Collected(), Notes()
+        local_watch = LocalWatch(request(source), [sink], local_notes.log)
+        local_watch.open()
+        until(lambda: len(sink.results) >= 51, local_watch.step, sink.told)
+        local_watch.close()
     assert [op for op, _ in sink.told()] == ["+"] * 50 + ["-"]
-    assert sorted((r.op, r.id) for r in kept) == sorted((r.op, r.id) for r in sink.results)
+    assert sorted((r.op, r.id) for r in results) == sorted((r.op, r.id) for r in sink.results)
 
 
 def test_changes_of_a_database_are_followed(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, LAMP)
-    asked = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
-    with running(asked) as run:
+    job = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
+    with running(job) as run:
         run.results(1)
         database.run("INSERT INTO \"order\" VALUES (7, 'green lamp')")
         run.results(2)
     # Spark confirms a batch to the source when it begins the next one.
     time.sleep(0.5)
     database.run("INSERT INTO customer VALUES (2, 'ada')", "DELETE FROM \"order\" WHERE item = 'lamp'")
-    with running(asked) as run:
+    with running(job) as run:
         run.results(1)
         database.run("INSERT INTO \"order\" VALUES (2, 'lamp')")
         run.results(2)
-    told = [(r.op, [t.row["item"] for t in r.tuples if t.relation == "order"]) for r in run.sink.results]
-    assert told == [("-", ["lamp"]), ("+", ["lamp"])]
+    items = [(r.op, [t.row["item"] for t in r.tuples if t.relation == "order"]) for r in run.sink.results]
+    assert items == [("-", ["lamp"]), ("+", ["lamp"])]
 
 
 @pytest.mark.slow
 def test_a_database_unavailable_at_the_start_is_awaited(database: Database, tmp_path: Path) -> None:
     """At a new run's start by the driver, at another one's by the process of the source."""
     database.run(*TABLES, LAMP)
-    asked = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
+    job = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
     for change in ("ANALYZE customer", "INSERT INTO \"order\" VALUES (7, 'lamp two')"):
         database.server.stop("fast")
-        with running(asked) as run:
+        with running(job) as run:
             run.until(lambda: any("Connection refused" in line for line in run.notes.lines))
             database.server.start()
             database.run(change)
@@ -281,8 +281,8 @@ def test_a_damaged_command_planned_by_spark_is_named(tmp_path: Path) -> None:
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(source, customer(1, 1), order(2, 1))
     folder = ControlFolder(tmp_path / "control")
-    asked = request(source, checkpoint=checkpoint, control=folder.folder)
-    with running(asked) as run:
+    job = request(source, checkpoint=checkpoint, control=folder.folder)
+    with running(job) as run:
         run.results(1)
         state = (checkpoint / NAME).read_bytes()
         folder.send(JobCommand.adding(Query("lamp", name="more")))
@@ -291,40 +291,40 @@ def test_a_damaged_command_planned_by_spark_is_named(tmp_path: Path) -> None:
     commands = checkpoint / "commands" / "commands.jsonl"
     data = commands.read_bytes()
     commands.write_bytes(data[:-9] + b"?" + data[-8:])
-    more = replace(asked, queries={**asked.queries, "chair": "chair", "green": "green"})
+    job_with_more = replace(job, queries={**job.queries, "chair": "chair", "green": "green"})
     for _ in range(2):
         with (
             pytest.raises(StateError, match=r"commands\.jsonl: damaged after byte"),
-            running(more) as run,
+            running(job_with_more) as run,
         ):
             run.results(1)
     commands.write_bytes(data)
-    with running(more) as run:
+    with running(job_with_more) as run:
         append(source, order(3, 1, "green lamp"))
         run.until(lambda: {result.query for result in run.sink.results} >= {"green", "lamp", QUERY})
 
 
 def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
-    source, checkpoint, kept = tmp_path / "in.jsonl", tmp_path / "checkpoint", tmp_path / "kept"
+    source, checkpoint, copy_folder = tmp_path / "in.jsonl", tmp_path / "checkpoint", tmp_path / "kept"
     append(source, customer(1, 1), order(2, 1))
-    asked = request(source, checkpoint=checkpoint)
-    with running(asked) as run:
+    job = request(source, checkpoint=checkpoint)
+    with running(job) as run:
         run.results(1)
-    shutil.copytree(checkpoint, kept)
+    shutil.copytree(checkpoint, copy_folder)
     append(source, order(3, 1))
     for name in (NAME, "commands", "spark"):
         shutil.rmtree(checkpoint)
-        shutil.copytree(kept, checkpoint)
+        shutil.copytree(copy_folder, checkpoint)
         if (checkpoint / name).is_dir():
             shutil.rmtree(checkpoint / name)
         else:
             (checkpoint / name).unlink()
-        with pytest.raises(StateError, match=rf"checkpoint/{name}.*: missing"), running(asked) as run:
+        with pytest.raises(StateError, match=rf"checkpoint/{name}.*: missing"), running(job) as run:
             run.results(1)
         assert run.sink.results == []
     shutil.rmtree(checkpoint)
-    shutil.copytree(kept, checkpoint)
-    with running(asked) as run:
+    shutil.copytree(copy_folder, checkpoint)
+    with running(job) as run:
         run.results(1)
     assert len(run.sink.results) == 1
 
@@ -333,8 +333,8 @@ def test_an_outbox_without_a_batch_done_by_spark_is_rejected(tmp_path: Path) -> 
     """Even if its shards are to move: they would give the batch again, to sinks that may have it."""
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(source, customer(1, 1), order(2, 1))
-    asked = request(source, checkpoint=checkpoint)
-    with running(asked) as run:
+    job = request(source, checkpoint=checkpoint)
+    with running(job) as run:
         run.results(1)
         state = (checkpoint / NAME).read_bytes()
         (path,) = (checkpoint / "outbox").glob("*.out")
@@ -348,6 +348,6 @@ def test_an_outbox_without_a_batch_done_by_spark_is_rejected(tmp_path: Path) -> 
     path.write_bytes(data[:size] + b"?" + data[size + 1 :])
     with (
         pytest.raises(StateError, match=r"outbox: damaged \(of [2-9] micro-batches it knows [1-8]\)"),
-        running(asked, 2) as run,
+        running(job, 2) as run,
     ):
         run.results(1)

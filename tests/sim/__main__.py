@@ -22,9 +22,9 @@ _HASH_SEED: Final = "PYTHONHASHSEED"
 
 def failure(plan: list[Action], options: Options) -> BaseException | None:
     """The exception that a plan raises; None if it ends without a finding."""
-    made = simulation(options)
+    simulated = simulation(options)
     try:
-        made.run(plan)
+        simulated.run(plan)
     except Exception as error:  # every error is reported with its seed
         return error
     return None
@@ -43,7 +43,7 @@ def report(seed: int, options: Options, error: BaseException) -> None:
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
-    changed = " ".join(
+    arguments_changed = " ".join(
         f"--{one.name} {getattr(options, one.name)}"
         for one in fields(options)
         if one.name != "kinds" and getattr(options, one.name) != one.default
@@ -51,14 +51,14 @@ def report(seed: int, options: Options, error: BaseException) -> None:
     print(f"seed {seed} at {commit}: {type(error).__name__}: {error}", flush=True)
     if not isinstance(error, Finding):
         print("".join(traceback.format_exception(error)))
-    print(f"again: python -m tests.sim --seed {seed} {changed}")
+    print(f"again: python -m tests.sim --seed {seed} {arguments_changed}")
     plan = drawn(seed, options)
-    wanted = kind_of(error)
-    least = shrunk(plan, lambda shorter: kind_of(failure(shorter, options)) == wanted)
-    print(f"shrunk from {len(plan)} to {len(least)} actions:")
-    for action in least:
+    kind = kind_of(error)
+    smallest = shrunk(plan, lambda shorter: kind_of(failure(shorter, options)) == kind)
+    print(f"shrunk from {len(plan)} to {len(smallest)} actions:")
+    for action in smallest:
         print(f"  {action}")
-    last = failure(least, options)
+    last = failure(smallest, options)
     print(f"  -> {last}")
 
 
@@ -72,27 +72,27 @@ def main() -> int:
     parser.add_argument("--actions", type=int, default=Options().actions)
     for name, choices in CHOICES.items():
         parser.add_argument(f"--{name}", choices=sorted(set(choices)), help="drawn from the seed without it")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     if os.environ.get(_HASH_SEED) != "0":  # otherwise, processes order sets of texts differently
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {_HASH_SEED: "0"})
-    first = SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
-    runs = given.runs or (1 if given.seed is not None else 1 << 60)
+    first = SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
+    runs = arguments.runs or (1 if arguments.seed is not None else 1 << 60)
     print(f"first seed {first}", flush=True)
-    began, ended = time.process_time(), time.monotonic() + given.seconds
+    begin, deadline = time.process_time(), time.monotonic() + arguments.seconds
     faults: Counter[str] = Counter()
     done = steps = 0
-    while done < runs and (time.monotonic() < ended or given.runs):
+    while done < runs and (time.monotonic() < deadline or arguments.runs):
         seed = first + done
-        fixed = {name: value for name in CHOICES if (value := getattr(given, name))}
-        options = replace(options_of(seed), actions=given.actions, **fixed)
-        made = simulation(options)
+        fixed_options = {name: value for name in CHOICES if (value := getattr(arguments, name))}
+        options = replace(options_of(seed), actions=arguments.actions, **fixed_options)
+        simulated = simulation(options)
         try:
-            made.run(drawn(seed, options))
+            simulated.run(drawn(seed, options))
         except Exception as error:  # as above
             report(seed, options, error)
             return 1
-        done, steps, faults = done + 1, steps + made.steps, faults + made.world.faults
-    seconds = time.process_time() - began
+        done, steps, faults = done + 1, steps + simulated.steps, faults + simulated.world.faults
+    seconds = time.process_time() - begin
     lost, short = faults.pop("lost", 0), faults.pop("short", 0)
     print(
         f"{done:,} simulations, {steps:,} steps checked, {faults.total():,} faults"

@@ -52,44 +52,44 @@ class File:
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
     changed: int = 0
 
-    def write(self, at: int, data: bytes) -> None:
-        self.pending.append((at, data))
-        _apply(self.data, at, data)
+    def write(self, offset: int, data: bytes) -> None:
+        self.pending.append((offset, data))
+        _apply(self.data, offset, data)
 
     def cut(self, length: int) -> None:
         self.pending.append((length, None))
         _apply(self.data, length, None)
 
     def sync(self) -> None:
-        for at, data in self.pending:
-            _apply(self.durable, at, data)
+        for offset, data in self.pending:
+            _apply(self.durable, offset, data)
         self.pending.clear()
 
     def lose_power(self, rng: Random) -> bool:
         """Keep the first few writes since the last sync, the last one perhaps torn; True if any is lost."""
-        kept = rng.randint(0, len(self.pending)) if rng.random() < 0.7 else 0
-        lost = kept < len(self.pending)
-        for at, data in self.pending[:kept]:
-            _apply(self.durable, at, data)
-        if lost and rng.random() < 0.5:
-            at, data = self.pending[kept]
+        kept_count = rng.randint(0, len(self.pending)) if rng.random() < 0.7 else 0
+        is_lost = kept_count < len(self.pending)
+        for offset, data in self.pending[:kept_count]:
+            _apply(self.durable, offset, data)
+        if is_lost and rng.random() < 0.5:
+            offset, data = self.pending[kept_count]
             if data is not None:
-                torn = data[: rng.randint(0, len(data))]
-                _apply(self.durable, at, torn)
+                torn_data = data[: rng.randint(0, len(data))]
+                _apply(self.durable, offset, torn_data)
                 # A file gets space before its bytes arrive; the space keeps its earlier bytes.
-                end = at + len(torn) + rng.choice((0, 0, len(data) - len(torn)))
+                end = offset + len(torn_data) + rng.choice((0, 0, len(data) - len(torn_data)))
                 self.durable.extend(bytes(max(0, end - len(self.durable))))
         self.data, self.pending = bytearray(self.durable), []
-        return lost
+        return is_lost
 
 
-def _apply(content: bytearray, at: int, data: bytes | None) -> None:
-    if len(content) < at:
-        content.extend(bytes(at - len(content)))
+def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
+    if len(content) < offset:
+        content.extend(bytes(offset - len(content)))
     if data is None:
-        del content[at:]
+        del content[offset:]
     else:
-        content[at : at + len(data)] = data
+        content[offset : offset + len(data)] = data
 
 
 @dataclass(eq=False, slots=True)
@@ -113,20 +113,20 @@ class Folder:
         self.pending.clear()
 
     def lose_power(self, rng: Random) -> bool:
-        kept = rng.randint(0, len(self.pending)) if rng.random() < 0.7 else 0
-        lost = kept < len(self.pending)
-        for names in self.pending[:kept]:
+        kept_count = rng.randint(0, len(self.pending)) if rng.random() < 0.7 else 0
+        is_lost = kept_count < len(self.pending)
+        for names in self.pending[:kept_count]:
             _rename(self.durable, names)
         self.entries, self.pending = dict(self.durable), []
-        return lost
+        return is_lost
 
 
 def _rename(entries: dict[str, Any], names: dict[str, Any]) -> None:
-    for name, found in names.items():
-        if found is None:
+    for name, entry in names.items():
+        if entry is None:
             entries.pop(name, None)
         else:
-            entries[name] = found
+            entries[name] = entry
 
 
 @dataclass(slots=True)
@@ -170,55 +170,55 @@ class Disk:
     def lose_power(self, rng: Random) -> bool:
         """Keep only durable content; True if anything was lost."""
         self.end_process()
-        lost = False
-        for _, found in sorted(self.walk()):
-            lost |= found.lose_power(rng)
-        return lost | self.top.lose_power(rng)
+        is_lost = False
+        for _, entry in sorted(self.walk()):
+            is_lost |= entry.lose_power(rng)
+        return is_lost | self.top.lose_power(rng)
 
     def walk(self, folder: str = ROOT) -> list[tuple[str, Any]]:
         """All files and folders below one, with their paths."""
-        found: list[tuple[str, Any]] = []
-        for name, each in self._folder(folder).entries.items():
-            found.append((f"{folder}/{name}", each))
-            if isinstance(each, Folder):
-                found += self.walk(f"{folder}/{name}")
-        return found
+        entries: list[tuple[str, Any]] = []
+        for name, entry in self._folder(folder).entries.items():
+            entries.append((f"{folder}/{name}", entry))
+            if isinstance(entry, Folder):
+                entries += self.walk(f"{folder}/{name}")
+        return entries
 
     def files(self, folder: str = ROOT) -> dict[str, bytes]:
         """The content of all files below a folder."""
         if self._found(folder) is None:
             return {}
-        return {path: bytes(each.data) for path, each in self.walk(folder) if isinstance(each, File)}
+        return {path: bytes(file.data) for path, file in self.walk(folder) if isinstance(file, File)}
 
     def lasting(self, folder: str = ROOT) -> dict[str, bytes]:
         """The durable content of the files below a folder: the worst case of a power loss now."""
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         folders = [(ROOT, self.top)]
-        for path, each in folders:
-            for name, one in each.durable.items():
-                if isinstance(one, Folder):
-                    folders.append((f"{path}/{name}", one))
+        for path, folder_of_path in folders:
+            for name, entry in folder_of_path.durable.items():
+                if isinstance(entry, Folder):
+                    folders.append((f"{path}/{name}", entry))
                 else:
-                    found[f"{path}/{name}"] = bytes(one.durable)
-        return {path: data for path, data in found.items() if path.startswith(f"{folder}/")}
+                    contents[f"{path}/{name}"] = bytes(entry.durable)
+        return {path: data for path, data in contents.items() if path.startswith(f"{folder}/")}
 
     def content(self, path: str) -> bytes:
         """The content of a file; empty if there is none."""
-        found = self._found(path)
-        return bytes(found.data) if isinstance(found, File) else b""
+        file = self._found(path)
+        return bytes(file.data) if isinstance(file, File) else b""
 
     def put(self, path: str, data: bytes) -> None:
         """Replace the content of a file durably, without an effect."""
-        found = self._found(path)
-        if not isinstance(found, File):
+        file = self._found(path)
+        if not isinstance(file, File):
             parent, name = self._parent(path)
-            found = self._new_file(0o600)
-            parent.change({name: found})
+            file = self._new_file(0o600)
+            parent.change({name: file})
             parent.sync()
-        found.pending.clear()
-        found.data[:] = data
-        found.durable[:] = data
-        found.changed = self._now()
+        file.pending.clear()
+        file.data[:] = data
+        file.durable[:] = data
+        file.changed = self._now()
 
     def extend(self, path: str, data: bytes) -> None:
         """Append to a file durably, as another program does."""
@@ -227,31 +227,31 @@ class Disk:
     # --- system calls ----------------------------------------------------------------------------
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
-        found = self._found(path)
-        if found is None:
+        file = self._found(path)
+        if file is None:
             if not flags & os.O_CREAT:
                 raise _error(errno.ENOENT, path)
             parent, name = self._parent(path)
             self._effect("create", path)
-            found = self._new_file(mode)
-            parent.change({name: found})
+            file = self._new_file(mode)
+            parent.change({name: file})
         elif flags & os.O_EXCL:
             raise _error(errno.EEXIST, path)
-        elif isinstance(found, Folder):
+        elif isinstance(file, Folder):
             if flags & (os.O_WRONLY | os.O_RDWR):
                 raise _error(errno.EISDIR, path)
-        elif flags & os.O_TRUNC and found.data:
+        elif flags & os.O_TRUNC and file.data:
             self._effect("truncate", path)
-            found.cut(0)
+            file.cut(0)
         self._handle += 1
-        self._open[self._handle] = Opened(found, path, flags)
+        self._open[self._handle] = Opened(file, path, flags)
         return self._handle
 
     def close(self, handle: int) -> None:
         """Also releases the locks of the file. Not an effect: nothing durable depends on it."""
-        closed = self._open.pop(handle, None)
-        if closed is not None and self._locked.get(closed.inode.ino) == handle:
-            del self._locked[closed.inode.ino]
+        opened = self._open.pop(handle, None)
+        if opened is not None and self._locked.get(opened.inode.ino) == handle:
+            del self._locked[opened.inode.ino]
 
     def read(self, handle: int, count: int) -> bytes:
         opened = self._opened(handle)
@@ -262,15 +262,15 @@ class Disk:
     def write(self, handle: int, data: Any) -> int:
         opened = self._opened(handle)
         data = bytes(data)
-        part = self._effect("write", opened.path)
-        if part is not None:
-            data = data[: max(1, int(len(data) * part))]
+        fraction = self._effect("write", opened.path)
+        if fraction is not None:
+            data = data[: max(1, int(len(data) * fraction))]
         file = opened.inode
-        at = len(file.data) if opened.flags & os.O_APPEND else opened.at
+        offset = len(file.data) if opened.flags & os.O_APPEND else opened.at
         if data:
-            file.write(at, data)
+            file.write(offset, data)
             file.changed = self._now()
-        opened.at = at + len(data)
+        opened.at = offset + len(data)
         return len(data)
 
     def fstat(self, handle: int) -> Stat:
@@ -301,10 +301,10 @@ class Disk:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
 
     def stat(self, path: str) -> Stat:
-        found = self._found(path)
-        if found is None:
+        entry = self._found(path)
+        if entry is None:
             raise _error(errno.ENOENT, path)
-        return self._stat(found)
+        return self._stat(entry)
 
     def unlink(self, path: str) -> None:
         if self._found(path) is None:
@@ -314,15 +314,15 @@ class Disk:
         parent.change({name: None})
 
     def replace(self, old: str, new: str) -> None:
-        found = self._found(old)
-        if found is None:
+        entry = self._found(old)
+        if entry is None:
             raise _error(errno.ENOENT, old)
         self._effect("rename", new)
         (parent, name), (new_parent, new_name) = self._parent(old), self._parent(new)
         if parent is new_parent:
-            parent.change({name: None, new_name: found})
+            parent.change({name: None, new_name: entry})
         else:
-            new_parent.change({new_name: found})
+            new_parent.change({new_name: entry})
             parent.change({name: None})
 
     def mkdir(self, path: str) -> None:
@@ -347,10 +347,10 @@ class Disk:
     def listdir(self, path: str) -> list[str]:
         return sorted(self._folder(path).entries)
 
-    def _stat(self, found: Any) -> Stat:
-        if isinstance(found, Folder):
-            return Stat(stat.S_IFDIR | found.mode, found.ino, 0, 0)
-        return Stat(stat.S_IFREG | found.mode, found.ino, len(found.data), found.changed)
+    def _stat(self, entry: Any) -> Stat:
+        if isinstance(entry, Folder):
+            return Stat(stat.S_IFDIR | entry.mode, entry.ino, 0, 0)
+        return Stat(stat.S_IFREG | entry.mode, entry.ino, len(entry.data), entry.changed)
 
     def _new_file(self, mode: int) -> File:
         self._inos += 1
@@ -362,22 +362,22 @@ class Disk:
         return self._open[handle]
 
     def _found(self, path: str) -> Any:
-        found: Any = self.top
-        for part in path.removeprefix(ROOT).split("/"):
-            if part in {"", "."}:
+        entry: Any = self.top
+        for name in path.removeprefix(ROOT).split("/"):
+            if name in {"", "."}:
                 continue
-            if not isinstance(found, Folder):
+            if not isinstance(entry, Folder):
                 return None
-            found = found.entries.get(part)
-        return found
+            entry = entry.entries.get(name)
+        return entry
 
     def _folder(self, path: str) -> Folder:
-        found = self._found(path)
-        if found is None:
+        folder = self._found(path)
+        if folder is None:
             raise _error(errno.ENOENT, path)
-        if not isinstance(found, Folder):
+        if not isinstance(folder, Folder):
             raise _error(errno.ENOTDIR, path)
-        return found
+        return folder
 
     def _parent(self, path: str) -> tuple[Folder, str]:
         folder, _, name = path.rpartition("/")
@@ -424,8 +424,8 @@ class Raw(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = 0) -> int:
         opened = self._disk._opened(self._file)
-        base = (0, opened.at, len(opened.inode.data))[whence]
-        opened.at = base + offset
+        origin = (0, opened.at, len(opened.inode.data))[whence]
+        opened.at = origin + offset
         return opened.at
 
     def tell(self) -> int:
@@ -498,35 +498,39 @@ def _ours(path: Any) -> str | None:
 def installed(disk: Disk) -> Iterator[None]:
     """A context in which ``os``, ``io.open`` and ``fcntl.flock`` also serve the disk's paths and handles."""
 
-    def by_path(name: str, own: Callable[..., Any]) -> AbstractContextManager[Any]:
-        real = getattr(os, name)
+    def by_path(name: str, simulated: Callable[..., Any]) -> AbstractContextManager[Any]:
+        original = getattr(os, name)
 
-        def call(path: Any = ".", *given: Any, **named: Any) -> Any:
-            ours = _ours(path)
-            return real(path, *given, **named) if ours is None else own(ours, *given, **named)
+        def call(path: Any = ".", *arguments: Any, **options: Any) -> Any:
+            simulated_path = _ours(path)
+            return (
+                original(path, *arguments, **options)
+                if simulated_path is None
+                else simulated(simulated_path, *arguments, **options)
+            )
 
         return patch.object(os, name, call)
 
-    def by_handle(name: str, own: Callable[..., Any]) -> AbstractContextManager[Any]:
-        real = getattr(os, name)
+    def by_handle(name: str, simulated: Callable[..., Any]) -> AbstractContextManager[Any]:
+        original = getattr(os, name)
 
-        def call(handle: Any, *given: Any) -> Any:
-            return real(handle, *given) if handle < _FIRST_HANDLE else own(handle, *given)
+        def call(handle: Any, *arguments: Any) -> Any:
+            return original(handle, *arguments) if handle < _FIRST_HANDLE else simulated(handle, *arguments)
 
         return patch.object(os, name, call)
 
     real_open, real_lock = io.open, fcntl.flock
 
-    def opened(path: Any, mode: str = "r", buffering: int = -1, *given: Any, **named: Any) -> Any:
-        ours, flags = _ours(path), _FLAGS[mode.strip("bt+")]
+    def opened(path: Any, mode: str = "r", buffering: int = -1, *arguments: Any, **options: Any) -> Any:
+        simulated_path, flags = _ours(path), _FLAGS[mode.strip("bt+")]
         handle = path if isinstance(path, int) and path >= _FIRST_HANDLE else None
-        if ours is None and handle is None:
-            return real_open(path, mode, buffering, *given, **named)
-        raw = Raw(disk, ours or "", flags, handle)
+        if simulated_path is None and handle is None:
+            return real_open(path, mode, buffering, *arguments, **options)
+        raw = Raw(disk, simulated_path or "", flags, handle)
         if buffering == 0:
             return raw
         buffered = io.BufferedReader(raw) if raw.readable() else io.BufferedWriter(raw)
-        return buffered if "b" in mode else io.TextIOWrapper(buffered, *given, **named)
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, *arguments, **options)
 
     def lock(handle: Any, operation: int) -> None:
         number = handle if isinstance(handle, int) else handle.fileno()

@@ -55,8 +55,8 @@ class Upstream:
             relation = BAD
         columns = ("cid", "name" if relation == "customer" else "item")
         row = dict(zip(columns, event.row, strict=True)) | ({"n": self._bad} if event.bad else {})
-        shown = {"relation": relation, "time": time / 1e6, "op": "-" if event.delete else "+", "row": row}
-        return (relation, Record(-1, time, event.row, event.delete), orjson.dumps(shown)), shown
+        fields = {"relation": relation, "time": time / 1e6, "op": "-" if event.delete else "+", "row": row}
+        return (relation, Record(-1, time, event.row, event.delete), orjson.dumps(fields)), fields
 
     def describe(self, schema: Schema) -> None:
         """The schema of the job, whose static table must exist."""
@@ -105,11 +105,11 @@ class Files(Upstream):
         return "b" if relation == "order" else "a"
 
     def publish(self, event: Event) -> None:
-        sent, _ = self.sent(event)
+        item, _ = self.sent(event)
         part = self.part(event.relation, ())
         self._finish(part)
-        self.world.disk.extend(self._path(part), sent[2] + b"\n")
-        self.truth[part].append(sent)
+        self.world.disk.extend(self._path(part), item[2] + b"\n")
+        self.truth[part].append(item)
 
     def act(self, draw: int) -> None:
         """Write half a line, or rotate a file while it is read, so that several are read in parallel."""
@@ -117,13 +117,13 @@ class Files(Upstream):
         part = rng.choice("ab")
         if rng.random() < 0.6:
             self._finish(part)
-            sent, _ = self.sent(
+            item, _ = self.sent(
                 Event("order" if part == "b" else "customer", 0, (rng.randint(1, 4), "ada lamp"))
             )
-            whole = sent[2] + b"\n"
-            cut = rng.randint(1, len(whole) - 3)
-            self.world.disk.extend(self._path(part), whole[:cut])
-            self._half[part] = sent, whole[cut:]
+            complete_line = item[2] + b"\n"
+            length = rng.randint(1, len(complete_line) - 3)
+            self.world.disk.extend(self._path(part), complete_line[:length])
+            self._half[part] = item, complete_line[length:]
         elif part not in self._half and self.needed.get(part, 0) == len(self.truth[part]):
             self._rotated += 1
             with self.world.calm():
@@ -136,9 +136,9 @@ class Files(Upstream):
 
     def _finish(self, part: str) -> None:
         if part in self._half:
-            sent, rest = self._half.pop(part)
-            self.world.disk.extend(self._path(part), rest)
-            self.truth[part].append(sent)
+            item, remaining = self._half.pop(part)
+            self.world.disk.extend(self._path(part), remaining)
+            self.truth[part].append(item)
 
     @staticmethod
     def _path(part: str) -> str:

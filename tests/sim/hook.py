@@ -105,18 +105,18 @@ class Hook:
         run, batch, part = key.rsplit("-", 2)
         self._runs.add(run)
         check(len(self._runs) == 1, "posts have keys of several runs", self._runs)
-        at = int(batch), int(part)
-        if at in self.taken:
-            check(self.taken[at] == body, "two posts with one key differ", key)
+        position = int(batch), int(part)
+        if position in self.taken:
+            check(self.taken[position] == body, "two posts with one key differ", key)
             return
         check(
-            at > max(self.taken, default=(0, 0)),
+            position > max(self.taken, default=(0, 0)),
             "a post comes too late",
             key,
             "behind",
             max(self.taken, default=0),
         )
-        self.taken[at] = body
+        self.taken[position] = body
 
     # ---------------------------------------------------------------------------------------------
 
@@ -126,23 +126,33 @@ class Hook:
         It may be both if the answer to its post was lost. As posts may be equal, several numbers of dead
         letters can precede a post.
         """
-        rest = [orjson.loads(line)["result"] for line in letters.splitlines()]
-        before, seen = {0}, 0
+        unposted = [orjson.loads(line)["result"] for line in letters.splitlines()]
+        dead_letter_counts, posted_count = {0}, 0
         for number, lines in enumerate(batches, 1):
             for part, first in enumerate(range(0, len(lines), MOST)):
                 results = [orjson.loads(line) for *_, line in lines[first : first + MOST]]
                 body = self.taken.get((number, part))
-                aside = {at + len(results) for at in before if rest[at : at + len(results)] == results}
+                counts_with_results = {
+                    at + len(results)
+                    for at in dead_letter_counts
+                    if unposted[at : at + len(results)] == results
+                }
                 if body is None:
-                    check(bool(aside), f"post {number}-{part} was neither taken nor put aside")
-                    before = aside
+                    check(bool(counts_with_results), f"post {number}-{part} was neither taken nor put aside")
+                    dead_letter_counts = counts_with_results
                     continue
-                seen += 1
-                told = orjson.loads(body)["results"]
-                check(told == results, f"post {number}-{part} has", told, "and not", results)
-                before |= aside
+                posted_count += 1
+                posted = orjson.loads(body)["results"]
+                check(posted == results, f"post {number}-{part} has", posted, "and not", results)
+                dead_letter_counts |= counts_with_results
         check(
-            len(rest) in before, "there are dead letters of results that there are not", rest[max(before) :]
+            len(unposted) in dead_letter_counts,
+            "there are dead letters of results that there are not",
+            unposted[max(dead_letter_counts) :],
         )
-        later = [one for one in self.taken if one[0] > len(batches)]
-        check(seen + len(later) == len(self.taken), "there are posts of no results", sorted(self.taken))
+        later_posts = [one for one in self.taken if one[0] > len(batches)]
+        check(
+            posted_count + len(later_posts) == len(self.taken),
+            "there are posts of no results",
+            sorted(self.taken),
+        )

@@ -13,7 +13,7 @@ _IDLE: Final = 2_000_000  # microseconds: less than the duration of the last rou
 
 
 def simulation(options: Options) -> LocalSimulation:
-    made = (SparkSimulation if options.host == "spark" else LocalSimulation)(options)
+    simulated = (SparkSimulation if options.host == "spark" else LocalSimulation)(options)
     # Silent partitions are not waited for at the end if only the window may be kept.
-    made.job = made.model.job = replace(made.job, idle=_IDLE)
-    return made
+    simulated.job = simulated.model.job = replace(simulated.job, idle=_IDLE)
+    return simulated

@@ -104,37 +104,37 @@ class Kafka(Upstream):
         return _name((relation, cid - 1))
 
     def publish(self, event: Event) -> None:
-        place = event.relation, event.row[0] - 1
-        if place in self.logs:
-            sent, _ = self.sent(event)
-            self.logs[place].messages.append((sent[2], sent[1].time // 1000))
-            self.truth[_name(place)].append(sent)
+        partition = event.relation, event.row[0] - 1
+        if partition in self.logs:
+            item, _ = self.sent(event)
+            self.logs[partition].messages.append((item[2], item[1].time // 1000))
+            self.truth[_name(partition)].append(item)
 
     def act(self, draw: int) -> None:
         """Add a partition, move one to another broker, or delete old messages."""
         rng = Random(draw)
-        place = rng.choice(sorted(place for place in self.logs if place[0] != TABLE))
+        partition = rng.choice(sorted(partition for partition in self.logs if partition[0] != TABLE))
         match rng.randrange(3):
             case 0:
-                new = place[0], sum(topic == place[0] for topic, _ in self.logs)
-                if new[1] < _MOST:
-                    self.logs[new] = Log()
-                    self.truth[_name(new)] = []
+                new_partition = partition[0], sum(topic == partition[0] for topic, _ in self.logs)
+                if new_partition[1] < _MOST:
+                    self.logs[new_partition] = Log()
+                    self.truth[_name(new_partition)] = []
             case 1:
-                self.moved.add(place)
+                self.moved.add(partition)
             case 2:
-                log, gone = self.logs[place], self.needed.get(_name(place), 0)
-                keep = gone - log.first
-                if keep > 0:
-                    del log.messages[:keep]
-                    log.first = gone
+                log, needed_from = self.logs[partition], self.needed.get(_name(partition), 0)
+                remaining = needed_from - log.first
+                if remaining > 0:
+                    del log.messages[:remaining]
+                    log.first = needed_from
 
     def settle(self) -> None:
         self.world.micros += 31_000_000  # until the client looks for new partitions
 
 
-def _name(place: Partition) -> str:
-    return f"{place[0]}[{place[1]}]"
+def _name(partition: Partition) -> str:
+    return f"{partition[0]}[{partition[1]}]"
 
 
 class SimClient:
@@ -156,10 +156,10 @@ class SimClient:
 
     def topics(self) -> dict[str, int]:
         self._ask()
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for topic, _ in self._cluster.logs:
-            found[topic] = found.get(topic, 0) + 1
-        return found
+            counts[topic] = counts.get(topic, 0) + 1
+        return counts
 
     def ids(self, topics: Collection[str]) -> dict[str, str]:
         self._ask()
@@ -167,7 +167,7 @@ class SimClient:
 
     def partitions(self, topic: str) -> list[Partition]:
         self._ask()
-        return sorted(place for place in self._cluster.logs if place[0] == topic)
+        return sorted(partition for partition in self._cluster.logs if partition[0] == topic)
 
     def ping(self, seconds: float) -> None:
         self._ask()
@@ -204,36 +204,36 @@ class SimClient:
             world.pass_time(int(seconds * 1_000_000))
             self._errors.append(KafkaError(_DOWN))
             return []
-        found: list[Fetched] = []
-        again = world.repeats()
-        for place in sorted(self._next.keys() - self._paused):
-            if place in self._cluster.moved:
-                self._cluster.moved.discard(place)
-                self._told.discard(place)
-                found.append(Fetched(place, 0, fault=KafkaError(KafkaError._TRANSPORT)))
+        fetched: list[Fetched] = []
+        repeats = world.repeats()
+        for partition in sorted(self._next.keys() - self._paused):
+            if partition in self._cluster.moved:
+                self._cluster.moved.discard(partition)
+                self._told.discard(partition)
+                fetched.append(Fetched(partition, 0, fault=KafkaError(KafkaError._TRANSPORT)))
                 continue
-            found += self._of(place, most, again=again)
-        if not found:
+            fetched += self._of(partition, most, again=repeats)
+        if not fetched:
             world.pass_time(int(seconds * 1_000_000))
-        return found
+        return fetched
 
-    def _of(self, place: Partition, most: int, *, again: bool) -> Iterator[Fetched]:
-        log, at = self._cluster.logs[place], self._next[place]
-        if at < log.first:
-            yield Fetched(place, at, fault=KafkaError(KafkaError._AUTO_OFFSET_RESET))
+    def _of(self, partition: Partition, most: int, *, again: bool) -> Iterator[Fetched]:
+        log, offset = self._cluster.logs[partition], self._next[partition]
+        if offset < log.first:
+            yield Fetched(partition, offset, fault=KafkaError(KafkaError._AUTO_OFFSET_RESET))
             return
         if again:
-            at = max(log.first, at - 2)
-        for text, millis in log.messages[at - log.first :][: min(most, 5)]:
-            yield Fetched(place, at, text, millis)
-            at += 1
-        if at > self._next[place]:
-            self._told.discard(place)
-        self._next[place] = max(at, self._next[place])
-        self._ends[place] = log.end
-        if at >= log.end and place not in self._told:
-            self._told.add(place)
-            yield Fetched(place, log.end, fault=KafkaError(KafkaError._PARTITION_EOF))
+            offset = max(log.first, offset - 2)
+        for text, millis in log.messages[offset - log.first :][: min(most, 5)]:
+            yield Fetched(partition, offset, text, millis)
+            offset += 1
+        if offset > self._next[partition]:
+            self._told.discard(partition)
+        self._next[partition] = max(offset, self._next[partition])
+        self._ends[partition] = log.end
+        if offset >= log.end and partition not in self._told:
+            self._told.add(partition)
+            yield Fetched(partition, log.end, fault=KafkaError(KafkaError._PARTITION_EOF))
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         pass

@@ -153,31 +153,31 @@ class LocalSimulation:
 
     def _asks(self) -> tuple[tuple[Query, ...], dict[str, str | Query]]:
         """The queries that commands add, and those that the job starts with."""
-        given: dict[str, str | Query] = {"both": BOTH, "own": "bob"}
+        started_queries: dict[str, str | Query] = {"both": BOTH, "own": "bob"}
         if self.options.asks == "keywords":
-            return ADDED, given
-        rest = ", _" * (len(self.upstream.schema.relations[1].attributes) - 1)
+            return ADDED, started_queries
+        wildcards = ", _" * (len(self.upstream.schema.relations[1].attributes) - 1)
         texts = (
             "customer c ; order o where c.cid = o.cid",
             "order a ; order b where a.cid = b.cid within 3 seconds",
-            f"Q(x) <- customer(x, _), order(x{rest})",
+            f"Q(x) <- customer(x, _), order(x{wildcards})",
         )
-        best = alert_of({"query": "lamp ada", "top": 2}).query
-        within = alert_of({"query": "chair ada", "window": "every match [customer] [order]"}).query
+        best_query = alert_of({"query": "lamp ada", "top": 2}).query
+        windowed_query = alert_of({"query": "chair ada", "window": "every match [customer] [order]"}).query
         # These two exist from the start: best results that a command adds take equal rows to be those of the
         # log alone, and the runs of a window are kept until they are purged.
-        added = (*ADDED[:4], *(Query(text, kind=PATTERN) for text in texts))
-        given |= {"best": best, "within": within}
+        added_queries = (*ADDED[:4], *(Query(text, kind=PATTERN) for text in texts))
+        started_queries |= {"best": best_query, "within": windowed_query}
         if self.options.asks == "kinds":
-            given["third"] = Query("3", kind="counted")
+            started_queries["third"] = Query("3", kind="counted")
         window = self.options.window
         if window == "expression":  # expression windows have no scores
-            del given["best"]
+            del started_queries["best"]
         if window in {"expression", "none"}:  # patterns without their own window have none, or infinite ones
-            added = (*ADDED[:4], Query(texts[1], kind=PATTERN))
+            added_queries = (*ADDED[:4], Query(texts[1], kind=PATTERN))
             # Otherwise nothing keeps the log, and an added pattern begins with the rest of it.
-            given["longer"] = Query(texts[1].replace("3 seconds", "4 seconds"), kind=PATTERN)
-        return added, given
+            started_queries["longer"] = Query(texts[1].replace("3 seconds", "4 seconds"), kind=PATTERN)
+        return added_queries, started_queries
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -186,10 +186,10 @@ class LocalSimulation:
 
         def logged(journal: Journal, entry: JournalEntry, before: Any) -> JournalEntry:
             self._logging = self._log(entry)
-            kept = append(journal, entry, before)
+            appended = append(journal, entry, before)
             self.model.append(self._logging)
             self._logging = None
-            return kept
+            return appended
 
         with (
             self.world.simulated(),
@@ -234,8 +234,8 @@ class LocalSimulation:
             case "pause" | "resume" if self.watch is not None:
                 (self.watch.control.pause if action.do == "pause" else self.watch.control.resume)()
             case "given":
-                added = {"also": "eve"} if action.number % 2 else {}
-                self.job = replace(self.job, queries={**self.given, **added})
+                extra_queries = {"also": "eve"} if action.number % 2 else {}
+                self.job = replace(self.job, queries={**self.given, **extra_queries})
                 self._attempt(action, self._stop)
             case "add" | "remove" | "schema":
                 self._command(action)
@@ -254,14 +254,16 @@ class LocalSimulation:
         """Send a command; those that cannot be carried out are rejected."""
         if action.do == "add":
             self._names += 1
-            asked = self.asks[(action.number + action.draw // 8) % len(self.asks)]
-            command = JobCommand.adding(replace(asked, name=f"q{self._names % 3}"))
+            query = self.asks[(action.number + action.draw // 8) % len(self.asks)]
+            command = JobCommand.adding(replace(query, name=f"q{self._names % 3}"))
         elif action.do == "remove":
             command = JobCommand("remove", f"q{action.number % 3}")
         else:
-            more = self.upstream.may_change and action.number % 2
+            with_refund_relation = self.upstream.may_change and action.number % 2
             command = JobCommand(
-                "schema", "", schema=to_yaml(with_refunds(self.schema) if more else self.schema)
+                "schema",
+                "",
+                schema=to_yaml(with_refunds(self.schema) if with_refund_relation else self.schema),
             )
         if action.draw % 2 and self.watch is not None:
             self.watch.control.submit(replace(command, id=f"c{action.draw}"))
@@ -311,12 +313,12 @@ class LocalSimulation:
 
     def _end_of_process(self, rng: Random) -> None:
         self.watch = None
-        lost = self.world.power_lost
+        power_lost = self.world.power_lost
         self.world.power_lost = False
         self.world.end_process()
         self.database.end_process()
         self.pipe.end_process()
-        if lost and self.world.disk.lose_power(rng):
+        if power_lost and self.world.disk.lose_power(rng):
             self.world.faults["lost"] += 1
         last = self._journaled(self.world.disk.files(CHECKPOINT))
         if self._logging is not None and last == len(self.model.batches) + 1:
@@ -324,8 +326,8 @@ class LocalSimulation:
         self._logging = None
         self.model.undo(last)
         for answer in self._answers():
-            known = answer.error or answer.id in self.model.commands
-            check(known, "a command was undone after its answer", answer)
+            is_known = answer.error or answer.id in self.model.commands
+            check(is_known, "a command was undone after its answer", answer)
 
     def _open(self) -> None:
         self.tap = Tap(self.model)
@@ -393,8 +395,8 @@ class LocalSimulation:
         assert watch is not None
         self.steps += 1
         last = watch._written_number
-        logged = len(model.batches)
-        check(0 <= logged - last <= self.ahead, "of", logged, "micro-batches were written", last)
+        logged_count = len(model.batches)
+        check(0 <= logged_count - last <= self.ahead, "of", logged_count, "micro-batches were written", last)
         committed = watch._committed_number
         check(committed >= self._committed or not committed, "the committed micro-batch went back", committed)
         self._committed = max(committed, self._committed)
@@ -406,37 +408,43 @@ class LocalSimulation:
             self.expected.check(last=last, flushed=last if closed else committed)
             self.expected.check_pipe(*self._pipe_from, last)
             state = value_in(self.world.disk.lasting(CHECKPOINT), STATE, "run", "committed")
-            lasting = 0 if state is None else state["batch"]
-            if lasting != self._lasting:
-                self._lasting = lasting
-                self._check_lasting(lasting)
+            durable = 0 if state is None else state["batch"]
+            if durable != self._lasting:
+                self._lasting = durable
+                self._check_lasting(durable)
 
     def _check_lasting(self, committed: int) -> None:
         """Check that everything that a durable commit relies on is durable, too."""
         self.expected.check_lasting(committed)
-        lasts = self._journaled(self.world.disk.lasting(CHECKPOINT))
-        check(lasts >= committed, "the journal would end with micro-batch", lasts, "before", committed)
+        last_durable = self._journaled(self.world.disk.lasting(CHECKPOINT))
+        check(
+            last_durable >= committed,
+            "the journal would end with micro-batch",
+            last_durable,
+            "before",
+            committed,
+        )
 
     def _check_standing(self) -> None:
         """Check that the queries and the schema are those that result from the commands."""
         assert self.watch is not None
-        found = {one.name: one.text for one in self.watch.standing}
-        wanted = {name: one.text for name, one in self.model.state.standing.items()}
-        check(found == wanted, "it answers", found, "and not", wanted)
+        actual = {one.name: one.text for one in self.watch.standing}
+        expected = {name: one.text for name, one in self.model.state.standing.items()}
+        check(actual == expected, "it answers", actual, "and not", expected)
         check(self.watch.schema == self.model.state.stream.schema, "it has another schema", self.watch.schema)
 
     def _check_counts(self, last: int) -> None:
         """Check that the process's counts agree with its input and output."""
         counters = self.watch.gauges.counters
-        counted = counters["tuples"] + counters["deletions"] + counters["late"]
+        counted_records = counters["tuples"] + counters["deletions"] + counters["late"]
         batches = self.model.batches[self._counted_from : last]
-        read = sum(len(batch.entry.records) for batch in batches)
-        check(counted == read, "of", read, "records were counted", counted)
-        late = sum(len(batch.late) for batch in batches)
-        check(counters["late"] == late, "of", late, "late records were counted", counters["late"])
-        given = sum(len(batch.lines or ()) for batch in batches)
-        told = counters["results"] + counters["retractions"] + counters["updates"]
-        check(told == given, "of", given, "results were counted", told)
+        read_count = sum(len(batch.entry.records) for batch in batches)
+        check(counted_records == read_count, "of", read_count, "records were counted", counted_records)
+        late_count = sum(len(batch.late) for batch in batches)
+        check(counters["late"] == late_count, "of", late_count, "late records were counted", counters["late"])
+        result_count = sum(len(batch.lines or ()) for batch in batches)
+        counted_results = counters["results"] + counters["retractions"] + counters["updates"]
+        check(counted_results == result_count, "of", result_count, "results were counted", counted_results)
         self._check_bad(last)
 
     def _sessions(self) -> list[Session]:
@@ -448,25 +456,25 @@ class LocalSimulation:
         if self._by_expression:
             return
         self._most_live = max(self._most_live, self.model.live)
-        most = (4 if self.job.lateness else 2) * self._most_live + _UNSWEPT  # held that much longer
-        for live in self._sessions():
-            held = live.operators[KEYWORDS, SHARED].load().live
-            check(held <= most, "of at most", self._most_live, "live tuples are held", held)
+        limit = (4 if self.job.lateness else 2) * self._most_live + _UNSWEPT  # held that much longer
+        for session in self._sessions():
+            held_count = session.operators[KEYWORDS, SHARED].load().live
+            check(held_count <= limit, "of at most", self._most_live, "live tuples are held", held_count)
 
     def _check_idle(self) -> None:
         """Check that nothing of the stream is held long after the last record."""
-        for live in self._sessions():
-            engine = live.operators[KEYWORDS, SHARED]._engine  # type: ignore[attr-defined]
+        for session in self._sessions():
+            engine = session.operators[KEYWORDS, SHARED]._engine  # type: ignore[attr-defined]
             engine.reach(engine.now + _LONG, engine.now + _LONG)
             rows = len(rows_of(self.schema))
-            idle = engine.idle or (rows and engine.load().live <= rows)
-            check(idle, "tuples or results are held for ever:", engine.load())
+            is_idle = engine.idle or (rows and engine.load().live <= rows)
+            check(is_idle, "tuples or results are held for ever:", engine.load())
 
     def _check_bad(self, last: int) -> None:
         """Check the number of bad records that this process has read."""
-        bad = sum(batch.entry.bad for batch in self.model.batches[self._opened_at :])
-        counted = self.watch.intake.bad.count
-        check(counted == bad, "of", bad, "bad records were counted", counted)
+        bad_count = sum(batch.entry.bad for batch in self.model.batches[self._opened_at :])
+        counted_bad = self.watch.intake.bad.count
+        check(counted_bad == bad_count, "of", bad_count, "bad records were counted", counted_bad)
 
     def _settle(self, *, expire: bool) -> None:
         """Deliver everything without faults, and check that nothing remains."""
@@ -488,8 +496,8 @@ class LocalSimulation:
             assert self.watch is not None
             self.world.micros += 1_100_000
             if all(
-                self.model.state.read.get(part, 0) == len(given)
-                for part, given in self.upstream.truth.items()
+                self.model.state.read.get(part, 0) == len(items)
+                for part, items in self.upstream.truth.items()
             ):
                 break
         self.model.check_drained()
@@ -498,13 +506,13 @@ class LocalSimulation:
 
     def _expire(self) -> None:
         """Check that two windows after a record the checkpoint holds none of it and leaves no stray file."""
-        stays = isinstance(self.job.window, Unbounded)
+        is_unbounded = isinstance(self.job.window, Unbounded)
         self._delete_all()
         for _ in range(_LAST):
             for number in range(10):
                 order = Event("order", 500_000, (1 + number % 2, "chair"))
                 self.upstream.publish(order)
-                if stays:
+                if is_unbounded:
                     self.upstream.publish(replace(order, micros=0, delete=True))
             self.upstream.settle()
             self._work(2)
@@ -520,8 +528,8 @@ class LocalSimulation:
         check(pages <= _MOST_PAGES, "the state of the run has", pages, "bytes")
         size = sum(map(len, files.values()))
         check(size < _MOST_BYTES, "the checkpoint has", size, "bytes", sorted(files))
-        left = [path for path in self.world.disk.files() if path.endswith((".partial", ".part"))]
-        check(not left, "there are files that nobody needs:", left)
+        leftover_paths = [path for path in self.world.disk.files() if path.endswith((".partial", ".part"))]
+        check(not leftover_paths, "there are files that nobody needs:", leftover_paths)
         self._check_state()
         self._delete_all()
         self._drain()
@@ -532,8 +540,8 @@ class LocalSimulation:
         if not isinstance(self.job.window, Unbounded):
             return
         tables = [row.row for row in rows_of(self.schema)]
-        while living := [one for one in self.model.living if one[1] not in tables]:
-            for relation, row in living:  # a database may delete a row that had arrived too late
+        while live_rows := [one for one in self.model.living if one[1] not in tables]:
+            for relation, row in live_rows:  # a database may delete a row that had arrived too late
                 self.upstream.publish(Event(relation, 0, row[:2], delete=True))
             self.upstream.settle()
             self._drain()
@@ -541,16 +549,20 @@ class LocalSimulation:
     def _check_state(self) -> None:
         """Check that the journal keeps two windows, and the rest of a segment."""
         files = self.world.disk.files(f"{CHECKPOINT}/journal").values()
-        kept = sum(1 for data in files for _ in _entries(data))
-        beside = isinstance(self.job.window, Unbounded) and ("longer" in self.given or self.job.lateness)
-        most = _MOST_BESIDE if beside else _MOST_ENTRIES
-        check(kept <= most, "the journal keeps", kept, "micro-batches")
+        entry_count = sum(1 for data in files for _ in _entries(data))
+        with_recent = isinstance(self.job.window, Unbounded) and ("longer" in self.given or self.job.lateness)
+        limit = _MOST_BESIDE if with_recent else _MOST_ENTRIES
+        check(entry_count <= limit, "the journal keeps", entry_count, "micro-batches")
 
     def _check_answers(self) -> None:
         """Check that every command in the folder was carried out or rejected."""
-        answered = {answer.id for answer in self._answers()}
-        for sent in self._sent:
-            check(sent in answered or sent in self.model.commands, "a command was lost", sent)
+        answered_ids = {answer.id for answer in self._answers()}
+        for command_id in self._sent:
+            check(
+                command_id in answered_ids or command_id in self.model.commands,
+                "a command was lost",
+                command_id,
+            )
 
     def _answers(self) -> list[Answer]:
         with self.world.calm():
@@ -584,13 +596,13 @@ class LocalSimulation:
         if not names:
             return
         name = rng.choice(names)
-        damaged = bytearray(files[name])
-        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        damaged_data = bytearray(files[name])
+        damaged_data[rng.randrange(len(damaged_data))] ^= 1 << rng.randrange(8)
         batches = [copy(one) for one in model.batches]  # a start notes in each that its results were written
-        kept = deepcopy(disk.top), batches, set(model.commands), len(self.pipe.read)
+        saved = deepcopy(disk.top), batches, set(model.commands), len(self.pipe.read)
         posts = {} if self.hook is None else dict(self.hook.taken)
         restore, restore_database = self._save(), self.database.save()
-        disk.put(name, bytes(damaged))
+        disk.put(name, bytes(damaged_data))
         self.world.faults["flip"] += 1
         self.damaged = True
         try:
@@ -607,7 +619,7 @@ class LocalSimulation:
         self.watch, self.damaged = None, False
         self.world.end_process()
         self.database.end_process()
-        disk.top, model.batches, model.commands, read = kept
+        disk.top, model.batches, model.commands, read = saved
         del self.pipe.read[read:]
         if self.hook is not None:
             self.hook.taken = posts
@@ -617,19 +629,19 @@ class LocalSimulation:
 
 def _entries(data: bytes) -> Iterator[int]:
     """The numbers of the complete entries of a segment."""
-    at, first = 0, True
+    offset, is_first = 0, True
     while True:
-        head = data[at : at + 40].split(b" ", 2)
-        if len(head) < 3 or not head[1].isdigit():
+        header = data[offset : offset + 40].split(b" ", 2)
+        if len(header) < 3 or not header[1].isdigit():
             return
-        begin = at + len(head[0]) + len(head[1]) + 2
-        end = begin + int(head[1])
+        start = offset + len(header[0]) + len(header[1]) + 2
+        end = start + int(header[1])
         if data[end : end + 1] != b"\n":
             return
         try:
-            told = orjson.loads(data[begin:end].partition(b"\n")[0])  # records are in the lines after it
+            entry = orjson.loads(data[start:end].partition(b"\n")[0])  # records are in the lines after it
         except ValueError:
             return
-        if not first and "number" in told:  # otherwise it follows an entry
-            yield told["number"]
-        first, at = False, end + 1
+        if not is_first and "number" in entry:  # otherwise it follows an entry
+            yield entry["number"]
+        is_first, offset = False, end + 1

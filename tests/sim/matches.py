@@ -38,8 +38,8 @@ class MatchOracle:
     def __init__(self, schema: Schema, query: Query, window: Window) -> None:
         self._names = tuple(relation.name for relation in schema.relations)
         self.text, self._schema = query.text, schema
-        own = None if "<-" in query.text else parse_pattern(query.text, schema).window
-        self._window = own or window
+        pattern_window = None if "<-" in query.text else parse_pattern(query.text, schema).window
+        self._window = pattern_window or window
 
     def completed(self, past: Sequence[Inserted]) -> Counter[Shape]:
         """The results that the last insertion completes."""
@@ -59,28 +59,33 @@ class MatchOracle:
 
     def _found(self, past: Sequence[Inserted]) -> Iterator[Marks]:
         last = past[-1]
-        first = next(n for n, one in enumerate(past) if self._holds(one, last.position, last.time))
-        stream = tuple((one.relation, one.row) for one in past[first:])
+        first = next(
+            n for n, insertion in enumerate(past) if self._holds(insertion, last.position, last.time)
+        )
+        stream = tuple((insertion.relation, insertion.row) for insertion in past[first:])
         for match in _matches(self.text, self._schema, stream):
             yield frozenset((first + place, label) for place, label in match)
 
-    def _holds(self, one: Inserted, position: int, time: int) -> bool:
+    def _holds(self, insertion: Inserted, position: int, time: int) -> bool:
         if isinstance(self._window, CountWindow):
-            return position - one.position <= self._window.size
+            return position - insertion.position <= self._window.size
         assert isinstance(self._window, TimeWindow)
-        return time - one.time < self._window.length
+        return time - insertion.time < self._window.length
 
     def _shape(self, past: Sequence[Inserted], match: Marks) -> Shape:
         labels: dict[int, list[str]] = {}
-        for place, label in match:
-            labels.setdefault(place, []).append(label)
-        shown = [
+        for index, label in match:
+            labels.setdefault(index, []).append(label)
+        members = [
             _shown(
-                past[place].position, sorted(own), self._names[past[place].relation], _cells(past[place].row)
+                past[index].position,
+                sorted(labels_of_tuple),
+                self._names[past[index].relation],
+                _cells(past[index].row),
             )
-            for place, own in labels.items()
+            for index, labels_of_tuple in labels.items()
         ]
-        return tuple(sorted(shown)), ()
+        return tuple(sorted(members)), ()
 
 
 @lru_cache(maxsize=4096)
@@ -89,17 +94,19 @@ def _matches(text: str, schema: Schema, stream: tuple[tuple[int, Row], ...]) -> 
     if "<-" not in text:
         return frozenset(matches(parse_pattern(text, schema), stream, 0, _PLACES.__getitem__))
     images = homomorphisms(parse_conjunctive_query(text, schema), stream, 0)
-    return frozenset(frozenset((place, str(atom)) for atom, place in enumerate(image)) for image in images)
+    return frozenset(
+        frozenset((position, str(atom)) for atom, position in enumerate(image)) for image in images
+    )
 
 
 def match_shape(result: LiveResult) -> Shape:
     """A result in the form of ``MatchOracle``."""
-    shown: Mapping[str, Any] = result.to_dict()
-    told = [
-        _shown(one["position"], sorted(one["labels"]), one["relation"], list(one["row"].values()))
-        for one in shown["tuples"]
+    fields: Mapping[str, Any] = result.to_dict()
+    members = [
+        _shown(member["position"], sorted(member["labels"]), member["relation"], list(member["row"].values()))
+        for member in fields["tuples"]
     ]
-    return tuple(sorted(told)), ()
+    return tuple(sorted(members)), ()
 
 
 def _shown(position: int, labels: list[str], relation: str, cells: list[Any]) -> str:

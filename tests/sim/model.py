@@ -55,29 +55,31 @@ class KeywordOracle(Oracle):
     """Brute force for one keyword query, whose state can be copied."""
 
     def __init__(self, schema: Schema, query: Query, max_size: int) -> None:
-        asked = parse_query(query.text, schema)
-        super().__init__(_present(schema), len(asked.slots), max_size, Matcher(asked, schema).bitmap)
+        parsed = parse_query(query.text, schema)
+        super().__init__(_present(schema), len(parsed.slots), max_size, Matcher(parsed, schema).bitmap)
         self.query = query
 
     def shape(self, network: Network) -> Shape:
         """The shape of a network, with instants as results show them."""
-        shown = copy(self)
-        shown.tuples = list(self.tuples)
+        shown_oracle = copy(self)
+        shown_oracle.tuples = list(self.tuples)
         for number in network[0]:
-            one = shown.tuples[number] = copy(self.tuples[number])
-            one.row = tuple(iso(v) if isinstance(v, int) and v > _INSTANT else v for v in one.row)
-        return super(KeywordOracle, shown).shape(network)
+            live_tuple = shown_oracle.tuples[number] = copy(self.tuples[number])
+            live_tuple.row = tuple(
+                iso(v) if isinstance(v, int) and v > _INSTANT else v for v in live_tuple.row
+            )
+        return super(KeywordOracle, shown_oracle).shape(network)
 
     def fork(self) -> KeywordOracle:
-        twin = copy(self)
-        twin.tuples, twin.live = list(self.tuples), list(self.live)
-        return twin
+        fork = copy(self)
+        fork.tuples, fork.live = list(self.tuples), list(self.live)
+        return fork
 
     def begin_with(self, other: Oracle, tick: int) -> Counter[Shape]:
         """Take over the live tuples of another query; returns the results that are alive."""
-        self.tuples, self.position = [copy(one) for one in other.tuples], other.position
-        for one in self.tuples:
-            one.keywords = self.bitmap(one.relation, one.row)  # type: ignore[operator]
+        self.tuples, self.position = [copy(live_tuple) for live_tuple in other.tuples], other.position
+        for live_tuple in self.tuples:
+            live_tuple.keywords = self.bitmap(live_tuple.relation, live_tuple.row)  # type: ignore[operator]
         self.live = [n for n in other.live if self.tuples[n].end > tick]
         self.found = self.networks()
         return Counter(map(self.shape, self.found))
@@ -89,8 +91,8 @@ class KeywordOracle(Oracle):
         shapes: dict[Network, Shape] = {n: self.shape(n) for n in before}
         self.schema = _present(schema)
         self.bitmap = Matcher(parse_query(self.query.text, schema), schema).bitmap
-        gone = schema.evolution.removed_relations
-        self.live = [n for n in self.live if self.tuples[n].relation not in gone]
+        removed = schema.evolution.removed_relations
+        self.live = [n for n in self.live if self.tuples[n].relation not in removed]
         self.found = self.networks()
         return Difference(
             Counter(shapes[n] for n in before - self.found),
@@ -101,8 +103,8 @@ class KeywordOracle(Oracle):
 
 def _present(schema: Schema) -> Schema:
     """The schema without removed joins, which were appended last."""
-    gone = schema.evolution.removed_joins
-    return replace(schema, joins=tuple(j for n, j in enumerate(schema.joins) if n not in gone))
+    removed = schema.evolution.removed_joins
+    return replace(schema, joins=tuple(j for n, j in enumerate(schema.joins) if n not in removed))
 
 
 @dataclass(slots=True)
@@ -169,18 +171,26 @@ class Batch:
     held: dict[tuple[str, str], tuple[float, Shape]] = field(default_factory=dict)
     letters: Sequence[bytes] | None = None
 
-    def check_letters(self, found: Sequence[bytes]) -> None:
+    def check_letters(self, dead_letters: Sequence[bytes]) -> None:
         """Check its dead letters: bad records by their raw text, late ones by their rows."""
-        if found == self.letters:
+        if dead_letters == self.letters:
             return
-        bad = [letter.encode() for letter in self.entry.letters]
-        check(list(found[: len(bad)]) == bad, "the dead letters are", found, "and not", bad)
-        late = [orjson.loads(orjson.loads(letter)["raw"]) for letter in found[len(bad) :]]
-        told = [(one["relation"], tuple(one["row"].values())[:2], one["op"]) for one in late]
+        bad_letters = [letter.encode() for letter in self.entry.letters]
+        check(
+            list(dead_letters[: len(bad_letters)]) == bad_letters,
+            "the dead letters are",
+            dead_letters,
+            "and not",
+            bad_letters,
+        )
+        late_raws = [orjson.loads(orjson.loads(letter)["raw"]) for letter in dead_letters[len(bad_letters) :]]
+        late_records = [(raw["relation"], tuple(raw["row"].values())[:2], raw["op"]) for raw in late_raws]
         schema = self.state.stream.schema
         names = [(schema.relations[r.relation].name, r.row[:2], "-" if r.delete else "+") for r in self.late]
-        check(sorted(told) == sorted(names), "the late dead letters are", told, "and not", names)
-        self.letters = found
+        check(
+            sorted(late_records) == sorted(names), "the late dead letters are", late_records, "and not", names
+        )
+        self.letters = dead_letters
 
 
 Sent = tuple[str, Record, bytes]
@@ -233,14 +243,14 @@ class Model:
             letters=entry.letters[: entry.bad],
         )
         records = list(entry.records.whole.records())
-        read = self._consume(state, records, sorted_out, entry)
+        records_by_part = self._consume(state, records, sorted_out, entry)
         late = self._take(state, records, expected, stream_time(entry.end))
         check(not sorted_out or sorted(sorted_out) == sorted(late), "late are", late, "and not", sorted_out)
-        self._check_time(before, state, read)
+        self._check_time(before, state, records_by_part)
         state.end = entry.end
         others = self._twin.results([batch.entry for batch in self.batches], entry)
-        alive = self._alive(state) if self._corrects(state) else None
-        return Batch(entry, state, expected, late, others, alive)
+        live_results = self._alive(state) if self._corrects(state) else None
+        return Batch(entry, state, expected, late, others, live_results)
 
     def _sorted_out(self, state: State, entry: JournalEntry) -> list[Record]:
         """The late records of an entry, which are only dead letters in the log of a single process."""
@@ -250,14 +260,14 @@ class Model:
 
     def _check_time(self, before: State, state: State, read: Mapping[str, Sequence[Record]]) -> None:
         """Check that the stream time is not ahead of a part with new records, unless all are late."""
-        least = before.time - self._lateness
+        horizon = before.time - self._lateness
         for part, records in read.items():
             latest = max((record.time for record in records), default=EARLIEST)
-            reached = state.reached[part] = max(latest, state.reached.get(part, EARLIEST))
-            next_one = self.truth[part][state.read[part] :][:1]
-            known = max([before.time, reached, *(record.time for _, record, _ in next_one)])
-            if records and state.final is not None and latest >= least:
-                check(state.final <= known, "the stream time is beyond", part)
+            part_time = state.reached[part] = max(latest, state.reached.get(part, EARLIEST))
+            next_item = self.truth[part][state.read[part] :][:1]
+            latest_known = max([before.time, part_time, *(record.time for _, record, _ in next_item)])
+            if records and state.final is not None and latest >= horizon:
+                check(state.final <= latest_known, "the stream time is beyond", part)
 
     def _corrects(self, state: State) -> bool:
         """True if later records correct results, so that only the results that hold are compared."""
@@ -269,9 +279,10 @@ class Model:
     def undo(self, last: int, *, seen: bool = False) -> None:
         """Undo all after micro-batch ``last``, lost with the power: nobody may have ``seen`` it."""
         for batch in [] if seen else self.batches[last:]:
-            shown = batch.lines is not None and (batch.lines or batch.entry.letters or batch.late)
+            is_written = batch.lines is not None and (batch.lines or batch.entry.letters or batch.late)
             check(
-                not shown, f"micro-batch {batch.entry.number} was undone though its results had been written"
+                not is_written,
+                f"micro-batch {batch.entry.number} was undone though its results had been written",
             )
         del self.batches[last:]
         self.commands = {one.id for batch in self.batches for one in batch.entry.commands if one.id}
@@ -281,33 +292,33 @@ class Model:
         check(number <= len(self.batches), "results of a micro-batch that is not in the log", number)
         batch = self.batches[number - 1]
         kinds = self._kinds(batch)
-        found: Found = Counter()
+        keyword_results: Found = Counter()
         keywords: list[Result] = []
-        others: list[Result] = []
+        other_results: list[Result] = []
         for result in results:
             check(result.name in kinds, "a result of a query that does not stand", result.name)
-            read = result.parsed
+            parsed = result.parsed
             if kinds[result.name] not in self._judged:
-                others.append(read)
+                other_results.append(parsed)
             elif kinds[result.name] == PATTERN:
-                found[result.op, result.name, match_shape(read)] += 1
+                keyword_results[result.op, result.name, match_shape(parsed)] += 1
             else:
-                keywords.append(read)
+                keywords.append(parsed)
                 if batch.alive is None:
-                    found[result.op, result.name, shape_of(read)] += 1
-        if found != batch.expected:
-            more, less = found - batch.expected, batch.expected - found
-            check(False, f"micro-batch {number}: too many results", dict(more), "missing", dict(less))
+                    keyword_results[result.op, result.name, shape_of(parsed)] += 1
+        if keyword_results != batch.expected:
+            surplus, missing = keyword_results - batch.expected, batch.expected - keyword_results
+            check(False, f"micro-batch {number}: too many results", dict(surplus), "missing", dict(missing))
         self._hold(batch, keywords)
         if batch.alive is not None:
             self._check_alive(batch)
-        given = told(others)
+        other_counts = told(other_results)
         check(
-            given == batch.others,
+            other_counts == batch.others,
             f"micro-batch {number}: undisturbed there are no",
-            given - batch.others,
+            other_counts - batch.others,
             "but",
-            batch.others - given,
+            batch.others - other_counts,
         )
         lines: list[Line] = [(r.op, r.name, r.id, r.to_json()) for r in results]
         if batch.lines is not None:
@@ -317,44 +328,50 @@ class Model:
     def _kinds(self, batch: Batch) -> dict[str, str]:
         """The kinds of the queries that may have results in a micro-batch, by name."""
         before = self.batches[batch.entry.number - 2].state if batch.entry.number > 1 else self._first
-        standing = [*batch.state.standing.values(), *before.standing.values()]
-        added = [self.job.standing(one.name, one.added) for one in batch.entry.commands if one.op == "add"]
-        return {one.name: one.kind for one in (*standing, *added)}
+        queries = [*batch.state.standing.values(), *before.standing.values()]
+        added_queries = [
+            self.job.standing(one.name, one.added) for one in batch.entry.commands if one.op == "add"
+        ]
+        return {one.name: one.kind for one in (*queries, *added_queries)}
 
     def _hold(self, batch: Batch, results: Sequence[Result]) -> None:
         before = self.batches[batch.entry.number - 2].held if batch.entry.number > 1 else {}
-        removed = {
-            one.name for one in batch.entry.commands if one.op == "remove"
+        removed_names = {
+            result.name for result in batch.entry.commands if result.op == "remove"
         }  # perhaps added again at once
-        held = {at: one for at, one in before.items() if at[0] not in removed}
-        for one in results:
-            if one.op == "-":
-                held.pop((one.name, one.id), None)
+        held_results = {key: result for key, result in before.items() if key[0] not in removed_names}
+        for result in results:
+            if result.op == "-":
+                held_results.pop((result.name, result.id), None)
             else:
-                end = float("inf") if one.end is None else round(one.end * 1_000_000)
-                held[one.name, one.id] = end, shape_of(one)
-        now = batch.state.now
-        batch.held = {at: one for at, one in held.items() if at[0] in batch.state.oracles and one[0] > now}
+                end = float("inf") if result.end is None else round(result.end * 1_000_000)
+                held_results[result.name, result.id] = end, shape_of(result)
+        latest = batch.state.now
+        batch.held = {
+            key: result
+            for key, result in held_results.items()
+            if key[0] in batch.state.oracles and result[0] > latest
+        }
 
     def _check_alive(self, batch: Batch) -> None:
         """Check which results hold after a micro-batch, if results are corrected."""
         assert batch.alive is not None
         for name, expected in batch.alive.items():
-            found = Counter(shape for (query, _), (_, shape) in batch.held.items() if query == name)
-            more, less = dict(found - expected), dict(expected - found)
+            actual = Counter(shape for (query, _), (_, shape) in batch.held.items() if query == name)
+            surplus, missing = dict(actual - expected), dict(expected - actual)
             check(
-                not more and not less,
+                not surplus and not missing,
                 f"{name} in micro-batch {batch.entry.number} holds",
-                more,
+                surplus,
                 "lacks",
-                less,
+                missing,
             )
 
     def _alive(self, state: State) -> dict[str, Counter[Shape]]:
         """The keyword results that hold now, by query, with all records so far sorted."""
         base = state.base.fork()
-        for tick, together in instants(state.waiting) if self._judged else ():
-            _at(base, tick, together, self.length)
+        for tick, records in instants(state.waiting) if self._judged else ():
+            _at(base, tick, records, self.length)
         return {name: oracle.begin_with(base, state.now) for name, oracle in state.oracles.items()}
 
     def lines(self, first: int = 1) -> list[Line]:
@@ -365,11 +382,11 @@ class Model:
     def living(self) -> list[tuple[str, Row]]:
         """Relation and row of each tuple that no window ends; with a lateness, also of those that wait."""
         base = self.state.base.fork()
-        for tick, together in instants(self.state.waiting):
-            _at(base, tick, together, self.length)
+        for tick, records in instants(self.state.waiting):
+            _at(base, tick, records, self.length)
         return [
-            (base.schema.relations[one.relation].name, one.row)
-            for one in map(base.tuples.__getitem__, base.live)
+            (base.schema.relations[live_tuple.relation].name, live_tuple.row)
+            for live_tuple in map(base.tuples.__getitem__, base.live)
         ]
 
     @property
@@ -379,8 +396,8 @@ class Model:
         if isinstance(self._window, CountWindow):
             return len([n for n in state.base.live if state.base.tuples[n].end > state.base.position])
         end = state.now if state.final is None else state.final - self._lateness
-        waiting = 0 if state.final is None else len(state.waiting)
-        return waiting + len([n for n in state.base.live if state.base.tuples[n].end > end])
+        waiting_count = 0 if state.final is None else len(state.waiting)
+        return waiting_count + len([n for n in state.base.live if state.base.tuples[n].end > end])
 
     def _obey(self, state: State, entry: JournalEntry) -> Found:
         expected: Found = Counter()
@@ -400,9 +417,9 @@ class Model:
                     else:
                         oracle = KeywordOracle(state.stream.schema, query, query.max_size or 1)
                         state.oracles[command.name] = oracle
-                        alive = oracle.begin_with(state.base, self._tick(state))
+                        live_results = oracle.begin_with(state.base, self._tick(state))
                         if not self._corrects(state):
-                            _add(expected, "+", query.name, alive)
+                            _add(expected, "+", query.name, live_results)
                 case "remove":
                     check(command.name in state.standing, "a query was removed twice", command.name)
                     del state.standing[command.name]
@@ -430,24 +447,32 @@ class Model:
 
         ``sorted_out``: the last ones of the records.
         """
-        letters, bad = entry.letters, entry.bad
+        letters, bad_count = entry.letters, entry.bad
         raws = [orjson.loads(letter)["raw"].encode().rstrip(b"\n") for letter in letters]
-        check(len(raws) == bad, "bad records were counted", bad, "and there are dead letters of", len(raws))
+        check(
+            len(raws) == bad_count,
+            "bad records were counted",
+            bad_count,
+            "and there are dead letters of",
+            len(raws),
+        )
         schema = state.stream.schema
         parts: dict[str, list[Record]] = {part: [] for part in self.truth}
         for record in records:
             parts[self._part(schema.relations[record.relation].name, record.row)].append(record)
-        for part, found in parts.items():
-            late = [record for record in found if record in sorted_out]
-            own = [record for record in found if record not in sorted_out]
-            state.read[part] = self._read_on(part, state.read.get(part, 0), (own, late), raws, schema)
+        for part, records_of_part in parts.items():
+            late_records = [record for record in records_of_part if record in sorted_out]
+            accepted = [record for record in records_of_part if record not in sorted_out]
+            state.read[part] = self._read_on(
+                part, state.read.get(part, 0), (accepted, late_records), raws, schema
+            )
         check(not raws, "bad records were read that nobody wrote", raws)
         return parts
 
     def _read_on(
         self,
         part: str,
-        at: int,
+        position: int,
         records: tuple[Sequence[Record], Sequence[Record]],
         raws: list[bytes],
         schema: Schema,
@@ -456,32 +481,38 @@ class Model:
 
         ``records``: the accepted ones and those that were sorted out, each in order of arrival.
         """
-        given = self.truth[part]
-        lefts = [deque(each) for each in records]
-        while at < len(given):
-            relation, record, raw = given[at]
-            known = relation in schema.index  # or removed: such records are skipped
-            one = record._replace(relation=schema.index[relation]) if known else None
-            left = next((each for each in lefts if each and each[0] == one), None)
-            if left is not None:
-                left.popleft()
-            elif raw in raws and not known:
+        items = self.truth[part]
+        queues = [deque(queue) for queue in records]
+        while position < len(items):
+            relation, record, raw = items[position]
+            is_known = relation in schema.index  # or removed: such records are skipped
+            expected = record._replace(relation=schema.index[relation]) if is_known else None
+            queue_of_record = next((queue for queue in queues if queue and queue[0] == expected), None)
+            if queue_of_record is not None:
+                queue_of_record.popleft()
+            elif raw in raws and not is_known:
                 raws.remove(raw)
             else:
                 break
-            at += 1
-        told = given[at] if at < len(given) else "nothing"
-        for left in lefts:
-            check(not left, f"{part}: next came", told, "and it read", *list(left)[:1])
-        return at
+            position += 1
+        next_item = items[position] if position < len(items) else "nothing"
+        for queue_of_record in queues:
+            check(
+                not queue_of_record,
+                f"{part}: next came",
+                next_item,
+                "and it read",
+                *list(queue_of_record)[:1],
+            )
+        return position
 
     def _take(self, state: State, records: list[Record], expected: Found, final: int | None) -> list[Record]:
         """Compute the results of records; returns the late ones."""
         if isinstance(self._window, CountWindow):
             size = self._window.size
-            for _, together in instants(self._counting(state, records)):
-                self._all(state, expected, partial(_counted, records=together, size=size))
-                for record in together:
+            for _, records_of_tick in instants(self._counting(state, records)):
+                self._all(state, expected, partial(_counted, records=records_of_tick, size=size))
+                for record in records_of_tick:
                     self._match(state, expected, record)
             state.now = max([state.now, *(record.time for record in records)])
             return []
@@ -493,20 +524,27 @@ class Model:
         if final is not None:
             state.final = max(final, state.time)
         horizon = state.time - self._lateness
-        ready = [one for one in state.waiting if one.time < horizon + (not self._lateness)]
-        state.waiting = state.waiting[len(ready) :]
-        for tick, together in instants(ready):
-            change = partial(_at, tick=tick, records=together, length=self.length)
+        ready_records = [
+            waiting_record
+            for waiting_record in state.waiting
+            if waiting_record.time < horizon + (not self._lateness)
+        ]
+        state.waiting = state.waiting[len(ready_records) :]
+        for tick, records_of_tick in instants(ready_records):
+            change = partial(_at, tick=tick, records=records_of_tick, length=self.length)
             self._all(state, expected, change)
-            for record in together:
+            for record in records_of_tick:
                 self._match(state, expected, record)
         return late
 
     @staticmethod
     def _counting(state: State, records: Sequence[Record]) -> list[Record]:
         """The records of existing relations; those of removed ones only have a time and a position."""
-        gone = state.stream.schema.evolution.removed_relations
-        return [one._replace(relation=PASSED_OVER) if one.relation in gone else one for one in records]
+        removed = state.stream.schema.evolution.removed_relations
+        return [
+            record._replace(relation=PASSED_OVER) if record.relation in removed else record
+            for record in records
+        ]
 
     def _match(self, state: State, expected: Found, record: Record) -> None:
         """Process the next record in order, for patterns."""
@@ -546,9 +584,9 @@ class Model:
 
     def check_drained(self) -> None:
         """Check that everything that the source was given has been read."""
-        for part, given in self.truth.items():
-            read = self.state.read.get(part, 0)
-            check(read == len(given), f"{part} has {len(given)} items, of which were read", read)
+        for part, items in self.truth.items():
+            read_count = self.state.read.get(part, 0)
+            check(read_count == len(items), f"{part} has {len(items)} items, of which were read", read_count)
 
 
 def _changed(oracle: KeywordOracle, tick: int, schema: Schema) -> Difference:
@@ -570,10 +608,10 @@ def _add(expected: Found, op: str, name: str, shapes: Mapping[Shape, int]) -> No
 
 def net(lines: Sequence[Line]) -> set[tuple[str, str]]:
     """The results that hold after all lines: query and id."""
-    held: dict[tuple[str, str], None] = {}
+    held_results: dict[tuple[str, str], None] = {}
     for op, query, name, _ in lines:
         if op == "-":
-            held.pop((query, name), None)
+            held_results.pop((query, name), None)
         else:
-            held[query, name] = None
-    return set(held)
+            held_results[query, name] = None
+    return set(held_results)

@@ -60,7 +60,7 @@ RARE: Final = frozenset({"damaged-end-dropped", "state-not-secured"})
 
 def _mutant(name: str, fault: str, *patches: tuple[str, str, str], **settings: Any) -> None:
     assert name not in MUTANTS
-    MUTANTS[name] = Mutant(name, fault, tuple(Patch(*one) for one in patches), settings)
+    MUTANTS[name] = Mutant(name, fault, tuple(Patch(*patch) for patch in patches), settings)
 
 
 _FILES: Final = "skws.durable"
@@ -832,9 +832,9 @@ def mutated(mutant: Mutant) -> Iterator[None]:
     sources: dict[str, str] = {}
     try:
         for patch in mutant.patches:
-            found, made = _patched(patch, sources)
-            before.append((found, found.__code__))
-            found.__code__ = made.__code__  # others may have imported the function already
+            original, replacement = _patched(patch, sources)
+            before.append((original, original.__code__))
+            original.__code__ = replacement.__code__  # others may have imported the function already
         yield
     finally:
         for function, code in reversed(before):
@@ -849,26 +849,26 @@ def _patched(patch: Patch, sources: dict[str, str]) -> tuple[FunctionType, Funct
     owner: Any = module
     for each in owners:
         owner = getattr(owner, each)
-    found = _function(inspect.getattr_static(owner, name))
-    code = sources.get(patch.target) or textwrap.dedent(inspect.getsource(found))
+    original = _function(inspect.getattr_static(owner, name))
+    code = sources.get(patch.target) or textwrap.dedent(inspect.getsource(original))
     if code.count(patch.old) != 1:
         raise ValueError(f"not once in {patch.target}: {patch.old}")
     code = sources[patch.target] = code.replace(patch.old, patch.new)
-    space: dict[str, Any] = {}
-    exec(compile(code, f"<{patch.target}>", "exec", annotations.compiler_flag), module.__dict__, space)
-    return found, _function(space[name])
+    namespace: dict[str, Any] = {}
+    exec(compile(code, f"<{patch.target}>", "exec", annotations.compiler_flag), module.__dict__, namespace)
+    return original, _function(namespace[name])
 
 
-def _function(found: Any) -> FunctionType:
+def _function(function: Any) -> FunctionType:
     """The function below a property, a context manager, a method of a class."""
     while True:
-        if isinstance(found, property):
-            found = found.fget
-        elif hasattr(found, "__wrapped__"):
-            found = found.__wrapped__
+        if isinstance(function, property):
+            function = function.fget
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
         else:
-            assert isinstance(found, FunctionType)
-            return found
+            assert isinstance(function, FunctionType)
+            return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -887,12 +887,12 @@ def hunted(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
     with mutated(mutant):
         while steps < most:
             options = replace(options_of(seed), **mutant.settings)
-            made = simulation(options)
+            simulated = simulation(options)
             try:
-                made.run(drawn(seed, options))
+                simulated.run(drawn(seed, options))
             except Exception as error:  # whatever shows it
-                return Caught(mutant.name, seed, steps + made.steps, f"{type(error).__name__}: {error}")
-            steps += max(1, made.steps)
+                return Caught(mutant.name, seed, steps + simulated.steps, f"{type(error).__name__}: {error}")
+            steps += max(1, simulated.steps)
             seed += 1
     return Caught(mutant.name, None, steps, "")
 
@@ -900,7 +900,7 @@ def hunted(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
 def hunted_apart(name: str, most: int = MOST_STEPS) -> Caught:
     """As ``hunted``, in a process of its own."""
     command = [sys.executable, "-m", "tests.sim.mutants", "--in-process", "--steps", str(most), name]
-    ended = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=ROOT,
         capture_output=True,
@@ -908,18 +908,18 @@ def hunted_apart(name: str, most: int = MOST_STEPS) -> Caught:
         check=False,
         env=os.environ | {"PYTHONHASHSEED": "0"},
     )
-    if ended.returncode:
-        raise RuntimeError(f"{name}: {ended.stderr}")
-    return Caught(**json.loads(ended.stdout.splitlines()[-1]))
+    if process.returncode:
+        raise RuntimeError(f"{name}: {process.stderr}")
+    return Caught(**json.loads(process.stdout.splitlines()[-1]))
 
 
 def table(caught: Iterable[Caught]) -> Iterator[str]:
     """The lines of the table in the docs."""
     yield "| mutant | fault | seed | steps until found |"
     yield "|---|---|---|---|"
-    for one in caught:
-        seed = "not found" if one.seed is None else str(one.seed)
-        yield f"| `{one.name}` | {MUTANTS[one.name].fault} | {seed} | {one.steps:,} |"
+    for result in caught:
+        seed = "not found" if result.seed is None else str(result.seed)
+        yield f"| `{result.name}` | {MUTANTS[result.name].fault} | {seed} | {result.steps:,} |"
 
 
 def main() -> int:
@@ -929,25 +929,25 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE}")
-    given = parser.parse_args()
-    wanted = [MUTANTS[name] for name in given.names or MUTANTS if given.names or name not in RARE]
-    if given.in_process:
-        (mutant,) = wanted
-        caught = hunted(mutant, given.steps)
+    arguments = parser.parse_args()
+    mutants = [MUTANTS[name] for name in arguments.names or MUTANTS if arguments.names or name not in RARE]
+    if arguments.in_process:
+        (mutant,) = mutants
+        caught = hunted(mutant, arguments.steps)
         sys.stdout.write(json.dumps({name: getattr(caught, name) for name in caught.__slots__}) + "\n")
         return 0
-    found = []
-    with ThreadPoolExecutor(given.jobs) as pool:
-        for one in pool.map(lambda mutant: hunted_apart(mutant.name, given.steps), wanted):
-            found_at = "NOT FOUND" if one.seed is None else f"seed {one.seed}"
-            print(f"{one.name}: {found_at}, {one.steps:,} steps: {one.finding[:150]}", flush=True)
-            found.append(one)
-    if given.write:
+    results = []
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for result in pool.map(lambda mutant: hunted_apart(mutant.name, arguments.steps), mutants):
+            seed = "NOT FOUND" if result.seed is None else f"seed {result.seed}"
+            print(f"{result.name}: {seed}, {result.steps:,} steps: {result.finding[:150]}", flush=True)
+            results.append(result)
+    if arguments.write:
         page = ROOT / PAGE
-        before, _, rest = page.read_text().partition(_FROM)
-        after = rest.partition(_FROM)[2]
-        page.write_text(f"{before}{_FROM}\n" + "\n".join(table(found)) + f"\n{_FROM}{after}")
-    return int(any(one.seed is None for one in found))
+        prefix, _, remainder = page.read_text().partition(_FROM)
+        after = remainder.partition(_FROM)[2]
+        page.write_text(f"{prefix}{_FROM}\n" + "\n".join(table(results)) + f"\n{_FROM}{after}")
+    return int(any(result.seed is None for result in results))
 
 
 if __name__ == "__main__":

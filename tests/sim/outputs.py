@@ -103,12 +103,12 @@ class Database:
 
     def save(self) -> Callable[[], None]:
         """Returns a call that restores the content committed now."""
-        twin = _connect(":memory:")
-        self._kept.backup(twin)
+        snapshot = _connect(":memory:")
+        self._kept.backup(snapshot)
 
         def restore() -> None:
-            twin.backup(self._kept)
-            twin.close()
+            snapshot.backup(self._kept)
+            snapshot.close()
 
         return restore
 
@@ -186,14 +186,14 @@ class Expected:
         """``last``: the last micro-batch in all outputs; ``flushed``: the last durable one."""
         disk = self._world.disk
         lines = self._lines(last)
-        rest = [line for line in lines if line[1] != self._own]
+        unlimited = [line for line in lines if line[1] != self._own]
         content = disk.content(f"{FOLDER}/out.jsonl")
-        expected = b"".join(line + b"\n" for *_, line in rest)
+        expected = b"".join(line + b"\n" for *_, line in unlimited)
         check(content == expected, "out.jsonl differs:", *_difference(content, expected))
         content = disk.content(f"{FOLDER}/own.jsonl")
-        found = [(line["op"], line["id"]) for line in map(orjson.loads, content.splitlines())]
-        expected_own = self._limited(last)
-        check(found == expected_own, "own.jsonl has", found, "and not", expected_own)
+        ids_found = [(line["op"], line["id"]) for line in map(orjson.loads, content.splitlines())]
+        expected_ids = self._limited(last)
+        check(ids_found == expected_ids, "own.jsonl has", ids_found, "and not", expected_ids)
         if self._hook is not None:
             batches = [
                 [line for line in batch.lines or () if line[1] != self._own and line[0] != "~"]
@@ -201,106 +201,127 @@ class Expected:
             ]
             self._hook.check(batches, disk.content(LETTERS))
         letters = disk.content(f"{FOLDER}/letters.jsonl").splitlines()
-        at = 0
+        position = 0
         for batch in self._model.batches[:last]:
-            end = at + len(batch.entry.letters) + len(batch.late)
-            batch.check_letters(letters[at:end])
-            at = end
-        check(at == len(letters), "there are more dead letters than bad and late records:", letters[at:])
-        check(self._database.rows() == net(rest), "the table has other rows than hold")
-        flushed_rest = [line for line in self._lines(flushed) if line[1] != self._own]
-        self._check_parquet([name for _, _, name, _ in flushed_rest], [name for _, _, name, _ in rest])
+            end = position + len(batch.entry.letters) + len(batch.late)
+            batch.check_letters(letters[position:end])
+            position = end
+        check(
+            position == len(letters),
+            "there are more dead letters than bad and late records:",
+            letters[position:],
+        )
+        check(self._database.rows() == net(unlimited), "the table has other rows than hold")
+        flushed_lines = [line for line in self._lines(flushed) if line[1] != self._own]
+        self._check_parquet([name for _, _, name, _ in flushed_lines], [name for _, _, name, _ in unlimited])
 
     def check_lasting(self, committed: int) -> None:
         """Check that a power loss now would leave all sinks complete up to the ``committed`` micro-batch."""
         files = self._world.disk.lasting(FOLDER)
         lines = self._lines(committed)
-        rest = [line for line in lines if line[1] != self._own]
-        found = files.get(f"{FOLDER}/out.jsonl", b"")
-        expected = b"".join(line + b"\n" for *_, line in rest)
-        check(found.startswith(expected), "out.jsonl would lack:", *_difference(found, expected))
-        least = self._limited(committed)
-        own = files.get(f"{FOLDER}/own.jsonl", b"").count(b"\n")
-        check(own >= len(least), "own.jsonl would have", own, "lines and not", len(least))
-        least_letters = sum(len(one.entry.letters) + len(one.late) for one in self._model.batches[:committed])
-        letters = files.get(f"{FOLDER}/letters.jsonl", b"").count(b"\n")
-        check(letters >= least_letters, "there would be", letters, "dead letters and not", least_letters)
-        parquet = sum(len(_ids(data)) for path, data in files.items() if path.endswith(".parquet"))
-        check(parquet >= len(rest), "the Parquet files would have", parquet, "results and not", len(rest))
+        unlimited = [line for line in lines if line[1] != self._own]
+        content = files.get(f"{FOLDER}/out.jsonl", b"")
+        expected = b"".join(line + b"\n" for *_, line in unlimited)
+        check(content.startswith(expected), "out.jsonl would lack:", *_difference(content, expected))
+        limited = self._limited(committed)
+        own_count = files.get(f"{FOLDER}/own.jsonl", b"").count(b"\n")
+        check(own_count >= len(limited), "own.jsonl would have", own_count, "lines and not", len(limited))
+        least_letter_count = sum(
+            len(batch.entry.letters) + len(batch.late) for batch in self._model.batches[:committed]
+        )
+        letter_count = files.get(f"{FOLDER}/letters.jsonl", b"").count(b"\n")
+        check(
+            letter_count >= least_letter_count,
+            "there would be",
+            letter_count,
+            "dead letters and not",
+            least_letter_count,
+        )
+        parquet_count = sum(len(_ids(data)) for path, data in files.items() if path.endswith(".parquet"))
+        check(
+            parquet_count >= len(unlimited),
+            "the Parquet files would have",
+            parquet_count,
+            "results and not",
+            len(unlimited),
+        )
 
     def check_pipe(self, first: int, since: int, last: int) -> None:
         """Check a process begun after micro-batch ``first``, and that ``since`` lines or more were read."""
         expected = [line for batch in self._model.batches[first:last] for line in batch.lines or ()]
-        wanted = [line for _, query, _, line in expected if query != self._own]
-        found = self._pipe.read[since:]
-        check(found == wanted, "standard output has", len(found), "lines and not", len(wanted))
+        expected_lines = [line for _, query, _, line in expected if query != self._own]
+        actual = self._pipe.read[since:]
+        check(
+            actual == expected_lines, "standard output has", len(actual), "lines and not", len(expected_lines)
+        )
 
     def _lines(self, last: int) -> list[Line]:
         return [line for batch in self._model.batches[:last] for line in batch.lines or ()]
 
     def _limited(self, last: int) -> list[tuple[str, str]]:
         """The results of the query with a limit: operation and id. A new limit starts without history."""
-        found: list[tuple[str, str]] = []
+        ids_limited: list[tuple[str, str]] = []
         ends = [first - 1 for first, _ in self.rates[1:]]
         for (first, rate), end in zip(self.rates, [*ends, last], strict=True):
             batches = self._model.batches[first - 1 : min(end, last)]
             lines = (line for batch in batches for line in batch.lines or () if line[1] == self._own)
-            found += _limited(lines, rate)
-        return found
+            ids_limited += _limited(lines, rate)
+        return ids_limited
 
-    def _check_parquet(self, least: list[str], most: list[str]) -> None:
-        found: list[str] = []
+    def _check_parquet(self, required: list[str], allowed: list[str]) -> None:
+        ids_found: list[str] = []
         for path, data in sorted(self._world.disk.files(f"{FOLDER}/parquet").items()):
             if path.endswith(".parquet"):
-                found += _ids(data)
+                ids_found += _ids(data)
         check(
-            found == most[: len(found)] and len(found) >= len(least),
-            "the Parquet files have", len(found), "results and not", len(least), "to", len(most),
+            ids_found == allowed[: len(ids_found)] and len(ids_found) >= len(required),
+            "the Parquet files have", len(ids_found), "results and not", len(required), "to", len(allowed),
         )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
 def _ids(parquet: bytes) -> list[str]:
-    read = pq.ParquetFile(io.BytesIO(parquet)).read(["id"], use_threads=False)
-    found: list[str] = read.column("id").to_pylist()
-    return found
+    table = pq.ParquetFile(io.BytesIO(parquet)).read(["id"], use_threads=False)
+    ids: list[str] = table.column("id").to_pylist()
+    return ids
 
 
-def _difference(found: bytes, expected: bytes) -> tuple[object, ...]:
-    have, want = found.splitlines(), expected.splitlines()
-    at = next(
-        (n for n, (a, b) in enumerate(zip(have, want, strict=False)) if a != b), min(len(have), len(want))
+def _difference(content: bytes, expected: bytes) -> tuple[object, ...]:
+    actual_lines, expected_lines = content.splitlines(), expected.splitlines()
+    number = next(
+        (n for n, (a, b) in enumerate(zip(actual_lines, expected_lines, strict=False)) if a != b),
+        min(len(actual_lines), len(expected_lines)),
     )
     return (
-        f"{len(have)} lines, expected {len(want)}; line {at + 1} is",
-        have[at : at + 1],
+        f"{len(actual_lines)} lines, expected {len(expected_lines)}; line {number + 1} is",
+        actual_lines[number : number + 1],
         "not",
-        want[at : at + 1],
+        expected_lines[number : number + 1],
     )
 
 
 def _limited(lines: Iterable[Line], rate: Rate) -> Iterator[tuple[str, str]]:
     """At most the limited number of results in each interval; a retraction is kept with its result."""
-    held: set[str] = set()
-    interval, passed = None, 0
+    held_ids: set[str] = set()
+    interval, count = None, 0
     for op, _, name, line in lines:
         if op == "-":
-            if name in held:
-                held.discard(name)
+            if name in held_ids:
+                held_ids.discard(name)
             else:
                 yield op, name
             continue
         if op == "~":
-            if name not in held:
+            if name not in held_ids:
                 yield op, name
             continue
         start = orjson.loads(line)["start"]
-        now = int((-1 if start is None else start) * 1_000_000) // rate.length
-        if now != interval:
-            interval, passed = now, 0
-        if passed == rate.most:
-            held.add(name)
+        interval_of_result = int((-1 if start is None else start) * 1_000_000) // rate.length
+        if interval_of_result != interval:
+            interval, count = interval_of_result, 0
+        if count == rate.most:
+            held_ids.add(name)
         else:
-            passed += 1
-            held.discard(name)
+            count += 1
+            held_ids.discard(name)
             yield op, name

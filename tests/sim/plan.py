@@ -50,10 +50,10 @@ class Action:
     draw: int = 0
 
     def __str__(self) -> str:
-        told = [self.do, *([str(self.number)] if self.number else [])]
-        told += [f"{e.relation}{'-' if e.delete else '+'}{e.row}@{e.micros}" for e in self.events]
-        drawn = [] if self.do == "publish" else [f"#{self.draw}"]
-        return " ".join([*told, *map(str, self.faults), *drawn])
+        words = [self.do, *([str(self.number)] if self.number else [])]
+        words += [f"{e.relation}{'-' if e.delete else '+'}{e.row}@{e.micros}" for e in self.events]
+        seed_words = [] if self.do == "publish" else [f"#{self.draw}"]
+        return " ".join([*words, *map(str, self.faults), *seed_words])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
 def options_of(seed: int) -> Options:
     """The options of a seed."""
     rng = Random(~seed)
-    drawn: dict[str, Any] = {name: rng.choice(each) for name, each in CHOICES.items()}
-    return Options(**drawn)
+    options: dict[str, Any] = {name: rng.choice(choices) for name, choices in CHOICES.items()}
+    return Options(**options)
 
 
 NAMES: Final = ("ada", "bob ada", "eve", "bob")
@@ -113,14 +113,14 @@ _DELETED_WHERE_ROWS_STAY: Final = 0.45  # otherwise so many live that brute forc
 
 def events(rng: Random, most: int, deleted: float = _DELETED) -> tuple[Event, ...]:
     """Customers are renamed and deleted, orders return; with ties, bad and late records."""
-    found = []
+    drawn_events = []
     for _ in range(rng.randint(1, most)):
         relation = rng.choice(_RELATIONS)
         words = NAMES if relation == "customer" else ITEMS
         row = rng.randint(1, 4), rng.choice(words)
         micros = rng.choice(_STEPS) if rng.random() < 0.9 else rng.choice(_BACK)
-        found.append(Event(relation, micros, row, rng.random() < deleted, rng.random() < 0.04))
-    return tuple(found)
+        drawn_events.append(Event(relation, micros, row, rng.random() < deleted, rng.random() < 0.04))
+    return tuple(drawn_events)
 
 
 def equal_rows(rng: Random, most: int) -> tuple[Event, ...]:
@@ -128,9 +128,9 @@ def equal_rows(rng: Random, most: int) -> tuple[Event, ...]:
     relation, row = rng.choice((("order", (1, "lamp")), ("order", (1, "lamp")), ("customer", (1, "ada"))))
     if relation == "customer":
         return (Event(relation, 0, row),)
-    came = [Event(relation, rng.choice(_STEPS), row) for _ in range(rng.randint(0, 2))]
+    insertions = [Event(relation, rng.choice(_STEPS), row) for _ in range(rng.randint(0, 2))]
     pair = (Event(relation, 0, row, delete=True), Event(relation, 500_000, row))
-    return (*came, *pair * rng.randint(1, most // 2))
+    return (*insertions, *pair * rng.randint(1, most // 2))
 
 
 _WEIGHTS: Final[dict[Do, float]] = {
@@ -165,9 +165,9 @@ _AIMS: Final[dict[Kind, tuple[str, ...]]] = {
 
 
 def _fault(rng: Random, kind: Kind) -> Fault:
-    aims = _AIMS.get(kind, ())
-    if aims and rng.random() < 0.4:
-        return Fault(kind, rng.randint(1, 12), rng.random(), rng.choice(aims))
+    effect_names = _AIMS.get(kind, ())
+    if effect_names and rng.random() < 0.4:
+        return Fault(kind, rng.randint(1, 12), rng.random(), rng.choice(effect_names))
     if kind == "short":
         return Fault(kind, rng.randint(1, 4), rng.random())  # it returns after as many writes
     return Fault(kind, _at(rng), rng.random())
@@ -178,7 +178,7 @@ def drawn(seed: int, options: Options) -> list[Action]:
     rng = Random(seed)
     names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
     deleted = _DELETED_WHERE_ROWS_STAY if options.window == "none" else _DELETED
-    published = equal_rows if rng.random() < 0.2 else partial(events, deleted=deleted)
+    draw_events = equal_rows if rng.random() < 0.2 else partial(events, deleted=deleted)
     plan = []
     for do in rng.choices(names, weights, k=options.actions):
         faults = (
@@ -186,35 +186,35 @@ def drawn(seed: int, options: Options) -> list[Action]:
             if do in {"work", "stop"}
             else ()
         )
-        given = published(rng, 6) if do == "publish" else ()
-        plan.append(Action(do, rng.randint(1, 4), given, faults, rng.randrange(1 << 30)))
+        action_events = draw_events(rng, 6) if do == "publish" else ()
+        plan.append(Action(do, rng.randint(1, 4), action_events, faults, rng.randrange(1 << 30)))
     return plan
 
 
 def shrunk(plan: Sequence[Action], fails: Callable[[list[Action]], bool], tries: int = 400) -> list[Action]:
     """A plan without the actions, faults and events that the failure does not need."""
-    best = list(plan)
-    size = max(1, len(best) // 2)
+    smallest = list(plan)
+    size = max(1, len(smallest) // 2)
     while size and tries > 0:
-        at = 0
-        while at < len(best) and tries > 0:
-            shorter = best[:at] + best[at + size :]
+        index = 0
+        while index < len(smallest) and tries > 0:
+            candidate = smallest[:index] + smallest[index + size :]
             tries -= 1
-            if shorter and fails(shorter):
-                best = shorter
+            if candidate and fails(candidate):
+                smallest = candidate
             else:
-                at += size
+                index += size
         size //= 2
-    for at, action in enumerate(best):
+    for index, action in enumerate(smallest):
         for name in ("faults", "events"):
-            part = 0
-            while tries > 0 and part < len(getattr(best[at], name)):
-                given = getattr(best[at], name)
-                smaller = replace(best[at], **{name: given[:part] + given[part + 1 :]})
+            item = 0
+            while tries > 0 and item < len(getattr(smallest[index], name)):
+                items = getattr(smallest[index], name)
+                smaller_action = replace(smallest[index], **{name: items[:item] + items[item + 1 :]})
                 tries -= 1
-                if fails([*best[:at], smaller, *best[at + 1 :]]):
-                    best[at] = smaller
+                if fails([*smallest[:index], smaller_action, *smallest[index + 1 :]]):
+                    smallest[index] = smaller_action
                 else:
-                    part += 1
+                    item += 1
         del action
-    return best
+    return smallest

@@ -122,8 +122,8 @@ class Postgres(Upstream):
         self.copied: tuple[int, int] | None = None
         for cid, name in ((1, "ada"), (2, "eve")):
             self.server.rows["customer"].append((cid, name))
-        for item, at in (("lamp", 3), ("lamp", 1), ("lamp old", 2)):
-            self.server.rows["order"].append((at, item, self.time - at * 1_000_000))
+        for item, days in (("lamp", 3), ("lamp", 1), ("lamp old", 2)):
+            self.server.rows["order"].append((days, item, self.time - days * 1_000_000))
 
     def load(self, rows: list[dict[str, Any]]) -> None:
         self.server.rows[TABLE] = [tuple(row["row"].values()) for row in rows]
@@ -134,7 +134,7 @@ class Postgres(Upstream):
     @contextmanager
     def installed(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for where, name, double in (
+            for owner, name, replacement in (
                 (psycopg2, "connect", self._connect),
                 (slots, "ReplicationMessages", lambda stream: stream),
                 (slots, "run_with_timeout", lambda _connected, statement, _seconds: (statement(), True)[1]),
@@ -142,11 +142,11 @@ class Postgres(Upstream):
                 (slots, "time", SimpleNamespace(sleep=lambda s: self.world.pass_time(int(s * 1_000_000)))),
                 (sql.Composed, "as_string", lambda composed, _context: text_of(composed)),
             ):
-                stack.enter_context(patch.object(where, name, double))
+                stack.enter_context(patch.object(owner, name, replacement))
             yield
 
     def save(self) -> Callable[[], None]:
-        kept = (
+        saved = (
             deepcopy(self.server),
             deepcopy(self._snapshots),
             list(self.truth["log"]),
@@ -155,7 +155,7 @@ class Postgres(Upstream):
         )
 
         def restore() -> None:
-            self.server, self._snapshots, self.truth["log"][:], self.copied, self._rewrite = kept
+            self.server, self._snapshots, self.truth["log"][:], self.copied, self._rewrite = saved
 
         return restore
 
@@ -175,18 +175,18 @@ class Postgres(Upstream):
         """An insertion or deletion; an update if the key exists. ``ago``: age of an order's own time."""
         rows = self.server.rows[table]
         keyed = table == "customer"
-        same = next((old for old in rows if old[0] == row[0] and (keyed or old[1] == row[1])), None)
+        existing = next((old for old in rows if old[0] == row[0] and (keyed or old[1] == row[1])), None)
         if not keyed:
             row = (*row, self.time - ago)
         if delete:
-            if same is None:
+            if existing is None:
                 return None
-            rows.remove(same)
-            return Change(table, same, None)
-        if keyed and same is not None:
-            rows.remove(same)
+            rows.remove(existing)
+            return Change(table, existing, None)
+        if keyed and existing is not None:
+            rows.remove(existing)
         rows.append(row)
-        return Change(table, same if keyed else None, row)
+        return Change(table, existing if keyed else None, row)
 
     def commit(self, changes: tuple[Change | Truncation, ...]) -> None:
         server = self.server
@@ -205,8 +205,8 @@ class Postgres(Upstream):
                 self.truth["log"] += [(table, Record.truncation(-1, time), b"") for table in change.tables]
                 continue
             if change.old is not None:
-                shown = (change.old[0], None) if change.table == "customer" else change.old
-                self.truth["log"].append((change.table, Record(-1, time, shown, delete=True), b""))
+                row = (change.old[0], None) if change.table == "customer" else change.old
+                self.truth["log"].append((change.table, Record(-1, time, row, delete=True), b""))
             if change.new is not None:
                 self.truth["log"].append((change.table, Record(-1, _own(change.new, time), change.new), b""))
 
@@ -234,11 +234,11 @@ class Postgres(Upstream):
     def _another_run(self) -> None:
         """Another run over the database, with its own slot, that leaves nothing behind."""
         with self.world.calm():
-            other = PostgresSource(DatabaseAddress.of(f"{URI}?slot=two"))
-            feed = other.open(self.schema)
+            other_source = PostgresSource(DatabaseAddress.of(f"{URI}?slot=two"))
+            feed = other_source.open(self.schema)
             feed.start()
             feed.close()
-            other.drop_slot()
+            other_source.drop_slot()
 
     # --- the server's side -----------------------------------------------------------------------
 
@@ -275,9 +275,11 @@ class Postgres(Upstream):
     def begin_reading(self, lsn: int, time: int, rows: dict[str, list[Row]]) -> None:
         """A run has a snapshot: it must read these rows, and everything after it."""
         self.copied = lsn, time
-        found = [(table, row) for table in ("customer", "order") for row in rows[table]]
-        found.sort(key=lambda each: _own(each[1], time))
-        self.truth["log"][:] = [(table, Record(-1, _own(row, time), row), b"") for table, row in found]
+        snapshot_rows = [(table, row) for table in ("customer", "order") for row in rows[table]]
+        snapshot_rows.sort(key=lambda each: _own(each[1], time))
+        self.truth["log"][:] = [
+            (table, Record(-1, _own(row, time), row), b"") for table, row in snapshot_rows
+        ]
         for transaction in self.server.log:
             self._tell(transaction)
 
@@ -362,23 +364,23 @@ class Cursor:
     def execute(self, statement: Any, values: Sequence[Any] = ()) -> None:
         self.source.ask()
         text = " ".join(text_of(statement).split())
-        for begin, work in _STATEMENTS:
-            if text.startswith(begin):
-                self._rows = list(work(self, text, values) or ())
+        for prefix, answer in _STATEMENTS:
+            if text.startswith(prefix):
+                self._rows = list(answer(self, text, values) or ())
                 return
         raise psycopg2.ProgrammingError(f"the simulated server does not know: {text}")
 
     def copy_expert(self, statement: str, file: Any) -> None:
         self.source.ask()
         _, (rows, _) = self.source.taken(self.connection.sees)
-        asked = re.fullmatch(r"COPY \(SELECT (\d+), (.*) FROM (.*)\) TO STDOUT", statement)
-        assert asked is not None, statement
-        position, columns, table = asked.groups()
+        match = re.fullmatch(r"COPY \(SELECT (\d+), (.*) FROM (.*)\) TO STDOUT", statement)
+        assert match is not None, statement
+        position, columns, table = match.groups()
         table = table.replace("ONLY", "").replace('"', "").split(".")[-1].strip()
         names = [name for name, _ in _COLUMNS[table]]
-        places = [names.index(name) for name in re.findall(r'"(\w+)"', columns)]
+        indexes = [names.index(name) for name in re.findall(r'"(\w+)"', columns)]
         for row in rows[table]:
-            cells = [r"\N" if row[at] is None else _escaped(_text(row[at])) for at in places]
+            cells = [r"\N" if row[index] is None else _escaped(_text(row[index])) for index in indexes]
             file.write("\t".join([position, *cells]).encode() + b"\n")
 
     def create_replication_slot(self, name: str, output_plugin: str) -> None:
@@ -392,21 +394,21 @@ def _state(cursor: Cursor, text: str, _values: Any) -> list[tuple[Any, ...]]:
     slot = server.slots.get(name)
     if slot is None:
         return []
-    reading = slot.reader is not None and not slot.reader.closed
-    at = _lsn(slot.confirmed)
-    return [("pgoutput", True, 77 if reading else None, at, "reserved", _lsn(server.lsn), at)]
+    is_reading = slot.reader is not None and not slot.reader.closed
+    position = _lsn(slot.confirmed)
+    return [("pgoutput", True, 77 if is_reading else None, position, "reserved", _lsn(server.lsn), position)]
 
 
 def _comments(cursor: Cursor, text: str, _values: Any) -> list[tuple[Any, ...]]:
     names = text.rpartition("IN (")[2]
-    known = cursor.source.server.publications
-    return [(name, one.comment) for name, one in known.items() if f"'{name}'" in names]
+    publications = cursor.source.server.publications
+    return [(name, publication.comment) for name, publication in publications.items() if f"'{name}'" in names]
 
 
 def _create_publication(cursor: Cursor, text: str, _values: Any) -> None:
     name = text.split('"')[1]
-    listed = text.partition("FOR TABLE ")[2].partition(" WITH")[0].replace('"', "").split(", ")
-    cursor.source.server.publications[name] = Published([table.split(".")[-1] for table in listed])
+    table_names = text.partition("FOR TABLE ")[2].partition(" WITH")[0].replace('"', "").split(", ")
+    cursor.source.server.publications[name] = Published([table.split(".")[-1] for table in table_names])
 
 
 def _comment(cursor: Cursor, text: str, _values: Any) -> None:
@@ -418,12 +420,16 @@ def _drop_publication(cursor: Cursor, text: str, _values: Any) -> None:
 
 
 def _readers(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    comment, own, name, _ = values
+    comment, own_comment, name, _ = values
     server = cursor.source.server
-    if comment == own:
+    if comment == own_comment:
         return [(slot,) for slot in server.slots if slot == name]
-    owned = {each for each, one in server.publications.items() if one.comment == own}
-    return [(slot,) for slot in server.slots if slot not in owned]
+    owned_names = {
+        publication_name
+        for publication_name, publication in server.publications.items()
+        if publication.comment == own_comment
+    }
+    return [(slot,) for slot in server.slots if slot not in owned_names]
 
 
 def _lock(cursor: Cursor, text: str, _values: Any) -> None:
@@ -435,11 +441,13 @@ def _lock(cursor: Cursor, text: str, _values: Any) -> None:
 
 def _rewritten(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     (oids,) = values
-    meant = {name for name, oid in _OIDS.items() if oid in oids}
+    table_names = {name for name, oid in _OIDS.items() if oid in oids}
     _, (_, files) = cursor.source.taken(cursor.connection.sees)
-    now = cursor.source.server.files
+    current_files = cursor.source.server.files
     return [
-        (name,) for name in sorted(meant) if name not in cursor.connection.held or files[name] != now[name]
+        (name,)
+        for name in sorted(table_names)
+        if name not in cursor.connection.held or files[name] != current_files[name]
     ]
 
 
@@ -452,9 +460,13 @@ def _drop_slot(cursor: Cursor, _text: str, values: Sequence[Any]) -> None:
 
 
 def _published(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    one = cursor.source.server.publications.get(values[0])
+    publication = cursor.source.server.publications.get(values[0])
     columns = {table: [name for name, _ in _COLUMNS[table]] for table in _OIDS}
-    return [] if one is None else [("public", table, columns[table], False) for table in one.tables]
+    return (
+        []
+        if publication is None
+        else [("public", table, columns[table], False) for table in publication.tables]
+    )
 
 
 def _actions(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -569,8 +581,8 @@ class Stream(Cursor):
         time = transaction.time - EPOCH_MICROS
         yield b"B" + struct.pack(">qqi", transaction.lsn, time, 7)
         for change in transaction.changes:
-            meant = change.tables if isinstance(change, Truncation) else (change.table,)
-            tables = [table for table in meant if table in self._tables]
+            table_names = change.tables if isinstance(change, Truncation) else (change.table,)
+            tables = [table for table in table_names if table in self._tables]
             for table in tables:
                 if table not in self._known:
                     self._known.add(table)
@@ -581,18 +593,18 @@ class Stream(Cursor):
             if isinstance(change, Truncation):
                 yield b"T" + struct.pack(">IB", len(tables), 0) + oids
                 continue
-            whole = _IDENTITY[change.table] == "f"
-            old = (
+            is_full = _IDENTITY[change.table] == "f"
+            old_row = (
                 b""
                 if change.old is None
-                else (b"O" + _row(change.old) if whole else b"K" + _row((change.old[0], None)))
+                else (b"O" + _row(change.old) if is_full else b"K" + _row((change.old[0], None)))
             )
             if change.new is None:
-                yield b"D" + oids + old
+                yield b"D" + oids + old_row
             elif change.old is None:
                 yield b"I" + oids + b"N" + _row(change.new)
             else:
-                yield b"U" + oids + old + b"N" + _row(change.new)
+                yield b"U" + oids + old_row + b"N" + _row(change.new)
         yield b"C\0" + struct.pack(">qqq", transaction.lsn, transaction.end, time)
 
     def report(self, flushed: int, *, reply: bool = False) -> None:
@@ -610,23 +622,25 @@ def _relation(table: str) -> bytes:
         bytes([name == "cid"]) + name.encode() + b"\0" + struct.pack(">Ii", _TYPES[kind], -1)
         for name, kind in _COLUMNS[table]
     )
-    head = struct.pack(">I", _OIDS[table]) + b"public\0" + table.encode() + b"\0" + _IDENTITY[table].encode()
-    return b"R" + head + struct.pack(">h", len(_COLUMNS[table])) + columns
+    header = (
+        struct.pack(">I", _OIDS[table]) + b"public\0" + table.encode() + b"\0" + _IDENTITY[table].encode()
+    )
+    return b"R" + header + struct.pack(">h", len(_COLUMNS[table])) + columns
 
 
 def _row(row: Row) -> bytes:
-    cells = b"".join(
+    values = b"".join(
         b"n" if cell is None else b"t" + struct.pack(">i", len(text := _text(cell).encode())) + text
         for cell in row
     )
-    return struct.pack(">h", len(row)) + cells
+    return struct.pack(">h", len(row)) + values
 
 
 def _own(row: Row, time: int) -> int:
     """The time of a row: an order's own, otherwise that of its transaction."""
-    own = row[2] if len(row) > 2 else time
-    assert isinstance(own, int)
-    return own
+    own_time = row[2] if len(row) > 2 else time
+    assert isinstance(own_time, int)
+    return own_time
 
 
 def _text(cell: object) -> str:

@@ -56,6 +56,6 @@ def rows_of(schema: Schema) -> list[Record]:
 
 def with_refunds(schema: Schema) -> Schema:
     """The schema with another relation, for schema changes of a run."""
-    refund = replace(SCHEMA.relations[1], name="refund")
+    refunds = replace(SCHEMA.relations[1], name="refund")
     join = Join("customer.cid = refund.cid", "customer", "refund", (("cid", "cid"),))
-    return replace(schema, relations=(*schema.relations, refund), joins=(*schema.joins, join))
+    return replace(schema, relations=(*schema.relations, refunds), joins=(*schema.joins, join))

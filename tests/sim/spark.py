@@ -132,37 +132,43 @@ class Spark:
             raise SourceError(f"the source's process has failed: {error}") from error
 
     def _batch(self, put: Callable[[Output], None]) -> None:
-        kept, feed, world = self._kept, self._feed, self._world
-        number = max(kept.offsets, default=-1)
-        if number >= 0 and number not in kept.done:
-            start, end = kept.offsets[number]
+        generation, feed, world = self._kept, self._feed, self._world
+        number = max(generation.offsets, default=-1)
+        if number >= 0 and number not in generation.done:
+            start, end = generation.offsets[number]
             rows = list(feed.readBetweenOffsets(start, end))
         else:
             if number >= 0:
-                feed.commit(kept.offsets[number][1])
-            start = kept.offsets[number][1] if number >= 0 else feed.initialOffset()
-            given, end = feed.read(start)
-            rows = list(given)
+                feed.commit(generation.offsets[number][1])
+            start = generation.offsets[number][1] if number >= 0 else feed.initialOffset()
+            read_rows, end = feed.read(start)
+            rows = list(read_rows)
             if end == start:
                 return
             number += 1
             world.effect("offsets", "spark")
-            kept.offsets[number] = start, end
+            generation.offsets[number] = start, end
             self._planned()
         outputs = []
         states: dict[int, Blobs] = {}
         for group in self._reading.layout.groups:
-            own = [SimpleNamespace(sequence=at, blob=blob) for to, at, blob in rows if to == group]
-            output, states[group] = self._task(group, own, kept.states.get(number - 1, {}).get(group, {}))
+            shard_rows = [
+                SimpleNamespace(sequence=sequence, blob=blob)
+                for target, sequence, blob in rows
+                if target == group
+            ]
+            output, states[group] = self._task(
+                group, shard_rows, generation.states.get(number - 1, {}).get(group, {})
+            )
             outputs += output
         marks = [orjson.loads(blobs["mark", ""][1]) for blobs in states.values()]
         check(len({(mark["epoch"], mark["now"]) for mark in marks}) == 1, "shards have diverged", marks)
         world.effect("state", "spark")
-        kept.states[number] = states
-        kept.states.pop(number - 2, None)
+        generation.states[number] = states
+        generation.states.pop(number - 2, None)
         put(Output(self._reading.layout.before + number + 1, in_order(outputs)))
         world.effect("done", "spark")
-        kept.done.add(number)
+        generation.done.add(number)
 
     def _task(self, group: int, rows: list[Any], before: Blobs) -> tuple[list[tuple[int, int, bytes]], Blobs]:
         """The output of a shard, and its state; a task that fails is repeated from the same state."""
@@ -172,10 +178,10 @@ class Spark:
             worker = MeshProcessor(reading.start, reading.request, reading.layout.shares)
             worker.init(state)  # type: ignore[arg-type]  # all that the processor uses of it
             try:
-                given = list(worker.handleInputRows((group,), iter(rows), None)) if rows else []  # type: ignore[arg-type]
+                output_rows = list(worker.handleInputRows((group,), iter(rows), None)) if rows else []  # type: ignore[arg-type]
             except RuntimeError:
                 continue  # its server has gone
-            return [(row.shard, row.part, bytes(row.output)) for row in given], state.blobs
+            return [(row.shard, row.part, bytes(row.output)) for row in output_rows], state.blobs
         raise TaskError
 
     def client(self, _run: str, request: Any, share: Any) -> Client:
@@ -292,32 +298,32 @@ class Driver:
 
     def open(self) -> None:
         job, control = self._job, self.control
-        place = self._place = RunDirectory(job)
+        directory = self._place = RunDirectory(job)
         self._wanted = LayoutRequest(_LAYOUTS[self._simulation.opens % len(_LAYOUTS)])
         self._simulation.opens += 1
-        queries = list(place.request.named().values())
-        stream, window = place.request.stream, place.request.plan_window
-        self.layout = place.layout or self._wanted.layout(queries, stream, window)
-        retry(lambda: place.first_offset(self.layout), control.clock, control.wait, lambda _line: None)
+        queries = list(directory.request.named().values())
+        stream, window = directory.request.stream, directory.request.plan_window
+        self.layout = directory.layout or self._wanted.layout(queries, stream, window)
+        retry(lambda: directory.first_offset(self.layout), control.clock, control.wait, lambda _line: None)
         gauges = self.gauges = Gauges(job, control.clock.now())
-        inbox = CommandQueue(self._log, control)
+        command_queue = CommandQueue(self._log, control)
         self._merger = OutputMerger(job, self._log, gauges, self._done)
-        place.expect_commands(self._planned())
-        self._command_log = CommandLog(job, place, inbox, job.named())
+        directory.expect_commands(self._planned())
+        self._command_log = CommandLog(job, directory, command_queue, job.named())
         run = SinkRun(
-            **place.checkpoint.run_fields(),
+            **directory.checkpoint.run_fields(),
             schema=self._command_log.stream.schema,
             match_names=False,
             wait=control.wait,
             tell=lambda _line: None,
             repeating=True,
         )
-        with place.checkpoint.committing():
+        with directory.checkpoint.committing():
             self._delivery = SinkFanout(self._sinks, job.dead_letters, run)
         self._merger.deliver_to(self._delivery)
-        self._merger.table_dead_letters = place.dead_letters
+        self._merger.table_dead_letters = directory.dead_letters
         self._committer = OutputCommitter(
-            place, self._merger, control.clock, max(run.held, self._done_by_spark())
+            directory, self._merger, control.clock, max(run.held, self._done_by_spark())
         )
         run.repeated()
         self._moved()  # by a process that ended before it noticed
@@ -365,10 +371,10 @@ class Driver:
     def _batch(self) -> None:
         """Run one batch of Spark, first the unfinished one; a query whose tasks fail is started again."""
         assert self._committer is not None
-        held = ReplayControl(self.control.pace.paused, self.control.pace.rate)
-        if held != self._held:
-            held.put(self.place.folder)
-            self._held = held
+        control = ReplayControl(self.control.pace.paused, self.control.pace.rate)
+        if control != self._held:
+            control.put(self.place.folder)
+            self._held = control
         while True:
             assert self.spark is not None
             try:
@@ -382,12 +388,14 @@ class Driver:
         """Like ``ShardedJob.make_ready``: another layout, once the state can be read for it."""
         assert self._committer is not None
         queries, window = list(standing.all_queries()), self.place.request.plan_window
-        wanted = self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
-        if wanted is self.layout:
+        layout_wanted = self._wanted.layout(
+            queries, standing.stream, window, self.layout, self._committer.last
+        )
+        if layout_wanted is self.layout:
             return True
-        kept = self._simulation.generations[self.layout.generation]
+        generation = self._simulation.generations[self.layout.generation]
         last = self._committer.last - self.layout.before - 1
-        if last >= 0 and last not in kept.done:
+        if last >= 0 and last not in generation.done:
             self._batch()
         self._committer.deliver_rest()
         layout = self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
@@ -400,17 +408,17 @@ class Driver:
     def _planned(self) -> dict[str, Any] | None:
         """Like ``ShardedJob.planned_end``."""
         generations, previous = self._simulation.generations, self.layout.previous
-        kept = generations.get(self.layout.generation, Generation())
-        if not kept.offsets and previous is not None:
-            kept, last = generations[previous.generation], self.layout.before - previous.before - 1
+        generation = generations.get(self.layout.generation, Generation())
+        if not generation.offsets and previous is not None:
+            generation, last = generations[previous.generation], self.layout.before - previous.before - 1
         else:
-            last = max(kept.offsets, default=-1)
-        return kept.offsets[last][1] if last >= 0 else None
+            last = max(generation.offsets, default=-1)
+        return generation.offsets[last][1] if last >= 0 else None
 
     def _done_by_spark(self) -> int:
         """Like ``ShardedJob.last_batch``."""
-        kept = self._simulation.generations.get(self.layout.generation, Generation())
-        return self.layout.before + max(kept.done, default=-1) + 1
+        generation = self._simulation.generations.get(self.layout.generation, Generation())
+        return self.layout.before + max(generation.done, default=-1) + 1
 
     def _moved(self) -> None:
         """If there is another layout, a micro-batch whose results were not delivered is planned again."""
@@ -423,42 +431,50 @@ class Driver:
     def _start(self) -> None:
         """Like ``ShardedJob._start``, with the state of the layout before if Spark has none for this one."""
         assert self._committer is not None
-        place, layout, previous = self.place, self.layout, self.layout.previous
+        directory, layout, previous = self.place, self.layout, self.layout.previous
         generations, last = self._simulation.generations, self._committer.last
-        kept = generations.setdefault(layout.generation, Generation())
-        first = beginning(place.checkpoint.start())
+        generation = generations.setdefault(layout.generation, Generation())
+        first = beginning(directory.checkpoint.start())
         if previous is not None and last < layout.before + 2:
-            old, batches = generations[previous.generation], layout.before - previous.before
-            assert batches - 1 in old.done  # otherwise Spark returns no state
-            first = old.offsets[batches - 1][1]
-            state = old.states[batches - 1]
-            kept.states.setdefault(-1, moved(state, previous, layout, place.request.stream.lateness))
+            earlier, batches = generations[previous.generation], layout.before - previous.before
+            assert batches - 1 in earlier.done  # otherwise Spark returns no state
+            first = earlier.offsets[batches - 1][1]
+            state = earlier.states[batches - 1]
+            generation.states.setdefault(
+                -1, moved(state, previous, layout, directory.request.stream.lateness)
+            )
         self._simulation.starts += 1
         name = f"start {self._simulation.starts}"
-        reading = Reading(place.request, place.folder, name, layout, first, place.checkpoint.id)
+        reading = Reading(directory.request, directory.folder, name, layout, first, directory.checkpoint.id)
         # A pattern that is added to a log of live tuples has seen less than one with the whole log.
         options = self._simulation.options
         few_bytes = _FEW_BYTES if options.asks == "keywords" or options.window == "none" else FEW_BYTES
-        self.spark = Spark(self._world, kept, reading, self._simulation.planned, few_bytes)
+        self.spark = Spark(self._world, generation, reading, self._simulation.planned, few_bytes)
 
 
 def moved(states: dict[int, Blobs], before: Layout, layout: Layout, lateness: int) -> dict[int, Blobs]:
     """Like ``layout.initial_state``, without Spark."""
-    found = [
+    blobs_by_group = [
         (group, kind, name, head, body)
         for group, blobs in states.items()
         for (kind, name), (head, body) in blobs.items()
     ]
-    rest: list[Blob] = [one for one in found if one[1] not in _LOGGED]  # type: ignore[misc]  # kinds are texts here
+    other_blobs: list[Blob] = [blob for blob in blobs_by_group if blob[1] not in _LOGGED]  # type: ignore[misc]  # kinds are texts here
     chunks = [
-        (group, Chunk(**orjson.loads(head)), body) for group, kind, _, head, body in found if kind in _LOGGED
+        (group, Chunk(**orjson.loads(head)), body)
+        for group, kind, _, head, body in blobs_by_group
+        if kind in _LOGGED
     ]
-    kept, whole = plan_move(rest, [(group, chunk) for group, chunk, _ in chunks], before, layout)
-    kept += divide_chunks(whole, [(chunk, body) for _, chunk, body in chunks], before, layout, lateness)
-    made: dict[int, Blobs] = {group: {} for group in layout.groups}
-    for group, kind, name, head, body in kept:
-        made[group][kind, name] = head, body
-    return made
+    moved_blobs, undivided = plan_move(
+        other_blobs, [(group, chunk) for group, chunk, _ in chunks], before, layout
+    )
+    moved_blobs += divide_chunks(
+        undivided, [(chunk, body) for _, chunk, body in chunks], before, layout, lateness
+    )
+    states_by_group: dict[int, Blobs] = {group: {} for group in layout.groups}
+    for group, kind, name, head, body in moved_blobs:
+        states_by_group[group][kind, name] = head, body
+    return states_by_group
 
 
 class SparkSimulation(LocalSimulation):
@@ -477,18 +493,22 @@ class SparkSimulation(LocalSimulation):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        world, given_rows, given_again = self.world, FeedReader._rows, FeedReader.readBetweenOffsets
+        world, original_rows, original_read_between = (
+            self.world,
+            FeedReader._rows,
+            FeedReader.readBetweenOffsets,
+        )
         again = False
 
-        def tapped(feed: FeedReader, start: Any, end: Any, polled: Any, *given: Any) -> Any:
-            self._read(end, polled.batch.read, given[0], again=again)
-            return given_rows(feed, start, end, polled, *given)
+        def tapped(feed: FeedReader, start: Any, end: Any, polled: Any, *arguments: Any) -> Any:
+            self._read(end, polled.batch.read, arguments[0], again=again)
+            return original_rows(feed, start, end, polled, *arguments)
 
         def repeated(feed: FeedReader, start: Any, end: Any) -> Any:
             nonlocal again
             again = True
             try:
-                return given_again(feed, start, end)
+                return original_read_between(feed, start, end)
             finally:
                 again = False
 
@@ -497,7 +517,7 @@ class SparkSimulation(LocalSimulation):
 
         clocks = SimpleNamespace(monotonic=seconds, time=seconds, perf_counter=seconds)
         with super().running(), ExitStack() as stack:
-            for where, name, double in (
+            for owner, name, replacement in (
                 (processor, "ShardClient", lambda *given, tabular: self._spark().client(*given)),
                 (processor, "freeze_loaded_objects", lambda: None),
                 (reader, "Prefetch", Polling),
@@ -508,7 +528,7 @@ class SparkSimulation(LocalSimulation):
                 (FeedReader, "readBetweenOffsets", repeated),
                 (run_directory, "OutputLog", lambda folder, run: OutputLog(folder, run, _SEGMENT_BYTES)),
             ):
-                stack.enter_context(patch.object(where, name, double))
+                stack.enter_context(patch.object(owner, name, replacement))
             yield
 
     def planned(self) -> None:
@@ -526,21 +546,21 @@ class SparkSimulation(LocalSimulation):
 
     def _read(self, end: dict[str, Any], read: Any, commands: tuple[JobCommand, ...], *, again: bool) -> None:
         """A micro-batch as the reader returns it; it must be the same if Spark repeats it."""
-        bad = malformed(read.bad)
-        letters = tuple(dead_letter(one).decode().rstrip("\n") for one in bad)
+        bad_records = malformed(read.bad)
+        dead_letters = tuple(dead_letter(one).decode().rstrip("\n") for one in bad_records)
         if not again:
             self._numbers[end["sequence"]] = len(self.model.batches) + 1
         number, feed, to = self._numbers[end["sequence"]], end["feed"], end["commands"]
-        entry = JournalEntry(number, feed, to, commands, read.records, letters, len(bad))
+        entry = JournalEntry(number, feed, to, commands, read.records, dead_letters, len(bad_records))
         if not again:
             self._proposed = entry
             return
         batch = self.model.batches[number - 1]
         before = batch.entry
-        same = list(before.records.whole.records()) == list(entry.records.whole.records())
-        check(same and before.commands == commands, f"micro-batch {number} was other when it was repeated")
-        raws = [[orjson.loads(one)["raw"] for one in each] for each in (before.letters, letters)]
-        check(raws[0] == raws[1], f"micro-batch {number} had other bad records")
+        is_same = list(before.records.whole.records()) == list(entry.records.whole.records())
+        check(is_same and before.commands == commands, f"micro-batch {number} was other when it was repeated")
+        raw_texts = [[orjson.loads(one)["raw"] for one in each] for each in (before.letters, dead_letters)]
+        check(raw_texts[0] == raw_texts[1], f"micro-batch {number} had other bad records")
         if batch.lines is None:
             batch.entry = entry  # a file may have been renamed
 
@@ -552,10 +572,10 @@ class SparkSimulation(LocalSimulation):
         self.watch.go_on()
 
     def _save(self) -> Callable[[], None]:
-        kept, restore, generation = deepcopy(self.generations), super()._save(), self.generation
+        generations, restore, generation = deepcopy(self.generations), super()._save(), self.generation
 
         def restored() -> None:
-            self.generations, self.generation = kept, generation
+            self.generations, self.generation = generations, generation
             restore()
 
         return restored
@@ -566,17 +586,17 @@ class SparkSimulation(LocalSimulation):
     def _check_bad(self, last: int) -> None:
         """Check the bad records of the micro-batches that this process has delivered."""
         assert isinstance(self.watch, Driver)
-        bad = sum(batch.entry.bad for batch in self.model.batches[self._counted_from : last])
-        check(self.watch.bad == bad, "of", bad, "bad records were counted", self.watch.bad)
+        bad_count = sum(batch.entry.bad for batch in self.model.batches[self._counted_from : last])
+        check(self.watch.bad == bad_count, "of", bad_count, "bad records were counted", self.watch.bad)
 
     def _check_standing(self) -> None:
         """Check that commands are written down before the shards receive them."""
 
     def _check_state(self) -> None:
         """Check that the state of the shards ends with the window, or with that of patterns."""
-        beside = self.options.window == "none" and self.options.asks != "keywords"
-        most = _MOST_OF_PATTERNS if beside else _MOST_CHUNKS
-        newest = self.generations[max(self.generations)]
-        for group, blobs in newest.states[max(newest.states)].items():
+        with_patterns = self.options.window == "none" and self.options.asks != "keywords"
+        limit = _MOST_OF_PATTERNS if with_patterns else _MOST_CHUNKS
+        generation = self.generations[max(self.generations)]
+        for group, blobs in generation.states[max(generation.states)].items():
             chunks = sum(kind == "chunk" for kind, _ in blobs)
-            check(chunks <= most, f"shard {group} keeps", chunks, "chunks of records")
+            check(chunks <= limit, f"shard {group} keeps", chunks, "chunks of records")

@@ -59,18 +59,18 @@ class SqliteFile:
                 self._memory = _loaded(self._content)
 
     def _commit(self) -> None:
-        new = self._memory.serialize()
-        head = b"%010d%010d" % (len(self._content), crc32(self._content))
-        self._written(self._journal, head + self._content)
+        new_content = self._memory.serialize()
+        header = b"%010d%010d" % (len(self._content), crc32(self._content))
+        self._written(self._journal, header + self._content)
         self._synced(str(Path(self._path).parent))
         try:
-            self._written(self._path, new)
+            self._written(self._path, new_content)
             self._call(lambda: os.unlink(self._journal))
         except OSError:
             with suppress(OSError):  # otherwise the next process does it
                 self._roll_back()
             raise
-        self._content = new
+        self._content = new_content
         self._synced(str(Path(self._path).parent))
         if self._interrupted:
             self._interrupted = False
@@ -81,18 +81,18 @@ class SqliteFile:
         journal = self._world.disk.content(self._journal)
         if os.path.exists(self._journal):
             self._synced(self._journal)
-            old = old_content(journal)
-            if old is not None:
-                self._written(self._path, old)
+            old_data = old_content(journal)
+            if old_data is not None:
+                self._written(self._path, old_data)
             self._call(lambda: os.unlink(self._journal))
             self._synced(str(Path(self._path).parent))
 
     def _written(self, path: str, data: bytes) -> None:
         handle = self._call(lambda: os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[self._call(lambda: os.write(handle, rest)) :]  # noqa: B023 - called at once
+            remaining = memoryview(data)
+            while remaining:
+                remaining = remaining[self._call(lambda: os.write(handle, remaining)) :]  # noqa: B023 - called at once
             self._call(lambda: os.ftruncate(handle, len(data)))
             self._call(lambda: os.fsync(handle))
         finally:
@@ -122,11 +122,11 @@ class SqliteFile:
 
 def old_content(journal: bytes) -> bytes | None:
     """The content in a rollback journal; None if the journal is incomplete."""
-    length, checksum, old = journal[: _HEAD // 2], journal[_HEAD // 2 : _HEAD], journal[_HEAD:]
-    whole = length.isdigit() and checksum.isdigit() and len(old) >= int(length)
-    if not whole or crc32(old[: int(length)]) != int(checksum):
+    length, checksum, content = journal[: _HEAD // 2], journal[_HEAD // 2 : _HEAD], journal[_HEAD:]
+    is_complete = length.isdigit() and checksum.isdigit() and len(content) >= int(length)
+    if not is_complete or crc32(content[: int(length)]) != int(checksum):
         return None
-    return old[: int(length)]
+    return content[: int(length)]
 
 
 def value_in(files: Mapping[str, bytes], path: str, kind: str, name: str) -> Any:
@@ -134,10 +134,10 @@ def value_in(files: Mapping[str, bytes], path: str, kind: str, name: str) -> Any
     content = old_content(files.get(f"{path}-journal", b""))
     memory = _loaded(files.get(path, b"") if content is None else content)
     with suppress(sqlite3.Error, ValueError):
-        found: Iterable[Any] = memory.execute(
+        rows: Iterable[Any] = memory.execute(
             "SELECT value FROM state WHERE kind = ? AND name = ?", (kind, name)
         ).fetchall()
-        return next((orjson.loads(value) for (value,) in found), None)
+        return next((orjson.loads(value) for (value,) in rows), None)
     return None
 
 

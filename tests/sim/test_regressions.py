@@ -313,16 +313,16 @@ def test_a_command_sent_while_the_job_is_down_is_carried_out(host: str, draw: in
 @pytest.mark.parametrize("at", range(3, 8))
 def test_an_empty_segment_does_not_replace_the_previous_one(at: int) -> None:
     """A process is killed within a new segment (at 5 after its head); a command arrives while none runs."""
-    killed = (_work(4), _STOP, _RECORDS, _failing("kill", at, at="write"))
-    plan = (*killed, _work(0), _STOP, Action("add", 1), _work(4))
+    actions = (_work(4), _STOP, _RECORDS, _failing("kill", at, at="write"))
+    plan = (*actions, _work(0), _STOP, Action("add", 1), _work(4))
     simulation(Options("local")).run(plan, expire=False)
 
 
 @pytest.mark.parametrize("draw", [13, 23, 45, 52])
 def test_an_outbox_without_a_batch_known_to_spark_is_rejected_before_a_move(draw: int) -> None:
     """Killed in a commit, with sinks that have lines after their marks; draws flip bits of the outbox."""
-    killed = (_RECORDS, _work(4), _STOP, _MORE, _failing("kill", 10, at="sync", steps=3))
-    simulation(Options("spark")).run((*killed, Action("flip", draw=draw)), expire=False)
+    actions = (_RECORDS, _work(4), _STOP, _MORE, _failing("kill", 10, at="sync", steps=3))
+    simulation(Options("spark")).run((*actions, Action("flip", draw=draw)), expire=False)
 
 
 def test_shards_do_not_move_from_a_state_that_spark_has_replaced() -> None:

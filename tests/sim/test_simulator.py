@@ -34,18 +34,20 @@ def of(source: str, host: str = "local") -> Options:
 def test_the_command_finds_nothing_and_reports_its_work() -> None:
     number = 4 if THOROUGH else 1
     command = [sys.executable, "-m", "tests.sim", "--seed", "1", "--runs", str(number)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout
-    assert ended.stdout.startswith(f"first seed 1\n{number} simulations, ")
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout
+    assert process.stdout.startswith(f"first seed 1\n{number} simulations, ")
 
 
 @some("source, host", [SIMULATED[-1]], SIMULATED[:-1])
 def test_a_seed_repeats_the_same_effects(source: str, host: str) -> None:
     runs = []
     for _ in range(2):
-        made = simulation(of(source, host))
-        made.run(drawn(11, made.options))
-        runs.append((made.world.effects, made.steps, made.world.faults, made.world.disk.files()))
+        simulated = simulation(of(source, host))
+        simulated.run(drawn(11, simulated.options))
+        runs.append(
+            (simulated.world.effects, simulated.steps, simulated.world.faults, simulated.world.disk.files())
+        )
     assert runs[0] == runs[1]
     assert runs[0][2].total() > 10
 
@@ -53,15 +55,15 @@ def test_a_seed_repeats_the_same_effects(source: str, host: str) -> None:
 @some("source, host", SIMULATED[3:5], [*SIMULATED[:3], *SIMULATED[5:]])
 def test_all_kinds_of_faults_occur(source: str, host: str) -> None:
     network = set() if source == "files" else {"away", "repeat"}
-    waited_for = {"kill", "power", "lost", "interrupt", "short", "full", "error", "flip", *network}
+    missing_kinds = {"kill", "power", "lost", "interrupt", "short", "full", "error", "flip", *network}
     for seed in range(8):
         options = of(source, host)
-        made = simulation(options)
-        made.run(drawn(seed, options))
-        waited_for -= set(made.world.faults)
-        if not waited_for:
+        simulated = simulation(options)
+        simulated.run(drawn(seed, options))
+        missing_kinds -= set(simulated.world.faults)
+        if not missing_kinds:
             break
-    assert not waited_for
+    assert not missing_kinds
 
 
 @some(
@@ -75,23 +77,23 @@ def test_expression_windows_and_a_kind_of_another_package(
 ) -> None:
     counted(tmp_path, monkeypatch)
     options = Options(host, source, "expression", lateness, asks="kinds")
-    made = simulation(options)
-    made.run(drawn(seed, options))
-    found = {line[1] for line in made.model.lines()}
-    assert "third" in found
-    assert made.world.faults.total() > 10
+    simulated = simulation(options)
+    simulated.run(drawn(seed, options))
+    query_names = {line[1] for line in simulated.model.lines()}
+    assert "third" in query_names
+    assert simulated.world.faults.total() > 10
 
 
 def test_a_failing_plan_is_shrunk_to_its_cause() -> None:
     options = of("files")
     plan = drawn(3, options)
-    culprits = [plan[7], plan[23]]
-    least = shrunk(plan, lambda shorter: all(one in shorter for one in culprits))
-    assert least == culprits
-    busy = next(action for action in plan if len(action.faults) > 1)
-    wanted = busy.faults[1]
-    least = shrunk(plan, lambda shorter: any(wanted in action.faults for action in shorter))
-    assert [action.faults for action in least] == [(wanted,)]
+    causes = [plan[7], plan[23]]
+    smallest = shrunk(plan, lambda shorter: all(one in shorter for one in causes))
+    assert smallest == causes
+    action_with_faults = next(action for action in plan if len(action.faults) > 1)
+    cause = action_with_faults.faults[1]
+    smallest = shrunk(plan, lambda shorter: any(cause in action.faults for action in shorter))
+    assert [action.faults for action in smallest] == [(cause,)]
 
 
 def test_a_power_loss_keeps_synced_content() -> None:
@@ -107,16 +109,16 @@ def test_a_power_loss_keeps_synced_content() -> None:
                     os.close(folder)
                 file.write(b"two")
         assert world.disk.files() == {"/sim/folder/kept": b"onetwo", "/sim/folder/lost": b"onetwo"}
-        found = set()
+        outcomes = set()
         for seed in range(200):
-            with_loss = _copied(world.disk)
-            with_loss.lose_power(Random(seed))
-            files = with_loss.files()
-            found.add((files["/sim/folder/kept"], files.get("/sim/folder/lost")))
-    kept = {content for content, _ in found}
-    assert all(content.startswith(b"one") for content in kept)
-    assert {b"one", b"onetwo", b"onet"} <= kept
-    assert None in {content for _, content in found}
+            disk = _copied(world.disk)
+            disk.lose_power(Random(seed))
+            files = disk.files()
+            outcomes.add((files["/sim/folder/kept"], files.get("/sim/folder/lost")))
+    contents = {content for content, _ in outcomes}
+    assert all(content.startswith(b"one") for content in contents)
+    assert {b"one", b"onetwo", b"onet"} <= contents
+    assert None in {content for _, content in outcomes}
 
 
 def test_a_torn_write_keeps_the_remaining_earlier_bytes() -> None:
@@ -126,18 +128,18 @@ def test_a_torn_write_keeps_the_remaining_earlier_bytes() -> None:
         handle = os.open("/sim/file", os.O_WRONLY)
         os.write(handle, b"latest")
         os.close(handle)
-        found = set()
+        outcomes = set()
         for seed in range(200):
-            with_loss = _copied(world.disk)
-            with_loss.lose_power(Random(seed))
-            found.add(with_loss.content("/sim/file"))
-    assert found == {b"latest"[:length] + b"former"[length:] for length in range(7)}
+            disk = _copied(world.disk)
+            disk.lose_power(Random(seed))
+            outcomes.add(disk.content("/sim/file"))
+    assert outcomes == {b"latest"[:length] + b"former"[length:] for length in range(7)}
 
 
 def _copied(disk: Disk) -> Disk:
-    twin = World().disk
-    twin.top = deepcopy(disk.top)
-    return twin
+    copy_of_disk = World().disk
+    copy_of_disk.top = deepcopy(disk.top)
+    return copy_of_disk
 
 
 def test_other_paths_are_real_files(tmp_path: object) -> None:

@@ -24,7 +24,7 @@ Told = Counter[tuple[str, str, bytes]]
 
 
 def told(results: Sequence[Result]) -> Told:
-    return Counter((one.op, one.name, one.to_json()) for one in results)
+    return Counter((result.op, result.name, result.to_json()) for result in results)
 
 
 class Twin:
@@ -47,16 +47,16 @@ class Twin:
         """The expected results of an entry after others. A power loss may have undone some that it knows."""
         if [*map(id, self._entries)] != [*map(id, before)]:
             self._begin()
-            for one in before:
-                self._given(one)
+            for earlier_entry in before:
+                self._given(earlier_entry)
         return told(self._given(entry))
 
     def _given(self, entry: JournalEntry) -> list[Result]:
-        live = self._worker.live
-        final = live.final
+        session = self._worker.live
+        final = session.final
         if final is None and stream_time(entry.end) is not None:
-            final = live.now  # up to here, parts were in step
-        logged = LoggedBatch(live.position, live.now, entry.records.whole, final)
+            final = session.now  # up to here, parts were in step
+        logged = LoggedBatch(session.position, session.now, entry.records.whole, final)
         outcome = self._worker.work(replace(entry, commands=tuple(self._commands(entry))))
         self._past.append(logged)
         self._entries.append(entry)

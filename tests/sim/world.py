@@ -154,7 +154,7 @@ class World:
     @property
     def armed(self) -> int:
         """The number of scheduled faults, without writes that are cut short repeatedly."""
-        return sum(armed[0] > 0 and armed[1].kind != "short" for armed in self._armed)
+        return sum(armed_fault[0] > 0 and armed_fault[1].kind != "short" for armed_fault in self._armed)
 
     def disarm(self) -> None:
         """Cancel the scheduled faults."""
@@ -187,32 +187,32 @@ class World:
             raise Killed
         self.effects += 1
         self.micros += 20
-        part = None
-        limited = path in self._limited
-        for armed in tuple(self._armed):
-            meets = armed[2]
+        fraction = None
+        is_limited = path in self._limited
+        for armed_fault in tuple(self._armed):
+            meets = armed_fault[2]
             if meets is None or name in meets:
-                armed[0] -= 1
-                if armed[0] == 0:
-                    self._armed.remove(armed)
-                    part = self._meet(armed[1], name, path) or part
+                armed_fault[0] -= 1
+                if armed_fault[0] == 0:
+                    self._armed.remove(armed_fault)
+                    fraction = self._meet(armed_fault[1], name, path) or fraction
         if self._broken and name in _DISK:
             self.failed = True
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        if name in _WRITES and (self._full or limited):
+        if name in _WRITES and (self._full or is_limited):
             self.failed = True
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        return part
+        return fraction
 
     def used(self) -> int:
         """The bytes that the process holds, for its checks: sometimes too many. Raises MemoryError."""
-        for armed in () if self._calm else self._armed:
-            if armed[1].kind == "memory":
-                armed[0] -= 1
-                if armed[0] == 0:
+        for armed_fault in () if self._calm else self._armed:
+            if armed_fault[1].kind == "memory":
+                armed_fault[0] -= 1
+                if armed_fault[0] == 0:
                     self.faults["memory"] += 1
                     self.failed = True
-                    if armed[1].part < 0.5:
+                    if armed_fault[1].part < 0.5:
                         raise MemoryError
                     return 2 * _BUDGET
         return 0

@@ -34,10 +34,10 @@ _parsed: dict[Any, Any] = {}
 def parses_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has Textual parse the styles of a theme once for all apps: it parses them for each screen of each."""
 
-    def rules(sheet: Any, *told: Any, **more: Any) -> Any:
-        key = (told, *more.items(), *sheet._variables.items())
+    def rules(sheet: Any, *arguments: Any, **options: Any) -> Any:
+        key = (arguments, *options.items(), *sheet._variables.items())
         if key not in _parsed:
-            _parsed[key] = _parse(sheet, *told, **more)
+            _parsed[key] = _parse(sheet, *arguments, **options)
         return _parsed[key]
 
     monkeypatch.setattr(Stylesheet, "_parse_rules", rules)
@@ -53,13 +53,13 @@ def draws_whole_screens(monkeypatch: pytest.MonkeyPatch) -> None:
     Drawing every change, and the whole screen again and again, takes a third of the processor time of these
     tests.
     """
-    drawn = WeakSet[Compositor]()
+    drawn_compositors = WeakSet[Compositor]()
 
-    def draw(compositor: Compositor, full: bool = False, screen_stack: Any = None, **more: Any) -> Any:
-        shown = compositor.size.region in compositor._dirty_regions and compositor not in drawn
-        if full or shown:
-            drawn.add(compositor)
-            return _draw(compositor, full, screen_stack, **more)
+    def draw(compositor: Compositor, full: bool = False, screen_stack: Any = None, **options: Any) -> Any:
+        is_first = compositor.size.region in compositor._dirty_regions and compositor not in drawn_compositors
+        if full or is_first:
+            drawn_compositors.add(compositor)
+            return _draw(compositor, full, screen_stack, **options)
         visible_screen_stack.set(screen_stack or [])
         compositor._dirty_regions.clear()
         return None
@@ -75,7 +75,7 @@ def draws_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _no_task_ready(*_: Any) -> None:
     loop: Any = asyncio.get_running_loop()
-    quiet = 0
-    while quiet < 2:
+    quiet_turns = 0
+    while quiet_turns < 2:
         await asyncio.sleep(2 * DRAWN)
-        quiet = 0 if loop._ready else quiet + 1
+        quiet_turns = 0 if loop._ready else quiet_turns + 1

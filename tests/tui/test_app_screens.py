@@ -60,7 +60,7 @@ async def test_words_in_the_schema_are_found_one_by_one(schema_file: Path) -> No
         assert editor.cursor_location == editor.document.end
         await driver.press("ctrl+home")
         assert editor.cursor_location == (0, 0)
-        lines = [at for at, line in enumerate(editor.text.splitlines()) if "aid" in line]
+        lines = [number for number, line in enumerate(editor.text.splitlines()) if "aid" in line]
         await driver.press("ctrl+f", *"AID", "enter")
         assert (editor.selected_text, editor.cursor_location[0]) == ("aid", lines[0])
         for _ in lines:
@@ -94,15 +94,15 @@ async def test_an_edited_schema_is_applied_without_losing_live_tuples(schema_fil
         await driver.advance(2)
         await driver.press("f3")
         screen = schema_screen(driver.app.screen)
-        whole = screen.editor.text
-        screen.editor.load_text(whole.replace("  - director.did = movie.did\n", ""))
+        text = screen.editor.text
+        screen.editor.load_text(text.replace("  - director.did = movie.did\n", ""))
         await driver.settle()
         assert "removes director.did = movie.did" in str(screen.query_one("#graph", Static).render())
         await driver.press("ctrl+j")
         results = driver.app.view.results.rows()
         assert [one.ending for one in results if len(one.result.tuples) == 4] == ["gone"]
         assert driver.metrics.live_tuples == 769
-        screen.editor.load_text(whole)
+        screen.editor.load_text(text)
         await driver.settle()
         await driver.press("ctrl+j")
         assert [one.ending for one in driver.app.view.results.rows()] == [None, None]
@@ -167,18 +167,20 @@ async def test_networks_show_waiting_partials_and_lead_to_their_results() -> Non
         await driver.press("j")
         screen.look()
         await driver.settle()
-        shown = driver.text()
-        assert "networks pruned by keys: 28" in shown
-        assert "34 shapes of results, 2 have results" in shown
-        assert "7 operators running, 18 sleeping" in shown
-        assert "after 769 rows: 769 live" in shown
-        found = "=> director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result"
-        assert found in shown
+        screen_text = driver.text()
+        assert "networks pruned by keys: 28" in screen_text
+        assert "34 shapes of results, 2 have results" in screen_text
+        assert "7 operators running, 18 sleeping" in screen_text
+        assert "after 769 rows: 769 live" in screen_text
+        result_line = "=> director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result"
+        assert result_line in screen_text
         tree = screen.listing
-        line = next(n for n in range(tree.last_line + 1) if found in str(tree.get_node_at_line(n).label))  # type: ignore[union-attr]
+        line = next(
+            n for n in range(tree.last_line + 1) if result_line in str(tree.get_node_at_line(n).label)
+        )  # type: ignore[union-attr]
         tree.cursor_line = line
         await driver.press("enter")
-        assert [len(shown.result.tuples) for shown in driver.search.results.listed] == [4]
+        assert [len(screen_text.result.tuples) for screen_text in driver.search.results.listed] == [4]
         await driver.press("escape")
         assert len(driver.search.results.listed) == 2
 
@@ -235,9 +237,9 @@ async def test_metrics_show_rates_by_relation_and_query() -> None:
         for _ in range(8):
             await driver.advance(0.2)
         await driver.press("f5")
-        shown = driver.text()
+        screen_text = driver.text()
         for word in ("rows arriving", "director", QUERY, "99 % of the results", "769", "▁", "a minute ago"):
-            assert word in shown, word
+            assert word in screen_text, word
 
 
 @scenario
@@ -257,8 +259,8 @@ async def test_the_log_has_all_messages_and_can_be_filtered() -> None:
 @scenario
 async def test_a_missing_source_is_reported_and_the_app_stays() -> None:
     request = movies(QUERY)
-    broken = with_job(request, source="replay:nowhere.jsonl")
-    async with opened(broken, stepped=False) as driver:
+    request_without_source = with_job(request, source="replay:nowhere.jsonl")
+    async with opened(request_without_source, stepped=False) as driver:
         assert driver.app.job is not None
         driver.app.job.stop()
         await driver.settle()
@@ -338,9 +340,9 @@ async def test_queries_history_and_theme_are_restored(tmp_path: Path) -> None:
         await driver.press("escape", "t")
         driver.app.theme = "textual-light"
         await driver.settle()
-    kept = load_session(path)
-    assert (kept.queries, kept.theme) == ([QUERY], "textual-light")
-    assert (kept.selected, kept.trees) == (QUERY, True)
+    session = load_session(path)
+    assert (session.queries, session.theme) == ([QUERY], "textual-light")
+    assert (session.selected, session.trees) == (QUERY, True)
     async with opened(request, session_path=path) as driver:
         await driver.advance(2)
         assert driver.app.view.queries == (QUERY,)
@@ -421,14 +423,14 @@ async def test_borders_in_sixteen_colors_are_visible_on_every_background() -> No
 
 def colours(driver: Driver) -> set[str]:
     """Of texts, borders and backgrounds, as they reach the terminal."""
-    found: set[str] = set()
+    names: set[str] = set()
     for strip in driver.strips():
         segments = list(strip)
-        for one in driver.app.get_line_filters():
-            segments = one.apply(segments, Color(0, 0, 0)) if one.enabled else segments
+        for line_filter in driver.app.get_line_filters():
+            segments = line_filter.apply(segments, Color(0, 0, 0)) if line_filter.enabled else segments
         styles = [segment.style for segment in segments if segment.style]
-        found |= {color.name for style in styles for color in (style.color, style.bgcolor) if color}
-    return found
+        names |= {color.name for style in styles for color in (style.color, style.bgcolor) if color}
+    return names
 
 
 @scenario
@@ -469,11 +471,11 @@ def test_every_screen_is_drawn_in_light_and_in_sixteen_colors(theme: str) -> Non
     async def drawn() -> None:
         async with opened(movies(QUERY, theme=theme), size=(80, 24)) as driver:
             await driver.advance(2)
-            for key, mode, shown in SHOWN:
+            for key, mode, screen_text in SHOWN:
                 await driver.press(key)
                 assert driver.app.current_mode == mode
                 # On a busy machine, what a screen holds comes after the keys are done.
-                await until(lambda shown=shown: shown in driver.text(), driver.pilot.pause)  # type: ignore[misc]
+                await until(lambda shown=screen_text: shown in driver.text(), driver.pilot.pause)  # type: ignore[misc]
                 await until(lambda: driver.text().endswith("quit"), driver.pilot.pause)
 
     drawn()
@@ -484,13 +486,13 @@ async def test_resizing_keeps_everything_on_the_screen() -> None:
     async with opened(movies(QUERY), size=(160, 50)) as driver:
         await driver.advance(2)
         await driver.press("escape", "enter")
-        wide = driver.search.query_one("#detail").region
+        wide_region = driver.search.query_one("#detail").region
         await driver.pilot.resize_terminal(80, 24)
         await driver.settle()
-        narrow = driver.search.query_one("#detail").region
-        assert wide.x > 60
-        assert narrow.x == 0
-        assert narrow.bottom <= 23
+        narrow_region = driver.search.query_one("#detail").region
+        assert wide_region.x > 60
+        assert narrow_region.x == 0
+        assert narrow_region.bottom <= 23
         assert len(driver.text().splitlines()) == 24
 
 
@@ -509,8 +511,10 @@ async def test_clicking_selects_a_result_and_a_query() -> None:
 def test_bindings_with_ids_are_exactly_the_actions_of_the_keymap() -> None:
     classes: list[type] = [SkwsApp, SearchLine, ResultList]
     classes += [type(make()) for make in SkwsApp.MODES.values() if callable(make)]
-    found: set[str] = set()
-    for one in classes:
-        found |= {binding.id for binding in one.__dict__.get("BINDINGS", []) if getattr(binding, "id", None)}
-    assert found == ACTIONS
+    binding_ids: set[str] = set()
+    for owner in classes:
+        binding_ids |= {
+            binding.id for binding in owner.__dict__.get("BINDINGS", []) if getattr(binding, "id", None)
+        }
+    assert binding_ids == ACTIONS
     assert all(issubclass(screen, LiveScreen) for screen in classes[3:])

@@ -33,11 +33,11 @@ async def test_a_typed_query_shows_results_as_the_stream_continues() -> None:
         assert driver.app.view.queries == (QUERY,)
         assert f"No result for {QUERY!r} yet" in driver.text()
         await driver.advance(2)
-        shown = driver.text()
-        assert "Quentin Tarantino" in shown
-        assert "John Travolta" in shown
-        assert "└ movie  Pulp Fiction" in shown
-        assert "[movie.mid = plays.mid]" not in shown  # there is no other join of the two
+        screen_text = driver.text()
+        assert "Quentin Tarantino" in screen_text
+        assert "John Travolta" in screen_text
+        assert "└ movie  Pulp Fiction" in screen_text
+        assert "[movie.mid = plays.mid]" not in screen_text  # there is no other join of the two
         assert len(driver.search.results.listed) == 2
 
 
@@ -45,14 +45,17 @@ async def test_a_typed_query_shows_results_as_the_stream_continues() -> None:
 async def test_an_empty_list_names_the_keyword_without_matches() -> None:
     async with opened(movies("tarantino travlta", "pulp casino")) as driver:
         await driver.advance(2)
-        shown = " ".join(driver.text().split())
-        assert "tarantino travlta: no row of the window matches 'travlta'; did you mean 'travolta'?" in shown
-        assert "pulp casino: every keyword matches some row, but no 5 joined rows" in shown
+        screen_text = " ".join(driver.text().split())
+        assert (
+            "tarantino travlta: no row of the window matches 'travlta'; did you mean 'travolta'?"
+            in screen_text
+        )
+        assert "pulp casino: every keyword matches some row, but no 5 joined rows" in screen_text
         await driver.press("escape", "right_square_bracket")
-        shown = " ".join(driver.text().split())
-        assert "No result for 'tarantino travlta'" in shown
-        assert "travlta: 0" not in shown
-        assert "no row of the window matches 'travlta'; did you mean 'travolta'?" in shown
+        screen_text = " ".join(driver.text().split())
+        assert "No result for 'tarantino travlta'" in screen_text
+        assert "travlta: 0" not in screen_text
+        assert "no row of the window matches 'travlta'; did you mean 'travolta'?" in screen_text
 
 
 @scenario
@@ -61,9 +64,9 @@ async def test_the_reason_for_an_empty_list_follows_the_stream_and_the_schema() 
         await driver.advance(0.1)
         assert "no row of the window matches 'pulp'" in " ".join(driver.text().split())
         await driver.advance(2)
-        shown = " ".join(driver.text().split())
-        assert "matches 'zzz'" in shown
-        assert "match 'pulp'" not in shown
+        screen_text = " ".join(driver.text().split())
+        assert "matches 'zzz'" in screen_text
+        assert "match 'pulp'" not in screen_text
 
 
 @scenario
@@ -79,13 +82,13 @@ async def test_rows_of_a_database_file_have_no_times(tmp_path: Path) -> None:
     request = UiRequest(job, tmp_path / "shop.yaml", ("red kettel",), restore=False, theme="skws-dark")
     async with opened(request) as driver:
         await driver.advance(2)
-        shown = driver.text()
-        assert "No result for 'red kettel' (2 rows so far)." in shown
-        assert "no row matches 'kettel'; did you mean 'kettle'?" in shown
-        assert "Try the suggested word: a, ↑, then Tab." in shown
+        screen_text = driver.text()
+        assert "No result for 'red kettel' (2 rows so far)." in screen_text
+        assert "no row matches 'kettel'; did you mean 'kettle'?" in screen_text
+        assert "Try the suggested word: a, ↑, then Tab." in screen_text
         assert not driver.search.time_line.display  # no row has a time
-        assert "■ all read" in shown
-        assert "rows/s" not in shown
+        assert "■ all read" in screen_text
+        assert "rows/s" not in screen_text
         await driver.write("red kettle")
         await driver.press("ctrl+j")
         assert driver.app.view.queries == ("red kettle",)
@@ -101,9 +104,9 @@ async def test_only_some_searched_attributes_of_a_wide_schema_are_named(tmp_path
     job = live_job(load_schema(schema), f"replay:{tmp_path / 'day.jsonl'}")
     async with opened(UiRequest(job, schema, (), restore=False, theme="skws-dark")) as driver:
         await driver.advance(1)
-        shown = " ".join(driver.text().replace("│", " ").split())
-        assert "wide 1 c0, c1, c2" in shown
-        assert "c12 and 17 more" in shown
+        screen_text = " ".join(driver.text().replace("│", " ").split())
+        assert "wide 1 c0, c1, c2" in screen_text
+        assert "c12 and 17 more" in screen_text
 
 
 @scenario
@@ -111,9 +114,9 @@ async def test_the_start_suggests_words_with_results_and_earlier_queries() -> No
     async with opened(movies(), size=(80, 24)) as driver:
         driver.app.session.history.append("uma thurman")
         await driver.advance(2)
-        shown = driver.text()
-        assert "4 relations with 769 rows" in shown
-        assert "uma thurman" in shown
+        screen_text = driver.text()
+        assert "4 relations with 769 rows" in screen_text
+        assert "uma thurman" in screen_text
         trials = driver.search.pane.start.trials
         assert len(trials) == 3
         for number, trial in enumerate(trials, start=1):
@@ -144,14 +147,14 @@ async def test_keywords_have_separate_colors_and_are_underlined() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.press("escape")
-        found = {}
+        styles_by_word = {}
         for strip in driver.strips():
             for segment in strip:
                 if segment.text in {"Tarantino", "Travolta"} and segment.style is not None:
                     assert segment.style.underline
-                    found[segment.text] = segment.style.color
-        assert set(found) == {"Tarantino", "Travolta"}
-        assert found["Tarantino"] != found["Travolta"]
+                    styles_by_word[segment.text] = segment.style.color
+        assert set(styles_by_word) == {"Tarantino", "Travolta"}
+        assert styles_by_word["Tarantino"] != styles_by_word["Travolta"]
 
 
 @scenario
@@ -195,14 +198,16 @@ async def test_several_queries_run_and_each_can_be_viewed_and_removed() -> None:
         assert driver.search.bar.selected == "nolan bale"
         await driver.press("escape", "right_square_bracket")
         listed = driver.search.results.listed
-        assert {shown.result.query for shown in listed} == {QUERY, "nolan bale"}
-        assert all(shown.result.snapshot for shown in listed if shown.result.query == "nolan bale")
+        assert {screen_text.result.query for screen_text in listed} == {QUERY, "nolan bale"}
+        assert all(
+            screen_text.result.snapshot for screen_text in listed if screen_text.result.query == "nolan bale"
+        )
         await driver.press("escape", "right_square_bracket")
         assert driver.search.bar.selected == QUERY
-        assert {shown.result.query for shown in driver.search.results.listed} == {QUERY}
+        assert {screen_text.result.query for screen_text in driver.search.results.listed} == {QUERY}
         await driver.press("x")
         assert driver.app.view.queries == ("nolan bale",)
-        assert {shown.result.query for shown in driver.search.results.listed} == {"nolan bale"}
+        assert {screen_text.result.query for screen_text in driver.search.results.listed} == {"nolan bale"}
 
 
 @scenario
@@ -219,11 +224,11 @@ async def test_scrolling_pauses_following_and_new_results_are_counted() -> None:
     async with opened(movies("clint OR nolan OR tarantino OR bale"), size=(80, 24)) as driver:
         await driver.advance(0.5)
         await driver.press("escape", "j", "j")
-        looked_at = driver.search.results.selected
-        assert looked_at is not None
+        selected = driver.search.results.selected
+        assert selected is not None
         before = driver.text()
         await driver.advance(2)
-        assert driver.search.results.selected is looked_at
+        assert driver.search.results.selected is selected
         assert driver.search.results.unseen > 0
         assert f"{driver.search.results.unseen} new: g" in driver.text()
         line = next(row for row in before.splitlines() if row.startswith("│▸"))
@@ -238,8 +243,8 @@ async def test_scrolling_pauses_following_and_new_results_are_counted() -> None:
 async def test_counts_of_queries_are_those_of_the_list() -> None:
     """Also when all that was listed has expired while something else was looked at."""
     queries = ("clint", "nolan", "tarantino")
-    short = movies(*queries, window=parse_window("300 days"))
-    async with opened(short, size=(120, 24)) as driver:
+    request = movies(*queries, window=parse_window("300 days"))
+    async with opened(request, size=(120, 24)) as driver:
 
         def shown_counts() -> list[int]:
             bar = driver.text().splitlines()[4]
@@ -272,17 +277,17 @@ async def test_counts_of_queries_are_those_of_the_list() -> None:
 
 @scenario
 async def test_ended_results_stay_in_a_list_of_live_ones_until_the_reader_moves() -> None:
-    short = movies("clint", window=parse_window("300 days"))
-    async with opened(short) as driver:
+    request = movies("clint", window=parse_window("300 days"))
+    async with opened(request) as driver:
         await driver.press("escape", "e")
-        seen: list[object] = []
+        rows_before: list[object] = []
         while not driver.app.view.results.counts(live=True):
             await driver.advance(0.02)
-        seen = list(driver.search.results.listed)
+        rows_before = list(driver.search.results.listed)
         for _ in range(60):
             await driver.advance(0.05)
         rows = driver.search.results.listed
-        assert set(map(id, seen)) <= set(map(id, rows))
+        assert set(map(id, rows_before)) <= set(map(id, rows))
         assert all(row.ending == "expired" for row in rows)
         assert "expired" in driver.text()
         await driver.press("j")
@@ -343,7 +348,9 @@ async def test_results_are_sorted_and_filtered_by_relation() -> None:
         await driver.write("director")
         await driver.press("enter")
         (row,) = driver.search.results.listed
-        assert "director" in {shown.relation for shown in row.result.tuples if shown.keywords}
+        assert "director" in {
+            screen_text.relation for screen_text in row.result.tuples if screen_text.keywords
+        }
         assert "found in director" in driver.text()
         await driver.press("escape")
         assert len(driver.search.results.listed) == 2
@@ -531,9 +538,9 @@ async def test_a_pattern_follows_its_prefix_and_shows_labels() -> None:
         assert "✗" not in driver.text()
         await driver.press("enter")
         await driver.advance(2)
-        shown = driver.text()
-        assert "m: Pulp Fiction · p: Vincent Vega" in shown
-        assert "p: plays  Vincent Hanna" in shown
+        screen_text = driver.text()
+        assert "m: Pulp Fiction · p: Vincent Vega" in screen_text
+        assert "p: plays  Vincent Hanna" in screen_text
         await driver.press("f4")
         assert "automaton: 2 states" in driver.text()
         assert "plays [:'vincent'] / p--> q1" in driver.text()
@@ -619,8 +626,8 @@ async def test_the_query_of_the_selected_result_is_removed() -> None:
 
 @scenario
 async def test_queries_that_do_not_fit_become_a_list_with_counts() -> None:
-    many = ("nolan bale", "clint", QUERY, "coppola pacino", "scorsese niro", "zzyzx")
-    async with opened(movies(*many), size=(80, 24)) as driver:
+    queries = ("nolan bale", "clint", QUERY, "coppola pacino", "scorsese niro", "zzyzx")
+    async with opened(movies(*queries), size=(80, 24)) as driver:
         await driver.advance(2)
         await driver.press("escape")
         assert "w lists 6 queries" in driver.text()
@@ -645,10 +652,10 @@ async def test_a_rejection_is_explained_at_the_box_and_covers_no_results() -> No
         await driver.write("studio:x")
         await driver.press("enter")
         assert driver.search.box.value == "studio:x"
-        shown = driver.text().splitlines()
-        assert "✗ " in shown[3]
-        assert "studio" in shown[3]
-        assert "studio" not in shown[-1]
+        screen_text = driver.text().splitlines()
+        assert "✗ " in screen_text[3]
+        assert "studio" in screen_text[3]
+        assert "studio" not in screen_text[-1]
         driver.app.tell("error", "the disk is full", shown=True)
         await driver.settle()
         assert driver.text().splitlines()[-1].strip() == "the disk is full"
@@ -657,14 +664,14 @@ async def test_a_rejection_is_explained_at_the_box_and_covers_no_results() -> No
 
 @scenario
 async def test_a_rejection_fits_one_line_with_the_caret_below() -> None:
-    refused = "no attribute 'price' to compare with; to search for the text itself, put quotes around it"
+    message = "no attribute 'price' to compare with; to search for the text itself, put quotes around it"
     async with opened(movies(), size=(140, 30)) as driver:
         await driver.write("travolta price<5")
         await driver.press("enter")
-        assert f"✗ {refused} ─" in driver.text().splitlines()[3]
+        assert f"✗ {message} ─" in driver.text().splitlines()[3]
         driver.app.tell("error", driver.app.view.log[-1].text, shown=True)
         await driver.settle()
-        assert driver.text().splitlines()[-1].strip() == refused
+        assert driver.text().splitlines()[-1].strip() == message
         assert "price<5" in driver.app.view.log[-1].text
 
 

@@ -32,8 +32,8 @@ def best_of_search(text: str) -> BestResults:
     """What ``skws search`` gives."""
     query = Query.of_keywords(text, RankingChoice(explain=True))
     job = Job.search(query, lasting().job.schema, movie_files()[1], window=FOREVER, engine=EngineName.LOCAL)
-    found = Search(job).best(MOST_BEST)
-    return BestResults(found.results, found.found, found.complete and found.size >= job.max_size)
+    best = Search(job).best(MOST_BEST)
+    return BestResults(best.results, best.found, best.complete and best.size >= job.max_size)
 
 
 def viewed(request: UiRequest) -> tuple[SteppedRun, View]:
@@ -141,9 +141,9 @@ async def test_the_list_is_best_first_with_the_total_count() -> None:
         await driver.advance(2)
         await driver.write("john OR man")
         await driver.press("enter")
-        shown = driver.text()
-        assert "sort: best" in shown
-        assert f"{MOST_BEST} of {best_of_search('john OR man').of}" in shown
+        screen_text = driver.text()
+        assert "sort: best" in screen_text
+        assert f"{MOST_BEST} of {best_of_search('john OR man').of}" in screen_text
         assert [row.rank for row in driver.search.results.listed] == list(range(1, MOST_BEST + 1))
         await driver.write("all: john OR man")
         await driver.press("enter")

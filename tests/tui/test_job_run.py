@@ -33,10 +33,10 @@ def test_queries_are_added_and_removed_while_the_job_runs() -> None:
         _until(queue, view, lambda: len(view.results) == 5)
         assert set(view.queries) == {QUERY, "nolan bale"}
         _until(queue, view, lambda: len(run.rows or ()) == 769)
-        reading = view.analyzer.analyse("tarantno uma tra", run.rows)
-        assert [(slot.text, slot.count) for slot in reading.slots][1] == ("uma", 1)
-        assert reading.slots[0].correction == "tarantino"
-        assert ("travolta", 1) in reading.completions
+        analysis = view.analyzer.analyse("tarantno uma tra", run.rows)
+        assert [(slot.text, slot.count) for slot in analysis.slots][1] == ("uma", 1)
+        assert analysis.slots[0].correction == "tarantino"
+        assert ("travolta", 1) in analysis.completions
         run.observe(QUERY)
         _until(queue, view, lambda: QUERY in view.observed)
         assert sorted(view.observed[QUERY].results.values()) == [1, 1]

@@ -43,7 +43,7 @@ joins: []
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("text", "expected"),
     [
         ("tarantino travolta", TypedText("tarantino travolta")),
         ("  uma ", TypedText("uma")),
@@ -92,8 +92,8 @@ joins: []
         ("topping 5: uma", TypedText("topping 5: uma")),
     ],
 )
-def test_a_prefix_selects_the_kind_of_query(asked: str, told: TypedText) -> None:
-    assert parse_typed(asked) == told
+def test_a_prefix_selects_the_kind_of_query(text: str, expected: TypedText) -> None:
+    assert parse_typed(text) == expected
 
 
 def test_group_and_half_life_reach_the_standing_query() -> None:
@@ -127,17 +127,17 @@ def alive(view: View, query: str) -> list[str]:
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_best_are_the_first_of_all_scored_results(size: int) -> None:
     window = parse_window("4000 days")
-    ranked, all_of_them = viewed(movies("rank: john", window=window))
+    ranked_run, ranked_view = viewed(movies("rank: john", window=window))
     name = f"top {size}: john"
-    best, some = viewed(movies(name, window=window))
-    seen = set()
+    top_run, top_view = viewed(movies(name, window=window))
+    ids = set()
     for _ in range(24):
-        advanced(ranked, all_of_them, 0.05)
-        advanced(best, some, 0.05)
-        assert alive(some, name) == alive(all_of_them, "rank: john")[:size]
-        seen.update(alive(some, name))
-    assert len(seen) > size
-    assert {shown.ending for shown in some.results.rows(ListSelection(name))} >= {"outranked"}
+        advanced(ranked_run, ranked_view, 0.05)
+        advanced(top_run, top_view, 0.05)
+        assert alive(top_view, name) == alive(ranked_view, "rank: john")[:size]
+        ids.update(alive(top_view, name))
+    assert len(ids) > size
+    assert {shown.ending for shown in top_view.results.rows(ListSelection(name))} >= {"outranked"}
 
 
 def test_the_best_in_their_own_window_run_beside_keywords() -> None:
@@ -153,19 +153,19 @@ def test_the_best_in_their_own_window_run_beside_keywords() -> None:
 def test_the_same_keywords_can_run_as_two_kinds() -> None:
     run, view = viewed(movies(QUERY))
     advanced(run, view, 2)
-    best = f"top 1: {QUERY}"
-    run.add_query(best)
+    top_query = f"top 1: {QUERY}"
+    run.add_query(top_query)
     advanced(run, view)
-    assert view.queries == (QUERY, best)
-    assert [len(alive(view, name)) for name in (QUERY, best)] == [2, 1]
+    assert view.queries == (QUERY, top_query)
+    assert [len(alive(view, name)) for name in (QUERY, top_query)] == [2, 1]
     run.remove_query(QUERY)
     advanced(run, view)
-    assert list(view.queries) == [best]
-    assert len(view.results.rows(ListSelection())) == len(alive(view, best)) == 1
+    assert list(view.queries) == [top_query]
+    assert len(view.results.rows(ListSelection())) == len(alive(view, top_query)) == 1
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("text", "reason"),
     [
         ("top 0: uma", "--top 0"),
         ("rank fame: uma", "fame"),
@@ -176,12 +176,12 @@ def test_the_same_keywords_can_run_as_two_kinds() -> None:
         ("pattern: nonsense ;", "the text ends here"),
     ],
 )
-def test_an_unsupported_query_is_rejected_without_other_changes(asked: str, why: str) -> None:
+def test_an_unsupported_query_is_rejected_without_other_changes(text: str, reason: str) -> None:
     run, view = viewed(movies(QUERY))
-    run.add_query(asked)
+    run.add_query(text)
     advanced(run, view, 2)
     assert view.queries == (QUERY,)
-    assert why in " ".join(line.text for line in view.log if line.level == "error")
+    assert reason in " ".join(line.text for line in view.log if line.level == "error")
     assert len(alive(view, QUERY)) == 2
 
 
@@ -192,17 +192,17 @@ async def test_the_best_come_first_with_rank_score_and_reasons() -> None:
         await driver.press("escape", "right_square_bracket")
         assert "sort: best" in driver.text()
         assert [row.rank for row in driver.search.results.listed] == [1, 2]
-        found = [row.result for row in driver.search.results.listed]
-        scores = [one.score.rank for one in found if one.score]
+        results = [row.result for row in driver.search.results.listed]
+        scores = [one.score.rank for one in results if one.score]
         assert len(scores) == 2
         assert scores == sorted(scores, reverse=True)
         await driver.press("j", "enter")
         detail = str(driver.app.screen.query_one("#detail-text", Static).render())
         assert "keywords" in detail
         assert "entered as number 2 of the best" in " ".join(detail.split())
-        first = [shown.result.id for shown in driver.search.results.listed]
+        ids = [shown.result.id for shown in driver.search.results.listed]
         await driver.press("escape", "o")
-        assert [shown.result.id for shown in driver.search.results.listed] == first[::-1]
+        assert [shown.result.id for shown in driver.search.results.listed] == ids[::-1]
 
 
 @pytest.fixture
@@ -211,9 +211,9 @@ def ward(tmp_path: Path) -> Path:
     records += [("vital", "ann", 39.0), ("vital", "ann", 37.0), ("visit", "ann", "Alan Hopper")]
     records += [("vital", "bob", 38.5), ("visit", "bob", "Grace Hopper"), ("visit", "cid", "Ada Hopper")]
     with (tmp_path / "ward.jsonl").open("w") as file:
-        for at, (relation, patient, what) in enumerate(records):
-            row = {"patient": patient, "temp" if relation == "vital" else "by": what}
-            file.write(json.dumps({"relation": relation, "time": 60 * at, "row": row}) + "\n")
+        for number, (relation, patient, note) in enumerate(records):
+            row = {"patient": patient, "temp" if relation == "vital" else "by": note}
+            file.write(json.dumps({"relation": relation, "time": 60 * number, "row": row}) + "\n")
     (tmp_path / "ward.yaml").write_text(_WARD)
     return tmp_path
 
@@ -234,14 +234,14 @@ def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "window"),
+    ("query", "window"),
     [
         ("hopper", FEVER),
         (f"window {FEVER}: hopper", "1 hour"),
     ],
 )
-def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, asked: str, window: str) -> None:
-    run, view = viewed(at_the_ward(ward, asked, window=window))
+def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query: str, window: str) -> None:
+    run, view = viewed(at_the_ward(ward, query, window=window))
     for _ in range(12):
         advanced(run, view, 1)
     search = Job.search(
@@ -253,12 +253,12 @@ def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, asked
     )
     expected = {result.id for result in Search(search).results()}
     assert len(expected) == 1
-    assert set(alive(view, asked)) == expected  # they do not expire with the window that told them
-    stretches = [(stretch.key, stretch.end is None) for stretch in view.windows[asked]]
-    assert sorted(stretches) == [(("ann",), False), (("bob",), True)]
-    drawn = draw_windows(view, None, PLAIN, 80)
-    assert drawn is not None
-    lines = drawn.plain.splitlines()
+    assert set(alive(view, query)) == expected  # they do not expire with the window that told them
+    spans = [(stretch.key, stretch.end is None) for stretch in view.windows[query]]
+    assert sorted(spans) == [(("ann",), False), (("bob",), True)]
+    drawn_lines = draw_windows(view, None, PLAIN, 80)
+    assert drawn_lines is not None
+    lines = drawn_lines.plain.splitlines()
     assert lines[0].startswith("windows  1 open, 1 ended lately  1970-01-01T00:00:00Z ─")
     assert [line.split()[0] for line in lines[1:]] == ["bob", "ann"]
     assert lines[1].endswith(">")
@@ -266,16 +266,16 @@ def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, asked
 
 
 def test_windows_that_pile_up_are_rejected_unless_allowed(ward: Path) -> None:
-    asked = "window every open when temp > 38 close when temp < 38: hopper"
+    query = "window every open when temp > 38 close when temp < 38: hopper"
     run, view = viewed(at_the_ward(ward, window="1 hour"))
-    run.add_query(asked)
+    run.add_query(query)
     advanced(run, view, 12)
     assert view.queries == ()
     assert any("pile up without bound" in line.text for line in view.log)
-    run, view = viewed(at_the_ward(ward, asked, window="1 hour", allow_unbounded_windows=True))
+    run, view = viewed(at_the_ward(ward, query, window="1 hour", allow_unbounded_windows=True))
     for _ in range(12):
         advanced(run, view, 1)
-    assert len(alive(view, asked)) == 1
+    assert len(alive(view, query)) == 1
 
 
 @scenario
@@ -285,17 +285,17 @@ async def test_the_time_line_of_windows_is_below_the_results(ward: Path) -> None
         assert "windows  1 open, 0 ended lately" in driver.text()
         for _ in range(6):
             await driver.advance(1)
-        shown = driver.text()
-        assert "windows  1 open, 1 ended lately" in shown
-        assert "Grace Hopper" in shown
+        screen_text = driver.text()
+        assert "windows  1 open, 1 ended lately" in screen_text
+        assert "Grace Hopper" in screen_text
 
 
 def test_queries_before_the_start_of_the_engine_are_shown_at_once() -> None:
     queue = EventQueue()
     request = movies(QUERY)
     run, view = SteppedRun(request, queue), View(request)
-    for early in ("nolan bale", f"top 1: {QUERY}", "clint"):
-        run.add_query(early)
+    for query in ("nolan bale", f"top 1: {QUERY}", "clint"):
+        run.add_query(query)
     run.remove_query("clint")
     view.apply_events(queue.take())
     assert list(view.queries) == [QUERY, "nolan bale", f"top 1: {QUERY}"]

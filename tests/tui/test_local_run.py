@@ -71,11 +71,11 @@ def test_an_invalid_request_is_reported_and_the_run_continues() -> None:
 
 def test_a_removed_relation_loses_its_tuples_and_its_records_are_skipped() -> None:
     text = movie_files()[0].read_text()
-    at = text.index("  actor:\n")
-    without = text[:at] + "\njoins:\n  - director.did = movie.did\n  - movie.mid = plays.mid\n"
+    actor_offset = text.index("  actor:\n")
+    schema_text = text[:actor_offset] + "\njoins:\n  - director.did = movie.did\n  - movie.mid = plays.mid\n"
     run, queue = begun(movies(QUERY))
     run.advance(0.5)
-    run.apply_schema(without)
+    run.apply_schema(schema_text)
     run.advance(0)
     run.advance(2)
     events = queue.take()
@@ -96,12 +96,12 @@ def test_mesh_statistics_are_reported_by_query() -> None:
     for query in (QUERY, "zzyzx nolan", "absent"):
         run.observe(query)
     run.advance(0)
-    observed = queue.take().observed
-    assert set(observed) == {QUERY, "zzyzx nolan"}
-    assert sum(observed[QUERY].results.values()) == 2
-    assert observed[QUERY].missing == ()
-    assert observed["zzyzx nolan"].missing == ("zzyzx",)
-    waiting, probes = observed[QUERY].waiting, observed[QUERY].probes
+    states = queue.take().observed
+    assert set(states) == {QUERY, "zzyzx nolan"}
+    assert sum(states[QUERY].results.values()) == 2
+    assert states[QUERY].missing == ()
+    assert states["zzyzx nolan"].missing == ("zzyzx",)
+    waiting, probes = states[QUERY].waiting, states[QUERY].probes
     assert waiting is not None
     # What waits has looked for partners once, and nothing has expired yet; bridges look and do not wait.
     assert any(waiting.values())
@@ -117,9 +117,9 @@ def failed(request: UiRequest) -> JobEvents:
 
 def test_a_failed_run_reports_the_reason(tmp_path: Path) -> None:
     assert "nowhere" in failed(with_job(movies(), source=str(tmp_path / "nowhere"))).failure
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text(movie_files()[1].read_text().partition("\n")[0] + "\nno record\n")
-    request = with_job(movies(), source=f"replay:{bad}", on_error=OnError.FAIL)
+    bad_path = tmp_path / "bad.jsonl"
+    bad_path.write_text(movie_files()[1].read_text().partition("\n")[0] + "\nno record\n")
+    request = with_job(movies(), source=f"replay:{bad_path}", on_error=OnError.FAIL)
     assert "bad.jsonl:2" in failed(request).failure
 
 
@@ -140,11 +140,11 @@ def test_an_unavailable_database_is_awaited_until_the_end() -> None:
     run.start()
     lines: list[str] = []
 
-    def told() -> bool:
+    def is_reported() -> bool:
         lines.extend(line.text for line in queue.take().lines)
         return any("trying again in 0.2 s" in line for line in lines)
 
-    until(told)
+    until(is_reported)
     run.stop()
     assert not run.control.running
     assert queue.take().failure == ""
@@ -175,11 +175,11 @@ def test_bad_records_are_skipped_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_run_in_its_thread_starts_reports_and_stops() -> None:
-    told = Event()
-    queue = EventQueue(told.set)
+    reported = Event()
+    queue = EventQueue(reported.set)
     run = new_job(movies(QUERY), queue)
     run.start()
-    assert told.wait(30)
+    assert reported.wait(30)
     run.stop()
     assert not run.control.running
 
@@ -190,8 +190,8 @@ class BusyRows(LiveRows):
     def __init__(self) -> None:
         super().__init__(lambda: None, Turns().turn)
 
-    def learn(self, most: int) -> bool:
-        raise TimeLimitError(f"no turn to learn {most} rows")
+    def learn(self, limit: int) -> bool:
+        raise TimeLimitError(f"no turn to learn {limit} rows")
 
     def node_counts(self, matcher: Matcher) -> Mapping[tuple[int, int], int]:
         raise TimeLimitError(f"no turn to count {matcher.query.text}")
@@ -221,16 +221,16 @@ def test_a_run_that_ends_reports_all_its_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("fields", "message"),
     [
         ({"speed": 0}, "--speed 0"),
         ({"master": "local[2]"}, "--master needs --engine spark"),
         ({"on_error": OnError.DEAD_LETTER}, "--dead-letters FILE"),
     ],
 )
-def test_invalid_requests_are_rejected(more: dict[str, Any], message: str) -> None:
+def test_invalid_requests_are_rejected(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        movies(**more)
+        movies(**fields)
 
 
 def test_a_query_is_reported_before_its_first_results() -> None:

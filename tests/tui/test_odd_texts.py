@@ -71,12 +71,15 @@ def texts(kind: str) -> st.SearchStrategy[str]:
 async def typed(driver: Driver, text: str) -> None:
     """Read as it stands, asked for, and removed again; without the pauses of a pilot, which add up."""
     app, box = driver.app, driver.search.box
-    asking, told = driver.search.query_one(SearchBox), app.view.logged
+    search_box, lines_before = driver.search.query_one(SearchBox), app.view.logged
     box.value = text
-    asked = box.value.strip()
-    await until(lambda: asking.analysis.text == box.value, moment)
+    typed_query = box.value.strip()
+    await until(lambda: search_box.analysis.text == box.value, moment)
     await box.action_submit()
-    await until(lambda: not asked or app.view.logged > told or asked in app.view.queries, driver.moment)
+    await until(
+        lambda: not typed_query or app.view.logged > lines_before or typed_query in app.view.queries,
+        driver.moment,
+    )
     await driver.moment()
     box.value = ""
     for query in app.view.queries:
@@ -88,10 +91,10 @@ async def moment() -> None:
     await asyncio.sleep(0.001)
 
 
-async def all_typed(some: list[str], folder: Path) -> None:
+async def all_typed(texts_typed: list[str], folder: Path) -> None:
     """The fence is held against having caught nothing as the app closes."""
     async with opened(movies(restore=True), session_path=folder / "session.json") as driver:
-        for text in some:
+        for text in texts_typed:
             await typed(driver, text)
         await until(lambda: not driver.app.view.queries, driver.moment)
         await driver.advance(2)
@@ -105,8 +108,8 @@ async def all_typed(some: list[str], folder: Path) -> None:
 def test_odd_texts_are_accepted_or_rejected(kind: str, tmp_path: Path) -> None:
     @examples(3, suppress_health_check=list(HealthCheck), print_blob=False)
     @given(st.lists(texts(kind), min_size=25, max_size=25))
-    def run(some: list[str]) -> None:
-        asyncio.run(all_typed(some, tmp_path))
+    def run(texts_drawn: list[str]) -> None:
+        asyncio.run(all_typed(texts_drawn, tmp_path))
 
     run()
 
@@ -127,15 +130,15 @@ def test_any_key_can_be_pressed_anywhere(seed: int, tmp_path: Path) -> None:
 
     @scenario
     async def run() -> None:
-        dice = random.Random(seed)
+        rng = random.Random(seed)
         async with opened(
-            movies(QUERY, "nolan bale", path=schema), size=dice.choice([(80, 24), (140, 40), (40, 12)])
+            movies(QUERY, "nolan bale", path=schema), size=rng.choice([(80, 24), (140, 40), (40, 12)])
         ) as driver:
             for _ in range(150 if THOROUGH else 25):
-                if dice.random() < 0.2 and isinstance(driver.app.screen, SearchScreen):
-                    driver.search.box.value = " ".join(dice.choices(PARTS, k=dice.randint(1, 5)))
+                if rng.random() < 0.2 and isinstance(driver.app.screen, SearchScreen):
+                    driver.search.box.value = " ".join(rng.choices(PARTS, k=rng.randint(1, 5)))
                     driver.search.box.focus()
-                await driver.press(dice.choice(KEYS))
+                await driver.press(rng.choice(KEYS))
                 await driver.advance(0.02)
             assert driver.app.is_running
             for _ in range(4):

@@ -38,8 +38,8 @@ def request(folder: Path) -> UiRequest:
 
 
 def clean(driver: Driver) -> None:
-    found = RAW & set(driver.text())
-    assert not found, sorted(map(ascii, found))
+    control_characters = RAW & set(driver.text())
+    assert not control_characters, sorted(map(ascii, control_characters))
 
 
 @scenario
@@ -79,9 +79,9 @@ async def test_no_screen_shows_control_characters(tmp_path: Path) -> None:
 
 @scenario
 async def test_an_editor_of_a_file_with_control_characters_shows_none(tmp_path: Path) -> None:
-    asked = request(tmp_path)
-    asked.schema_path.write_text(SCHEMA + f"# {CONTROLS}\n")
-    async with opened(asked) as driver:
+    ui_request = request(tmp_path)
+    ui_request.schema_path.write_text(SCHEMA + f"# {CONTROLS}\n")
+    async with opened(ui_request) as driver:
         await driver.press("f3")
         clean(driver)
         await driver.press("ctrl+s")
@@ -98,7 +98,7 @@ async def test_control_characters_are_removed_by_the_last_filter(tmp_path: Path)
 
 
 def test_the_filter_leaves_printable_text_unchanged() -> None:
-    gate, black = Printable(), Color(0, 0, 0)
-    fine = [Segment("│ ▁▂█ 日本 🎬 é"), Segment("a\xa0b")]
-    assert gate.apply(fine, black) == fine
-    assert gate.apply([Segment(f"a{CONTROLS}b")], black) == [Segment("a[2J31mb")]
+    line_filter, background = Printable(), Color(0, 0, 0)
+    segments = [Segment("│ ▁▂█ 日本 🎬 é"), Segment("a\xa0b")]
+    assert line_filter.apply(segments, background) == segments
+    assert line_filter.apply([Segment(f"a{CONTROLS}b")], background) == [Segment("a[2J31mb")]

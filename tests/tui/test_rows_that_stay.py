@@ -68,16 +68,18 @@ async def test_rows_without_times_have_no_time_columns(tmp_path: Path) -> None:
         await driver.advance(1)
         text = driver.text()
         assert "sort: best" in text
-        heading = next(line for line in text.splitlines() if "what" in line and "score" in line)
-        assert "time" not in heading
+        header_line = next(line for line in text.splitlines() if "what" in line and "score" in line)
+        assert "time" not in header_line
         assert "began" not in text
         assert "not known" not in text
         await driver.press("f5")
-        figures = {line.split()[0]: line.split()[1:] for line in driver.text().splitlines() if line.split()}
-        assert figures["rows"][-1] != "0"
+        values_by_label = {
+            line.split()[0]: line.split()[1:] for line in driver.text().splitlines() if line.split()
+        }
+        assert values_by_label["rows"][-1] != "0"
         assert "4 read" in driver.text()
         assert "event time" not in driver.text()
-        assert figures["answer"][:2] == ["0.0", "2"]
+        assert values_by_label["answer"][:2] == ["0.0", "2"]
         assert "no standing query" in driver.text()
         assert "no query yet" not in driver.text()
 
@@ -138,13 +140,13 @@ async def test_an_empty_list_of_a_pattern_has_a_suggestion() -> None:
 async def test_a_replay_seeks_a_month_and_a_year() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.press("escape")
-        for text, after, until in (
+        for text, first_time, last_time in (
             ("1994-10", "1993-01-01", "1994-10-01"),
             ("1980", "1979-01-01", "1980-01-01"),
         ):
             await driver.press("at")
             driver.app.screen.query_one(Input).value = text
             await driver.press("enter")
-            there = driver.metrics.event_time
-            assert there is not None  # that of the latest record at that day
-            assert timestamp(after) < there * MICROSECOND <= timestamp(until), text
+            event_time = driver.metrics.event_time
+            assert event_time is not None  # that of the latest record at that day
+            assert timestamp(first_time) < event_time * MICROSECOND <= timestamp(last_time), text

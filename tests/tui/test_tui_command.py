@@ -28,12 +28,12 @@ SCHEMA = str(movie_files()[0])
 def test_invalid_arguments_are_rejected_before_the_app_starts(
     arguments: tuple[str, ...], code: int, message: str, skws: Skws
 ) -> None:
-    done = skws("tui", "--schema", SCHEMA, *arguments)
-    assert (done.code, done.out) == (code, "")
-    assert message in done.err
+    outcome = skws("tui", "--schema", SCHEMA, *arguments)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert message in outcome.err
 
 
 def test_errors_in_the_schema_are_reported_with_their_lines(tmp_path: Path, skws: Skws) -> None:
     (tmp_path / "s.yaml").write_text("version: 1\nrelations: {a: {attributes: {x: txet}}}\n")
-    done = skws("tui", "--schema", tmp_path / "s.yaml")
-    assert (done.code, "s.yaml:2:" in done.err) == (3, True)
+    outcome = skws("tui", "--schema", tmp_path / "s.yaml")
+    assert (outcome.code, "s.yaml:2:" in outcome.err) == (3, True)

@@ -41,14 +41,14 @@ async def goes_on(driver: Driver) -> None:
     """The fault was told in a line that says what to do, and queries are answered."""
     log = driver.app.view.log
     await until(lambda: any(line.level == "error" for line in log), lambda: asyncio.sleep(0.01))
-    told = [line.text for line in log if line.level == "error"]
-    assert len(told) == 1
-    assert told[0].startswith("unexpected ValueError: broken ␛[31mon� purpose; try again")
-    assert told[0].endswith(str(faults_file()))
+    messages = [line.text for line in log if line.level == "error"]
+    assert len(messages) == 1
+    assert messages[0].startswith("unexpected ValueError: broken ␛[31mon� purpose; try again")
+    assert messages[0].endswith(str(faults_file()))
     assert "Traceback" not in driver.text()
-    written = faults_file().read_text(encoding="utf-8")
-    assert "Traceback" in written
-    assert "\x1b" not in written
+    file_text = faults_file().read_text(encoding="utf-8")
+    assert "Traceback" in file_text
+    assert "\x1b" not in file_text
     assert stat.S_IMODE(faults_file().stat().st_mode) == 0o600
     driver.app.switch_mode("search")
     await driver.settle()
@@ -120,8 +120,8 @@ async def test_an_exception_in_a_thread_task_or_finalizer_is_reported() -> None:
             broken()
 
     def dropped() -> None:
-        left = Left()
-        del left
+        failing_object = Left()
+        del failing_object
 
     async def nobody_waits() -> None:
         task = asyncio.create_task(asyncio.to_thread(broken))
@@ -184,10 +184,10 @@ def test_an_exception_is_reported_if_no_file_can_be_written(tmp_path: Path) -> N
 @scenario
 async def test_the_app_accepts_keys_during_a_check_which_times_out() -> None:
     may_end = threading.Event()
-    checked: list[str] = []
+    texts_checked: list[str] = []
 
     def slow(_: QueryAnalyzer, text: str) -> None:
-        checked.append(text)
+        texts_checked.append(text)
         may_end.wait(60)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -196,13 +196,13 @@ async def test_the_app_accepts_keys_during_a_check_which_times_out() -> None:
             driver.app.checks = OffThread(1.0)
             driver.search.box.value = "slow"
             await driver.pilot.press("enter")
-            await until(lambda: checked == ["slow"], driver.pilot.pause)
+            await until(lambda: texts_checked == ["slow"], driver.pilot.pause)
             driver.search.box.value = ""
             await driver.pilot.press(*"next")
             assert driver.search.box.value == "next"
             await driver.settle()
-            told = [line.text for line in driver.app.view.log if line.level == "error"]
-            assert told == ["the check was stopped after 1 s; make the text shorter or simpler"]
+            messages = [line.text for line in driver.app.view.log if line.level == "error"]
+            assert messages == ["the check was stopped after 1 s; make the text shorter or simpler"]
             patch.undo()
             await driver.press("enter")  # not held up by the one that was given up
             assert driver.app.view.queries == ("next",)
@@ -226,38 +226,40 @@ async def test_a_text_that_takes_too_long_to_analyze_is_reported() -> None:
 
 @scenario
 async def test_background_work_runs_one_by_one_and_raises_its_errors() -> None:
-    off, running, most = OffThread(30), [], []
+    background, running_numbers, running_counts = OffThread(30), [], []
 
     def work(number: int) -> int:
-        running.append(number)
-        most.append(len(running))
+        running_numbers.append(number)
+        running_counts.append(len(running_numbers))
         threading.Event().wait(0.01)
-        running.remove(number)
+        running_numbers.remove(number)
         if number == 3:
             raise SkwsError("three")
         return number
 
-    found = await asyncio.gather(*(off.run(partial(work, n)) for n in range(6)), return_exceptions=True)
-    assert [str(one) for one in found] == ["0", "1", "2", "three", "4", "5"]
-    assert max(most) == 1
+    outcomes = await asyncio.gather(
+        *(background.run(partial(work, n)) for n in range(6)), return_exceptions=True
+    )
+    assert [str(one) for one in outcomes] == ["0", "1", "2", "three", "4", "5"]
+    assert max(running_counts) == 1
 
 
 @scenario
 async def test_endless_background_work_occupies_a_limited_number_of_threads() -> None:
-    off, may_end = OffThread(0.05), threading.Event()
+    background, may_end = OffThread(0.05), threading.Event()
     for _ in range(3):
         with pytest.raises(TooLongError, match="was stopped"):
-            await off.run(may_end.wait)
+            await background.run(may_end.wait)
     with pytest.raises(TooLongError, match="are still running"):
-        await off.run(may_end.wait)
+        await background.run(may_end.wait)
     may_end.set()
-    await until_done(off)
+    await until_done(background)
 
 
-async def until_done(off: OffThread) -> None:
+async def until_done(background: OffThread) -> None:
     for _ in range(200):
         try:
-            assert await off.run(lambda: 5) == 5
+            assert await background.run(lambda: 5) == 5
         except TooLongError:
             await asyncio.sleep(0.01)
         else:
@@ -268,7 +270,7 @@ async def until_done(off: OffThread) -> None:
 @scenario
 async def test_a_session_with_invalid_queries_opens(tmp_path: Path) -> None:
     path = tmp_path / "session.json"
-    wrong = [
+    invalid_queries = [
         "window nonsense: hopper",
         "window open when: x",
         "pattern: ((",
@@ -276,7 +278,7 @@ async def test_a_session_with_invalid_queries_opens(tmp_path: Path) -> None:
         "studio:x",
         "rank no: uma",
     ]
-    save_session(SavedSession([*wrong, QUERY], history=["a\x1b[31m\nb"]), path)
+    save_session(SavedSession([*invalid_queries, QUERY], history=["a\x1b[31m\nb"]), path)
     async with opened(movies(restore=True), session_path=path) as driver:
         await driver.advance(2)
         assert driver.app.view.queries == (QUERY,)

@@ -45,35 +45,35 @@ def ui(
             app.kill()
 
 
-def until_shown(terminal: int, sign: str) -> None:
-    shown = ""
+def until_shown(terminal: int, text: str) -> None:
+    output = ""
     end = time.monotonic() + PATIENCE
-    while sign not in shown:
-        assert time.monotonic() < end, shown[-2000:]
+    while text not in output:
+        assert time.monotonic() < end, output[-2000:]
         if select.select([terminal], [], [], 0.1)[0]:
-            shown += os.read(terminal, 1 << 16).decode(errors="replace")
+            output += os.read(terminal, 1 << 16).decode(errors="replace")
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("sign", ["starting the engine", "Vincent Vega"])
-def test_no_process_outlives_a_killed_app(sign: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["starting the engine", "Vincent Vega"])
+def test_no_process_outlives_a_killed_app(text: str, tmp_path: Path) -> None:
     mark = uuid4().hex
-    ours, theirs = pty.openpty()
-    with ui(theirs, theirs, tmp_path, "spark", {MARK: mark}) as app:
-        until_shown(ours, sign)
+    controller, terminal = pty.openpty()
+    with ui(terminal, terminal, tmp_path, "spark", {MARK: mark}) as app:
+        until_shown(controller, text)
         until(lambda: len(processes_of(mark, "")) > 2)
         app.kill()
     until(lambda: not processes_of(mark, ""), state=lambda: processes_of(mark, ""))
-    os.close(ours)
-    os.close(theirs)
+    os.close(controller)
+    os.close(terminal)
 
 
 def test_the_app_ends_with_its_terminal(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    with ui(theirs, theirs, tmp_path, "local", {}) as app:
-        os.close(theirs)
-        until_shown(ours, "Vincent Vega")
-        os.close(ours)  # as the system does for a terminal that is killed
+    controller, terminal = pty.openpty()
+    with ui(terminal, terminal, tmp_path, "local", {}) as app:
+        os.close(terminal)
+        until_shown(controller, "Vincent Vega")
+        os.close(controller)  # as the system does for a terminal that is killed
         # The latter where the tests themselves are run to ignore the signal.
         assert app.wait(PATIENCE) in (-signal.SIGHUP, 128 + signal.SIGHUP)

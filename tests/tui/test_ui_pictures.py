@@ -12,8 +12,8 @@ from tests.strategies import some
 
 @pytest.mark.parametrize("name", GUIDE)
 def test_each_picture_shows_the_current_screen(name: str) -> None:
-    kept = (IMAGES / f"{name}.svg").read_text(encoding="utf-8")
-    assert kept == screen_picture(name), "draw it anew: python -m docs.pictures"
+    stored_svg = (IMAGES / f"{name}.svg").read_text(encoding="utf-8")
+    assert stored_svg == screen_picture(name), "draw it anew: python -m docs.pictures"
 
 
 @some("size, theme", [(SIZES[0], DARK)], [(SIZES[1], LIGHT)])

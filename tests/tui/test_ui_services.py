@@ -67,15 +67,15 @@ WINDOWS: st.SearchStrategy[Window] = st.sampled_from([TimeWindow(5), CountWindow
 
 
 def result(number: int, *, op: str = "+", query: str = "q", end: float | None = None) -> Result:
-    shown = ResultTuple.given("note", f"note:{number}", ("red",), {"n": number, "words": "red"})
-    return Result(op, query, query, f"{number}", 0.0, end, "note{red}", (shown,), ())  # type: ignore[arg-type]
+    member = ResultTuple.given("note", f"note:{number}", ("red",), {"n": number, "words": "red"})
+    return Result(op, query, query, f"{number}", 0.0, end, "note{red}", (member,), ())  # type: ignore[arg-type]
 
 
 @given(st.lists(st.tuples(ROWS, st.booleans()), max_size=30), WINDOWS, st.integers(1, 12))
 def test_the_latest_rows_equal_a_plain_list(
     steps: list[tuple[tuple[int, int | None, str], bool]], window: Window, size: int
 ) -> None:
-    rows, kept = LatestRows(Stream(SCHEMA, window), kept=8), CountWindow(8)
+    rows, kept_window = LatestRows(Stream(SCHEMA, window), kept=8), CountWindow(8)
     records = [
         Record(relation, time, (number, words) if relation == 0 else (words,), delete)
         for time, ((relation, number, words), delete) in enumerate(steps)
@@ -84,24 +84,24 @@ def test_the_latest_rows_equal_a_plain_list(
         batch = records[start : start + size]
         rows.add(RecordBatch.of(batch), batch[-1].time)
     model: list[tuple[int, int, int, tuple[object, ...]]] = []  # position, time, relation, row
-    inserted = 0
+    insertion_count = 0
     for record in records:
         keyed = record.relation == 0 and record.row[0] is not None
         if isinstance(window, CountWindow):
-            model = [m for m in model if inserted - 1 < window.end(m[0])]
-        model = [m for m in model if inserted - 1 < kept.end(m[0])]
-        same = [
+            model = [m for m in model if insertion_count - 1 < window.end(m[0])]
+        model = [m for m in model if insertion_count - 1 < kept_window.end(m[0])]
+        same_key = [
             m
             for m in model
             if m[2] == record.relation and (m[3][0] == record.row[0] if keyed else m[3] == record.row)
         ]
-        if same and (record.delete or keyed):
-            model.remove(same[0])
+        if same_key and (record.delete or keyed):
+            model.remove(same_key[0])
         if not record.delete:
-            model.append((inserted, record.time, record.relation, record.row))
-            inserted += 1
-    least = window if isinstance(window, CountWindow) else kept
-    model = [m for m in model if inserted - 1 < least.end(m[0])]
+            model.append((insertion_count, record.time, record.relation, record.row))
+            insertion_count += 1
+    shorter_window = window if isinstance(window, CountWindow) else kept_window
+    model = [m for m in model if insertion_count - 1 < shorter_window.end(m[0])]
     if isinstance(window, TimeWindow):
         model = [m for m in model if records[-1].time < window.end(m[1])]
     assert len(rows) == len(model)
@@ -113,9 +113,9 @@ def test_the_latest_rows_equal_a_plain_list(
     for word in ("red", "fox", "blue"):
         assert dict(rows.completions(word)).get(word, 0) == sum(word in text for text in texts)
     query = parse_query("red fox", SCHEMA)
-    wanted = list(enumerate(("red", "fox")))
+    keyword_slots = list(enumerate(("red", "fox")))
     expected = Counter(
-        (m[2], sum((word in str(m[3][-1]).split()) << slot for slot, word in wanted)) for m in model
+        (m[2], sum((word in str(m[3][-1]).split()) << slot for slot, word in keyword_slots)) for m in model
     )
     assert rows.node_counts(Matcher(query, SCHEMA)) == expected
 
@@ -132,54 +132,54 @@ def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
     """``m``: the reader moves."""
     buffer = ResultBuffer(capacity=5)
     rows: list[list[Any]] = []  # number, end, ending, how many rows had ended before, settled
-    dropped = ended = 0
-    for now, (number, op, end) in enumerate(steps):
+    dropped_count = ended_count = 0
+    for instant, (number, op, end) in enumerate(steps):
         if op == "m":
             buffer.settle()
             for row in rows:
                 row[4] = row[2] is not None
             continue
         buffer.take([result(number, op=op, end=end)])
-        known = next((row for row in rows if row[0] == number), None)
+        row_of_number = next((row for row in rows if row[0] == number), None)
         if op == "+":
-            rows = [row for row in rows if row is not known]
+            rows = [row for row in rows if row is not row_of_number]
             rows.append([number, end, None, 0, False])
-        elif known is not None and known[2] is None:
-            ended += 1
-            known[2:4] = "gone", ended
+        elif row_of_number is not None and row_of_number[2] is None:
+            ended_count += 1
+            row_of_number[2:4] = "gone", ended_count
         if len(rows) > 5:
-            over = [row for row in rows if row[2]]
-            rows.remove(min(over, key=itemgetter(3)) if over else rows[0])
-            dropped += 1
-        buffer.expire(now)
-        due = [row for row in rows if row[2] is None and row[1] is not None and row[1] <= now]
-        for row in sorted(due, key=itemgetter(1)):
-            ended += 1
-            row[2:4] = "expired", ended
-    found = [(int(row.result.id), row.ending) for row in buffer.rows()]
-    assert found == [(row[0], row[2]) for row in reversed(rows)]
-    assert buffer.dropped == dropped
+            ended_rows = [row for row in rows if row[2]]
+            rows.remove(min(ended_rows, key=itemgetter(3)) if ended_rows else rows[0])
+            dropped_count += 1
+        buffer.expire(instant)
+        due_rows = [row for row in rows if row[2] is None and row[1] is not None and row[1] <= instant]
+        for row in sorted(due_rows, key=itemgetter(1)):
+            ended_count += 1
+            row[2:4] = "expired", ended_count
+    listed = [(int(row.result.id), row.ending) for row in buffer.rows()]
+    assert listed == [(row[0], row[2]) for row in reversed(rows)]
+    assert buffer.dropped == dropped_count
     assert sum(buffer.counts(live=False).values()) == len(rows) == len(buffer)
-    live = buffer.rows(ListSelection(live=True))
-    assert [int(row.result.id) for row in live] == [row[0] for row in reversed(rows) if not row[4]]
-    assert sum(buffer.counts(live=True).values()) == len(live)
+    listed_live = buffer.rows(ListSelection(live=True))
+    assert [int(row.result.id) for row in listed_live] == [row[0] for row in reversed(rows) if not row[4]]
+    assert sum(buffer.counts(live=True).values()) == len(listed_live)
 
 
-@pytest.mark.parametrize("moving", [False, True])
-def test_a_day_of_results_needs_no_more_memory_than_an_hour(moving: bool) -> None:
+@pytest.mark.parametrize("is_moving", [False, True])
+def test_a_day_of_results_needs_no_more_memory_than_an_hour(is_moving: bool) -> None:
     buffer = ResultBuffer(capacity=50)
-    most = 0
+    max_queued = 0
     for second in range(86_400 // 4):
         ends = (second + 3, second + 100_000)[second % 2]
         buffer.take([result(second, end=ends)])
         if second % 3 == 0:
             buffer.take([result(second - 9, op="-")])
         buffer.expire(second)
-        if moving:
+        if is_moving:
             buffer.settle()
-        most = max(most, buffer.end_count)
+        max_queued = max(max_queued, buffer.end_count)
     assert len(buffer) <= 50
-    assert most <= 4 * 50 + 1
+    assert max_queued <= 4 * 50 + 1
 
 
 def test_results_of_the_same_tuples_are_one_row() -> None:
@@ -200,8 +200,8 @@ def test_results_of_the_same_tuples_are_one_row() -> None:
     assert [one.ending for one in buffer.rows()] == [None, "gone"]
     buffer.take([joined("3", "to")])  # it comes again
     assert [one.ending for one in buffer.rows()] == [None, "gone"]
-    apart = ResultBuffer()
-    assert apart.take([joined("1", "from"), joined("2", "to")]) == 2
+    separate_buffer = ResultBuffer()
+    assert separate_buffer.take([joined("1", "from"), joined("2", "to")]) == 2
 
 
 def test_the_buffer_filters_by_query_network_and_words() -> None:
@@ -220,12 +220,14 @@ def test_the_buffer_filters_by_query_network_and_words() -> None:
 )
 @examples(60)
 def test_a_sentence_keeps_matches_and_its_width(parts: list[tuple[str, bool]], width: int) -> None:
-    phrases = [TuplePhrase(text, (), matched=matched) for text, matched in parts]
-    shown = sentence(phrases, width)
-    matched = sum(p.matched for p in phrases)
-    assert sum(p.matched for p in shown) == matched
-    text = shown[0].text + "".join(separator(*pair) + pair[1].text for pair in pairwise(shown))
-    assert cell_len(text) <= max(width, 14 * matched + 3)
+    phrases = [TuplePhrase(text, (), matched=match_count) for text, match_count in parts]
+    sentence_parts = sentence(phrases, width)
+    match_count = sum(p.matched for p in phrases)
+    assert sum(p.matched for p in sentence_parts) == match_count
+    text = sentence_parts[0].text + "".join(
+        separator(*pair) + pair[1].text for pair in pairwise(sentence_parts)
+    )
+    assert cell_len(text) <= max(width, 14 * match_count + 3)
 
 
 def test_the_event_queue_notifies_once_until_emptied_and_drops_the_oldest() -> None:
@@ -263,17 +265,17 @@ def moving() -> tuple[View, LatestRows, Schema]:
 
 def test_an_analysis_counts_matches_and_suggests(moving: tuple[View, LatestRows, Schema]) -> None:
     view, rows, _ = moving
-    reading = view.analyzer.analyse("travlta actor:uma the", rows)
-    assert [(slot.count, slot.correction) for slot in reading.slots] == [(0, "travolta"), (1, "")]
-    assert reading.dropped == ("the",)
+    analysis = view.analyzer.analyse("travlta actor:uma the", rows)
+    assert [(slot.count, slot.correction) for slot in analysis.slots] == [(0, "travolta"), (1, "")]
+    assert analysis.dropped == ("the",)
     assert view.analyzer.analyse("uma, thurman!", rows).ignored == (",", "!")
     assert "'~' is only allowed at the end of a word" in view.analyzer.analyse("u~ma", rows).fault
     assert [slot.count for slot in view.analyzer.analyse("travolta -actor:", rows).slots] == [0]
-    assert reading.corrected == "travolta actor:uma the"
+    assert analysis.corrected == "travolta actor:uma the"
     assert view.analyzer.analyse("(uma", rows).fault
     assert view.analyzer.analyse("travolta actor.aid<2", rows).restricting == ("actor.aid<2",)
-    shown = view.analyzer.analyse("travlota~ t?urman trvlta~ actor.aid<2 !actor.aid=2", rows)
-    assert [(slot.text, slot.count, slot.correction) for slot in shown.slots] == [
+    second_analysis = view.analyzer.analyse("travlota~ t?urman trvlta~ actor.aid<2 !actor.aid=2", rows)
+    assert [(slot.text, slot.count, slot.correction) for slot in second_analysis.slots] == [
         ("travlota~", 1, ""),
         ("t?urman", 0, ""),
         ("trvlta~", 0, ""),
@@ -341,8 +343,8 @@ def test_sessions_are_stored_by_schema_and_damaged_ones_ignored(tmp_path: Path) 
     save_session(session, path)
     assert load_session(path) == session
     assert session.history == ["y", "x"]
-    for broken in (b"{", b"[]", b'{"version": 9}', b'{"version": 1, "queries": [1, ""], "saved": 5}'):
-        path.write_bytes(broken)
+    for damaged_data in (b"{", b"[]", b'{"version": 9}', b'{"version": 1, "queries": [1, ""], "saved": 5}'):
+        path.write_bytes(damaged_data)
         assert load_session(path) == SavedSession()
 
 
@@ -352,31 +354,31 @@ def test_every_error_in_a_keymap_is_reported_with_its_line(tmp_path: Path) -> No
     path.write_text("copy: c, ctrl+y\nfilter: f\n")
     assert load_keymap(path, ACTIONS) == {"copy": "c,ctrl+y", "filter": "f"}
     path.write_text("copie: c\nfilter: [f]\n")
-    with pytest.raises(SchemaError) as caught:
+    with pytest.raises(SchemaError) as error:
         load_keymap(path, ACTIONS)
-    assert [(p.line, p.column) for p in caught.value.problems] == [(1, 1), (2, 9)]
-    assert "did you mean 'copy'?" in str(caught.value)
+    assert [(p.line, p.column) for p in error.value.problems] == [(1, 1), (2, 9)]
+    assert "did you mean 'copy'?" in str(error.value)
     path.write_text("- copy\n")
     with pytest.raises(SchemaError, match="expected lines like"):
         load_keymap(path, ACTIONS)
 
 
 def test_drafts_show_problems_or_the_graph() -> None:
-    wrong = read_draft(
+    invalid_draft = read_draft(
         "version: 1\nrelations: {a: {attributes: {x: txet}}}\nwindow: 3 hedgehogs\n", Path("s.yaml")
     )
-    assert wrong.schema is None
-    assert len(wrong.problems) >= 2
+    assert invalid_draft.schema is None
+    assert len(invalid_draft.problems) >= 2
     relations = "relations: {a: {attributes: {x: text}}, b: {attributes: {x: text}}}"
     text = f"version: 1\n{relations}\njoins: [a.x = b.x]\n"
-    right = read_draft(text, Path("s.yaml"))
-    assert right.graph[0] == "a"
-    assert right.schema is not None
-    less = read_draft(text.replace("[a.x = b.x]", "[]"), Path("s.yaml"))
-    assert less.schema is not None
-    assert change_text(right.schema, less.schema) == "removes a.x = b.x"
-    assert change_text(right.schema, right.schema) == "changes nothing that is running"
-    assert less.warnings
+    valid_draft = read_draft(text, Path("s.yaml"))
+    assert valid_draft.graph[0] == "a"
+    assert valid_draft.schema is not None
+    unjoined_draft = read_draft(text.replace("[a.x = b.x]", "[]"), Path("s.yaml"))
+    assert unjoined_draft.schema is not None
+    assert change_text(valid_draft.schema, unjoined_draft.schema) == "removes a.x = b.x"
+    assert change_text(valid_draft.schema, valid_draft.schema) == "changes nothing that is running"
+    assert unjoined_draft.warnings
 
 
 def test_bars_scale_to_the_largest_and_a_minute_is_resampled() -> None:
@@ -406,11 +408,9 @@ def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
 def test_a_result_is_dimmed_once_it_has_ended() -> None:
     view = View(movies())
     view.queries = ("travolta",)
-    shown_tuple = ResultTuple.given(
-        "actor", "actor:1", ("travolta",), {"aid": 1, "name": "John\x1b[2J Travolta"}
-    )
-    found = Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())
-    view.results.take([found])
+    member = ResultTuple.given("actor", "actor:1", ("travolta",), {"aid": 1, "name": "John\x1b[2J Travolta"})
+    live_result = Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (member,), ())
+    view.results.take([live_result])
     (row,) = view.results.rows()
     drawer, columns = Drawer(view, palette(_theme("textual-dark"))), TableColumns(70, badge=7)
     lines = [drawer.line(row, columns), *drawer.tree(row)]
@@ -430,32 +430,30 @@ def test_an_update_changes_its_row_in_place_and_marks_the_change() -> None:
     view = View(movies())
     view.queries = ("travolta",)
 
-    def told(op: str, number: str, name: str, age: int, **more: Any) -> Result:
+    def change(op: str, number: str, name: str, age: int, **more: Any) -> Result:
         shown = ResultTuple.given("actor", f"actor:{number}", ("travolta",), {"name": name, "age": age})
         return Result(op, "travolta", "travolta", number, 0.0, 60.0, "actor{travolta}", (shown,), (), **more)  # type: ignore[arg-type]
 
-    found = [told("+", "1", "John Travolta", 69), told("+", "2", "Joey Travolta", 72)]
-    assert view.results.take(found) == 2
-    changed = (("actor:1", ("age",)),)
-    assert view.results.take([told("~", "1", "John Travolta", 70, at=30.0, changed=changed)]) == 0
+    results = [change("+", "1", "John Travolta", 69), change("+", "2", "Joey Travolta", 72)]
+    assert view.results.take(results) == 2
+    changes = (("actor:1", ("age",)),)
+    assert view.results.take([change("~", "1", "John Travolta", 70, at=30.0, changed=changes)]) == 0
     first, second = view.results.rows(ListSelection(sort=ListOrder.OLDEST))
     drawer = Drawer(view, palette(_theme("textual-dark")))
     for row, marked in ((first, ["70"]), (second, [])):
-        for whole in (False, True):
-            drawn = drawer.detail(row, 80, whole=whole)
-            assert [drawn.plain[s.start : s.end] for s in drawn.spans if s.style == "reverse"] == marked
-            assert ("updated" in drawn.plain) == bool(marked)
+        for is_whole in (False, True):
+            lines = drawer.detail(row, 80, whole=is_whole)
+            assert [lines.plain[s.start : s.end] for s in lines.spans if s.style == "reverse"] == marked
+            assert ("updated" in lines.plain) == bool(marked)
     assert "updated  1970-01-01 00:00:30, age of actor:1" in drawer.detail(first, 80, whole=True).plain
 
 
 def test_a_keyword_late_in_a_long_value_is_visible_in_a_narrow_tree() -> None:
     view = View(movies())
     view.queries = ("travolta",)
-    long = f"{'some words ' * 20}Travolta {'and more ' * 20}"
-    shown_tuple = ResultTuple.given("actor", "actor:1", ("travolta",), {"aid": 1, "name": long})
-    view.results.take(
-        [Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())]
-    )
+    name = f"{'some words ' * 20}Travolta {'and more ' * 20}"
+    member = ResultTuple.given("actor", "actor:1", ("travolta",), {"aid": 1, "name": name})
+    view.results.take([Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (member,), ())])
     (row,) = view.results.rows()
     drawer = Drawer(view, palette(_theme("textual-dark")))
     for width in range(30, 100):

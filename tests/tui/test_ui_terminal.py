@@ -45,10 +45,10 @@ class Terminal:
         subprocess.run([*self._server, "send-keys", *keys], check=True)
 
     def screen(self) -> str:
-        ended = subprocess.run(
+        process = subprocess.run(
             [*self._server, "capture-pane", "-p"], check=True, capture_output=True, text=True
         )
-        return ended.stdout
+        return process.stdout
 
     def shows(self, *texts: str) -> str:
         """Wait for texts; the screen that has them all."""
@@ -66,9 +66,9 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    opened = Terminal(tmp_path_factory.mktemp("t"), (80, 24))
-    yield opened
-    opened.close()
+    terminal_of_test = Terminal(tmp_path_factory.mktemp("t"), (80, 24))
+    yield terminal_of_test
+    terminal_of_test.close()
 
 
 @needs_tmux

@@ -40,49 +40,49 @@ Case = tuple[int, r.Regular, r.Regular, list[list[StreamRecord]]]
 @examples(80)
 @given(cases())
 def test_automata_of_expressions_accept_their_words(case: Case) -> None:
-    k, left, right, some = case
+    k, left, right, words_drawn = case
     for regular in (left, right):
         automaton = to_automaton(regular, k)
-        for word in some:
+        for word in words_drawn:
             assert accepted(automaton, word) == matches(regular, word, k)
 
 
 @SOME
 @given(cases())
 def test_closure_under_boolean_operations(case: Case) -> None:
-    k, left, right, some = case
+    k, left, right, words_drawn = case
     a, b = to_automaton(left, k), to_automaton(right, k)
-    both, any_of, none = product(a, b), union(a, b), complement(a, THEORY)
-    for word in some:
+    intersection, union_of_both, negation = product(a, b), union(a, b), complement(a, THEORY)
+    for word in words_drawn:
         in_a, in_b = matches(left, word, k), matches(right, word, k)
-        assert accepted(both, word) == (in_a and in_b)
-        assert accepted(any_of, word) == (in_a or in_b)
-        assert accepted(none, word) == (not in_a)
-        assert not accepted(none, word[: k - 1] if k else word) or not k
+        assert accepted(intersection, word) == (in_a and in_b)
+        assert accepted(union_of_both, word) == (in_a or in_b)
+        assert accepted(negation, word) == (not in_a)
+        assert not accepted(negation, word[: k - 1] if k else word) or not k
 
 
 @SOME
 @given(cases())
 def test_deterministic_automata_have_one_run_on_every_word(case: Case) -> None:
-    k, left, _, some = case
-    given_automaton = to_automaton(left, k)
-    automaton = determinise(given_automaton, THEORY)
+    k, left, _, words_drawn = case
+    nondeterministic = to_automaton(left, k)
+    automaton = determinise(nondeterministic, THEORY)
     for arcs in automaton.outgoing.values():
         for i, (guard, _) in enumerate(arcs):
             assert not any(THEORY.is_possible(g.conjunction([guard, other])) for other, _ in arcs[i + 1 :])
         assert not THEORY.is_possible(g.negation(g.disjunction(guard for guard, _ in arcs)))
-    for word in some:
-        assert accepted(automaton, word) == accepted(given_automaton, word)
+    for word in words_drawn:
+        assert accepted(automaton, word) == accepted(nondeterministic, word)
 
 
 @SOME
 @given(cases())
 def test_cleaning_and_trimming_preserve_the_language(case: Case) -> None:
-    k, left, _, some = case
+    k, left, _, words_drawn = case
     automaton = to_automaton(left, k)
     cleaned = clean(automaton, THEORY)
     assert all(THEORY.is_possible(guard) for guard in cleaned.guards)
-    for word in some:
+    for word in words_drawn:
         assert accepted(trim(cleaned), word) == accepted(automaton, word)
 
 
@@ -97,20 +97,20 @@ def test_repetitions_accept_the_right_lengths() -> None:
 
 
 def test_unsatisfiable_guards_are_removed() -> None:
-    never = g.conjunction(
+    unsatisfiable = g.conjunction(
         [g.Compare("<", g.Field("x"), g.GuardConstant(0)), g.Compare("<", g.GuardConstant(0), g.Field("x"))]
     )
     automaton = to_automaton(
-        r.Then(r.ANY, r.Either(r.LetterBlock(never), r.LetterBlock(g.OfRelation("n")))), 0
+        r.Then(r.ANY, r.Either(r.LetterBlock(unsatisfiable), r.LetterBlock(g.OfRelation("n")))), 0
     )
     assert len(clean(automaton, THEORY).transitions) == len(automaton.transitions) - 1
-    assert trim(clean(to_automaton(r.LetterBlock(never), 0), THEORY)).transitions == ()
+    assert trim(clean(to_automaton(r.LetterBlock(unsatisfiable), 0), THEORY)).transitions == ()
 
 
 def test_too_many_macrostates_are_an_error() -> None:
     high = r.LetterBlock(g.Compare("<", g.GuardConstant(1), g.Field("x")))
-    few, many = (r.Then(r.Then(r.EVERYTHING, high), r.repeat(r.ANY, n, n)) for n in (3, 12))
+    short_window, long_window = (r.Then(r.Then(r.EVERYTHING, high), r.repeat(r.ANY, n, n)) for n in (3, 12))
     with within_steps(200):
-        assert determinise(to_automaton(few, 0), THEORY).states < 50
+        assert determinise(to_automaton(short_window, 0), THEORY).states < 50
         with pytest.raises(OverBudgetError):
-            complement(to_automaton(many, 0), THEORY)
+            complement(to_automaton(long_window, 0), THEORY)

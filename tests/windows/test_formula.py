@@ -27,8 +27,10 @@ from tests.window_streams import ALPHABET, words
 HIGH = g.Compare("<", g.GuardConstant(1), g.Field("x"))
 
 
-def windows_of(found: WindowExpression, word: list[StreamRecord]) -> list[tuple[object, int, int]]:
-    return [(w.key, w.first, w.last) for w in Processor(found, ALPHABET).process(word)]
+def windows_of(
+    window_expression: WindowExpression, word: list[StreamRecord]
+) -> list[tuple[object, int, int]]:
+    return [(w.key, w.first, w.last) for w in Processor(window_expression, ALPHABET).process(word)]
 
 
 SUCCESSOR = "x < y and not exists z: x < z < y"
@@ -66,9 +68,9 @@ def test_formulas_have_the_windows_of_equivalent_expressions(
     formula: str, expression: str, words: list[list[StreamRecord]], per: tuple[str, ...]
 ) -> None:
     for selection in Selection:
-        read, same = both(formula, expression.removeprefix("every "), selection, per)
+        from_formula, from_expression = both(formula, expression.removeprefix("every "), selection, per)
         for word in words:
-            assert windows_of(read, word) == windows_of(same, word)
+            assert windows_of(from_formula, word) == windows_of(from_expression, word)
 
 
 @cache
@@ -76,15 +78,15 @@ def both(
     formula: str, expression: str, selection: Selection, per: tuple[str, ...]
 ) -> tuple[WindowExpression, WindowExpression]:
     by_key = f" per {per[0]}" if per else ""
-    read = formula_expression(formula, ALPHABET, selection=selection, per=per)
-    return read, parse_expression(f"{selection} {expression}{by_key}", ALPHABET)
+    from_formula = formula_expression(formula, ALPHABET, selection=selection, per=per)
+    return from_formula, parse_expression(f"{selection} {expression}{by_key}", ALPHABET)
 
 
 def test_a_longer_lookback_omits_more_records() -> None:
     word = [StreamRecord(0, 0, (1, None, None))] * 4
-    some = [windows_of(formula_expression("b = e", ALPHABET, lookback=k), word) for k in (0, 2)]
-    assert some == [windows_of(parse_pairs([(".*", ".")], ALPHABET, lookback=k), word) for k in (0, 2)]
-    assert [first for _, first, _ in some[1]] == [2, 3]
+    windows = [windows_of(formula_expression("b = e", ALPHABET, lookback=k), word) for k in (0, 2)]
+    assert windows == [windows_of(parse_pairs([(".*", ".")], ALPHABET, lookback=k), word) for k in (0, 2)]
+    assert [first for _, first, _ in windows[1]] == [2, 3]
 
 
 B, E = m.Satisfies(HIGH, "b"), m.Satisfies(HIGH, "e")
@@ -114,7 +116,7 @@ def test_formulas_are_parsed(text: str, formula: m.Formula) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "place"),
+    ("text", "message", "position"),
     [
         ("[x > 1](b) and y < e", "no variable 'y'; bind it by 'exists y:' or 'forall y:'", 15),
         ("exists pos: [x > 1](pso)", "no variable 'pso'; did you mean 'pos'?", 20),
@@ -133,12 +135,12 @@ def test_formulas_are_parsed(text: str, formula: m.Formula) -> None:
         ("b ~ e", "not '~'", 2),
     ],
 )
-def test_errors_point_at_their_position(text: str, message: str, place: int) -> None:
-    with pytest.raises(UsageError, match=message) as raised:
+def test_errors_point_at_their_position(text: str, message: str, position: int) -> None:
+    with pytest.raises(UsageError, match=message) as error:
         formula_expression(text, ALPHABET)
-    shown, caret = str(raised.value).splitlines()[-2:]
-    assert shown == f"  {text}"
-    assert caret.index("^") - 2 == place
+    text_line, caret = str(error.value).splitlines()[-2:]
+    assert text_line == f"  {text}"
+    assert caret.index("^") - 2 == position
 
 
 @pytest.mark.parametrize(
@@ -165,8 +167,8 @@ def test_formulas_that_are_too_large_are_rejected(text: str, message: str | None
 
 def test_formulas_whose_automata_explode_are_rejected() -> None:
     sets = ", ".join(f"X{i}" for i in range(9))
-    inner = " and ".join(f"(X{i}(b) or X{i + 1}(e))" for i in range(8))
+    body = " and ".join(f"(X{i}(b) or X{i + 1}(e))" for i in range(8))
     with within_steps(10_000):
         with pytest.raises(UsageError, match="the formula is too large: its automata need more than"):
-            formula_expression(f"exists {sets}: {inner}", ALPHABET)
+            formula_expression(f"exists {sets}: {body}", ALPHABET)
         assert formula_expression("exists X: X(b) and not X(e)", ALPHABET).pairs

@@ -25,9 +25,11 @@ def columns_of(word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> Recor
 
 @examples(300)
 @given(st.lists(guards(K), min_size=1, max_size=4), words(min_size=1))
-def test_guards_by_columns_equal_guards_by_record(some: list[g.Guard], word: list[StreamRecord]) -> None:
+def test_guards_by_columns_equal_guards_by_record(
+    guards_drawn: list[g.Guard], word: list[StreamRecord]
+) -> None:
     columns = columns_of(word)
-    for guard in some:
+    for guard in guards_drawn:
         flags = columns.holds(guard).tolist()
         for i in range(K, len(word)):
             assert flags[i] == holds(guard, word[i - K : i + 1], ALPHABET), (str(guard), i)
@@ -36,27 +38,28 @@ def test_guards_by_columns_equal_guards_by_record(some: list[g.Guard], word: lis
 def test_whole_numbers_beyond_doubles_are_compared_exactly() -> None:
     large = 2**53
     word = [StreamRecord(0, 0, (x, None, None)) for x in (large, large + 1, large + 2, -(2**63), None)]
-    same = g.Compare("=", g.Field("x"), g.GuardConstant(large + 1))
-    rising = g.Compare("<", g.Sum(((3000, g.Field("x", 1)),)), g.Sum(((3000, g.Field("x")),)))
-    assert columns_of(word).holds(same).tolist() == [False, True, False, False, False]
-    assert columns_of(word).holds(rising).tolist()[1:] == [True, True, False, False]
+    equals_successor = g.Compare("=", g.Field("x"), g.GuardConstant(large + 1))
+    is_rising = g.Compare("<", g.Sum(((3000, g.Field("x", 1)),)), g.Sum(((3000, g.Field("x")),)))
+    assert columns_of(word).holds(equals_successor).tolist() == [False, True, False, False, False]
+    assert columns_of(word).holds(is_rising).tolist()[1:] == [True, True, False, False]
 
 
 @examples(100)
 @given(st.lists(guards(1), min_size=1, max_size=3), words(min_size=2, max_size=5))
 def test_occurring_combinations_are_possible_and_samples_true(
-    some: list[g.Guard], word: list[StreamRecord]
+    guards_drawn: list[g.Guard], word: list[StreamRecord]
 ) -> None:
-    cells = {cell.signs: cell.sample for cell in THEORY.cells(some)}
-    occurred = {
-        tuple(holds(guard, word[i - 1 : i + 1], ALPHABET) for guard in some) for i in range(1, len(word))
+    cells = {cell.signs: cell.sample for cell in THEORY.cells(guards_drawn)}
+    combinations = {
+        tuple(holds(guard, word[i - 1 : i + 1], ALPHABET) for guard in guards_drawn)
+        for i in range(1, len(word))
     }
-    assert occurred <= cells.keys()
+    assert combinations <= cells.keys()
     for signs, sample in cells.items():
         if sample is not None:
-            assert tuple(holds(guard, sample, ALPHABET) for guard in some) == signs
-    for signs in product((False, True), repeat=len(some)):
-        assert THEORY.is_possible(minterm(some, signs)) == (signs in cells)
+            assert tuple(holds(guard, sample, ALPHABET) for guard in guards_drawn) == signs
+    for signs in product((False, True), repeat=len(guards_drawn)):
+        assert THEORY.is_possible(minterm(guards_drawn, signs)) == (signs in cells)
 
 
 X, BEFORE = g.Field("x"), g.Field("x", 1)
@@ -80,29 +83,29 @@ IMPOSSIBLE = (
 
 def test_impossible_guards_are_recognized() -> None:
     assert [str(guard) for guard in IMPOSSIBLE if THEORY.is_possible(guard)] == []
-    between = g.conjunction(
+    contradiction = g.conjunction(
         [g.Compare("<", g.GuardConstant(1), g.Field("y")), g.Compare("<", g.Field("y"), g.GuardConstant(2))]
     )
-    assert THEORY.is_possible(between)
+    assert THEORY.is_possible(contradiction)
 
 
 def test_promises_limit_what_is_possible() -> None:
-    promised = Satisfiability(
-        ALPHABET, [g.disjunction([g.IsNull(X), g.Compare("<=", X, g.GuardConstant(5))])]
-    )
-    above = g.Compare("<", g.GuardConstant(5), BEFORE)
-    assert THEORY.is_possible(above)
-    assert not promised.is_possible(above)
+    theory = Satisfiability(ALPHABET, [g.disjunction([g.IsNull(X), g.Compare("<=", X, g.GuardConstant(5))])])
+    is_above = g.Compare("<", g.GuardConstant(5), BEFORE)
+    assert THEORY.is_possible(is_above)
+    assert not theory.is_possible(is_above)
 
 
 def test_letters_distinguish_all_combinations_of_any_number_of_guards() -> None:
     word = [StreamRecord(0, 0, (x % 7, None, None)) for x in range(40)]
     for count in (3, 20, 70):
-        some = [g.Compare("<", X, g.GuardConstant(i % 9)) for i in range(count)]
-        letters = Letters(some)
+        guards_of_letters = [g.Compare("<", X, g.GuardConstant(i % 9)) for i in range(count)]
+        letters = Letters(guards_of_letters)
         numbers = letters.of(columns_of(word)).tolist()
         for record, number in zip(word, numbers, strict=True):
-            assert letters.signs[number] == tuple(holds(guard, [record], ALPHABET) for guard in some)
+            assert letters.signs[number] == tuple(
+                holds(guard, [record], ALPHABET) for guard in guards_of_letters
+            )
         assert len(letters) == min(count, 7)
         assert letters.of(columns_of(word)).tolist() == numbers
 

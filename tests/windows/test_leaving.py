@@ -39,17 +39,17 @@ Changes = list[tuple[int, int | None]]
 @st.composite
 def changes(draw: st.DrawFn) -> Changes:
     oldest = draw(st.one_of(st.none(), st.integers(0, BEGIN - 1)))
-    found: Changes = [(BEGIN - 1, oldest)]
-    for at in sorted(draw(st.sets(st.integers(BEGIN, END - 1), max_size=5))):
-        moved = st.just(at) if oldest is None else st.integers(oldest, at)
-        oldest = draw(st.one_of(st.none(), moved))
-        found.append((at, oldest))
-    return found
+    drawn_changes: Changes = [(BEGIN - 1, oldest)]
+    for position in sorted(draw(st.sets(st.integers(BEGIN, END - 1), max_size=5))):
+        later_start = st.just(position) if oldest is None else st.integers(oldest, position)
+        oldest = draw(st.one_of(st.none(), later_start))
+        drawn_changes.append((position, oldest))
+    return drawn_changes
 
 
 def after(trail: Changes, record: int) -> int | None:
     """The oldest live start after a record."""
-    return [oldest for at, oldest in trail if at <= record][-1]
+    return [oldest for position, oldest in trail if position <= record][-1]
 
 
 def least(trails: list[Changes], record: int) -> int | None:
@@ -58,8 +58,8 @@ def least(trails: list[Changes], record: int) -> int | None:
 
 def leaves(trails: list[Changes], position: int) -> int:
     """The last record at which a window of some of the keys may hold a tuple, found by stepping."""
-    came = any(at == position for trail in trails for at, _ in trail)
-    if position >= BEGIN and not came and least(trails, position) is None:
+    is_record = any(at == position for trail in trails for at, _ in trail)
+    if position >= BEGIN and not is_record and least(trails, position) is None:
         return position - 1
     for record in range(max(position, BEGIN - 1), END):
         start = least(trails, record)
@@ -80,56 +80,57 @@ def leaving(trails: list[Changes]) -> TupleExpiry:
     return TupleExpiry(by_code, before, by_key, BEGIN, np.arange(BEGIN, END), Limits(), keyed=True)
 
 
-def asked(places: list[tuple[int, int]]) -> tuple[Ints, Ints, Ints]:
+def asked(tuples: list[tuple[int, int]]) -> tuple[Ints, Ints, Ints]:
     """Positions, times and codes of keys."""
-    position = np.array([place for place, _ in places], dtype=np.int64)
-    return position, position, np.array([[key] for _, key in places], dtype=np.int64)
+    position = np.array([tuple_position for tuple_position, _ in tuples], dtype=np.int64)
+    return position, position, np.array([[key] for _, key in tuples], dtype=np.int64)
 
 
 @given(st.lists(changes(), min_size=1, max_size=3))
 def test_tuples_leave_with_the_oldest_window_of_their_key(trails: list[Changes]) -> None:
-    places = [(position, key) for key in range(len(trails)) for position in range(END)]
-    found = leaving(trails)(*asked(places))
-    assert found.tolist() == [leaves([trails[key]], position) for position, key in places]
+    tuples = [(position, key) for key in range(len(trails)) for position in range(END)]
+    last_records = leaving(trails)(*asked(tuples))
+    assert last_records.tolist() == [leaves([trails[key]], position) for position, key in tuples]
 
 
 @given(st.lists(changes(), min_size=1, max_size=3))
 def test_tuples_of_every_key_leave_with_the_oldest_window_of_all(trails: list[Changes]) -> None:
-    own = {at for trail in trails for at, _ in trail}
-    places = [(position, ANY) for position in range(END) if position < BEGIN or position not in own]
-    found = leaving(trails)(*asked(places))
-    assert found.tolist() == [leaves(trails, position) for position, _ in places]
+    positions_of_keys = {change_position for trail in trails for change_position, _ in trail}
+    tuples = [
+        (position, ANY) for position in range(END) if position < BEGIN or position not in positions_of_keys
+    ]
+    last_records = leaving(trails)(*asked(tuples))
+    assert last_records.tolist() == [leaves(trails, position) for position, _ in tuples]
 
 
 @given(st.lists(changes(), min_size=1, max_size=3))
 def test_the_start_of_the_oldest_window_before_a_record(trails: list[Changes]) -> None:
-    places = [(position, key) for key in range(len(trails)) for position in range(BEGIN, END)]
-    position, _, key = asked(places)
-    for (record, number), began in zip(
-        places, leaving(trails).window_starts(position, key).tolist(), strict=True
+    tuples = [(position, key) for key in range(len(trails)) for position in range(BEGIN, END)]
+    position, _, key = asked(tuples)
+    for (record, number), oldest in zip(tuples, leaving(trails).window_starts(position, key).tolist(), strict=True
     ):
         start = after(trails[number], record - 1)
-        closed = [at for at, _ in trails[number] if at < record][-1]
-        assert began == (closed + 1 if start is None else start)
+        starts_before = [at for at, _ in trails[number] if at < record][-1]
+        assert oldest == (starts_before + 1 if start is None else start)
 
 
 S = 1_000_000
 
 
-def drawn(stretches: list[WindowSpan], now: int, width: int, **options: int) -> list[str]:
-    return [f"{row.label}:{row.cells}" for row in timeline(stretches, now, width, **options)]
+def drawn(spans: list[WindowSpan], now: int, width: int, **options: int) -> list[str]:
+    return [f"{row.label}:{row.cells}" for row in timeline(spans, now, width, **options)]
 
 
 def test_ended_and_open_windows_are_drawn() -> None:
-    stretches = [WindowSpan(("ann",), 0, 40), WindowSpan(("bob",), 20, 20), WindowSpan(("ann",), 60, None)]
-    assert drawn(stretches, 100, 10) == ["ann:[===] [==>", "bob:  |       "]
+    spans = [WindowSpan(("ann",), 0, 40), WindowSpan(("bob",), 20, 20), WindowSpan(("ann",), 60, None)]
+    assert drawn(spans, 100, 10) == ["ann:[===] [==>", "bob:  |       "]
 
 
 def test_keys_with_open_windows_come_first_and_rows_are_limited() -> None:
-    stretches = [WindowSpan((n,), n, n + 1 if n < 3 else None) for n in range(4)]
-    assert [line[0] for line in drawn(stretches, 10, 10, rows=3)] == ["3", "2", "1"]
+    spans = [WindowSpan((n,), n, n + 1 if n < 3 else None) for n in range(4)]
+    assert [line[0] for line in drawn(spans, 10, 10, rows=3)] == ["3", "2", "1"]
     assert drawn([], 10, 10) == []
-    assert drawn(stretches, 10, 0) == []
+    assert drawn(spans, 10, 0) == []
 
 
 def test_an_engine_reports_its_windows() -> None:
@@ -155,18 +156,18 @@ def test_keys_whose_windows_have_ended_are_forgotten() -> None:
     assert [key for key, _ in state["processor"]["runs"]] == [key for key, _ in state["places"]] == [(7,)]
     resumed = Tracker(plan.compiled(), plan.alphabet)
     resumed.restore(state)
-    for each in (tracker, resumed):
-        closed = each.feed(RowSource.of([StreamRecord(0, 301, (7, 36))])).closed
-        assert (closed.first.tolist(), closed.last.tolist()) == ([900], [901])
-        assert each.values(closed.key) == [[7]]
+    for tracker_of_case in (tracker, resumed):
+        closed_windows = tracker_of_case.feed(RowSource.of([StreamRecord(0, 301, (7, 36))])).closed
+        assert (closed_windows.first.tolist(), closed_windows.last.tolist()) == ([900], [901])
+        assert tracker_of_case.values(closed_windows.key) == [[7]]
 
 
 def test_positions_within_a_key_continue_after_its_windows_end() -> None:
     plan = WindowPlan.of_text(PATIENTS, "open when temp > 38 close when temp < 38 per p")
     processor = plan.processor()
-    found = [
+    positions = [
         (window.key, window.first, window.last)
         for time in range(3)
         for window in processor.process([StreamRecord(0, time, (1, temp)) for temp in (39, 40, 37)])
     ]
-    assert found == [((1,), 3 * time, 3 * time + 2) for time in range(3)]
+    assert positions == [((1,), 3 * time, 3 * time + 2) for time in range(3)]

@@ -64,17 +64,17 @@ def test_every_result_is_reported_once_at_the_first_end_of_its_windows(
     oracle = WindowedOracle(plan, request.compiled(), request.alphabet)
     assert Counter(map(shape_of, engine.load_tables(static))) == oracle.load(static)
     for record in stream:
-        found = list(engine.process_batches(batched([record])))
-        assert Counter(map(shape_of, found)) == oracle.take(record)
-        assert all(r.op == "+" and r.end == record.time / 1e6 for r in found)
+        results = list(engine.process_batches(batched([record])))
+        assert Counter(map(shape_of, results)) == oracle.take(record)
+        assert all(r.op == "+" and r.end == record.time / 1e6 for r in results)
 
 
 def renewed(engine: WindowedEngine, plan: Plan, static: list[Record]) -> WindowedEngine:
     """Another engine with the state of this one, as after a failure."""
-    other = WindowedEngine.of(plan)
-    list(other.load_tables(static))
-    other.restore(orjson.loads(orjson.dumps(engine.state())))
-    return other
+    successor = WindowedEngine.of(plan)
+    list(successor.load_tables(static))
+    successor.restore(orjson.loads(orjson.dumps(engine.state())))
+    return successor
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
@@ -83,22 +83,22 @@ def test_batches_and_failures_make_no_difference(
     case: tuple[Plan, list[Record], list[Record]], cuts: list[int]
 ) -> None:
     plan, static, stream = case
-    long = [r._replace(time=r.time + i // len(stream) * 100) for i, r in enumerate(stream * 4)]
-    single, cut, whole = (WindowedEngine.of(plan) for _ in range(3))
-    for engine in (single, cut, whole):
+    long_stream = [r._replace(time=r.time + i // len(stream) * 100) for i, r in enumerate(stream * 4)]
+    single, restarted, joint = (WindowedEngine.of(plan) for _ in range(3))
+    for engine in (single, restarted, joint):
         list(engine.load_tables(static))
-    places = [0, *sorted(min(c, len(long)) for c in cuts), len(long)]
-    expected = [each for record in long for each in single.process_batches(batched([record]))]
-    found = []
-    for a, b in pairwise(places):
+    bounds = [0, *sorted(min(c, len(long_stream)) for c in cuts), len(long_stream)]
+    expected = [each for record in long_stream for each in single.process_batches(batched([record]))]
+    results = []
+    for a, b in pairwise(bounds):
         half = (a + b) // 2
-        found += list(cut.process_batches(batched(long[a:half])))
-        cut.compact(cut.tracker.position)
-        found += list(cut.process_batches(batched(long[half:b])))
-        cut = renewed(cut, plan, static)
-    assert found == expected
-    assert list(whole.process_batches(batched(long))) == expected
-    assert single.counts == cut.counts == whole.counts
+        results += list(restarted.process_batches(batched(long_stream[a:half])))
+        restarted.compact(restarted.tracker.position)
+        results += list(restarted.process_batches(batched(long_stream[half:b])))
+        restarted = renewed(restarted, plan, static)
+    assert results == expected
+    assert list(joint.process_batches(batched(long_stream))) == expected
+    assert single.counts == restarted.counts == joint.counts
 
 
 WORDED: dict[str, Callable[[list[str]], bool]] = {
@@ -118,8 +118,8 @@ WORDED: dict[str, Callable[[list[str]], bool]] = {
 
 def by_hand(keyword: str, text: str, _: Analyzer) -> bool:
     """Replaces the analysis: the meaning of a keyword of ``WORDED``."""
-    meant = next(holds for form, holds in WORDED.items() if form.rpartition("t:")[2].strip("'") == keyword)
-    return meant(text.split())
+    meaning = next(holds for form, holds in WORDED.items() if form.rpartition("t:")[2].strip("'") == keyword)
+    return meaning(text.split())
 
 
 WORDED_SCHEMA = Schema(
@@ -139,7 +139,7 @@ TEXTS = ("alpha", "beta", "alpha beta", "beta alpha", "beta pad", "")
 @seeds(1, 8)
 def test_keywords_in_windows_through_a_session_and_a_job(form: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    found = 0
+    count = 0
     for number, window_text in enumerate(LONG):
         times = accumulate(rng.choice((0, 1, 1, 3)) for _ in range(16))
         records = [
@@ -152,27 +152,27 @@ def test_keywords_in_windows_through_a_session_and_a_job(form: str, seed: int, t
         ]
         window = ExpressionWindow(window_text.format(form))
         query = Query("alpha pad").over(window, allowed=True)
-        asked = WindowPlan.of_text(WORDED_SCHEMA, window.text)
+        window_plan = WindowPlan.of_text(WORDED_SCHEMA, window.text)
         plan = Plan(WORDED_SCHEMA, parse_query(query.text, WORDED_SCHEMA), window, 2)
-        oracle = WindowedOracle(plan, asked.compiled(), replace(asked.alphabet, contains=by_hand))
+        oracle = WindowedOracle(plan, window_plan.compiled(), replace(window_plan.alphabet, contains=by_hand))
         assert not oracle.load([])
         expected = [oracle.take(record) for record in records]
         session = Session(Stream(WORDED_SCHEMA, Unbounded(), max_size=2), keywords=False)
         assert not session.add(query.named("words", 2))
         cuts = sorted(rng.choices(range(len(records)), k=3))
         for first, last in pairwise((0, *cuts, len(records))):
-            told = session.take(RecordBatch.of(records[first:last]))
-            assert shapes(told) == sum(expected[first:last], Counter())
+            session_results = session.take(RecordBatch.of(records[first:last]))
+            assert shapes(session_results) == sum(expected[first:last], Counter())
         source = tmp_path / f"{number}.jsonl"
         source.touch()
         options: dict[str, Any] = {"window": Unbounded(), "engine": EngineName.LOCAL}
         job = Job(
             {"words": query}, WORDED_SCHEMA, str(source), max_size=2, allow_unbounded_windows=True, **options
         )
-        given = ran(job, *map(as_json, records)).results
-        assert shapes(given) == sum(expected, Counter())
-        found += len(given)
-    assert found > 3
+        job_results = ran(job, *map(as_json, records)).results
+        assert shapes(job_results) == sum(expected, Counter())
+        count += len(job_results)
+    assert count > 3
 
 
 def shapes(results: Sequence[LiveResult]) -> Counter[Shape]:
@@ -192,9 +192,11 @@ def test_a_window_limit_does_not_end_tuples_early(size: int) -> None:
     window = ExpressionWindow("every match [r] .* [r] at most 3 records")
     stream = [Record(0, 3 * i + j, ("alpha",), j == 1) for i in range(4) for j in range(3)]
     engine = WindowedEngine.of(Plan(schema, parse_query("alpha", schema), window))
-    found = [
-        r.start for at in range(0, 12, size) for r in engine.process_batches(batched(stream[at : at + size]))
+    starts = [
+        r.start
+        for start in range(0, 12, size)
+        for r in engine.process_batches(batched(stream[start : start + size]))
     ]
     assert engine.counts.unmatched_deletions == 0
     # The deletions at 1, 4, 7, 10 end the rows of 0, 2, 5, 8.
-    assert found == [t / 1e6 for t in (2, 3, 5, 6, 8, 9, 11)]
+    assert starts == [t / 1e6 for t in (2, 3, 5, 6, 8, 9, 11)]

@@ -32,16 +32,16 @@ LIMITS = st.builds(
 
 def found(processor: Processor, word: list[StreamRecord], cuts: Sequence[int]) -> list[tuple[int, int]]:
     """The windows of a word that arrives in batches."""
-    places = [0, *sorted(min(c, len(word)) for c in cuts), len(word)]
-    batches = [word[a:b] for a, b in pairwise(places)]
+    bounds = [0, *sorted(min(c, len(word)) for c in cuts), len(word)]
+    batches = [word[a:b] for a, b in pairwise(bounds)]
     return [(w.first, w.last) for batch in batches for w in processor.process(batch)]
 
 
-def letter(least: int, most: int = 9) -> r.Regular:
+def letter(low: int, high: int = 9) -> r.Regular:
     field = g.Field("x")
     return r.LetterBlock(
         g.conjunction(
-            [g.Compare("<=", g.GuardConstant(least), field), g.Compare("<=", field, g.GuardConstant(most))]
+            [g.Compare("<=", g.GuardConstant(low), field), g.Compare("<=", field, g.GuardConstant(high))]
         )
     )
 
@@ -79,14 +79,14 @@ CUTS = st.lists(st.integers(0, 12), max_size=3)
 def test_every_window_of_the_definition_is_found(
     case: tuple[WindowExpression, Pairs, list[StreamRecord]], cuts: list[int]
 ) -> None:
-    given_expression, pairs, word = case
-    windows = found(Processor(given_expression, ALPHABET), word, cuts)
-    admitted = selected(given_expression, windows_by_definition(pairs, given_expression.k, word), word)
-    if given_expression.selection is Selection.FIRST:
-        assert windows == first_of(given_expression, admitted, word)
+    window_expression, pairs, word = case
+    windows = found(Processor(window_expression, ALPHABET), word, cuts)
+    expected = selected(window_expression, windows_by_definition(pairs, window_expression.k, word), word)
+    if window_expression.selection is Selection.FIRST:
+        assert windows == first_of(window_expression, expected, word)
         assert all(a[1] < b[0] for a, b in pairwise(windows))
     else:
-        assert windows == admitted
+        assert windows == expected
 
 
 @examples(180)
@@ -95,11 +95,11 @@ def test_skipped_records_and_forgotten_macrostates_change_nothing(
     case: tuple[WindowExpression, Pairs, list[StreamRecord]], remembered: int
 ) -> None:
     """Records without effect are skipped, more of them in whole batches than in parts."""
-    given_expression, _, word = case
-    long = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
-    expected = found(Processor(given_expression, ALPHABET), long, [])
-    forgetful = Processor(given_expression, ALPHABET, cache_size=remembered)
-    assert found(forgetful, long, range(0, len(long), 9)) == expected
+    window_expression, _, word = case
+    long_word = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
+    expected = found(Processor(window_expression, ALPHABET), long_word, [])
+    forgetful = Processor(window_expression, ALPHABET, cache_size=remembered)
+    assert found(forgetful, long_word, range(0, len(long_word), 9)) == expected
 
 
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
@@ -122,19 +122,19 @@ def test_each_key_has_a_separate_stream(
     word: list[StreamRecord],
     per: tuple[str, ...],
 ) -> None:
-    alone = replace(case[0], limits=Limits())
+    keyless = replace(case[0], limits=Limits())
     expected = []
     keys = [tuple(ALPHABET.value(name, record) for name in per) for record in word]
     for key in set(keys):
-        places = [i for i, own in enumerate(keys) if own == key]
+        positions = [i for i, record_key in enumerate(keys) if record_key == key]
         if None not in key:
-            windows = Processor(alone, ALPHABET).process([word[i] for i in places])
-            expected += [(places[w.last], w.first, w._replace(key=key)) for w in windows]
-    split = Processor(replace(alone, per=per), ALPHABET)
+            windows = Processor(keyless, ALPHABET).process([word[i] for i in positions])
+            expected += [(positions[w.last], w.first, w._replace(key=key)) for w in windows]
+    by_key = Processor(replace(keyless, per=per), ALPHABET)
     bounds = [0, *sorted(min(c, len(word)) for c in cuts), len(word)]
     batches = [word[a:b] for a, b in pairwise(bounds)]
-    found_windows = [w for batch in batches for w in split.process(batch)]
-    assert found_windows == [w for *_, w in sorted(expected, key=lambda e: e[:2])]
+    all_windows = [w for batch in batches for w in by_key.process(batch)]
+    assert all_windows == [w for *_, w in sorted(expected, key=lambda e: e[:2])]
 
 
 LONG = r.sequence(
@@ -143,14 +143,14 @@ LONG = r.sequence(
 
 
 def random_records(count: int) -> list[StreamRecord]:
-    chosen = random.Random(7)
-    return [StreamRecord(0, i, (chosen.choice((0, 2)), 1.0, "")) for i in range(count)]
+    rng = random.Random(7)
+    return [StreamRecord(0, i, (rng.choice((0, 2)), 1.0, "")) for i in range(count)]
 
 
 def test_macrostates_are_not_kept_forever() -> None:
     """Each of seventy records may be the one that counts: 2^70 macrostates, a new one with every record."""
-    seventy = expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST)
-    processor = Processor(seventy, ALPHABET, cache_size=50)
+    long_expression = expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST)
+    processor = Processor(long_expression, ALPHABET, cache_size=50)
     sizes = []
     for record in random_records(300):
         list(processor.process([record]))
@@ -160,20 +160,20 @@ def test_macrostates_are_not_kept_forever() -> None:
 
 def test_a_state_with_many_bits_is_encoded() -> None:
     """More bits than a JSON integer."""
-    read, rest = random_records(200)[:120], random_records(200)[120:]
-    given_expression = expression([(LONG, LONG)], 0, Selection.EVERY)
-    one, other = Processor(given_expression, ALPHABET), Processor(given_expression, ALPHABET)
-    list(one.process(read))
-    other.restore(orjson.loads(orjson.dumps(one.state())))
-    assert list(other.process(rest)) == list(one.process(rest)) != []
+    first_part, second_part = random_records(200)[:120], random_records(200)[120:]
+    window_expression = expression([(LONG, LONG)], 0, Selection.EVERY)
+    original, restored = Processor(window_expression, ALPHABET), Processor(window_expression, ALPHABET)
+    list(original.process(first_part))
+    restored.restore(orjson.loads(orjson.dumps(original.state())))
+    assert list(restored.process(second_part)) == list(original.process(second_part)) != []
 
 
 def total_size(root: object) -> int:
     """The total size of the objects reachable from one."""
-    seen, pending = {id(root)}, [root]
+    visited, pending = {id(root)}, [root]
     while pending:
-        for part in gc.get_referents(pending.pop()):
-            if id(part) not in seen and not isinstance(part, type | ModuleType | FunctionType):
-                seen.add(id(part))
-                pending.append(part)
-    return len(seen)
+        for referent in gc.get_referents(pending.pop()):
+            if id(referent) not in visited and not isinstance(referent, type | ModuleType | FunctionType):
+                visited.add(id(referent))
+                pending.append(referent)
+    return len(visited)

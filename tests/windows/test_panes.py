@@ -65,12 +65,12 @@ def test_windows_have_the_aggregates_of_their_records(
     k, before, window = case
     processor = Processor(expression([(before, window)], k, selection), ALPHABET, AGGREGATES)
     for batch in (word[:cut], word[cut:]):
-        for found in processor.process(batch):
-            records = word[found.first : found.last + 1]
+        for found_window in processor.process(batch):
+            records = word[found_window.first : found_window.last + 1]
             expected = [direct(aggregate, records) for aggregate in AGGREGATES]
-            assert list(found.aggregates) == pytest.approx(expected, nan_ok=False)
-            for value, want in zip(found.aggregates, expected, strict=True):
-                assert type(value) is type(want)
+            assert list(found_window.aggregates) == pytest.approx(expected, nan_ok=False)
+            for value, expected_value in zip(found_window.aggregates, expected, strict=True):
+                assert type(value) is type(expected_value)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -94,30 +94,30 @@ def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
     if sparse:
         window = r.then(r.LetterBlock(g.Compare("=", g.Field("x"), g.GuardConstant(7))), window)
     processor = Processor(expression([(r.EVERYTHING, window)]), ALPHABET, AGGREGATES)
-    found: list[tuple[int, int]] = []
-    place = 0
-    while place < len(word):
+    windows: list[tuple[int, int]] = []
+    position = 0
+    while position < len(word):
         size = rng.choice((1, 2, 3, 5, 60))
-        for each in processor.process(word[place : place + size]):
-            records = word[each.first : each.last + 1]
-            assert list(each.aggregates) == pytest.approx([direct(a, records) for a in AGGREGATES])
-            found.append((each.first, each.last))
-        place += size
+        for found_window in processor.process(word[position : position + size]):
+            records = word[found_window.first : found_window.last + 1]
+            assert list(found_window.aggregates) == pytest.approx([direct(a, records) for a in AGGREGATES])
+            windows.append((found_window.first, found_window.last))
+        position += size
     starts = [i for i in range(300) if not sparse or word[i].row[0] == 7]
     lengths = range(3 if sparse else 2, 11 if sparse else 10)
-    assert sorted(found) == [(i, i + n - 1) for i in starts for n in lengths if i + n <= 300]
+    assert sorted(windows) == [(i, i + n - 1) for i in starts for n in lengths if i + n <= 300]
 
 
 @examples(100)
 @given(st.lists(st.sampled_from((1e16, -1e16, 1.0, 0.1, 3e-5, 1e300, -1e300)), min_size=1, max_size=20))
 def test_sums_keep_their_precision_beside_large_values(values: list[float]) -> None:
     word = [StreamRecord(0, i, (None, value, None)) for i, value in enumerate(values)]
-    given_expression = expression([(r.EVERYTHING, r.repeat(r.ANY, 1, None))])
-    processor = Processor(given_expression, ALPHABET, [Aggregate("sum", "y")])
-    for found in processor.process(word):
-        exact = sum(Fraction(value) for value in values[found.first : found.last + 1])
+    window_expression = expression([(r.EVERYTHING, r.repeat(r.ANY, 1, None))])
+    processor = Processor(window_expression, ALPHABET, [Aggregate("sum", "y")])
+    for window in processor.process(word):
+        exact_sum = sum(Fraction(value) for value in values[window.first : window.last + 1])
         largest = max(abs(v) for v in values)
-        assert found.aggregates[0] == pytest.approx(float(exact), rel=1e-12, abs=largest * 1e-28)
+        assert window.aggregates[0] == pytest.approx(float(exact_sum), rel=1e-12, abs=largest * 1e-28)
 
 
 def test_whole_numbers_are_summed_exactly() -> None:
@@ -134,10 +134,10 @@ def test_forest_folds_every_suffix_in_order(elements: list[str], data: st.DataOb
     forest = FoldLevels(lambda a, b: a + b)
     for element in elements:
         forest.append(element)
-    dropped = data.draw(st.integers(0, len(elements) - 1))
-    forest.drop(dropped)
-    for start in range(len(elements) - dropped):
-        assert forest.fold(start) == "".join(elements[dropped + start :])
+    drop_count = data.draw(st.integers(0, len(elements) - 1))
+    forest.drop(drop_count)
+    for start in range(len(elements) - drop_count):
+        assert forest.fold(start) == "".join(elements[drop_count + start :])
 
 
 def test_panes_and_starts_are_limited_by_open_windows() -> None:
@@ -159,9 +159,9 @@ def test_monoids_are_registered_once() -> None:
         )
         word = [StreamRecord(0, 0, (None, None, text)) for text in ("red", "green", None, "")]
         assert [w.aggregates for w in processor.process(word)] == [("green",), ("green",), ("",)]
-        for known in ("longest_text", "mean", "max"):
-            with pytest.raises(ValueError, match=known):
-                register(replace(longest, name=known))
+        for name in ("longest_text", "mean", "max"):
+            with pytest.raises(ValueError, match=name):
+                register(replace(longest, name=name))
     finally:
         unregister("longest_text")
     with pytest.raises(UsageError, match="did you mean 'variance'"):

@@ -59,8 +59,8 @@ def windows_by_logic(formula: m.Formula, k: int, word: list[StreamRecord]) -> li
     ]
 
 
-def windows_of(found: WindowExpression, word: list[StreamRecord]) -> list[tuple[int, int]]:
-    return [(w.first, w.last) for w in Processor(found, ALPHABET).process(word)]
+def windows_of(window_expression: WindowExpression, word: list[StreamRecord]) -> list[tuple[int, int]]:
+    return [(w.first, w.last) for w in Processor(window_expression, ALPHABET).process(word)]
 
 
 @examples(70)
@@ -69,12 +69,12 @@ def windows_of(found: WindowExpression, word: list[StreamRecord]) -> list[tuple[
     st.lists(words(6), min_size=3, max_size=3),
 )
 def test_formulas_have_the_windows_of_their_expressions(
-    case: tuple[int, m.Formula], some: list[list[StreamRecord]]
+    case: tuple[int, m.Formula], words_drawn: list[list[StreamRecord]]
 ) -> None:
     k, formula = case
-    found = window_expression(formula, k, THEORY)
-    for word in some:
-        assert windows_of(found, word) == windows_by_logic(formula, k, word)
+    from_formula = window_expression(formula, k, THEORY)
+    for word in words_drawn:
+        assert windows_of(from_formula, word) == windows_by_logic(formula, k, word)
 
 
 HIGH, LOW = (
@@ -101,13 +101,13 @@ SIDES = (
     st.lists(words(7), min_size=2, max_size=2),
 )
 def test_expressions_have_the_windows_of_their_formulas(
-    k: int, before: r.Regular, window: r.Regular, some: list[list[StreamRecord]]
+    k: int, before: r.Regular, window: r.Regular, words_drawn: list[list[StreamRecord]]
 ) -> None:
-    given_expression = expression([(before, window)], k)
-    formula = formula_of(given_expression)
-    again = window_expression(formula, k, THEORY)
-    for word in some:
-        assert windows_of(again, word) == windows_by_definition([(before, window)], k, word)
+    original = expression([(before, window)], k)
+    formula = formula_of(original)
+    from_formula = window_expression(formula, k, THEORY)
+    for word in words_drawn:
+        assert windows_of(from_formula, word) == windows_by_definition([(before, window)], k, word)
 
 
 def test_formulas_that_define_no_windows_are_rejected() -> None:

@@ -47,63 +47,65 @@ def most_at_once(before: DeterministicAutomaton, window: DeterministicAutomaton,
     """
     live = _live(window)
     start = (before.initial, (0,) * len(window.table))
-    seen, pending, most = {start}, [start], 0
+    visited, pending, max_count = {start}, [start], 0
     while pending:
         state, counts = pending.pop()
         for letter in range(window.letters):
             after = [0] * len(counts)
-            opened = [(window.initial, 1)] if state in before.final else []
-            for open_state, count in [*enumerate(counts), *opened]:
+            started = [(window.initial, 1)] if state in before.final else []
+            for open_state, count in [*enumerate(counts), *started]:
                 target = window.table[open_state][letter]
                 if target in live:
                     after[target] = min(after[target] + count, PLENTY)
-            counted = window.final if ending else live
-            most = max(most, min(PLENTY, sum(after[s] for s in counted)))
-            following = (before.table[state][letter], tuple(after))
-            if following not in seen:
-                seen.add(following)
-                pending.append(following)
-    return most
+            counted_states = window.final if ending else live
+            max_count = max(max_count, min(PLENTY, sum(after[s] for s in counted_states)))
+            next_state = (before.table[state][letter], tuple(after))
+            if next_state not in visited:
+                visited.add(next_state)
+                pending.append(next_state)
+    return max_count
 
 
 def _live(window: DeterministicAutomaton) -> frozenset[int]:
     live = set(window.final)
     while True:
-        more = {s for s, row in enumerate(window.table) if live & set(row)} - live
-        if not more:
+        predecessors = {s for s, row in enumerate(window.table) if live & set(row)} - live
+        if not predecessors:
             return frozenset(live)
-        live |= more
+        live |= predecessors
 
 
 @examples(200)
 @given(before=SMALL, window=SMALL)
 def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Regular) -> None:
-    given_expression = expression([(before, window)])
-    verdict = check(given_expression, ALPHABET)
-    cells = [cell.signs for cell in THEORY.cells(given_expression.guards)]
-    pair = compile_expression(given_expression, THEORY).pairs[0]
+    window_expression = expression([(before, window)])
+    verdict = check(window_expression, ALPHABET)
+    cells = [cell.signs for cell in THEORY.cells(window_expression.guards)]
+    pair = compile_expression(window_expression, THEORY).pairs[0]
     budget = StepBudget(100_000, "counting")
-    d, e = (deterministic_over(a, given_expression.guards, cells, budget) for a in (pair.before, pair.window))
+    d, e = (deterministic_over(a, window_expression.guards, cells, budget) for a in (pair.before, pair.window))
     if len(d.table) * len(e.table) > 12:
         return
     for bound, ending in ((verdict.open_starts, False), (verdict.windows_per_position, True)):
-        unbounded = most_at_once(d, e, ending=ending) == PLENTY
-        assert bound is (Bound.UNBOUNDED if unbounded else Bound.BOUNDED)
+        is_unbounded = most_at_once(d, e, ending=ending) == PLENTY
+        assert bound is (Bound.UNBOUNDED if is_unbounded else Bound.BOUNDED)
 
 
-def replayed(verdict: OverlapVerdict, given_expression: WindowExpression, alphabet: Alphabet) -> None:
+def replayed(verdict: OverlapVerdict, window_expression: WindowExpression, alphabet: Alphabet) -> None:
     witness = verdict.witness
     assert witness is not None
-    processor = Processor(given_expression, alphabet)
-    until = witness.prefix + witness.repetitions * witness.loop
-    assert until + witness.suffix == len(witness.records)
-    list(processor.process(witness.records[:until]))
+    processor = Processor(window_expression, alphabet)
+    replayed_count = witness.prefix + witness.repetitions * witness.loop
+    assert replayed_count + witness.suffix == len(witness.records)
+    list(processor.process(witness.records[:replayed_count]))
     assert processor.open_starts == witness.open_starts
-    last = [w for w in processor.process(witness.records[until:]) if w.last == len(witness.records) - 1]
+    last = [
+        w for w in processor.process(witness.records[replayed_count:]) if w.last == len(witness.records) - 1
+    ]
     assert len(last) == witness.ending
-    if given_expression.limits.least == 1 and verdict.open_starts is Bound.UNBOUNDED:
+    if window_expression.limits.least == 1 and verdict.open_starts is Bound.UNBOUNDED:
         assert witness.open_starts >= witness.repetitions - 1
-    if given_expression.limits.least == 1 and verdict.windows_per_position is Bound.UNBOUNDED:
+    if window_expression.limits.least == 1 and verdict.windows_per_position is Bound.UNBOUNDED:
         assert witness.ending >= witness.repetitions - 1
 
 
@@ -113,15 +115,17 @@ def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
     case: tuple[int, r.Regular, r.Regular], word: list[StreamRecord]
 ) -> None:
     k, before, window = case
-    given_expression = expression([(before, window)], k)
-    verdict = check(given_expression, ALPHABET)
-    kept = compile_expression(given_expression, THEORY)
+    window_expression = expression([(before, window)], k)
+    verdict = check(window_expression, ALPHABET)
+    compiled_expression = compile_expression(window_expression, THEORY)
     if verdict.witness is not None:
-        replayed(verdict, kept, ALPHABET)
+        replayed(verdict, compiled_expression, ALPHABET)
     if verdict.open_starts is Bound.BOUNDED:
-        processor = Processor(kept, ALPHABET)
+        processor = Processor(compiled_expression, ALPHABET)
         list(processor.process([record._replace(time=0) for record in word * 30]))
-        assert processor.open_starts <= 3 * 5**2 * (1 + sum(p.window.states for p in kept.pairs))
+        assert processor.open_starts <= 3 * 5**2 * (
+            1 + sum(p.window.states for p in compiled_expression.pairs)
+        )
 
 
 @st.composite
@@ -138,11 +142,11 @@ def several_pairs(draw: st.DrawFn) -> WindowExpression:
 
 @examples(60)
 @given(several_pairs())
-def test_replayed_witnesses_have_exactly_the_claimed_windows(given_expression: WindowExpression) -> None:
+def test_replayed_witnesses_have_exactly_the_claimed_windows(window_expression: WindowExpression) -> None:
     """For all pairs, with the selection and the limits."""
-    verdict = check(given_expression, ALPHABET)
+    verdict = check(window_expression, ALPHABET)
     if verdict.witness is not None:
-        replayed(verdict, compile_expression(given_expression, THEORY), ALPHABET)
+        replayed(verdict, compile_expression(window_expression, THEORY), ALPHABET)
 
 
 def test_a_start_shared_by_pairs_is_open_once() -> None:
@@ -196,31 +200,31 @@ VERDICTS = {
 
 @pytest.mark.parametrize(("text", "bounds"), VERDICTS.items())
 def test_verdicts(text: str, bounds: tuple[Bound, Bound]) -> None:
-    given_expression = parse_expression(text, ALPHABET)
-    verdict = check(given_expression, ALPHABET)
+    window_expression = parse_expression(text, ALPHABET)
+    verdict = check(window_expression, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == bounds, verdict
-    if given_expression.selection == "every" and not given_expression.limits.any:
-        said = {B: "no repeated part", U: "every repetition", M: "it is not known"}[bounds[0]]
-        assert said in verdict.reason
-    if U in bounds and given_expression.selection == "every":
-        replayed(verdict, compile_expression(given_expression, THEORY), ALPHABET)
+    if window_expression.selection == "every" and not window_expression.limits.any:
+        reason = {B: "no repeated part", U: "every repetition", M: "it is not known"}[bounds[0]]
+        assert reason in verdict.reason
+    if U in bounds and window_expression.selection == "every":
+        replayed(verdict, compile_expression(window_expression, THEORY), ALPHABET)
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_worst_pair_counts(order: int) -> None:
     pairs = [(".*", "[b]"), (".*", "[b]+"), (".*", "[not b] [b]")][::order]
-    several = parse_pairs(pairs, ALPHABET)
-    verdict = check(several, ALPHABET)
+    pairs_expression = parse_pairs(pairs, ALPHABET)
+    verdict = check(pairs_expression, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (U, U)
-    replayed(verdict, compile_expression(several, THEORY), ALPHABET)
+    replayed(verdict, compile_expression(pairs_expression, THEORY), ALPHABET)
     assert verdict.witness is not None
     assert [r.time for r in verdict.witness.records] == [
         1_000_000 * i for i in range(len(verdict.witness.records))
     ]
-    mixed = parse_pairs(
+    mixed_expression = parse_pairs(
         [(".*", "[b]"), (".*", "[x < x[-1] and x > 0 and x < 10]+ [x > 10]")][::order], ALPHABET
     )
-    assert check(mixed, ALPHABET).open_starts is M
+    assert check(mixed_expression, ALPHABET).open_starts is M
 
 
 @pytest.mark.parametrize(
@@ -253,9 +257,9 @@ def test_static_tables_begin_no_windows() -> None:
 
 
 def test_bounds_of_the_schema_count_as_promises() -> None:
-    def alphabet(most: float | None, least: float | None = None) -> Alphabet:
+    def alphabet(high: float | None, low: float | None = None) -> Alphabet:
         attributes = (
-            Attribute("level", AttributeType.NUMBER, least, most),
+            Attribute("level", AttributeType.NUMBER, low, high),
             Attribute("off", AttributeType.BOOLEAN),
         )
         return Alphabet(Schema("bounded", (Relation("m", attributes),), ()))
@@ -263,9 +267,9 @@ def test_bounds_of_the_schema_count_as_promises() -> None:
     text = "every open when level > 10 close when off"
     assert check(parse_expression(text, alphabet(None)), alphabet(None)).open_starts is U
     assert check(parse_expression(text, alphabet(10)), alphabet(10)).open_starts is B
-    below = "every open when level < 5 close when off"
-    assert check(parse_expression(below, alphabet(None, 4)), alphabet(None, 4)).open_starts is U
-    assert check(parse_expression(below, alphabet(None, 5)), alphabet(None, 5)).open_starts is B
+    below_limit = "every open when level < 5 close when off"
+    assert check(parse_expression(below_limit, alphabet(None, 4)), alphabet(None, 4)).open_starts is U
+    assert check(parse_expression(below_limit, alphabet(None, 5)), alphabet(None, 5)).open_starts is B
     witness = check(parse_expression(text, alphabet(11)), alphabet(11)).witness
     assert witness is not None
     levels = [record.row[0] for record in witness.records[: witness.repetitions]]
@@ -282,12 +286,12 @@ def test_an_incomplete_check_is_not_called_bounded() -> None:
 def test_a_window_whose_deterministic_automaton_is_exponential_has_a_verdict() -> None:
     """Each of the last 30 records may be the one after which only 30 may follow: 2^30 macrostates."""
     tail = "[y > 3 or x > 2]"
-    many = parse_expression(f"match [y > 3]* [x > 3] {tail * 30}", ALPHABET)
-    verdict = check(many, ALPHABET)
+    long_expression = parse_expression(f"match [y > 3]* [x > 3] {tail * 30}", ALPHABET)
+    verdict = check(long_expression, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (U, U)
-    replayed(verdict, compile_expression(many, THEORY), ALPHABET)
-    few = parse_expression(f"match [x > 3] {tail * 30} after .* [x > 3] {tail * 30}", ALPHABET)
-    assert check(few, ALPHABET).open_starts is B
+    replayed(verdict, compile_expression(long_expression, THEORY), ALPHABET)
+    short_expression = parse_expression(f"match [x > 3] {tail * 30} after .* [x > 3] {tail * 30}", ALPHABET)
+    assert check(short_expression, ALPHABET).open_starts is B
 
 
 def test_checks_of_hard_conditions_are_limited() -> None:
@@ -377,13 +381,15 @@ def script(text: str) -> list[str]:
 
 
 def test_checks_in_many_threads_equal_those_in_one() -> None:
-    ran = subprocess.run(script(HAMMER), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert (ran.returncode, ran.stdout.strip()) == (0, "all alike"), ran.stderr[-2_000:]
+    process = subprocess.run(
+        script(HAMMER), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (process.returncode, process.stdout.strip()) == (0, "all alike"), process.stderr[-2_000:]
 
 
 def test_no_interrupt_is_lost_in_a_check() -> None:
     """z3 would consume them, and a search could not be stopped."""
-    ran = subprocess.run(
+    process = subprocess.run(
         script(INTERRUPTED), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
-    assert ran.stdout.strip() == "40", ran.stderr[-2_000:]
+    assert process.stdout.strip() == "40", process.stderr[-2_000:]

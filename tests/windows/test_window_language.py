@@ -49,10 +49,10 @@ def test_regular_expressions_have_their_windows() -> None:
     assert windows_of("match [y > 2]+ after . [y < 3]", HEAT) == []
     assert windows_of("match [y > 2]+ after [y < 3]", HEAT) == [(1, 1), (1, 2)]
     assert windows_of("match .{3,3} after ()", HEAT) == [(0, 2)]
-    formal = parse_pairs([(".*", "[y > 2] ([y > 1])*"), (".*", "[y < 1]")], ALPHABET, lookback=2)
-    assert formal.k == 2
-    found = [(w.first, w.last) for w in Processor(formal, ALPHABET).process(HEAT)]
-    assert found == [(2, 2), (2, 3), (4, 4), (5, 5), (6, 6), (7, 7)]
+    expression = parse_pairs([(".*", "[y > 2] ([y > 1])*"), (".*", "[y < 1]")], ALPHABET, lookback=2)
+    assert expression.k == 2
+    windows = [(w.first, w.last) for w in Processor(expression, ALPHABET).process(HEAT)]
+    assert windows == [(2, 2), (2, 3), (4, 4), (5, 5), (6, 6), (7, 7)]
 
 
 # The lengths of the windows of one key from its first record on.
@@ -71,16 +71,16 @@ REPETITIONS = {
 
 @pytest.mark.parametrize(("text", "lengths"), REPETITIONS.items())
 def test_repetitions_have_the_specified_number(text: str, lengths: list[int]) -> None:
-    found = windows_of(f"match {text} after ()", HEAT)
-    assert sorted(last + 1 for first, last in found if first == 0) == lengths
+    windows = windows_of(f"match {text} after ()", HEAT)
+    assert sorted(last + 1 for first, last in windows if first == 0) == lengths
 
 
 def test_the_largest_allowed_limit_is_accepted() -> None:
     assert parse_expression("open when x[-100] > 1 close when b", ALPHABET).k == 100
     assert parse_expression("match .{200}", ALPHABET).pairs
     assert parse_expression("match (.{100}){5}", ALPHABET).pairs
-    said = parse_expression("match . at most 999999999999999999 records", ALPHABET)
-    assert said.limits == Limits(1, 10**18 - 1, None)
+    window_expression = parse_expression("match . at most 999999999999999999 records", ALPHABET)
+    assert window_expression.limits == Limits(1, 10**18 - 1, None)
     assert str(parse_regular("[x > 9999999999999999999]", ALPHABET)) == "[9999999999999999999 < x]"
     assert str(parse_regular("[y > 0.0]", ALPHABET)) == "[0.0 < y]"
 
@@ -136,9 +136,9 @@ def test_names_of_relations_are_suggested_too() -> None:
 def test_a_relation_in_place_of_a_field_is_reported(text: str) -> None:
     with pytest.raises(
         UsageError, match=r"'log(in|out)' is a relation; expected a field, such as log"
-    ) as told:
+    ) as error:
         parse_expression(text, USERS)
-    assert "did you mean" not in str(told.value)
+    assert "did you mean" not in str(error.value)
 
 
 def test_keywords_need_a_text_attribute() -> None:
@@ -150,14 +150,14 @@ def test_keywords_need_a_text_attribute() -> None:
 @pytest.mark.parametrize("text", ["not " * 2000 + "b", "x" + " + 1" * 2000 + " > 1", "-" * 3000 + "x > 1"])
 def test_long_chains_are_accepted_or_rejected(text: str) -> None:
     try:
-        refused = not isinstance(parse_regular(f"[{text}]", ALPHABET), LetterBlock)
+        is_rejected = not isinstance(parse_regular(f"[{text}]", ALPHABET), LetterBlock)
     except UsageError as error:
-        refused = "nested too deeply" not in str(error)
-    assert not refused
+        is_rejected = "nested too deeply" not in str(error)
+    assert not is_rejected
 
 
 def test_attributes_of_different_types_need_their_relation() -> None:
-    mixed = Schema(
+    mixed_schema = Schema(
         "mixed",
         (
             Relation("a", (Attribute("v", AttributeType.INTEGER), Attribute("open", AttributeType.BOOLEAN))),
@@ -166,9 +166,11 @@ def test_attributes_of_different_types_need_their_relation() -> None:
         (),
     )
     with pytest.raises(UsageError, match=r"write a\.v or b\.v"):
-        parse_expression("open when v = 1 close when true", Alphabet(mixed))
-    said = parse_expression("open when a.v = 1 and open close when b.v = 'x' and time > 1", Alphabet(mixed))
-    assert len(said.guards) == 4
+        parse_expression("open when v = 1 close when true", Alphabet(mixed_schema))
+    window_expression = parse_expression(
+        "open when a.v = 1 and open close when b.v = 'x' and time > 1", Alphabet(mixed_schema)
+    )
+    assert len(window_expression.guards) == 4
 
 
 def timeless(regular: r.Regular) -> bool:
@@ -182,11 +184,11 @@ def timeless(regular: r.Regular) -> bool:
     st.lists(words(5, 2), min_size=4, max_size=4),
 )
 def test_expressions_are_shown_in_their_own_syntax(
-    regular: r.Regular, some: list[list[StreamRecord]]
+    regular: r.Regular, words_drawn: list[list[StreamRecord]]
 ) -> None:
-    again = parse_regular(str(regular), ALPHABET)
-    for word in some:
-        assert matches(again, word, 2) == matches(regular, word, 2)
+    parsed = parse_regular(str(regular), ALPHABET)
+    for word in words_drawn:
+        assert matches(parsed, word, 2) == matches(regular, word, 2)
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,13 @@ Evaluated = Callable[[Sequence[Record]], Iterator[Result]]
 
 def stream(rng: random.Random, count: int) -> list[Record]:
     """Customers are renamed and deleted, orders return; with ties."""
-    time, made = 0, []
+    time, records = 0, []
     for _ in range(count):
         time += rng.choice((0, 500_000, 1_000_000, 3_000_000))
         cid, delete = rng.randint(1, 3), rng.random() < 0.2
         row = (cid, rng.choice(("ada", "bob ada", "eve"))) if rng.random() < 0.5 else None
-        made.append(Record(0, time, row, delete) if row else Record(1, time, (cid, "lamp"), delete))
-    return made
+        records.append(Record(0, time, row, delete) if row else Record(1, time, (cid, "lamp"), delete))
+    return records
 
 
 def asked(window: ExpressionWindow = WINDOW, **changes: object) -> Job:
@@ -63,29 +63,29 @@ def test_shards_that_lose_their_state_continue(seed: int) -> None:
     rng = random.Random(seed)
     evaluated, commands = keywords()
     shards = all_shards(asked(), 2)
-    found = 0
-    for part in range(15):
+    count = 0
+    for number in range(15):
         records = stream(rng, rng.randint(0, 6))
-        records = [r._replace(time=r.time + 60_000_000 * part) for r in records]
+        records = [r._replace(time=r.time + 60_000_000 * number) for r in records]
         expected = list(evaluated(records))
-        told = [
+        results = [
             result for shard in shards for result in shard.work(micro_batch_of(records, commands)).results
         ]
-        assert lines(told) == lines(expected)
+        assert lines(results) == lines(expected)
         commands = []
-        found += len(told)
+        count += len(results)
         for shard in shards:
             assert not shard.chunks  # nothing of the log is needed
             if rng.random() < 0.5:
                 shard.rebuild()
-    assert found
+    assert count
 
 
 @pytest.mark.parametrize("options", [{"rank": "keywords"}, {"size": "1"}])
 def test_scored_and_top_queries_are_rejected(options: dict[str, str]) -> None:
-    asked_for = Query("lamp", kind=TOP if "size" in options else KEYWORDS, options=options)
+    query = Query("lamp", kind=TOP if "size" in options else KEYWORDS, options=options)
     with pytest.raises(UsageError, match="--rank and --top cannot be combined with a window expression"):
-        plans_of(asked(queries={"q": asked_for}))
+        plans_of(asked(queries={"q": query}))
 
 
 def test_patterns_are_rejected() -> None:
@@ -94,12 +94,12 @@ def test_patterns_are_rejected() -> None:
     assert plans_of(asked(queries={"q": Query.of_pattern("customer c ; order o within 5 s")}))
 
 
-def searching(asked_for: Sequence[Query], states: dict[str, bytes]) -> Session:
-    live = Session(Stream(SCHEMA, WINDOW), keywords=False)
-    for standing in asked_for:
-        live.add(standing)
-    live.restore(states)
-    return live
+def searching(queries: Sequence[Query], states: dict[str, bytes]) -> Session:
+    session = Session(Stream(SCHEMA, WINDOW), keywords=False)
+    for query in queries:
+        session.add(query)
+    session.restore(states)
+    return session
 
 
 def over_windows(*queries: Query) -> tuple[Query, ...]:
@@ -114,27 +114,27 @@ def test_queries_with_equal_windows_share_them() -> None:
     first, second, third = WORDS
     operators = []
     rng = random.Random(5)
-    together = searching([first, second], {})
-    alone = {each.name: searching([each], {}) for each in (first, second)}
-    told: Counter[str] = Counter()
-    for part in range(24):
-        if part == 6:
-            together.add(third)
-            alone[third.name] = searching([third], {})
-            alone[third.name].seek(together.position, together.now)
-        if part == 12:
-            together.remove(second.name)
-            del alone[second.name]
-        if part == 18:
-            position, now, states = together.position, together.now, together.snapshot()
-            together = searching([first, third], states)
-            together.seek(position, now)
-        records = [r._replace(time=r.time + 60_000_000 * part) for r in stream(rng, 6)]
+    joint = searching([first, second], {})
+    sessions = {each.name: searching([each], {}) for each in (first, second)}
+    counts: Counter[str] = Counter()
+    for number in range(24):
+        if number == 6:
+            joint.add(third)
+            sessions[third.name] = searching([third], {})
+            sessions[third.name].seek(joint.position, joint.now)
+        if number == 12:
+            joint.remove(second.name)
+            del sessions[second.name]
+        if number == 18:
+            position, now, states = joint.position, joint.now, joint.snapshot()
+            joint = searching([first, third], states)
+            joint.seek(position, now)
+        records = [r._replace(time=r.time + 60_000_000 * number) for r in stream(rng, 6)]
         batch = RecordBatch.of(records)
-        found = list(together.take(batch))
-        expected = [result for live in alone.values() for result in live.take(batch)]
-        assert Counter(lines(found)) == Counter(lines(expected))
-        told.update(result.query for result in found)
-        operators.append(len(together.operators))
-    assert set(told) == {first.text, second.text, third.text}
+        results = list(joint.take(batch))
+        expected = [result for session in sessions.values() for result in session.take(batch)]
+        assert Counter(lines(results)) == Counter(lines(expected))
+        counts.update(result.query for result in results)
+        operators.append(len(joint.operators))
+    assert set(counts) == {first.text, second.text, third.text}
     assert operators == [1] * 6 + [2] * 18  # queries added later have separate windows

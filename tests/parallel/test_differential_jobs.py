@@ -336,16 +336,16 @@ def test_json_lines_are_the_results_as_json(tmp_path: Path, query: str) -> None:
     assert lines[0]
 
 
-@pytest.mark.parametrize("held", [0, 1_000])
-def test_pieces_that_overlap_too_much(tmp_path: Path, held: int) -> None:
+@pytest.mark.parametrize("held_limit", [0, 1_000])
+def test_pieces_that_overlap_too_much(tmp_path: Path, held_limit: int) -> None:
     """Fewer processes hold them, or one process sorts the replay on disk; bad records are reported once."""
     stream = shuffled(insertions(random_stream(STREAMS, 4, 900, 7)), 2)
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     path.write_bytes(b"{nonsense\n" + path.read_bytes() + b"{nonsense\n")
-    cuts = replace(SMALL, max_held=held)
+    cuts = replace(SMALL, max_held=held_limit)
     notes = compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(12), on_error=OnError.SKIP, cuts=cuts)
     assert notes == (
-        ["--jobs 3: one process searches: too many parts of it overlap in time"] if not held else []
+        ["--jobs 3: one process searches: too many parts of it overlap in time"] if not held_limit else []
     )
 
 

@@ -163,9 +163,9 @@ def test_too_many_runs_raise_an_error(pairs: int, ends: int) -> None:
 
 def test_the_example_stream_of_the_paper() -> None:
     pcea = automaton_of(parse_conjunctive_query(Q0, SCHEMA))
-    found = by_columns(pcea, STREAM, list(range(len(STREAM))), Unbounded(), [])
-    assert found is not None
-    assert [len(results) for results in found] == [0, 0, 0, 0, 0, 2, 0, 0]
+    by_position = by_columns(pcea, STREAM, list(range(len(STREAM))), Unbounded(), [])
+    assert by_position is not None
+    assert [len(results) for results in by_position] == [0, 0, 0, 0, 0, 2, 0, 0]
 
 
 @pytest.mark.parametrize("window", [CountWindow(6), CountWindow(9), TimeWindow(8)], ids=repr)

@@ -23,11 +23,11 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The number of times that each text was parsed as keywords of a query."""
     counts: Counter[str] = Counter()
 
-    def counted(text: str, schema: Schema, *, match_names: bool = False) -> KeywordQuery:
+    def count_parse(text: str, schema: Schema, *, match_names: bool = False) -> KeywordQuery:
         counts[text] += 1
         return parse_query(text, schema, match_names=match_names)
 
-    monkeypatch.setattr("skws.queries.keywords.keyword_plans.parse_query", counted)
+    monkeypatch.setattr("skws.queries.keywords.keyword_plans.parse_query", count_parse)
     return counts
 
 

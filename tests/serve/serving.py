@@ -128,8 +128,8 @@ class Stream:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def wait(self, done: Callable[[], object]) -> None:
-        until(done, state=lambda: self.events)
+    def wait(self, condition: Callable[[], object]) -> None:
+        until(condition, state=lambda: self.events)
 
     def wait_for(self, kind: str, times: int = 1) -> None:
         self.wait(lambda: len(self.of(kind)) >= times)

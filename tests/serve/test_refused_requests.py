@@ -247,9 +247,9 @@ def test_a_trailing_slash_is_ignored(client: httpx.Client) -> None:
     "path", ["/", "/docs", "/page/app.js", "/queries", "/schema", "/healthz", "/metrics", "/openapi.json"]
 )
 def test_head_is_get_without_a_body(client: httpx.Client, path: str) -> None:
-    head, whole = client.head(path), client.get(path)
+    head, get_answer = client.head(path), client.get(path)
     assert (head.status_code, head.content) == (200, b"")
-    assert head.headers["content-type"] == whole.headers["content-type"]
+    assert head.headers["content-type"] == get_answer.headers["content-type"]
 
 
 def test_head_of_an_event_stream_ends(client: httpx.Client) -> None:

@@ -120,13 +120,13 @@ class Hook:
 
     # ---------------------------------------------------------------------------------------------
 
-    def check(self, batches: Sequence[list[Line]], letters: bytes) -> None:
+    def check(self, batches: Sequence[list[Line]], dead_letters: bytes) -> None:
         """Check that each result was posted or is a dead letter, in order.
 
         It may be both if the answer to its post was lost. As posts may be equal, several numbers of dead
         letters can precede a post.
         """
-        unposted = [orjson.loads(line)["result"] for line in letters.splitlines()]
+        unposted = [orjson.loads(line)["result"] for line in dead_letters.splitlines()]
         dead_letter_counts, posted_count = {0}, 0
         for number, lines in enumerate(batches, 1):
             for part, first in enumerate(range(0, len(lines), MOST)):

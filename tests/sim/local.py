@@ -338,8 +338,8 @@ class LocalSimulation:
             StdoutSink(OutputFormat.JSONL, self.pipe),  # type: ignore[arg-type]  # all that the sink uses
         ]
         if self.hook is not None:
-            letters = Path(outputs.LETTERS) if self.options.hook == "letters" else None
-            sinks.append(WebhookSink(Endpoint(URL), Delivery(ATTEMPTS, MOST, letters)))
+            dead_letter_path = Path(outputs.LETTERS) if self.options.hook == "letters" else None
+            sinks.append(WebhookSink(Endpoint(URL), Delivery(ATTEMPTS, MOST, dead_letter_path)))
         control = RunControl(self.job, SimClock(self.world))
         self._pipe_from = self._marked("stdout:jsonl"), len(self.pipe.read)
         self._routing = Routing(sinks, {"own": self._alert()})

@@ -45,10 +45,10 @@ Found = Counter[tuple[str, str, Shape]]
 """Results by operation, query and joined tuples."""
 
 
-def check(holds: object, what: str, *details: object) -> None:
+def check(holds: object, promise: str, *details: object) -> None:
     """Raises Finding unless a promise holds."""
     if not holds:
-        raise Finding(" ".join([what, *map(repr, details)]))
+        raise Finding(" ".join([promise, *map(repr, details)]))
 
 
 class KeywordOracle(Oracle):
@@ -248,15 +248,15 @@ class Model:
         check(not sorted_out or sorted(sorted_out) == sorted(late), "late are", late, "and not", sorted_out)
         self._check_time(before, state, records_by_part)
         state.end = entry.end
-        others = self._twin.results([batch.entry for batch in self.batches], entry)
+        other_results = self._twin.results([batch.entry for batch in self.batches], entry)
         live_results = self._alive(state) if self._corrects(state) else None
-        return Batch(entry, state, expected, late, others, live_results)
+        return Batch(entry, state, expected, late, other_results, live_results)
 
     def _sorted_out(self, state: State, entry: JournalEntry) -> list[Record]:
         """The late records of an entry, which are only dead letters in the log of a single process."""
         reader = RecordReader(state.stream.schema)
-        letters = map(orjson.loads, entry.letters[entry.bad :])
-        return [reader.record(orjson.loads(letter["raw"]), None) for letter in letters]
+        dead_letters = map(orjson.loads, entry.letters[entry.bad :])
+        return [reader.record(orjson.loads(letter["raw"]), None) for letter in dead_letters]
 
     def _check_time(self, before: State, state: State, read: Mapping[str, Sequence[Record]]) -> None:
         """Check that the stream time is not ahead of a part with new records, unless all are late."""
@@ -447,8 +447,8 @@ class Model:
 
         ``sorted_out``: the last ones of the records.
         """
-        letters, bad_count = entry.letters, entry.bad
-        raws = [orjson.loads(letter)["raw"].encode().rstrip(b"\n") for letter in letters]
+        dead_letters, bad_count = entry.letters, entry.bad
+        raws = [orjson.loads(letter)["raw"].encode().rstrip(b"\n") for letter in dead_letters]
         check(
             len(raws) == bad_count,
             "bad records were counted",

@@ -847,8 +847,8 @@ def _patched(patch: Patch, sources: dict[str, str]) -> tuple[FunctionType, Funct
     module = import_module(module_name)
     *owners, name = path.split(".")
     owner: Any = module
-    for each in owners:
-        owner = getattr(owner, each)
+    for owner_name in owners:
+        owner = getattr(owner, owner_name)
     original = _function(inspect.getattr_static(owner, name))
     code = sources.get(patch.target) or textwrap.dedent(inspect.getsource(original))
     if code.count(patch.old) != 1:

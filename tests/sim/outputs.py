@@ -200,16 +200,16 @@ class Expected:
                 for batch in self._model.batches[:last]
             ]
             self._hook.check(batches, disk.content(LETTERS))
-        letters = disk.content(f"{FOLDER}/letters.jsonl").splitlines()
+        dead_letters = disk.content(f"{FOLDER}/letters.jsonl").splitlines()
         position = 0
         for batch in self._model.batches[:last]:
             end = position + len(batch.entry.letters) + len(batch.late)
-            batch.check_letters(letters[position:end])
+            batch.check_letters(dead_letters[position:end])
             position = end
         check(
-            position == len(letters),
+            position == len(dead_letters),
             "there are more dead letters than bad and late records:",
-            letters[position:],
+            dead_letters[position:],
         )
         check(self._database.rows() == net(unlimited), "the table has other rows than hold")
         flushed_lines = [line for line in self._lines(flushed) if line[1] != self._own]

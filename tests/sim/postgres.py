@@ -344,9 +344,9 @@ class Connected:
 class Cursor:
     """Runs statements."""
 
-    def __init__(self, connected: Any) -> None:
-        self.connection = connected
-        self.source: Postgres = connected.source
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.source: Postgres = connection.source
         self._rows: list[tuple[Any, ...]] = []
 
     def __enter__(self) -> Cursor:
@@ -534,8 +534,8 @@ class Stream(Cursor):
 
     reply_count = 0
 
-    def __init__(self, connected: Replicating) -> None:
-        super().__init__(connected)
+    def __init__(self, connection: Replicating) -> None:
+        super().__init__(connection)
         self._messages: list[bytes] = []
         self._slot: Slot | None = None
         self._sent = 0

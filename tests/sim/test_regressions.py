@@ -28,10 +28,10 @@ class Regression(NamedTuple):
     asks: str = "keywords"
     window: str = "time"
 
-    def run(self, at: int) -> None:
+    def run(self, number: int) -> None:
         """Raises the finding, if any."""
         options = Options(self.host, self.source, self.window, hook=self.hook, asks=self.asks)
-        simulation(options).run(self.plan(at), expire=False)
+        simulation(options).run(self.plan(number), expire=False)
 
 
 _LAMP: Final = Event("order", 1_000_000, (1, "lamp"))
@@ -284,8 +284,8 @@ _REGRESSIONS: Final = {
 @pytest.mark.parametrize("name", _REGRESSIONS)
 def test_fixed_faults_stay_fixed(name: str) -> None:
     case = _REGRESSIONS[name]
-    for at in case.tries:
-        case.run(at)
+    for number in case.tries:
+        case.run(number)
 
 
 @pytest.mark.parametrize("name", _REGRESSIONS)
@@ -294,9 +294,9 @@ def test_each_plan_finds_its_fault(name: str) -> None:
         assert any(_fails(_REGRESSIONS[name], at) for at in _REGRESSIONS[name].tries)
 
 
-def _fails(case: Regression, at: int) -> bool:
+def _fails(case: Regression, number: int) -> bool:
     try:
-        case.run(at)
+        case.run(number)
     except Exception:  # a finding, or any error that users would see as a traceback
         return True
     return False

@@ -30,8 +30,8 @@ def told(results: Sequence[Result]) -> Told:
 class Twin:
     """Answers queries of the kinds in ``mine`` in one session, from the first entry of a run on."""
 
-    def __init__(self, job: Job, tables: Sequence[Record], mine: Callable[[str], bool]) -> None:
-        self._job, self._mine = replace(job, queries={}), mine
+    def __init__(self, job: Job, tables: Sequence[Record], answers: Callable[[str], bool]) -> None:
+        self._job, self._mine = replace(job, queries={}), answers
         self._tables = tables
         self._entries: list[JournalEntry] = []
         self._begin()

@@ -250,12 +250,12 @@ def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
         calls.extend(["file"] * len(folder_entries))
         return folder_entries
 
-    def read(path: Path, length: int) -> object:
+    def counting_checksum(path: Path, length: int) -> object:
         calls.append("read")
         return checksum(path, length)
 
     monkeypatch.setattr(folder, "named_entries", counting_entries)
-    monkeypatch.setattr(folder, "_checksum", read)
+    monkeypatch.setattr(folder, "_checksum", counting_checksum)
     clock.micros += 60_000_000  # nothing has grown recently
     for _ in range(40):
         clock.micros += 50_000

@@ -155,8 +155,8 @@ def test_changes_are_read_beside_many_open_files(database: Database) -> None:
 def test_rows_with_a_null_in_their_key_are_deleted_one_by_one(database: Database) -> None:
     """The key of the schema may be NULL if old rows are logged whole."""
     database.run(*TABLES)
-    *others, sighting = SCHEMA.relations
-    schema = replace(SCHEMA, relations=(*others, replace(sighting, key=("mid",))))
+    *other_relations, sighting = SCHEMA.relations
+    schema = replace(SCHEMA, relations=(*other_relations, replace(sighting, key=("mid",))))
     engine = StreamEngine.of(Plan(schema, parse_query("home", schema), TimeWindow(3600 * MICROSECOND), 1))
     with closing(source(database).open(schema)) as feed:
         offset = feed.start()

@@ -176,11 +176,11 @@ def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Pa
 SCORED = {"all": RANKED, "best": BEST}
 
 
-@combinations("asked, window", list(SCORED), [TimeWindow(40), CountWindow(25)])
-def test_scores(spark: SparkSession, tmp_path: Path, asked: str, window: Window) -> None:
+@combinations("name, window", list(SCORED), [TimeWindow(40), CountWindow(25)])
+def test_scores(spark: SparkSession, tmp_path: Path, name: str, window: Window) -> None:
     stream = without_dequeues(TABLES, random_stream(TABLES, 3, 600, 5))
     path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
-    assert both(spark, path, TABLES, SCORED[asked], window=window) > 1
+    assert both(spark, path, TABLES, SCORED[name], window=window) > 1
 
 
 @pytest.mark.parametrize(

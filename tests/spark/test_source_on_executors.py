@@ -73,8 +73,8 @@ def children(pid: int) -> list[int]:
         child_ids.setdefault(parent, []).append(int(stat.parent.name))
     descendants, pending = [], [pid]
     while pending:
-        pending += (own := child_ids.get(pending.pop(), []))
-        descendants += own
+        pending += (children_of_process := child_ids.get(pending.pop(), []))
+        descendants += children_of_process
     return descendants
 
 
@@ -118,10 +118,10 @@ def test_two_executors_read_the_records_of_one_process(tmp_path: Path, killed: b
         run = subprocess.Popen([sys.executable, str(script), *arguments], cwd=tmp_path, env=env, stderr=file)
     output_path = tmp_path / "out"
 
-    def wait(done: Callable[[], bool]) -> None:
+    def wait(condition: Callable[[], bool]) -> None:
         def ready() -> bool:
             assert run.poll() is None, errors.read_text()[-3000:]
-            return done()
+            return condition()
 
         until(ready, state=lambda: (len(found_in(output_path)), errors.read_text()[-2000:]))
 

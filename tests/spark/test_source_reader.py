@@ -143,31 +143,31 @@ def test_shards_hear_of_silence_after_all_records_are_processed(
     clock = [0.0]
     monkeypatch.setattr("skws.spark.source_reader.time.monotonic", lambda: clock[0])
 
-    def asked(reading: SourceReader, at: dict[str, Any], when: float) -> dict[str, Any]:
-        clock[0] = when
-        return _sent(reading.latestOffset(at, ReadAllAvailable()))
+    def latest_offset(reading: SourceReader, offset: dict[str, Any], seconds: float) -> dict[str, Any]:
+        clock[0] = seconds
+        return _sent(reading.latestOffset(offset, ReadAllAvailable()))
 
     schema = schema_of(YAML)
     readers = [
         SourceReader(Reading(str(tmp_path / "in.jsonl"), schema, idle=10 * MICROSECOND), Lines(schema))
         for _ in range(3)
     ]
-    offset = asked(readers[0], readers[0].initialOffset(), 0.0)
-    first = asked(readers[0], offset, 100.0)
+    offset = latest_offset(readers[0], readers[0].initialOffset(), 0.0)
+    first = latest_offset(readers[0], offset, 100.0)
     assert first == offset | {SILENCE: 1}
-    assert asked(readers[0], first, 109.0) == first
-    second = asked(readers[0], first, 112.0)
+    assert latest_offset(readers[0], first, 109.0) == first
+    second = latest_offset(readers[0], first, 112.0)
     assert second == offset | {SILENCE: 2}
-    assert asked(readers[0], second, 200.0) == second
-    assert asked(readers[1], second, 300.0) == asked(readers[1], second, 309.0) == second
-    third = asked(readers[1], second, 312.0)
+    assert latest_offset(readers[0], second, 200.0) == second
+    assert latest_offset(readers[1], second, 300.0) == latest_offset(readers[1], second, 309.0) == second
+    third = latest_offset(readers[1], second, 312.0)
     assert third == offset | {SILENCE: 3}
     with monkeypatch.context() as patches:
         patches.setattr(FilesFeed, "poll", lambda _, start, __: Batch(NOTHING, start, answered=False))
         patches.setattr("skws.spark.source_reader._POLLS", 1)
-        assert asked(readers[2], third, 400.0) == asked(readers[2], third, 500.0) == third
-    assert asked(readers[2], third, 501.0) == asked(readers[2], third, 510.0) == third
-    assert asked(readers[2], third, 513.0) == offset | {SILENCE: 4}
+        assert latest_offset(readers[2], third, 400.0) == latest_offset(readers[2], third, 500.0) == third
+    assert latest_offset(readers[2], third, 501.0) == latest_offset(readers[2], third, 510.0) == third
+    assert latest_offset(readers[2], third, 513.0) == offset | {SILENCE: 4}
 
 
 def test_bad_records_fail_their_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,11 +107,11 @@ def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, 
 def _places(store: RowStore) -> list[tuple[BlockFile, int] | None]:
     """The file and row number of each slot."""
     rows = store.rows()
-    places: list[tuple[BlockFile, int] | None] = []
+    positions: list[tuple[BlockFile, int] | None] = []
     for number, row_number in zip(rows.block.tolist(), rows.place.tolist(), strict=True):
         block = rows.blocks[number]
-        places.append((block.file, block.first + row_number) if isinstance(block, MappedBlock) else None)
-    return places
+        positions.append((block.file, block.first + row_number) if isinstance(block, MappedBlock) else None)
+    return positions
 
 
 def _living(store: RowStore, selection: Flags, files: Mapping[BlockFile, int]) -> dict[BlockFile, list[bool]]:

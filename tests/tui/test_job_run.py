@@ -78,10 +78,10 @@ def test_a_paused_job_reads_nothing(tmp_path: Path) -> None:
     assert not view.failure
 
 
-def _until(queue: EventQueue, view: View, done: object) -> None:
-    assert callable(done)
+def _until(queue: EventQueue, view: View, condition: object) -> None:
+    assert callable(condition)
     end = time.monotonic() + SECONDS
-    while not done():
+    while not condition():
         assert time.monotonic() < end, (view.queries, len(view.results), list(view.log))
         assert not view.failure
         time.sleep(0.1)

@@ -101,11 +101,11 @@ def test_mesh_statistics_are_reported_by_query() -> None:
     assert sum(states[QUERY].results.values()) == 2
     assert states[QUERY].missing == ()
     assert states["zzyzx nolan"].missing == ("zzyzx",)
-    waiting, probes = states[QUERY].waiting, states[QUERY].probes
-    assert waiting is not None
+    waiting_counts, probes = states[QUERY].waiting, states[QUERY].probes
+    assert waiting_counts is not None
     # What waits has looked for partners once, and nothing has expired yet; bridges look and do not wait.
-    assert any(waiting.values())
-    assert all(probes[at] == partials for at, partials in waiting.items() if partials)
+    assert any(waiting_counts.values())
+    assert all(probes[at] == partials for at, partials in waiting_counts.items() if partials)
 
 
 def failed(request: UiRequest) -> JobEvents:

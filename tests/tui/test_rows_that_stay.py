@@ -42,7 +42,7 @@ def test_a_hint_below_the_list_shows_how_to_search_hidden_results(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
     @scenario
-    async def shown() -> None:
+    async def run() -> None:
         async with opened(forum(tmp_path, "neural engineer"), size=size) as driver:
             await driver.advance(2)
             text = " ".join(driver.text().replace("│", " ").split())
@@ -54,7 +54,7 @@ def test_a_hint_below_the_list_shows_how_to_search_hidden_results(
             assert len(driver.search.results.listed) == 1
             assert not driver.search.query_one("#hint", Static).display
 
-    shown()
+    run()
 
 
 @scenario

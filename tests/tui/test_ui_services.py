@@ -431,8 +431,8 @@ def test_an_update_changes_its_row_in_place_and_marks_the_change() -> None:
     view.queries = ("travolta",)
 
     def change(op: str, number: str, name: str, age: int, **more: Any) -> Result:
-        shown = ResultTuple.given("actor", f"actor:{number}", ("travolta",), {"name": name, "age": age})
-        return Result(op, "travolta", "travolta", number, 0.0, 60.0, "actor{travolta}", (shown,), (), **more)  # type: ignore[arg-type]
+        member = ResultTuple.given("actor", f"actor:{number}", ("travolta",), {"name": name, "age": age})
+        return Result(op, "travolta", "travolta", number, 0.0, 60.0, "actor{travolta}", (member,), (), **more)  # type: ignore[arg-type]
 
     results = [change("+", "1", "John Travolta", 69), change("+", "2", "Joey Travolta", 72)]
     assert view.results.take(results) == 2

@@ -26,17 +26,17 @@ def formulas(
     draw: st.DrawFn, k: int, places: tuple[str, ...], sets: tuple[str, ...], depth: int
 ) -> m.Formula:
     """Formulas whose free variables are among some."""
-    place = st.sampled_from(places)
+    variable = st.sampled_from(places)
     kinds = ["satisfies", "before"] + ["member"] * bool(sets)
     if depth:
         kinds += ["not", "and", "and", "position", "set"]
     match draw(st.sampled_from(kinds)):
         case "satisfies":
-            return m.Satisfies(draw(simple_guards(k)), draw(place))
+            return m.Satisfies(draw(simple_guards(k)), draw(variable))
         case "before":
-            return m.Precedes(draw(place), draw(place))
+            return m.Precedes(draw(variable), draw(variable))
         case "member":
-            return m.Member(draw(st.sampled_from(sets)), draw(place))
+            return m.Member(draw(st.sampled_from(sets)), draw(variable))
         case "not":
             return m.Negation(draw(formulas(k, places, sets, depth - 1)))
         case "and":

@@ -105,8 +105,8 @@ def test_a_tuple_that_ends_within_its_batch_waits_only_for_late_tuples(
     start: int, lateness: int, stored: int
 ) -> None:
     engine = StreamEngine.of(replace(plan(f"{A} {B}", 5, TimeWindow(10)), lateness=lateness))
-    root, other, last = (Record(0, start, (A, 1, 2)), Record(2, start, (B, 7, 7)), Record(5, 100, (B, 9, 9)))
-    assert not list(engine.process([root, other, last]))
+    root, second, last = (Record(0, start, (A, 1, 2)), Record(2, start, (B, 7, 7)), Record(5, 100, (B, 9, 9)))
+    assert not list(engine.process([root, second, last]))
     assert engine.entries - engine.live_tuples == stored
     partner = Record(1, start if lateness else 100, (B, 2, None))
     assert len(list(engine.process([partner]))) == stored

@@ -84,15 +84,15 @@ def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
         for text in TEXTS[:4]:
             engine.remove(text)
         outputs.append(results)
-    early, late = outputs
+    read_results, unread = outputs
     with ThreadPoolExecutor(4) as threads:
-        encodings = threads.map(lambda one: [each.to_json() for each in one], [late] * 4)
+        encodings = threads.map(lambda one: [each.to_json() for each in one], [unread] * 4)
         assert all(part == expected for part in encodings)
     assert len(expected) > 50
-    assert late == early
-    assert list(map(repr, late)) == list(map(repr, early))
-    assert list(map(hash, late)) == list(map(hash, early))
-    assert [Result.from_dict(result.to_dict()) for result in late] == late
+    assert unread == read_results
+    assert list(map(repr, unread)) == list(map(repr, read_results))
+    assert list(map(hash, unread)) == list(map(hash, read_results))
+    assert [Result.from_dict(result.to_dict()) for result in unread] == unread
 
 
 @pytest.mark.parametrize(

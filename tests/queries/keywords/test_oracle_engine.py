@@ -134,11 +134,11 @@ def check_consumer(reported: list[Result], window: Window) -> None:
         if result.op == "~":
             assert earlier is not None
             changes = dict(result.changed)
-            rows = {each.id: each.row for each in earlier.tuples}
-            for each in result.tuples:
-                old_row = rows.pop(each.id)
-                assert changes.get(each.id, ()) == tuple(
-                    a for a, value in each.row.items() if old_row[a] != value
+            rows = {member.id: member.row for member in earlier.tuples}
+            for member in result.tuples:
+                old_row = rows.pop(member.id)
+                assert changes.get(member.id, ()) == tuple(
+                    a for a, value in member.row.items() if old_row[a] != value
                 )
             assert not rows
         if result.op != "-":

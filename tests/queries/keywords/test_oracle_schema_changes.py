@@ -74,10 +74,10 @@ def _standing(schema: Schema, kept_names: set[str]) -> list[object]:
 
 
 @st.composite
-def changed(draw: st.DrawFn, schema: Schema, others: list[Schema]) -> Schema:
+def changed(draw: st.DrawFn, schema: Schema, earlier_schemas: list[Schema]) -> Schema:
     """A schema that keeps some relations and joins, may add others, or returns to an earlier one."""
     if draw(st.integers(0, 3)) == 0:
-        return draw(st.sampled_from(others))
+        return draw(st.sampled_from(earlier_schemas))
     kept_relations = [r for r in schema.relations if draw(st.integers(0, 4))]
     drawn_relations = draw(schemas(max_relations=2, keys=True)).relations
     used_names = {r.name for r in kept_relations}

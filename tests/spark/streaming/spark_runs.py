@@ -32,13 +32,13 @@ class Running:
         except BaseException as error:
             self.error = error
 
-    def until(self, done: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something to happen; the run's own error is raised."""
 
         def ready() -> bool:
             if self.error is not None:
                 raise self.error
-            return done()
+            return condition()
 
         until(ready, state=lambda: (self.notes.lines, self.sink.told()))
 

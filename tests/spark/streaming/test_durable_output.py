@@ -137,8 +137,8 @@ class KnownSize:
         self.size = size
 
 
-def registered(path: Path, known: KnownSize | None = None) -> Register:
-    return Register(request("in.jsonl"), path, known or KnownSize())  # type: ignore[arg-type]  # all it uses
+def registered(path: Path, known_size: KnownSize | None = None) -> Register:
+    return Register(request("in.jsonl"), path, known_size or KnownSize())  # type: ignore[arg-type]  # all it uses
 
 
 def add(name: str) -> JobCommand:

@@ -76,12 +76,12 @@ class Run:
     def processes(self, kind: str) -> list[int]:
         return processes_of(self.mark, KINDS[kind])
 
-    def until(self, done: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that it comes to by itself."""
 
         def ready() -> bool:
             assert self.process.poll() is None, self.errors.read_text()
-            return done()
+            return condition()
 
         until(ready, state=self.errors.read_text)
 

@@ -243,9 +243,9 @@ class Shards:
         """The results of all shards, and how many records were too late."""
         self.number += 1
         records = RecordBatch.of(batch)
-        reached = int(records.time.max()) if len(records) and self.layout.keys else None
+        latest = int(records.time.max()) if len(records) and self.layout.keys else None
         header = BatchHeader(
-            0.0, tuple(commands), number=self.number, final=final, reached=reached, ended=ended
+            0.0, tuple(commands), number=self.number, final=final, reached=latest, ended=ended
         )
         parts = self.layout.pack(records)
         parts *= 1 if self.layout.keys else self.layout.shards
@@ -484,10 +484,10 @@ def test_shards_have_the_results_of_one_engine(
     records = equal_rows(rng, count) if equal else random_records(rng, count, truncated=True)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
-    seen = compare(asked(window, schema, lateness), records, seed)
-    assert seen.results > 20
-    assert seen.retractions > 0
-    assert {Partitioning.ROOTS, Partitioning.QUERIES} <= seen.spreads
+    comparison = compare(asked(window, schema, lateness), records, seed)
+    assert comparison.results > 20
+    assert comparison.retractions > 0
+    assert {Partitioning.ROOTS, Partitioning.QUERIES} <= comparison.spreads
 
 
 @some("divided, equal", [(False, True), (True, False)], [(False, False), (True, True)])
@@ -504,9 +504,11 @@ def test_shards_over_partitions_that_are_out_of_step(
     job = asked(TimeWindow(12), DIVIDED if divided else SCHEMA, lateness, longer=longer, best=best)
     out_of_step = rng.choice((120, 200, 249))
     permanent = ("longer", "best") if rng.random() < 0.5 else ()
-    seen = compare(job, records, seed, few_bytes=FEW_BYTES // 4, out_of_step=out_of_step, stay=permanent)
-    assert seen.results > 20
-    assert seen.retractions > 0
+    comparison = compare(
+        job, records, seed, few_bytes=FEW_BYTES // 4, out_of_step=out_of_step, stay=permanent
+    )
+    assert comparison.results > 20
+    assert comparison.retractions > 0
 
 
 @seeds(1, 4)
@@ -515,10 +517,10 @@ def test_patterns_with_windows_longer_than_that_of_the_job(seed: int) -> None:
     longer = Query("keyed k ; link l within 60 us", kind=PATTERN)
     records = random_records(random.Random(seed), length(150, 300))
     job = asked(TimeWindow(6), DIVIDED, longer=longer)
-    seen = compare(
+    comparison = compare(
         job, records, seed, draw=lambda rng: rng.choice((Query(PAIRS, kind=PATTERN), Query("beta")))
     )
-    assert seen.results > 100
+    assert comparison.results > 100
 
 
 @some("window", [TimeWindow(40)], [CountWindow(40)])
@@ -528,11 +530,11 @@ def test_shards_change_their_schemas_like_one_worker(window: Window, seed: int) 
     over_tuples = Query("plain p ; plain q where p.y = q.y within 6 tuples", kind=PATTERN)
     over_all = Query("plain p ; * b where p.x = b.x", kind=PATTERN)
     job = asked(window, best=best, own=over_tuples, any=over_all)
-    seen = compare(
+    comparison = compare(
         job, random_records(random.Random(seed), length(150, 300)), seed, draw=random_query, schemas=True
     )
-    assert seen.results > 5
-    assert seen.changes > (0 if isinstance(window, CountWindow) else 1)
+    assert comparison.results > 5
+    assert comparison.changes > (0 if isinstance(window, CountWindow) else 1)
 
 
 BY_QUERY: Final = (LayoutRequest(3, Partitioning.QUERIES),)
@@ -585,10 +587,10 @@ def test_shards_with_other_evaluators(
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     job = asked(window, schema, lateness)
     job_of_shards = replace(job, **by)
-    seen = compare(job, records, seed, layouts=layouts, draw=random_query, theirs=job_of_shards)
-    assert seen.results > 100
-    assert seen.retractions > 0
-    assert {want.spread for want in layouts} - {None} <= seen.spreads
+    comparison = compare(job, records, seed, layouts=layouts, draw=random_query, theirs=job_of_shards)
+    assert comparison.results > 100
+    assert comparison.retractions > 0
+    assert {want.spread for want in layouts} - {None} <= comparison.spreads
 
 
 def test_the_log_drops_expired_records() -> None:
@@ -634,9 +636,9 @@ def test_logs_are_replaced_by_live_tuples(window: Window, lateness: int, divided
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     job = asked(window, DIVIDED if divided else SCHEMA, lateness)
-    seen = compare(job, records, seed, draw=random_query, few_bytes=10_000)
-    assert seen.results > 20
-    assert seen.replaced > 1
+    comparison = compare(job, records, seed, draw=random_query, few_bytes=10_000)
+    assert comparison.results > 20
+    assert comparison.replaced > 1
 
 
 @some(
@@ -650,9 +652,9 @@ def test_logs_are_replaced_by_live_tuples_across_schema_changes(lateness: int, s
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     job = asked(Unbounded(), SCHEMA, lateness)
-    seen = compare(job, records, seed, draw=random_query, schemas=True, few_bytes=10_000)
-    assert seen.changes > 1
-    assert seen.replaced > 1
+    comparison = compare(job, records, seed, draw=random_query, schemas=True, few_bytes=10_000)
+    assert comparison.changes > 1
+    assert comparison.replaced > 1
 
 
 SHORT: Final = (
@@ -698,9 +700,9 @@ def test_logs_are_replaced_despite_patterns_with_their_own_windows(
         return rng.choice((SHORT[0], SHORT[2])) if rng.random() < 0.3 else random_query(rng)
 
     few_bytes = length(4_000, 10_000)
-    seen = compare(job, records, seed, draw=draw, schemas=schemas, few_bytes=few_bytes, stay={"longer"})
-    assert seen.results > 100
-    assert seen.replaced
+    comparison = compare(job, records, seed, draw=draw, schemas=schemas, few_bytes=few_bytes, stay={"longer"})
+    assert comparison.results > 100
+    assert comparison.replaced
 
 
 @some(
@@ -814,8 +816,8 @@ def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
     if insertions_only:
         schema = replace(schema, relations=tuple(replace(one, key=()) for one in schema.relations))
     (rebuilt,), (undisturbed,) = (all_shards(asked(TimeWindow(40), schema), 1) for _ in range(2))
-    for each in (rebuilt, undisturbed):
-        each.work(micro_batch_of((), [JobCommand.adding(Query(one, name=one)) for one in ("alpha", "beta")]))
+    for shard in (rebuilt, undisturbed):
+        shard.work(micro_batch_of((), [JobCommand.adding(Query(one, name=one)) for one in ("alpha", "beta")]))
     records = [one for one in random_records(rng, 400) if not (insertions_only and one.delete)]
     count = 0
     while records:
@@ -823,7 +825,7 @@ def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
         chunk, records = records[:number], records[number:]
         if rng.random() < 0.2:
             rebuilt.rebuild()
-        actual, expected = (each.work(micro_batch_of(chunk)) for each in (rebuilt, undisturbed))
+        actual, expected = (shard.work(micro_batch_of(chunk)) for shard in (rebuilt, undisturbed))
         assert lines(actual.results) == lines(expected.results)
         assert actual.dropped == expected.dropped
         count += len(actual.results)

@@ -35,11 +35,11 @@ def numbers(outputs: list[Output]) -> list[int]:
     return [one.number for one in outputs]
 
 
-def ahead(made: OutputCommitter) -> Thread:
+def ahead(output_committer: OutputCommitter) -> Thread:
     """The job's thread, which gives one batch more than may wait."""
     for number in range(1, AHEAD + 1):
-        made.put(told(number))
-    thread = Thread(target=made.put, args=[told(AHEAD + 1)], daemon=True)
+        output_committer.put(told(number))
+    thread = Thread(target=output_committer.put, args=[told(AHEAD + 1)], daemon=True)
     thread.start()
     thread.join(0.3)
     assert thread.is_alive()

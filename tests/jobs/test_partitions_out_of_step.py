@@ -23,7 +23,7 @@ from skws.spec.query_spec import PATTERN, Query
 from skws_windows.window import MICROSECOND, TimeWindow
 from tests.clocks import HandClock
 from tests.jobs.watching import Collected, Notes, abandon, append, customer, lines, order, request, steps
-from tests.queries.test_oracle_partitions import QUERIES, last_told, random_records
+from tests.queries.test_oracle_partitions import QUERIES, final_versions, random_records
 from tests.spark.streaming.test_oracle_shards import DIVIDED
 from tests.strategies import seeds, some
 
@@ -131,7 +131,7 @@ def test_files_read_at_different_rates_give_the_results_of_the_sorted_stream(
     sorted_session.add_all(list(plans_of(job).values()))
     expected = sorted_session.take(RecordBatch.of(records)) + sorted_session.take(RecordBatch.of(end))
     assert len(expected) > 20
-    assert last_told([r.parsed for r in run.sink.results if r.name in names]) == last_told(expected)
+    assert final_versions([r.parsed for r in run.sink.results if r.name in names]) == final_versions(expected)
 
 
 def opened_run(tmp_path: Path, **changes: Any) -> Run:

@@ -67,7 +67,7 @@ class Outcome:
             self.results += search.results()
         except BadRecordsError as error:
             self.error = str(error)
-        self.told = (search.found, search.retracted, search.bad.count, search.bad.first, self.error)
+        self.summary = (search.found, search.retracted, search.bad.count, search.bad.first, self.error)
 
 
 @combinations("window, in_order", [Unbounded(), TimeWindow(500)], [True, False])
@@ -86,14 +86,14 @@ def test_a_stream_that_time_cannot_split_is_split_by_key(
         Outcome(KEYWORDS, DIVIDED, path, jobs, window=window, on_error=OnError.SKIP) for jobs in (1, 3)
     )
     assert shared.notes == []
-    assert shared.told == single.told
+    assert shared.summary == single.summary
     assert shared.search.counts == single.search.counts
     assert sorted(shared.results, key=moment) == shared.results
     assert sorted(map(str, shared.results)) == sorted(map(str, single.results))
     assert sum(len(result.tuples) > 2 for result in shared.results) > 50
 
 
-def compared(
+def compare(
     query: Query, schema: Schema, path: Path, *jobs: int, limited: bool = False, **options: Any
 ) -> list[str]:
     """Compare searches by several numbers of processes with one process; returns the last one's notes."""
@@ -102,7 +102,7 @@ def compared(
     for number in jobs or (2,):
         shared = Outcome(query, schema, path, number, **options)
         assert shared.results == single.results
-        assert shared.told == single.told
+        assert shared.summary == single.summary
         assert limited or shared.search.counts == single.search.counts
     return shared.notes
 
@@ -140,7 +140,7 @@ def test_random_streams(
     stream = without_dequeues(schema, random_stream(schema, seed, 250, 5, 0 if seed % 2 else 0.02))
     stream = insertions(stream) if insertions_only else stream
     path = write_replay(tmp_path / "r.jsonl", schema, shuffled(stream, seed) if is_shuffled else stream)
-    compared(QUERIES[query], schema, path, jobs, window=window)
+    compare(QUERIES[query], schema, path, jobs, window=window)
 
 
 @pytest.mark.parametrize("with_op", [True, False], ids=["with op", "without"])
@@ -148,7 +148,7 @@ def test_a_replay_in_order_is_split_into_ranges(tmp_path: Path, with_op: bool) -
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
     if not with_op:
         path.write_bytes(path.read_bytes().replace(b'"op":"+",', b""))
-    assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12)) == []
+    assert compare(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12)) == []
 
 
 @some("is_shuffled", [True], [False])
@@ -157,7 +157,7 @@ def test_a_replay_and_results_of_several_blocks(tmp_path: Path, is_shuffled: boo
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if is_shuffled else stream)
     assert path.stat().st_size > 1 << 20
     cuts = replace(SMALL, split_bytes=400_000)
-    assert compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(60), cuts=cuts) == []
+    assert compare(KEYWORDS, STREAMS, path, 3, window=TimeWindow(60), cuts=cuts) == []
 
 
 @combinations("is_shuffled, on_error", [False, True], list(OnError))
@@ -188,7 +188,7 @@ def test_bad_records_are_reported_in_order_and_once(
         options: dict[str, Any] = {"dead_letters": file} if on_error is OnError.DEAD_LETTER else {}
         outcome = Outcome(KEYWORDS, STREAMS, path, jobs, window=TimeWindow(12), on_error=on_error, **options)
         results = outcome.results if on_error is not OnError.FAIL else []
-        outcomes.append((file.read_bytes() if options else b"", outcome.told[2:], results))
+        outcomes.append((file.read_bytes() if options else b"", outcome.summary[2:], results))
     assert outcomes[0] == outcomes[1] == outcomes[2]
     assert outcomes[0][1][0] > (0 if on_error is OnError.FAIL else 12)
 
@@ -199,7 +199,7 @@ def test_blocks_without_records(tmp_path: Path) -> None:
     bad_block = (b"{nonsense\n" + b"\n" * 50) * 40
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(bad_block + b"".join(lines[:150]) + bad_block + b"".join(lines[150:]) + bad_block)
-    assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12), on_error=OnError.SKIP) == []
+    assert compare(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12), on_error=OnError.SKIP) == []
 
 
 def test_change_events_are_not_mistaken_for_insertions(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_change_events_are_not_mistaken_for_insertions(tmp_path: Path) -> None:
     }
     with path.open("ab") as file:
         file.write(orjson.dumps(event) + b"\n")
-    compared(KEYWORDS, STREAMS, path, window=TimeWindow(12), on_error=OnError.SKIP)
+    compare(KEYWORDS, STREAMS, path, window=TimeWindow(12), on_error=OnError.SKIP)
 
 
 WHOLE: dict[str, tuple[Query, Window]] = {
@@ -233,7 +233,7 @@ def test_one_process_searches_a_stream_that_cannot_be_split(tmp_path: Path, name
     is_shuffled = order == "out of order"
     stream = insertions(random_stream(STREAMS, 3, 400, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if is_shuffled else stream)
-    notes = compared(query, STREAMS, path, window=window)
+    notes = compare(query, STREAMS, path, window=window)
     assert len(notes) == (not is_shuffled)
     assert is_shuffled or notes[0].startswith("--jobs 2: one process searches: ")
 
@@ -242,12 +242,12 @@ def test_sql_queries(tmp_path: Path) -> None:
     stream = insertions(random_stream(STREAMS, 3, 300, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1))
     text = "select p.x from plain p, keyed k where p.x = k.x and p.x = 3 and k.y = 2"
-    compared(Query(text, kind=SQL), STREAMS, path)
+    compare(Query(text, kind=SQL), STREAMS, path)
 
 
 def test_deletions_of_rows_without_a_key(tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 400, 7))
-    compared(KEYWORDS, STREAMS, path, window=TimeWindow(12))
+    compare(KEYWORDS, STREAMS, path, window=TimeWindow(12))
 
 
 def test_several_files_and_formats(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_several_files_and_formats(tmp_path: Path) -> None:
     columns |= {name: [r.row[column] for r in link_records] for column, name in enumerate("txy")}  # type: ignore[misc]
     pq.write_table(pa.table(columns), folder / "link.parquet", row_group_size=40)
     for query in (KEYWORDS, PATTERN):
-        assert compared(query, STREAMS, folder, 2, 3, window=TimeWindow(25)) == []
+        assert compare(query, STREAMS, folder, 2, 3, window=TimeWindow(25)) == []
 
 
 def _field(value: object) -> str:
@@ -281,13 +281,13 @@ def test_parquet_in_order(tmp_path: Path) -> None:
     columns |= {name: [r.row[column] for r in stream] for column, name in enumerate("txy")}
     path = tmp_path / "plain.parquet"
     pq.write_table(pa.table(columns), path, row_group_size=50)
-    compared(Query("alpha beta", 3), STREAMS, path, 2, 3, window=TimeWindow(12))
+    compare(Query("alpha beta", 3), STREAMS, path, 2, 3, window=TimeWindow(12))
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_one_process_searches_a_replay_of_one_piece(tmp_path: Path, count: int) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 1, count, 5)))
-    notes = compared(Query("alpha"), STREAMS, path, window=TimeWindow(12))
+    notes = compare(Query("alpha"), STREAMS, path, window=TimeWindow(12))
     assert notes == ["--jobs 2: one process searches: the replay is one piece"]
 
 
@@ -304,7 +304,7 @@ def test_one_process_searches_a_small_replay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [1, 7])
 def test_a_limit_returns_the_same_results(tmp_path: Path, limit: int) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
-    assert compared(KEYWORDS, STREAMS, path, limited=True, window=TimeWindow(12), limit=limit) == []
+    assert compare(KEYWORDS, STREAMS, path, limited=True, window=TimeWindow(12), limit=limit) == []
 
 
 @pytest.mark.parametrize("limit", [None, 5])
@@ -343,7 +343,7 @@ def test_pieces_that_overlap_too_much(tmp_path: Path, held_limit: int) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     path.write_bytes(b"{nonsense\n" + path.read_bytes() + b"{nonsense\n")
     cuts = replace(SMALL, max_held=held_limit)
-    notes = compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(12), on_error=OnError.SKIP, cuts=cuts)
+    notes = compare(KEYWORDS, STREAMS, path, 3, window=TimeWindow(12), on_error=OnError.SKIP, cuts=cuts)
     assert notes == (
         ["--jobs 3: one process searches: too many parts of it overlap in time"] if not held_limit else []
     )

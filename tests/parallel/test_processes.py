@@ -158,12 +158,12 @@ def _die(_: ProcessWorker) -> None:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _in_one_thread() -> Iterator[None]:
     yield
 
 
 @contextmanager
-def _beside_a_thread() -> Iterator[None]:
+def _with_a_thread() -> Iterator[None]:
     """A context in which this process cannot be forked."""
     end = Event()
     thread = Thread(target=end.wait)
@@ -175,7 +175,7 @@ def _beside_a_thread() -> Iterator[None]:
         thread.join()
 
 
-@pytest.fixture(params=[_alone, _beside_a_thread], ids=["forked", "with threads"])
+@pytest.fixture(params=[_in_one_thread, _with_a_thread], ids=["forked", "with threads"])
 def started(request: pytest.FixtureRequest) -> Iterator[Workers]:
     context: Callable[[], AbstractContextManager[None]] = request.param
     with context(), Workers(2, 2) as workers:

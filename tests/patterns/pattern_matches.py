@@ -74,29 +74,31 @@ def _matches(
             repetitions: set[Match] = {frozenset()}
             longer: set[Match] = repetitions
             while longer:
-                longer = {a | b for a in longer for b in iterations if _before(a, b)} - repetitions
+                longer = {a | b for a in longer for b in iterations if _precedes(a, b)} - repetitions
                 repetitions = repetitions | longer
             return repetitions
         case AllOf(parts):
             combined: set[Match] = {frozenset()}
             for part in parts:
                 part_matches = _matches(part, stream, window, pattern)
-                combined = {a | b for a in combined for b in part_matches if not _places(a) & _places(b)}
+                combined = {
+                    a | b for a in combined for b in part_matches if not _positions(a) & _positions(b)
+                }
             return combined
         case _:
             sequences: set[Match] = {frozenset()}
             for part in expression.parts:
                 part_matches = _matches(part, stream, window, pattern)
-                sequences = {a | b for a in sequences for b in part_matches if _before(a, b)}
+                sequences = {a | b for a in sequences for b in part_matches if _precedes(a, b)}
             return sequences
 
 
-def _places(match: Match) -> set[int]:
+def _positions(match: Match) -> set[int]:
     return {position for position, _ in match}
 
 
-def _before(first: Match, second: Match) -> bool:
-    return not first or not second or max(_places(first)) < min(_places(second))
+def _precedes(first: Match, second: Match) -> bool:
+    return not first or not second or max(_positions(first)) < min(_positions(second))
 
 
 def _passes(pattern: Pattern, letter: TupleLetter, row: Row) -> bool:

@@ -48,7 +48,9 @@ def by_tuple(pcea: PCEA, stream: Sequence[tuple[int, Row]], ticks: list[int], wi
     ]
 
 
-def cut(stream: Sequence[tuple[int, Row]], ticks: list[int], sizes: list[int]) -> Iterator[StreamTuples]:
+def batches_of(
+    stream: Sequence[tuple[int, Row]], ticks: list[int], sizes: list[int]
+) -> Iterator[StreamTuples]:
     start = 0
     for size in [*sizes, len(stream)]:
         end = min(start + size, len(stream))
@@ -70,7 +72,7 @@ def by_columns(
         return None
     evaluator = ColumnarEvaluator(plan, window)
     results: Results = [Counter() for _ in stream]
-    for tuples in cut(stream, ticks, sizes):
+    for tuples in batches_of(stream, ticks, sizes):
         matches = evaluator.take(tuples)
         assert matches.last.tolist() == sorted(matches.last.tolist())
         for last, positions in zip(matches.last.tolist(), matches.marked.T.tolist(), strict=True):
@@ -138,7 +140,7 @@ def test_expired_keys_are_forgotten() -> None:
     plan = column_plan(pcea)
     assert plan is not None
     evaluator = ColumnarEvaluator(plan, window)
-    count = sum(len(evaluator.take(tuples)) for tuples in cut(stream, ticks, [500] * 40))
+    count = sum(len(evaluator.take(tuples)) for tuples in batches_of(stream, ticks, [500] * 40))
     assert count == 10_000
     assert evaluator.keys < 3_000
     assert len(list(evaluator.live())) <= 11
@@ -154,7 +156,7 @@ def test_too_many_runs_raise_an_error(pairs: int, ends: int) -> None:
     evaluator = ColumnarEvaluator(plan, Unbounded())
     before: list[tuple[int, Row]] = [(0, (1, 0)), (1, (1, 0))]
     after: list[tuple[int, Row]] = [*[(0, (1, 0))] * pairs, *[(1, (1, 0))] * pairs, *[(2, (1, 0))] * ends]
-    first, second = cut([*before, *after], list(range(len(before + after))), [2])
+    first, second = batches_of([*before, *after], list(range(len(before + after))), [2])
     assert not len(evaluator.take(first))
     with pytest.raises(TooManyRunsError):
         evaluator.take(second)

@@ -31,25 +31,25 @@ APPENDIX = Schema(
 )
 
 
-def parsed(text: str, schema: Schema = SCHEMA) -> ConjunctiveQuery:
+def query_of(text: str, schema: Schema = SCHEMA) -> ConjunctiveQuery:
     return parse_conjunctive_query(text, schema)
 
 
 def test_q0_is_hierarchical_and_q1_is_not() -> None:
-    assert is_hierarchical(parsed(Q0))
-    assert not is_hierarchical(parsed(Q1))
+    assert is_hierarchical(query_of(Q0))
+    assert not is_hierarchical(query_of(Q1))
 
 
 def test_the_qtree_of_q0() -> None:
-    tree = qtree(parsed(Q0))
+    tree = qtree(query_of(Q0))
     assert tree == Inner("x", (0, Inner("y", (1, 2))))
     assert compact(tree) == tree
-    assert drawing(parsed(Q0), tree, NAMES) == "x\n  0: T(x)\n  y\n    1: S(x, y)\n    2: R(x, y)"
+    assert drawing(query_of(Q0), tree, NAMES) == "x\n  0: T(x)\n  y\n    1: S(x, y)\n    2: R(x, y)"
 
 
 def test_the_compact_qtree_of_the_appendix() -> None:
     """x has the children y and w; z, v and w have one atom each and are omitted."""
-    query = parsed("Q(x, y, z, v, w) <- R(x, y, z), S(x, y, v), T(x, w), U(x, y)", APPENDIX)
+    query = query_of("Q(x, y, z, v, w) <- R(x, y, z), S(x, y, v), T(x, w), U(x, y)", APPENDIX)
     tree = qtree(query)
     assert {node.variable for node in tree.inner_nodes()} == {"x", "y", "z", "v", "w"}
     assert compact(tree) == Inner("x", (Inner("y", (0, 1, 3)), 2))
@@ -69,14 +69,14 @@ def test_the_automaton_without_self_joins_has_quadratic_size() -> None:
 
 
 def test_a_disconnected_query_gets_a_fresh_root() -> None:
-    query = parsed("Q(x, y) <- T(x), R(y, y)")
+    query = query_of("Q(x, y) <- T(x), R(y, y)")
     assert is_hierarchical(query)
     assert compact(qtree(query)) == Inner(FRESH, (0, 1))
 
 
 def test_a_single_atom_has_one_transition() -> None:
-    assert len(automaton_of(parsed("Q(x) <- T(x)")).transitions) == 1
-    assert len(automaton_of(parsed("Q() <- T(1)")).transitions) == 1
+    assert len(automaton_of(query_of("Q(x) <- T(x)")).transitions) == 1
+    assert len(automaton_of(query_of("Q() <- T(1)")).transitions) == 1
 
 
 def test_the_drawing_joins_the_sources_of_a_transition() -> None:

@@ -27,7 +27,7 @@ from tests.strategies import examples
 SOME_ARE_REFUSED = examples(200, suppress_health_check=[HealthCheck.filter_too_much])
 
 
-def found(valuations: list[Valuation]) -> set[Match]:
+def marks_of(valuations: list[Valuation]) -> set[Match]:
     """The results as marks; fails if a result is repeated, or marks a tuple twice."""
     results = [frozenset((p, label) for p, labels in v for label in labels) for v in valuations]
     assert len(set(results)) == len(results)
@@ -50,7 +50,7 @@ def test_results_equal_the_matches_after_every_tuple(
 ) -> None:
     evaluator = TupleEvaluator(automaton(pattern), len(SCHEMA.relations), CountWindow(window))
     for position, (relation, row) in enumerate(stream):
-        results = found(list(evaluator.feed(relation, row)))
+        results = marks_of(list(evaluator.feed(relation, row)))
         assert results == matches(pattern, stream[: position + 1], position - window)
 
 
@@ -91,7 +91,7 @@ def test_pattern_texts_have_their_matches(text: str, stream: list[tuple[int, Row
     pcea = compile_pattern(pattern, SCHEMA, contains).pcea
     evaluator = TupleEvaluator(pcea, len(SCHEMA.relations), CountWindow(window))
     for position, (relation, row) in enumerate(stream):
-        results = found(list(evaluator.feed(relation, row)))
+        results = marks_of(list(evaluator.feed(relation, row)))
         assert results == matches(pattern, stream[: position + 1], position - window)
         assert evaluator.count() == len(results)
 
@@ -113,7 +113,7 @@ def test_both_layouts_have_the_same_results(pattern: Pattern, stream: list[tuple
         raise
     parallel, sequential = (TupleEvaluator(pcea, len(SCHEMA.relations), CountWindow(5)) for pcea in automata)
     for relation, row in stream:
-        assert found(list(parallel.feed(relation, row))) == found(list(sequential.feed(relation, row)))
+        assert marks_of(list(parallel.feed(relation, row))) == marks_of(list(sequential.feed(relation, row)))
 
 
 WRITTEN = st.sampled_from(TEXTS).map(lambda text: parse_pattern(text, SCHEMA))
@@ -198,7 +198,7 @@ def test_an_unreachable_final_state_gives_an_empty_automaton() -> None:
     assert column_plan(trimmed) is not None
 
 
-class Counted:
+class CountingState:
     """A state that counts its comparisons."""
 
     compared = 0
@@ -210,17 +210,17 @@ class Counted:
         return self.number
 
     def __eq__(self, other: object) -> bool:
-        Counted.compared += 1
-        return isinstance(other, Counted) and self.number == other.number
+        CountingState.compared += 1
+        return isinstance(other, CountingState) and self.number == other.number
 
 
 def test_trimming_takes_linear_time() -> None:
     """A chain from its end to its beginning is the worst case for passes over all transitions."""
     length = 1_000
-    states = [Counted(number) for number in range(length + 1)]
+    states = [CountingState(number) for number in range(length + 1)]
     links = [Transition((RunSource(a, SAME),), Unary(0), frozenset("x"), b) for a, b in pairwise(states)]
     first = Transition((), Unary(0), frozenset("x"), states[0])
     chain = PCEA((*reversed(links), first), frozenset(states[-1:]))
-    Counted.compared = 0
+    CountingState.compared = 0
     assert len(chain.trim().transitions) == length + 1
-    assert Counted.compared < 10 * length
+    assert CountingState.compared < 10 * length

@@ -13,24 +13,24 @@ from tests.oracles.run_trees import accepting_runs, by_label
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, STREAM, T
 
 
-def defined(pcea: PCEA, position: int) -> list[frozenset[int]]:
+def counts_by_definition(pcea: PCEA, position: int) -> list[frozenset[int]]:
     return sorted((run.valuation()["•"] for run in accepting_runs(pcea, STREAM, position)), key=sorted)
 
 
-def evaluated(pcea: PCEA, window: Window) -> list[list[dict[str, frozenset[int]]]]:
+def results_by_evaluation(pcea: PCEA, window: Window) -> list[list[dict[str, frozenset[int]]]]:
     """The results at each position of S_0."""
     evaluator = TupleEvaluator(pcea, len(SCHEMA.relations), window)
     return [[by_label(v) for v in evaluator.feed(relation, row)] for relation, row in STREAM]
 
 
 def test_the_chain_of_example_2_1() -> None:
-    assert defined(C0, 5) == [{1, 3, 5}]
-    assert [len(results) for results in evaluated(C0, Unbounded())] == [0, 0, 0, 0, 0, 1, 0, 0]
+    assert counts_by_definition(C0, 5) == [{1, 3, 5}]
+    assert [len(results) for results in results_by_evaluation(C0, Unbounded())] == [0, 0, 0, 0, 0, 1, 0, 0]
 
 
 def test_the_parallel_automaton_of_example_3_3() -> None:
-    assert defined(P0, 5) == [{0, 1, 5}, {1, 3, 5}]
-    results = evaluated(P0, Unbounded())
+    assert counts_by_definition(P0, 5) == [{0, 1, 5}, {1, 3, 5}]
+    results = results_by_evaluation(P0, Unbounded())
     assert sorted((v["•"] for v in results[5]), key=sorted) == [{0, 1, 5}, {1, 3, 5}]
     assert not any(results[:5] + results[6:])
 
@@ -44,15 +44,15 @@ def test_the_run_trees_of_example_3_3() -> None:
 
 def test_the_window_of_example_3_3() -> None:
     """|5 - 0| = 5 is in a window of 5, but not in one of 4."""
-    assert len(evaluated(P0, CountWindow(5))[5]) == 2
-    assert [v["•"] for v in evaluated(P0, CountWindow(4))[5]] == [{1, 3, 5}]
-    assert evaluated(P0, CountWindow(3))[5] == []
+    assert len(results_by_evaluation(P0, CountWindow(5))[5]) == 2
+    assert [v["•"] for v in results_by_evaluation(P0, CountWindow(4))[5]] == [{1, 3, 5}]
+    assert results_by_evaluation(P0, CountWindow(3))[5] == []
 
 
 def test_the_query_of_section_4_over_the_stream() -> None:
     """The two t-homomorphisms of Q_0 that the paper names, at position 5."""
     pcea = automaton_of(parse_conjunctive_query(Q0, SCHEMA))
-    by_position = evaluated(pcea, Unbounded())
+    by_position = results_by_evaluation(pcea, Unbounded())
     positions = sorted(tuple(min(v[label]) for label in "012") for v in by_position[5])
     assert positions == [(1, 0, 5), (1, 3, 5)]
     assert [len(results) for results in by_position] == [0, 0, 0, 0, 0, 2, 0, 0]

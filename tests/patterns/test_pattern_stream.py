@@ -49,7 +49,7 @@ SCHEMA = Schema(
 PATTERN = 'A a AND * b where a.x = b.x and b:"alpha"'
 
 
-def told(stream: PatternStream, records: list[Record]) -> list[Result]:
+def results_of(stream: PatternStream, records: list[Record]) -> list[Result]:
     return list(stream.process(RecordBatch.of(records)))
 
 
@@ -60,8 +60,8 @@ def test_a_stream_rebuilt_from_two_windows_continues_unchanged(data: st.DataObje
     split = data.draw(st.integers(0, len(records)))
     query = read_query(PATTERN, SCHEMA)
     original = PatternStream(query, SCHEMA, window)
-    told(original, records[:split])
-    position, expected = original.position, told(original, records[split:])
+    results_of(original, records[:split])
+    position, expected = original.position, results_of(original, records[split:])
     positions = np.cumsum([0, *(not record.delete for record in records)]).tolist()
     first = split
     while first and _needed(records[first - 1], positions[first - 1], records[:split], position, window):
@@ -69,7 +69,7 @@ def test_a_stream_rebuilt_from_two_windows_continues_unchanged(data: st.DataObje
     rebuilt = PatternStream(query, SCHEMA, window)
     rebuilt.seek(positions[first])
     list(rebuilt.process(RecordBatch.of(records[first:split])))
-    assert Counter(told(rebuilt, records[split:])) == Counter(expected)
+    assert Counter(results_of(rebuilt, records[split:])) == Counter(expected)
 
 
 def _needed(record: Record, position: int, records: list[Record], end_position: int, window: Window) -> bool:
@@ -88,7 +88,7 @@ def _needed(record: Record, position: int, records: list[Record], end_position: 
 def test_a_snapshot_has_the_live_results(records: list[Record], window: Window) -> None:
     query = read_query(PATTERN, SCHEMA)
     original = PatternStream(query, SCHEMA, window)
-    results = told(original, records)
+    results = results_of(original, records)
     snapshot = PatternStream(query, SCHEMA, window).alive_after([(RecordBatch.of(records), None)])
     assert all(result.snapshot and '"snapshot":true' in result.to_json().decode() for result in snapshot)
     live_results = Counter(structs.replace(result, snapshot=False) for result in snapshot)
@@ -104,7 +104,7 @@ def test_a_snapshot_has_the_live_results(records: list[Record], window: Window) 
             assert live_results == Counter(results)
 
 
-def shared_out(
+def sharded_results(
     query: PatternQuery, root: RootKey, schema: Schema, stream: list[tuple[int, Row]], window: Window
 ) -> list[Result]:
     """The results of three shards, each with its own tuples and their positions in the whole stream."""
@@ -116,11 +116,11 @@ def shared_out(
     return results
 
 
-def _whole(
+def _unsharded_results(
     query: PatternQuery, schema: Schema, stream: list[tuple[int, Row]], window: Window
 ) -> list[Result]:
     records = [Record(relation, time, row) for time, (relation, row) in enumerate(stream)]
-    return told(PatternStream(query, schema, window), records)
+    return results_of(PatternStream(query, schema, window), records)
 
 
 @examples(200)
@@ -132,8 +132,8 @@ def test_shards_by_the_root_of_a_query_find_each_result_once(
     assume(root is not None)
     assert root is not None
     pattern = PatternQuery("Q", automaton_of(query), None, query, {}, root)
-    results = shared_out(pattern, root, formal.SCHEMA, stream, window)
-    assert Counter(results) == Counter(_whole(pattern, formal.SCHEMA, stream, window))
+    results = sharded_results(pattern, root, formal.SCHEMA, stream, window)
+    assert Counter(results) == Counter(_unsharded_results(pattern, formal.SCHEMA, stream, window))
 
 
 @examples(200)
@@ -149,8 +149,8 @@ def test_shards_by_the_root_of_a_pattern_find_each_result_once(
     assume(compiled.root is not None)
     assert compiled.root is not None
     query = PatternQuery("P", compiled.pcea, None, compiled, {}, compiled.root)
-    results = shared_out(query, compiled.root, written.SCHEMA, stream, window)
-    assert Counter(results) == Counter(_whole(query, written.SCHEMA, stream, window))
+    results = sharded_results(query, compiled.root, written.SCHEMA, stream, window)
+    assert Counter(results) == Counter(_unsharded_results(query, written.SCHEMA, stream, window))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from skws.queries.patterns.stream import PatternStream
 from skws_patterns.columnar_evaluator import NONE, Numbers, ValueColumn
 from skws_schema.model import Value
 from skws_windows.window import Unbounded, Window
-from tests.patterns.test_pattern_stream import PATTERN, SCHEMA, WINDOWS, told
+from tests.patterns.test_pattern_stream import PATTERN, SCHEMA, WINDOWS, results_of
 from tests.strategies import examples
 from tests.strategies import streams as record_streams
 
@@ -79,7 +79,7 @@ def test_replayed_results_and_counts(
 ) -> None:
     """For any size of batches, and whenever there are too many results for columns."""
     query = read_query(text, SCHEMA)
-    expected = told(PatternStream(query, SCHEMA, window), records)
+    expected = results_of(PatternStream(query, SCHEMA, window), records)
     taking, counting = (ReplayedPattern(query, SCHEMA, window, max_results) for _ in range(2))
     batches = []
     for start in range(0, len(records), size):

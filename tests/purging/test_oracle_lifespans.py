@@ -40,7 +40,7 @@ def delayed(rng: random.Random, marks: list[Mark], lateness: int) -> list[Mark]:
     return sorted(marks, key=lambda mark: mark[0] + rng.uniform(0, lateness))
 
 
-def simulated(marks: list[Mark], window: Window) -> list[tuple[int, Row, int, int]]:
+def simulated_lives(marks: list[Mark], window: Window) -> list[tuple[int, Row, int, int]]:
     """Relation, row, start and end of all tuples that ever live; marks of a tick in order of arrival."""
     tuples: list[list[int | Row]] = []
     live: dict[tuple[int, Row], deque[list[int | Row]]] = {}
@@ -66,7 +66,7 @@ def simulated(marks: list[Mark], window: Window) -> list[tuple[int, Row, int, in
     return sorted(tuple(life) for life in tuples if life[2] < life[3])  # type: ignore[operator, misc]
 
 
-def lived(
+def lives_of(
     marks: list[Mark], window: Window, lateness: int, rng: random.Random
 ) -> tuple[list[tuple[int, Row, int, int]], Lifespans]:
     lifespans = Lifespans(SCHEMA, window, lateness)
@@ -94,8 +94,8 @@ def lived(
 def test_truncations_end_live_tuples(window: Window, lateness: int, seed: int) -> None:
     rng = random.Random(seed)
     marks = delayed(rng, random_marks(rng, 60, rng.choice((0.02, 0.1, 0.4))), lateness)
-    lifespans_seen, _ = lived(marks, window, lateness, rng)
-    assert lifespans_seen == simulated(marks, window)
+    lifespans_seen, _ = lives_of(marks, window, lateness, rng)
+    assert lifespans_seen == simulated_lives(marks, window)
 
 
 @pytest.mark.parametrize("lateness", [0, 5])

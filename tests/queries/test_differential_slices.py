@@ -34,7 +34,7 @@ QUERIES = (
 )
 
 
-def whole(query: Query, stream: Stream, records: Sequence[Record]) -> tuple[list[Result], Counts]:
+def session_results(query: Query, stream: Stream, records: Sequence[Record]) -> tuple[list[Result], Counts]:
     """The results of one session."""
     session = Session(stream, keywords=query.kind == KEYWORDS)
     session.add(query)
@@ -47,7 +47,7 @@ def whole(query: Query, stream: Stream, records: Sequence[Record]) -> tuple[list
     return results, session.counts()
 
 
-def packed(records: Sequence[Record], schema: Schema, rng: random.Random) -> Packed:
+def packed_pieces(records: Sequence[Record], schema: Schema, rng: random.Random) -> Packed:
     """The records as pieces of random splits."""
     pieces: Packed = []
     start = split = 0
@@ -60,7 +60,9 @@ def packed(records: Sequence[Record], schema: Schema, rng: random.Random) -> Pac
     return pieces
 
 
-def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) -> tuple[list[Result], Counts]:
+def sliced_results(
+    query: Query, stream: Stream, pieces: Packed, slicing: Slicing
+) -> tuple[list[Result], Counts]:
     """The results of independent slices."""
     results: list[Result] = []
     counts = Counts()
@@ -98,10 +100,10 @@ def test_slices_have_the_results_of_the_whole_stream(
         rng.shuffle(records)
     stream = Stream(schema, window, finite=True)
     named_query = query.named("q", 4)
-    pieces = packed(records, schema, rng)
+    pieces = packed_pieces(records, schema, rng)
     slicing = plan_slices([piece for piece, _ in pieces], [named_query], stream, window, 2, least=10)
-    expected, counts = whole(named_query, stream, records)
-    results, counts_of_slices = in_slices(named_query, stream, pieces, slicing)
+    expected, counts = session_results(named_query, stream, records)
+    results, counts_of_slices = sliced_results(named_query, stream, pieces, slicing)
     assert results == expected
     assert (counts_of_slices.tuples, counts_of_slices.deletions, counts_of_slices.excluded) == (
         counts.tuples,
@@ -118,7 +120,7 @@ def test_slices_have_the_results_of_the_whole_stream(
 def test_pieces_are_merged_by_time_and_by_arrival(seed: int) -> None:
     rng = random.Random(seed)
     records = [Record(0, rng.randrange(20), (str(number), None, None)) for number in range(60)]
-    pieces = packed(records, STREAMS, rng)
+    pieces = packed_pieces(records, STREAMS, rng)
     pieces.sort(key=lambda each: (each[0].first, each[0].place))
     merged_records = merge_by_time((piece.first, piece.place, unpack(blob)) for piece, blob in pieces)
     assert [record for batch in merged_records for record in batch.records()] == sorted(

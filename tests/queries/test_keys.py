@@ -155,7 +155,7 @@ def batches(records: list[Record], cuts: list[int]) -> list[RecordBatch]:
     return [RecordBatch.of(records[a:b]) for a, b in pairwise(bounds)]
 
 
-def shown(results: list[Result]) -> Counter[str]:
+def json_counts(results: list[Result]) -> Counter[str]:
     return Counter(str(result.to_dict()) for result in results)
 
 
@@ -228,7 +228,7 @@ def test_oracle_parts_together_have_the_results_of_one_session(
             results_of_parts += session.take(own_records)
         for session in sessions:
             session.seek(session.position, max(one.now for one in sessions))
-    assert shown(results_of_parts) == shown(expected)
+    assert json_counts(results_of_parts) == json_counts(expected)
     assert Counter(late_in_parts) == Counter(late)
     counts = [session.counts() for session in sessions]
     assert sum(one.tuples for one in counts) == single.counts().tuples

@@ -39,25 +39,25 @@ PATTERNS = [
 WINDOWS: list[Window] = [CountWindow(3), TimeWindow(4), TimeWindow(9), Unbounded()]
 
 
-def standing(text: str) -> Query:
+def pattern_query(text: str) -> Query:
     return Query(text, kind=PATTERN).named("p", 5)
 
 
-def searched(text: str, window: Window, records: Sequence[Record]) -> Counter[Result]:
+def search_results(text: str, window: Window, records: Sequence[Record]) -> Counter[Result]:
     """The results of a search: all records at once, sorted by time."""
     query = read_query(text, SCHEMA)
     sorted_batch = RecordBatch.of(sorted(records, key=lambda record: record.time))
     return Counter(PatternStream(query, SCHEMA, query.window or window, name="p").process(sorted_batch))
 
 
-def watched(session: Session, batches: Sequence[Sequence[Record]]) -> list[Result]:
+def results_of_batches(session: Session, batches: Sequence[Sequence[Record]]) -> list[Result]:
     results: list[Result] = []
     for batch in batches:
         results += session.take(RecordBatch.of(batch))
     return results + session.take(RecordBatch.of(()), ended=True)
 
 
-def cut(records: Sequence[Record], splits: Sequence[int]) -> list[Sequence[Record]]:
+def split_into_batches(records: Sequence[Record], splits: Sequence[int]) -> list[Sequence[Record]]:
     bounds = [0, *sorted(place % (len(records) + 1) for place in splits), len(records)]
     return [records[start:end] for start, end in pairwise(bounds)]
 
@@ -77,14 +77,16 @@ def test_a_standing_pattern_and_its_shards_have_the_results_of_a_search(
 ) -> None:
     session = Session(stream, keywords=False)
     shards = [Session(stream, Part(n, 3, Partitioning.ROOTS), keywords=False) for n in range(3)]
-    assert [each.add(standing(text)) for each in (session, *shards)] == [[]] * 4
-    batches = cut(records, splits)
-    results = watched(session, batches)
-    assert Counter(results) == searched(text, stream.window, records)
+    assert [each.add(pattern_query(text)) for each in (session, *shards)] == [[]] * 4
+    batches = split_into_batches(records, splits)
+    results = results_of_batches(session, batches)
+    assert Counter(results) == search_results(text, stream.window, records)
     assert [Result.from_json(one.to_json()).to_json() for one in results] == [
         one.to_json() for one in results
     ]
-    assert Counter(result for shard in shards for result in watched(shard, batches)) == Counter(results)
+    assert Counter(result for shard in shards for result in results_of_batches(shard, batches)) == Counter(
+        results
+    )
 
 
 @examples(100)
@@ -104,13 +106,13 @@ def test_records_out_of_order_have_the_results_of_sorted_records(
         on_late=lambda record, _: late.append(record),
         keywords=False,
     )
-    session.add(standing(text))
-    results = watched(session, cut(arrival_order, splits))
+    session.add(pattern_query(text))
+    results = results_of_batches(session, split_into_batches(arrival_order, splits))
     # The order of records with the same time is unspecified.
     matches = Counter(
         frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in results
     )
-    expected = searched(text, TimeWindow(9), sorted(arrival_order, key=lambda record: record.time))
+    expected = search_results(text, TimeWindow(9), sorted(arrival_order, key=lambda record: record.time))
     assert matches == Counter(
         frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in expected.elements()
     )
@@ -129,26 +131,26 @@ def test_a_pattern_added_later_begins_with_the_live_tuples(
 ) -> None:
     before, after = records[:split], records[split:]
     first = Session(stream, keywords=False)
-    first.add(standing(text))
-    first_results = watched_only(first, before)
+    first.add(pattern_query(text))
+    first_results = results_of_single_batch(first, before)
     log = [LoggedBatch(0, ALWAYS, RecordBatch.of(before))]
     second = Session(stream, keywords=False, past=lambda: log)
-    watched_only(second, before)
-    snapshot = second.add(standing(text))
+    results_of_single_batch(second, before)
+    snapshot = second.add(pattern_query(text))
     assert all(result.snapshot for result in snapshot)
     assert Counter(structs.replace(result, snapshot=False) for result in snapshot) <= Counter(first_results)
-    assert watched(second, [after]) == watched(first, [after])
+    assert results_of_batches(second, [after]) == results_of_batches(first, [after])
 
 
-def watched_only(session: Session, records: Sequence[Record]) -> list[Result]:
+def results_of_single_batch(session: Session, records: Sequence[Record]) -> list[Result]:
     return session.take(RecordBatch.of(records))
 
 
 def test_times_may_decrease_under_a_count_window() -> None:
     """Tuples arrive in any order; a pattern with a window of time processes them in order of arrival."""
     session = Session(Stream(SCHEMA, CountWindow(10)), keywords=False)
-    session.add(standing("A a ; B b where a.x = b.x within 5 us"))
-    results = watched(
+    session.add(pattern_query("A a ; B b where a.x = b.x within 5 us"))
+    results = results_of_batches(
         session, [[Record(0, 9, ("t", 1, 1))], [Record(1, 2, ("t", 1, 1)), Record(1, 20, ("t", 1, 1))]]
     )
     assert [[m.id for m in result.tuples] for result in results] == [
@@ -159,16 +161,16 @@ def test_times_may_decrease_under_a_count_window() -> None:
 def test_a_pattern_is_checked_before_it_is_added() -> None:
     stream = Stream(SCHEMA, Unbounded())
     with pytest.raises(PatternError):
-        plan_of(standing("A a ; ; B b"), stream)
+        plan_of(pattern_query("A a ; ; B b"), stream)
     over_expression = replace(stream, window=ExpressionWindow("open when A close when B"))
     with pytest.raises(UsageError, match="a window expression is for keywords"):
-        plan_of(standing("A a ; B b"), over_expression)
-    plan_of(standing("A a ; B b within 10 minutes"), over_expression)
-    plan_of(standing("A a ; B b within 10 minutes"), stream)
-    plan_of(standing("A a ; B b"), stream)
-    (note,) = plan_of(standing("A a ; B b"), stream).notes
+        plan_of(pattern_query("A a ; B b"), over_expression)
+    plan_of(pattern_query("A a ; B b within 10 minutes"), over_expression)
+    plan_of(pattern_query("A a ; B b within 10 minutes"), stream)
+    plan_of(pattern_query("A a ; B b"), stream)
+    (note,) = plan_of(pattern_query("A a ; B b"), stream).notes
     assert note.startswith("the pattern has no window, so all tuples that it reads are kept")
-    assert plan_of(standing("A a ; B b within 10 minutes"), stream).notes == ()
-    assert plan_of(standing("A a ; B b"), replace(stream, finite=True)).notes == ()
+    assert plan_of(pattern_query("A a ; B b within 10 minutes"), stream).notes == ()
+    assert plan_of(pattern_query("A a ; B b"), replace(stream, finite=True)).notes == ()
     with pytest.raises(UsageError, match="did you mean 'pattern'"):
         plan_of(Query("A a ; B b", 5, "patern", name="p"), stream)

@@ -44,7 +44,7 @@ class Step:
     position: int
     changed: list[Result] | None
     found: list[Result]
-    counting: list[Numbered]
+    remaining_records: list[Numbered]
 
 
 class Run:
@@ -59,7 +59,7 @@ class Run:
         self.live = Session(stream, keywords=False, past=lambda: self.past)
         self.live.add(self.standing)
         self.deletes = deletes
-        self.refused: list[str] = []
+        self.rejections: list[str] = []
         self.changes = 0
 
     def steps(self, changes: Sequence[Schema] = CHANGES, records: int = length(140, 240)) -> Iterator[Step]:
@@ -85,7 +85,7 @@ class Run:
         try:
             after = check_change(before, text, [self.standing], before.window)
         except UsageError as error:
-            self.refused.append(str(error))
+            self.rejections.append(str(error))
             return None
         self.changes += bool(any(SchemaChange(before.schema, after.schema).removed[0]) or after != before)
         self.story.append(text)
@@ -116,20 +116,20 @@ def test_patterns_are_rebuilt_from_the_remaining_records(text: str, window: Wind
         results = 0
         for step in run.steps():
             assert not step.changed
-            expected = searched(text, run.live.stream, step)
+            expected = results_by_search(text, run.live.stream, step)
             assert Counter(step.found) == expected
             results += len(step.found)
         assert results
         assert run.changes > 1
 
 
-def searched(text: str, stream: Stream, step: Step) -> Counter[Result]:
+def results_by_search(text: str, stream: Stream, step: Step) -> Counter[Result]:
     """The results from this micro-batch on, computed from all records that count."""
     schema = nameable(stream.schema)
     query = read_query(text, schema)
     pattern = PatternStream(query, schema, query.window or stream.window, name="q")
-    positions = np.array([position for position, _ in step.counting], dtype=np.int64)
-    batch = RecordBatch.of([record for _, record in step.counting])
+    positions = np.array([position for position, _ in step.remaining_records], dtype=np.int64)
+    batch = RecordBatch.of([record for _, record in step.remaining_records])
     if stream.by_count:
         batch = replace(batch, time=np.maximum.accumulate(batch.time)) if len(batch) else batch
     results = pattern.process(batch, positions)
@@ -152,12 +152,12 @@ def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], w
                 else:
                     (top_ids.add if result.place.event == "enter" else top_ids.remove)(result.id)
             if step.changed is not None:
-                assert top_ids == best(run)
+                assert top_ids == best_ids(run)
         assert run.changes > 1
     assert retraction_count
 
 
-def best(run: Run) -> set[str]:
+def best_ids(run: Run) -> set[str]:
     """The ids of the best results, from a session without earlier queries."""
     session = Session(run.first, keywords=False, past=lambda: run.past)
     for event in run.story:
@@ -195,12 +195,12 @@ EXPRESSION = ExpressionWindow("longest match [customer] .* [order and time - tim
 
 def test_windows_of_unchanged_expressions_continue() -> None:
     """A relation is added and removed; results over it appear when their windows end, if it still exists."""
-    counts = [windowed(random.Random(seed)) for seed in range(length(3, 6))]
+    counts = [windowed_counts(random.Random(seed)) for seed in range(length(3, 6))]
     assert all(count for _, count in counts)
     assert any(note_count for note_count, _ in counts)
 
 
-def windowed(rng: random.Random) -> tuple[int, int]:
+def windowed_counts(rng: random.Random) -> tuple[int, int]:
     """The number of results with notes, and of all results."""
     stream = Stream(SHOP, EXPRESSION)
     session = Session(stream, keywords=False)

@@ -49,7 +49,7 @@ Task = list[tuple[int | None, list[Record]]]
 """The records of a task by partition; None: the partition is unknown."""
 
 
-def read(rng: random.Random, records: Sequence[Record], lateness: int) -> Iterable[list[Task]]:
+def task_batches(rng: random.Random, records: Sequence[Record], lateness: int) -> Iterable[list[Task]]:
     """The records that tasks read from three partitions, batch by batch, each at its own rate, to the end."""
     partitions: list[list[Record]] = [[], [], []]
     for record in records:
@@ -101,7 +101,7 @@ class Reader:
         self.shard.shard.seek(self.shard.shard.position, self.shard.shard.now, self.final)
 
 
-class Told(Protocol):
+class ComparedResult(Protocol):
     """The compared parts of a result."""
 
     @property
@@ -116,8 +116,8 @@ class Told(Protocol):
     def end(self) -> float | None: ...
 
 
-def last_told(
-    results: Iterable[Told],
+def final_versions(
+    results: Iterable[ComparedResult],
 ) -> dict[tuple[str, str], tuple[bool, float | None, float | None]]:
     """By query and id: whether it was retracted in the end, its begin, and its end.
 
@@ -166,7 +166,7 @@ def test_partitions_of_any_rates_have_the_results_of_the_sorted_stream(lateness:
     window = TimeWindow(rng.choice((12, 40)))
     job = Job(dict(QUERIES), DIVIDED, window=window, max_size=3, lateness=lateness, dead_letters=None)
     reader = Reader(KeptShard(job, Part(0, 1, Partitioning.ROOTS)), lateness)
-    for tasks in read(rng, records, lateness):
+    for tasks in task_batches(rng, records, lateness):
         reader.take(tasks)
         if rng.random() < 0.3:
             reader.rebuild()
@@ -179,7 +179,7 @@ def test_partitions_of_any_rates_have_the_results_of_the_sorted_stream(lateness:
     single.add_all(list(plans_of(job).values()))
     expected = single.take(RecordBatch.of(records)) + single.take(end, ended=True)
     assert len(expected) > 20
-    assert last_told(reader.results) == last_told(expected)
+    assert final_versions(reader.results) == final_versions(expected)
 
 
 @seeds(4, 40)
@@ -194,7 +194,7 @@ def test_partitions_that_diverge_later_have_the_results_of_the_sorted_stream(see
     results = session.take(RecordBatch.of(records[:split]))
     final = session.now
     results += session.settle(final)
-    for tasks in read(rng, records[split:], 0):
+    for tasks in task_batches(rng, records[split:], 0):
         parts = [part for task in tasks for _, part in task if part]
         final = max(final, min(part[-1].time for part in parts))
         results += session.take(RecordBatch.of([record for part in parts for record in part]))
@@ -204,7 +204,7 @@ def test_partitions_that_diverge_later_have_the_results_of_the_sorted_stream(see
     results += session.take(end, ended=True)
     expected = single.take(RecordBatch.of(records)) + single.take(end, ended=True)
     assert len(expected) > 20
-    assert last_told(results) == last_told(expected)
+    assert final_versions(results) == final_versions(expected)
 
 
 @seeds(4, 40)
@@ -217,7 +217,7 @@ def test_a_rebuilt_shard_continues_unchanged(seed: int) -> None:
     part, few_bytes = Part(0, 1, Partitioning.ROOTS), rng.choice((500, 100_000))
     undisturbed, rebuilt = (Reader(KeptShard(job, part, few_bytes=few_bytes), 0) for _ in range(2))
     names: list[str] = []
-    for number, tasks in enumerate(map(list, read(rng, records, 0))):
+    for number, tasks in enumerate(map(list, task_batches(rng, records, 0))):
         commands: list[JobCommand] = []
         if names and rng.random() < 0.1:
             commands.append(JobCommand("remove", names.pop(rng.randrange(len(names)))))
@@ -305,7 +305,7 @@ _SHOP: Final = replace(
 )
 
 
-def told_of(*batches: Sequence[Record]) -> list[list[tuple[str, float | None, float | None]]]:
+def reports_of(*batches: Sequence[Record]) -> list[list[tuple[str, float | None, float | None]]]:
     """The reports of each batch with a lateness: operation, begin and end in microseconds."""
     job = Job({"a": "alpha beta"}, _SHOP, window=TimeWindow(40), lateness=50)
     session = Session(job.stream)
@@ -326,7 +326,7 @@ def _after_start(seconds: float | None) -> float | None:
 def test_a_version_that_never_lived_is_not_retracted_again() -> None:
     """An earlier end of a version that never lived does not apply to the version that lived from then on."""
     plain, keyed = (_SHOP.index[name] for name in ("plain", "keyed"))
-    assert told_of(
+    assert reports_of(
         [Record(keyed, START + 50, ("beta", 2, 2)), Record(plain, START + 58, ("alpha", 2, 1))],
         [Record(keyed, START + 57, ("beta", 2, 0))],
         [Record(keyed, START + 53, ("beta", 2, 2))],
@@ -336,7 +336,7 @@ def test_a_version_that_never_lived_is_not_retracted_again() -> None:
 
 def test_an_earlier_end_is_reported_for_the_version_that_lived() -> None:
     plain, keyed = (_SHOP.index[name] for name in ("plain", "keyed"))
-    assert told_of(
+    assert reports_of(
         [Record(plain, START + 40, ("alpha", 2, 1)), Record(keyed, START + 45, ("beta", 2, 1))],
         [Record(keyed, START + 53, ("beta", 2, 1)), Record(keyed, START + 56, ("no", 2, 1))],
         [Record(plain, START + 50, ("alpha", 2, 1), True)],

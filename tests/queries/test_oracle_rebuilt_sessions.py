@@ -95,7 +95,7 @@ class Recovered:
     stream: Stream
     log: list[tuple[LogPart | None, LoggedBatch | str, Begins]] = field(default_factory=list)
     states: dict[str, bytes] = field(default_factory=dict)
-    told: int = 0
+    state_count: int = 0
     queries: tuple[Query, ...] = QUERIES
     keywords: bool = True
     replaced: int = 0
@@ -140,7 +140,7 @@ class Recovered:
         self.log.append((part, entry, {} if isinstance(entry, str) else self.live.begins()))
         self.read = len(self.log)
         self.states |= self.live.snapshot()
-        self.told += len(self.states)
+        self.state_count += len(self.states)
 
     def replace_log(self) -> None:
         """Replace the log by the live tuples, if no query needs it."""
@@ -220,7 +220,7 @@ def test_a_rebuilt_session_continues_unchanged(window: Window, seed: int) -> Non
     rng = random.Random(seed)
     recovered, count = compare(Stream(SCHEMA, window), random_records(rng, 150), rng)
     assert count > 20
-    assert recovered.told or window == TimeWindow(5)
+    assert recovered.state_count or window == TimeWindow(5)
     assert len(recovered.log) < 20
 
 
@@ -231,7 +231,7 @@ def test_a_rebuilt_session_accepts_records_out_of_order(seed: int) -> None:
     records.sort(key=lambda record: record.time + rng.uniform(0, 6))
     recovered, count = compare(Stream(SCHEMA, TimeWindow(15), lateness=5), records, rng)
     assert count > 20
-    assert recovered.told
+    assert recovered.state_count
 
 
 _FOR_EVER: Final = {
@@ -503,7 +503,7 @@ def test_without_a_window_the_log_is_the_only_state() -> None:
     rng = random.Random(1)
     recovered, count = compare(Stream(SCHEMA, Unbounded()), random_records(rng, 25), rng)
     assert count
-    assert not recovered.told
+    assert not recovered.state_count
 
 
 @seeds(1, 60)

@@ -33,7 +33,7 @@ RANKINGS = ("relevance", "relevance", "keywords", "compact", "recency")
 WINDOWS: list[Window] = [TimeWindow(20), TimeWindow(200), CountWindow(15)]
 
 
-def asked(text: str, name: str, size: int, rank: str = "relevance") -> Query:
+def ranked_query(text: str, name: str, size: int, rank: str = "relevance") -> Query:
     return Query(text, options={RANK: rank}).named(name, size)
 
 
@@ -53,8 +53,10 @@ def searched(session: Session, query: Query, limit: int) -> Searched:
 
 def compare(session: Session, text: str, size: int, limit: int, rank: str) -> int:
     """Compares a search with the snapshot of a new query; returns the number of its results."""
-    ids_found, count, size_reached, complete, *_ = searched(session, asked(text, "", size, rank), limit)
-    snapshot = session.add(asked(text, "new", size, rank))
+    ids_found, count, size_reached, complete, *_ = searched(
+        session, ranked_query(text, "", size, rank), limit
+    )
+    snapshot = session.add(ranked_query(text, "new", size, rank))
     session.remove("new")
     live_results = sorted((one for one in snapshot if one.op == "+"), key=order)
     assert complete
@@ -80,7 +82,7 @@ def test_a_search_has_the_first_results_of_a_new_query(schema: Schema, window: W
     expected: list[Result] = []
     for live, results in ((session, results_beside_searches), (undisturbed, expected)):
         live.load_tables(tables)
-        results.extend(live.add(asked("alpha beta", "standing", 3)))
+        results.extend(live.add(ranked_query("alpha beta", "standing", 3)))
     for batch in pieces(stream_records):
         results_beside_searches += session.take(batch)
         expected += undisturbed.take(batch)
@@ -88,12 +90,14 @@ def test_a_search_has_the_first_results_of_a_new_query(schema: Schema, window: W
             size, limit = rng.choice((1, 2, 3)), rng.choice((1, 3, 1000))
             compare(session, text, size, limit, rng.choice(RANKINGS))
         counts_by_word = {
-            word: searched(session, asked(word, "", 1), 1).found for word in ("alpha", "beta", "pad")
+            word: searched(session, ranked_query(word, "", 1), 1).found for word in ("alpha", "beta", "pad")
         }
         for start in ("al", "b", "p", "x"):
             completions = [(word, n) for word, n in counts_by_word.items() if n and word.startswith(start)]
             assert session.completions(start, 8) == completions
-        snapshot_ids = [one.id for one in session.add(asked("alpha beta", "again", 3)) if one.op == "+"]
+        snapshot_ids = [
+            one.id for one in session.add(ranked_query("alpha beta", "again", 3)) if one.op == "+"
+        ]
         session.remove("again")
         assert sorted(one.id for one in session.alive("standing")) == sorted(snapshot_ids)
     assert [one.to_json() for one in results_beside_searches] == [one.to_json() for one in expected], (
@@ -149,16 +153,16 @@ def test_an_interrupted_search_does_not_disturb_queries() -> None:
     records = random_stream(STREAMS, 1, 64, 3)
     results, expected = [], []
     for live in (session, undisturbed):
-        live.add(asked("alpha beta", "standing", 4))
+        live.add(ranked_query("alpha beta", "standing", 4))
     for batch in pieces(records):
         results += session.take(batch)
         expected += undisturbed.take(batch)
         with pytest.raises(TimeLimitError), within(0.0):
-            searched(session, asked("beta no", "", 4), 10)
+            searched(session, ranked_query("beta no", "", 4), 10)
         with pytest.raises(TimeLimitError), within(0.0):
             session.completions("a", 8)
         with pytest.raises(QueryError):
-            searched(session, asked("nowhere.t:x", "", 4), 10)
+            searched(session, ranked_query("nowhere.t:x", "", 4), 10)
     assert [one.to_json() for one in results] == [one.to_json() for one in expected]
     with pytest.raises(UsageError, match="stand"):
         session.alive("standin")
@@ -170,20 +174,20 @@ def test_a_search_that_times_out_returns_its_smaller_results() -> None:
     for batch in pieces(random_stream(STREAMS, 1, 320, 40)):
         session.take(batch)
     complete_by_size = {
-        size: searched(session, asked("alpha beta", "", size, "recency"), 2) for size in range(1, 7)
+        size: searched(session, ranked_query("alpha beta", "", size, "recency"), 2) for size in range(1, 7)
     }
     seconds, complete = 1e-4, False
     while not complete:
         seconds *= 1.2
         with suppress(TimeLimitError), within(seconds):
-            outcome = searched(session, asked("alpha beta", "", 6, "recency"), 2)
+            outcome = searched(session, ranked_query("alpha beta", "", 6, "recency"), 2)
             complete = outcome.complete
             assert outcome == complete_by_size[outcome.size]._replace(complete=complete)
 
 
 def test_the_outer_time_limit_applies() -> None:
     with within(0.0), pytest.raises(TimeLimitError), within(60.0):
-        searched(Session(Stream(STREAMS, TimeWindow(200))), asked("alpha", "", 2), 1)
+        searched(Session(Stream(STREAMS, TimeWindow(200))), ranked_query("alpha", "", 2), 1)
 
 
 def test_only_some_of_many_equal_results_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +205,7 @@ def test_only_some_of_many_equal_results_are_built(monkeypatch: pytest.MonkeyPat
     better_record = Record(0, 2_000, ("open", 2_000, 0))
     for batch in pieces([*records, better_record]):
         session.take(batch)
-    outcome = searched(session, asked("open", "", 1), 5)
+    outcome = searched(session, ranked_query("open", "", 1), 5)
     assert (outcome.found, outcome.complete, len(outcome.results)) == (2_001, True, 5)
     scores = [one.score.value for one in outcome.results if one.score is not None]
     assert scores[0] > scores[1] == scores[4]

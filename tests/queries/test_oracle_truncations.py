@@ -36,7 +36,7 @@ WINDOWS: tuple[tuple[Window, int], ...] = (
 """Windows with a lateness, which count windows lack."""
 
 
-def told(session: Session, queries: tuple[Query, ...], batches: list[list[Record]]) -> list[Result]:
+def results_of(session: Session, queries: tuple[Query, ...], batches: list[list[Record]]) -> list[Result]:
     session.add_all(plans_over(queries, session.stream))
     return [result for batch in batches for result in session.take(RecordBatch.of(batch))]
 
@@ -57,7 +57,7 @@ def truncated_stream(seed: int, count: int) -> list[Record]:
     return [*records, Record(0, time + 1, ("alpha", 1, None)), Record.truncation(0, time + 2)]
 
 
-def singly(batches: list[list[Record]], schema: Schema) -> list[list[Record]]:
+def batches_of_single_deletions(batches: list[list[Record]], schema: Schema) -> list[list[Record]]:
     """As ``deleted_singly``, in the same batches."""
     batches_of_singles: list[list[Record]] = []
     before: list[Record] = []
@@ -76,8 +76,8 @@ def test_a_truncation_deletes_each_row_in_sessions(window: Window, lateness: int
     queries = QUERIES if not isinstance(window, Unbounded) else QUERIES[:3]
     batches = batches_of(rng, truncated_stream(seed, length(110, 250)))
     truncated, deleted = Session(stream), Session(stream)
-    results = told(truncated, queries, batches)
-    assert results == told(deleted, queries, singly(batches, STREAMS))
+    results = results_of(truncated, queries, batches)
+    assert results == results_of(deleted, queries, batches_of_single_deletions(batches, STREAMS))
     assert {result.op for result in results} >= ({"+"} if window == CountWindow(4) else {"+", "-"})
     assert truncated.counts().retractions == deleted.counts().retractions
 
@@ -88,8 +88,8 @@ def test_a_truncation_deletes_each_row_in_windows_of_expressions(seed: int) -> N
     queries = (Query("alpha beta").over(OVER, allowed=True).named("windowed", 3),)
     batches = batches_of(rng, random_stream(STREAMS, seed, length(100, 150), 3, 0.03))
     truncated, deleted = (Session(Stream(STREAMS, OVER), keywords=False) for _ in range(2))
-    results = told(truncated, queries, batches)
-    assert results == told(deleted, queries, singly(batches, STREAMS))
+    results = results_of(truncated, queries, batches)
+    assert results == results_of(deleted, queries, batches_of_single_deletions(batches, STREAMS))
     assert results
 
 

@@ -165,7 +165,7 @@ WINDOWS: list[Window] = [TimeWindow(12), CountWindow(20)]
 SHARES = [WHOLE, Part(1, 2, Partitioning.ROOTS), Part(0, 2, Partitioning.QUERIES)]
 
 
-def told(window: Window, share: Part, **options: Any) -> list[list[Result]]:
+def results_by_step(window: Window, share: Part, **options: Any) -> list[list[Result]]:
     """The results of each step: queries are added and removed, and one exists under two names."""
     random = Random(0)
     static, stream = dense_tables(random), dense_rows(random, length(96, 160), [0, 0, 1, 2])
@@ -185,10 +185,10 @@ def told(window: Window, share: Part, **options: Any) -> list[list[Result]]:
 
 @combinations("window, share", WINDOWS, SHARES)
 def test_all_evaluators_have_the_same_results(window: Window, share: Part) -> None:
-    by_mesh = told(window, share, evaluator=EvaluatorName.MESH)
+    by_mesh = results_by_step(window, share, evaluator=EvaluatorName.MESH)
     option_sets: list[dict[str, Any]] = [{"evaluator": each} for each in EvaluatorName]
     for options in (*option_sets, *({"mesh": mode} for mode in MODES)):
-        outputs = told(window, share, **options)
+        outputs = results_by_step(window, share, **options)
         assert [sorted(map(repr, step)) for step in outputs] == [sorted(map(repr, step)) for step in by_mesh]
     assert sum(map(len, by_mesh)) > 20
 
@@ -231,18 +231,18 @@ def network(query: str, op: Literal["+", "-"], text: str, place: TopChange | Non
 def test_encoded_results_of_networks(
     query: str, op: Literal["+", "-"], text: str, place: TopChange | None, snapshot: bool
 ) -> None:
-    alike(network(query, op, text, place, snapshot))
+    check_encoding(network(query, op, text, place, snapshot))
 
 
 @given(query=TEXTS, text=TEXTS, number=st.integers(0, 1 << 80))
 def test_encoded_matches_and_rows(query: str, text: str, number: int) -> None:
     named_query = Query(query, name=text)
     member = ResultTuple(AsGiven("plain", "plain:1", {text: text}), (text,), ("a",), 3)
-    alike(Result.of_tuples(named_query, "abc", 1.5, None, (member,), snapshot=bool(number % 2)))
-    alike(row_result(named_query, 1.5, {text: text, "count": 7}, number))
+    check_encoding(Result.of_tuples(named_query, "abc", 1.5, None, (member,), snapshot=bool(number % 2)))
+    check_encoding(row_result(named_query, 1.5, {text: text, "count": 7}, number))
 
 
-def alike(result: Result) -> None:
+def check_encoding(result: Result) -> None:
     encoded = EncodedResult(result.pack())
     assert (encoded.op, encoded.name, encoded.query) == (result.op, result.name, result.query)
     assert encoded.count == result.count

@@ -26,7 +26,7 @@ from tests.strategies import some
 STANDING = Query("alpha beta", 3, TOP, {"size": "3"}, name="best")
 
 
-def parts(stream: list[Record], seed: int) -> list[list[Record]]:
+def batches_of(stream: list[Record], seed: int) -> list[list[Record]]:
     """Random batches, each of which ends with an instant."""
     rng = random.Random(seed)
     batches: list[list[Record]] = [[]]
@@ -37,7 +37,7 @@ def parts(stream: list[Record], seed: int) -> list[list[Record]]:
     return batches
 
 
-def seen(results: list[Result]) -> list[tuple[str, str, str | None, int, float]]:
+def changes_of(results: list[Result]) -> list[tuple[str, str, str | None, int, float]]:
     changes: list[tuple[str, str, str | None, int, float]] = []
     for result in results:
         assert result.place
@@ -67,16 +67,16 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
         session = Session(Stream(TABLES, window), share, keywords=False)
         session.load_tables(static)
         assert len(session.add(STANDING)) == (len(snapshot) if share.owns("best") else 0)
-        for number, batch in enumerate(parts(stream, seed=7)):
+        for number, batch in enumerate(batches_of(stream, seed=7)):
             logged = LoggedBatch(session.position, session.now, RecordBatch.of(batch))
             results += session.take(logged.batch)
             log.append((logged, session.begins()))
             if number == 20:
-                session = restarted(session, log, {}, Stream(TABLES, window), share, static)
-    assert seen(results) == seen(list(expected))
+                session = rebuilt_session(session, log, {}, Stream(TABLES, window), share, static)
+    assert changes_of(results) == changes_of(list(expected))
 
 
-def restarted(
+def rebuilt_session(
     session: Session,
     log: list[tuple[LoggedBatch, Begins]],
     states: dict[str, bytes],
@@ -125,13 +125,13 @@ def test_a_restart_while_records_wait_makes_no_difference(seed: int) -> None:
     log: list[tuple[LoggedBatch, Begins]] = []
     states: dict[str, bytes] = {}
     count = 0
-    for batch in parts(records, seed):
+    for batch in batches_of(records, seed):
         logged = LoggedBatch(session.position, session.now, RecordBatch.of(batch))
         results = session.take(logged.batch)
         log.append((logged, session.begins()))
-        assert seen(results) == seen(undisturbed.take(logged.batch))
+        assert changes_of(results) == changes_of(undisturbed.take(logged.batch))
         count += len(results)
-        session = restarted(session, log, states, stream, WHOLE, [])
+        session = rebuilt_session(session, log, states, stream, WHOLE, [])
     assert count > 20
 
 
@@ -154,14 +154,14 @@ def test_deletions_between_arrivals_keep_their_times(at_once: int) -> None:
     ]  # fmt: skip
 
 
-def asked(name: str, text: str, size: int, **more: str) -> Query:
+def top_query(name: str, text: str, size: int, **more: str) -> Query:
     return Query(text, 3, TOP, {"size": str(size), **more}, name=name)
 
 
 SEVERAL = {
-    0: [asked("a", "alpha beta", 3), asked("b", "beta", 2), asked("c", "alpha beta", 1)],
-    6: [asked("d", "beta alpha", 2, group="yes"), asked("e", "alpha beta", 2)],
-    9: [asked("f", "alpha", 2)],
+    0: [top_query("a", "alpha beta", 3), top_query("b", "beta", 2), top_query("c", "alpha beta", 1)],
+    6: [top_query("d", "beta alpha", 2, group="yes"), top_query("e", "alpha beta", 2)],
+    9: [top_query("f", "alpha", 2)],
 }
 """Queries by the number of the batch before which they are added."""
 
@@ -177,7 +177,7 @@ def test_queries_in_a_shared_engine_have_their_own_results(window: Window) -> No
         session = Session(Stream(TABLES, window), keywords=False, past=lambda: list(log))
         session.load_tables(static)
         results_by_name: dict[str, list[Result]] = {name: [] for name in names}
-        for number, batch_records in enumerate(parts(stream, seed=3)):
+        for number, batch_records in enumerate(batches_of(stream, seed=3)):
             added_queries = [query for query in SEVERAL.get(number, ()) if query.name in names]
             if number == 12 and "b" in names:
                 session.remove("b")
@@ -197,4 +197,4 @@ def test_queries_in_a_shared_engine_have_their_own_results(window: Window) -> No
     shared_results = results_of("abcdef")
     assert all(shared_results.values())
     for name, results in shared_results.items():
-        assert seen(results) == seen(results_of(name)[name])
+        assert changes_of(results) == changes_of(results_of(name)[name])

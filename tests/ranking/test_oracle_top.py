@@ -23,7 +23,7 @@ SCHEMA = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), searc
 SECOND = 1_000_000
 
 
-def found(number: int, tick: int, expires: int, worth: float, text: str) -> Result:
+def result_of(number: int, tick: int, expires: int, worth: float, text: str) -> Result:
     tuples = (ResultTuple.given("r", f"r:{number}", ("k",), {"t": text}),)
     score = Score((ScorePart("keywords", worth),), tick / SECOND, 3.0)
     name = f"{number:03}"
@@ -54,7 +54,9 @@ def changes(draw: st.DrawFn, deletions: bool = True) -> list[Result]:
             continue
         expires = draw(st.sampled_from([tick + SECOND, tick + 3 * SECOND, tick + 9 * SECOND, FOREVER]))
         reports.append(
-            found(number, tick, expires, draw(st.sampled_from([1.0, 2.0, 4.0])), draw(st.sampled_from("ab")))
+            result_of(
+                number, tick, expires, draw(st.sampled_from([1.0, 2.0, 4.0])), draw(st.sampled_from("ab"))
+            )
         )
     return reports
 

@@ -33,7 +33,7 @@ def comments(schema: Schema) -> list[Record]:
     return list(Replay.open(COMMENTS, schema).stream(BadRecordLog()))
 
 
-def found(schema: Schema, text: str, *aggregates: str) -> list[Window]:
+def windows_of(schema: Schema, text: str, *aggregates: str) -> list[Window]:
     request = WindowPlan.of_text(schema, text, aggregates=aggregates)
     return list(windows(request.processor(), Replay.open(COMMENTS, schema), BadRecordLog(), Counts()))
 
@@ -49,7 +49,7 @@ def test_windows_of_every_users_sessions(schema: Schema, comments: list[Record])
         begins = [i for i in range(1, len(user_times)) if user_times[i] - user_times[i - 1] > DAY]
         expected |= {(key, a, b, b - a + 1) for a, b in pairwise(begins)}
     text = "every open when time - time[-1] > 1 day close when time - time[-1] > 1 day per UserId"
-    sessions = found(schema, text, "count")
+    sessions = windows_of(schema, text, "count")
     assert {(w.key[0], w.first, w.last, w.aggregates[0]) for w in sessions} == expected
     assert len(sessions) == len(expected) > 150
     assert [w.end for w in sessions] == sorted(w.end for w in sessions)
@@ -70,6 +70,6 @@ def test_windows_from_a_keyword_to_a_high_score(schema: Schema, comments: list[R
                 start = -1
         elif terms("neural") <= terms(str(record.row[text])):
             start, max_score = i, value
-    windows = found(schema, "open when Text:'Neural' close when Score > 1", "max(Score)")
+    windows = windows_of(schema, "open when Text:'Neural' close when Score > 1", "max(Score)")
     assert [(w.first, w.last, w.aggregates[0]) for w in windows] == expected
     assert len(expected) > 15

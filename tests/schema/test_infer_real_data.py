@@ -36,14 +36,14 @@ def columns(path: Path) -> dict[str, list[str]]:
 
 
 @lru_cache(maxsize=len(SETS))
-def inferred(data_set: str) -> tuple[Schema, str]:
+def inferred_schema(data_set: str) -> tuple[Schema, str]:
     with long_fields():
         tables = {path.stem: columns(path) for path in sorted((DATA / data_set / "csv").glob("*.csv"))}
     inference = infer(tables, data_set)
     return inference.schema(), inference.to_yaml()
 
 
-def described(data_set: str) -> Any:
+def description_of(data_set: str) -> Any:
     return json.loads((DATA / data_set / "schema.json").read_text())
 
 
@@ -54,9 +54,9 @@ def described(data_set: str) -> Any:
 def test_inferred_joins_are_the_foreign_keys(data_set: str, precision: float, recall: float) -> None:
     foreign_keys = {
         (key["table"], key["ref_table"], frozenset(zip(key["columns"], key["ref_columns"], strict=True)))
-        for key in described(data_set)["foreign_keys"]
+        for key in description_of(data_set)["foreign_keys"]
     }
-    joins = {(join.left, join.right, frozenset(join.on)) for join in inferred(data_set)[0].joins}
+    joins = {(join.left, join.right, frozenset(join.on)) for join in inferred_schema(data_set)[0].joins}
     assert len(foreign_keys & joins) / len(joins) >= precision
     assert len(foreign_keys & joins) / len(foreign_keys) >= recall
 
@@ -65,9 +65,9 @@ def test_inferred_joins_are_the_foreign_keys(data_set: str, precision: float, re
 def test_suggested_joins_are_foreign_keys(data_set: str, count: int) -> None:
     foreign_keys = {
         f"{key['table']}.{key['columns'][0]} = {key['ref_table']}.{key['ref_columns'][0]}"
-        for key in described(data_set)["foreign_keys"]
+        for key in description_of(data_set)["foreign_keys"]
     }
-    suggestions = {possible.on for possible in inferred(data_set)[0].possible}
+    suggestions = {possible.on for possible in inferred_schema(data_set)[0].possible}
     assert len(suggestions) == count
     assert suggestions <= foreign_keys
 
@@ -75,9 +75,9 @@ def test_suggested_joins_are_foreign_keys(data_set: str, count: int) -> None:
 @pytest.mark.parametrize("data_set", SETS)
 def test_inferred_keys_are_the_targets_of_foreign_keys(data_set: str) -> None:
     referenced: dict[str, set[frozenset[str]]] = {}
-    for key in described(data_set)["foreign_keys"]:
+    for key in description_of(data_set)["foreign_keys"]:
         referenced.setdefault(key["ref_table"], set()).add(frozenset(key["ref_columns"]))
-    inferred_keys = {r.name: frozenset(r.key) for r in inferred(data_set)[0].relations}
+    inferred_keys = {r.name: frozenset(r.key) for r in inferred_schema(data_set)[0].relations}
     assert [name for name, keys in referenced.items() if inferred_keys[name] not in keys] == []
 
 
@@ -92,9 +92,11 @@ def test_inferred_keys_are_the_targets_of_foreign_keys(data_set: str) -> None:
 def test_texts_and_codes_are_searched_unless_they_are_references(
     data_set: str, codes: set[tuple[str, str]]
 ) -> None:
-    schema = inferred(data_set)[0]
+    schema = inferred_schema(data_set)[0]
     texts = {
-        (name, column) for name, table in described(data_set)["tables"].items() for column in table["text"]
+        (name, column)
+        for name, table in description_of(data_set)["tables"].items()
+        for column in table["text"]
     }
     references = {(join.left, column) for join in schema.joins for column, _ in join.on}
     searched = {(r.name, column) for r in schema.relations for column in r.search}
@@ -103,14 +105,14 @@ def test_texts_and_codes_are_searched_unless_they_are_references(
 
 
 def test_event_times_are_inferred() -> None:
-    times = {r.name: r.time for r in inferred("stackexchange-ai")[0].relations}
+    times = {r.name: r.time for r in inferred_schema("stackexchange-ai")[0].relations}
     assert times == dict.fromkeys(times, "CreationDate") | {"Badges": "Date", "Tags": None}
-    streams = {r.name: r.time for r in inferred("sakila")[0].relations if not r.table}
+    streams = {r.name: r.time for r in inferred_schema("sakila")[0].relations if not r.table}
     assert streams == {"rental": "rental_date", "payment": "payment_date"}
-    assert all(r.table for r in inferred("mondial")[0].relations)
+    assert all(r.table for r in inferred_schema("mondial")[0].relations)
 
 
 @pytest.mark.parametrize("data_set", SETS)
 def test_the_yaml_loads_as_the_inferred_schema(data_set: str) -> None:
-    schema, text = inferred(data_set)
+    schema, text = inferred_schema(data_set)
     assert parse_schema(text) == schema

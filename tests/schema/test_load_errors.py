@@ -20,7 +20,7 @@ ODD = {
 }
 
 
-def said(text: str) -> list[str]:
+def errors_of(text: str) -> list[str]:
     with pytest.raises(SchemaError) as error:
         parse_schema(text, "s.yaml")
     assert error.value.exit_code == 3
@@ -31,31 +31,31 @@ def said(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("text", "expected"), ODD.items())
 def test_every_error_is_shown_with_its_position(text: str, expected: list[str]) -> None:
-    assert said(text) == expected
+    assert errors_of(text) == expected
 
 
 def test_billion_laughs_are_rejected() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
-    assert said("\n".join(lines)) == ["1:1: anchors and aliases expand to more than 200000 values"]
+    assert errors_of("\n".join(lines)) == ["1:1: anchors and aliases expand to more than 200000 values"]
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "- " * 5000, "{a: " * 5000])
 def test_deep_nesting_is_rejected(text: str) -> None:
-    assert len(said(text)) == 1
-    assert "nested more than 40 deep" in said(text)[0]
+    assert len(errors_of(text)) == 1
+    assert "nested more than 40 deep" in errors_of(text)[0]
 
 
 def test_a_number_with_too_many_digits_is_rejected() -> None:
     assert (
-        said(f"version: {'9' * 6000}\nrelations:\n  a: {{attributes: {{x: text}}}}\n")[0]
+        errors_of(f"version: {'9' * 6000}\nrelations:\n  a: {{attributes: {{x: text}}}}\n")[0]
         == "1:10: a number too large"
     )
 
 
 @pytest.mark.parametrize("bound", [".inf", "1e300", "9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00"])
 def test_a_bound_must_be_a_valid_calendar_time(bound: str) -> None:
-    (message,) = said(
+    (message,) = errors_of(
         f"relations:\n  a: {{attributes: {{x: {{type: timestamp, max: {bound!r}}}}}}}\n".replace("'", "")
     )
     assert "expected a timestamp" in message

@@ -55,13 +55,13 @@ MEASURES: Tables = {
 }
 
 
-def suggested(tables: Tables) -> dict[str, str]:
+def suggestions_of(tables: Tables) -> dict[str, str]:
     schema = parse_schema(infer(tables).to_yaml())
     return {one.on: one.reason for one in schema.possible}
 
 
 def test_values_suggest_joins_that_names_do_not() -> None:
-    suggestions = suggested(CRM)
+    suggestions = suggestions_of(CRM)
     assert set(suggestions) == {"tickets.opened_by = users.id", "tickets.order_no = orders.id"}
     assert suggestions["tickets.opened_by = users.id"] == "by values: 100% of 3 found there"
     assert {join.name for join in infer(CRM).schema().joins} == {"orders.status = statuses.id"}
@@ -69,7 +69,7 @@ def test_values_suggest_joins_that_names_do_not() -> None:
 
 def test_a_customer_is_suggested_to_be_a_person() -> None:
     """Not one of the statuses, which have the same numbers."""
-    suggestions = suggested(
+    suggestions = suggestions_of(
         {
             "users": {"id": [1, 2, 3], "name": ["Ada Byron", "Grace Hopper", "Alan Turing"]},
             "statuses": {"id": [1, 2, 3], "label": ["new", "paid", "shipped"]},
@@ -81,7 +81,7 @@ def test_a_customer_is_suggested_to_be_a_person() -> None:
 
 def test_an_identifier_refers_to_no_other_identifier() -> None:
     """Even if the plural is irregular: an identifier does not refer to another identifier."""
-    suggestions = suggested(
+    suggestions = suggestions_of(
         {
             "people": {"person_id": list(range(1, 8)), "first": list("abcdefg")},
             "notes": {"note_id": list(range(1, 31)), "about": ["x", "y", "z"] * 10},
@@ -91,7 +91,7 @@ def test_an_identifier_refers_to_no_other_identifier() -> None:
 
 
 def test_three_equal_text_identifiers_suggest_a_join() -> None:
-    suggestions = suggested(
+    suggestions = suggestions_of(
         {
             "staff": {"email": ["ada@x.org", "bob@x.org", "cy@x.org"], "full": ["Ada", "Bob", "Cy"]},
             "sales": {"invoice": [9001, 9002, 9003], "sold_to": ["cy@x.org", "ada@x.org", "bob@x.org"]},
@@ -101,13 +101,13 @@ def test_three_equal_text_identifiers_suggest_a_join() -> None:
 
 
 def test_a_few_values_may_be_missing() -> None:
-    assert suggested(PACKAGES) == {
+    assert suggestions_of(PACKAGES) == {
         "dependency.depends_on = package.name": "by values: 95% of 60 found there",
     }
 
 
 def test_measures_and_flags_suggest_no_join() -> None:
-    assert suggested(MEASURES) == {}
+    assert suggestions_of(MEASURES) == {}
 
 
 def test_the_best_few_suggestions_come_first() -> None:
@@ -116,7 +116,7 @@ def test_the_best_few_suggestions_come_first() -> None:
         f"log{number}": {name: [f"lib{n % (40 + number)}" for n in range(90)]}
         for number, name in enumerate(names)
     }
-    suggestions = suggested({**PACKAGES, **logs})
+    suggestions = suggestions_of({**PACKAGES, **logs})
     assert len(suggestions) == 5
     assert next(iter(suggestions)) == "log0.ash = package.name"
     assert "dependency.depends_on = package.name" not in suggestions  # some of its values are missing

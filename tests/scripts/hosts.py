@@ -23,11 +23,13 @@ from skws_schema.model import Schema
 from tests.formats.replays import write_replay
 from tests.jobs.watching import Collected, Notes
 from tests.scripts.rendering import line_of
-from tests.scripts.script import Asked, Stage, Told
+from tests.scripts.script import Stage, StepInput, StepOutput
 from tests.spark.streaming.shard_runs import KeptShard, all_shards, micro_batch_of
 
 
-def checked(standing: StandingQueries, commands: Sequence[JobCommand]) -> tuple[list[JobCommand], list[str]]:
+def check_commands(
+    standing: StandingQueries, commands: Sequence[JobCommand]
+) -> tuple[list[JobCommand], list[str]]:
     """The valid commands, and the reasons why the others are not."""
     valid, rejected = standing.validate(commands)
     return valid, [answer.error for answer in rejected]
@@ -43,8 +45,8 @@ class SessionHost:
         self._standing = StandingQueries(request, self._live)
         self._live.load_tables(tables)
 
-    def work(self, step: Asked) -> Told:
-        commands, errors = checked(self._standing, step.commands)
+    def work(self, step: StepInput) -> StepOutput:
+        commands, errors = check_commands(self._standing, step.commands)
         results = [result for command in commands for result in self._standing.apply(command)]
         batch = RecordBatch.of(step.records)
         before = self._live.position, self._live.now
@@ -52,7 +54,7 @@ class SessionHost:
         self._log.append(Past(*before, batch))
         late_count = len(self._late)
         self._late.clear()
-        return Told(results, errors, late_count)
+        return StepOutput(results, errors, late_count)
 
     def close(self) -> None:
         self._log.clear()
@@ -66,7 +68,7 @@ class ScriptFeed(Feed):
     """Returns the records of one micro-batch after the other, with batch numbers as offsets."""
 
     rows: Sequence[Record]
-    batches: list[Asked] = field(default_factory=list)
+    batches: list[StepInput] = field(default_factory=list)
     tables_pending: bool = False
 
     def start(self) -> Offset:
@@ -127,7 +129,7 @@ class JobHost:
         self._job = LocalWatch(self._request, [self._sink], Notes().log, source=source)
         self._job.open()
 
-    def work(self, step: Asked) -> Told:
+    def work(self, step: StepInput) -> StepOutput:
         if self._restarted:
             self._job.close()
             self._open()
@@ -141,7 +143,7 @@ class JobHost:
             self._job.step()
         results, errors = list(self._sink.results), [answer.result(0).error for answer in answers]
         self._sink.results.clear()
-        return Told(results, list(filter(None, errors)), self._job.metrics().late - before)
+        return StepOutput(results, list(filter(None, errors)), self._job.metrics().late - before)
 
     def close(self) -> None:
         self._job.close()
@@ -160,8 +162,8 @@ class ShardsHost:
         self._shards: list[KeptShard] = all_shards(self._request, 3, self._spread)
         self._tables = tables
 
-    def work(self, step: Asked) -> Told:
-        commands, errors = checked(self._known, step.commands)
+    def work(self, step: StepInput) -> StepOutput:
+        commands, errors = check_commands(self._known, step.commands)
         for command in commands:
             self._known.apply(command)
         micro_batch = micro_batch_of(step.records, commands, self._tables)
@@ -176,7 +178,7 @@ class ShardsHost:
             output = shard.work(micro_batch)
             results += output.results
             late_count += output.stats.get("late", 0)
-        return Told(results, errors, late_count)
+        return StepOutput(results, errors, late_count)
 
     def close(self) -> None:
         self._shards.clear()

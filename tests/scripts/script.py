@@ -83,7 +83,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StepInput:
     """A request of a micro-batch to a host. ``ended``: the stream ends with it."""
 
     commands: tuple[JobCommand, ...]
@@ -92,7 +92,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StepOutput:
     """A host's answer: results in order, the reasons of rejected commands, the number of late records."""
 
     results: Sequence[LiveResult]
@@ -110,7 +110,7 @@ class Host(Protocol):
 
     def start(self, request: Job, tables: Sequence[Record]) -> None: ...
 
-    def work(self, step: Asked) -> Told: ...
+    def work(self, step: StepInput) -> StepOutput: ...
 
     def close(self) -> None: ...
 
@@ -183,18 +183,18 @@ def play(
                 pass
             elif block.verb == "schema":
                 stage.schema = schema_of(block.text)
-                output = [_sized(stage.schema)]
+                output = [_size_line(stage.schema)]
             elif block.verb == "options":
                 stage.options = yaml.safe_load(block.text)
                 stage.request()
             elif block.verb in SHOWN:
                 output = [line for line in SHOWN[block.verb](stage.described).split("\n") if line]
             elif block.verb == "explain":
-                output = None if search is None else _explained(stage, block.input[0].split()[1])
+                output = None if search is None else _explanation(stage, block.input[0].split()[1])
             elif block.verb == "search":
-                output = None if search is None else _searched(stage, block, search)
+                output = None if search is None else _search_output(stage, block, search)
             else:
-                step = _asked(stage, block)
+                step = _step_input(stage, block)
                 if not is_started and (step.commands or step.records or step.ended):
                     host.start(stage.request(), stage.tables)
                     is_started = True
@@ -222,14 +222,14 @@ def _error(text: str) -> list[str]:
     return [f"error: {first}", *(f"  {line}".rstrip() for line in rest)]
 
 
-def _sized(schema: Schema) -> str:
+def _size_line(schema: Schema) -> str:
     return f"ok: {len(schema.relations)} relations, {len(schema.joins)} joins"
 
 
-def _asked(stage: Stage, block: Block) -> Asked:
+def _step_input(stage: Stage, block: Block) -> StepInput:
     """Raises SkwsError for an invalid query, ValueError for an invalid line."""
     if block.verb == "change":
-        return Asked((JobCommand("schema", "", id="change", schema=block.text),), ())
+        return StepInput((JobCommand("schema", "", id="change", schema=block.text),), ())
     commands: list[JobCommand] = []
     records: list[Record] = []
     is_end = False
@@ -254,7 +254,7 @@ def _asked(stage: Stage, block: Block) -> Asked:
             case _:
                 raise ValueError(f"{line!r}: no such line in a script")
     stage.records += records
-    return Asked(tuple(commands), tuple(records), is_end)
+    return StepInput(tuple(commands), tuple(records), is_end)
 
 
 def _query(text: str) -> Query:
@@ -274,7 +274,7 @@ def _records(stage: Stage, relation: str, row: str, **more: Any) -> list[Record]
     return [record]
 
 
-def _explained(stage: Stage, name: str) -> list[str]:
+def _explanation(stage: Stage, name: str) -> list[str]:
     query_of_script, request = stage.queries[name], stage.request()
     if query_of_script.kind == PATTERN:
         return (
@@ -288,7 +288,7 @@ def _explained(stage: Stage, name: str) -> list[str]:
     return to_text(explain(plan, NETWORKS).branches).rstrip("\n").split("\n")
 
 
-def _searched(stage: Stage, block: Block, search: Searcher) -> list[str]:
+def _search_output(stage: Stage, block: Block, search: Searcher) -> list[str]:
     names = block.input[0].split()[1:] or list(stage.queries)
     output: list[str] = []
     for name in names:

@@ -44,7 +44,7 @@ def server(streams: int = 10, beside: int = 1_000) -> Iterator[int]:
         http_server.close()
 
 
-def connected(port: int) -> socket.socket:
+def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), 30)
 
 
@@ -52,7 +52,7 @@ def open_files() -> int:
     return len(os.listdir("/dev/fd"))
 
 
-def taken_until_the_end(connection: socket.socket) -> int:
+def size_until_end(connection: socket.socket) -> int:
     """The bytes that the server sends before it ends the connection."""
     size = 0
     try:
@@ -65,11 +65,11 @@ def taken_until_the_end(connection: socket.socket) -> int:
 
 @pytest.mark.parametrize("head", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
 def test_a_connection_with_an_incomplete_head_is_closed(head: bytes) -> None:
-    with server() as port, connected(port) as incomplete, connected(port) as complete:
+    with server() as port, connect(port) as incomplete, connect(port) as complete:
         incomplete.sendall(head)
-        assert not taken_until_the_end(incomplete)
+        assert not size_until_end(incomplete)
         complete.close()
-        with connected(port) as next_connection:
+        with connect(port) as next_connection:
             next_connection.sendall(HEAD)
             assert next_connection.recv(100).startswith(b"HTTP/1.1 200")
 
@@ -77,15 +77,15 @@ def test_a_connection_with_an_incomplete_head_is_closed(head: bytes) -> None:
 def test_an_unread_answer_is_abandoned() -> None:
     with server() as port:
         before = open_files()
-        with connected(port) as connection:
+        with connect(port) as connection:
             connection.sendall(HEAD.replace(b"/ ", b"/large ", 1))
             assert connection.recv(1)
             until(lambda: open_files() == before + 1)  # the server, in this process, has closed its end
-            assert taken_until_the_end(connection) < LARGE
+            assert size_until_end(connection) < LARGE
 
 
 def test_an_answer_that_is_read_slowly_is_completed() -> None:
-    with server() as port, connected(port) as connection:
+    with server() as port, connect(port) as connection:
         connection.sendall(HEAD.replace(b"/ ", b"/large ", 1))
         size, start = 0, time.monotonic()
         while size < LARGE:
@@ -97,19 +97,19 @@ def test_an_answer_that_is_read_slowly_is_completed() -> None:
 
 
 def test_a_slow_request_is_completed() -> None:
-    with server() as port, connected(port) as connection:
+    with server() as port, connect(port) as connection:
         connection.sendall(HEAD.replace(b"/ ", b"/late ", 1))
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_connections_beyond_the_limit_are_refused() -> None:
     with server(streams=1, beside=2) as port:
-        connections_open = [connected(port) for _ in range(3)]
+        connections_open = [connect(port) for _ in range(3)]
         for connection in connections_open:
             connection.sendall(HEAD)
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
-        with connected(port) as extra:
-            assert not taken_until_the_end(extra)
+        with connect(port) as extra:
+            assert not size_until_end(extra)
         for connection in connections_open:
             connection.close()
 
@@ -155,7 +155,7 @@ def events(first: int, last: int) -> list[SearchEvent]:
     return [SearchEvent(EventPosition(n, 1), "result", "x", b'{"n":%d}' % n) for n in range(first, last + 1)]
 
 
-def opened(hub: EventPublisher, streams: EventStreams, client: Client) -> asyncio.Task[None]:
+def open_stream(hub: EventPublisher, streams: EventStreams, client: Client) -> asyncio.Task[None]:
     async def snapshot() -> AsyncIterator[bytes]:
         yield b"event: ready\n\n"
 
@@ -183,7 +183,7 @@ def test_a_stream_that_falls_behind_is_ended(kept: int) -> None:
         hub = EventPublisher(None, kept, lambda: 0, streams.wake)
         hub.log.append(events(1, 5))
         client = Client(99)
-        await asyncio.wait_for(opened(hub, streams, client), 20)
+        await asyncio.wait_for(open_stream(hub, streams, client), 20)
         assert "event: behind" in client.text
         assert client.numbers == []
         assert (streams.slow, len(streams)) == (1, 0)
@@ -197,7 +197,7 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
         streams.begin(asyncio.get_running_loop())
         hub = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
         stalled, active = Client(2), Client(99)
-        stalled_stream, active_stream = opened(hub, streams, stalled), opened(hub, streams, active)
+        stalled_stream, active_stream = open_stream(hub, streams, stalled), open_stream(hub, streams, active)
         for number in range(1, 9):
             hub.log.append(events(number, number))
             streams.wake(["x"])

@@ -33,7 +33,9 @@ def run(identity: str = "r" * 32) -> SinkRun:
     return SinkRun(identity, None, SCHEMA, False, lambda _: True, lambda _: None)
 
 
-def opened(folder: Path | None, clock: Clock, most: int = 1 << 20, segment: int = SEGMENT) -> EventPublisher:
+def open_publisher(
+    folder: Path | None, clock: Clock, most: int = 1 << 20, segment: int = SEGMENT
+) -> EventPublisher:
     hub = EventPublisher(folder, most, clock, lambda _: None, segment)
     hub.open(run())
     return hub
@@ -72,7 +74,7 @@ def take(
 
 def test_a_day_ends_at_midnight(tmp_path: Path) -> None:
     clock = Clock(NOON)
-    hub = opened(tmp_path, clock)
+    hub = open_publisher(tmp_path, clock)
     take(hub, 1, [adding("daily", every="1 day")], [result(0, snapshot=True)])
     take(hub, 2, results=[result(1), result(2), result(1, op="-")])
     clock.now = NOON + DAY // 2 - 1
@@ -95,10 +97,10 @@ def test_a_day_ends_at_midnight(tmp_path: Path) -> None:
 
 def test_digests_include_updates_on_request(tmp_path: Path) -> None:
     clock = Clock(NOON)
-    hub = opened(tmp_path, clock)
+    hub = open_publisher(tmp_path, clock)
     commands = [adding("daily", every="1 day"), adding("whole", every="1 day", updates=True)]
     take(hub, 1, commands, [result(1, name, op) for name in ("daily", "whole") for op in "+~"])
-    restarted = opened(tmp_path, clock)
+    restarted = open_publisher(tmp_path, clock)
     standing_queries = standing(*(command.added for command in commands))
     restarted.take(2, [], [result(1, name, "~") for name in ("daily", "whole")], standing_queries)
     clock.now += DAY
@@ -108,7 +110,7 @@ def test_digests_include_updates_on_request(tmp_path: Path) -> None:
 
 def test_a_clock_set_back_does_not_stop_digests() -> None:
     clock = Clock(NOON)
-    hub = opened(None, clock)
+    hub = open_publisher(None, clock)
     take(hub, 1, [adding("now", every="1 hour")])
     take(hub, 2, results=[result(1, "now")])
     clock.now -= 40 * DAY
@@ -120,21 +122,21 @@ def test_a_clock_set_back_does_not_stop_digests() -> None:
 
 def test_a_restart_continues_the_collected_digests(tmp_path: Path) -> None:
     clock = Clock(NOON)
-    hub = opened(tmp_path, clock)
+    hub = open_publisher(tmp_path, clock)
     take(hub, 1, [adding("daily", every="1 day")])
     take(hub, 2, results=[result(1)])
-    restarted = opened(tmp_path, clock)
+    restarted = open_publisher(tmp_path, clock)
     assert restarted.log.last == hub.log.last
     query = Query("ada lamp", name="daily", tag='{"every":"1 day"}')
     restarted.begin([query])
     take(restarted, 2, results=[result(1)])  # a batch that was not committed is repeated
     take(restarted, 3, results=[result(2)])
-    third = opened(tmp_path, clock)
+    third = open_publisher(tmp_path, clock)
     third.begin([query])
     clock.now += 3 * DAY  # it became due while no process ran
     third.tick()
     assert ids(digests(third)[0]) == ["id1", "id2"]
-    last = opened(tmp_path, clock)
+    last = open_publisher(tmp_path, clock)
     last.begin([query])
     last.tick()
     assert len(digests(last)) == 1, "it is given once"
@@ -142,7 +144,7 @@ def test_a_restart_continues_the_collected_digests(tmp_path: Path) -> None:
 
 def test_a_digest_lists_some_results_and_counts_the_rest() -> None:
     clock = Clock(NOON)
-    hub = opened(None, clock)
+    hub = open_publisher(None, clock)
     take(hub, 1, [adding("daily", every="1 hour")])
     take(hub, 2, results=[result(n) for n in range(DIGESTED + 7)])
     clock.now += 3_600_000_000
@@ -153,7 +155,7 @@ def test_a_digest_lists_some_results_and_counts_the_rest() -> None:
 
 def test_a_removed_or_replaced_search_has_no_digest() -> None:
     clock = Clock(NOON)
-    hub = opened(None, clock)
+    hub = open_publisher(None, clock)
     take(hub, 1, [adding("daily", every="1 hour"), adding("other", every="1 hour")])
     take(hub, 2, results=[result(1)])
     take(hub, 3, [JobCommand("remove", "daily"), JobCommand("remove", "other"), adding("other")])
@@ -168,7 +170,7 @@ def positions(events: Sequence[SearchEvent]) -> list[tuple[int, int]]:
 
 
 def test_events_are_restored_from_a_truncated_log(tmp_path: Path) -> None:
-    hub = opened(tmp_path, Clock(NOON))
+    hub = open_publisher(tmp_path, Clock(NOON))
     take(hub, 1, [adding("now")])
     for number in range(2, 20):
         take(hub, number, results=[result(number), result(100 + number)])
@@ -177,7 +179,7 @@ def test_events_are_restored_from_a_truncated_log(tmp_path: Path) -> None:
     data = file.read_bytes()
     for length in range(len(data), 0, -997):
         file.write_bytes(data[:length])
-        restarted = opened(tmp_path, Clock(NOON))
+        restarted = open_publisher(tmp_path, Clock(NOON))
         restored = restarted.log.after(restarted.log.floor, "now", 1000)
         assert restored == events[: len(restored)]
         restarted.begin([Query("ada lamp", name="now")])
@@ -192,7 +194,7 @@ def test_events_are_restored_from_a_truncated_log(tmp_path: Path) -> None:
 
 
 def test_old_events_are_dropped_and_the_floor_advances(tmp_path: Path) -> None:
-    hub = opened(tmp_path, Clock(NOON), most=3_000)
+    hub = open_publisher(tmp_path, Clock(NOON), most=3_000)
     take(hub, 1, [adding("now")])
     for number in range(2, 60):
         take(hub, number, results=[result(number, "now")])
@@ -205,13 +207,13 @@ def test_old_events_are_dropped_and_the_floor_advances(tmp_path: Path) -> None:
 
 def test_open_digests_are_carried_into_the_next_segment(tmp_path: Path) -> None:
     clock = Clock(NOON)
-    hub = opened(tmp_path, clock, most=2_000, segment=1_000)
+    hub = open_publisher(tmp_path, clock, most=2_000, segment=1_000)
     take(hub, 1, [adding("daily", every="1 day")])
     for number in range(2, 40):
         take(hub, number, results=[result(number)])
         hub.flush()
     assert len(list(tmp_path.glob("*.events"))) < 10
-    restarted = opened(tmp_path, clock, most=2_000)
+    restarted = open_publisher(tmp_path, clock, most=2_000)
     restarted.begin([Query("ada lamp", name="daily", tag='{"every":"1 day"}')])
     clock.now += DAY
     restarted.tick()
@@ -222,9 +224,9 @@ def test_open_digests_are_carried_into_the_next_segment(tmp_path: Path) -> None:
 def test_a_kill_before_the_events_of_a_replacement_are_stored(tmp_path: Path) -> None:
     """The batch is repeated, and the queries before it are known."""
     clock = Clock(NOON)
-    first = opened(tmp_path, clock)
+    first = open_publisher(tmp_path, clock)
     take(first, 1, [adding("moves", "ada lamp", owner="ann")])
-    restarted = opened(tmp_path, clock)
+    restarted = open_publisher(tmp_path, clock)
     before = standing(SavedSearch(Query("ada lamp", name="moves"), owner="ann").tagged_query)
     commands = [JobCommand("remove", "moves"), adding("moves", "ada sofa", owner="bob")]
     restarted.take(2, commands, [result(1, "moves")], before)
@@ -239,7 +241,7 @@ def test_a_kill_before_the_events_of_a_replacement_are_stored(tmp_path: Path) ->
 
 
 def test_snapshots_are_only_for_the_new_search() -> None:
-    hub = opened(None, Clock(NOON))
+    hub = open_publisher(None, Clock(NOON))
     take(hub, 1, [adding("first")], [result(1, "first", snapshot=True)])
     take(
         hub,

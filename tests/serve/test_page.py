@@ -44,7 +44,7 @@ async def page(served: Serving, port: int) -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def opened_on(
+async def shop_page(
     shopping: tuple[Path, Path], port: int, environment: dict[str, str] | None = None
 ) -> AsyncIterator[tuple[Serving, Browser]]:
     """The page of a server over the shop."""
@@ -84,7 +84,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @scenario
 async def test_a_search_with_the_keyboard_only(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, tab):
+    async with shop_page(shopping, port) as (_, tab):
         assert await tab.run("document.activeElement.id") == "query"
         await tab.enter("ada lamp")
         await tab.until(f"{ITEMS} === 2")
@@ -118,7 +118,7 @@ async def test_a_search_with_the_keyboard_only(shopping: tuple[Path, Path], port
 
 @scenario
 async def test_a_click_on_a_suggestion_searches_it(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, tab):
+    async with shop_page(shopping, port) as (_, tab):
         await tab.enter("ada LAMPP")
         await tab.until("document.querySelector('#empty button')?.textContent === 'ada lamp'")
         await picture(tab, "meant")
@@ -129,7 +129,7 @@ async def test_a_click_on_a_suggestion_searches_it(shopping: tuple[Path, Path], 
 
 @scenario
 async def test_an_empty_answer_suggests_what_to_try(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, tab):
+    async with shop_page(shopping, port) as (_, tab):
         await tab.enter("ada qwertzuiop")
         await tab.until("document.querySelector('#empty button')?.textContent === 'ada'")
         status = await tab.run("document.getElementById('status').innerText")
@@ -161,7 +161,7 @@ FIELD = "document.getElementById('query')"
 @scenario
 async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path, Path], port: int) -> None:
     """As the combobox in the ARIA practices: the focus stays, and the selected option is announced."""
-    async with opened_on(shopping, port) as (_, tab):
+    async with shop_page(shopping, port) as (_, tab):
         assert await tab.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
         await tab.type("ada lam")
         await tab.until(f"{OPTIONS}.length === 1")
@@ -214,7 +214,7 @@ async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path,
 
 @scenario
 async def test_an_error_is_shown(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, tab):
+    async with shop_page(shopping, port) as (_, tab):
         await tab.enter("nowhere.name:x")
         await tab.until("document.getElementById('search-fault').textContent.includes('nowhere')")
         assert await tab.run("document.getElementById('search-fault').getAttribute('role')") == "alert"
@@ -223,7 +223,7 @@ async def test_an_error_is_shown(shopping: tuple[Path, Path], port: int) -> None
 @scenario
 async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Path, Path], port: int) -> None:
     _, stream = shopping
-    async with opened_on(shopping, port) as (served, tab):
+    async with shop_page(shopping, port) as (served, tab):
         await tab.type("ada lamp")
         await tab.run("document.getElementById('save-this').click()")
         assert await tab.run("document.activeElement.id") == "name"
@@ -261,7 +261,7 @@ async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Pat
 
 @scenario
 async def test_the_address_reflects_the_page(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (served, tab):
+    async with shop_page(shopping, port) as (served, tab):
         await tab.until("!document.getElementById('start').hidden")
         assert "customer (name)" in await tab.run("document.getElementById('relations').textContent")
         await picture(tab, "start")
@@ -297,7 +297,7 @@ async def test_the_address_reflects_the_page(shopping: tuple[Path, Path], port: 
 
 @scenario
 async def test_a_removal_is_undone_and_a_name_is_edited(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (served, tab):
+    async with shop_page(shopping, port) as (served, tab):
         await tab.type("ada lamp")
         await tab.run("document.getElementById('save-this').click()")
         await tab.type("mine")
@@ -316,7 +316,7 @@ async def test_a_removal_is_undone_and_a_name_is_edited(shopping: tuple[Path, Pa
 
 @scenario
 async def test_a_result_explains_itself(shopping: tuple[Path, Path], port: int) -> None:
-    async with opened_on(shopping, port) as (_, tab):
+    async with shop_page(shopping, port) as (_, tab):
         await tab.enter("ada lamp")
         await tab.until(f"{ITEMS} === 2")
         await tab.run("document.querySelector('.why summary').click()")
@@ -326,7 +326,7 @@ async def test_a_result_explains_itself(shopping: tuple[Path, Path], port: int) 
 @scenario
 async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], port: int) -> None:
     _, stream = shopping
-    async with opened_on(shopping, port) as (_, tab):
+    async with shop_page(shopping, port) as (_, tab):
         await tab.type("ada lamp")
         await tab.run("document.getElementById('live').click()")
         await tab.until(f"{ITEMS} === 2")
@@ -367,7 +367,7 @@ async def test_a_followed_search_continues_after_a_kill(
 @scenario
 async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], port: int) -> None:
     token = "correct-horse-battery-staple"
-    async with opened_on(shopping, port, {"SKWS_SERVE_TOKEN": token}) as (_, tab):
+    async with shop_page(shopping, port, {"SKWS_SERVE_TOKEN": token}) as (_, tab):
         await tab.until("!document.getElementById('token-form').hidden")
         await tab.enter("wrong")
         await tab.until("document.getElementById('token-fault').textContent === 'This token is wrong.'")

@@ -25,7 +25,7 @@ def pair(folder: Path, name: str, item: str, op: str = "+", number: int | None =
     return cid
 
 
-def found(client: httpx.Client, query: str, **options: Any) -> dict[str, Any]:
+def search_answer(client: httpx.Client, query: str, **options: Any) -> dict[str, Any]:
     answer = client.post("/search", json={"query": query, **options})
     assert answer.status_code == 200, answer.text
     answer_body: dict[str, Any] = answer.json()
@@ -35,8 +35,8 @@ def found(client: httpx.Client, query: str, **options: Any) -> dict[str, Any]:
 def test_a_search_returns_live_results_best_first(client: httpx.Client, folder: Path) -> None:
     pair(folder, "grace", "compiler compiler")
     pair(folder, "grace hopper of the navy of the united states", "a compiler among many other words")
-    until(lambda: found(client, "grace compiler")["found"] == 2)
-    answer = found(client, "grace compiler", marks=True, explain_score=True)
+    until(lambda: search_answer(client, "grace compiler")["found"] == 2)
+    answer = search_answer(client, "grace compiler", marks=True, explain_score=True)
     scores = [server["score"] for server in answer["results"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] > scores[1]
@@ -47,33 +47,33 @@ def test_a_search_returns_live_results_best_first(client: httpx.Client, folder: 
         "customer": {"name": [[0, 5, 0]]},
         "order": {"item": [[0, 8, 1], [9, 17, 1]]},
     }
-    limited_answer = found(client, "grace compiler", limit=1)
+    limited_answer = search_answer(client, "grace compiler", limit=1)
     assert limited_answer["found"] == 2
     assert [server["id"] for server in limited_answer["results"]] == [best["id"]]
-    assert found(client, "grace compiler", max_size=1)["found"] == 0
+    assert search_answer(client, "grace compiler", max_size=1)["found"] == 0
 
 
 def test_a_keyword_without_matches_is_reported_with_a_similar_one(client: httpx.Client, folder: Path) -> None:
     pair(folder, "hopper", "keyboard")
-    until(lambda: found(client, "hopper keyboard")["found"])
-    answer = found(client, "hoper keyboard , the")
+    until(lambda: search_answer(client, "hopper keyboard")["found"])
+    answer = search_answer(client, "hoper keyboard , the")
     assert answer["meant"] == "hopper keyboard , the"
     assert answer["found"] == 0
     assert [note.split(":")[0] for note in answer["notes"]] == [
         "not searched (too common, or not a word)",
         "no row matches 'hoper'; did you mean 'hopper'?",
     ]
-    assert not found(client, "hopper keyboard")["notes"]
+    assert not search_answer(client, "hopper keyboard")["notes"]
 
 
 def test_the_query_without_the_unmatched_keyword_is_suggested(client: httpx.Client, folder: Path) -> None:
     pair(folder, "lovelace", "engine")
-    until(lambda: found(client, "lovelace engine")["found"])
-    answer = found(client, "lovelace zzyzx -loom")
+    until(lambda: search_answer(client, "lovelace engine")["found"])
+    answer = search_answer(client, "lovelace zzyzx -loom")
     assert (answer["meant"], answer["instead"]) == ("", "lovelace -loom")
     assert answer["notes"] == ["no row matches 'zzyzx'", "without 'zzyzx': lovelace -loom"]
-    assert found(client, "lovelce zzyzx engine")["meant"] == "engine lovelace"
-    unjoined_answer = found(client, "lovelace engine", max_size=1)
+    assert search_answer(client, "lovelce zzyzx engine")["meant"] == "engine lovelace"
+    unjoined_answer = search_answer(client, "lovelace engine", max_size=1)
     assert unjoined_answer["instead"] == ""
     assert "no 1 joined rows of one window have all" in unjoined_answer["notes"][0]
 
@@ -87,7 +87,7 @@ def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
         assert answer.status_code == 200, answer.text
         return [(server["text"], server["query"], server["count"]) for server in answer.json()["completions"]]
 
-    until(lambda: found(client, "zoe zephyr")["found"] == 2)
+    until(lambda: search_answer(client, "zoe zephyr")["found"] == 2)
     assert completed('zoe -"ZE') == [("zebra", 'zoe -"zebra', 2), ("zephyr", 'zoe -"zephyr', 2)]
     assert completed("ze", limit=1) == [("zebra", "zebra", 2)]
     assert completed("order:zep") == [("zephyr", "order:zephyr", 2)]
@@ -127,7 +127,7 @@ def test_an_answer_is_limited_to_32_mb(tmp_path: Path) -> None:
         serving(str(stream), "--schema", str(schema), "--window", "1 hour") as server,
         server.client() as client,
     ):
-        until(lambda: found(client, "eve")["found"])
+        until(lambda: search_answer(client, "eve")["found"])
         for marks in (False, True):
             answer = client.post("/search", json={"query": "ada", "limit": 1000, "marks": marks})
             body = answer.json()
@@ -137,22 +137,22 @@ def test_an_answer_is_limited_to_32_mb(tmp_path: Path) -> None:
                 "the answer has the best 5: with one more it would exceed 33,554,432 bytes"
             ]
             assert len(answer.content) < MOST_ANSWER + 10_000
-            body = found(client, "bob", marks=marks)
+            body = search_answer(client, "bob", marks=marks)
             assert (len(body["results"]), body["notes"]) == (1, [])
-            body = found(client, "eve", marks=marks)
+            body = search_answer(client, "eve", marks=marks)
             assert (body["found"], body["results"]) == (1, [])
             assert "the best 0" in body["notes"][0]
 
 
 def test_a_search_leaves_no_standing_query(client: httpx.Client) -> None:
-    found(client, "nobody nothing")
+    search_answer(client, "nobody nothing")
     assert client.get("/queries", params={"owner": "x"}).json() == {"queries": [], "count": 0}
     assert "nobody" not in client.get("/metrics").text
 
 
 def test_a_saved_search_sends_a_snapshot_then_changes(client: httpx.Client, folder: Path) -> None:
     cid = pair(folder, "ada", "engine")
-    until(lambda: found(client, "ada engine")["found"])
+    until(lambda: search_answer(client, "ada engine")["found"])
     body = {"query": "ada engine", "owner": "ann", "metadata": {"mail": "ann@example.org", "n": [1]}}
     response = client.put("/queries/engines", json=body)
     assert response.status_code == 201, response.text
@@ -204,7 +204,7 @@ def test_an_unknown_event_id_begins_with_a_snapshot(client: httpx.Client, identi
 
 def test_two_searches_with_the_same_text_are_separate(client: httpx.Client, folder: Path) -> None:
     pair(folder, "dora", "desk")
-    until(lambda: found(client, "dora desk")["found"])
+    until(lambda: search_answer(client, "dora desk")["found"])
     client.put("/queries/first", json={"query": "dora desk", "owner": "one"})
     first = Stream(client, "/queries/first/events")
     first.wait_for("ready")
@@ -258,7 +258,7 @@ def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) ->
     stream = Stream(client, "/queries/moves/events")
     stream.wait_for("ready")
     pair(folder, "eve", "sofa")
-    until(lambda: found(client, "eve sofa")["found"])
+    until(lambda: search_answer(client, "eve sofa")["found"])
     assert client.put("/queries/moves", json={"query": "eve sofa", "owner": "new"}).status_code == 200
     stream.wait_for("added")
     stream.wait_for("result")

@@ -186,7 +186,7 @@ class Disk:
 
     def files(self, folder: str = ROOT) -> dict[str, bytes]:
         """The content of all files below a folder."""
-        if self._found(folder) is None:
+        if self._entry_at(folder) is None:
             return {}
         return {path: bytes(file.data) for path, file in self.walk(folder) if isinstance(file, File)}
 
@@ -204,12 +204,12 @@ class Disk:
 
     def content(self, path: str) -> bytes:
         """The content of a file; empty if there is none."""
-        file = self._found(path)
+        file = self._entry_at(path)
         return bytes(file.data) if isinstance(file, File) else b""
 
     def put(self, path: str, data: bytes) -> None:
         """Replace the content of a file durably, without an effect."""
-        file = self._found(path)
+        file = self._entry_at(path)
         if not isinstance(file, File):
             parent, name = self._parent(path)
             file = self._new_file(0o600)
@@ -227,7 +227,7 @@ class Disk:
     # --- system calls ----------------------------------------------------------------------------
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
-        file = self._found(path)
+        file = self._entry_at(path)
         if file is None:
             if not flags & os.O_CREAT:
                 raise _error(errno.ENOENT, path)
@@ -254,13 +254,13 @@ class Disk:
             del self._locked[opened.inode.ino]
 
     def read(self, handle: int, count: int) -> bytes:
-        opened = self._opened(handle)
+        opened = self._file_of(handle)
         data = bytes(opened.inode.data[opened.at : opened.at + count])
         opened.at += len(data)
         return data
 
     def write(self, handle: int, data: Any) -> int:
-        opened = self._opened(handle)
+        opened = self._file_of(handle)
         data = bytes(data)
         fraction = self._effect("write", opened.path)
         if fraction is not None:
@@ -274,16 +274,16 @@ class Disk:
         return len(data)
 
     def fstat(self, handle: int) -> Stat:
-        return self._stat(self._opened(handle).inode)
+        return self._stat(self._file_of(handle).inode)
 
     def ftruncate(self, handle: int, length: int) -> None:
-        opened = self._opened(handle)
+        opened = self._file_of(handle)
         self._effect("truncate", opened.path)
         opened.inode.cut(length)
         opened.inode.changed = self._now()
 
     def fsync(self, handle: int) -> None:
-        opened = self._opened(handle)
+        opened = self._file_of(handle)
         inode = opened.inode
         try:
             self._effect("sync", opened.path)
@@ -294,27 +294,27 @@ class Disk:
         inode.sync()
 
     def flock(self, handle: int, operation: int) -> None:
-        ino = self._opened(handle).inode.ino
+        ino = self._file_of(handle).inode.ino
         if operation & fcntl.LOCK_UN:
             self._locked.pop(ino, None)
         elif self._locked.setdefault(ino, handle) != handle:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
 
     def stat(self, path: str) -> Stat:
-        entry = self._found(path)
+        entry = self._entry_at(path)
         if entry is None:
             raise _error(errno.ENOENT, path)
         return self._stat(entry)
 
     def unlink(self, path: str) -> None:
-        if self._found(path) is None:
+        if self._entry_at(path) is None:
             raise _error(errno.ENOENT, path)
         self._effect("unlink", path)
         parent, name = self._parent(path)
         parent.change({name: None})
 
     def replace(self, old: str, new: str) -> None:
-        entry = self._found(old)
+        entry = self._entry_at(old)
         if entry is None:
             raise _error(errno.ENOENT, old)
         self._effect("rename", new)
@@ -326,7 +326,7 @@ class Disk:
             parent.change({name: None})
 
     def mkdir(self, path: str) -> None:
-        if self._found(path) is not None:
+        if self._entry_at(path) is not None:
             raise _error(errno.EEXIST, path)
         parent, name = self._parent(path)
         self._effect("mkdir", path)
@@ -334,7 +334,7 @@ class Disk:
         parent.entries[name] = parent.durable[name] = Folder(self._inos)
 
     def makedirs(self, path: str) -> None:
-        if self._found(path) is None:
+        if self._entry_at(path) is None:
             self.makedirs(os.path.dirname(path))
             self.mkdir(path)
 
@@ -356,12 +356,12 @@ class Disk:
         self._inos += 1
         return File(self._inos, mode & 0o777, changed=self._now())
 
-    def _opened(self, handle: int) -> Opened:
+    def _file_of(self, handle: int) -> Opened:
         if handle not in self._open:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return self._open[handle]
 
-    def _found(self, path: str) -> Any:
+    def _entry_at(self, path: str) -> Any:
         entry: Any = self.top
         for name in path.removeprefix(ROOT).split("/"):
             if name in {"", "."}:
@@ -372,7 +372,7 @@ class Disk:
         return entry
 
     def _folder(self, path: str) -> Folder:
-        folder = self._found(path)
+        folder = self._entry_at(path)
         if folder is None:
             raise _error(errno.ENOENT, path)
         if not isinstance(folder, Folder):
@@ -423,13 +423,13 @@ class Raw(io.RawIOBase):
         return self._disk.write(self._file, data)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        opened = self._disk._opened(self._file)
+        opened = self._disk._file_of(self._file)
         origin = (0, opened.at, len(opened.inode.data))[whence]
         opened.at = origin + offset
         return opened.at
 
     def tell(self) -> int:
-        return self._disk._opened(self._file).at
+        return self._disk._file_of(self._file).at
 
     def close(self) -> None:
         if not self.closed:
@@ -486,7 +486,7 @@ _FLAGS: Final = {
 }
 
 
-def _ours(path: Any) -> str | None:
+def _simulated_path(path: Any) -> str | None:
     """The path as text if it belongs to the disk."""
     if isinstance(path, int):
         return None
@@ -502,7 +502,7 @@ def installed(disk: Disk) -> Iterator[None]:
         original = getattr(os, name)
 
         def call(path: Any = ".", *arguments: Any, **options: Any) -> Any:
-            simulated_path = _ours(path)
+            simulated_path = _simulated_path(path)
             return (
                 original(path, *arguments, **options)
                 if simulated_path is None
@@ -522,7 +522,7 @@ def installed(disk: Disk) -> Iterator[None]:
     real_open, real_lock = io.open, fcntl.flock
 
     def opened(path: Any, mode: str = "r", buffering: int = -1, *arguments: Any, **options: Any) -> Any:
-        simulated_path, flags = _ours(path), _FLAGS[mode.strip("bt+")]
+        simulated_path, flags = _simulated_path(path), _FLAGS[mode.strip("bt+")]
         handle = path if isinstance(path, int) and path >= _FIRST_HANDLE else None
         if simulated_path is None and handle is None:
             return real_open(path, mode, buffering, *arguments, **options)
@@ -553,7 +553,7 @@ def installed(disk: Disk) -> Iterator[None]:
         by_path("rmdir", disk.rmdir),
         by_path("listdir", disk.listdir),
         by_path("scandir", scanned),
-        by_path("access", lambda path, _: disk._found(path) is not None),
+        by_path("access", lambda path, _: disk._entry_at(path) is not None),
         by_path("replace", lambda old, new: disk.replace(old, os.fspath(new))),
         by_path("rename", lambda old, new: disk.replace(old, os.fspath(new))),
         by_handle("close", disk.close),

@@ -32,7 +32,7 @@ from skws_schema.model import Row, Schema, iso
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
 from tests.oracles.oracle import Difference, Network, Oracle, Shape, instants, shape_of
 from tests.sim.matches import Inserted, MatchOracle, match_shape
-from tests.sim.twin import Told, Twin, told
+from tests.sim.twin import Told, Twin, counts_of
 from tests.sim.world import Finding
 
 _PAST: Final = 60  # at least the number of insertions that any window contains
@@ -56,7 +56,9 @@ class KeywordOracle(Oracle):
 
     def __init__(self, schema: Schema, query: Query, max_size: int) -> None:
         parsed = parse_query(query.text, schema)
-        super().__init__(_present(schema), len(parsed.slots), max_size, Matcher(parsed, schema).bitmap)
+        super().__init__(
+            _without_removed_joins(schema), len(parsed.slots), max_size, Matcher(parsed, schema).bitmap
+        )
         self.query = query
 
     def shape(self, network: Network) -> Shape:
@@ -89,7 +91,7 @@ class KeywordOracle(Oracle):
         self.live = [n for n in self.live if self.tuples[n].end > tick]
         before = {n for n in self.found if n[0] <= set(self.live)}
         shapes: dict[Network, Shape] = {n: self.shape(n) for n in before}
-        self.schema = _present(schema)
+        self.schema = _without_removed_joins(schema)
         self.bitmap = Matcher(parse_query(self.query.text, schema), schema).bitmap
         removed = schema.evolution.removed_relations
         self.live = [n for n in self.live if self.tuples[n].relation not in removed]
@@ -101,7 +103,7 @@ class KeywordOracle(Oracle):
         )
 
 
-def _present(schema: Schema) -> Schema:
+def _without_removed_joins(schema: Schema) -> Schema:
     """The schema without removed joins, which were appended last."""
     removed = schema.evolution.removed_joins
     return replace(schema, joins=tuple(j for n, j in enumerate(schema.joins) if n not in removed))
@@ -312,7 +314,7 @@ class Model:
         self._hold(batch, keywords)
         if batch.alive is not None:
             self._check_alive(batch)
-        other_counts = told(other_results)
+        other_counts = counts_of(other_results)
         check(
             other_counts == batch.others,
             f"micro-batch {number}: undisturbed there are no",
@@ -371,7 +373,7 @@ class Model:
         """The keyword results that hold now, by query, with all records so far sorted."""
         base = state.base.fork()
         for tick, records in instants(state.waiting) if self._judged else ():
-            _at(base, tick, records, self.length)
+            _instant_change(base, tick, records, self.length)
         return {name: oracle.begin_with(base, state.now) for name, oracle in state.oracles.items()}
 
     def lines(self, first: int = 1) -> list[Line]:
@@ -383,7 +385,7 @@ class Model:
         """Relation and row of each tuple that no window ends; with a lateness, also of those that wait."""
         base = self.state.base.fork()
         for tick, records in instants(self.state.waiting):
-            _at(base, tick, records, self.length)
+            _instant_change(base, tick, records, self.length)
         return [
             (base.schema.relations[live_tuple.relation].name, live_tuple.row)
             for live_tuple in map(base.tuples.__getitem__, base.live)
@@ -431,7 +433,7 @@ class Model:
                     # Waiting records may end tuples that have reached their end already.
                     count = isinstance(self._window, CountWindow)
                     tick = self._tick(state) if count else state.time - self._lateness
-                    change = partial(_changed, tick=tick, schema=state.stream.schema)
+                    change = partial(_schema_change, tick=tick, schema=state.stream.schema)
                     self._all(state, expected, change)
                     for oracle in state.oracles.values() if self._corrects(state) else ():
                         change(oracle)
@@ -511,7 +513,7 @@ class Model:
         if isinstance(self._window, CountWindow):
             size = self._window.size
             for _, records_of_tick in instants(self._counting(state, records)):
-                self._all(state, expected, partial(_counted, records=records_of_tick, size=size))
+                self._all(state, expected, partial(_count_change, records=records_of_tick, size=size))
                 for record in records_of_tick:
                     self._match(state, expected, record)
             state.now = max([state.now, *(record.time for record in records)])
@@ -531,7 +533,7 @@ class Model:
         ]
         state.waiting = state.waiting[len(ready_records) :]
         for tick, records_of_tick in instants(ready_records):
-            change = partial(_at, tick=tick, records=records_of_tick, length=self.length)
+            change = partial(_instant_change, tick=tick, records=records_of_tick, length=self.length)
             self._all(state, expected, change)
             for record in records_of_tick:
                 self._match(state, expected, record)
@@ -589,15 +591,15 @@ class Model:
             check(read_count == len(items), f"{part} has {len(items)} items, of which were read", read_count)
 
 
-def _changed(oracle: KeywordOracle, tick: int, schema: Schema) -> Difference:
+def _schema_change(oracle: KeywordOracle, tick: int, schema: Schema) -> Difference:
     return oracle.change(tick, schema)
 
 
-def _counted(oracle: KeywordOracle, records: Sequence[Record], size: int) -> Difference:
+def _count_change(oracle: KeywordOracle, records: Sequence[Record], size: int) -> Difference:
     return oracle.counted(records, size)
 
 
-def _at(oracle: KeywordOracle, tick: int, records: Sequence[Record], length: float) -> Difference:
+def _instant_change(oracle: KeywordOracle, tick: int, records: Sequence[Record], length: float) -> Difference:
     return oracle.instant(tick, [one for one in records if one.relation != PASSED_OVER], length)
 
 

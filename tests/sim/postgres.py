@@ -167,11 +167,11 @@ class Postgres(Upstream):
         if event.bad or event.relation == "refund":
             return
         self.time += max(0, event.micros)
-        change = self._changed(event.relation, event.row, delete=event.delete, ago=max(0, -event.micros))
+        change = self._change_of(event.relation, event.row, delete=event.delete, ago=max(0, -event.micros))
         if change is not None:
             self.commit((change,))
 
-    def _changed(self, table: str, row: Row, *, delete: bool, ago: int = 0) -> Change | None:
+    def _change_of(self, table: str, row: Row, *, delete: bool, ago: int = 0) -> Change | None:
         """An insertion or deletion; an update if the key exists. ``ago``: age of an order's own time."""
         rows = self.server.rows[table]
         keyed = table == "customer"
@@ -222,7 +222,7 @@ class Postgres(Upstream):
                 self.commit((Truncation(tables),))
             case 0:
                 changes = [
-                    self._changed("order", (rng.randint(1, 4), rng.choice(("lamp", "chair"))), delete=False)
+                    self._change_of("order", (rng.randint(1, 4), rng.choice(("lamp", "chair"))), delete=False)
                     for _ in range(rng.randint(2, 4))
                 ]
                 self.commit(tuple(change for change in changes if change is not None))
@@ -283,7 +283,7 @@ class Postgres(Upstream):
         for transaction in self.server.log:
             self._tell(transaction)
 
-    def taken(self, name: str | None) -> tuple[int, tuple[dict[str, list[Row]], dict[str, int]]]:
+    def snapshot_content(self, name: str | None) -> tuple[int, tuple[dict[str, list[Row]], dict[str, int]]]:
         """The content of a snapshot, or the current content without one."""
         return (self.server.lsn, self.server.snapshot()) if name is None else self._snapshots[name]
 
@@ -372,7 +372,7 @@ class Cursor:
 
     def copy_expert(self, statement: str, file: Any) -> None:
         self.source.ask()
-        _, (rows, _) = self.source.taken(self.connection.sees)
+        _, (rows, _) = self.source.snapshot_content(self.connection.sees)
         match = re.fullmatch(r"COPY \(SELECT (\d+), (.*) FROM (.*)\) TO STDOUT", statement)
         assert match is not None, statement
         position, columns, table = match.groups()
@@ -442,7 +442,7 @@ def _lock(cursor: Cursor, text: str, _values: Any) -> None:
 def _rewritten(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     (oids,) = values
     table_names = {name for name, oid in _OIDS.items() if oid in oids}
-    _, (_, files) = cursor.source.taken(cursor.connection.sees)
+    _, (_, files) = cursor.source.snapshot_content(cursor.connection.sees)
     current_files = cursor.source.server.files
     return [
         (name,)

@@ -37,7 +37,7 @@ class SqliteFile:
         self._interrupted = False
         self._guarded(self._roll_back)
         self._content = world.disk.content(path)
-        self._memory = _loaded(self._content)
+        self._memory = _load(self._content)
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         return self._memory.execute(statement, values)
@@ -56,22 +56,22 @@ class SqliteFile:
             try:
                 self._guarded(self._commit)
             finally:
-                self._memory = _loaded(self._content)
+                self._memory = _load(self._content)
 
     def _commit(self) -> None:
         new_content = self._memory.serialize()
         header = b"%010d%010d" % (len(self._content), crc32(self._content))
-        self._written(self._journal, header + self._content)
-        self._synced(str(Path(self._path).parent))
+        self._write(self._journal, header + self._content)
+        self._sync(str(Path(self._path).parent))
         try:
-            self._written(self._path, new_content)
+            self._write(self._path, new_content)
             self._call(lambda: os.unlink(self._journal))
         except OSError:
             with suppress(OSError):  # otherwise the next process does it
                 self._roll_back()
             raise
         self._content = new_content
-        self._synced(str(Path(self._path).parent))
+        self._sync(str(Path(self._path).parent))
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt
@@ -80,14 +80,14 @@ class SqliteFile:
         """Restore the old content from a journal; sync it first, as its writer may not have."""
         journal = self._world.disk.content(self._journal)
         if os.path.exists(self._journal):
-            self._synced(self._journal)
+            self._sync(self._journal)
             old_data = old_content(journal)
             if old_data is not None:
-                self._written(self._path, old_data)
+                self._write(self._path, old_data)
             self._call(lambda: os.unlink(self._journal))
-            self._synced(str(Path(self._path).parent))
+            self._sync(str(Path(self._path).parent))
 
-    def _written(self, path: str, data: bytes) -> None:
+    def _write(self, path: str, data: bytes) -> None:
         handle = self._call(lambda: os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         try:
             remaining = memoryview(data)
@@ -98,7 +98,7 @@ class SqliteFile:
         finally:
             os.close(handle)
 
-    def _synced(self, path: str) -> None:
+    def _sync(self, path: str) -> None:
         handle = self._call(lambda: os.open(path, os.O_RDONLY))
         try:
             self._call(lambda: os.fsync(handle))
@@ -132,7 +132,7 @@ def old_content(journal: bytes) -> bytes | None:
 def value_in(files: Mapping[str, bytes], path: str, kind: str, name: str) -> Any:
     """A JSON value of a state database among files; None if it is missing, or its file is damaged."""
     content = old_content(files.get(f"{path}-journal", b""))
-    memory = _loaded(files.get(path, b"") if content is None else content)
+    memory = _load(files.get(path, b"") if content is None else content)
     with suppress(sqlite3.Error, ValueError):
         rows: Iterable[Any] = memory.execute(
             "SELECT value FROM state WHERE kind = ? AND name = ?", (kind, name)
@@ -141,7 +141,7 @@ def value_in(files: Mapping[str, bytes], path: str, kind: str, name: str) -> Any
     return None
 
 
-def _loaded(content: bytes) -> sqlite3.Connection:
+def _load(content: bytes) -> sqlite3.Connection:
     memory = _connect(":memory:", check_same_thread=False)
     if content:
         memory.deserialize(content)

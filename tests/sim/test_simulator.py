@@ -26,7 +26,7 @@ HOSTS = ("local", "spark")
 SIMULATED = [(source, host) for source in SOURCES for host in HOSTS]
 
 
-def of(source: str, host: str = "local") -> Options:
+def options_for(source: str, host: str = "local") -> Options:
     return Options(host=host, source=source)
 
 
@@ -43,7 +43,7 @@ def test_the_command_finds_nothing_and_reports_its_work() -> None:
 def test_a_seed_repeats_the_same_effects(source: str, host: str) -> None:
     runs = []
     for _ in range(2):
-        simulated = simulation(of(source, host))
+        simulated = simulation(options_for(source, host))
         simulated.run(drawn(11, simulated.options))
         runs.append(
             (simulated.world.effects, simulated.steps, simulated.world.faults, simulated.world.disk.files())
@@ -57,7 +57,7 @@ def test_all_kinds_of_faults_occur(source: str, host: str) -> None:
     network = set() if source == "files" else {"away", "repeat"}
     missing_kinds = {"kill", "power", "lost", "interrupt", "short", "full", "error", "flip", *network}
     for seed in range(8):
-        options = of(source, host)
+        options = options_for(source, host)
         simulated = simulation(options)
         simulated.run(drawn(seed, options))
         missing_kinds -= set(simulated.world.faults)
@@ -85,7 +85,7 @@ def test_expression_windows_and_a_kind_of_another_package(
 
 
 def test_a_failing_plan_is_shrunk_to_its_cause() -> None:
-    options = of("files")
+    options = options_for("files")
     plan = drawn(3, options)
     causes = [plan[7], plan[23]]
     smallest = shrunk(plan, lambda shorter: all(one in shorter for one in causes))
@@ -111,7 +111,7 @@ def test_a_power_loss_keeps_synced_content() -> None:
         assert world.disk.files() == {"/sim/folder/kept": b"onetwo", "/sim/folder/lost": b"onetwo"}
         outcomes = set()
         for seed in range(200):
-            disk = _copied(world.disk)
+            disk = _copy_of(world.disk)
             disk.lose_power(Random(seed))
             files = disk.files()
             outcomes.add((files["/sim/folder/kept"], files.get("/sim/folder/lost")))
@@ -130,13 +130,13 @@ def test_a_torn_write_keeps_the_remaining_earlier_bytes() -> None:
         os.close(handle)
         outcomes = set()
         for seed in range(200):
-            disk = _copied(world.disk)
+            disk = _copy_of(world.disk)
             disk.lose_power(Random(seed))
             outcomes.add(disk.content("/sim/file"))
     assert outcomes == {b"latest"[:length] + b"former"[length:] for length in range(7)}
 
 
-def _copied(disk: Disk) -> Disk:
+def _copy_of(disk: Disk) -> Disk:
     copy_of_disk = World().disk
     copy_of_disk.top = deepcopy(disk.top)
     return copy_of_disk

@@ -23,7 +23,7 @@ Told = Counter[tuple[str, str, bytes]]
 """Results by operation, query and JSON."""
 
 
-def told(results: Sequence[Result]) -> Told:
+def counts_of(results: Sequence[Result]) -> Told:
     return Counter((result.op, result.name, result.to_json()) for result in results)
 
 
@@ -49,7 +49,7 @@ class Twin:
             self._begin()
             for earlier_entry in before:
                 self._given(earlier_entry)
-        return told(self._given(entry))
+        return counts_of(self._given(entry))
 
     def _given(self, entry: JournalEntry) -> list[Result]:
         session = self._worker.live

@@ -41,13 +41,13 @@ class Follower:
         self.path = path
         self.feed = FilesFeed(path, SCHEMA)
         self.offset = self.feed.start()
-        self.taken: list[Taken] = []
+        self.polled_batches: list[Taken] = []
         self.notices: list[str] = []
 
     def poll(self, limit: int = 1000) -> list[object]:
         batch = self.feed.poll(self.offset, limit)
         end: Offset = orjson.loads(orjson.dumps(batch.end))
-        self.taken.append((self.offset, list(batch.read), end))
+        self.polled_batches.append((self.offset, list(batch.read), end))
         self.notices += batch.notices
         self.offset = end
         return numbers(list(batch.read))
@@ -58,7 +58,7 @@ class Follower:
     def replay(self) -> None:
         """Check that every batch is the same when it is read again, in this process and in another."""
         for feed in (self.feed, FilesFeed(self.path, SCHEMA)):
-            for start, items, end in self.taken:
+            for start, items, end in self.polled_batches:
                 assert list(feed.replay(start, end)) == items
 
 

@@ -46,7 +46,7 @@ def source(database: Database, **parameters: str) -> PostgresSource:
     return PostgresSource(DatabaseAddress.of(database.uri(slot=database.name, **parameters)))
 
 
-def shown(items: list[Item]) -> list[tuple[object, ...]]:
+def rows_of(items: list[Item]) -> list[tuple[object, ...]]:
     """Items without times."""
     return [
         (item.source.split(" at ")[0], item.reason)
@@ -85,7 +85,7 @@ def records(items: list[Item]) -> list[Record]:
     return [item for item in items if isinstance(item, Record)]
 
 
-def opened(database: Database, folder: Path | None = None, **parameters: str) -> Feed:
+def open_feed(database: Database, folder: Path | None = None, **parameters: str) -> Feed:
     return PostgresSource(DatabaseAddress.of(database.uri(slot=database.name, **parameters)), folder).open(
         SCHEMA
     )

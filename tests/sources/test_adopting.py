@@ -19,7 +19,7 @@ from skws_schema.model import Schema
 from tests.jobs.watching import append
 from tests.kafka import MockBroker
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, shown
+from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, rows_of
 from tests.waiting import PATIENCE
 
 FEWER = Schema("films", SCHEMA.relations[:2], SCHEMA.joins[:1])
@@ -29,13 +29,13 @@ GONE = SchemaChange.between(
 ).after
 
 
-def polled(feed: Feed, offset: Offset, count: int) -> tuple[list[tuple[object, ...]], Offset]:
+def poll_until(feed: Feed, offset: Offset, count: int) -> tuple[list[tuple[object, ...]], Offset]:
     items: list[tuple[object, ...]] = []
     end = time.monotonic() + PATIENCE
     while len(items) < count:
         assert time.monotonic() < end, items
         batch = feed.poll(offset, 100)
-        items += shown(list(batch.read))
+        items += rows_of(list(batch.read))
         offset = batch.end
     return items, offset
 
@@ -46,18 +46,18 @@ def test_tables_are_added_and_removed(database: Database) -> None:
     offset = feed.start()
     database.run(insert(1, 2), "INSERT INTO sighting VALUES (1, 'before')")
     items, offset, _ = follow(feed, database, offset)
-    assert shown(items) == movies(1, 2)
+    assert rows_of(items) == movies(1, 2)
     feed.change_schema(WHOLE)
     database.run(insert(3, 3), "INSERT INTO sighting VALUES (3, 'seen')")
     items, offset, _ = follow(feed, database, offset)
-    assert shown(items) == [*movies(3), ("+", "sighting", 3, "seen")]
+    assert rows_of(items) == [*movies(3), ("+", "sighting", 3, "seen")]
     # A table may be removed with its relation, and a missing table is rejected.
     feed.change_schema(GONE)
     database.run("DROP TABLE sighting", insert(4, 4))
     with pytest.raises(SourceError, match="no table 'sighting'"):
         feed.change_schema(SCHEMA)
     items, offset, _ = follow(feed, database, offset)
-    assert shown(items) == movies(4)
+    assert rows_of(items) == movies(4)
     feed.close()
 
 
@@ -70,7 +70,7 @@ def test_a_publication_of_another_owner_is_not_changed(database: Database) -> No
     with pytest.raises(SourceError, match=r"publication 'theirs' lacks .*sighting"):
         feed.change_schema(WHOLE)
     database.run(insert(1, 1))
-    assert shown(follow(feed, database, offset)[0]) == movies(1)
+    assert rows_of(follow(feed, database, offset)[0]) == movies(1)
     feed.close()
 
 
@@ -82,7 +82,7 @@ def test_a_topic_is_added() -> None:
         kafka.send("movie", [movie], millis=1)
         kafka.send("sighting", [{"mid": 1, "note": "seen"}], millis=2)
         feed = parse_source(kafka.uri()).open(Schema("films", (SCHEMA.relations[1],), ()))
-        _, offset = polled(feed, feed.start(), 1)
+        _, offset = poll_until(feed, feed.start(), 1)
         assert offset["next"] == {"movie": {"0": 1}}
         feed.change_schema(Schema("films", SCHEMA.relations[1:], SCHEMA.joins[1:]))
         batch = feed.poll(offset, 10)
@@ -98,10 +98,10 @@ def test_files_of_added_relations_are_read(tmp_path: Path) -> None:
     movie = {"relation": "movie", "time": 1, "row": {"mid": 1, "title": "film 1", "gid": 1}}
     append(tmp_path / "all.jsonl", movie)
     feed = parse_source(str(tmp_path)).open(FEWER)
-    items, offset = polled(feed, feed.start(), 1)
+    items, offset = poll_until(feed, feed.start(), 1)
     feed.change_schema(WHOLE)
     append(tmp_path / "sighting.jsonl", {"time": 2, "mid": 1, "note": "seen"})
     append(tmp_path / "all.jsonl", {"relation": "sighting", "time": 3, "row": {"mid": 1, "note": "again"}})
-    items, offset = polled(feed, offset, 2)
+    items, offset = poll_until(feed, offset, 2)
     assert sorted(items) == [("+", "sighting", 1, "again"), ("+", "sighting", 1, "seen")]
     feed.close()

@@ -33,7 +33,7 @@ def read(parts: list[FeedPart]) -> list[Item]:
     return list(Chunk.concat(chunk for part in parts for chunk in part.read(SCHEMA)))
 
 
-def planned(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset]]:
+def plans_of(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset]]:
     """Plans from the start of the source to its end."""
     start = feed.start()
     while (plan := feed.plan(start, limit)) is not None:
@@ -67,7 +67,7 @@ def test_oracle_parts_have_the_records_of_polls(seed: int, tmp_path: Path) -> No
     feed = FilesFeed(tmp_path, SCHEMA)
     items_by_partition: dict[str, list[Item]] = defaultdict(list)
     end_of_plans = feed.start()
-    for start, end in planned(feed, rng.choice([4, 20, 1000])):
+    for start, end in plans_of(feed, rng.choice([4, 20, 1000])):
         parts = parts_between(feed, start, end, rng.randrange(1, 9))
         assert parts is not None
         assert read(parts) == list(feed.replay(start, end))
@@ -100,7 +100,7 @@ def test_a_batch_ends_at_one_time_in_all_files(
     for name, file_times in zip("ab", times, strict=True):
         (tmp_path / f"{name}.jsonl").write_bytes(b"".join(line(n, name) for n in file_times))
     feed = FilesFeed(tmp_path, SCHEMA)
-    start, end = next(planned(feed, 1100))
+    start, end = next(plans_of(feed, 1100))
     titles = [item.row[1] for item in feed.replay(start, end) if not isinstance(item, BadRecord)]
     for name, number in zip("ab", expected, strict=True):
         assert titles.count(name) == pytest.approx(number, abs=50)
@@ -125,7 +125,7 @@ def test_no_record_after_a_batch_is_earlier_than_its_records(seed: int, tmp_path
         one.time for one in feed.poll(feed.start(), 1_000_000).read if not isinstance(one, BadRecord)
     ]
     latest, count = -1, 0
-    for start, end in planned(feed, rng.choice([5, 20, 100])):
+    for start, end in plans_of(feed, rng.choice([5, 20, 100])):
         batch_times = [one.time for one in feed.replay(start, end) if not isinstance(one, BadRecord)]
         assert min(batch_times) >= latest
         latest, count = max(batch_times), count + len(batch_times)
@@ -145,7 +145,7 @@ def test_row_groups_are_read_in_order_of_time(tmp_path: Path) -> None:
         }
         pq.write_table(pa.table(rows), tmp_path / relation / "rows.parquet", row_group_size=100)
     feed = FilesFeed(tmp_path, SCHEMA)
-    start, end = next(planned(feed, 500))
+    start, end = next(plans_of(feed, 500))
     relations = [item.relation for item in feed.replay(start, end) if not isinstance(item, BadRecord)]
     assert relations == [2] * 500
 
@@ -168,7 +168,7 @@ def test_an_incomplete_line_waits(tmp_path: Path) -> None:
     content = b"".join(line(n) for n in range(50))
     path.write_bytes(content + line(50)[:-5])
     feed = FilesFeed(path, SCHEMA)
-    start, end = next(planned(feed, 50))
+    start, end = next(plans_of(feed, 50))
     parts = parts_between(feed, start, end, 3)
     assert parts is not None
     assert numbers(read(parts)) == list(range(50))
@@ -180,7 +180,7 @@ def test_a_file_rotated_after_the_plan_is_found(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line(n) for n in range(50)))
     feed = FilesFeed(path, SCHEMA)
-    start, end = next(planned(feed, 50))
+    start, end = next(plans_of(feed, 50))
     parts = parts_between(feed, start, end, 3)
     assert parts is not None
     path.rename(tmp_path / "a.jsonl.1")
@@ -192,7 +192,7 @@ def test_a_missing_or_truncated_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line(n) for n in range(20_000)))
     feed = FilesFeed(path, SCHEMA)
-    start, end = next(planned(feed, 20_000))
+    start, end = next(plans_of(feed, 20_000))
     parts = parts_between(feed, start, end, 1)
     assert parts is not None
     chunks = parts[0].read(SCHEMA)
@@ -212,7 +212,7 @@ def test_parts_use_the_horizon_of_their_plan(tmp_path: Path) -> None:
     clock_time = 50_000_000
     source = BoundedSource(FilesSource(path), Horizon(10_000_000, lambda: clock_time))
     feed = source.open(SCHEMA)
-    start, end = next(planned(feed, 100))
+    start, end = next(plans_of(feed, 100))
     clock_time = 80_000_000
     for reader in (feed, source.open(SCHEMA)):
         parts = parts_between(reader, start, end, 4)

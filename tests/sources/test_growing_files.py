@@ -53,7 +53,9 @@ def test_a_growing_file_is_followed(tmp_path: Path) -> None:
     assert four == 4
     assert str(reason).startswith("not JSON")
     assert follower.poll(2) == [5]
-    (bad_record,) = (item for _, items, _ in follower.taken for item in items if isinstance(item, BadRecord))
+    (bad_record,) = (
+        item for _, items, _ in follower.polled_batches for item in items if isinstance(item, BadRecord)
+    )
     assert (bad_record.line, bad_record.offset, bad_record.raw) == (5, 4 * len(line(1)), b"nonsense")
     follower.replay()
 
@@ -94,7 +96,7 @@ def test_usual_lines_of_a_long_portion_are_read_as_columns(
     expected = Chunk.of(
         item for item in read_split(split, SCHEMA) if isinstance(item, BadRecord) or item.relation
     )
-    assert list(Chunk.of(item for _, items, _ in follower.taken for item in items)) == list(expected)
+    assert list(Chunk.of(item for _, items, _ in follower.polled_batches for item in items)) == list(expected)
     follower.replay()
 
 
@@ -178,10 +180,12 @@ def test_multiline_csv_records_wait_for_their_end(tmp_path: Path) -> None:
     assert "movie.mid" in str(reason)
     append(path, b",8\n\n")
     assert follower.poll() == [3]
-    (bad_record,) = (item for _, items, _ in follower.taken for item in items if isinstance(item, BadRecord))
+    (bad_record,) = (
+        item for _, items, _ in follower.polled_batches for item in items if isinstance(item, BadRecord)
+    )
     expected = [item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA)]
     assert bad_record in expected
-    assert [i for _, items, _ in follower.taken for i in items] == expected
+    assert [i for _, items, _ in follower.polled_batches for i in items] == expected
     follower.replay()
 
 
@@ -244,7 +248,7 @@ def test_portions_of_any_size_have_the_records_of_a_replay(
     while follower.poll(3):
         pass
     expected = [item for split in plan(path, SCHEMA) for item in read_split(split, SCHEMA)]
-    assert [item for _, items, _ in follower.taken for item in items] == expected
+    assert [item for _, items, _ in follower.polled_batches for item in items] == expected
     follower.replay()
 
 
@@ -283,7 +287,7 @@ TABLE = CatalogTable(7, "public", "movie", "r", ReplicaIdentity.FULL, (), (), fr
 DESCRIBED = Described(7, "public", "movie", ReplicaIdentity.FULL, (RelationColumn("mid", False),))
 
 
-def following(position: LogPosition) -> LogReader:
+def reader_from(position: LogPosition) -> LogReader:
     reader = LogReader(ChangeDecoder(PLAIN, MatchedTables({0: TABLE}, {}, ())), position)
     reader.take(encoded(DESCRIBED))
     return reader
@@ -294,45 +298,45 @@ def transaction(lsn: int, time: int, *numbers: int) -> list[Change]:
     return [BeginMessage(lsn, time), *inserts, Commit(lsn, lsn + 5, time)]
 
 
-def taken(follower: LogReader, messages: list[Change]) -> list[tuple[object, int]]:
+def numbers_and_times(follower: LogReader, messages: list[Change]) -> list[tuple[object, int]]:
     for message in messages:
         follower.take(encoded(message))
     return [(record.row[0], record.time) for record in follower.chunk().records.records()]
 
 
 def test_event_times_do_not_decrease_when_commit_times_do() -> None:
-    follower = following(LogPosition(100))
+    follower = reader_from(LogPosition(100))
     messages = transaction(110, 50, 1) + transaction(120, 40, 2) + transaction(130, 60, 3)
-    assert taken(follower, messages) == [(1, 50), (2, 50), (3, 60)]
+    assert numbers_and_times(follower, messages) == [(1, 50), (2, 50), (3, 60)]
     assert follower.position == LogPosition(135, 0, 60)
 
 
 def test_event_times_do_not_decrease_when_a_run_resumes() -> None:
-    follower = following(LogPosition(115, time=50))
-    assert taken(follower, transaction(120, 40, 2)) == [(2, 50)]
+    follower = reader_from(LogPosition(115, time=50))
+    assert numbers_and_times(follower, transaction(120, 40, 2)) == [(2, 50)]
 
 
 def test_read_changes_of_a_transaction_are_skipped_once() -> None:
-    follower = following(LogPosition(100, change=2, time=50))
+    follower = reader_from(LogPosition(100, change=2, time=50))
     messages = transaction(110, 50, 1, 2, 3) + transaction(120, 60, 4, 5, 6)
-    assert taken(follower, messages) == [(3, 50), (4, 60), (5, 60), (6, 60)]
+    assert numbers_and_times(follower, messages) == [(3, 50), (4, 60), (5, 60), (6, 60)]
 
 
 def test_a_transaction_before_the_position_is_skipped() -> None:
-    follower = following(LogPosition(115, change=1, time=50))
-    assert taken(follower, transaction(110, 40, 1, 2) + transaction(120, 60, 3, 4)) == [(4, 60)]
+    follower = reader_from(LogPosition(115, change=1, time=50))
+    assert numbers_and_times(follower, transaction(110, 40, 1, 2) + transaction(120, 60, 3, 4)) == [(4, 60)]
     assert follower.position == LogPosition(125, 0, 60)
 
 
 def test_the_position_advances_only_between_transactions() -> None:
-    follower = following(LogPosition(100))
+    follower = reader_from(LogPosition(100))
     follower.skip_to(150)
     follower.skip_to(140)
     assert follower.position == LogPosition(150)
     follower.take(encoded(BeginMessage(160, 50)))
     follower.skip_to(170)
     assert follower.position == LogPosition(150)
-    inside_transaction = following(LogPosition(100, change=2, time=50))
+    inside_transaction = reader_from(LogPosition(100, change=2, time=50))
     inside_transaction.skip_to(150)
     assert inside_transaction.position == LogPosition(100, 2, 50)
 

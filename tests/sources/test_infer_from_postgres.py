@@ -33,7 +33,7 @@ TABLES = (
 )
 
 
-def inferred(database: Database, skws: Skws, *options: str) -> tuple[Schema, str]:
+def inferred_schema(database: Database, skws: Skws, *options: str) -> tuple[Schema, str]:
     text = skws("schema", "infer", database.uri(), *options).out
     return parse_schema(text), text
 
@@ -45,7 +45,7 @@ def test_rows_may_exchange_keys_checked_at_the_end_of_a_statement(database: Data
         "ALTER TABLE place REPLICA IDENTITY FULL",
         "INSERT INTO place VALUES (1, 'amy'), (2, 'bob')",
     )
-    schema, _ = inferred(database, skws)
+    schema, _ = inferred_schema(database, skws)
     assert schema.relation("place").key == ()
     with closing(source(database).open(schema)) as feed:
         _, offset, _ = follow(feed, database, feed.start())
@@ -61,7 +61,7 @@ def test_rows_may_exchange_keys_checked_at_the_end_of_a_statement(database: Data
 
 def test_tables_types_keys_and_references_are_inferred(database: Database, skws: Skws) -> None:
     database.run(*TABLES)
-    schema, text = inferred(database, skws, "--name", "films", "--window", "1 day")
+    schema, text = inferred_schema(database, skws, "--name", "films", "--window", "1 day")
     assert (schema.name, schema.window) == ("films", "1 day")
     assert {r.name: (r.key, r.table) for r in schema.relations} == {
         "award": ((), False),
@@ -105,7 +105,7 @@ def test_reasons_for_omitted_tables_and_columns_are_shown(database: Database, sk
         "CREATE TABLE none ()",
         "CREATE VIEW newest AS SELECT title FROM film",
     )
-    _, text = inferred(database, skws)
+    _, text = inferred_schema(database, skws)
     reasons = [line.strip() for line in text.splitlines() if "left out" in line]
     assert reasons == [
         "# left out, since it has no column that can be an attribute: none",
@@ -155,7 +155,7 @@ def test_an_edited_draft_is_used_by_every_command(
 
 def test_an_inferred_schema_can_be_followed(database: Database, skws: Skws) -> None:
     database.run(*TABLES)
-    schema, _ = inferred(database, skws)
+    schema, _ = inferred_schema(database, skws)
     assert schema.name == database.name
     with closing(source(database).open(schema)) as feed:
         offset = feed.start()

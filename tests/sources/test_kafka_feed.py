@@ -20,7 +20,7 @@ from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.kafka import MockBroker
 from tests.kafka_broker import Broker
-from tests.sources.following import SCHEMA, shown
+from tests.sources.following import SCHEMA, rows_of
 from tests.strategies import seeds
 from tests.waiting import PATIENCE, until
 
@@ -45,7 +45,7 @@ def film(number: int) -> dict[str, Any]:
     return {"mid": number, "title": f"film {number}", "gid": 1}
 
 
-def opened(
+def open_topics(
     kafka: MockBroker | Broker, *topics: str, clock: HandClock | None = None, **parameters: str
 ) -> Feed:
     return parse_source(kafka.uri(*topics, **parameters), clock=clock).open(SCHEMA)
@@ -74,7 +74,7 @@ def test_a_backlog_of_several_partitions_is_in_order_of_time(kafka: MockBroker, 
     for partition in (2, 0, 1):
         for number in range(partition, 60, 3):
             kafka.send(topic, [film(number)], partition=partition, millis=1000 + number)
-    feed = opened(kafka, topic)
+    feed = open_topics(kafka, topic)
     items, offset, notices = follow(feed, feed.start(), 60, limit=7)
     assert numbers(items) == list(range(60))
     assert offset["next"] == {topic: {"0": 20, "1": 20, "2": 20}}
@@ -93,7 +93,7 @@ def test_any_division_into_polls_and_restarts_gives_the_same_records(kafka: Mock
     name = f"r{next(_names)}.movie"
     partitions = 1 + seed % 4
     kafka.create(name, partitions)
-    feed = opened(kafka, name)
+    feed = open_topics(kafka, name)
     offset = feed.start()
     contents = _sent_at_random(kafka, name, partitions, random)
     expected = sum(map(len, contents.values()))
@@ -103,7 +103,7 @@ def test_any_division_into_polls_and_restarts_gives_the_same_records(kafka: Mock
         assert time.monotonic() < end
         if random.random() < 0.1:
             feed.close()
-            feed = opened(kafka, name)
+            feed = open_topics(kafka, name)
         batch = feed.poll(offset, random.randrange(1, 12))
         if random.random() < 0.3:
             assert list(feed.replay(offset, batch.end)) == list(batch.read)
@@ -143,7 +143,7 @@ def _is_of(item: Item, values: list[Any], partition: int) -> bool:
 
 def test_a_run_begins_where_the_address_says(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, [film(1)])
-    feed = opened(kafka, topic, from_="latest")
+    feed = open_topics(kafka, topic, from_="latest")
     offset = feed.start()
     kafka.send(topic, [film(2)])
     assert numbers(follow(feed, offset, 1)[0]) == [2]
@@ -152,7 +152,7 @@ def test_a_run_begins_where_the_address_says(kafka: MockBroker, topic: str) -> N
 
 def test_the_backlog_is_reported_without_waiting(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(10)), partition=1)
-    feed = opened(kafka, topic)
+    feed = open_topics(kafka, topic)
     items, offset, _ = follow(feed, feed.start(), 10)
     assert len(items) == 10
     feed.poll(offset, 10)
@@ -183,7 +183,7 @@ def test_reading_ahead_of_a_long_backlog_is_limited(
     kafka.send(topic, map(film, range(1000)), partition=0, millis=1000)
     kafka.send(topic, map(film, range(1000, 2000)), partition=1, millis=2000)
     kafka.send(topic, map(film, range(2000, 3000)), partition=2, millis=3000)
-    feed = opened(kafka, topic)
+    feed = open_topics(kafka, topic)
     items, _, _ = follow(feed, feed.start(), 3000, limit=60)
     assert numbers(items) == list(range(3000))
     assert max(waiting_counts) < 300
@@ -199,11 +199,11 @@ def test_rows_of_static_tables_are_read(kafka: MockBroker) -> None:
     source = {"table": "genre", "ts_ms": 2}
     kafka.send("genre", [{"op": "d", "before": {"gid": 3}, "after": None, "source": source}], millis=2)
     kafka.send("mixed", [{"relation": "genre", "row": old}, {"relation": "movie", "row": film(1)}], millis=1)
-    feed = opened(kafka, "genre", "mixed")
+    feed = open_topics(kafka, "genre", "mixed")
     offset = feed.start()
-    assert sorted(shown(list(feed.tables()))) == [("+", "genre", 1, "new"), ("+", "genre", 2, "two")]
+    assert sorted(rows_of(list(feed.tables()))) == [("+", "genre", 1, "new"), ("+", "genre", 2, "two")]
     items, offset, notices = follow(feed, offset, 1)
-    assert shown(items) == [("+", "movie", 1, "film 1", 1)]
+    assert rows_of(items) == [("+", "movie", 1, "film 1", 1)]
     assert any("a stream contains rows of static tables" in line for line in notices)
     assert list(offset["next"]) == ["mixed"]
     feed.close()
@@ -213,14 +213,14 @@ def test_topics_with_the_names_of_relations_are_read(fragile: MockBroker) -> Non
     kafka, clock = fragile, HandClock()
     kafka.create("genre")
     kafka.send("movie", [film(1)])
-    feed = opened(kafka, clock=clock)
+    feed = open_topics(kafka, clock=clock)
     batch = feed.poll(feed.start(), 0)
     assert batch.notices == ("there is no topic sighting yet; waiting for it",)
     kafka.create("sighting")
     kafka.send("sighting", [{"mid": 1, "note": "seen"}], millis=9)
     clock.micros += 31_000_000
     items, offset, notices = follow(feed, batch.end, 2)
-    assert sorted(shown(items)) == [("+", "movie", 1, "film 1", 1), ("+", "sighting", 1, "seen")]
+    assert sorted(rows_of(items)) == [("+", "movie", 1, "film 1", 1), ("+", "sighting", 1, "seen")]
     assert notices == ["sighting[0] is new: reading it from its beginning"]
     assert list(feed.replay(batch.end, offset)) == sorted(items, key=str)[::-1]
     feed.close()
@@ -229,7 +229,7 @@ def test_topics_with_the_names_of_relations_are_read(fragile: MockBroker) -> Non
 def test_new_partitions_are_read_from_their_beginning(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, [film(1), film(2)], partition=2, millis=7)
     kafka.trim(topic, 1, partition=2)
-    feed = opened(kafka, topic)
+    feed = open_topics(kafka, topic)
     earlier_offset = {**feed.start(), "next": {topic: {"0": 0, "1": 0}}}
     items, offset, notices = follow(feed, earlier_offset, 1)
     assert numbers(items) == [2]
@@ -241,12 +241,12 @@ def test_new_partitions_are_read_from_their_beginning(kafka: MockBroker, topic: 
 
 def test_an_unknown_topic_is_reported(kafka: MockBroker, topic: str) -> None:
     with pytest.raises(SourceError, match=rf"there is no topic {topic}s; did you mean '{topic}'"):
-        opened(kafka, topic + "s")
+        open_topics(kafka, topic + "s")
 
 
 def test_messages_deleted_by_retention_are_an_error(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(9)))
-    feed = opened(kafka, topic)
+    feed = open_topics(kafka, topic)
     start = feed.start()
     items, offset, _ = follow(feed, start, 9)
     kafka.trim(topic, 5)
@@ -257,7 +257,7 @@ def test_messages_deleted_by_retention_are_an_error(kafka: MockBroker, topic: st
         list(feed.replay(start, offset))
     assert numbers(items) == list(range(9))
     feed.close()
-    feed = opened(kafka, topic, lost="skip")
+    feed = open_topics(kafka, topic, lost="skip")
     items, offset, notices = follow(feed, start, 4)
     assert numbers(items) == [5, 6, 7, 8]
     assert notices[0].endswith(f"{topic}[0] no longer has the offset 0; it begins at 5; continuing at 5")
@@ -267,13 +267,13 @@ def test_messages_deleted_by_retention_are_an_error(kafka: MockBroker, topic: st
 
 def test_a_recreated_topic_is_reported(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(9)))
-    feed = opened(kafka, topic)
+    feed = open_topics(kafka, topic)
     _, offset, _ = follow(feed, feed.start(), 9)
     feed.close()
     kafka.delete(topic)
     kafka.create(topic, 3)
     kafka.send(topic, [film(70)])
-    feed = opened(kafka, topic)
+    feed = open_topics(kafka, topic)
     with pytest.raises(SourceError, match=r"no longer has the offset 9; it ends at 1: was the topic deleted"):
         follow(feed, offset, 1)
     feed.close()
@@ -291,21 +291,21 @@ def test_a_recreated_topic_with_more_messages_is_reported(tansu: Broker) -> None
     name = f"again{next(_names)}.movie"
     tansu.create(name)
     tansu.send(name, map(film, range(3)))
-    feed = opened(tansu, name)
+    feed = open_topics(tansu, name)
     start = feed.start()
     _, offset, _ = follow(feed, start, 3)
     feed.close()
     tansu.delete(name)
     tansu.create(name)
     tansu.send(name, map(film, range(10, 15)))
-    feed = opened(tansu, name)
+    feed = open_topics(tansu, name)
     message = rf"topic {name} was deleted and created again since the offset was saved \(start a new run, or"
     with pytest.raises(SourceError, match=message):
         feed.poll(offset, 10)
     with pytest.raises(SourceError, match=message):
         feed.replay(start, offset)
     feed.close()
-    feed = opened(tansu, name, lost="skip")
+    feed = open_topics(tansu, name, lost="skip")
     items, end, notices = follow(feed, offset, 5)
     assert numbers(items) == list(range(10, 15))
     assert notices[0].endswith("since the offset was saved; its unread messages are lost")
@@ -316,16 +316,16 @@ def test_a_recreated_topic_with_more_messages_is_reported(tansu: Broker) -> None
 
 def test_one_deleted_topic_of_several_is_reported(fragile: MockBroker) -> None:
     fragile.create("sighting")
-    feed = opened(fragile)
+    feed = open_topics(fragile)
     offset = feed.poll(feed.start(), 1).end
     feed.close()
     fragile.delete("sighting")
     fragile.send("movie", [film(1)])
-    feed = opened(fragile)
+    feed = open_topics(fragile)
     with pytest.raises(SourceError, match="topic sighting was deleted since the offset was saved"):
         feed.poll(offset, 1)
     feed.close()
-    feed = opened(fragile, lost="skip")
+    feed = open_topics(fragile, lost="skip")
     items, offset, notices = follow(feed, offset, 1)
     assert numbers(items) == [1]
     assert any("topic sighting was deleted" in line for line in notices)
@@ -337,7 +337,7 @@ def test_one_deleted_topic_of_several_is_reported(fragile: MockBroker) -> None:
 def test_a_topic_deleted_during_a_run_is_reported(fragile: MockBroker) -> None:
     clock = HandClock()
     fragile.create("sighting")
-    feed = opened(fragile, clock=clock)
+    feed = open_topics(fragile, clock=clock)
     offset = feed.poll(feed.start(), 1).end
     fragile.delete("sighting")
     clock.micros += 31_000_000
@@ -349,7 +349,7 @@ def test_a_topic_deleted_during_a_run_is_reported(fragile: MockBroker) -> None:
 def test_a_run_waits_for_its_first_topic() -> None:
     clock = HandClock()
     with closing(MockBroker()) as kafka:
-        feed = opened(kafka, clock=clock)
+        feed = open_topics(kafka, clock=clock)
         offset = feed.start()
         batch = feed.poll(offset, 1)
         assert not batch.read
@@ -362,7 +362,7 @@ def test_a_run_waits_for_its_first_topic() -> None:
 
 
 def test_offsets_of_other_sources_are_rejected(kafka: MockBroker, topic: str) -> None:
-    feed = opened(kafka, topic)
+    feed = open_topics(kafka, topic)
     with pytest.raises(SourceError, match="is not an offset of Kafka topics"):
         feed.poll({"lines": 3}, 1)
     with pytest.raises(SourceError, match="the saved offset belongs to cluster other"):
@@ -374,7 +374,7 @@ def test_offsets_are_committed_to_the_consumer_group(kafka: MockBroker, topic: s
     from confluent_kafka import Consumer, TopicPartition
 
     kafka.send(topic, map(film, range(4)))
-    feed = opened(kafka, topic, group="watchers")
+    feed = open_topics(kafka, topic, group="watchers")
     _, offset, _ = follow(feed, feed.start(), 4)
     feed.commit(offset)
     watcher = Consumer({"bootstrap.servers": kafka.address, "group.id": "watchers"})
@@ -396,7 +396,7 @@ def fragile() -> Iterator[MockBroker]:
 @pytest.mark.slow
 def test_a_run_survives_a_restart_of_its_broker(fragile: MockBroker) -> None:
     fragile.send("movie", [film(1)])
-    feed = opened(fragile, "movie")
+    feed = open_topics(fragile, "movie")
     start = feed.start()
     items, offset, _ = follow(feed, start, 1)
     fragile.down()
@@ -421,7 +421,7 @@ def test_a_run_survives_a_restart_of_its_broker(fragile: MockBroker) -> None:
 
 def test_an_unavailable_broker_ends_the_run(fragile: MockBroker) -> None:
     clock = HandClock()
-    feed = opened(fragile, "movie", clock=clock)
+    feed = open_topics(fragile, "movie", clock=clock)
     offset = feed.start()
     feed.poll(offset, 1)
     fragile.down()
@@ -439,7 +439,7 @@ def test_an_unavailable_broker_ends_the_run(fragile: MockBroker) -> None:
 
 def test_a_silent_broker_is_reported(fragile: MockBroker) -> None:
     clock = HandClock()
-    feed = opened(fragile, "movie", clock=clock)
+    feed = open_topics(fragile, "movie", clock=clock)
     fragile.send("movie", [film(1)])
     offset = feed.start()
     fragile.freeze()

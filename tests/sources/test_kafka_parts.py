@@ -29,7 +29,7 @@ def film(number: int) -> dict[str, Any]:
     return {"mid": number, "title": f"film {number}", "gid": 1}
 
 
-def planned(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset, bool]]:
+def plans_of(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset, bool]]:
     """Plans from the start of the source to its end, and whether more follows each."""
     start = feed.start()
     while (plan := feed.plan(start, limit)) is not None:
@@ -61,7 +61,7 @@ def test_oracle_parts_of_topics_have_the_messages_of_polls(kafka: MockBroker, se
     with closing(parse_source(kafka.uri(topic), ahead=10**18).open(SCHEMA)) as feed:
         planned_items: list[Item] = []
         end_of_plans = feed.start()
-        for start, end, _ in planned(feed, random.choice([20, 50, 1000])):
+        for start, end, _ in plans_of(feed, random.choice([20, 50, 1000])):
             chunks = read(feed, start, end, random.randrange(1, 6))
             items = [item for chunk in chunks for item in chunk]
             assert shown(items) == shown(list(feed.replay(start, end)))
@@ -84,7 +84,7 @@ def test_each_partition_has_the_same_share(kafka: MockBroker) -> None:
     for partition, number in ((0, 300), (1, 30)):
         kafka.send("shares.movie", [film(n) for n in range(number)], partition=partition, millis=1000)
     with closing(parse_source(kafka.uri("shares.movie")).open(SCHEMA)) as feed:
-        shares = [(end["next"]["shares.movie"], remaining) for _, end, remaining in planned(feed, 110)]
+        shares = [(end["next"]["shares.movie"], remaining) for _, end, remaining in plans_of(feed, 110)]
         assert shares == [
             ({"0": 100, "1": 10}, True),
             ({"0": 200, "1": 20}, True),
@@ -117,7 +117,7 @@ def test_parts_of_topics_use_the_horizon_of_their_plan(kafka: MockBroker) -> Non
         kafka.send("ahead.movie", [film(2)], partition=partition, millis=far_millis)
     source = parse_source(kafka.uri("ahead.movie"), ahead=1_000_000)
     with closing(source.open(SCHEMA)) as feed, closing(source.open(SCHEMA)) as second_feed:
-        ((start, end, _),) = planned(feed, 4)
+        ((start, end, _),) = plans_of(feed, 4)
         for reader in (feed, second_feed):
             items = [item for chunk in read(reader, start, end, 2) for item in chunk]
             assert [item.row[0] for item in items if isinstance(item, Record)] == [1, 1]

@@ -29,10 +29,10 @@ def test_a_truncated_file_is_read_from_its_start(tmp_path: Path) -> None:
     ]
     path.write_bytes(line(4) + line(5) + line(6))
     assert follower.poll() == [4, 5, 6]
-    start, items, end = follower.taken[-1]
+    start, items, end = follower.polled_batches[-1]
     assert list(FilesFeed(path, SCHEMA).replay(start, end)) == items
     with pytest.raises(SourceError, match=r"stream\.jsonl is gone or has changed"):
-        list(follower.feed.replay(*follower.taken[0][::2]))
+        list(follower.feed.replay(*follower.polled_batches[0][::2]))
 
 
 def test_a_file_truncated_after_its_beginning_is_noticed(tmp_path: Path) -> None:

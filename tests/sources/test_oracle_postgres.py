@@ -80,7 +80,7 @@ def transaction(random: Random) -> list[str]:
     return statements + (["SELECT 1 / 0"] if random.random() < 0.15 else [])
 
 
-def opened(database: Database, folder: Path) -> Feed:
+def open_feed(database: Database, folder: Path) -> Feed:
     return PostgresSource(DatabaseAddress.of(database.uri(slot=database.name)), folder).open(SCHEMA)
 
 
@@ -89,7 +89,7 @@ def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, se
     random = Random(seed)
     database.run(*TABLES, "ALTER TABLE keyed ALTER body SET STORAGE PLAIN")
     _run(database, transaction(random))
-    contents, feed = Contents(), opened(database, tmp_path)
+    contents, feed = Contents(), open_feed(database, tmp_path)
     try:
         offset = feed.start()
         for _ in range(25):
@@ -108,15 +108,15 @@ def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, se
                 feed.commit(offset)
             if random.random() < 0.5:
                 feed.close()
-                feed = opened(database, tmp_path)
+                feed = open_feed(database, tmp_path)
             if random.random() < 0.05:
                 database.server.stop("immediate")
                 database.server.start()
-        offset = _rest(feed, database, offset, contents)
+        offset = _read_rest(feed, database, offset, contents)
         contents.check(database)
     finally:
         feed.close()
-    with closing(opened(database, tmp_path)) as last:
+    with closing(open_feed(database, tmp_path)) as last:
         assert list(last.poll(offset, 10).read) == []
 
 
@@ -128,7 +128,7 @@ def _run(database: Database, statements: list[str]) -> None:
             raise
 
 
-def _rest(feed: Feed, database: Database, offset: Offset, contents: Contents) -> Offset:
+def _read_rest(feed: Feed, database: Database, offset: Offset, contents: Contents) -> Offset:
     ((current,),) = database.ask("SELECT pg_current_wal_lsn()::text")
     while lsn_of(offset["lsn"]) < lsn_of(str(current)) or "snapshot" in offset:
         batch = feed.poll(offset, 100)

@@ -21,7 +21,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import MICROSECOND, TimeWindow
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, TABLES, follow, records, shown, source
+from tests.sources.following import SCHEMA, TABLES, follow, records, rows_of, source
 
 LONG = "SELECT string_agg(md5(i::text), ' ') FROM generate_series(1, 2000) i"
 
@@ -37,9 +37,9 @@ def test_the_snapshot_comes_first_then_the_changes(database: Database, feed: Fee
     database.run("INSERT INTO movie SELECT i, 'film ' || i, 1 FROM generate_series(1, 250) i")
     offset = feed.start()
     database.run("INSERT INTO movie VALUES (1000, 'later', 2)")
-    assert shown(list(feed.tables())) == [("+", "genre", 1, "crime"), ("+", "genre", 2, None)]
+    assert rows_of(list(feed.tables())) == [("+", "genre", 1, "crime"), ("+", "genre", 2, None)]
     items, _, _ = follow(feed, database, offset, limit=100)
-    assert shown(items) == [
+    assert rows_of(items) == [
         *(("+", "movie", i, f"film {i}", 1) for i in range(1, 251)),
         ("+", "movie", 1000, "later", 2),
     ]
@@ -149,7 +149,7 @@ def test_changes_are_read_beside_many_open_files(database: Database) -> None:
         assert list(feed.poll(offset, 10).read) == []  # waits for changes
         database.run("INSERT INTO movie VALUES (1, 'Jackie Brown', 1)")
         items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [("+", "movie", 1, "Jackie Brown", 1)]
+    assert rows_of(items) == [("+", "movie", 1, "Jackie Brown", 1)]
 
 
 def test_rows_with_a_null_in_their_key_are_deleted_one_by_one(database: Database) -> None:
@@ -185,7 +185,7 @@ def test_a_transaction_has_one_time_and_a_rollback_no_records(database: Database
         "INSERT INTO movie VALUES (4, 'kept', 1)",
     )
     items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [("+", "movie", 2, "kept", 1), ("+", "movie", 4, "kept", 1)]
+    assert rows_of(items) == [("+", "movie", 2, "kept", 1), ("+", "movie", 4, "kept", 1)]
     assert len({record.time for record in records(items)}) == 1
 
 
@@ -196,7 +196,7 @@ def test_unlogged_unchanged_values_are_bad_records(database: Database, feed: Fee
     database.run("UPDATE movie SET gid = 2")
     items, _, _ = follow(feed, database, offset)
     _, deleted, bad_record = items
-    assert shown([deleted]) == [("-", "movie", 1, None, None)]
+    assert rows_of([deleted]) == [("-", "movie", 1, None, None)]
     assert isinstance(bad_record, BadRecord)
     assert "public.movie.title: its value did not change and was not logged" in bad_record.reason
     assert bad_record.raw == b'{"mid":"1","gid":"2","extra":null}'
@@ -208,7 +208,7 @@ def test_unlogged_values_of_other_columns_are_harmless(database: Database, feed:
     database.run(f"INSERT INTO movie SELECT 1, 'a', 1, to_jsonb(({LONG}))")
     database.run("UPDATE movie SET gid = 2")
     items, _, _ = follow(feed, database, offset)
-    assert shown(items)[1:] == [("-", "movie", 1, None, None), ("+", "movie", 1, "a", 2)]
+    assert rows_of(items)[1:] == [("-", "movie", 1, None, None), ("+", "movie", 1, "a", 2)]
 
 
 def test_deletions_without_old_rows_are_bad_records(database: Database, feed: Feed) -> None:
@@ -222,7 +222,7 @@ def test_deletions_without_old_rows_are_bad_records(database: Database, feed: Fe
         )
         items, _, notices = follow(second_feed, database, offset)
     first, second, unknown, deletion = items
-    assert shown([first, second]) == [("+", "sighting", 1, "a"), ("+", "sighting", 1, "b")]
+    assert rows_of([first, second]) == [("+", "sighting", 1, "a"), ("+", "sighting", 1, "b")]
     for bad_record in (unknown, deletion):
         assert isinstance(bad_record, BadRecord)
         assert "the schema has no key (ALTER TABLE public.sighting REPLICA IDENTITY FULL" in bad_record.reason
@@ -340,7 +340,7 @@ def test_partitions_are_followed_through_their_root(database: Database) -> None:
         offset = feed.start()
         database.run("INSERT INTO movie VALUES (11, 'b', 1)", "DELETE FROM movie WHERE mid = 1")
         items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [
+    assert rows_of(items) == [
         ("+", "movie", 1, "a", 1),
         ("+", "movie", 11, "b", 1),
         ("-", "movie", 1, None, None),

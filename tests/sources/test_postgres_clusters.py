@@ -13,7 +13,7 @@ import pytest
 from skws.sources.feed import Feed
 from skws_schema.errors import SourceError
 from tests.postgres import Database, Server, alone, binaries
-from tests.sources.following import TABLES, follow, insert, movies, opened, shown
+from tests.sources.following import TABLES, follow, insert, movies, open_feed, rows_of
 
 
 @pytest.fixture
@@ -35,37 +35,37 @@ def own(postgres_server: Server) -> Iterator[Database]:
 def test_another_cluster_at_the_address_is_rejected(database: Database, own: Database) -> None:
     for cluster in (database, own):
         cluster.run(*TABLES, insert(1, 3))
-    with closing(opened(database)) as feed:
+    with closing(open_feed(database)) as feed:
         _, offset, _ = follow(feed, database, feed.start())
-    with closing(opened(own)) as feed:
+    with closing(open_feed(own)) as feed:
         _, own_offset, _ = follow(feed, own, feed.start())
         feed.poll(own_offset, 10)
     message = r"belongs to the cluster .*, but this is"
-    with closing(opened(own)) as feed, pytest.raises(SourceError, match=message):
+    with closing(open_feed(own)) as feed, pytest.raises(SourceError, match=message):
         feed.poll(offset, 10)
 
 
 def test_a_server_restored_from_before_the_offset_is_rejected(own: Database) -> None:
     """Its files were copied, with the slot; then the run continued."""
     own.run(*TABLES, insert(1, 3))
-    with closing(opened(own)) as feed:
+    with closing(open_feed(own)) as feed:
         _, offset, _ = follow(feed, own, feed.start())
     server = own.server
     server.stop()
     copied(server.folder / "data", server.folder / "backup")
     server.start()
     own.run(insert(4, 6), "SELECT pg_logical_emit_message(true, 'x', repeat('x', 3000000))")
-    with closing(opened(own)) as feed:
+    with closing(open_feed(own)) as feed:
         _, offset, _ = follow(feed, own, offset)
     server.stop()
     shutil.rmtree(server.folder / "data")
     (server.folder / "backup").rename(server.folder / "data")
     server.start()
-    assert "was restored to a state before the saved offset" in refusal(opened(own), offset)
+    assert "was restored to a state before the saved offset" in refusal(open_feed(own), offset)
     server.stop()
     server.restored()  # restored in another way, to another timeline
     own.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 9000000))")
-    assert "was restored to a state before the saved offset" in refusal(opened(own), offset)
+    assert "was restored to a state before the saved offset" in refusal(open_feed(own), offset)
 
 
 def copied(source: Path, target: Path) -> None:
@@ -78,18 +78,18 @@ def copied(source: Path, target: Path) -> None:
 
 def test_a_run_resumes_on_a_later_timeline_with_its_log(own: Database) -> None:
     own.run(*TABLES, insert(1, 3))
-    with closing(opened(own)) as feed:
+    with closing(open_feed(own)) as feed:
         items, offset, _ = follow(feed, own, feed.start())
     own.server.stop()
     own.server.restored()
     own.run(insert(4, 6))
-    with closing(opened(own)) as feed:
+    with closing(open_feed(own)) as feed:
         later_items, later_offset, _ = follow(feed, own, offset)
-    assert shown(items + later_items) == movies(*range(1, 7))
+    assert rows_of(items + later_items) == movies(*range(1, 7))
     assert (offset["server"][1], later_offset["server"][1]) == (1, 2)
-    with closing(opened(own)) as feed:
+    with closing(open_feed(own)) as feed:
         own.run(insert(7, 7))
-        assert shown(follow(feed, own, later_offset)[0]) == movies(7)
+        assert rows_of(follow(feed, own, later_offset)[0]) == movies(7)
 
 
 def refusal(feed: Feed, offset: dict[str, object]) -> str:

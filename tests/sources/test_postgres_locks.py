@@ -17,7 +17,7 @@ from skws.sources.postgres import spool
 from skws.sources.postgres.slot import create_slot
 from skws_schema.errors import NotYetError, SourceError
 from tests.postgres import Database
-from tests.sources.following import TABLES, follow, insert, movies, opened, shown
+from tests.sources.following import TABLES, follow, insert, movies, open_feed, rows_of
 
 # Each leaves a new file of the table, in which an older snapshot sees nothing.
 CHANGES = (
@@ -29,7 +29,7 @@ CHANGES = (
 )
 
 
-def run_alone(database: Database, statement: str) -> None:
+def run_outside_transaction(database: Database, statement: str) -> None:
     """Run a statement outside of a transaction."""
     with closing(psycopg2.connect(database.uri())) as connection_of_statement:
         connection_of_statement.autocommit = True
@@ -37,7 +37,7 @@ def run_alone(database: Database, statement: str) -> None:
 
 
 @contextmanager
-def behind_the_slot(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> Iterator[None]:
+def change_after_slot(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> Iterator[None]:
     """``change`` happens between the slot's first position and the first lock."""
     changes = iter([change])
 
@@ -64,7 +64,7 @@ def test_changes_during_the_copy_of_another_table_wait(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str
 ) -> None:
     database.run(*TABLES, insert(1, 100), "INSERT INTO genre VALUES (1, 'noir')")
-    changing_thread = threading.Thread(target=run_alone, args=(database, change))
+    changing_thread = threading.Thread(target=run_outside_transaction, args=(database, change))
     copy = spool.copy_tables
 
     def copy_then_change(*arguments: object) -> None:
@@ -79,12 +79,12 @@ def test_changes_during_the_copy_of_another_table_wait(
                 time.sleep(0.01)
 
     monkeypatch.setattr(postgres_feed, "copy_tables", copy_then_change)
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         offset = feed.start()
         changing_thread.join(10)
         assert not changing_thread.is_alive()
         items = list(feed.poll(offset, 1000).read)
-    assert shown(list(items)) == movies(*range(1, 101))
+    assert rows_of(list(items)) == movies(*range(1, 101))
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -93,8 +93,8 @@ def test_changes_before_the_lock_are_noticed(
 ) -> None:
     database.run(*TABLES, insert(1, 3))
     with (
-        behind_the_slot(monkeypatch, lambda: run_alone(database, change)),
-        closing(opened(database, tmp_path)) as feed,
+        change_after_slot(monkeypatch, lambda: run_outside_transaction(database, change)),
+        closing(open_feed(database, tmp_path)) as feed,
     ):
         if change.startswith("DROP"):
             with pytest.raises(SourceError, match=r'relation "public.movie" does not exist'):
@@ -105,7 +105,7 @@ def test_changes_before_the_lock_are_noticed(
         assert database.ask("SELECT 1 FROM pg_replication_slots WHERE database = current_database()") == []
         assert database.ask("SELECT 1 FROM pg_publication") == []
         items, _, _ = follow(feed, database, feed.start())
-    assert shown(items) == ([] if change.startswith("TRUNCATE") else movies(1, 2, 3))
+    assert rows_of(items) == ([] if change.startswith("TRUNCATE") else movies(1, 2, 3))
 
 
 def test_a_recreated_table_is_noticed_and_then_read(
@@ -113,14 +113,14 @@ def test_a_recreated_table_is_noticed_and_then_read(
 ) -> None:
     database.run(*TABLES, insert(1, 3))
     statements = ("DROP TABLE movie", TABLES[1], insert(4, 5))
-    with behind_the_slot(monkeypatch, lambda: database.run(*statements)):
-        with closing(opened(database, tmp_path)) as feed, pytest.raises(NotYetError, match="movie"):
+    with change_after_slot(monkeypatch, lambda: database.run(*statements)):
+        with closing(open_feed(database, tmp_path)) as feed, pytest.raises(NotYetError, match="movie"):
             feed.start()
-        with closing(opened(database, tmp_path)) as feed:
+        with closing(open_feed(database, tmp_path)) as feed:
             items, offset, _ = follow(feed, database, feed.start())
             database.run(insert(6, 6))
             later_items, _, _ = follow(feed, database, offset)
-    assert shown(items + later_items) == movies(4, 5, 6)
+    assert rows_of(items + later_items) == movies(4, 5, 6)
 
 
 @pytest.mark.parametrize(
@@ -143,14 +143,14 @@ def test_changes_of_partitions_are_noticed(
         insert(99, 101),
     )
     with (
-        behind_the_slot(monkeypatch, lambda: run_alone(database, change)),
-        closing(opened(database, tmp_path)) as feed,
+        change_after_slot(monkeypatch, lambda: run_outside_transaction(database, change)),
+        closing(open_feed(database, tmp_path)) as feed,
         pytest.raises(NotYetError, match=f": {table_name}: emptied"),
     ):
         feed.start()
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         items, _, _ = follow(feed, database, feed.start())
-    assert shown(items) == (movies(99, 100, 101) if "CREATE" in change else movies(100, 101))
+    assert rows_of(items) == (movies(99, 100, 101) if "CREATE" in change else movies(100, 101))
 
 
 def test_changes_of_a_table_below_a_view_are_noticed(
@@ -164,13 +164,13 @@ def test_changes_of_a_table_below_a_view_are_noticed(
     )
     statement = "ALTER TABLE kind ADD COLUMN at timestamptz DEFAULT clock_timestamp()"
     with (
-        behind_the_slot(monkeypatch, lambda: database.run(statement)),
-        closing(opened(database, tmp_path)) as feed,
+        change_after_slot(monkeypatch, lambda: database.run(statement)),
+        closing(open_feed(database, tmp_path)) as feed,
     ):
         with pytest.raises(NotYetError, match=r": kind: emptied"):
             feed.start()
         feed.start()
-        assert shown(list(feed.tables())) == [("+", "genre", 1, "noir")]
+        assert rows_of(list(feed.tables())) == [("+", "genre", 1, "noir")]
 
 
 def test_a_materialized_view_is_copied(database: Database, tmp_path: Path) -> None:
@@ -178,9 +178,9 @@ def test_a_materialized_view_is_copied(database: Database, tmp_path: Path) -> No
         *TABLES[1:],
         "CREATE MATERIALIZED VIEW genre AS SELECT 1 AS gid, 'noir' AS label",
     )
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         feed.start()
-        assert shown(list(feed.tables())) == [("+", "genre", 1, "noir")]
+        assert rows_of(list(feed.tables())) == [("+", "genre", 1, "noir")]
 
 
 def test_a_locked_table_is_named_with_its_locker(
@@ -198,48 +198,48 @@ def test_a_locked_table_is_named_with_its_locker(
         r" \d+ \(owner, migration, idle in transaction, LOCK TABLE\)$"
     )
     with (
-        behind_the_slot(monkeypatch, lock),
-        closing(opened(database, tmp_path)) as feed,
+        change_after_slot(monkeypatch, lock),
+        closing(open_feed(database, tmp_path)) as feed,
         pytest.raises(NotYetError, match=expected),
     ):
         feed.start()
     connections[0].close()
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         items, _, _ = follow(feed, database, feed.start())
-    assert shown(items) == movies(1, 2, 3)
+    assert rows_of(items) == movies(1, 2, 3)
 
 
 def test_a_table_that_cannot_be_published_yet_is_named(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 3))
     with (
         locking(database, "LOCK TABLE sighting IN SHARE MODE"),
-        closing(opened(database, tmp_path)) as feed,
+        closing(open_feed(database, tmp_path)) as feed,
         pytest.raises(NotYetError, match=r"cannot create the publication: sighting is locked by .*LOCK"),
     ):
         feed.start()
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         items, _, _ = follow(feed, database, feed.start())
-    assert shown(items) == movies(1, 2, 3)
+    assert rows_of(items) == movies(1, 2, 3)
 
 
 def test_static_tables_are_locked_before_reading(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read again, as the snapshot has ended with its process."""
     database.run(*TABLES, "INSERT INTO genre VALUES (1, 'noir')")
-    with closing(opened(database, snapshot="no")) as feed:
+    with closing(open_feed(database, snapshot="no")) as feed:
         feed.start()
         with (
             locking(database, "LOCK TABLE genre IN ACCESS EXCLUSIVE MODE"),
             pytest.raises(NotYetError, match="genre is locked"),
         ):
             feed.tables()
-        assert shown(list(feed.tables())) == [("+", "genre", 1, "noir")]
+        assert rows_of(list(feed.tables())) == [("+", "genre", 1, "noir")]
 
 
 def test_writers_and_readers_do_not_delay_a_snapshot(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 3))
     with (
         locking(database, "LOCK TABLE genre IN EXCLUSIVE MODE"),
-        closing(opened(database, tmp_path)) as feed,
+        closing(open_feed(database, tmp_path)) as feed,
     ):
         items, _, _ = follow(feed, database, feed.start())
-    assert shown(items) == movies(1, 2, 3)
+    assert rows_of(items) == movies(1, 2, 3)

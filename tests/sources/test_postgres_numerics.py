@@ -63,14 +63,14 @@ def test_keys_and_joins_are_exact(skws: Skws, database: Database, key: str, refe
     schema = inference_of(database.uri(), None, "none").schema()
     assert [join.name for join in schema.joins] == ["pet.owner_id = owner.id"]
     database.run("ALTER TABLE pet REPLICA IDENTITY FULL")
-    snapshot, changes = followed(database, schema)
+    snapshot, changes = followed_rows(database, schema)
     assert snapshot == changes
     assert {row[0] for relation, row in changes if schema.relations[relation].name == "owner"} == {
         number for number, _, _ in expected
     }
 
 
-def followed(database: Database, schema: Schema) -> tuple[set[tuple[Any, ...]], ...]:
+def followed_rows(database: Database, schema: Schema) -> tuple[set[tuple[Any, ...]], ...]:
     """The rows of the snapshot, and those of changes to all rows."""
     with closing(source(database).open(schema)) as feed:
         snapshot_items, offset, _ = follow(feed, database, feed.start())

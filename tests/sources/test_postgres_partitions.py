@@ -14,7 +14,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.model import Schema
 from tests.clocks import HandClock
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, follow, movies, shown, source
+from tests.sources.following import SCHEMA, follow, movies, rows_of, source
 
 ROOT = (
     "CREATE TABLE genre (gid int PRIMARY KEY, label text)",
@@ -31,7 +31,7 @@ _GENRE, _MOVIE, _SIGHTING = SCHEMA.relations
 KEYLESS: Schema = replace(SCHEMA, relations=(_GENRE, replace(_MOVIE, key=()), _SIGHTING))
 
 
-def bad(items: list[Item]) -> list[BadRecord]:
+def bad_records_of(items: list[Item]) -> list[BadRecord]:
     return [item for item in items if isinstance(item, BadRecord)]
 
 
@@ -49,7 +49,7 @@ def test_a_partition_without_a_key_is_reported(database: Database) -> None:
             database.run("DELETE FROM movie")
         database.run(FULL % "early", "DELETE FROM movie")
         items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [("-", "movie", 1, "a", 1)]
+    assert rows_of(items) == [("-", "movie", 1, "a", 1)]
 
 
 def test_a_detached_or_dropped_partition_is_reported(database: Database) -> None:
@@ -93,7 +93,7 @@ def test_deletions_from_a_partition_that_logs_only_its_key_are_reported(database
         database.run("UPDATE movie SET title = 'c'", "UPDATE movie SET mid = mid + 1", "DELETE FROM movie")
         items, offset, notices = follow(feed, database, offset)
         assert notices == []
-        bad_records = bad(items)
+        bad_records = bad_records_of(items)
         assert [item.raw for item in bad_records] == [
             b'{"mid":"1","title":"c","gid":"1"}',
             b'{"mid":"1","title":null,"gid":null}',
@@ -102,14 +102,14 @@ def test_deletions_from_a_partition_that_logs_only_its_key_are_reported(database
         for item in bad_records:
             assert "it may belong to public.early, a partition of public.movie with another" in item.reason
             assert "(ALTER TABLE public.early REPLICA IDENTITY FULL" in item.reason
-        assert [row for row in shown(items) if row[0] == "-"] == [
+        assert [row for row in rows_of(items) if row[0] == "-"] == [
             ("-", "movie", 11, "b", 1),
             ("-", "movie", 11, "c", 1),
             ("-", "movie", 12, "c", 1),
         ]
         database.run(FULL % "early", "INSERT INTO movie VALUES (1, NULL, NULL)", "DELETE FROM movie")
         items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [("+", "movie", 1, None, None), ("-", "movie", 1, None, None)]
+    assert rows_of(items) == [("+", "movie", 1, None, None), ("-", "movie", 1, None, None)]
 
 
 def test_a_partition_attached_later_is_reported(database: Database) -> None:
@@ -121,8 +121,8 @@ def test_a_partition_attached_later_is_reported(database: Database) -> None:
         items, _, notices = follow(feed, database, offset)
     (notice,) = notices
     assert notice.startswith("public.late, a partition of public.movie, has REPLICA IDENTITY DEFAULT")
-    assert shown(items[:1]) == [("+", "movie", 11, "b", 1)]
-    (bad_record,) = bad(items)
+    assert rows_of(items[:1]) == [("+", "movie", 11, "b", 1)]
+    (bad_record,) = bad_records_of(items)
     assert "(ALTER TABLE public.late REPLICA IDENTITY FULL" in bad_record.reason
 
 
@@ -135,7 +135,7 @@ def test_the_key_of_the_schema_suffices(database: Database) -> None:
         database.run("UPDATE movie SET title = 'b'", "DELETE FROM movie")
         items, _, later_notices = follow(feed, database, offset)
     assert (notices, later_notices) == ([], [])
-    assert shown(items) == [
+    assert rows_of(items) == [
         *movies(1, 19),
         ("-", "movie", 1, None, None),
         ("+", "movie", 1, "b", 1),
@@ -161,8 +161,8 @@ def test_a_partition_may_have_a_different_key_from_its_root(database: Database) 
         assert "has REPLICA IDENTITY USING INDEX" in str(notices)
         database.run("UPDATE movie SET mid = 2", "DELETE FROM movie")
         items, _, _ = follow(feed, database, offset)
-    assert len(bad(items)) == 2
-    assert shown([item for item in items if not isinstance(item, BadRecord)]) == [("+", "movie", 2, "a", 1)]
+    assert len(bad_records_of(items)) == 2
+    assert rows_of([item for item in items if not isinstance(item, BadRecord)]) == [("+", "movie", 2, "a", 1)]
 
 
 def test_partitions_without_logged_changes_are_reported(database: Database) -> None:

@@ -14,7 +14,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.slot import server_of
 from skws_schema.errors import SourceError
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, shown
+from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, rows_of
 
 LEGACY = (
     "CREATE PUBLICATION skws FOR TABLE movie, sighting WITH (publish_via_partition_root = true)",
@@ -29,19 +29,19 @@ def slots(database: Database) -> tuple[str, str]:
     return f"{database.name}_a", f"{database.name}_b"
 
 
-def of(database: Database, slot: str, **parameters: str) -> PostgresSource:
+def source_of(database: Database, slot: str, **parameters: str) -> PostgresSource:
     return PostgresSource(DatabaseAddress.of(database.uri(slot=slot, **parameters)))
 
 
-def published(database: Database) -> list[object]:
+def publication_names(database: Database) -> list[object]:
     return [name for (name,) in database.ask("SELECT pubname::text FROM pg_publication ORDER BY 1")]
 
 
-def makes_slot(database: Database, slot: str) -> None:
+def make_slot(database: Database, slot: str) -> None:
     database.run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
 
 
-def confirmed(database: Database, slot: str) -> dict[str, object]:
+def confirmed_offset(database: Database, slot: str) -> dict[str, object]:
     """The offset after the snapshot of a run that has stopped."""
     ((lsn,),) = database.ask(
         f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{slot}'"
@@ -52,11 +52,11 @@ def confirmed(database: Database, slot: str) -> dict[str, object]:
 
 def read_on(feed: Feed, database: Database, slot: str, number: int) -> None:
     """Check that a change made while no run was reading arrives, and one made now."""
-    items, offset, _ = follow(feed, database, confirmed(database, slot))
-    assert shown(items) == movies(number)
+    items, offset, _ = follow(feed, database, confirmed_offset(database, slot))
+    assert rows_of(items) == movies(number)
     database.run(insert(number + 1, number + 1))
     items, _, _ = follow(feed, database, offset)
-    assert shown(items) == movies(number + 1)
+    assert rows_of(items) == movies(number + 1)
 
 
 def test_a_slot_has_its_own_publication_which_is_dropped_with_it(
@@ -65,13 +65,13 @@ def test_a_slot_has_its_own_publication_which_is_dropped_with_it(
     database.run(*TABLES)
     one, two = slots
     for slot in slots:
-        with closing(of(database, slot).open(SCHEMA)) as feed:
+        with closing(source_of(database, slot).open(SCHEMA)) as feed:
             feed.start()
-    assert published(database) == [one, two]
-    assert of(database, two).drop_slot() == Dropped(slot=True, readers=())
-    assert published(database) == [one]
+    assert publication_names(database) == [one, two]
+    assert source_of(database, two).drop_slot() == Dropped(slot=True, readers=())
+    assert publication_names(database) == [one]
     database.run(insert(1, 1))
-    with closing(of(database, one).open(SCHEMA)) as feed:
+    with closing(source_of(database, one).open(SCHEMA)) as feed:
         read_on(feed, database, one, 1)
 
 
@@ -80,22 +80,22 @@ def test_earlier_slots_keep_their_shared_publication(database: Database, slots: 
     database.run(*TABLES, *LEGACY)
     one, two = slots
     for slot in slots:
-        makes_slot(database, slot)
+        make_slot(database, slot)
     database.run(insert(1, 1))
-    with closing(of(database, one).open(SCHEMA)) as feed:
+    with closing(source_of(database, one).open(SCHEMA)) as feed:
         read_on(feed, database, one, 1)
     third = f"{database.name}_c"
-    with closing(of(database, third).open(SCHEMA)) as feed:
+    with closing(source_of(database, third).open(SCHEMA)) as feed:
         feed.start()
-    assert published(database) == ["skws", third]
-    outcome = of(database, one).drop_slot()
+    assert publication_names(database) == ["skws", third]
+    outcome = source_of(database, one).drop_slot()
     assert (outcome.slot, outcome.readers) == (True, (two,))
-    assert of(database, third).drop_slot().readers == ()
-    with closing(of(database, two).open(SCHEMA)) as feed:
-        items, _, _ = follow(feed, database, confirmed(database, two))
-    assert shown(items) == movies(1, 2)
-    assert of(database, two).drop_slot().readers == ()
-    assert published(database) == []
+    assert source_of(database, third).drop_slot().readers == ()
+    with closing(source_of(database, two).open(SCHEMA)) as feed:
+        items, _, _ = follow(feed, database, confirmed_offset(database, two))
+    assert rows_of(items) == movies(1, 2)
+    assert source_of(database, two).drop_slot().readers == ()
+    assert publication_names(database) == []
 
 
 def test_the_default_slot_reuses_its_leftover_publication(database: Database) -> None:
@@ -107,35 +107,35 @@ def test_the_default_slot_reuses_its_leftover_publication(database: Database) ->
         _, offset, _ = follow(feed, database, offset)
         database.run("INSERT INTO sighting VALUES (1, 'seen')")
         items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [("+", "sighting", 1, "seen")]
+    assert rows_of(items) == [("+", "sighting", 1, "seen")]
     assert source.drop_slot().readers == ()
-    assert published(database) == []
+    assert publication_names(database) == []
 
 
 def test_a_publication_for_all_tables_serves_new_slots(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES, LEGACY[0], insert(1, 1))
-    with closing(of(database, slots[0]).open(SCHEMA)) as feed:
+    with closing(source_of(database, slots[0]).open(SCHEMA)) as feed:
         items, offset, _ = follow(feed, database, feed.start())
         database.run(insert(2, 2))
         later_items, _, _ = follow(feed, database, offset)
-    assert shown(items + later_items) == movies(1, 2)
-    of(database, slots[0]).drop_slot()
-    assert published(database) == ["skws"]
+    assert rows_of(items + later_items) == movies(1, 2)
+    source_of(database, slots[0]).drop_slot()
+    assert publication_names(database) == ["skws"]
 
 
 def test_a_named_publication_serves_several_slots(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES)
-    one, two = (of(database, slot, publication="both") for slot in slots)
+    one, two = (source_of(database, slot, publication="both") for slot in slots)
     for source in (one, two):
         with closing(source.open(SCHEMA)) as feed:
             feed.start()
-    assert published(database) == ["both"]
+    assert publication_names(database) == ["both"]
     assert one.drop_slot().readers == (slots[1],)
     database.run(insert(1, 1))
     with closing(two.open(SCHEMA)) as feed:
         read_on(feed, database, slots[1], 1)
     assert two.drop_slot().readers == ()
-    assert published(database) == []
+    assert publication_names(database) == []
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,11 @@ def test_unusable_publications_are_rejected(
     database.run(*TABLES, publication_statement.format(slots[0]))
     parameters = {"publication": publication_name.format(slots[0])} if publication_name else {}
     with (
-        closing(of(database, slots[0], **parameters).open(SCHEMA)) as feed,
+        closing(source_of(database, slots[0], **parameters).open(SCHEMA)) as feed,
         pytest.raises(SourceError, match=message),
     ):
         feed.start()
-    assert published(database) == [slots[0]]
+    assert publication_names(database) == [slots[0]]
     assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{slots[0]}'") == []
 
 
@@ -236,7 +236,7 @@ def test_an_incomplete_publication_is_rejected_with_its_correction(
     database: Database, tables: tuple[str, ...], publication_statement: str, message: str
 ) -> None:
     database.run(*tables, f"CREATE PUBLICATION mine {publication_statement}")
-    with closing(of(database, database.name, publication="mine").open(SCHEMA)) as feed:
+    with closing(source_of(database, database.name, publication="mine").open(SCHEMA)) as feed:
         with pytest.raises(SourceError) as error:
             feed.start()
         message_shown = str(error.value)
@@ -246,27 +246,27 @@ def test_an_incomplete_publication_is_rejected_with_its_correction(
         _, offset, _ = follow(feed, database, feed.start())
         database.run(insert(1, 6))
         items, _, _ = follow(feed, database, offset)
-    assert shown(items) == movies(*range(1, 7))
+    assert rows_of(items) == movies(*range(1, 7))
 
 
 def test_a_column_list_with_all_attributes_is_accepted(database: Database) -> None:
     database.run(*TABLES, "CREATE PUBLICATION mine FOR TABLE movie (mid, title, gid), sighting")
-    with closing(of(database, database.name, publication="mine").open(SCHEMA)) as feed:
+    with closing(source_of(database, database.name, publication="mine").open(SCHEMA)) as feed:
         _, offset, _ = follow(feed, database, feed.start())
         database.run(insert(1, 1), "DELETE FROM movie")
         items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [*movies(1), ("-", "movie", 1, None, None)]
+    assert rows_of(items) == [*movies(1), ("-", "movie", 1, None, None)]
 
 
 def test_an_altered_publication_of_a_slot_is_rejected(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES, *LEGACY, "ALTER PUBLICATION skws SET (publish = 'insert')")
-    makes_slot(database, slots[1])  # it may need the publication, which is therefore not dropped
+    make_slot(database, slots[1])  # it may need the publication, which is therefore not dropped
     with (
-        closing(of(database, slots[0], publication="skws").open(SCHEMA)) as feed,
+        closing(source_of(database, slots[0], publication="skws").open(SCHEMA)) as feed,
         pytest.raises(SourceError, match="leaves out update, delete, truncate"),
     ):
         feed.start()
-    assert published(database) == ["skws"]
+    assert publication_names(database) == ["skws"]
 
 
 def test_missing_tables_are_added_to_the_publication_of_a_continued_slot(
@@ -275,16 +275,16 @@ def test_missing_tables_are_added_to_the_publication_of_a_continued_slot(
     """Otherwise their changes would be missing without notice."""
     movie = replace(SCHEMA, relations=SCHEMA.relations[:2], joins=SCHEMA.joins[:1])
     database.run(*TABLES)
-    with closing(of(database, slots[0], snapshot="no").open(movie)) as feed:
+    with closing(source_of(database, slots[0], snapshot="no").open(movie)) as feed:
         feed.start()
-    with closing(of(database, slots[0], snapshot="no").open(SCHEMA)) as feed:
+    with closing(source_of(database, slots[0], snapshot="no").open(SCHEMA)) as feed:
         offset = feed.start()
         database.run("INSERT INTO sighting VALUES (1, 'seen')")
         items, _, _ = follow(feed, database, offset)
-        assert shown(items) == [("+", "sighting", 1, "seen")]
+        assert rows_of(items) == [("+", "sighting", 1, "seen")]
     database.run(f"DROP PUBLICATION {slots[0]}")
     with (
-        closing(of(database, slots[0], snapshot="no").open(SCHEMA)) as feed,
+        closing(source_of(database, slots[0], snapshot="no").open(SCHEMA)) as feed,
         pytest.raises(
             SourceError, match=r"the publication \S+ is gone, and a publication that is made later"
         ),
@@ -294,11 +294,11 @@ def test_missing_tables_are_added_to_the_publication_of_a_continued_slot(
 
 def test_missing_tables_are_reported_to_a_resumed_run(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES)
-    with closing(of(database, slots[0]).open(SCHEMA)) as feed:
+    with closing(source_of(database, slots[0]).open(SCHEMA)) as feed:
         _, offset, _ = follow(feed, database, feed.start())
     database.run(f"ALTER PUBLICATION {slots[0]} DROP TABLE sighting")
     with (
-        closing(of(database, slots[0]).open(SCHEMA)) as feed,
+        closing(source_of(database, slots[0]).open(SCHEMA)) as feed,
         pytest.raises(SourceError, match=r"lacks public\.sighting"),
     ):
         feed.poll(offset, 10)
@@ -306,11 +306,11 @@ def test_missing_tables_are_reported_to_a_resumed_run(database: Database, slots:
 
 def test_the_publication_of_another_slot_cannot_be_used(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES)
-    with closing(of(database, slots[0]).open(SCHEMA)) as feed:
+    with closing(source_of(database, slots[0]).open(SCHEMA)) as feed:
         feed.start()
     with (
-        closing(of(database, slots[1], publication=slots[0]).open(SCHEMA)) as feed,
+        closing(source_of(database, slots[1], publication=slots[0]).open(SCHEMA)) as feed,
         pytest.raises(SourceError, match="belongs to the slot"),
     ):
         feed.start()
-    assert published(database) == [slots[0]]
+    assert publication_names(database) == [slots[0]]

@@ -21,7 +21,7 @@ from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.places import ROOT
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, records, shown, source
+from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, records, rows_of, source
 from tests.strategies import THOROUGH
 
 
@@ -38,7 +38,7 @@ def test_committed_changes_cannot_be_read_again(database: Database) -> None:
     with closing(source(database).open(SCHEMA)) as feed:
         database.run(insert(6, 7))
         items, _, _ = follow(feed, database, end)
-        assert shown(items) == movies(6, 7)
+        assert rows_of(items) == movies(6, 7)
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -51,17 +51,19 @@ def test_a_restart_of_the_server_loses_and_repeats_nothing(database: Database, m
         items_at_stop, offset, _ = follow(feed, database, offset)
         feed.commit(offset)
         database.run(insert(7, 8))
-        items_at_stop, offset, notices = _stopped(feed, database, offset, items + items_at_stop, mode)
+        items_at_stop, offset, notices = _read_during_stop(
+            feed, database, offset, items + items_at_stop, mode
+        )
         database.server.start()
         database.run(insert(9, 10))
         remaining, offset, later_notices = follow(feed, database, offset)
-        assert shown(items_at_stop + remaining) == movies(*range(1, 11))
+        assert rows_of(items_at_stop + remaining) == movies(*range(1, 11))
     all_notices = " ".join((*notices, *later_notices))
     assert "trying again in" in all_notices
     assert "connected again" in all_notices
 
 
-def _stopped(
+def _read_during_stop(
     feed: Feed, database: Database, offset: Offset, items: list[Item], mode: str
 ) -> tuple[list[Item], Offset, list[str]]:
     """Read while the server stops, which must not wait for uncommitted changes."""
@@ -113,7 +115,7 @@ def test_writers_and_random_batches(database: Database) -> None:
         remaining, _, _ = follow(feed, database, offset)
     assert remaining == []
     for number in range(3):
-        writer_items = [entry for entry in shown(items) if entry[-1] == number]
+        writer_items = [entry for entry in rows_of(items) if entry[-1] == number]
         assert writer_items == [("+", "movie", number * 1000 + i, "x", number) for i in range(60)]
     times = [record.time for record in records(items)]
     assert times == sorted(times)
@@ -150,13 +152,13 @@ def test_a_killed_process_resumes(database: Database, tmp_path: Path) -> None:
     for count in (0, 1, 100, 250, 400, 550, 700, 900) if THOROUGH else (1, 300, 900):
         process = subprocess.Popen(arguments, cwd=ROOT)
         time.sleep(random.uniform(0.1, 0.5))
-        while len(_logged(log)) < count:
+        while len(_numbers_in_log(log)) < count:
             assert process.poll() is None
             time.sleep(0.01)
         process.kill()
         process.wait()
     writer.join()
-    assert _logged(log) == list(range(1, 901))
+    assert _numbers_in_log(log) == list(range(1, 901))
 
 
 def _write_slowly(database: Database) -> None:
@@ -165,7 +167,7 @@ def _write_slowly(database: Database) -> None:
         time.sleep(0.04)
 
 
-def _logged(log: Path) -> list[int]:
+def _numbers_in_log(log: Path) -> list[int]:
     lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
     return [number for line in lines if line.endswith(b"\n") for number in json.loads(line)["items"]]
 

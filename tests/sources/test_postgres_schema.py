@@ -15,7 +15,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType
 from tests.postgres import Database, Server, binaries
-from tests.sources.following import SCHEMA, TABLES, follow, shown, source
+from tests.sources.following import SCHEMA, TABLES, follow, rows_of, source
 
 
 @pytest.fixture
@@ -63,11 +63,11 @@ def test_an_inheriting_table_is_a_separate_relation(database: Database) -> None:
     )
     with closing(source(database).open(SCHEMA)) as feed:
         offset = feed.start()
-        assert shown(list(feed.tables())) == [("+", "genre", 1, "crime"), ("+", "genre", 2, "noir")]
+        assert rows_of(list(feed.tables())) == [("+", "genre", 1, "crime"), ("+", "genre", 2, "noir")]
         database.run("INSERT INTO film VALUES (3, 'c', 2)", "INSERT INTO movie VALUES (4, 'd', 1)")
         database.run("DELETE FROM movie")  # also those of film, which need no replica identity
         items, _, notices = follow(feed, database, offset)
-    assert shown(items) == [
+    assert rows_of(items) == [
         ("+", "movie", 1, "a", 1),
         ("+", "movie", 4, "d", 1),
         ("-", "movie", 1, None, None),
@@ -87,7 +87,7 @@ def test_tables_of_another_namespace_are_found_by_the_search_path(database: Data
         offset = feed.start()
         database.run("INSERT INTO other.movie VALUES (2, 'b', 2)")
         items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [("+", "movie", 1, "a", 2), ("+", "movie", 2, "b", 2)]
+    assert rows_of(items) == [("+", "movie", 1, "a", 2), ("+", "movie", 2, "b", 2)]
 
 
 def test_an_added_column_is_reported(database: Database, feed: Feed) -> None:
@@ -96,7 +96,7 @@ def test_an_added_column_is_reported(database: Database, feed: Feed) -> None:
     database.run("ALTER TABLE movie ADD COLUMN year int DEFAULT 1994", "ALTER TABLE movie DROP COLUMN extra")
     database.run("INSERT INTO movie VALUES (2, 'b', 1, 1995)", "UPDATE movie SET year = 1996 WHERE mid = 1")
     items, _, notices = follow(feed, database, offset)
-    assert shown(items) == [
+    assert rows_of(items) == [
         ("+", "movie", 1, "a", 1),
         ("+", "movie", 2, "b", 1),
         ("-", "movie", 1, None, None),
@@ -119,8 +119,8 @@ def test_columns_may_change_positions_and_types(database: Database, feed: Feed) 
     database.run("INSERT INTO movie (mid, title, gid) VALUES (2, 'b', 3)")
     database.run("INSERT INTO movie (mid, title, gid) VALUES (3, 'c', 3.5)")
     items, _, _ = follow(feed, database, offset)
-    assert shown(items[:2]) == [("+", "movie", 1, "a", 1), ("+", "movie", 2, "b", 3)]
-    assert "movie.gid: expected an integer, got '3.5'" in str(shown(items[2:]))
+    assert rows_of(items[:2]) == [("+", "movie", 1, "a", 1), ("+", "movie", 2, "b", 3)]
+    assert "movie.gid: expected an integer, got '3.5'" in str(rows_of(items[2:]))
 
 
 def test_a_renamed_column_stops_the_stream_before_its_first_change(database: Database, feed: Feed) -> None:
@@ -131,7 +131,7 @@ def test_a_renamed_column_stops_the_stream_before_its_first_change(database: Dat
     items, end, error = _until_it_stops(feed, offset)
     assert "public.movie no longer has the column 'title'" in error
     assert "did you mean 'titles'?" in error
-    assert shown(items) == [("+", "movie", 1, "a", 1)]
+    assert rows_of(items) == [("+", "movie", 1, "a", 1)]
     movie = replace(
         SCHEMA.relations[1],
         attributes=(
@@ -145,7 +145,7 @@ def test_a_renamed_column_stops_the_stream_before_its_first_change(database: Dat
     feed.close()
     with closing(source(database).open(corrected_schema)) as second_feed:
         items, _, _ = follow(second_feed, database, end)
-    assert shown(items) == [("+", "movie", 2, "b", 1)]
+    assert rows_of(items) == [("+", "movie", 2, "b", 1)]
 
 
 def _until_it_stops(feed: Feed, offset: Offset) -> tuple[list[Item], Offset, str]:
@@ -177,7 +177,7 @@ def test_a_table_renamed_back_is_followed(database: Database, feed: Feed) -> Non
     database.run("ALTER TABLE film RENAME TO movie", "INSERT INTO movie VALUES (3, 'c', 1)")
     with closing(source(database).open(SCHEMA)) as second_feed:
         items, _, _ = follow(second_feed, database, offset)
-    assert shown(items) == [("+", "movie", 2, "b", 1), ("+", "movie", 3, "c", 1)]
+    assert rows_of(items) == [("+", "movie", 2, "b", 1), ("+", "movie", 3, "c", 1)]
 
 
 def test_other_tables_of_a_publication_are_skipped(database: Database, feed: Feed) -> None:
@@ -187,7 +187,7 @@ def test_other_tables_of_a_publication_are_skipped(database: Database, feed: Fee
         database.run("INSERT INTO other VALUES (1)", "INSERT INTO movie VALUES (2, 'b', 1)", "TRUNCATE other")
         database.run("SELECT pg_logical_emit_message(true, 'x', 'y')")
         items, _, _ = follow(second_feed, database, offset)
-    assert shown(items) == [("+", "movie", 2, "b", 1)]
+    assert rows_of(items) == [("+", "movie", 2, "b", 1)]
 
 
 def test_a_dropped_publication_is_reported(database: Database, feed: Feed) -> None:
@@ -249,7 +249,7 @@ def test_a_role_that_may_not_see_all_rows_is_reported(database: Database) -> Non
             assert database.ask(f"SELECT FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
             database.run(f"ALTER ROLE {role} BYPASSRLS")
             items, _, _ = follow(feed, database, feed.start())
-        assert shown(items) == [("+", "movie", 1, "a", 1), ("+", "movie", 2, "b", 2)]
+        assert rows_of(items) == [("+", "movie", 1, "a", 1), ("+", "movie", 2, "b", 2)]
         PostgresSource(address).drop_slot()
     finally:
         database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")

@@ -17,11 +17,11 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.log_history import lsn_of, lsn_text
 from skws_schema.errors import SourceError
 from tests.postgres import PASSWORD, Database
-from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, shown, source
+from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, open_feed, rows_of, source
 from tests.waiting import until
 
 
-def confirmed(database: Database) -> int:
+def confirmed_lsn(database: Database) -> int:
     state = f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
     return lsn_of(str(database.ask(state)[0][0]))
 
@@ -32,21 +32,21 @@ def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
         offset = feed.start()
         database.run(insert(1, 2000))
         _, offset, _ = follow(feed, database, offset)
-        assert confirmed(database) < lsn_of(offset["lsn"])
+        assert confirmed_lsn(database) < lsn_of(offset["lsn"])
         backlog = feed.backlog(offset)
         assert "the server keeps" in backlog.text
         assert (backlog.kept_bytes or 0) > 2000 * len("film") > (backlog.behind_bytes or 0) >= 0
-        confirmed_backlog = feed.backlog({**offset, "lsn": lsn_text(confirmed(database))})
+        confirmed_backlog = feed.backlog({**offset, "lsn": lsn_text(confirmed_lsn(database))})
         assert (confirmed_backlog.behind_bytes or 0) > 2000 * len("film")
         feed.commit(offset)
-        until(lambda: confirmed(database) >= lsn_of(offset["lsn"]))
+        until(lambda: confirmed_lsn(database) >= lsn_of(offset["lsn"]))
 
 
 @pytest.mark.parametrize("read", [False, True])
 def test_only_committed_positions_are_confirmed(database: Database, read: bool) -> None:
     """Even if the log has nothing of these tables, and the server asks how much is flushed."""
     database.run(*TABLES, "CREATE TABLE other (x int)")
-    with closing(opened(database, options="-c%20wal_sender_timeout%3D1s")) as feed:
+    with closing(open_feed(database, options="-c%20wal_sender_timeout%3D1s")) as feed:
         offset = feed.start()
         if read:
             database.run(insert(1, 2))
@@ -56,13 +56,13 @@ def test_only_committed_positions_are_confirmed(database: Database, read: bool) 
         feed.commit(first)
         time.sleep(0.6)  # the server asks after half a second
         assert list(feed.poll(later_offset, 10).read) == []
-        until(lambda: confirmed(database) >= lsn_of(first["lsn"]))
-        assert confirmed(database) == lsn_of(first["lsn"]) < lsn_of(later_offset["lsn"])
+        until(lambda: confirmed_lsn(database) >= lsn_of(first["lsn"]))
+        assert confirmed_lsn(database) == lsn_of(first["lsn"]) < lsn_of(later_offset["lsn"])
         assert list(feed.replay(first, later_offset)) == []
-    with closing(opened(database)) as feed:
+    with closing(open_feed(database)) as feed:
         database.run(insert(3, 4))
         items, _, _ = follow(feed, database, first)
-        assert shown(items) == movies(3, 4)
+        assert rows_of(items) == movies(3, 4)
 
 
 def test_an_idle_table_does_not_retain_the_log(database: Database) -> None:
@@ -86,7 +86,7 @@ def test_a_leftover_slot_is_reported_and_can_be_dropped(database: Database) -> N
         offset = feed.poll(offset, 1).end
         with pytest.raises(SourceError, match=f"is in use by skws, process {os.getpid()} on "):
             leftover.drop_slot()
-    _released(database)
+    _wait_for_release(database)
     with (
         closing(leftover.open(SCHEMA)) as feed,
         pytest.raises(SourceError, match=r"exists already.*--drop-slot"),
@@ -123,23 +123,23 @@ def test_the_privilege_needed_to_publish_is_named(database: Database) -> None:
 
 def test_a_run_killed_at_its_start_starts_again(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 3))
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         feed.start()
     # As after a kill: the slot exists, the snapshot is incomplete.
     (header,) = tmp_path.glob("*-snapshot.json")
     header.rename(header.with_name(f"{database.name}-begun"))
     database.run(insert(4, 5))
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         items, _, _ = follow(feed, database, feed.start())
-    assert shown(items) == movies(*range(1, 6))
+    assert rows_of(items) == movies(*range(1, 6))
     assert list(tmp_path.glob("*-begun")) == []
 
 
 def test_a_run_that_only_took_its_snapshot_restarts_from_it(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 3))
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         first = feed.start()
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         assert feed.start() == first
 
 
@@ -149,40 +149,40 @@ def test_waiting_for_open_transactions_is_limited(database: Database) -> None:
     try:
         open_transaction.cursor().execute(insert(1, 1))
         with (
-            closing(opened(database, patience="0.5")) as feed,
+            closing(open_feed(database, patience="0.5")) as feed,
             pytest.raises(SourceError, match="PostgreSQL waits for every transaction"),
         ):
             feed.start()
         assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
         threading.Timer(0.3, open_transaction.commit).start()
-        with closing(opened(database)) as feed:
+        with closing(open_feed(database)) as feed:
             items, _, _ = follow(feed, database, feed.start())
-            assert shown(items) == movies(1)
+            assert rows_of(items) == movies(1)
     finally:
         open_transaction.close()
 
 
 def test_a_slot_whose_log_was_removed_is_reported(database: Database) -> None:
     database.run(*TABLES)
-    with closing(opened(database)) as feed:
+    with closing(open_feed(database)) as feed:
         offset = feed.start()
     try:
-        _settle(database, "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+        _apply_setting(database, "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
         for _ in range(4):
             database.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000))")
             database.ask("SELECT pg_switch_wal()")
-        _settle(database, "CHECKPOINT")
+        _apply_setting(database, "CHECKPOINT")
         start = {"lsn": offset["lsn"], "change": 0, "time": 0, "server": offset["server"]}
         with (
-            closing(opened(database)) as feed,
+            closing(open_feed(database)) as feed,
             pytest.raises(SourceError, match="the server has dropped its log"),
         ):
             feed.poll(start, 10)
     finally:
-        _settle(database, "ALTER SYSTEM RESET max_slot_wal_keep_size")
+        _apply_setting(database, "ALTER SYSTEM RESET max_slot_wal_keep_size")
 
 
-def _settle(database: Database, statement: str) -> None:
+def _apply_setting(database: Database, statement: str) -> None:
     """Run a statement outside of a transaction, and make the server reload its settings."""
     admin = psycopg2.connect(database.uri())
     try:
@@ -195,20 +195,20 @@ def _settle(database: Database, statement: str) -> None:
 
 def test_a_slot_can_be_continued_without_a_snapshot(database: Database) -> None:
     database.run(*TABLES, insert(1, 2))
-    with closing(opened(database, snapshot="no")) as feed:
+    with closing(open_feed(database, snapshot="no")) as feed:
         feed.start()
     database.run(insert(3, 4))
-    with closing(opened(database, snapshot="no")) as feed:
+    with closing(open_feed(database, snapshot="no")) as feed:
         items, _, _ = follow(feed, database, feed.start())
-        assert shown(items) == movies(3, 4)
+        assert rows_of(items) == movies(3, 4)
 
 
 def test_a_snapshot_that_ended_with_its_process_is_reported(database: Database) -> None:
     database.run(*TABLES, insert(1, 20))
-    with closing(opened(database)) as feed:
+    with closing(open_feed(database)) as feed:
         offset = feed.poll(feed.start(), 5).end
     with (
-        closing(opened(database)) as feed,
+        closing(open_feed(database)) as feed,
         pytest.raises(SourceError, match="the snapshot with which this run began is"),
     ):
         feed.poll(offset, 5)
@@ -216,7 +216,7 @@ def test_a_snapshot_that_ended_with_its_process_is_reported(database: Database) 
 
 def test_snapshot_rows_are_private_and_removed_when_read(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, insert(1, 20))
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         offset = feed.start()
         (rows,) = tmp_path.glob("*-rows.copy")
         assert rows.stat().st_mode & 0o077 == 0
@@ -226,7 +226,7 @@ def test_snapshot_rows_are_private_and_removed_when_read(database: Database, tmp
         assert list(feed.tables()) == []
 
 
-def _released(database: Database) -> None:
+def _wait_for_release(database: Database) -> None:
     active_slots = f"SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = '{database.name}'"
     until(lambda: not database.ask(active_slots))
 
@@ -235,21 +235,21 @@ def _released(database: Database) -> None:
 def test_a_damaged_snapshot_is_rejected(database: Database, tmp_path: Path, is_cut: bool) -> None:
     """Even by one bit, which would change the results of a search."""
     database.run(*TABLES, insert(1, 3))
-    with closing(opened(database, tmp_path)) as feed:
+    with closing(open_feed(database, tmp_path)) as feed:
         offset = feed.poll(feed.start(), 1).end
     (rows,) = tmp_path.glob("*-rows.copy")
     data = bytearray(rows.read_bytes())
     data[-5] ^= 1
     rows.write_bytes(data[: data.index(b"\n") + 1] if is_cut else data)
     with (
-        closing(opened(database, tmp_path)) as feed,
+        closing(open_feed(database, tmp_path)) as feed,
         pytest.raises(SourceError, match=r"rows\.copy: damaged"),
     ):
         feed.poll(offset, 10)
     (header,) = tmp_path.glob("*-snapshot.json")
     header.write_bytes(header.read_bytes().replace(b'"time":1', b'"time":2'))
     with (
-        closing(opened(database, tmp_path)) as feed,
+        closing(open_feed(database, tmp_path)) as feed,
         pytest.raises(SourceError, match="is gone; start a new run"),
     ):
         feed.poll(offset, 10)

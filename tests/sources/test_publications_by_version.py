@@ -29,11 +29,11 @@ class Catalog:
     connection: Connected
     columns: list[str] | None = None
     filtered: bool = False
-    asked: list[str] = field(default_factory=list)
+    executed: list[str] = field(default_factory=list)
     rows: list[tuple[Any, ...]] = field(default_factory=list)
 
     def execute(self, statement: str, _given: object) -> None:
-        self.asked.append(statement)
+        self.executed.append(statement)
         if "FROM pg_publication_tables" not in statement:
             self.rows = [(True, True, True, True, True)]
             return
@@ -59,7 +59,7 @@ def read(catalog: Catalog) -> Publication:
 def test_servers_before_15_publish_whole_tables(version: int) -> None:
     catalog = Catalog(Connected(version))
     read(catalog).check({MOVIE: frozenset({"mid", "title"})})
-    assert len(catalog.asked) == 2
+    assert len(catalog.executed) == 2
 
 
 @pytest.mark.parametrize("version", [150000, 160004, 180000])

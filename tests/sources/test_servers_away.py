@@ -141,7 +141,7 @@ def test_waiting_ends_after_a_limit() -> None:
     assert GIVE_UP <= clock.micros <= GIVE_UP + 11_000_000
 
 
-class Late(Source, Feed):
+class LateSource(Source, Feed):
     """A source and feed that are unavailable at the first attempts."""
 
     name = "late"
@@ -187,7 +187,7 @@ class Late(Source, Feed):
 
 
 def test_a_feed_is_empty_until_its_server_is_available() -> None:
-    clock, late_source = HandClock(), Late(2)
+    clock, late_source = HandClock(), LateSource(2)
     with closing(RetryingFeed(late_source, SCHEMA, clock)) as feed:
         first = feed.poll({"at": 5}, 7)
         assert first == Batch(
@@ -209,7 +209,7 @@ def test_a_feed_is_empty_until_its_server_is_available() -> None:
 
 
 def test_reading_again_fails_until_the_server_is_available() -> None:
-    late_source = Late(3)
+    late_source = LateSource(3)
     feed = RetryingFeed(late_source, SCHEMA, HandClock())
     for _ in range(2):
         with pytest.raises(NotYetError, match="it is away"):
@@ -219,7 +219,7 @@ def test_reading_again_fails_until_the_server_is_available() -> None:
 
 
 def test_a_rejected_feed_is_not_awaited() -> None:
-    class Refused(Late):
+    class Refused(LateSource):
         def open(self, schema: Schema) -> Feed:
             raise SourceError("no right to read")
 
@@ -229,7 +229,7 @@ def test_a_rejected_feed_is_not_awaited() -> None:
 
 def test_an_unavailable_server_ends_the_run() -> None:
     clock = HandClock()
-    feed = RetryingFeed(Late(99), SCHEMA, clock)
+    feed = RetryingFeed(LateSource(99), SCHEMA, clock)
     clock.sleep(GIVE_UP + 1)
     with pytest.raises(SourceError, match="tried for 300 seconds"):
         feed.poll({"at": 0}, 1)

@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "d.db"
 
 
-def filled(path: Path, *statements: tuple[str, list[list[Any]]]) -> SqliteDatabase:
+def database_with(path: Path, *statements: tuple[str, list[list[Any]]]) -> SqliteDatabase:
     with closing(sqlite3.connect(path)) as connection:
         for statement, rows in statements:
             connection.execute(statement)
@@ -52,7 +52,7 @@ def rows(database: SqliteDatabase, schema: Schema, name: str) -> list[tuple[Any,
 def test_foreign_keys_of_different_types_are_joins(
     path: Path, key: str, reference: str, ids: list[Any], references: list[Any], kind: str
 ) -> None:
-    database = filled(
+    database = database_with(
         path,
         (f"CREATE TABLE a(id {key}, name text)", [[one, "n"] for one in ids]),
         (f"CREATE TABLE b(a_id {reference}, body text)", [[one, "t"] for one in references]),
@@ -91,7 +91,7 @@ def test_foreign_keys_of_different_types_are_joins(
 def test_an_inferred_type_fits_all_values(
     path: Path, column_type: str, values: list[Any], kind: str, expected: list[Any]
 ) -> None:
-    database = filled(
+    database = database_with(
         path, (f"CREATE TABLE a(id integer, v {column_type})", list(map(list, enumerate(values))))
     )
     schema = database.inferred().schema()
@@ -112,7 +112,7 @@ def test_an_inferred_type_fits_all_values(
     ],
 )
 def test_decimal_keys_are_exact(path: Path, key: str, reference: str, ids: list[Any], kind: str) -> None:
-    database = filled(
+    database = database_with(
         path,
         (f"CREATE TABLE a(id {key}, name text)", [[one, "n"] for one in ids]),
         (f"CREATE TABLE b(a_id {reference}, body text)", [[one, "t"] for one in ids]),
@@ -124,7 +124,7 @@ def test_decimal_keys_are_exact(path: Path, key: str, reference: str, ids: list[
 
 
 def test_a_column_of_bytes_is_omitted(path: Path) -> None:
-    database = filled(path, ("CREATE TABLE a(id integer, v text)", [[1, "x"], [2, b"\xff"]]))
+    database = database_with(path, ("CREATE TABLE a(id integer, v text)", [[1, "x"], [2, b"\xff"]]))
     inference = database.inferred()
     assert [omitted.name for omitted in inference.relations[0].left_out] == ["v"]
     assert rows(database, inference.schema(), "a") == [(1,), (2,)]
@@ -132,7 +132,7 @@ def test_a_column_of_bytes_is_omitted(path: Path) -> None:
 
 def test_a_text_that_is_not_utf_8_is_reported(path: Path) -> None:
     """SQLite accepts any bytes as text; its own message names neither table nor row."""
-    database = filled(
+    database = database_with(
         path,
         ("CREATE TABLE a(id integer primary key, t text)", [[1, "caf\u00e9"], [2, "lamp"]]),
         ("CREATE TABLE b(id integer primary key, t text)", [[1, "lamp"]]),
@@ -149,7 +149,7 @@ def test_a_text_that_is_not_utf_8_is_reported(path: Path) -> None:
 
 @pytest.mark.parametrize("storage", ["VIRTUAL", "STORED"])
 def test_generated_columns_are_read(path: Path, storage: str) -> None:
-    database = filled(path, ("CREATE TABLE a(name text)", [["desk"]]))
+    database = database_with(path, ("CREATE TABLE a(name text)", [["desk"]]))
     with closing(sqlite3.connect(path)) as connection:
         if storage == "STORED":
             connection.execute("DROP TABLE a")
@@ -163,7 +163,7 @@ def test_generated_columns_are_read(path: Path, storage: str) -> None:
 
 
 def test_a_text_that_is_not_utf_8_is_reported_with_its_row_without_a_schema(path: Path) -> None:
-    database = filled(path, ("CREATE TABLE a(name text)", [["desk"]]))
+    database = database_with(path, ("CREATE TABLE a(name text)", [["desk"]]))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("INSERT INTO a VALUES (CAST(X'ff6c' AS text))")
         connection.commit()
@@ -173,7 +173,7 @@ def test_a_text_that_is_not_utf_8_is_reported_with_its_row_without_a_schema(path
 
 
 def test_a_column_without_a_name_is_omitted(path: Path) -> None:
-    database = filled(path, ('CREATE TABLE a(name text, "" text)', [["desk", "lamp"]]))
+    database = database_with(path, ('CREATE TABLE a(name text, "" text)', [["desk", "lamp"]]))
     draft = draft_of([str(path)])
     assert rows(database, draft.schema, "a") == [("desk",)]
     assert any("'' (it has no name)" in note for note in draft.notes)

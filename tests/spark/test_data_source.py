@@ -43,7 +43,7 @@ def run(spark: SparkSession, folder: Path, frame: Any, rows: int = 0) -> None:
         query.stop()
 
 
-def given(spark: SparkSession, form: str, source: object, records_at_once: int = 4) -> Any:
+def data_of(spark: SparkSession, form: str, source: object, records_at_once: int = 4) -> Any:
     """A source as a search takes it: as a DataFrame of lines, or by its address, read in parts or not."""
     if form == "lines":
         return records(spark, source=source, schema=YAML).load()
@@ -57,7 +57,7 @@ def test_a_source_is_searched_across_starts(spark_one: SparkSession, tmp_path: P
     append(source, customer(1, 1), customer(2, 2, "eve"), order(3, 1, "a lamp"))
     for lines in ([], [order(4, 2), order(5.000001, 1)], [order(5.5, 1, op="-"), order(6, 1, "two lamps")]):
         append(source, *lines)
-        results = skws.spark.search(spark, given(spark, form, source), QUERY, schema=YAML)
+        results = skws.spark.search(spark, data_of(spark, form, source), QUERY, schema=YAML)
         assert results.isStreaming
         run(spark, tmp_path, results)
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
@@ -78,7 +78,7 @@ def test_the_snapshot_and_the_changes_of_a_database_are_searched(
     changes = {"ANALYZE customer": 1, LAMP.replace("lamp", "green lamp"): 2, 'DELETE FROM "order"': 4}
     for change, rows in changes.items():
         database.run(change)
-        data = given(spark, form, database.uri())
+        data = data_of(spark, form, database.uri())
         run(spark, tmp_path, skws.spark.search(spark, data, QUERY, schema=YAML, window="1 hour"), rows)
     output_rows = spark.read.parquet(str(tmp_path / "out")).collect()
     assert sorted((row.op, row.tuples[-1].row["item"]) for row in output_rows) == [
@@ -115,7 +115,7 @@ def test_partitions_out_of_step_lose_nothing(spark_one: SparkSession, tmp_path: 
         for parts in ((range(500), range(50)), (range(500, 600), range(50, 550))):
             for partition, seconds in enumerate(parts):
                 broker.send("all", [order(float(n), 1) for n in seconds], partition=partition)
-            data = given(spark, form, broker.uri("all"), 400)
+            data = data_of(spark, form, broker.uri("all"), 400)
             results = skws.spark.search(spark, data, QUERY, schema=YAML, window="1 hour")
             rows += sum(map(len, parts))
             run(spark, tmp_path, results, rows)

@@ -21,7 +21,7 @@ from skws.queries.session import Session
 from skws.spec.job import Job
 from skws_windows.window import TimeWindow
 from tests.jobs.test_partitions_out_of_step import three_files
-from tests.queries.test_oracle_partitions import QUERIES, START, last_told, random_records
+from tests.queries.test_oracle_partitions import QUERIES, START, final_versions, random_records
 from tests.spark.streaming.test_oracle_shards import DIVIDED
 from tests.strategies import some
 
@@ -119,7 +119,9 @@ def test_files_of_any_rates_have_the_results_of_the_sorted_stream(
     )
     assert len(expected) > 20
     assert {row["op"] for row in rows} == {"+", "-", "~"}
-    last_versions = last_told(
+    last_versions = final_versions(
         Row(row["op"], row["name"], row["id"], _seconds(row["start"]), _seconds(row["end"])) for row in rows
     )
-    assert last_versions == last_told(Row(one.op, one.name, one.id, one.start, one.end) for one in expected)
+    assert last_versions == final_versions(
+        Row(one.op, one.name, one.id, one.start, one.end) for one in expected
+    )

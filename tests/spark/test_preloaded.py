@@ -52,7 +52,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Preloade
     preloaded.close()
 
 
-def started(python: PreloadedPython, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+def start_python(python: PreloadedPython, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     env = {**os.environ, **environment}
     return subprocess.Popen(
@@ -61,7 +61,7 @@ def started(python: PreloadedPython, *arguments: str, **environment: str) -> sub
 
 
 def test_a_module_gets_arguments_environment_folder_and_files(python: PreloadedPython) -> None:
-    with started(python, "-m", "says", "one", "two words", TOLD="yes") as process:
+    with start_python(python, "-m", "says", "one", "two words", TOLD="yes") as process:
         output, errors = process.communicate("asked", timeout=60)
     assert output == f"['one', 'two words'] yes {Path.cwd()} asked\n"
     assert errors.endswith("complains\n")
@@ -70,20 +70,20 @@ def test_a_module_gets_arguments_environment_folder_and_files(python: PreloadedP
 
 
 def test_a_failing_module_shows_its_error(python: PreloadedPython) -> None:
-    with started(python, "-m", "no_such_module") as process:
+    with start_python(python, "-m", "no_such_module") as process:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "no_such_module" in errors
 
 
 def test_other_uses_of_python_are_unchanged(python: PreloadedPython) -> None:
-    with started(python, "-c", "import sys; print(sys.argv)") as process:
+    with start_python(python, "-c", "import sys; print(sys.argv)") as process:
         output, _ = process.communicate(timeout=60)
     assert output == "['-c']\n"
 
 
 def test_a_signal_reaches_the_module(python: PreloadedPython) -> None:
-    with started(python, "-m", "waits") as process:
+    with start_python(python, "-m", "waits") as process:
         assert process.stdout is not None
         fork = int(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
@@ -92,7 +92,7 @@ def test_a_signal_reaches_the_module(python: PreloadedPython) -> None:
 
 
 def test_a_killed_stand_in_ends_its_module(python: PreloadedPython) -> None:
-    with started(python, "-m", "waits") as process:
+    with start_python(python, "-m", "waits") as process:
         assert process.stdout is not None
         fork = int(process.stdout.readline())
         process.kill()
@@ -101,7 +101,7 @@ def test_a_killed_stand_in_ends_its_module(python: PreloadedPython) -> None:
 
 def test_without_a_server_a_new_python_starts(python: PreloadedPython) -> None:
     (python.program.parent / "socket").unlink()
-    with started(python, "-m", "says") as process:
+    with start_python(python, "-m", "says") as process:
         output, errors = process.communicate("", timeout=60)
     assert (output, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
     assert int(errors.split()[0]) == process.pid
@@ -115,7 +115,7 @@ def test_if_the_server_is_killed_while_loading_a_new_python_starts(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     python = PreloadedPython(loaded=("loads_long",))
-    with started(python, "-m", "says") as process:
+    with start_python(python, "-m", "says") as process:
         # The socket that listens, and one that waits there.
         until(lambda: Path("/proc/net/unix").read_text().count(f"{python.folder}/socket") == 2)
         for server in processes_with("-m\0skws.spark.preloaded\0", str(python.folder)):
@@ -131,7 +131,7 @@ def test_if_the_server_cannot_load_a_new_python_starts(
     python: PreloadedPython, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broken_python = PreloadedPython(loaded=("no_such_module",))
-    with started(broken_python, "-m", "says") as process:
+    with start_python(broken_python, "-m", "says") as process:
         output, _ = process.communicate("", timeout=60)
     assert (output, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
     assert "No module named 'no_such_module'" in capfd.readouterr().err

@@ -23,7 +23,7 @@ from skws.state_database import NAME, StateDatabase
 from skws_schema.errors import UsageError
 from tests.conftest import partitioned
 from tests.spark.streaming.spark_runs import running
-from tests.spark.streaming.test_moving_layouts import appended, asked, seen, written
+from tests.spark.streaming.test_moving_layouts import append_records, job_in, wait_for_results, write_stream
 from tests.spark.streaming.test_oracle_shards import random_row
 from tests.spark.test_spark_library import shop
 from tests.spark.test_streaming_library import Stream, timed
@@ -43,14 +43,14 @@ def seconds(moment: Any) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-def as_told(results: Iterable[Result]) -> list[tuple[Any, ...]]:
+def from_results(results: Iterable[Result]) -> list[tuple[Any, ...]]:
     """Name, id and lifespan of results, and the ids of their tuples."""
     return sorted(
         (one.name, one.id, one.start, one.end, *(each.id for each in one.tuples)) for one in results
     )
 
 
-def as_read(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def from_rows(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(
         (
             *(row["name"] or "", row["id"], seconds(row["start"]), seconds(row["end"])),
@@ -106,9 +106,9 @@ class OneSession:
         self.live.take(RecordBatch.of(records))
 
     def check(self, state: DataFrame) -> None:
-        assert as_read(rows_of(state, "tuple")) == as_told(self.live.living_tuples()) != []
+        assert from_rows(rows_of(state, "tuple")) == from_results(self.live.living_tuples()) != []
         results = [one for name in self.names for one in self.live.alive(name)]
-        assert as_read(rows_of(state, "result")) == as_told(results) != []
+        assert from_rows(rows_of(state, "result")) == from_results(results) != []
 
 
 def recorded(checkpoint: Path) -> bool:
@@ -133,14 +133,14 @@ def test_the_state_of_a_run_equals_that_of_one_session(
     spark: SparkSession, tmp_path: Path, starts: list[LayoutRequest]
 ) -> None:
     """Whatever its layout; also while it runs."""
-    parts, rng = written(tmp_path, len(starts), 5), random.Random(5)
-    session = OneSession(asked(tmp_path), [Record(3, 0, random_row(rng, 5)) for _ in range(6)])
+    parts, rng = write_stream(tmp_path, len(starts), 5), random.Random(5)
+    session = OneSession(job_in(tmp_path), [Record(3, 0, random_row(rng, 5)) for _ in range(6)])
     for number, (layout, records) in enumerate(zip(starts, parts, strict=True)):
         if number:
-            appended(tmp_path, records)
+            append_records(tmp_path, records)
         session.take(records)
-        with running(asked(tmp_path), layout) as run:
-            seen(run, records)
+        with running(job_in(tmp_path), layout) as run:
+            wait_for_results(run, records)
             run.until(lambda: recorded(tmp_path / "checkpoint"))
             if not number:
                 session.check(skws.spark.state(spark, tmp_path / "checkpoint"))

@@ -88,7 +88,7 @@ def executors(of: int) -> list[int]:
     return list(filter(is_one, children(of)))
 
 
-def found_in(out: Path) -> list[str]:
+def committed_ids(out: Path) -> list[str]:
     """What Spark has committed to its sink."""
     files: list[str] = []
     for log in sorted((out / "_spark_metadata").glob("[0-9]*")):
@@ -123,16 +123,16 @@ def test_two_executors_read_the_records_of_one_process(tmp_path: Path, killed: b
             assert run.poll() is None, errors.read_text()[-3000:]
             return condition()
 
-        until(ready, state=lambda: (len(found_in(output_path)), errors.read_text()[-2000:]))
+        until(ready, state=lambda: (len(committed_ids(output_path)), errors.read_text()[-2000:]))
 
     try:
-        wait(lambda: len(found_in(output_path)) > 0)
+        wait(lambda: len(committed_ids(output_path)) > 0)
         if killed:
             os.kill(executors(run.pid)[0], signal.SIGKILL)
         append(tmp_path / "in" / "1.jsonl", *halves[1])
-        wait(lambda: len(found_in(output_path)) >= len(ids))
+        wait(lambda: len(committed_ids(output_path)) >= len(ids))
     finally:
         run.send_signal(signal.SIGTERM)
         run.wait(PATIENCE)
     assert len(ids) > 100
-    assert found_in(output_path) == ids
+    assert committed_ids(output_path) == ids

@@ -290,7 +290,7 @@ def test_queries_may_change_at_a_start_but_not_the_window(spark_one: SparkSessio
     stream.run({"b": "ada leaks"}, frames["customer"])
     expected = {
         "a": len(skws.search("byron leaks", {**frames, **timed(frames, slice(0, 60))}, **_OPTIONS)),
-        "b": _told_from(60, skws.search("ada leaks", frames, **_OPTIONS)),
+        "b": _result_count_from(60, skws.search("ada leaks", frames, **_OPTIONS)),
     }
     counts: dict[str, int] = {}
     for row in stream.results():
@@ -306,7 +306,7 @@ def test_queries_may_change_at_a_start_but_not_the_window(spark_one: SparkSessio
 _OPTIONS: dict[str, Any] = {"schema": SHOP, "window": WINDOW, "max_size": 3}
 
 
-def _told_from(row: int, results: skws.Results) -> int:
+def _result_count_from(row: int, results: skws.Results) -> int:
     """How many results a query has that joins before a row: those that are alive, and those that come."""
     frames = shop(row)
     latest = frames["complaint"]["time"].max().timestamp()

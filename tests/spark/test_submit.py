@@ -30,7 +30,7 @@ FILE = str(submit.__file__)
 PATIENCE = 400
 
 
-def ran(*command: str | Path, folder: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
+def run_command(*command: str | Path, folder: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, **env}
     return subprocess.run(
         command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE
@@ -42,24 +42,24 @@ def submitted(
 ) -> None:
     """Through spark-submit, which gives all that a command says on standard output."""
     command = (SPARK / "bin" / "spark-submit", "--master", master, *options, FILE, *words)
-    run = ran(*command, folder=folder, **env)
+    run = run_command(*command, folder=folder, **env)
     assert run.returncode == 0, (run.stdout, run.stderr)
 
 
 def test_the_command_names_the_file() -> None:
-    assert ran(sys.executable, "-m", "skws", "--submit-file").stdout == f"{FILE}\n"
-    assert ran(sys.executable, FILE, "--version").stdout == f"skws {__version__}\n"
+    assert run_command(sys.executable, "-m", "skws", "--submit-file").stdout == f"{FILE}\n"
+    assert run_command(sys.executable, FILE, "--version").stdout == f"skws {__version__}\n"
 
 
 def test_the_file_works_without_the_package(tmp_path: Path) -> None:
     (tmp_path / "copy.py").write_text(Path(FILE).read_text())
-    run = ran(sys.executable, tmp_path / "copy.py", "search", "--no-such")
+    run = run_command(sys.executable, tmp_path / "copy.py", "search", "--no-such")
     assert run.returncode == 2
     assert "No such option: --no-such" in run.stderr
 
 
 def test_a_python_without_skws_is_reported() -> None:
-    run = ran(sys.executable, "-I", "-S", FILE, "--version")
+    run = run_command(sys.executable, "-I", "-S", FILE, "--version")
     assert (run.returncode, run.stdout) == (1, "")
     assert re.fullmatch(
         r"skws: \S+ has no module skws: set PYSPARK_PYTHON to the Python in which skws is installed\n",
@@ -75,7 +75,7 @@ def test_a_search_runs_on_this_machine(tmp_path: Path) -> None:
     submitted(
         "local[2]", *search, "-f", "jsonl", "-o", output_path, options=("--driver-java-options", LIGHT_JAVA)
     )
-    local_run = ran(sys.executable, "-m", "skws", *search, "-f", "jsonl", "--engine", "local")
+    local_run = run_command(sys.executable, "-m", "skws", *search, "-f", "jsonl", "--engine", "local")
     assert output_path.read_text() == local_run.stdout != ""
 
 
@@ -83,7 +83,7 @@ def test_a_search_runs_on_this_machine(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_failed_search_returns_its_exit_code() -> None:
     command = ("search", "tarantino", "-s", MOVIES / "schema.yaml", "-r", "no-such.jsonl")
-    run = ran(SPARK / "bin" / "spark-submit", "--master", "local[1]", FILE, *command)
+    run = run_command(SPARK / "bin" / "spark-submit", "--master", "local[1]", FILE, *command)
     assert run.returncode == 4
     assert "skws: no-such.jsonl" in run.stdout
 
@@ -102,7 +102,7 @@ def daemon(kind: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[b
         process.wait(PATIENCE)
 
 
-def told(log: Path, pattern: str) -> str:
+def wait_for_line(log: Path, pattern: str) -> str:
     """What a daemon writes, once it does."""
     deadline = time.monotonic() + PATIENCE
     while not (match := re.search(pattern, log.read_text())):
@@ -116,16 +116,16 @@ def cluster(folder: Path) -> Iterator[str]:
     """A standalone master and two workers; gives the URL."""
     ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with daemon("master.Master", *ports, log=folder / "master.log"):
-        url = told(folder / "master.log", r"spark://127\.0\.0\.1:\d+")
+        url = wait_for_line(folder / "master.log", r"spark://127\.0\.0\.1:\d+")
         size = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"))
         with ExitStack() as workers:
             for log in (folder / "worker-1.log", folder / "worker-2.log"):
                 workers.enter_context(daemon("worker.Worker", *ports, *size, url, log=log))
-                told(log, "Successfully registered with master")
+                wait_for_line(log, "Successfully registered with master")
             yield url
 
 
-def archived(folder: Path) -> Path:
+def packed_environment(folder: Path) -> Path:
     """A stand-in for a packed environment, whose Python is this one; unpacked beside it for the driver."""
     python = folder / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -137,7 +137,7 @@ def archived(folder: Path) -> Path:
     return archive
 
 
-def wanted(folder: Path) -> list[tuple[str | Path, ...]]:
+def search_commands(folder: Path) -> list[tuple[str | Path, ...]]:
     """A live search and one over a replay, but for their engines and where results go."""
     (folder / "schema.yaml").write_text(to_yaml(SCHEMA))
     replay = folder / "r.jsonl"
@@ -149,24 +149,24 @@ def wanted(folder: Path) -> list[tuple[str | Path, ...]]:
     ]
 
 
-def found(folder: Path) -> list[list[str]]:
+def results_in(folder: Path) -> list[list[str]]:
     return [sorted(str(line) for line in lines(folder / name)) for name in ("watch", "search")]
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_searches_run_on_a_cluster_with_an_archive(tmp_path: Path) -> None:
-    watch, search = wanted(tmp_path)
+    watch, search = search_commands(tmp_path)
     for engine in ("local", "spark"):
         (tmp_path / engine).mkdir()
     for words in (
         (*watch, "--sink", f"jsonl:{tmp_path / 'local' / 'watch'}"),
         (*search, "--output", tmp_path / "local" / "search"),
     ):
-        run = ran(sys.executable, "-m", "skws", *words, "--engine", "local")
+        run = run_command(sys.executable, "-m", "skws", *words, "--engine", "local")
         assert run.returncode == 0, run.stderr
     options = (
-        *("--archives", f"{archived(tmp_path)}#environment", "--executor-memory", "1g"),
+        *("--archives", f"{packed_environment(tmp_path)}#environment", "--executor-memory", "1g"),
         *("--conf", f"spark.executor.extraJavaOptions={LIGHT_JAVA}", "--conf", "spark.skws.shards=2"),
     )
     env = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./environment/bin/python"}
@@ -177,5 +177,5 @@ def test_searches_run_on_a_cluster_with_an_archive(tmp_path: Path) -> None:
             (*search, "--output", output_path / "search"),
         ):
             submitted(url, *words, options=options, folder=tmp_path, **env)
-    assert found(output_path) == found(tmp_path / "local")
-    assert min(map(len, found(output_path))) > 50
+    assert results_in(output_path) == results_in(tmp_path / "local")
+    assert min(map(len, results_in(output_path))) > 50

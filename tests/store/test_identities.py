@@ -128,7 +128,7 @@ def _over(window: Window, start: int, now: int, *, deletion: bool) -> bool:
     return window.end(start) <= now
 
 
-def shown(schema: Schema, rows: list[Row]) -> list[tuple[object, ...]]:
+def rows_with_keyword(schema: Schema, rows: list[Row]) -> list[tuple[object, ...]]:
     """Rows with the keyword, as in results, in any order."""
     keyword = schema.relations[0].columns["t"]
     return sorted((tuple(row) for row in rows if "w" in str(row[keyword]).split()), key=repr)
@@ -159,7 +159,7 @@ def test_live_tuples_equal_a_simulation(
         past += batch_records
         session.take(batch_of(batch_records, schema))
         rows_found = [tuple(result.tuples[0].row.values()) for result in session.alive("query")]
-        assert sorted(rows_found, key=repr) == shown(schema, alive(past, schema, window))
+        assert sorted(rows_found, key=repr) == rows_with_keyword(schema, alive(past, schema, window))
 
 
 def test_the_colliding_texts_have_one_hash() -> None:

@@ -52,7 +52,7 @@ def records(numbers: range) -> RecordBatch:
     return RecordBatch.of([Record(n % 2, n, row) for n, row in zip(numbers, rows, strict=True)])
 
 
-class Held:
+class StoredTuples:
     """Live tuples, and files for their rows. ``live``: the slots of the live ones."""
 
     def __init__(self, folder: Path, batch: RecordBatch) -> None:
@@ -93,7 +93,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_records_are_read_back_unchanged(tmp_path: Path) -> None:
-    rows_in_files = Held(tmp_path, records(range(23)))
+    rows_in_files = StoredTuples(tmp_path, records(range(23)))
     stored = rows_in_files.store("a")
     assert rows_in_files.blocks() == {MappedBlock}
     assert not len(stored.rest)
@@ -102,14 +102,14 @@ def test_records_are_read_back_unchanged(tmp_path: Path) -> None:
 
 
 def test_few_records_need_no_file(tmp_path: Path) -> None:
-    stored = Held(tmp_path, records(range(2))).store("a")
+    stored = StoredTuples(tmp_path, records(range(2))).store("a")
     assert list(stored.rest.records()) == list(records(range(2)).records())
     assert not stored.files
     assert names(tmp_path) == []
 
 
 def test_remaining_rows_are_not_written_again(tmp_path: Path) -> None:
-    rows_in_files = Held(tmp_path, records(range(20)))
+    rows_in_files = StoredTuples(tmp_path, records(range(20)))
     rows_in_files.store("a")
     earlier_stat = (tmp_path / f"a{SUFFIX}").stat()
     rows_in_files.live[:5] = False
@@ -120,7 +120,7 @@ def test_remaining_rows_are_not_written_again(tmp_path: Path) -> None:
 
 
 def test_a_mostly_dead_file_is_replaced(tmp_path: Path) -> None:
-    rows_in_files = Held(tmp_path, records(range(20)))
+    rows_in_files = StoredTuples(tmp_path, records(range(20)))
     rows_in_files.store("a")
     rows_in_files.live[:] = np.arange(20) % 3 == 0
     stored = rows_in_files.store("b")
@@ -133,7 +133,7 @@ def test_a_mostly_dead_file_is_replaced(tmp_path: Path) -> None:
 def test_deletions_are_kept_outside_of_files_and_come_first(tmp_path: Path) -> None:
     row: Row = (4, "row 4", 2.0)
     leading = [Record(0, 4, row), Record(0, 4, row, True), Record.truncation(1, 6)]
-    rows_in_files = Held(tmp_path, records(range(4, 12)))
+    rows_in_files = StoredTuples(tmp_path, records(range(4, 12)))
     assert rows_in_files.lasting(leading).insertions == 9
     stored = rows_in_files.store("a", leading)
     assert list(stored.rest.records()) == leading
@@ -145,7 +145,7 @@ def test_deletions_are_kept_outside_of_files_and_come_first(tmp_path: Path) -> N
 def test_rows_are_added_and_removed_across_restarts(tmp_path: Path, seed: int) -> None:
     """A log is replaced again and again, with restarts in between; the number of files stays small."""
     rng, count = Random(seed), 0
-    rows_in_files = Held(tmp_path, records(range(0)))
+    rows_in_files = StoredTuples(tmp_path, records(range(0)))
     for number in range(25):
         survival = rng.choice((0.3, 0.9, 1.0))
         rows_in_files.live &= np.array([rng.random() < survival for _ in rows_in_files.live], dtype=bool)
@@ -158,7 +158,7 @@ def test_rows_are_added_and_removed_across_restarts(tmp_path: Path, seed: int) -
         assert read(tmp_path, stored) == expected
         if rng.random() < 0.3:
             files = RowFiles(tmp_path)
-            rows_in_files = Held(tmp_path, files.read(stored.files, stored.rest).whole)
+            rows_in_files = StoredTuples(tmp_path, files.read(stored.files, stored.rest).whole)
             rows_in_files.files = files
     assert count
 
@@ -198,7 +198,7 @@ def _number(batch: RecordBatch, index: int) -> int:
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
-    stored = Held(tmp_path, records(range(20))).store("a")
+    stored = StoredTuples(tmp_path, records(range(20))).store("a")
     path = tmp_path / f"a{SUFFIX}"
     data = path.read_bytes()
     for damaged_data in (data[:-8], data[:40] + b"x" + data[41:], data + b"more"):
@@ -214,5 +214,5 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 
 
 def test_files_are_private(tmp_path: Path) -> None:
-    Held(tmp_path, records(range(20))).store("a")
+    StoredTuples(tmp_path, records(range(20))).store("a")
     assert (tmp_path / f"a{SUFFIX}").stat().st_mode & 0o777 == 0o600

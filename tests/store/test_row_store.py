@@ -98,7 +98,7 @@ def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, 
         _check(store, expected, rng)
         is_chosen: Flags = np.array([rng.random() < 0.6 for _ in expected], dtype=np.bool_)
         rows_found = store.rows_in_files(is_chosen, files)
-        assert {file: flags.tolist() for file, flags in rows_found.items()} == _living(
+        assert {file: flags.tolist() for file, flags in rows_found.items()} == _live_in_files(
             store, is_chosen, files
         )
         assert store.in_files(files).tolist() == [place is not None for place in _places(store)]
@@ -114,7 +114,9 @@ def _places(store: RowStore) -> list[tuple[BlockFile, int] | None]:
     return positions
 
 
-def _living(store: RowStore, selection: Flags, files: Mapping[BlockFile, int]) -> dict[BlockFile, list[bool]]:
+def _live_in_files(
+    store: RowStore, selection: Flags, files: Mapping[BlockFile, int]
+) -> dict[BlockFile, list[bool]]:
     flags = {file: [False] * size for file, size in files.items()}
     for place, is_chosen in zip(_places(store), selection.tolist(), strict=True):
         if place is not None and is_chosen:

@@ -106,7 +106,7 @@ def test_group_and_half_life_reach_the_standing_query() -> None:
         as_query(parse_typed("rank half-life soon: uma"))
 
 
-def viewed(request: UiRequest) -> tuple[SteppedRun, View]:
+def start_view(request: UiRequest) -> tuple[SteppedRun, View]:
     queue = EventQueue()
     run = SteppedRun(request, queue)
     run.start()
@@ -127,9 +127,9 @@ def alive(view: View, query: str) -> list[str]:
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_best_are_the_first_of_all_scored_results(size: int) -> None:
     window = parse_window("4000 days")
-    ranked_run, ranked_view = viewed(movies("rank: john", window=window))
+    ranked_run, ranked_view = start_view(movies("rank: john", window=window))
     name = f"top {size}: john"
-    top_run, top_view = viewed(movies(name, window=window))
+    top_run, top_view = start_view(movies(name, window=window))
     ids = set()
     for _ in range(24):
         advanced(ranked_run, ranked_view, 0.05)
@@ -141,7 +141,7 @@ def test_the_best_are_the_first_of_all_scored_results(size: int) -> None:
 
 
 def test_the_best_in_their_own_window_run_beside_keywords() -> None:
-    run, view = viewed(movies("clint", "top 2 window 100 days: nolan bale"))
+    run, view = start_view(movies("clint", "top 2 window 100 days: nolan bale"))
     for _ in range(24):
         advanced(run, view, 0.05)
     assert not [line for line in view.log if line.level == "error"]
@@ -151,7 +151,7 @@ def test_the_best_in_their_own_window_run_beside_keywords() -> None:
 
 
 def test_the_same_keywords_can_run_as_two_kinds() -> None:
-    run, view = viewed(movies(QUERY))
+    run, view = start_view(movies(QUERY))
     advanced(run, view, 2)
     top_query = f"top 1: {QUERY}"
     run.add_query(top_query)
@@ -177,7 +177,7 @@ def test_the_same_keywords_can_run_as_two_kinds() -> None:
     ],
 )
 def test_an_unsupported_query_is_rejected_without_other_changes(text: str, reason: str) -> None:
-    run, view = viewed(movies(QUERY))
+    run, view = start_view(movies(QUERY))
     run.add_query(text)
     advanced(run, view, 2)
     assert view.queries == (QUERY,)
@@ -241,7 +241,7 @@ def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: 
     ],
 )
 def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query: str, window: str) -> None:
-    run, view = viewed(at_the_ward(ward, query, window=window))
+    run, view = start_view(at_the_ward(ward, query, window=window))
     for _ in range(12):
         advanced(run, view, 1)
     search = Job.search(
@@ -267,12 +267,12 @@ def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query
 
 def test_windows_that_pile_up_are_rejected_unless_allowed(ward: Path) -> None:
     query = "window every open when temp > 38 close when temp < 38: hopper"
-    run, view = viewed(at_the_ward(ward, window="1 hour"))
+    run, view = start_view(at_the_ward(ward, window="1 hour"))
     run.add_query(query)
     advanced(run, view, 12)
     assert view.queries == ()
     assert any("pile up without bound" in line.text for line in view.log)
-    run, view = viewed(at_the_ward(ward, query, window="1 hour", allow_unbounded_windows=True))
+    run, view = start_view(at_the_ward(ward, query, window="1 hour", allow_unbounded_windows=True))
     for _ in range(12):
         advanced(run, view, 1)
     assert len(alive(view, query)) == 1
@@ -309,7 +309,7 @@ def test_queries_before_the_start_of_the_engine_are_shown_at_once() -> None:
 
 
 def test_an_export_has_the_scores(tmp_path: Path) -> None:
-    run, view = viewed(movies(f"top 1: {QUERY}", "nolan bale"))
+    run, view = start_view(movies(f"top 1: {QUERY}", "nolan bale"))
     advanced(run, view, 2)
     path = tmp_path / "found.csv"
     export([shown.result for shown in view.results.rows()], path)
@@ -321,7 +321,7 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
 
 
 def test_a_rejected_query_keeps_the_results_of_the_same_keywords() -> None:
-    run, view = viewed(movies(QUERY))
+    run, view = start_view(movies(QUERY))
     advanced(run, view, 2)
     view.apply_events(JobEvents(queries=(QUERY, f"top 1: {QUERY}")))
     view.apply_events(JobEvents(queries=(QUERY,)))

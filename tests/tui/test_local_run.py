@@ -30,14 +30,14 @@ from tests.waiting import until
 QUERIES = (QUERY, "nolan bale", "clint", "trav* uma")
 
 
-def begun(request: UiRequest) -> tuple[SteppedRun, EventQueue]:
+def start_run(request: UiRequest) -> tuple[SteppedRun, EventQueue]:
     queue = EventQueue()
     run = SteppedRun(request, queue)
     run.start()
     return run, queue
 
 
-def searched(query: str) -> set[str]:
+def batch_ids(query: str) -> set[str]:
     """Ids of the results of a batch search."""
     request = Job.search(query, movies().job.schema, movie_files()[1], engine=EngineName.LOCAL)
     return {result.id for result in Search(request).results()}
@@ -48,32 +48,32 @@ def ids(results: Sequence[LiveResult], query: str) -> set[str]:
 
 
 def test_queries_have_the_results_of_a_batch_search() -> None:
-    run, queue = begun(movies(*QUERIES))
+    run, queue = start_run(movies(*QUERIES))
     results: list[LiveResult] = []
     for _ in range(12):
         run.advance(0.1)
         results += queue.take().results
     for query in QUERIES:
-        assert ids(results, query) == searched(query)
+        assert ids(results, query) == batch_ids(query)
     assert len(results) == len({(result.query, result.id) for result in results})
 
 
 def test_an_invalid_request_is_reported_and_the_run_continues() -> None:
-    run, queue = begun(movies(QUERY))
+    run, queue = start_run(movies(QUERY))
     for query in (QUERY, "the", "studio:x"):
         run.add_query(query)
     run.remove_query("absent")
     run.advance(2)
     events = queue.take()
     assert [line.level for line in events.lines].count("error") == 4
-    assert ids(events.results, QUERY) == searched(QUERY)
+    assert ids(events.results, QUERY) == batch_ids(QUERY)
 
 
 def test_a_removed_relation_loses_its_tuples_and_its_records_are_skipped() -> None:
     text = movie_files()[0].read_text()
     actor_offset = text.index("  actor:\n")
     schema_text = text[:actor_offset] + "\njoins:\n  - director.did = movie.did\n  - movie.mid = plays.mid\n"
-    run, queue = begun(movies(QUERY))
+    run, queue = start_run(movies(QUERY))
     run.advance(0.5)
     run.apply_schema(schema_text)
     run.advance(0)
@@ -91,7 +91,7 @@ def test_a_removed_relation_loses_its_tuples_and_its_records_are_skipped() -> No
 
 
 def test_mesh_statistics_are_reported_by_query() -> None:
-    run, queue = begun(movies(QUERY, "zzyzx nolan"))
+    run, queue = start_run(movies(QUERY, "zzyzx nolan"))
     run.advance(2)
     for query in (QUERY, "zzyzx nolan", "absent"):
         run.observe(query)
@@ -108,7 +108,7 @@ def test_mesh_statistics_are_reported_by_query() -> None:
     assert all(probes[at] == partials for at, partials in waiting_counts.items() if partials)
 
 
-def failed(request: UiRequest) -> JobEvents:
+def failure_events(request: UiRequest) -> JobEvents:
     queue = EventQueue()
     run = new_job(request, queue)
     run.run()
@@ -116,11 +116,11 @@ def failed(request: UiRequest) -> JobEvents:
 
 
 def test_a_failed_run_reports_the_reason(tmp_path: Path) -> None:
-    assert "nowhere" in failed(with_job(movies(), source=str(tmp_path / "nowhere"))).failure
+    assert "nowhere" in failure_events(with_job(movies(), source=str(tmp_path / "nowhere"))).failure
     bad_path = tmp_path / "bad.jsonl"
     bad_path.write_text(movie_files()[1].read_text().partition("\n")[0] + "\nno record\n")
     request = with_job(movies(), source=f"replay:{bad_path}", on_error=OnError.FAIL)
-    assert "bad.jsonl:2" in failed(request).failure
+    assert "bad.jsonl:2" in failure_events(request).failure
 
 
 def test_a_failed_run_explains_what_to_do_and_rejects_queries(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_the_first_late_record_is_reported_at_once(tmp_path: Path) -> None:
     replay = tmp_path / "movies.jsonl"
     first, *rest = movie_files()[1].read_text().splitlines()
     replay.write_text("\n".join([*rest, first, first]) + "\n")
-    run, queue = begun(with_job(movies(QUERY), source=str(replay)))
+    run, queue = start_run(with_job(movies(QUERY), source=str(replay)))
     events = queue.take()
     assert sum("came too late" in line.text and "--lateness" in line.text for line in events.lines) == 1
     assert events.metrics is not None
@@ -166,12 +166,12 @@ def test_bad_records_are_skipped_and_counted(tmp_path: Path) -> None:
     lines = movie_files()[1].read_text().splitlines()
     stream = tmp_path / "stream.jsonl"
     stream.write_text("\n".join([*lines[:50], "no record", *lines[50:]]))
-    run, queue = begun(with_job(movies(QUERY), source=f"replay:{stream}?speed=1600000000"))
+    run, queue = start_run(with_job(movies(QUERY), source=f"replay:{stream}?speed=1600000000"))
     run.advance(2)
     events = queue.take()
     assert run.metrics().bad == 1
     assert any("1 bad record" in line.text for line in events.lines)
-    assert ids(events.results, QUERY) == searched(QUERY)
+    assert ids(events.results, QUERY) == batch_ids(QUERY)
 
 
 def test_a_run_in_its_thread_starts_reports_and_stops() -> None:
@@ -198,7 +198,7 @@ class BusyRows(LiveRows):
 
 
 def test_a_run_continues_while_its_rows_are_read() -> None:
-    run, queue = begun(movies(QUERY))
+    run, queue = start_run(movies(QUERY))
     run.rows = BusyRows()
     run.observe(QUERY)
     for _ in range(3):

@@ -68,7 +68,7 @@ def texts(kind: str) -> st.SearchStrategy[str]:
     return st.builds(lambda start, more: start + " ".join(more), st.sampled_from(KINDS[kind]), words)
 
 
-async def typed(driver: Driver, text: str) -> None:
+async def type_text(driver: Driver, text: str) -> None:
     """Read as it stands, asked for, and removed again; without the pauses of a pilot, which add up."""
     app, box = driver.app, driver.search.box
     search_box, lines_before = driver.search.query_one(SearchBox), app.view.logged
@@ -91,11 +91,11 @@ async def moment() -> None:
     await asyncio.sleep(0.001)
 
 
-async def all_typed(texts_typed: list[str], folder: Path) -> None:
+async def type_all(texts_typed: list[str], folder: Path) -> None:
     """The fence is held against having caught nothing as the app closes."""
     async with opened(movies(restore=True), session_path=folder / "session.json") as driver:
         for text in texts_typed:
-            await typed(driver, text)
+            await type_text(driver, text)
         await until(lambda: not driver.app.view.queries, driver.moment)
         await driver.advance(2)
         for _ in range(3):
@@ -109,7 +109,7 @@ def test_odd_texts_are_accepted_or_rejected(kind: str, tmp_path: Path) -> None:
     @examples(3, suppress_health_check=list(HealthCheck), print_blob=False)
     @given(st.lists(texts(kind), min_size=25, max_size=25))
     def run(texts_drawn: list[str]) -> None:
-        asyncio.run(all_typed(texts_drawn, tmp_path))
+        asyncio.run(type_all(texts_drawn, tmp_path))
 
     run()
 

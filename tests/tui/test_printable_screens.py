@@ -37,7 +37,7 @@ def request(folder: Path) -> UiRequest:
     return UiRequest(job, path, (f"ada{CONTROLS} lamp", f'rank: "lamp{CONTROLS}" ada'))
 
 
-def clean(driver: Driver) -> None:
+def check_printable(driver: Driver) -> None:
     control_characters = RAW & set(driver.text())
     assert not control_characters, sorted(map(ascii, control_characters))
 
@@ -49,18 +49,18 @@ async def test_no_screen_shows_control_characters(tmp_path: Path) -> None:
     async with opened(request(tmp_path), session_path=session) as driver:
         await driver.advance(1)
         assert "lamp" in driver.text()
-        clean(driver)
+        check_printable(driver)
         for keys in (
             *(("escape", "j", "enter"), ("f4",), ("f5",), ("f6",), ("f3",), ("#", "x"), ("f2",), ("]",)),
             *(("ctrl+r",), ("escape",), ("slash", "l"), ("escape",), ("ctrl+s",), ("ctrl+o",), ("escape",)),
         ):
             await driver.press(*keys)
             await driver.advance(0.1)
-            clean(driver)
+            check_printable(driver)
         driver.app.tell("error", f"told{CONTROLS}", shown=True)
         await driver.settle()
         assert "told" in driver.text()
-        clean(driver)
+        check_printable(driver)
         driver.search.box.focus()
         for text in (
             f"nowhere:{CONTROLS}",
@@ -72,9 +72,9 @@ async def test_no_screen_shows_control_characters(tmp_path: Path) -> None:
             driver.app.screen.post_message(Paste(text))
             driver.search.box.value += text
             await driver.settle()
-            clean(driver)
+            check_printable(driver)
             await driver.press("enter")
-            clean(driver)
+            check_printable(driver)
 
 
 @scenario
@@ -83,9 +83,9 @@ async def test_an_editor_of_a_file_with_control_characters_shows_none(tmp_path: 
     ui_request.schema_path.write_text(SCHEMA + f"# {CONTROLS}\n")
     async with opened(ui_request) as driver:
         await driver.press("f3")
-        clean(driver)
+        check_printable(driver)
         await driver.press("ctrl+s")
-        clean(driver)
+        check_printable(driver)
 
 
 @scenario
@@ -94,7 +94,7 @@ async def test_control_characters_are_removed_by_the_last_filter(tmp_path: Path)
         await driver.app.screen.query_one("#table").mount(Static(Text("over\x1b\u202e\x9blooked")))
         await driver.settle()
         assert "overlooked" in driver.text()
-        clean(driver)
+        check_printable(driver)
 
 
 def test_the_filter_leaves_printable_text_unchanged() -> None:

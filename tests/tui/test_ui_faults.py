@@ -33,11 +33,11 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def broken(*_: Any, **__: Any) -> Any:
+def raise_error(*_: Any, **__: Any) -> Any:
     raise ValueError("broken \x1b[31mon\u202e purpose")
 
 
-async def goes_on(driver: Driver) -> None:
+async def check_continues(driver: Driver) -> None:
     """The fault was told in a line that says what to do, and queries are answered."""
     log = driver.app.view.log
     await until(lambda: any(line.level == "error" for line in log), lambda: asyncio.sleep(0.01))
@@ -80,22 +80,22 @@ async def test_an_exception_in_a_handler_or_worker_is_reported(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         async with opened(movies(), faults=None) as driver:
-            patch.setattr(owner, name, broken)
+            patch.setattr(owner, name, raise_error)
             await driver.press(*keys)
             await until(lambda: driver.app.faults.caught > 0, driver.settle)
             patch.undo()
             await driver.press("escape")
-            await goes_on(driver)
+            await check_continues(driver)
 
 
 @scenario
 async def test_an_exception_in_a_timer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(movies(), faults=None) as driver:
-        monkeypatch.setattr(View, "tick", broken)
+        monkeypatch.setattr(View, "tick", raise_error)
         driver.app.set_timer(0.01, driver.app.tick)
         await until(lambda: driver.app.faults.caught > 0, lambda: asyncio.sleep(0.01))
         await driver.settle()
-        await goes_on(driver)
+        await check_continues(driver)
 
 
 @pytest.mark.usefixtures("draws_changes")
@@ -104,32 +104,32 @@ async def test_an_exception_in_a_timer_is_reported(monkeypatch: pytest.MonkeyPat
 async def test_an_exception_while_drawing_is_reported(widget: type) -> None:
     with pytest.MonkeyPatch.context() as patch:
         async with opened(movies(), faults=None) as driver:
-            patch.setattr(widget, "render", broken)
+            patch.setattr(widget, "render", raise_error)
             driver.app.screen.query_one(widget).refresh()
             # The pilot's own pause would draw outside the fence.
             await until(lambda: driver.app.faults.caught > 0, lambda: asyncio.sleep(0.01))
             patch.undo()
             driver.app.screen.query_one(widget).refresh()
-            await goes_on(driver)
+            await check_continues(driver)
 
 
 @scenario
 async def test_an_exception_in_a_thread_task_or_finalizer_is_reported() -> None:
     class Left:
         def __del__(self) -> None:
-            broken()
+            raise_error()
 
     def dropped() -> None:
         failing_object = Left()
         del failing_object
 
     async def nobody_waits() -> None:
-        task = asyncio.create_task(asyncio.to_thread(broken))
+        task = asyncio.create_task(asyncio.to_thread(raise_error))
         await asyncio.wait([task])
 
     async with opened(movies(), faults=3) as driver:
         with hooks(driver.app):
-            thread = threading.Thread(target=broken)
+            thread = threading.Thread(target=raise_error)
             thread.start()
             thread.join()
             dropped()
@@ -137,7 +137,7 @@ async def test_an_exception_in_a_thread_task_or_finalizer_is_reported() -> None:
             __import__("gc").collect()
             await until(lambda: driver.app.faults.caught == 3, driver.settle)
         await driver.settle()
-        await goes_on(driver)
+        await check_continues(driver)
 
 
 @scenario
@@ -156,7 +156,7 @@ async def test_an_app_in_which_nothing_works_ends_with_a_message() -> None:
 
 @scenario
 async def test_an_exception_before_the_first_screen_is_shown_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SearchScreen, "on_mount", broken)
+    monkeypatch.setattr(SearchScreen, "on_mount", raise_error)
     async with opened(movies(), faults=1) as driver:
         assert [line.level for line in driver.app.view.log].count("error") == 1
 

@@ -68,13 +68,15 @@ def test_formulas_have_the_windows_of_equivalent_expressions(
     formula: str, expression: str, words: list[list[StreamRecord]], per: tuple[str, ...]
 ) -> None:
     for selection in Selection:
-        from_formula, from_expression = both(formula, expression.removeprefix("every "), selection, per)
+        from_formula, from_expression = both_expressions(
+            formula, expression.removeprefix("every "), selection, per
+        )
         for word in words:
             assert windows_of(from_formula, word) == windows_of(from_expression, word)
 
 
 @cache
-def both(
+def both_expressions(
     formula: str, expression: str, selection: Selection, per: tuple[str, ...]
 ) -> tuple[WindowExpression, WindowExpression]:
     by_key = f" per {per[0]}" if per else ""

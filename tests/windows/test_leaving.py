@@ -56,7 +56,7 @@ def least(trails: list[Changes], record: int) -> int | None:
     return min((start for trail in trails if (start := after(trail, record)) is not None), default=None)
 
 
-def leaves(trails: list[Changes], position: int) -> int:
+def last_record(trails: list[Changes], position: int) -> int:
     """The last record at which a window of some of the keys may hold a tuple, found by stepping."""
     is_record = any(at == position for trail in trails for at, _ in trail)
     if position >= BEGIN and not is_record and least(trails, position) is None:
@@ -80,7 +80,7 @@ def leaving(trails: list[Changes]) -> TupleExpiry:
     return TupleExpiry(by_code, before, by_key, BEGIN, np.arange(BEGIN, END), Limits(), keyed=True)
 
 
-def asked(tuples: list[tuple[int, int]]) -> tuple[Ints, Ints, Ints]:
+def expiry_arguments(tuples: list[tuple[int, int]]) -> tuple[Ints, Ints, Ints]:
     """Positions, times and codes of keys."""
     position = np.array([tuple_position for tuple_position, _ in tuples], dtype=np.int64)
     return position, position, np.array([[key] for _, key in tuples], dtype=np.int64)
@@ -89,8 +89,8 @@ def asked(tuples: list[tuple[int, int]]) -> tuple[Ints, Ints, Ints]:
 @given(st.lists(changes(), min_size=1, max_size=3))
 def test_tuples_leave_with_the_oldest_window_of_their_key(trails: list[Changes]) -> None:
     tuples = [(position, key) for key in range(len(trails)) for position in range(END)]
-    last_records = leaving(trails)(*asked(tuples))
-    assert last_records.tolist() == [leaves([trails[key]], position) for position, key in tuples]
+    last_records = leaving(trails)(*expiry_arguments(tuples))
+    assert last_records.tolist() == [last_record([trails[key]], position) for position, key in tuples]
 
 
 @given(st.lists(changes(), min_size=1, max_size=3))
@@ -99,14 +99,14 @@ def test_tuples_of_every_key_leave_with_the_oldest_window_of_all(trails: list[Ch
     tuples = [
         (position, ANY) for position in range(END) if position < BEGIN or position not in positions_of_keys
     ]
-    last_records = leaving(trails)(*asked(tuples))
-    assert last_records.tolist() == [leaves(trails, position) for position, _ in tuples]
+    last_records = leaving(trails)(*expiry_arguments(tuples))
+    assert last_records.tolist() == [last_record(trails, position) for position, _ in tuples]
 
 
 @given(st.lists(changes(), min_size=1, max_size=3))
 def test_the_start_of_the_oldest_window_before_a_record(trails: list[Changes]) -> None:
     tuples = [(position, key) for key in range(len(trails)) for position in range(BEGIN, END)]
-    position, _, key = asked(tuples)
+    position, _, key = expiry_arguments(tuples)
     for (record, number), oldest in zip(tuples, leaving(trails).window_starts(position, key).tolist(), strict=True
     ):
         start = after(trails[number], record - 1)
@@ -117,20 +117,20 @@ def test_the_start_of_the_oldest_window_before_a_record(trails: list[Changes]) -
 S = 1_000_000
 
 
-def drawn(spans: list[WindowSpan], now: int, width: int, **options: int) -> list[str]:
+def drawing(spans: list[WindowSpan], now: int, width: int, **options: int) -> list[str]:
     return [f"{row.label}:{row.cells}" for row in timeline(spans, now, width, **options)]
 
 
 def test_ended_and_open_windows_are_drawn() -> None:
     spans = [WindowSpan(("ann",), 0, 40), WindowSpan(("bob",), 20, 20), WindowSpan(("ann",), 60, None)]
-    assert drawn(spans, 100, 10) == ["ann:[===] [==>", "bob:  |       "]
+    assert drawing(spans, 100, 10) == ["ann:[===] [==>", "bob:  |       "]
 
 
 def test_keys_with_open_windows_come_first_and_rows_are_limited() -> None:
     spans = [WindowSpan((n,), n, n + 1 if n < 3 else None) for n in range(4)]
-    assert [line[0] for line in drawn(spans, 10, 10, rows=3)] == ["3", "2", "1"]
-    assert drawn([], 10, 10) == []
-    assert drawn(spans, 10, 0) == []
+    assert [line[0] for line in drawing(spans, 10, 10, rows=3)] == ["3", "2", "1"]
+    assert drawing([], 10, 10) == []
+    assert drawing(spans, 10, 0) == []
 
 
 def test_an_engine_reports_its_windows() -> None:

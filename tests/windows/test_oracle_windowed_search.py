@@ -69,7 +69,7 @@ def test_every_result_is_reported_once_at_the_first_end_of_its_windows(
         assert all(r.op == "+" and r.end == record.time / 1e6 for r in results)
 
 
-def renewed(engine: WindowedEngine, plan: Plan, static: list[Record]) -> WindowedEngine:
+def restored(engine: WindowedEngine, plan: Plan, static: list[Record]) -> WindowedEngine:
     """Another engine with the state of this one, as after a failure."""
     successor = WindowedEngine.of(plan)
     list(successor.load_tables(static))
@@ -95,7 +95,7 @@ def test_batches_and_failures_make_no_difference(
         results += list(restarted.process_batches(batched(long_stream[a:half])))
         restarted.compact(restarted.tracker.position)
         results += list(restarted.process_batches(batched(long_stream[half:b])))
-        restarted = renewed(restarted, plan, static)
+        restarted = restored(restarted, plan, static)
     assert results == expected
     assert list(joint.process_batches(batched(long_stream))) == expected
     assert single.counts == restarted.counts == joint.counts

@@ -30,7 +30,7 @@ LIMITS = st.builds(
 )
 
 
-def found(processor: Processor, word: list[StreamRecord], cuts: Sequence[int]) -> list[tuple[int, int]]:
+def windows_of(processor: Processor, word: list[StreamRecord], cuts: Sequence[int]) -> list[tuple[int, int]]:
     """The windows of a word that arrives in batches."""
     bounds = [0, *sorted(min(c, len(word)) for c in cuts), len(word)]
     batches = [word[a:b] for a, b in pairwise(bounds)]
@@ -80,7 +80,7 @@ def test_every_window_of_the_definition_is_found(
     case: tuple[WindowExpression, Pairs, list[StreamRecord]], cuts: list[int]
 ) -> None:
     window_expression, pairs, word = case
-    windows = found(Processor(window_expression, ALPHABET), word, cuts)
+    windows = windows_of(Processor(window_expression, ALPHABET), word, cuts)
     expected = selected(window_expression, windows_by_definition(pairs, window_expression.k, word), word)
     if window_expression.selection is Selection.FIRST:
         assert windows == first_of(window_expression, expected, word)
@@ -97,9 +97,9 @@ def test_skipped_records_and_forgotten_macrostates_change_nothing(
     """Records without effect are skipped, more of them in whole batches than in parts."""
     window_expression, _, word = case
     long_word = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
-    expected = found(Processor(window_expression, ALPHABET), long_word, [])
+    expected = windows_of(Processor(window_expression, ALPHABET), long_word, [])
     forgetful = Processor(window_expression, ALPHABET, cache_size=remembered)
-    assert found(forgetful, long_word, range(0, len(long_word), 9)) == expected
+    assert windows_of(forgetful, long_word, range(0, len(long_word), 9)) == expected
 
 
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
@@ -111,7 +111,7 @@ def test_records_without_effect_count_after_a_window_is_too_long(limits: Limits)
     word = [StreamRecord(0, i, (2 if i in (24, 72, 140) else 0, None, None)) for i in range(160)]
     processor = Processor(expression([pair], 0, Selection.FIRST, limits), ALPHABET)
     # Every fifth record begins a window, until one ends; the next record then begins another.
-    assert found(processor, word, []) == [(20, 24), (70, 72), (138, 140)]
+    assert windows_of(processor, word, []) == [(20, 24), (70, 72), (138, 140)]
 
 
 @examples(100)

@@ -91,7 +91,7 @@ def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Re
         assert bound is (Bound.UNBOUNDED if is_unbounded else Bound.BOUNDED)
 
 
-def replayed(verdict: OverlapVerdict, window_expression: WindowExpression, alphabet: Alphabet) -> None:
+def check_witness(verdict: OverlapVerdict, window_expression: WindowExpression, alphabet: Alphabet) -> None:
     witness = verdict.witness
     assert witness is not None
     processor = Processor(window_expression, alphabet)
@@ -119,7 +119,7 @@ def test_no_stream_has_more_windows_than_a_bounded_verdict_allows(
     verdict = check(window_expression, ALPHABET)
     compiled_expression = compile_expression(window_expression, THEORY)
     if verdict.witness is not None:
-        replayed(verdict, compiled_expression, ALPHABET)
+        check_witness(verdict, compiled_expression, ALPHABET)
     if verdict.open_starts is Bound.BOUNDED:
         processor = Processor(compiled_expression, ALPHABET)
         list(processor.process([record._replace(time=0) for record in word * 30]))
@@ -146,7 +146,7 @@ def test_replayed_witnesses_have_exactly_the_claimed_windows(window_expression: 
     """For all pairs, with the selection and the limits."""
     verdict = check(window_expression, ALPHABET)
     if verdict.witness is not None:
-        replayed(verdict, compile_expression(window_expression, THEORY), ALPHABET)
+        check_witness(verdict, compile_expression(window_expression, THEORY), ALPHABET)
 
 
 def test_a_start_shared_by_pairs_is_open_once() -> None:
@@ -207,7 +207,7 @@ def test_verdicts(text: str, bounds: tuple[Bound, Bound]) -> None:
         reason = {B: "no repeated part", U: "every repetition", M: "it is not known"}[bounds[0]]
         assert reason in verdict.reason
     if U in bounds and window_expression.selection == "every":
-        replayed(verdict, compile_expression(window_expression, THEORY), ALPHABET)
+        check_witness(verdict, compile_expression(window_expression, THEORY), ALPHABET)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -216,7 +216,7 @@ def test_the_worst_pair_counts(order: int) -> None:
     pairs_expression = parse_pairs(pairs, ALPHABET)
     verdict = check(pairs_expression, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (U, U)
-    replayed(verdict, compile_expression(pairs_expression, THEORY), ALPHABET)
+    check_witness(verdict, compile_expression(pairs_expression, THEORY), ALPHABET)
     assert verdict.witness is not None
     assert [r.time for r in verdict.witness.records] == [
         1_000_000 * i for i in range(len(verdict.witness.records))
@@ -289,7 +289,7 @@ def test_a_window_whose_deterministic_automaton_is_exponential_has_a_verdict() -
     long_expression = parse_expression(f"match [y > 3]* [x > 3] {tail * 30}", ALPHABET)
     verdict = check(long_expression, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (U, U)
-    replayed(verdict, compile_expression(long_expression, THEORY), ALPHABET)
+    check_witness(verdict, compile_expression(long_expression, THEORY), ALPHABET)
     short_expression = parse_expression(f"match [x > 3] {tail * 30} after .* [x > 3] {tail * 30}", ALPHABET)
     assert check(short_expression, ALPHABET).open_starts is B
 

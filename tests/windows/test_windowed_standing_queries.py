@@ -45,7 +45,7 @@ def stream(rng: random.Random, count: int) -> list[Record]:
     return records
 
 
-def asked(window: ExpressionWindow = WINDOW, **changes: object) -> Job:
+def job_over(window: ExpressionWindow = WINDOW, **changes: object) -> Job:
     return request("-", window=window, **changes)
 
 
@@ -62,7 +62,7 @@ def keywords() -> tuple[Evaluated, list[JobCommand]]:
 def test_shards_that_lose_their_state_continue(seed: int) -> None:
     rng = random.Random(seed)
     evaluated, commands = keywords()
-    shards = all_shards(asked(), 2)
+    shards = all_shards(job_over(), 2)
     count = 0
     for number in range(15):
         records = stream(rng, rng.randint(0, 6))
@@ -85,16 +85,16 @@ def test_shards_that_lose_their_state_continue(seed: int) -> None:
 def test_scored_and_top_queries_are_rejected(options: dict[str, str]) -> None:
     query = Query("lamp", kind=TOP if "size" in options else KEYWORDS, options=options)
     with pytest.raises(UsageError, match="--rank and --top cannot be combined with a window expression"):
-        plans_of(asked(queries={"q": query}))
+        plans_of(job_over(queries={"q": query}))
 
 
 def test_patterns_are_rejected() -> None:
     with pytest.raises(UsageError, match="a window expression is for keywords"):
-        plans_of(asked(queries={"q": Query.of_pattern("customer c ; order o")}))
-    assert plans_of(asked(queries={"q": Query.of_pattern("customer c ; order o within 5 s")}))
+        plans_of(job_over(queries={"q": Query.of_pattern("customer c ; order o")}))
+    assert plans_of(job_over(queries={"q": Query.of_pattern("customer c ; order o within 5 s")}))
 
 
-def searching(queries: Sequence[Query], states: dict[str, bytes]) -> Session:
+def session_with(queries: Sequence[Query], states: dict[str, bytes]) -> Session:
     session = Session(Stream(SCHEMA, WINDOW), keywords=False)
     for query in queries:
         session.add(query)
@@ -114,20 +114,20 @@ def test_queries_with_equal_windows_share_them() -> None:
     first, second, third = WORDS
     operators = []
     rng = random.Random(5)
-    joint = searching([first, second], {})
-    sessions = {each.name: searching([each], {}) for each in (first, second)}
+    joint = session_with([first, second], {})
+    sessions = {each.name: session_with([each], {}) for each in (first, second)}
     counts: Counter[str] = Counter()
     for number in range(24):
         if number == 6:
             joint.add(third)
-            sessions[third.name] = searching([third], {})
+            sessions[third.name] = session_with([third], {})
             sessions[third.name].seek(joint.position, joint.now)
         if number == 12:
             joint.remove(second.name)
             del sessions[second.name]
         if number == 18:
             position, now, states = joint.position, joint.now, joint.snapshot()
-            joint = searching([first, third], states)
+            joint = session_with([first, third], states)
             joint.seek(position, now)
         records = [r._replace(time=r.time + 60_000_000 * number) for r in stream(rng, 6)]
         batch = RecordBatch.of(records)

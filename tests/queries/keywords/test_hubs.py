@@ -55,7 +55,7 @@ def stream(random: Random) -> list[Record]:
     return records
 
 
-def told(results: list[Result]) -> list[tuple[str, str, str, float | None]]:
+def changes_of(results: list[Result]) -> list[tuple[str, str, str, float | None]]:
     return sorted((r.op, r.query, r.id, r.end) for r in results)
 
 
@@ -79,15 +79,15 @@ def test_updates_of_a_hub(batch: int, size: int) -> None:
     count = 0
     for start in range(0, len(records), batch):
         chunk = records[start : start + batch]
-        expected = told(list(by_mesh.process(chunk)))
-        assert told(list(by_delta.process(chunk))) == expected
+        expected = changes_of(list(by_mesh.process(chunk)))
+        assert changes_of(list(by_delta.process(chunk))) == expected
         count += len(expected)
     assert count > 50
     for text in texts[:5]:
         by_delta.remove(text)
-        snapshot = told(by_delta.add(delta_plans[text]))
+        snapshot = changes_of(by_delta.add(delta_plans[text]))
         by_mesh.remove(text)
-        assert snapshot == told(by_mesh.add(plans[text]))
+        assert snapshot == changes_of(by_mesh.add(plans[text]))
 
 
 WORDS = ("alpha", "beta", "no", "pad", "(alpha OR no)", "al*")

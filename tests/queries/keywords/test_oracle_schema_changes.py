@@ -35,8 +35,8 @@ class ChangingOracle(Oracle):
         """The retracted and new results when the joins of another schema apply from ``tick`` on."""
         before, self.schema = self.schema, schema
         kept_names = {r.name for r in schema.relations if r in before.relations}
-        joins = {name: j for j, name in enumerate(_standing(schema, kept_names))}
-        former_joins = _standing(before, kept_names)
+        joins = {name: j for j, name in enumerate(_join_keys(schema, kept_names))}
+        former_joins = _join_keys(before, kept_names)
         self.live = [n for n in self.live if self.tuples[n].end > tick]
         live_networks = {n for n in self.found if n[0] <= set(self.live)}
         shapes = {
@@ -68,13 +68,13 @@ class ChangingOracle(Oracle):
         return nodes, frozenset((joins.get(former_joins[j], -1 - j), a, b) for j, a, b in edges)
 
 
-def _standing(schema: Schema, kept_names: set[str]) -> list[object]:
+def _join_keys(schema: Schema, kept_names: set[str]) -> list[object]:
     """Keys by which joins are compared; those of relations that are not kept equal nothing."""
     return [j if {j.left, j.right} <= kept_names else (id(schema), j.name) for j in schema.joins]
 
 
 @st.composite
-def changed(draw: st.DrawFn, schema: Schema, earlier_schemas: list[Schema]) -> Schema:
+def changed_schemas(draw: st.DrawFn, schema: Schema, earlier_schemas: list[Schema]) -> Schema:
     """A schema that keeps some relations and joins, may add others, or returns to an earlier one."""
     if draw(st.integers(0, 3)) == 0:
         return draw(st.sampled_from(earlier_schemas))
@@ -103,7 +103,7 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
     words = draw(st.integers(1, 3))
     drawn_schemas = [draw(schemas(max_relations=2))]
     for _ in range(draw(st.integers(1, 3))):
-        drawn_schemas.append(draw(changed(drawn_schemas[-1], drawn_schemas)))
+        drawn_schemas.append(draw(changed_schemas(drawn_schemas[-1], drawn_schemas)))
     time, result = 0, []
     for schema in drawn_schemas:
         stream = [r._replace(time=r.time + time) for r in draw(streams(schema, words, max_records=8))]
@@ -117,7 +117,7 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
 def test_results_equal_brute_force_after_every_change(case: tuple[int, list[Phase]], window: Window) -> None:
     """No result is reported twice unless it was retracted."""
     words, ((first, _), *_) = case
-    engines = both(first, words, window)
+    engines = engines_by_mode(first, words, window)
     live_by_mode: dict[str, dict[str, Result]] = {mode: {} for mode in engines}
     oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
     by_count, time = isinstance(window, CountWindow), 0
@@ -147,7 +147,7 @@ def test_results_equal_brute_force_after_every_change(case: tuple[int, list[Phas
             compare(lambda e, s=schema, t=now: e.change_schema(s, t), oracle.change(tick, schema, words))  # type: ignore[misc]
         for records, expected in steps(window, stream, oracle):
             time = records[0].time
-            compare(lambda e, s=schema, r=records: e.process(placed(e, s, r)), expected)  # type: ignore[misc]
+            compare(lambda e, s=schema, r=records: e.process(with_engine_positions(e, s, r)), expected)  # type: ignore[misc]
     for engine in engines.values():
         engine.expire(10**6)
         assert engine.idle or not isinstance(window, TimeWindow)
@@ -163,10 +163,10 @@ def test_late_records_between_schema_changes(
     streams = [
         [r._replace(time=100 * n + 2 * i) for i, r in enumerate(s)] for n, (_, s) in enumerate(case[1])
     ]
-    sorted_engine = both(first, words, window)["columnar"]
+    sorted_engine = engines_by_mode(first, words, window)["columnar"]
     spans = net(run(sorted_engine, case[1], streams))
     arrival_orders = [data.draw(st.permutations(stream)) for stream in streams]
-    for mode, engine in both(first, words, window, lateness=10**6).items():
+    for mode, engine in engines_by_mode(first, words, window, lateness=10**6).items():
         assert (mode, net(run(engine, case[1], arrival_orders))) == (mode, spans)
 
 
@@ -176,7 +176,7 @@ def test_rows_of_an_added_relation_are_updated(lateness: int) -> None:
     after = Schema("after", (A, replace(B, key=("x",))), ())
     rows = ["alpha", "alpha beta", "alpha beta beta"]
     stream = [Record(1, 102 + 2 * number, (text, 7)) for number, text in enumerate(rows)]
-    for engine in both(first, 2, TimeWindow(5), lateness=lateness).values():
+    for engine in engines_by_mode(first, 2, TimeWindow(5), lateness=lateness).values():
         results = run(engine, [(first, []), (after, [])], [[], stream])
         reports = [(one.op, one.start, one.end, one.at) for one in results]
         assert reports == [("+", 104e-6, 109e-6, None), ("~", 104e-6, 111e-6, 106e-6)]
@@ -187,27 +187,27 @@ def test_a_removed_relation_retracts_an_updated_result_with_its_reported_begin(l
     first = Schema("first", (A, replace(B, key=("x",))), ())
     after = Schema("after", (A,), ())
     stream = [Record(1, time, ("alpha beta", 7)) for time in (4, 8)]
-    for engine in both(first, 2, TimeWindow(500), lateness=lateness).values():
+    for engine in engines_by_mode(first, 2, TimeWindow(500), lateness=lateness).values():
         results = run(engine, [(first, []), (after, [])], [stream, []])
-        shown = [(one.op, one.start, one.end) for one in results]
-        assert shown == [("+", 4e-6, 504e-6), ("~", 4e-6, 508e-6), ("-", 4e-6, 100e-6)]
+        reports = [(one.op, one.start, one.end) for one in results]
+        assert reports == [("+", 4e-6, 504e-6), ("~", 4e-6, 508e-6), ("-", 4e-6, 100e-6)]
 
 
 def run(engine: StreamEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
     results: list[Result] = []
     for number, ((schema, _), stream) in enumerate(zip(case, streams, strict=True)):
         results += engine.change_schema(schema, 100 * number) if number else []
-        results += engine.process(placed(engine, schema, stream))
+        results += engine.process(with_engine_positions(engine, schema, stream))
     return results
 
 
-def placed(engine: StreamEngine, schema: Schema, records: list[Record]) -> list[Record]:
+def with_engine_positions(engine: StreamEngine, schema: Schema, records: list[Record]) -> list[Record]:
     """Records of the given schema, with the engine's positions of their relations."""
     positions = [engine.schema.index[relation.name] for relation in schema.relations]
     return [record._replace(relation=positions[record.relation]) for record in records]
 
 
-def both(schema: Schema, words: int, window: Window, lateness: int = 0) -> dict[str, StreamEngine]:
+def engines_by_mode(schema: Schema, words: int, window: Window, lateness: int = 0) -> dict[str, StreamEngine]:
     """The columnar mesh, delta joins, and a mesh of the paper."""
     plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, SIZES[words], lateness)
     return {"columnar": StreamEngine.of(plan), "delta": by_delta(plan), "paper": by_paper(plan)}
@@ -228,7 +228,7 @@ def test_relations_keep_their_positions(make: Make) -> None:
     engine = make(Plan(three, parse_query("alpha beta", three), TimeWindow(100)))
     list(engine.process([Record(1, 1, ("alpha", 7))]))
     engine.change_schema(two, 2)
-    (result,) = engine.process(placed(engine, two, [Record(0, 3, ("beta", 7))]))
+    (result,) = engine.process(with_engine_positions(engine, two, [Record(0, 3, ("beta", 7))]))
     assert [t.relation for t in result.tuples] == ["b", "c"]
 
 

@@ -129,7 +129,7 @@ def test_the_digits_of_ids_are_evenly_distributed() -> None:
         assert min(counts) > 60  # 125 on average
 
 
-def _told_pieces(plan: Plan, records: list[Record]) -> list[bytes]:
+def _json_of(plan: Plan, records: list[Record]) -> list[bytes]:
     engine = StreamEngine.of(plan)
     return [result.to_json() for result in engine.process_batches([RecordBatch.of(records)])]
 
@@ -149,7 +149,7 @@ print(peak_of_hot(int(sys.argv[1])))
 def peak_of_hot(instants: int) -> int:
     """The growth of this process's peak memory in bytes when 600 tuples join 600 others and all is read."""
     plan = hot_plan()
-    assert len(_told_pieces(plan, _hot(20, 1))) == 400
+    assert len(_json_of(plan, _hot(20, 1))) == 400
     before = getrusage(RUSAGE_SELF).ru_maxrss
     engine = StreamEngine.of(plan)
     count = sum(1 for _ in engine.process_batches([RecordBatch.of(_hot(600, instants))]))
@@ -176,12 +176,12 @@ def test_ids_of_equal_tuples_take_linear_time() -> None:
     start = process_time()
     plan = replace(hot_plan(), query=parse_query("alpha", hot_plan().schema))
     records = [Record(0, 1, ("alpha", 1), False)] * 4_000
-    ids = {orjson.loads(line)["id"] for line in _told_pieces(plan, records)}
+    ids = {orjson.loads(line)["id"] for line in _json_of(plan, records)}
     assert len(ids) == 4_000
     assert process_time() - start < 5
 
 
-def held(minutes: int) -> tuple[int, int]:
+def memory_held(minutes: int) -> tuple[int, int]:
     """Bytes and entries after some minutes of stream with a window of one minute."""
     load = Load(relations=4, minutes=1, kwf=0.1, selectivity=50)
     engine = StreamEngine.of(plan_of(load))
@@ -199,7 +199,7 @@ def held(minutes: int) -> tuple[int, int]:
 
 
 def test_memory_does_not_grow_with_the_stream() -> None:
-    (short_bytes, short_entries), (long_bytes, long_entries) = held(8), held(16)
+    (short_bytes, short_entries), (long_bytes, long_entries) = memory_held(8), memory_held(16)
     assert short_entries > 240  # a full window is held
     assert long_entries < 2 * short_entries
     assert long_bytes < 1.5 * short_bytes

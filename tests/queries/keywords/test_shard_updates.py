@@ -17,18 +17,18 @@ RETRACTED = version("-", "Pulp", 3.0, 0.0)
 FOUND = version("+", "Pulp Fiction", 0.0, None)
 
 
-def told(first: int, second: int) -> list[tuple[str, float | None]]:
+def merged_changes(first: int, second: int) -> list[tuple[str, float | None]]:
     results = ShardUpdates(replaces=False).take([(first, RETRACTED), (second, FOUND)])
     return [(result.op, result.start) for result in results]
 
 
 def test_a_version_continued_by_another_shard_is_an_update() -> None:
-    assert told(0, 1) == [("~", 3.0)]
+    assert merged_changes(0, 1) == [("~", 3.0)]
 
 
 def test_reports_of_one_shard_are_unchanged() -> None:
     """Under a count window instants may have one time: the result ended in one, and returned in another."""
-    assert told(0, 0) == [("-", 3.0), ("+", 0.0)]
+    assert merged_changes(0, 0) == [("-", 3.0), ("+", 0.0)]
 
 
 NEXT: list[tuple[str, Result]] = [

@@ -66,7 +66,7 @@ def cases(
     return schema, draw(static_rows(schema, 3)), stream, spans
 
 
-def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
+def changes_of(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
     return sorted((r.op, r.id, r.end) for r in results)
 
 
@@ -102,7 +102,7 @@ def test_shared_queries_have_the_results_of_separate_engines(
                 snapshot_of_separate = separate[number].add(
                     replace(plans[number], name="again")
                 )  # its reported results that are still alive
-                assert shown(snapshot) == shown(snapshot_of_separate)
+                assert changes_of(snapshot) == changes_of(snapshot_of_separate)
             if last_instant == instant:
                 shared.remove(str(number))
         if instant == len(stream):
@@ -114,8 +114,8 @@ def test_shared_queries_have_the_results_of_separate_engines(
             first_instant, _, _, last_instant = spans[number]
             if first_instant <= instant < last_instant:
                 expected += [(str(number), r) for r in results]
-        assert sorted((r.name, r.query, *s) for r in results_of_shared for s in shown([r])) == sorted(
-            (name, r.query, *s) for name, r in expected for s in shown([r])
+        assert sorted((r.name, r.query, *s) for r in results_of_shared for s in changes_of([r])) == sorted(
+            (name, r.query, *s) for name, r in expected for s in changes_of([r])
         )
     # All queries are removed: nothing of them remains.
     assert shared.held().entries == shared.live_tuples
@@ -163,7 +163,7 @@ def told(engine: StreamEngine, relation: int, time: int, words: str) -> int:
     return len(list(engine.process([Record(relation, time, (words, 1))])))
 
 
-def waiting(engine: StreamEngine) -> int:
+def waiting_count(engine: StreamEngine) -> int:
     return sum(use.waiting for use in engine.used())
 
 
@@ -171,19 +171,19 @@ def test_tuples_that_arrive_during_sleep_are_joined_on_waking() -> None:
     engine = StreamEngine.of(plan("alpha beta"))
     assert told(engine, 0, 1, "alpha") == 0
     assert told(engine, 1, 2, "pad") == 0
-    assert waiting(engine) == 0
+    assert waiting_count(engine) == 0
     assert told(engine, 2, 3, "beta") == 1
-    assert waiting(engine) > 0
+    assert waiting_count(engine) > 0
     assert told(engine, 2, 4, "beta") == 1
 
 
 def test_partial_results_are_freed_on_falling_asleep() -> None:
     engine = StreamEngine.of(plan("alpha beta"))
     assert [told(engine, *record) for record in ((2, 1, "beta"), (0, 8, "alpha"), (1, 8, "pad"))] == [0, 0, 1]
-    assert waiting(engine) > 0
+    assert waiting_count(engine) > 0
     engine.expire(11)
     engine.compact(11)
-    assert (engine.live_tuples, waiting(engine)) == (2, 0)
+    assert (engine.live_tuples, waiting_count(engine)) == (2, 0)
     assert told(engine, 2, 12, "beta") == 1
 
 

@@ -13,7 +13,7 @@ from skws.spark.streaming.output_merger import OutputCommitter
 from skws.spark.streaming.run_directory import Output, OutputLog
 
 
-class Taking:
+class CollectedOutputs:
     """In place of ``OutputMerger``: what the sinks get."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ def committer(
     folder: Path, committed: int = 0, clock: StoppableClock | None = None, *, held: int = 0, size: int = 180
 ) -> tuple[OutputCommitter, list[Output]]:
     """A committer over an outbox with segments of ``size`` bytes, and what its sinks get."""
-    merger = Taking()
+    merger = CollectedOutputs()
     checkpoint = SimpleNamespace(
         committed_batch=lambda: committed, committing=nullcontext, commit=lambda *_: None, states=dict
     )

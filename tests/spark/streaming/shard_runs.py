@@ -93,9 +93,9 @@ class KeptShard:
         self.schemas += [(text, self.next) for text in answer.schemas]
         self.queries |= {one.name: (one, header.number) for one in answer.added}
         if answer.chunk is not None:
-            self.chunks[self.next] = _told(answer.chunk), micro_batch.records
+            self.chunks[self.next] = _decoded(answer.chunk), micro_batch.records
         if answer.lasting is not None:
-            self.lasting = _told(answer.lasting[0]), answer.lasting[1]
+            self.lasting = _decoded(answer.lasting[0]), answer.lasting[1]
         if answer.over:
             self.lasting = None
         self.next += 1
@@ -105,7 +105,7 @@ class KeptShard:
         return answer
 
 
-def _told(chunk: Chunk) -> Chunk:
+def _decoded(chunk: Chunk) -> Chunk:
     return Chunk(**orjson.loads(orjson.dumps(asdict(chunk))))
 
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 NAME = SCHEMA.relations[0].name
 
 
-def replayed(folder: Path, seed: int) -> str:
+def write_stream(folder: Path, seed: int) -> str:
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     write_replay(folder / "r.jsonl", SCHEMA, [*tables, *random_records(rng, 300)])
@@ -35,7 +35,7 @@ def replayed(folder: Path, seed: int) -> str:
 def test_a_replay_has_the_results_of_one_process(tmp_path: Path, shards: int, window: Window) -> None:
     query = f"alhpa~ (b*ta OR !{NAME}.x=1) {NAME}.y!=2"
     queries = {"a": "alpha beta -no", "b": "alpha", "c": query}
-    job = Job(queries, SCHEMA, replayed(tmp_path, 3), window=window, max_size=4)
+    job = Job(queries, SCHEMA, write_stream(tmp_path, 3), window=window, max_size=4)
     local_sink = Collected()
     watch = opened(job, local_sink)
     steps(watch)

@@ -20,14 +20,14 @@ from tests.spark.streaming.committers import committer
 COUNT = 12
 
 
-def told(number: int) -> Output:
+def output_of(number: int) -> Output:
     return Output(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"\n")])
 
 
-def filled(folder: Path) -> list[Path]:
+def write_outbox(folder: Path) -> list[Path]:
     output_committer, _ = committer(folder)
     for number in range(1, COUNT + 1):
-        output_committer.put(told(number))
+        output_committer.put(output_of(number))
     output_committer.close()
     return sorted(folder.iterdir())
 
@@ -43,23 +43,23 @@ def test_batches_cut_off_by_a_full_disk_are_written_again(tmp_path: Path, fault:
             with pytest.MonkeyPatch.context() as patch:
                 disk = FullDisk(patch, after, fault)
                 with suppress(StateError, KeyboardInterrupt):
-                    output_committer.put(told(number))
+                    output_committer.put(output_of(number))
                     number += 1
                     continue
             assert disk.hit
             output_committer.close()
             output_committer, outputs = committer(folder)
-            assert outputs == [told(n) for n in range(1, len(outputs) + 1)]
-            output_committer.put(told(number))
+            assert outputs == [output_of(n) for n in range(1, len(outputs) + 1)]
+            output_committer.put(output_of(number))
             number += 1
         output_committer.close()
-        assert committer(folder)[1] == [told(n) for n in range(1, COUNT + 1)]
+        assert committer(folder)[1] == [output_of(n) for n in range(1, COUNT + 1)]
 
 
 def test_damage_to_an_outbox_is_rejected_or_loses_its_last_batch(tmp_path: Path) -> None:
     """The sinks get no other batches; Spark, which has done the last one, comes to the next."""
     rng = random.Random(1)
-    files = filled(tmp_path / "outbox")
+    files = write_outbox(tmp_path / "outbox")
     assert len(files) > 2
     for path in files:
         data = path.read_bytes()
@@ -69,7 +69,7 @@ def test_damage_to_an_outbox_is_rejected_or_loses_its_last_batch(tmp_path: Path)
             else:
                 path.write_bytes(damaged_data)
             is_appended = damaged_data is not None and damaged_data.startswith(data)
-            error = refused(tmp_path / "outbox")
+            error = rejection_of(tmp_path / "outbox")
             if is_appended and path == files[-1]:
                 assert not error
             else:
@@ -81,12 +81,12 @@ def test_damage_to_an_outbox_is_rejected_or_loses_its_last_batch(tmp_path: Path)
             path.write_bytes(data)
 
 
-def refused(folder: Path) -> str:
+def rejection_of(folder: Path) -> str:
     """Why an outbox is, at its start or by the batch that is next for Spark; what it gives is right."""
     try:
         output_committer, outputs = committer(folder)
-        assert outputs == [told(n) for n in range(1, len(outputs) + 1)]
-        output_committer.put(told(COUNT + 1))
+        assert outputs == [output_of(n) for n in range(1, len(outputs) + 1)]
+        output_committer.put(output_of(COUNT + 1))
     except StateError as error:
         return str(error)
     return ""
@@ -102,21 +102,21 @@ def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
 
 
 def test_missing_first_batches_are_noticed(tmp_path: Path) -> None:
-    filled(tmp_path)[0].unlink()
+    write_outbox(tmp_path)[0].unlink()
     with pytest.raises(StateError, match=r"damaged \(micro-batch 3 is missing\)"):
         committer(tmp_path, committed=2)
 
 
 def test_a_missing_checkpoint_of_spark_is_rejected(tmp_path: Path) -> None:
     """It would begin with the first batch, which the sinks have: all up to the last would be passed over."""
-    filled(tmp_path)
+    write_outbox(tmp_path)
     output_committer, _ = committer(tmp_path, committed=COUNT)
     with pytest.raises(StateError, match=r"damaged \(Spark continues with micro-batch 1, it holds 12\)"):
-        output_committer.put(told(1))
+        output_committer.put(output_of(1))
 
 
 def test_a_later_batch_in_a_sink_is_respected(tmp_path: Path) -> None:
-    filled(tmp_path)
+    write_outbox(tmp_path)
     committer(tmp_path, held=COUNT)
     with pytest.raises(StateError, match=r"damaged \(of 13 micro-batches it knows 12\)"):
         committer(tmp_path, held=COUNT + 1)
@@ -137,7 +137,7 @@ class KnownSize:
         self.size = size
 
 
-def registered(path: Path, known_size: KnownSize | None = None) -> Register:
+def register_at(path: Path, known_size: KnownSize | None = None) -> Register:
     return Register(request("in.jsonl"), path, known_size or KnownSize())  # type: ignore[arg-type]  # all it uses
 
 
@@ -152,17 +152,17 @@ def names(register: Register) -> list[str]:
 @pytest.mark.parametrize("fault", Fault)
 def test_commands_cut_off_by_a_full_disk_are_ignored(tmp_path: Path, fault: Fault) -> None:
     path = tmp_path / "commands.jsonl"
-    registered(path).take([add("ada"), add("lamp")], 7)
-    register = registered(path)
+    register_at(path).take([add("ada"), add("lamp")], 7)
+    register = register_at(path)
     with pytest.MonkeyPatch.context() as patch:
         FullDisk(patch, 1, fault)
         with pytest.raises((StateError, KeyboardInterrupt)):
             register.take([add("bob"), add("eve")], 9)
     assert names(register) == ["ada", "lamp"]
-    reopened = registered(path)
+    reopened = register_at(path)
     assert (names(reopened), reopened.read_to) == (["ada", "lamp"], 7)
     reopened.take([add("chair")], 11)
-    assert names(registered(path)) == ["ada", "lamp", "chair"]
+    assert names(register_at(path)) == ["ada", "lamp", "chair"]
     commands, end = commands_between(path, "run", 0, None)
     assert [command.name for command in commands] == ["ada", "lamp", "chair"]
     assert commands_between(path, "run", end, None) == ((), end)
@@ -170,7 +170,7 @@ def test_commands_cut_off_by_a_full_disk_are_ignored(tmp_path: Path, fault: Faul
 
 def test_any_damage_to_the_commands_is_rejected(tmp_path: Path) -> None:
     path, known_size = tmp_path / "commands.jsonl", KnownSize()
-    register = registered(path, known_size)
+    register = register_at(path, known_size)
     for number, name in enumerate(("ada", "lamp", "chair")):
         register.take([add(name)], number)
     data = path.read_bytes()
@@ -181,10 +181,10 @@ def test_any_damage_to_the_commands_is_rejected(tmp_path: Path) -> None:
         else:
             path.write_bytes(damaged_data)
         if damaged_data is not None and damaged_data.startswith(data):
-            assert names(registered(path, known_size)) == ["ada", "lamp", "chair"]
+            assert names(register_at(path, known_size)) == ["ada", "lamp", "chair"]
             continue
         with pytest.raises(StateError, match=r"commands\.jsonl: (damaged|missing)"):
-            registered(path, known_size)
+            register_at(path, known_size)
 
 
 def test_damage_to_commands_planned_by_spark_is_rejected(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_the_source_rejects_offsets_of_missing_commands(
     tmp_path: Path, offsets: tuple[int, int | None]
 ) -> None:
     path = tmp_path / "commands.jsonl"
-    registered(path).take([add("ada")], None)
+    register_at(path).take([add("ada")], None)
     read_commands: Callable[[], object] = lambda: commands_between(path, "run", *offsets)  # noqa: E731
     with pytest.raises(StateError, match=r"commands\.jsonl: damaged after byte"):
         read_commands()

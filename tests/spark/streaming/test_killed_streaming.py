@@ -138,7 +138,7 @@ class Writer(Thread):
 
 
 @contextmanager
-def written(folder: Path) -> Iterator[Writer]:
+def running_stream(folder: Path) -> Iterator[Writer]:
     """A stream that goes on inside."""
     (folder / "schema.yaml").write_text(YAML)
     source = folder / "in.jsonl"
@@ -159,7 +159,7 @@ def killed_at_random(folder: Path, kinds: Sequence[str], start: Callable[[], Run
     """
     rng = random.Random(len(kinds))
     out = folder / "out.jsonl"
-    with written(folder) as writer:
+    with running_stream(folder) as writer:
         run = start()
         for kind in kinds:
             run.until(more_than_now(out))
@@ -168,11 +168,13 @@ def killed_at_random(folder: Path, kinds: Sequence[str], start: Callable[[], Run
             if kind in ENDING:
                 run.end()
                 run = start()
-    all_told(folder, run, writer.results)
+    check_all_results(folder, run, writer.results)
     return run
 
 
-def all_told(folder: Path, run: Run, results: int, queries: Sequence[str] = (QUERY, PATTERN)) -> None:
+def check_all_results(
+    folder: Path, run: Run, results: int, queries: Sequence[str] = (QUERY, PATTERN)
+) -> None:
     """The run comes to tell everything, once and in order."""
     # A pattern waits for records that may still come; this one says that the time for them is over.
     append(folder / "in.jsonl", customer(2000, 0, "eve"))
@@ -223,7 +225,7 @@ def test_processes_killed_while_state_moves(tmp_path: Path) -> None:
     """Each start has other shards than the one before, which may not have come to anything."""
     rng = random.Random(9)
     shards = 1
-    with written(tmp_path) as writer:
+    with running_stream(tmp_path) as writer:
         for _ in range(14):
             shards = rng.choice([number for number in (1, 2, 3, 4) if number != shards])
             spread = rng.choice(["keys", "roots"])
@@ -233,7 +235,7 @@ def test_processes_killed_while_state_moves(tmp_path: Path) -> None:
             time.sleep(rng.uniform(0, 12))
             run.kill_all(rng.choice(["driver", "java"]))
     run = Run(tmp_path, 5 - shards, "local[2,4]", patterns=())
-    all_told(tmp_path, run, writer.results, (QUERY,))
+    check_all_results(tmp_path, run, writer.results, (QUERY,))
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(PATIENCE) == 130, run.errors.read_text()
     run.end()
@@ -245,7 +247,7 @@ def test_processes_killed_while_state_moves(tmp_path: Path) -> None:
 def test_several_helpers_killed_at_once_in_every_phase(tmp_path: Path) -> None:
     rng = random.Random(8)
     out = tmp_path / "out.jsonl"
-    with written(tmp_path) as writer:
+    with running_stream(tmp_path) as writer:
         run = Run(tmp_path, 2, "local[2]")
         for _ in range(8):
             run.until(lambda: bool(run.helpers()))
@@ -255,7 +257,7 @@ def test_several_helpers_killed_at_once_in_every_phase(tmp_path: Path) -> None:
             run.until(more_than_now(out))
             time.sleep(rng.uniform(0, 1))
             run.kill_helpers(rng)
-    all_told(tmp_path, run, writer.results)
+    check_all_results(tmp_path, run, writer.results)
     run.process.send_signal(signal.SIGINT)
 
     def kill_some() -> None:
@@ -277,12 +279,12 @@ def test_preloaded_python_killed_with_its_forks(tmp_path: Path, monkeypatch: pyt
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, str(python.program))
     out = tmp_path / "out.jsonl"
-    with written(tmp_path) as writer:
+    with running_stream(tmp_path) as writer:
         run = Run(tmp_path, 1, "local[2]")
         run.until(more_than_now(out))
         run.kill_helpers()
         run.until(more_than_now(out))
-    all_told(tmp_path, run, writer.results)
+    check_all_results(tmp_path, run, writer.results)
     shutil.rmtree(python.folder)
     run.kill_helpers()
     run.end()
@@ -296,7 +298,7 @@ def test_preloaded_python_killed_with_its_forks(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.5, 4, 8, 16])
 def test_java_killed_during_its_start(tmp_path: Path, pause: float) -> None:
-    with written(tmp_path):
+    with running_stream(tmp_path):
         run = Run(tmp_path, 1, "local[2]")
         run.until(lambda: bool(run.processes("java")))
         time.sleep(pause)

@@ -21,7 +21,7 @@ from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records, ran
 pytestmark = pytest.mark.spark
 
 
-def watched(folder: Path, engine: str, *more: str) -> list[str]:
+def watch_results(folder: Path, engine: str, *more: str) -> list[str]:
     out = folder / f"{engine}.jsonl"
     command = [
         *(sys.executable, "-m", "skws", "watch", "alpha", "beta", "--window", "30 us"),
@@ -42,10 +42,10 @@ def test_two_executors_have_the_results_of_one_process(tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text(to_yaml(SCHEMA))
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     write_replay(tmp_path / "r.jsonl", SCHEMA, [*tables, *random_records(rng, 300)])
-    local = watched(tmp_path, "local")
+    local = watch_results(tmp_path, "local")
     assert len(local) > 50
     checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"))
-    assert watched(tmp_path, "spark", "--master", "local-cluster[2,1,1024]", *checkpoint) == local
+    assert watch_results(tmp_path, "spark", "--master", "local-cluster[2,1,1024]", *checkpoint) == local
 
 
 @pytest.mark.slow

@@ -29,13 +29,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 QUERIES = {"a": "alpha beta -no", "b": "alpha"}
 
 
-def asked(folder: Path, **changes: Any) -> Job:
+def job_in(folder: Path, **changes: Any) -> Job:
     source, checkpoint = str(folder / "in.jsonl"), folder / "checkpoint"
     job = Job(QUERIES, SCHEMA, source, window=TimeWindow(60), max_size=4, checkpoint=checkpoint)
     return replace(job, **changes)
 
 
-def written(folder: Path, parts: int, seed: int) -> list[list[Record]]:
+def write_stream(folder: Path, parts: int, seed: int) -> list[list[Record]]:
     """Records of a stream in parts, the first of which are in the file already."""
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
@@ -44,7 +44,7 @@ def written(folder: Path, parts: int, seed: int) -> list[list[Record]]:
     return [records[start : start + 100] for start in range(0, len(records), 100)]
 
 
-def appended(folder: Path, records: list[Record]) -> None:
+def append_records(folder: Path, records: list[Record]) -> None:
     write_replay(folder / "more.jsonl", SCHEMA, records)
     with (folder / "in.jsonl").open("ab") as file:
         file.write((folder / "more.jsonl").read_bytes())
@@ -52,13 +52,15 @@ def appended(folder: Path, records: list[Record]) -> None:
 
 def expected(folder: Path) -> list[bytes]:
     sink = Collected()
-    watch = opened(asked(folder, source=f"replay:{folder / 'in.jsonl'}?speed=1000000", checkpoint=None), sink)
+    watch = opened(
+        job_in(folder, source=f"replay:{folder / 'in.jsonl'}?speed=1000000", checkpoint=None), sink
+    )
     steps(watch)
     watch.close()
     return sorted(result.to_json() for result in sink.results)
 
 
-def seen(run: Running, part: list[Record]) -> None:
+def wait_for_results(run: Running, part: list[Record]) -> None:
     """Wait until the sinks have what came of the records so far."""
     run.until(lambda: run.watch.event_time == part[-1].time)
 
@@ -77,11 +79,13 @@ def test_the_number_of_shards_changes_at_each_start(tmp_path: Path) -> None:
     ]
     results: list[LiveResult] = []
     layouts: list[str] = []
-    for number, (layout, records) in enumerate(zip(starts, written(tmp_path, len(starts), 5), strict=True)):
+    for number, (layout, records) in enumerate(
+        zip(starts, write_stream(tmp_path, len(starts), 5), strict=True)
+    ):
         if number:
-            appended(tmp_path, records)
-        with running(asked(tmp_path), layout) as run:
-            seen(run, records)
+            append_records(tmp_path, records)
+        with running(job_in(tmp_path), layout) as run:
+            wait_for_results(run, records)
         results += run.sink.results
         layouts += [line for line in run.notes.lines if "the state moves" in line]
     expected_notes = ["3 shards, divided by keys", "2 shards, divided by keys", "2 shards, divided by roots"]
@@ -98,23 +102,23 @@ def test_the_number_of_shards_changes_at_each_start(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -> None:
-    first, second, third = written(tmp_path, 3, 6)
+    first, second, third = write_stream(tmp_path, 3, 6)
     folder = ControlFolder(tmp_path / "control")
-    with running(asked(tmp_path, control=folder.folder, checkpoint=None), LayoutRequest(2)) as run:
-        seen(run, first)
+    with running(job_in(tmp_path, control=folder.folder, checkpoint=None), LayoutRequest(2)) as run:
+        wait_for_results(run, first)
         assert not [line for line in run.notes.lines if "the state moves" in line]
         folder.send(JobCommand.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
         run.until(lambda: len(folder.answers()) >= 1)
         assert [answer.error for answer in folder.answers()] == [""]
-        appended(tmp_path, second)
-        seen(run, second)
+        append_records(tmp_path, second)
+        wait_for_results(run, second)
         assert [line.partition("moves to ")[2] for line in run.notes.lines if "the state moves" in line] == [
             "2 shards, divided by roots"
         ]
         folder.send(JobCommand("remove", "pairs"))
         run.until(lambda: len(folder.answers()) >= 2)
-        appended(tmp_path, third)
-        seen(run, third)
+        append_records(tmp_path, third)
+        wait_for_results(run, third)
     results = [result for result in run.sink.results if result.query != PAIRS]
     assert sorted(result.to_json() for result in results) == expected(tmp_path)
     assert len(results) > 100
@@ -122,11 +126,11 @@ def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -
 
 
 def test_a_requested_division_by_key_rejects_such_a_query(tmp_path: Path) -> None:
-    first, _ = written(tmp_path, 2, 7)
+    first, _ = write_stream(tmp_path, 2, 7)
     folder = ControlFolder(tmp_path / "control")
     layout = LayoutRequest(2, Partitioning.KEYS)
-    with running(asked(tmp_path, control=folder.folder), layout) as run:
-        seen(run, first)
+    with running(job_in(tmp_path, control=folder.folder), layout) as run:
+        wait_for_results(run, first)
         folder.send(JobCommand.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
         run.until(lambda: len(folder.answers()) >= 1)
         (answer,) = folder.answers()
@@ -137,9 +141,9 @@ def test_a_requested_division_by_key_rejects_such_a_query(tmp_path: Path) -> Non
 
 
 def test_too_many_shards_are_rejected_at_the_start(tmp_path: Path) -> None:
-    written(tmp_path, 1, 8)
+    write_stream(tmp_path, 1, 8)
     with (
         pytest.raises(UsageError, match="expected 1 to 256"),
-        running(asked(tmp_path), LayoutRequest(257)) as run,
+        running(job_in(tmp_path), LayoutRequest(257)) as run,
     ):
         run.end()

@@ -157,7 +157,7 @@ def cut(rng: random.Random, records: list[Record]) -> list[list[Record]]:
     return batches
 
 
-def mixed(rng: random.Random, records: Sequence[Record]) -> list[Record]:
+def out_of_order(rng: random.Random, records: Sequence[Record]) -> list[Record]:
     """Records in order as they are read from partitions that do not keep step."""
     lags = [rng.choice((0, 5, 40)) for _ in range(3)]
     return sorted(records, key=lambda record: record.time + rng.choice(lags))
@@ -313,7 +313,7 @@ class Shards:
         return shard
 
 
-class Seen(NamedTuple):
+class Comparison(NamedTuple):
     """What a comparison has come by."""
 
     results: int
@@ -392,7 +392,7 @@ def compare(
     few_bytes: int = FEW_BYTES,
     stay: Collection[str] = (),
     out_of_step: int = 0,
-) -> Seen:
+) -> Comparison:
     """Hold shards against one worker, batch by batch; layouts take turns.
 
     ``theirs``: the job as the shards have it. ``few_bytes``: as of ``Shard``. ``stay``: queries of the job
@@ -407,7 +407,7 @@ def compare(
     spreads: set[Partitioning] = set()
     turns = cycle(rng.sample(layouts, len(layouts)))
     batches = cut(
-        rng, [*records[:-out_of_step], *mixed(rng, records[-out_of_step:])] if out_of_step else records
+        rng, [*records[:-out_of_step], *out_of_order(rng, records[-out_of_step:])] if out_of_step else records
     )
     finals = stream_times(rng, batches, len(records) - out_of_step)
     for number, (drawn, final) in enumerate(zip(batches, finals, strict=True)):
@@ -446,10 +446,10 @@ def compare(
         )
         results += sum(each.op == "+" for each in outcome.results)
         retractions += sum(each.op == "-" for each in outcome.results)
-    return Seen(results, retractions, spreads, changes, shards.replaced)
+    return Comparison(results, retractions, spreads, changes, shards.replaced)
 
 
-def asked(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Query) -> Job:
+def shards_job(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Query) -> Job:
     """``more``: queries that stand from the start beside two of keywords."""
     queries: dict[str, str | Query] = {"a": "alpha beta -no", "b": "alpha", **more}
     return Job(
@@ -484,7 +484,7 @@ def test_shards_have_the_results_of_one_engine(
     records = equal_rows(rng, count) if equal else random_records(rng, count, truncated=True)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
-    comparison = compare(asked(window, schema, lateness), records, seed)
+    comparison = compare(shards_job(window, schema, lateness), records, seed)
     assert comparison.results > 20
     assert comparison.retractions > 0
     assert {Partitioning.ROOTS, Partitioning.QUERIES} <= comparison.spreads
@@ -501,7 +501,7 @@ def test_shards_over_partitions_that_are_out_of_step(
     records = equal_rows(rng, 250) if equal else random_records(rng, 250, truncated=True)
     longer = Query("keyed k ; link l within 20 us", kind=PATTERN)
     best = Query("alpha beta", kind=TOP, options={SIZE: "2"})
-    job = asked(TimeWindow(12), DIVIDED if divided else SCHEMA, lateness, longer=longer, best=best)
+    job = shards_job(TimeWindow(12), DIVIDED if divided else SCHEMA, lateness, longer=longer, best=best)
     out_of_step = rng.choice((120, 200, 249))
     permanent = ("longer", "best") if rng.random() < 0.5 else ()
     comparison = compare(
@@ -516,7 +516,7 @@ def test_patterns_with_windows_longer_than_that_of_the_job(seed: int) -> None:
     """One shard has each, and a longer log than the others; positions are those of one engine."""
     longer = Query("keyed k ; link l within 60 us", kind=PATTERN)
     records = random_records(random.Random(seed), length(150, 300))
-    job = asked(TimeWindow(6), DIVIDED, longer=longer)
+    job = shards_job(TimeWindow(6), DIVIDED, longer=longer)
     comparison = compare(
         job, records, seed, draw=lambda rng: rng.choice((Query(PAIRS, kind=PATTERN), Query("beta")))
     )
@@ -529,7 +529,7 @@ def test_shards_change_their_schemas_like_one_worker(window: Window, seed: int) 
     best = Query("alpha beta", kind=TOP, options={SIZE: "3"})
     over_tuples = Query("plain p ; plain q where p.y = q.y within 6 tuples", kind=PATTERN)
     over_all = Query("plain p ; * b where p.x = b.x", kind=PATTERN)
-    job = asked(window, best=best, own=over_tuples, any=over_all)
+    job = shards_job(window, best=best, own=over_tuples, any=over_all)
     comparison = compare(
         job, random_records(random.Random(seed), length(150, 300)), seed, draw=random_query, schemas=True
     )
@@ -585,7 +585,7 @@ def test_shards_with_other_evaluators(
     records = random_records(rng, length(80, 120) if is_dense else length(150, 180), values)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
-    job = asked(window, schema, lateness)
+    job = shards_job(window, schema, lateness)
     job_of_shards = replace(job, **by)
     comparison = compare(job, records, seed, layouts=layouts, draw=random_query, theirs=job_of_shards)
     assert comparison.results > 100
@@ -594,7 +594,7 @@ def test_shards_with_other_evaluators(
 
 
 def test_the_log_drops_expired_records() -> None:
-    shard = all_shards(asked(TimeWindow(10)), 1)[0]
+    shard = all_shards(shards_job(TimeWindow(10)), 1)[0]
     shard.work(micro_batch_of((), [JobCommand.adding(Query("alpha", name="a"))]))
     for time in range(0, 200, 2):
         shard.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
@@ -602,7 +602,7 @@ def test_the_log_drops_expired_records() -> None:
 
 
 def test_without_a_window_the_log_keeps_everything_and_reports_its_size() -> None:
-    shard = all_shards(asked(Unbounded()), 1)[0]
+    shard = all_shards(shards_job(Unbounded()), 1)[0]
     for time in range(50):
         answer = shard.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
     assert len(shard.chunks) == 50
@@ -635,7 +635,7 @@ def test_logs_are_replaced_by_live_tuples(window: Window, lateness: int, divided
     records = many_updates(rng, length(150, 300))
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
-    job = asked(window, DIVIDED if divided else SCHEMA, lateness)
+    job = shards_job(window, DIVIDED if divided else SCHEMA, lateness)
     comparison = compare(job, records, seed, draw=random_query, few_bytes=10_000)
     assert comparison.results > 20
     assert comparison.replaced > 1
@@ -651,7 +651,7 @@ def test_logs_are_replaced_by_live_tuples_across_schema_changes(lateness: int, s
     records = many_updates(rng, length(150, 300))
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
-    job = asked(Unbounded(), SCHEMA, lateness)
+    job = shards_job(Unbounded(), SCHEMA, lateness)
     comparison = compare(job, records, seed, draw=random_query, schemas=True, few_bytes=10_000)
     assert comparison.changes > 1
     assert comparison.replaced > 1
@@ -694,7 +694,7 @@ def test_logs_are_replaced_despite_patterns_with_their_own_windows(
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     best = Query("alpha beta", kind=TOP, options={SIZE: "2", WINDOW: "25 us"})
-    job = asked(Unbounded(), SCHEMA, lateness, longer=LONGER, counted=SHORT[1], best=best)
+    job = shards_job(Unbounded(), SCHEMA, lateness, longer=LONGER, counted=SHORT[1], best=best)
 
     def draw(rng: random.Random) -> Query:
         return rng.choice((SHORT[0], SHORT[2])) if rng.random() < 0.3 else random_query(rng)
@@ -715,13 +715,13 @@ def test_late_records_meet_logs_of_live_tuples_in_other_layouts(divided: bool, s
     rng = random.Random(seed)
     records = many_updates(rng, length(150, 300))
     records.sort(key=lambda record: record.time + rng.uniform(0, 9))
-    job = asked(Unbounded(), DIVIDED if divided else SCHEMA, 5)
+    job = shards_job(Unbounded(), DIVIDED if divided else SCHEMA, 5)
     assert compare(job, records, seed, draw=random_query, few_bytes=10_000).replaced > 1
 
 
 @pytest.mark.parametrize("window", [Unbounded(), TimeWindow(10_000)])
 def test_a_log_has_live_tuples_and_two_windows_of_patterns(window: Window) -> None:
-    shard = all_shards(asked(window), 1)[0]
+    shard = all_shards(shards_job(window), 1)[0]
     shard.few_bytes = 20_000
     shard.rebuild()
     query = Query("keyed a ; keyed b where a.x = b.x within 20 us", name="p", kind=PATTERN)
@@ -742,7 +742,7 @@ def test_a_log_has_live_tuples_and_two_windows_of_patterns(window: Window) -> No
 
 def test_live_tuples_are_the_past_of_a_pattern_until_its_windows_end() -> None:
     """A pattern that is added reads what lives in place of the log, also if it is rebuilt later."""
-    (shard,) = all_shards(asked(Unbounded()), 1)
+    (shard,) = all_shards(shards_job(Unbounded()), 1)
     shard.few_bytes = 20_000
     shard.rebuild()
     for time in range(40):
@@ -765,7 +765,7 @@ def test_live_tuples_are_the_past_of_a_pattern_until_its_windows_end() -> None:
 
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_a_longer_pattern_begins_with_chunks_of_a_shorter_one_and_live_tuples(rebuilt: bool) -> None:
-    (shard,) = all_shards(asked(Unbounded()), 1)
+    (shard,) = all_shards(shards_job(Unbounded()), 1)
     shard.few_bytes = 20_000
     shard.rebuild()
     short = Query("keyed a ; keyed b where a.x = b.x within 20 us", name="short", kind=PATTERN)
@@ -794,8 +794,8 @@ def test_a_longer_pattern_begins_with_chunks_of_a_shorter_one_and_live_tuples(re
 
 def test_a_rebuilt_query_does_not_retract_results_that_ended_before_it() -> None:
     """A late record changes a result that ended before the query came, which is told of it then."""
-    (rebuilt,) = all_shards(asked(Unbounded(), lateness=5), 1)
-    (undisturbed,) = all_shards(asked(Unbounded(), lateness=5), 1)
+    (rebuilt,) = all_shards(shards_job(Unbounded(), lateness=5), 1)
+    (undisturbed,) = all_shards(shards_job(Unbounded(), lateness=5), 1)
     first = [Record(1, 40, ("alpha", 1, 1)), Record(1, 42, ("alpha", 1, 1), delete=True)]
     added = [JobCommand.adding(Query("alpha", name="added")), JobCommand.adding(Query("pad", name="other"))]
     outputs = []
@@ -815,7 +815,7 @@ def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
     schema, insertions_only = rng.choice((SCHEMA, DIVIDED)), rng.random() < 0.5
     if insertions_only:
         schema = replace(schema, relations=tuple(replace(one, key=()) for one in schema.relations))
-    (rebuilt,), (undisturbed,) = (all_shards(asked(TimeWindow(40), schema), 1) for _ in range(2))
+    (rebuilt,), (undisturbed,) = (all_shards(shards_job(TimeWindow(40), schema), 1) for _ in range(2))
     for shard in (rebuilt, undisturbed):
         shard.work(micro_batch_of((), [JobCommand.adding(Query(one, name=one)) for one in ("alpha", "beta")]))
     records = [one for one in random_records(rng, 400) if not (insertions_only and one.delete)]
@@ -845,12 +845,14 @@ def test_dead_chunks_are_not_replayed(out_of_step: bool, lateness: int, seed: in
     ]
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
-    batches = cut(rng, mixed(rng, records) if out_of_step else records)
+    batches = cut(rng, out_of_order(rng, records) if out_of_step else records)
     finals = stream_times(rng, batches, 0 if out_of_step else len(records))
     schema = SCHEMA
     if lateness or out_of_step:  # else what is told of versions within an instant depends on cuts
         schema = replace(schema, relations=tuple(replace(one, key=()) for one in schema.relations))
-    (rebuilt,), (undisturbed,) = (all_shards(asked(TimeWindow(12), schema, lateness), 1) for _ in range(2))
+    (rebuilt,), (undisturbed,) = (
+        all_shards(shards_job(TimeWindow(12), schema, lateness), 1) for _ in range(2)
+    )
     names = ["alpha", "beta"]
     added = list(map(JobCommand.adding, (Query(one, name=one) for one in names)))
     count, patterns = 0, False
@@ -882,7 +884,7 @@ def test_dead_chunks_are_not_replayed(out_of_step: bool, lateness: int, seed: in
 
 
 def test_a_row_updated_many_times_takes_few_chunks() -> None:
-    shard = all_shards(asked(Unbounded()), 1)[0]
+    shard = all_shards(shards_job(Unbounded()), 1)[0]
     for time in range(1_000):
         shard.work(micro_batch_of([Record(1, time, ("alpha", 1, time))]))
     assert len(shard.chunks) < 2 * FEW_BYTES / CHUNK_BYTES
@@ -894,7 +896,7 @@ def test_a_row_updated_many_times_takes_few_chunks() -> None:
 
 
 def test_a_window_of_tuples_is_not_divided_by_key() -> None:
-    job = asked(CountWindow(9), DIVIDED)
+    job = shards_job(CountWindow(9), DIVIDED)
     queries = list(job.named().values())
     assert LayoutRequest(3).layout(queries, job.stream, job.plan_window).spread is Partitioning.ROOTS
     with pytest.raises(UsageError, match="the window counts all tuples"):
@@ -902,7 +904,7 @@ def test_a_window_of_tuples_is_not_divided_by_key() -> None:
 
 
 def test_a_fitting_layout_is_kept_and_fully_described() -> None:
-    job = asked(TimeWindow(9), DIVIDED)
+    job = shards_job(TimeWindow(9), DIVIDED)
     queries, stream, window = list(job.named().values()), job.stream, job.plan_window
     first = LayoutRequest(3).layout(queries, stream, window)
     keys = plan_keys(queries, stream, window)
@@ -923,7 +925,7 @@ def test_a_fitting_layout_is_kept_and_fully_described() -> None:
 
 def test_divided_parts_of_a_chunk_merge_into_the_chunk() -> None:
     records = RecordBatch.of(random_records(random.Random(1), 50))
-    job = asked(TimeWindow(9), DIVIDED)
+    job = shards_job(TimeWindow(9), DIVIDED)
     single_layout = Layout(Partitioning.ROOTS, (0,))
     layout = LayoutRequest(3).layout(list(job.named().values()), job.stream, job.plan_window)
     chunk = Chunk(7, 100, 5, 9, 150)

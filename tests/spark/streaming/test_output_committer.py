@@ -27,7 +27,7 @@ from tests.spark.streaming.committers import committer
 PATIENCE = 20.0
 
 
-def told(number: int) -> Output:
+def output_of(number: int) -> Output:
     return Output(number, [(0, 0, b"{}")])
 
 
@@ -38,8 +38,8 @@ def numbers(outputs: list[Output]) -> list[int]:
 def ahead(output_committer: OutputCommitter) -> Thread:
     """The job's thread, which gives one batch more than may wait."""
     for number in range(1, AHEAD + 1):
-        output_committer.put(told(number))
-    thread = Thread(target=output_committer.put, args=[told(AHEAD + 1)], daemon=True)
+        output_committer.put(output_of(number))
+    thread = Thread(target=output_committer.put, args=[output_of(AHEAD + 1)], daemon=True)
     thread.start()
     thread.join(0.3)
     assert thread.is_alive()
@@ -82,7 +82,7 @@ def test_stopping_releases_the_job_and_the_next_start_delivers_waiting_batches(
 def test_a_repeated_batch_is_skipped(tmp_path: Path) -> None:
     first, outputs = committer(tmp_path, size=100)
     for number in (1, 2, 2, 3):
-        first.put(told(number))
+        first.put(output_of(number))
         if number == 1:
             first.deliver_rest()
             first.commit()
@@ -92,14 +92,14 @@ def test_a_repeated_batch_is_skipped(tmp_path: Path) -> None:
     second, later_outputs = committer(tmp_path, committed=1)
     assert numbers(later_outputs) == [2, 3]
     for number in (3, 4):  # the third was in the outbox, though the job had not heard of it
-        second.put(told(number))
+        second.put(output_of(number))
     second.deliver_rest()
     assert numbers(later_outputs) == [2, 3, 4]
     # All was committed, and the outbox is empty: the job repeats its last batch all the same.
     second.commit()
     second.close()
     third, later_outputs = committer(tmp_path, committed=4)
-    third.put(told(4))
+    third.put(output_of(4))
     third.deliver_rest()
     assert later_outputs == []
     third.close()
@@ -127,7 +127,7 @@ def test_an_unwritable_result_is_a_counted_dead_letter(tmp_path: Path) -> None:
     ]
     blobs = blobs_of(BatchAnswer(list(results), {"operators": 0, "waiting": 0}, None, [], [], [], 0, 0))
     output = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
-    notes, fan_out = Notes(), Written()
+    notes, fan_out = Notes(), WrittenOutput()
     merger = OutputMerger(request(tmp_path), notes.log, Gauges(request(tmp_path), 0), lambda _: None)
     merger.deliver_to(fan_out)  # type: ignore[arg-type]  # all that is asked of one
     merger.take(output)
@@ -156,7 +156,7 @@ def test_a_server_can_return_its_results_as_tables(count: int) -> None:
         assert ("unwritable" in orjson.loads(stats)) == (unwritable in results_of_server)
 
 
-class Written:
+class WrittenOutput:
     """What a fan-out would write."""
 
     def write(self, batch: int, results: Sequence[LiveResult], letters: Sequence[str]) -> list[BadRecord]:

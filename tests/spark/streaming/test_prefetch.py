@@ -18,7 +18,7 @@ from skws_schema.model import Schema
 from tests.strategies import seeds
 
 
-def whole(records: RecordBatch) -> list[list[bytes]]:
+def pack_whole(records: RecordBatch) -> list[list[bytes]]:
     return [[pack(records)]]
 
 
@@ -81,7 +81,7 @@ class Counting(Feed):
 @seeds(1, 5)
 def test_all_records_are_polled_in_order(seed: int) -> None:
     feed = Counting(200, seed)
-    prefetch = Prefetch(feed, whole)
+    prefetch = Prefetch(feed, pack_whole)
     items: list[Item] = []
     offset, is_end, packed_count = feed.start(), False, 0
     while not is_end:
@@ -102,7 +102,7 @@ def test_all_records_are_polled_in_order(seed: int) -> None:
 
 def test_bad_records_are_left_to_the_caller_of_poll() -> None:
     feed = Counting(200, 1)
-    prefetch = Prefetch(feed, whole)
+    prefetch = Prefetch(feed, pack_whole)
     bad_record = BadRecord("somewhere", 1, 0, b"", "no time")
     item_lists: list[list[Item]] = [
         [Record(0, 0, (0,))] * 3,
@@ -120,7 +120,7 @@ def test_bad_records_are_left_to_the_caller_of_poll() -> None:
 
 
 def test_polling_at_another_offset_discards_the_prefetched_batch() -> None:
-    prefetch = Prefetch(Counting(200, 1), whole)
+    prefetch = Prefetch(Counting(200, 1), pack_whole)
     while not prefetch.poll({"at": 0}, 10).batch.read.records:
         pass
     prefetch.read_on()
@@ -132,7 +132,7 @@ def test_polling_at_another_offset_discards_the_prefetched_batch() -> None:
 
 def test_errors_are_raised_by_poll() -> None:
     feed = Counting(200, 3, broken=20)
-    prefetch = Prefetch(feed, whole)
+    prefetch = Prefetch(feed, pack_whole)
     at = feed.start()
 
     def poll_on() -> None:
@@ -149,7 +149,7 @@ def test_errors_are_raised_by_poll() -> None:
 
 def test_a_commit_does_not_wait_for_a_running_poll() -> None:
     feed = Counting(200, 1)
-    prefetch = Prefetch(feed, whole)
+    prefetch = Prefetch(feed, pack_whole)
     offset = feed.start()
     while len((batch := prefetch.poll(offset, 10).batch).read) < 10:
         offset = batch.end
@@ -164,7 +164,7 @@ def test_a_commit_does_not_wait_for_a_running_poll() -> None:
 
 def test_a_late_error_of_a_commit_is_raised_by_the_next_poll() -> None:
     feed = Counting(200, 1)
-    prefetch = Prefetch(feed, whole)
+    prefetch = Prefetch(feed, pack_whole)
     offset = feed.start()
     while len((batch := prefetch.poll(offset, 10).batch).read) < 10:
         offset = batch.end

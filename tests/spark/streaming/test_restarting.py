@@ -59,7 +59,7 @@ class Clock(StoppableClock):
         self.at += micros
 
 
-class Lasting:
+class RestartedRun:
     """A lasting query, the queries that it has started, and how many batches they have done."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Lasting:
 
 
 def test_pauses_grow_until_a_batch_is_done() -> None:
-    run = Lasting()
+    run = RestartedRun()
     run.pause_until_started()
     pauses = []
     for batches in (0, 0, 0, 1, 0):
@@ -103,7 +103,7 @@ def test_pauses_grow_until_a_batch_is_done() -> None:
 
 
 def test_advice_of_spark_for_developers_is_omitted() -> None:
-    run = Lasting()
+    run = RestartedRun()
     run.pause_until_started()
     run.fail("Python worker exited unexpectedly (crashed). Consider setting 'spark.x' to 'true'")
     run.pause_until_started()
@@ -113,7 +113,7 @@ def test_advice_of_spark_for_developers_is_omitted() -> None:
 
 
 def test_restarts_end_after_a_limit() -> None:
-    run = Lasting()
+    run = RestartedRun()
     run.pause_until_started()
     for _ in range(ATTEMPTS - 1):
         run.fail(BUSY)
@@ -124,18 +124,18 @@ def test_restarts_end_after_a_limit() -> None:
 
 
 def test_a_failed_start_is_retried() -> None:
-    run = Lasting()
+    run = RestartedRun()
     run.refused = [FailureError(BUSY), FailureError(BUSY)]
     assert run.pause_until_started() == 3
     assert run.query.restarts == 2
-    run = Lasting()
+    run = RestartedRun()
     run.refused = [FailureError(BAD)]
     with pytest.raises(FailureError, match=r"in\.jsonl:2"):
         run.query.keep_running()
 
 
 def test_a_start_that_fails_because_of_a_killed_process_is_retried() -> None:
-    run = Lasting()
+    run = RestartedRun()
     run.refused = [FailureError(f": java.io.IOException: Stream closed{IN_FACTORY}")]
     assert run.pause_until_started() == 1
     assert run.notes.lines == [
@@ -147,7 +147,7 @@ def test_a_start_that_fails_because_of_a_killed_process_is_retried() -> None:
     "error", [Py4JNetworkError("Answer is empty"), ConnectionRefusedError(111, "refused")]
 )
 def test_a_start_without_java_is_an_error_or_an_interrupt(error: Exception) -> None:
-    run = Lasting()
+    run = RestartedRun()
     run.refused = [error]
     with pytest.raises(SparkFailedError, match=r"^Spark failed: its Java process has gone$"):
         run.query.keep_running()
@@ -162,7 +162,7 @@ def test_errors_marked_as_temporary_are_recognized() -> None:
 
 
 def test_permanent_errors_are_raised_at_once() -> None:
-    run = Lasting()
+    run = RestartedRun()
     run.pause_until_started()
     run.fail(BAD)
     with pytest.raises(BadRecordsError, match=r"in.jsonl:2: not JSON$"):

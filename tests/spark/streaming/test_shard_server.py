@@ -32,11 +32,11 @@ from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import micro_batch_of
-from tests.spark.streaming.test_oracle_shards import asked
+from tests.spark.streaming.test_oracle_shards import shards_job
 from tests.waiting import gone, until
 
 SHARE = Part(0, 1, Partitioning.ROOTS)
-REQUEST = asked(TimeWindow(10))
+REQUEST = shards_job(TimeWindow(10))
 
 
 @pytest.fixture

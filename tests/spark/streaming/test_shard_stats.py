@@ -32,7 +32,7 @@ from tests.waiting import gone, until
 _REQUEST = Job({"a": "alpha beta"}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
 
 
-def _shown(stats: object, before: ShardStats) -> ShardStats:
+def _decoded_stats(stats: object, before: ShardStats) -> ShardStats:
     return ShardStats.of(orjson.loads(orjson.dumps(stats))) or before
 
 
@@ -47,7 +47,7 @@ def test_shards_together_report_the_partials_of_one_engine(shards: int, seed: in
         single.work(JournalEntry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         micro_batch = micro_batch_of(batch, commands)
         micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
-        stats = _shown([kept.work(micro_batch).stats for kept in shards_of_job], stats)
+        stats = _decoded_stats([kept.work(micro_batch).stats for kept in shards_of_job], stats)
         expected = states_of(single.live.used())
         operators = {at: state for at, state in stats.operators.items() if state.waiting or state.probes}
         assert operators == {at: state for at, state in expected.items() if state.waiting or state.probes}
@@ -65,7 +65,7 @@ def test_the_shard_of_a_query_reports_its_windows() -> None:
     commands = [JobCommand.adding(named_query) for named_query in request.named().values()]
     micro_batch = micro_batch_of(records, commands)
     micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
-    stats = _shown([kept.work(micro_batch).stats for kept in shards], ShardStats())
+    stats = _decoded_stats([kept.work(micro_batch).stats for kept in shards], ShardStats())
     (spans,) = stats.window_spans.values()
     assert [(one.start, one.end) for one in spans] == [(6, 9), (12, None)]
 

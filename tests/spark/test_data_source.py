@@ -1,4 +1,4 @@
-"""Sources of skws as streaming DataFrames, which Spark finds by itself."""
+"""Sources of skws as streaming DataFrames; Spark finds the data source by its name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def records(spark: SparkSession, **options: object) -> Any:
 
 
 def run(spark: SparkSession, folder: Path, frame: Any, rows: int = 0) -> None:
-    """Until what there is now is worked through, and so many rows have come."""
+    """Run until all available records are processed, and there are ``rows`` rows."""
     query = (
         frame.writeStream.format("parquet")
         .option("path", str(folder / "out"))
@@ -44,7 +44,7 @@ def run(spark: SparkSession, folder: Path, frame: Any, rows: int = 0) -> None:
 
 
 def data_of(spark: SparkSession, form: str, source: object, records_at_once: int = 4) -> Any:
-    """A source as a search takes it: as a DataFrame of lines, or by its address, read in parts or not."""
+    """The input of a search: a DataFrame of lines, or a source, read in parts or not."""
     if form == "lines":
         return records(spark, source=source, schema=YAML).load()
     return skws.spark.Source(str(source), records=records_at_once if form == "parts" else None)
@@ -62,7 +62,7 @@ def test_a_source_is_searched_across_starts(spark_one: SparkSession, tmp_path: P
         run(spark, tmp_path, results)
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     expected = skws.search(QUERY, source, schema=YAML)
-    # A run tells a result when it comes, and takes it back; a search of the whole knows its end.
+    # A run reports a result at once and retracts it; a search of the whole stream knows its end.
     assert {(row.id, row.op) for row in rows if row.op == "+"} == {(one.id, "+") for one in expected}
     assert sum(row.op == "-" for row in rows) == 1
     assert len(expected) == 4
@@ -90,7 +90,7 @@ def test_the_snapshot_and_the_changes_of_a_database_are_searched(
 
 
 def test_a_record_far_ahead_of_the_clock_can_be_rejected(spark_one: SparkSession, tmp_path: Path) -> None:
-    """With values that the schema lacks, which end nothing."""
+    """Attributes that the schema lacks are ignored."""
     spark, source = spark_one, tmp_path / "in.jsonl"
     far_time = 5_000_000_000.0
     record = customer(1, 1)

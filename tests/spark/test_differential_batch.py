@@ -1,4 +1,4 @@
-"""A Spark job over replay files gives what the search in process gives: equal records in equal order."""
+"""A Spark job over replay files has the results of an in-process search, in the same order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def both(
     some: int = 11,
     **options: Any,
 ) -> int:
-    """Search in both ways, and compare ``some`` results; gives the number of slices."""
+    """Search on Spark and in process, and compare ``some`` results; returns the number of slices."""
     search = Search(Job.search(query, schema, path, engine=EngineName.LOCAL, **options))
     expected = list(search.results())
     replay = Replay.open(path, schema, split_bytes=4_000)
@@ -84,7 +84,7 @@ def test_deletions_of_rows_without_a_key_are_searched_in_one_piece(
 def test_a_stream_that_time_cannot_split_is_split_by_key(
     spark: SparkSession, tmp_path: Path, window: Window
 ) -> None:
-    """With rows that are replaced, and equal rows of which the oldest is deleted; each part has the table."""
+    """With replaced rows, and equal rows of which the oldest is deleted; each part has the table."""
     stream = random_stream(DIVIDED, 6, 900, 25, 0.003)
     search = Search(
         Job.search(

@@ -1,4 +1,4 @@
-"""Executors get everything that they import of skws."""
+"""Executors get all modules of skws that they import."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from skws.spark.spark_session import packages_zip
 
-# Without a site there is no installation of skws to fall back on; the dependencies are put back by hand.
+# Without site-packages, skws is not installed; the paths of its dependencies are added explicitly.
 EVERY_MODULE = """
 import sys
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Errors from Java that mean a lost Python process, by traces as Spark prints them."""
+"""Errors from Java that mean a lost Python process, recognized by Spark's stack traces."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_message_is_that_of_the_last_exception_of_its_line() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a Java that tells its version in a file, and cannot be run."""
+    """The home of a Java that has its version in a file and cannot be run."""
     java = tmp_path / "a java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.touch()
@@ -123,14 +123,14 @@ def test_java_behind_a_wrapper_is_recognized(home: Path, tmp_path: Path) -> None
     java = use_java()
     assert java == home / "bin" / "java"
     assert os.environ["JAVA_HOME"] == str(tmp_path / "cache" / "skws" / "java")
-    # Now the wrapper is found, which is run for its version.
+    # Now the wrapper is found, and run for its version.
     java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.3\"' >&2\n")
     java.chmod(0o755)
     assert use_java() == java
 
 
 def test_a_context_stopped_by_spark_is_reported() -> None:
-    """As where no master answers for a minute."""
+    """For example, if no master answers for a minute."""
     text = (
         "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
         ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"

@@ -1,4 +1,4 @@
-"""Files that grow side by side, read in tasks of Spark, give what the sorted stream gives in one process."""
+"""Growing files read in tasks of Spark have the results of the sorted stream in one process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IDLE = 15.0  # seconds
 
 
 class Row(NamedTuple):
-    """A result, as far as it is compared."""
+    """The compared parts of a result."""
 
     op: str
     query: str
@@ -46,7 +46,7 @@ AHEAD = [
     Record(ROWS["plain"], START - 12, ("alpha", 2, 1)),
 ]
 BEHIND = [Record(ROWS["link"], START - 21, ("pad", 2, 1)), Record(ROWS["keyed"], START - 13, ("beta", 2, 0))]
-"""Of two files. The last one takes the place of the first, which changes the end of a result."""
+"""Records of two files. The last one replaces the first, which changes the end of a result."""
 END = Record(ROWS["link"], START + 1_000, ("pad", None, None))
 """Later than all others."""
 
@@ -61,7 +61,7 @@ def test_files_of_any_rates_have_the_results_of_the_sorted_stream(
 ) -> None:
     """Batches are planned as soon as four records wait.
 
-    Matches come once the files are silent, or with a later record of each.
+    Matches are reported once the files are idle, or each has a later record.
     """
     rng = random.Random(seed)
     records = random_records(rng, 90)
@@ -95,7 +95,7 @@ def test_files_of_any_rates_have_the_results_of_the_sorted_stream(
         write(1, BEHIND[1:])
         while any(partitions):
             for number, part in enumerate(partitions):
-                count = rng.randint(1, rates[number])  # none is silent for long while others go on
+                count = rng.randint(1, rates[number])  # no file is idle for long while others grow
                 write(number, part[:count])
                 partitions[number] = part[count:]
             query.processAllAvailable()
@@ -107,7 +107,7 @@ def test_files_of_any_rates_have_the_results_of_the_sorted_stream(
         query.processAllAvailable()
     finally:
         query.stop()
-    session = Session(job.stream)  # with its lateness, within which matches wait for records to the end
+    session = Session(job.stream)  # with its lateness, for which matches wait at the end
     session.add_all(list(plans_of(job).values()))
     expected = session.take(
         RecordBatch.of(

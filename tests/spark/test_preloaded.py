@@ -34,7 +34,7 @@ time.sleep(60)
 
 
 def processes_with(*words: str) -> Iterator[int]:
-    """Those that have all of the words in their command lines."""
+    """Processes with all of the words in their command lines."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             line = (process / "cmdline").read_text()
@@ -65,7 +65,7 @@ def test_a_module_gets_arguments_environment_folder_and_files(python: PreloadedP
         output, errors = process.communicate("asked", timeout=60)
     assert output == f"['one', 'two words'] yes {Path.cwd()} asked\n"
     assert errors.endswith("complains\n")
-    assert int(errors.split()[0]) != process.pid  # a fork, for which the other stands
+    assert int(errors.split()[0]) != process.pid  # a fork, which the process stands in for
     assert process.returncode == 7
 
 
@@ -116,7 +116,7 @@ def test_if_the_server_is_killed_while_loading_a_new_python_starts(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     python = PreloadedPython(loaded=("loads_long",))
     with start_python(python, "-m", "says") as process:
-        # The socket that listens, and one that waits there.
+        # The listening socket, and one that waits to be accepted.
         until(lambda: Path("/proc/net/unix").read_text().count(f"{python.folder}/socket") == 2)
         for server in processes_with("-m\0skws.spark.preloaded\0", str(python.folder)):
             os.kill(server, signal.SIGKILL)

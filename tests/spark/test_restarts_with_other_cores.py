@@ -1,4 +1,4 @@
-"""Starts with one, two and four cores together give what one process gives over the whole stream."""
+"""Starts with one, two and four cores together have the results of one process over the whole stream."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ query.awaitTermination()
 
 
 class Starts:
-    """A stream that comes in as many parts as there are starts."""
+    """A stream that arrives in as many parts as there are starts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Starts:
         self._rows = records(random.Random(11), 300 * len(CORES))
 
     def more(self) -> list[str]:
-        """The next part arrives; gives the ids of all results so far."""
+        """Add the next part; returns the ids of all results so far."""
         part, self._rows = self._rows[:300], self._rows[300:]
         append(self.folder / "in" / "0.jsonl", *part)
         results = skws.search(QUERY, self.folder / "in" / "0.jsonl", schema=SCHEMA)
@@ -85,7 +85,7 @@ def test_the_library_with_one_two_and_four_cores(tmp_path: Path) -> None:
 
 
 def test_a_live_job_with_one_two_and_four_cores(tmp_path: Path) -> None:
-    """With as many shards, so the state moves as well."""
+    """With as many shards as cores, so the state moves."""
     starts = Starts(tmp_path)
     output_path = tmp_path / "out.jsonl"
     expected: list[str] = []

@@ -1,4 +1,4 @@
-"""What shards hold, as rows: the live tuples and the open results of one session."""
+"""The state of shards as rows: the live tuples and live results of one session."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ class OneSession:
 
 
 def recorded(checkpoint: Path) -> bool:
-    """Whether Spark has recorded as done what shards of the last layout have worked on.
+    """True if Spark has marked the last batch of the shards of the last layout as done.
 
-    Sinks have its results before, and a run that is stopped in between leaves the state of earlier records.
+    Sinks get its results earlier, and a run that is stopped in between leaves the state before it.
     """
     last = max(checkpoint.glob("spark*"), key=lambda path: int(path.name.partition("-")[2] or 0))
     planned, finished = (
@@ -132,7 +132,7 @@ def recorded(checkpoint: Path) -> bool:
 def test_the_state_of_a_run_equals_that_of_one_session(
     spark: SparkSession, tmp_path: Path, starts: list[LayoutRequest]
 ) -> None:
-    """Whatever its layout; also while it runs."""
+    """In any layout, and also while it runs."""
     parts, rng = write_stream(tmp_path, len(starts), 5), random.Random(5)
     session = OneSession(job_in(tmp_path), [Record(3, 0, random_row(rng, 5)) for _ in range(6)])
     for number, (layout, records) in enumerate(zip(starts, parts, strict=True)):

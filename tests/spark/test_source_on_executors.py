@@ -1,4 +1,4 @@
-"""Executors read a source: two of them, one of which is killed, give what one process gives."""
+"""Two executors that read a source have the results of one process, even if one is killed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def executors(of: int) -> list[int]:
 
 
 def committed_ids(out: Path) -> list[str]:
-    """What Spark has committed to its sink."""
+    """The ids of the results that Spark has committed to its sink."""
     files: list[str] = []
     for log in sorted((out / "_spark_metadata").glob("[0-9]*")):
         lines = log.read_text().splitlines()[1:]

@@ -1,4 +1,4 @@
-"""The reader of a source, called as Spark calls it: what is read where, sizes, and the end."""
+"""The reader of a source, called like Spark does: where records are read, sizes, and the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reader(source: Path, **options: object) -> SourceReader:
 
 
 def batches(source_reader: SourceReader) -> Iterator[list[list[str]]]:
-    """Micro-batches until one brings nothing: of each, the lines that each task gives, in another process."""
+    """Micro-batches until one is empty: for each, the lines that each task reads in another process."""
     offset = source_reader.initialOffset()
     task = pickle.loads(pickle.dumps(source_reader))
     while (end := _sent(source_reader.latestOffset(offset, ReadAllAvailable()))) != offset:
@@ -79,7 +79,7 @@ def test_a_batch_repeated_by_spark_is_read_again_after_a_restart(tmp_path: Path)
 
 
 def test_a_bounded_run_ends_after_the_available_records(tmp_path: Path) -> None:
-    """Under ``trigger(availableNow=True)``, whatever comes meanwhile."""
+    """With ``trigger(availableNow=True)``, whatever arrives in the meantime."""
     source = tmp_path / "in.jsonl"
     append(source, *(order(float(n), n) for n in range(250)))
     source_reader = reader(source, records=100)
@@ -118,7 +118,7 @@ def test_a_bounded_run_does_not_end_while_its_server_is_unavailable(
 def test_a_bounded_run_does_not_end_while_messages_are_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark takes an offset that stays for the end, and asks once."""
+    """Spark takes an unchanged offset for the end, and asks only once."""
     source = tmp_path / "in.jsonl"
     append(source, *(customer(n, n) for n in range(3)))
     poll, counts = FilesFeed.poll, iter([0, 0, 1, 0, 2])
@@ -138,7 +138,7 @@ def test_a_bounded_run_does_not_end_while_messages_are_fetched(
 def test_shards_hear_of_silence_after_all_records_are_processed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long Spark works on it or waits for its trigger; also by a start that finds nothing new."""
+    """However long Spark works or waits for its trigger; also after a start without new records."""
     append(tmp_path / "in.jsonl", customer(1, 1))
     clock = [0.0]
     monkeypatch.setattr("skws.spark.source_reader.time.monotonic", lambda: clock[0])

@@ -1,4 +1,4 @@
-"""DataFrames of Spark: the same results as over frames in process, on a classic session and on Connect."""
+"""Searches of Spark DataFrames have the in-process results, in a classic session and over Connect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 
 def shop(rows: int) -> dict[str, pd.DataFrame]:
-    """Customers as a table; purchases and complaints one every ten seconds."""
+    """Customers as a table, and a purchase and a complaint every ten seconds."""
     start = 1_700_000_000
     numbers = pd.Series(range(rows))
     return {
@@ -108,7 +108,7 @@ def test_a_missing_schema_is_inferred(spark: SparkSession) -> None:
 
 
 def texts(frames: Mapping[str, pd.DataFrame], part: slice | None = None) -> list[str]:
-    """The rows as JSON records by time, those of the table first; every third is spread over lines."""
+    """The rows as JSON records by time, the table first; every third record spans several lines."""
     records: list[dict[str, Any]] = []
     for name, frame in frames.items():
         attributes = [attribute for attribute in frame.columns if attribute not in ("time", "unread")]
@@ -190,7 +190,7 @@ def test_unsupported_searches_are_rejected(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_searches_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> None:
-    """In a process of its own, as one has sessions of one kind; streams take as long as all else."""
+    """In a separate process, since a process has sessions of one kind. Streams take as long as the rest."""
     script = textwrap.dedent(
         """
         import sys

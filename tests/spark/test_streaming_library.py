@@ -1,4 +1,4 @@
-"""Streaming DataFrames: all starts of a query together give what the whole stream gives in process."""
+"""Streaming DataFrames: all starts of a query together have the in-process results of the whole stream."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ joins: [a.k = b.k]
 
 
 def run(results: DataFrame, folder: Path, output: Path | None = None) -> None:
-    """Until all that there is is worked through; without ``output`` nobody takes the results."""
+    """Run until all available rows are processed; without ``output``, the results are discarded."""
     writer = results.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
     writer = writer.format("noop") if output is None else writer.format("parquet").option("path", str(output))
     writer.trigger(availableNow=True).start().awaitTermination()
@@ -82,11 +82,11 @@ class Stream:
         }
 
     def run(self, query: Any, customers: pd.DataFrame, **options: Any) -> None:
-        """Until all that has arrived is worked through."""
+        """Run a query until all rows that have arrived are processed."""
         self.search({"customer": self.spark.createDataFrame(customers), **self.frames()}, query, **options)
 
     def search(self, data: Mapping[str, DataFrame | skws.spark.Source], query: Any, **options: Any) -> None:
-        """Until all that there is is worked through."""
+        """Search until all available rows are processed."""
         results = skws.spark.search(
             self.spark, data, query, schema=SHOP, window=WINDOW, max_size=3, **options
         )
@@ -125,7 +125,7 @@ def test_starts_of_a_query_together_have_the_results_of_the_whole_stream(
 def test_a_stream_of_records_of_any_relation_is_searched(
     spark_one: SparkSession, tmp_path: Path, at_once: int | None
 ) -> None:
-    """As lines of text, or a source that is read so many records at a time."""
+    """As lines of text, or as a source that is read ``at_once`` records at a time."""
     frames = shop(240)
     expected = skws.search("byron leaks", frames, schema=SHOP, window=WINDOW, max_size=3)
     stream = Stream(spark_one, tmp_path)
@@ -162,7 +162,7 @@ def test_rows_that_are_too_late_are_reported(spark_one: SparkSession, tmp_path: 
         stream.run({"alert": "byron leaks"}, frames["customer"], lateness="50 s")
     rows = stream.results()
     late_rows = [row for row in rows if row["op"] == "late"]
-    first = frames["purchase"]["time"][0] + pd.Timedelta(seconds=395)  # the latest of the first files
+    first = frames["purchase"]["time"][0] + pd.Timedelta(seconds=395)  # the latest time in the first files
     before = [
         time
         for name in TYPES
@@ -219,7 +219,7 @@ def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_p
 def test_a_partition_that_is_behind_may_be_idle(
     spark_one: SparkSession, tmp_path: Path, idle: str | None
 ) -> None:
-    """The partitions of a topic are an hour apart; the slow one is silent in between."""
+    """The partitions of a topic are an hour apart; the slow one is idle in between."""
     start = pd.Timestamp("2024-01-01", tz="UTC")
     (tmp_path / "in").mkdir()
     types = "topic string, partition long, offset long, " + TYPES["purchase"]
@@ -245,7 +245,7 @@ def test_a_partition_that_is_behind_may_be_idle(
 
 
 def test_state_is_configured_like_that_of_a_live_job(spark_one: SparkSession, tmp_path: Path) -> None:
-    """But for what the user has set."""
+    """Except for settings of the user."""
     of_rocks_db = "spark.sql.streaming.stateStore.rocksdb."
     changes, rows = f"{of_rocks_db}changelogCheckpointing.enabled", f"{of_rocks_db}trackTotalNumberOfRows"
     session = spark_one.newSession()
@@ -260,7 +260,7 @@ def test_state_is_configured_like_that_of_a_live_job(spark_one: SparkSession, tm
 
 
 def test_the_memory_of_a_search_can_be_limited(spark_one: SparkSession, tmp_path: Path) -> None:
-    rows = 4_000  # of each relation, which all join
+    rows = 4_000  # of each relation; all of them join
     (tmp_path / "in").mkdir()
     lines = [
         f'{{"relation": "{name}", "time": {number}, "row": {{"k": 1, "w": "{word}"}}}}\n'
@@ -273,7 +273,7 @@ def test_the_memory_of_a_search_can_be_limited(spark_one: SparkSession, tmp_path
     with pytest.raises(UsageError, match=r"^memory lots: expected a size such as 2GiB"):
         skws.spark.search(spark_one, values, "alpha beta", **options, memory="lots")
     results = skws.spark.search(spark_one, values, "alpha beta", **options, memory="200MiB")
-    # That of the shard, or of a task that reads, of which there is one for each core.
+    # The budget of the shard, or of one of the reading tasks, one for each core.
     task_memory = 200 / (os.cpu_count() or 1)
     message = rf"the memory budget of (200\.0|{task_memory:.1f}) MiB is used up"
     with pytest.raises(StreamingQueryException, match=message):
@@ -307,14 +307,14 @@ _OPTIONS: dict[str, Any] = {"schema": SHOP, "window": WINDOW, "max_size": 3}
 
 
 def _result_count_from(row: int, results: skws.Results) -> int:
-    """How many results a query has that joins before a row: those that are alive, and those that come."""
+    """The number of results of a query that is added before a row: live and later ones."""
     frames = shop(row)
     latest = frames["complaint"]["time"].max().timestamp()
     return sum(result.end is None or result.end > latest for result in results)
 
 
 def traces(rows: int) -> dict[str, pd.DataFrame]:
-    """Requests, some of which are replaced; spans, some of which are deleted, and one in ten comes late."""
+    """Requests, some of which are replaced, and spans, some of which are deleted; one in ten is late."""
     numbers = pd.Series(range(rows))
     start = pd.Timestamp("2024-01-01", tz="UTC")
     delay = pd.to_timedelta((numbers % 10 == 9) * 100, unit="s")
@@ -354,11 +354,11 @@ def test_shards_by_key_have_the_results_of_one_shard(spark: SparkSession, tmp_pa
         (tmp_path / name).mkdir()
     for number, part in enumerate(parts):
         for name in types:
-            for half in (0, 1):  # two files, and so two tasks that read
+            for half in (0, 1):  # two files, so two reading tasks
                 rows = frames[name][part].iloc[half::2]
                 timed_rows = rows.assign(time=rows["time"].astype("datetime64[us, UTC]"))
                 timed_rows.to_parquet(tmp_path / name / f"{number}-{half}.parquet", index=False)
-        # One partition stays without a shard; the last one has others in its second start.
+        # One partition has no shard; the last case has other shards in its second start.
         for shards, partitions in ((1, 1), (2, 3), (None, 2 + number)):
             output_path = tmp_path / f"{shards}"
             data = {

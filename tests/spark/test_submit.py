@@ -40,7 +40,7 @@ def run_command(*command: str | Path, folder: Path = ROOT, **env: str) -> subpro
 def submitted(
     master: str, *words: str | Path, options: tuple[str, ...] = (), folder: Path = ROOT, **env: str
 ) -> None:
-    """Through spark-submit, which gives all that a command says on standard output."""
+    """Run a command through spark-submit, which writes all its output to standard output."""
     command = (SPARK / "bin" / "spark-submit", "--master", master, *options, FILE, *words)
     run = run_command(*command, folder=folder, **env)
     assert run.returncode == 0, (run.stdout, run.stderr)
@@ -90,7 +90,7 @@ def test_a_failed_search_returns_its_exit_code() -> None:
 
 @contextmanager
 def daemon(kind: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """One of Spark's own, on this machine."""
+    """One of Spark's daemons, on this machine."""
     command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
     env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": LIGHT_JAVA}
     with log.open("wb") as log_file:
@@ -103,7 +103,7 @@ def daemon(kind: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[b
 
 
 def wait_for_line(log: Path, pattern: str) -> str:
-    """What a daemon writes, once it does."""
+    """Wait for a text in a daemon's log."""
     deadline = time.monotonic() + PATIENCE
     while not (match := re.search(pattern, log.read_text())):
         assert time.monotonic() < deadline, log.read_text()
@@ -113,7 +113,7 @@ def wait_for_line(log: Path, pattern: str) -> str:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[str]:
-    """A standalone master and two workers; gives the URL."""
+    """A standalone master and two workers; yields the master's URL."""
     ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with daemon("master.Master", *ports, log=folder / "master.log"):
         url = wait_for_line(folder / "master.log", r"spark://127\.0\.0\.1:\d+")
@@ -126,7 +126,7 @@ def cluster(folder: Path) -> Iterator[str]:
 
 
 def packed_environment(folder: Path) -> Path:
-    """A stand-in for a packed environment, whose Python is this one; unpacked beside it for the driver."""
+    """A stand-in for a packed environment with this Python; also unpacked beside it for the driver."""
     python = folder / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -138,7 +138,7 @@ def packed_environment(folder: Path) -> Path:
 
 
 def search_commands(folder: Path) -> list[tuple[str | Path, ...]]:
-    """A live search and one over a replay, but for their engines and where results go."""
+    """The arguments of a live search and of one over a replay, without engine and sinks."""
     (folder / "schema.yaml").write_text(to_yaml(SCHEMA))
     replay = folder / "r.jsonl"
     write_replay(replay, SCHEMA, random_records(random.Random(5), 300))

@@ -1,4 +1,4 @@
-"""A committer whose sinks are a list."""
+"""An output committer whose sink is a list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skws.spark.streaming.run_directory import Output, OutputLog
 
 
 class CollectedOutputs:
-    """In place of ``OutputMerger``: what the sinks get."""
+    """Stands in for ``OutputMerger``: collects the outputs that the sinks would get."""
 
     def __init__(self) -> None:
         self.taken: list[Output] = []
@@ -32,7 +32,7 @@ class CollectedOutputs:
 def committer(
     folder: Path, committed: int = 0, clock: StoppableClock | None = None, *, held: int = 0, size: int = 180
 ) -> tuple[OutputCommitter, list[Output]]:
-    """A committer over an outbox with segments of ``size`` bytes, and what its sinks get."""
+    """A committer over an outbox with segments of ``size`` bytes, and the list of its outputs."""
     merger = CollectedOutputs()
     checkpoint = SimpleNamespace(
         committed_batch=lambda: committed, committing=nullcontext, commit=lambda *_: None, states=dict

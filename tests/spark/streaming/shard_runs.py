@@ -1,4 +1,4 @@
-"""Shards run by hand, with the log that Spark's state store keeps."""
+"""Shards run directly, each with the log that Spark's state store would keep."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from skws_purging.lifespans import ALWAYS
 
 @dataclass
 class KeptShard:
-    """A shard and its log; ``rebuild`` forgets the mesh. ``few_bytes``: as of ``Shard``.
+    """A shard and its log; ``rebuild`` discards the mesh. ``few_bytes``: as for ``Shard``.
 
-    ``passed_over``: how many chunks of the log were not replayed.
+    ``passed_over``: the number of chunks of the log that were not replayed.
     """
 
     request: Job
@@ -53,7 +53,7 @@ class KeptShard:
         self.shard.seek(position, now, self.final)
 
     def replay(self, reached: LogEnd) -> None:
-        """Begins with the state, and replays the log."""
+        """Begin with the state, and replay the log."""
         state = (self.tables, self.queries.values(), self.schemas, self.states)
         dead_until = self.shard.begin(reached, *state)
         lasting = self.lasting
@@ -74,7 +74,7 @@ class KeptShard:
 
     @property
     def size(self) -> int:
-        """Bytes of records."""
+        """The size of the log's records in bytes."""
         blobs = [*self.chunks.values(), *([self.lasting] if self.lasting else [])]
         return sum(len(records) for _, records in blobs)
 
@@ -127,5 +127,5 @@ def all_shards(request: Job, shards: int, spread: Partitioning = Partitioning.RO
 
 
 def lines(results: Sequence[LiveResult]) -> list[bytes]:
-    """For comparison, whatever their order."""
+    """The results as sorted JSON lines, for comparison in any order."""
     return sorted(result.to_json() for result in results)

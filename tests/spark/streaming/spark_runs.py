@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE, until
 
 
 class Running:
-    """A run in its thread; ``error`` is what it raised."""
+    """A run in its thread; ``error`` is the exception that it raised, if any."""
 
     def __init__(self, job: Job, layout: LayoutRequest | None) -> None:
         self.sink = Collected()
@@ -33,7 +33,7 @@ class Running:
             self.error = error
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something to happen; the run's own error is raised."""
+        """Wait for a condition; raises the run's own error."""
 
         def ready() -> bool:
             if self.error is not None:
@@ -46,7 +46,7 @@ class Running:
         self.until(lambda: len(self.sink.results) >= count)
 
     def end(self) -> None:
-        """Wait for its end; raises what it raised."""
+        """Wait for the end of the run; raises its error."""
         self.thread.join(PATIENCE)
         assert not self.thread.is_alive()
         if self.error is not None:
@@ -55,7 +55,7 @@ class Running:
 
 @contextmanager
 def running(job: Job, wanted: int | LayoutRequest | None = None) -> Iterator[Running]:
-    """Stopped at the end, if it has not ended. ``wanted``: a layout, or so many shards."""
+    """A run, which is stopped at the end of the block. ``wanted``: a layout, or the number of shards."""
     run = Running(job, LayoutRequest(wanted) if isinstance(wanted, int) else wanted)
     run.thread.start()
     try:

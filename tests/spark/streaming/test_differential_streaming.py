@@ -1,4 +1,4 @@
-"""The streaming job gives what the in-process loop gives, result for result."""
+"""The streaming job has the same results as the in-process loop."""
 
 from __future__ import annotations
 

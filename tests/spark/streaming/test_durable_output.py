@@ -1,4 +1,4 @@
-"""Files beside Spark's checkpoint, on a full disk and damaged: whole, or refused by name."""
+"""Files beside Spark's checkpoint survive a full disk; damaged ones are rejected by name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_outbox(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_batches_cut_off_by_a_full_disk_are_written_again(tmp_path: Path, fault: Fault) -> None:
-    """By the next process; nothing is written behind half a batch."""
+    """The next process writes them; nothing is appended to an incomplete batch."""
     for after in range(1, 5):
         folder = tmp_path / str(after)
         output_committer, outputs = committer(folder)
@@ -57,7 +57,7 @@ def test_batches_cut_off_by_a_full_disk_are_written_again(tmp_path: Path, fault:
 
 
 def test_damage_to_an_outbox_is_rejected_or_loses_its_last_batch(tmp_path: Path) -> None:
-    """The sinks get no other batches; Spark, which has done the last one, comes to the next."""
+    """Sinks never get a wrong batch; a lost last batch is noticed when Spark continues with the next."""
     rng = random.Random(1)
     files = write_outbox(tmp_path / "outbox")
     assert len(files) > 2
@@ -82,7 +82,7 @@ def test_damage_to_an_outbox_is_rejected_or_loses_its_last_batch(tmp_path: Path)
 
 
 def rejection_of(folder: Path) -> str:
-    """Why an outbox is, at its start or by the batch that is next for Spark; what it gives is right."""
+    """Why an outbox is rejected, at its start or with Spark's next batch; checks its outputs."""
     try:
         output_committer, outputs = committer(folder)
         assert outputs == [output_of(n) for n in range(1, len(outputs) + 1)]
@@ -108,7 +108,7 @@ def test_missing_first_batches_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_missing_checkpoint_of_spark_is_rejected(tmp_path: Path) -> None:
-    """It would begin with the first batch, which the sinks have: all up to the last would be passed over."""
+    """Spark would begin with the first batch, and all batches that the sinks have would be skipped."""
     write_outbox(tmp_path)
     output_committer, _ = committer(tmp_path, committed=COUNT)
     with pytest.raises(StateError, match=r"damaged \(Spark continues with micro-batch 1, it holds 12\)"):
@@ -188,7 +188,7 @@ def test_any_damage_to_the_commands_is_rejected(tmp_path: Path) -> None:
 
 
 def test_damage_to_commands_planned_by_spark_is_rejected(tmp_path: Path) -> None:
-    """Before the checkpoint has the length of their file; behind them it is the end of a killed process."""
+    """Before the checkpoint stores the length of their file. Damage after them is from a killed process."""
     job = request("in.jsonl", checkpoint=tmp_path)
     with RunDirectory(job) as directory:
         directory.checkpoint.begin((), {})

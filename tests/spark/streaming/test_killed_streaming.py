@@ -1,4 +1,4 @@
-"""``kill -9`` of any process of a streaming run at random moments: its output ends as if undisturbed."""
+"""``kill -9`` of any process of a streaming run at random times does not change its output."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from tests.places import ROOT
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
-PATIENCE = 600.0  # a busy machine takes minutes for what a quiet one does in seconds
+PATIENCE = 600.0  # a busy machine takes minutes where an idle one takes seconds
 PATTERN = "customer c ; order o where c.cid = o.cid"
 MARK = "SKWS_TEST_RUN"
-# By what stands in their command lines.
+# Texts in their command lines.
 KINDS = {
     "driver": "-m\0skws\0watch",
     "java": "/java",
     "worker": "pyspark.daemon\0pyspark.worker",
     "server": "skws.spark.streaming.shard_server",
     "source": "python_streaming_source_runner",
-    # Start with the query, and are idle until it is started again.
+    # They start with the query, and are idle until it starts again.
     "planners": "pyspark.sql.worker.",
 }
-AT_RANDOM = ("driver", "java", "worker", "server", "source")  # those that are always there
-ENDING = {"driver", "java"}  # what a run does not outlive
+AT_RANDOM = ("driver", "java", "worker", "server", "source")  # processes that always exist
+ENDING = {"driver", "java"}  # their end ends the run
 
 
 def processes_of(mark: str, text: str) -> list[int]:
-    """Those that a marked run has started, with a text in their command lines."""
+    """The processes of a marked run with a text in their command lines."""
     process_ids = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -54,7 +54,7 @@ def processes_of(mark: str, text: str) -> list[int]:
 
 
 class Run:
-    """``skws watch`` as a process of its own, with all that it starts."""
+    """``skws watch`` in a separate process, and the processes that it starts."""
 
     def __init__(
         self, folder: Path, shards: int, master: str, *settings: str, patterns: Sequence[str] = (PATTERN,)
@@ -77,7 +77,7 @@ class Run:
         return processes_of(self.mark, KINDS[kind])
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that it comes to by itself."""
+        """Wait for a condition while the run continues."""
 
         def ready() -> bool:
             assert self.process.poll() is None, self.errors.read_text()
@@ -86,14 +86,14 @@ class Run:
         until(ready, state=self.errors.read_text)
 
     def kill(self, kind: str, rng: random.Random) -> None:
-        """One process of a kind, once there is one; planners all."""
+        """Kill one process of a kind once there is one, or all planners."""
         self.until(lambda: bool(self.processes(kind)))
         process_ids = self.processes(kind)
         for process in process_ids if kind == "planners" else [rng.choice(process_ids)]:
             os.kill(process, signal.SIGKILL)
 
     def kill_all(self, kind: str) -> None:
-        """All processes of a kind, which may be starting one after the other, until the run has ended."""
+        """Kill all processes of a kind, including those that start later, until the run has ended."""
         while self.process.poll() is None:
             for process in self.processes(kind):
                 with suppress(ProcessLookupError):
@@ -107,22 +107,22 @@ class Run:
         return [process for process in processes_of(self.mark, "-m\0") if process not in main_processes]
 
     def kill_helpers(self, rng: random.Random | None = None) -> None:
-        """All that there are at the moment; with ``rng`` one of them, or some, or all."""
+        """Kill all current helpers; with ``rng``, some of them."""
         process_ids = self.helpers()
         if rng is not None:
             process_ids = rng.sample(process_ids, rng.randint(min(1, len(process_ids)), len(process_ids)))
         for process in process_ids:
-            with suppress(ProcessLookupError):  # it went with another one
+            with suppress(ProcessLookupError):  # it ended with another one
                 os.kill(process, signal.SIGKILL)
 
     def end(self) -> None:
-        """Wait until it has ended, whatever is left of it included."""
+        """Wait until the run and all its processes have ended."""
         self.process.wait(PATIENCE)
         until(lambda: not processes_of(self.mark, ""), state=lambda: processes_of(self.mark, ""))
 
 
 class Writer(Thread):
-    """Writes the stream, a result's two records every tenth of a second until it is over."""
+    """Writes the two records of a result every tenth of a second, until ``over`` is set."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class Writer(Thread):
 
 @contextmanager
 def running_stream(folder: Path) -> Iterator[Writer]:
-    """A stream that goes on inside."""
+    """A stream that is written until the block ends."""
     (folder / "schema.yaml").write_text(YAML)
     source = folder / "in.jsonl"
     source.touch()
@@ -153,9 +153,9 @@ def running_stream(folder: Path) -> Iterator[Writer]:
 
 
 def killed_at_random(folder: Path, kinds: Sequence[str], start: Callable[[], Run]) -> Run:
-    """A stream and its runs, of which processes of the kinds are killed; the last run, which has told all.
+    """Kill one process of each kind while a stream is searched; returns the last run, with all results.
 
-    A run has to go on by itself, unless it was its driver or Java.
+    A run must recover by itself, unless its driver or Java was killed.
     """
     rng = random.Random(len(kinds))
     out = folder / "out.jsonl"
@@ -175,8 +175,8 @@ def killed_at_random(folder: Path, kinds: Sequence[str], start: Callable[[], Run
 def check_all_results(
     folder: Path, run: Run, results: int, queries: Sequence[str] = (QUERY, PATTERN)
 ) -> None:
-    """The run comes to tell everything, once and in order."""
-    # A pattern waits for records that may still come; this one says that the time for them is over.
+    """Check that the run reports every result, once and in order."""
+    # A pattern waits for late records; after this record there can be none.
     append(folder / "in.jsonl", customer(2000, 0, "eve"))
     out = folder / "out.jsonl"
     run.until(lambda: count(out) >= len(queries) * results)
@@ -188,7 +188,7 @@ def check_all_results(
 
 
 def more_than_now(out: Path) -> Callable[[], bool]:
-    """Whether results have come."""
+    """A condition that is true once there are more results than now."""
     earlier_count = count(out)
     return lambda: count(out) > earlier_count
 
@@ -199,7 +199,7 @@ def count(out: Path) -> int:
 
 @pytest.mark.slow
 def test_each_process_killed_once(tmp_path: Path) -> None:
-    """Spark repeats no task here: the run itself does what is to be done."""
+    """Spark repeats no task here, so the run itself must recover."""
     kinds = ["planners", "source", "server"]
     run = killed_at_random(tmp_path, kinds, lambda: Run(tmp_path, 1, "local[2]"))
     assert "the process of the source has gone; starting again in 1 s" in run.errors.read_text()
@@ -222,7 +222,7 @@ def test_random_processes_killed_twenty_times(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_processes_killed_while_state_moves(tmp_path: Path) -> None:
-    """Each start has other shards than the one before, which may not have come to anything."""
+    """Each start has another number of shards; the start before may have been killed during its move."""
     rng = random.Random(9)
     shards = 1
     with running_stream(tmp_path) as writer:
@@ -273,8 +273,8 @@ def test_several_helpers_killed_at_once_in_every_phase(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="Python is preloaded there")
 def test_preloaded_python_killed_with_its_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run goes on with usual ones. Without the program in place of Python it says that, and ends."""
-    monkeypatch.setenv(MARK, uuid4().hex)  # by which forks are known is what their server had
+    """The run continues with new Python processes. Without the stand-in program, it reports that and ends."""
+    monkeypatch.setenv(MARK, uuid4().hex)  # forks have the environment of their server
     python = PreloadedPython()
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, str(python.program))

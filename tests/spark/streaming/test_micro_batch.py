@@ -1,4 +1,4 @@
-"""Data between stages and between processes reads back unchanged."""
+"""Data passed between stages and processes is decoded unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_packed_records_are_unpacked_unchanged(records: list[Record]) -> None:
 
 
 def test_unpacked_records_can_be_selected() -> None:
-    """By row and by column, of which a batch is made that holds them alone."""
+    """By row and by column; the new batch holds only the selected rows."""
     numbers = np.array([2, 0])
     selection = unpack(pack(RecordBatch.of(RECORDS))).take(numbers)
     assert list(selection.records()) == [RECORDS[2], RECORDS[0]]
@@ -53,7 +53,7 @@ def test_a_micro_batch_is_decoded_unchanged() -> None:
 
 @pytest.mark.parametrize("names", range(1, 60))
 def test_headers_of_any_length_are_decoded(names: int) -> None:
-    """No blob is taken for a compressed one."""
+    """No blob is mistaken for a compressed one."""
     records = RecordBatch.of([Record(0, 1, (1, *["x"] * names))])
     assert list(unpack(pack(records)).records()) == list(records.records())
 

@@ -1,4 +1,4 @@
-"""Runs whose shards change in number, and in what divides them: at a start, and for a query that needs it."""
+"""Runs whose number of shards or partitioning changes, at a start or for a query that needs it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def job_in(folder: Path, **changes: Any) -> Job:
 
 
 def write_stream(folder: Path, parts: int, seed: int) -> list[list[Record]]:
-    """Records of a stream in parts, the first of which are in the file already."""
+    """The records of a stream in parts; the first part is in the file already."""
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     records = random_records(rng, 100 * parts)
@@ -61,7 +61,7 @@ def expected(folder: Path) -> list[bytes]:
 
 
 def wait_for_results(run: Running, part: list[Record]) -> None:
-    """Wait until the sinks have what came of the records so far."""
+    """Append records, and wait until the sinks have their results."""
     run.until(lambda: run.watch.event_time == part[-1].time)
 
 

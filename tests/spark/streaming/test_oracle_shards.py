@@ -1,4 +1,4 @@
-"""Shards give together what one engine gives: however they are laid out, also after losing their meshes."""
+"""Shards together have the results of one engine, in any layout, and after losing their meshes."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ DIVIDED: Final = replace(
         for name, left, right in (("pk", "plain", "keyed"), ("pl", "plain", "link"), ("ft", "fixed", "plain"))
     ),
 )
-"""All joins equate x, so tuples can be divided by it."""
+"""All joins equate x, so x divides the tuples."""
 
 
 def _without(schema: Schema, *names: str) -> Schema:
-    """Without some relations or joins."""
+    """The schema without some relations or joins."""
     relations = tuple(r for r in schema.relations if r.name not in names)
     joins = tuple(j for j in schema.joins if not {j.name, j.left, j.right} & set(names))
     return replace(schema, relations=relations, joins=joins)
@@ -100,7 +100,7 @@ CHANGES: Final = [
     *(SCHEMA, _MORE, *(_without(SCHEMA, name) for name in ("pk", "self", "link", "keyed"))),
     *(_without(_MORE, "plain"), replace(_without(SCHEMA, "lk"), name="renamed")),
 ]
-PAIRS: Final = "plain p AND link l where p.y = l.y within 8 us"  # the log goes back so far
+PAIRS: Final = "plain p AND link l where p.y = l.y within 8 us"  # the log covers this time
 OTHERS: Final = (
     Query("plain p ; keyed k where p.x = k.x", kind=PATTERN),
     Query("plain p AND link l where p.y = l.y", kind=PATTERN),
@@ -109,7 +109,7 @@ OTHERS: Final = (
 WORDS: Final = ("alpha", "beta", "no", "pad", "(alpha OR no)", "al*", "alhpa~")
 LIMITS: Final = ("", " -no", " -beta", " plain.x<3", " -keyed.y:0..1", " -link:", " -(no OR plain.y=2)")
 MESHED: Final = ("alpha ; beta", "alpha !plain.x=1")
-"""Queries that stay with a mesh of their own, next to those of delta joins."""
+"""Queries that keep a separate mesh beside delta joins."""
 
 
 def random_records(
@@ -138,7 +138,7 @@ def random_row(rng: random.Random, values: int) -> tuple[str, int | None, int | 
 
 
 def equal_rows(rng: random.Random, count: int) -> list[Record]:
-    """So that a deletion has several to choose from."""
+    """Few rows, so a deletion matches several equal ones."""
     rows = [random_row(rng, 2) for _ in range(3)] + [("alpha pad", 1, 1), ("beta pad", 1, 1)]
     records, time = [], 1_000_000
     for _ in range(count):
@@ -158,13 +158,13 @@ def cut(rng: random.Random, records: list[Record]) -> list[list[Record]]:
 
 
 def out_of_order(rng: random.Random, records: Sequence[Record]) -> list[Record]:
-    """Records in order as they are read from partitions that do not keep step."""
+    """Sorted records in the order in which partitions that are out of step return them."""
     lags = [rng.choice((0, 5, 40)) for _ in range(3)]
     return sorted(records, key=lambda record: record.time + rng.choice(lags))
 
 
 def stream_times(rng: random.Random, batches: Sequence[Sequence[Record]], in_step: int) -> list[int | None]:
-    """The stream time behind each batch: all that comes later is no earlier. None among the first records."""
+    """The stream time after each batch: no later record is earlier. None during the first records."""
     times: list[int | None] = []
     count, latest, final = 0, ALWAYS, ALWAYS
     for number, batch in enumerate(batches):
@@ -176,7 +176,7 @@ def stream_times(rng: random.Random, batches: Sequence[Sequence[Record]], in_ste
         least = min(
             [latest, *(record.time for later_batch in batches[number + 1 :] for record in later_batch)]
         )
-        if rng.random() < 0.7:  # else a partition has nothing yet, and is waited for
+        if rng.random() < 0.7:  # otherwise, an empty partition is awaited
             final = max(final, least)
         times.append(final)
     return times
@@ -186,7 +186,7 @@ def random_query(rng: random.Random) -> Query:
     if rng.random() < 0.15:
         return Query(rng.choice(MESHED))
     words = rng.sample(WORDS, rng.choice([1, 2, 2, 2, 3, 4]))
-    # A query may not exclude the very word that it asks for.
+    # A query may not exclude its own keyword.
     return Query(" ".join(words) + rng.choice([each for each in LIMITS if each[2:] not in words]))
 
 
@@ -195,9 +195,9 @@ def any_query(rng: random.Random) -> Query:
 
 
 class Shards:
-    """Shards of a job, whatever their layout; what Spark keeps of them is kept here.
+    """The shards of a job in any layout, with the state that Spark would keep.
 
-    ``few_bytes``: as of ``Shard``. ``replaced``: how often a log was replaced by what lives.
+    ``few_bytes``: as for ``Shard``. ``replaced``: how often live tuples replaced a log.
     """
 
     def __init__(self, job: Job, few_bytes: int) -> None:
@@ -213,7 +213,7 @@ class Shards:
         return KeptShard(self.job, share, few_bytes=self.few_bytes)
 
     def move(self, layout: Layout) -> None:
-        """As ``layout.initial_state``, without Spark."""
+        """Like ``layout.initial_state``, without Spark."""
         blobs = list(self._rest())
         chunks = [
             (group, *moved_blobs)
@@ -240,7 +240,7 @@ class Shards:
         *,
         ended: bool,
     ) -> tuple[list[LiveResult], int]:
-        """The results of all shards, and how many records were too late."""
+        """The results of all shards, and the number of late records."""
         self.number += 1
         records = RecordBatch.of(batch)
         latest = int(records.time.max()) if len(records) and self.layout.keys else None
@@ -314,7 +314,7 @@ class Shards:
 
 
 class Comparison(NamedTuple):
-    """What a comparison has come by."""
+    """What occurred during a comparison."""
 
     results: int
     retractions: int
@@ -341,9 +341,9 @@ def commands_of(
     schemas: bool,
     stay: Collection[str] = (),
 ) -> list[JobCommand]:
-    """Random queries come and go; there are about ``most``, sometimes none but those that ``stay``.
+    """Commands that add and remove random queries: about ``most`` run, sometimes only those in ``stay``.
 
-    Some changes are refused.
+    Some schema changes are rejected.
     """
     queries = [query for query in single.standing.all_queries() if query.name not in stay]
     removes_all = rng.random() < 0.05
@@ -363,15 +363,15 @@ def commands_of(
 
 
 def lines(results: Iterable[LiveResult]) -> list[bytes]:
-    """As JSON, in an order that does not depend on theirs."""
+    """The results as sorted JSON lines."""
     return sorted(orjson.dumps(result.to_dict()) for result in results)
 
 
 def standing_after(results: Sequence[LiveResult]) -> list[bytes]:
-    """As ``lines``, of each result what was told last, be it found or updated.
+    """Like ``lines``, with only the last report of each result; updates count as new results.
 
-    Corrections may let a result move from root to root, and so through several shards, which tell each step;
-    one engine tells where it has come to.
+    Corrections may move a result from root to root, and so through several shards, which report each step;
+    one engine reports only the last.
     """
     last = {(r.parsed.name, r.id): r for r in sorted(results, key=lambda r: (moment(r), r.op != "-"))}
     return lines(
@@ -393,10 +393,10 @@ def compare(
     stay: Collection[str] = (),
     out_of_step: int = 0,
 ) -> Comparison:
-    """Hold shards against one worker, batch by batch; layouts take turns.
+    """Compare shards with one worker, batch by batch; layouts take turns.
 
-    ``theirs``: the job as the shards have it. ``few_bytes``: as of ``Shard``. ``stay``: queries of the job
-    that are not removed. ``out_of_step``: how many of the records are read from partitions that are.
+    ``theirs``: the job of the shards. ``few_bytes``: as for ``Shard``. ``stay``: queries of the job
+    that are not removed. ``out_of_step``: the number of last records read from partitions out of step.
     """
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
@@ -450,7 +450,7 @@ def compare(
 
 
 def shards_job(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Query) -> Job:
-    """``more``: queries that stand from the start beside two of keywords."""
+    """``more``: queries from the start on, beside two keyword queries."""
     queries: dict[str, str | Query] = {"a": "alpha beta -no", "b": "alpha", **more}
     return Job(
         queries,
@@ -476,7 +476,7 @@ def shards_job(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **mor
 def test_shards_have_the_results_of_one_engine(
     stream_of_case: tuple[Window, int, bool], divided: bool, seed: int
 ) -> None:
-    """``lateness``: records come out of order, some too late. ``equal``: a few rows, again and again."""
+    """With a lateness, records are out of order, and some too late. ``equal``: few rows, repeatedly."""
     window, lateness, equal = stream_of_case
     schema = DIVIDED if divided else SCHEMA
     rng = random.Random(seed)
@@ -496,7 +496,7 @@ def test_shards_have_the_results_of_one_engine(
 def test_shards_over_partitions_that_are_out_of_step(
     divided: bool, lateness: int, equal: bool, seed: int
 ) -> None:
-    """From some record on; layouts change, meshes are lost, and logs are replaced by what lives."""
+    """From some record on, while layouts change, meshes are lost, and live tuples replace logs."""
     rng = random.Random(seed)
     records = equal_rows(rng, 250) if equal else random_records(rng, 250, truncated=True)
     longer = Query("keyed k ; link l within 20 us", kind=PATTERN)
@@ -513,7 +513,7 @@ def test_shards_over_partitions_that_are_out_of_step(
 
 @seeds(1, 4)
 def test_patterns_with_windows_longer_than_that_of_the_job(seed: int) -> None:
-    """One shard has each, and a longer log than the others; positions are those of one engine."""
+    """One shard has each pattern, and so a longer log; positions are those of one engine."""
     longer = Query("keyed k ; link l within 60 us", kind=PATTERN)
     records = random_records(random.Random(seed), length(150, 300))
     job = shards_job(TimeWindow(6), DIVIDED, longer=longer)
@@ -579,7 +579,7 @@ def test_shards_with_other_evaluators(
     by: dict[str, Any],
     seed: int,
 ) -> None:
-    """Shards of roots never join by delta. Where join values are few, a tuple has many neighbours."""
+    """Shards by roots never use delta joins. With few join values, a tuple has many join partners."""
     rng = random.Random(seed)
     is_dense = values == 2 or isinstance(window, Unbounded)
     records = random_records(rng, length(80, 120) if is_dense else length(150, 180), values)
@@ -614,7 +614,7 @@ def test_without_a_window_the_log_keeps_everything_and_reports_its_size() -> Non
 
 
 def many_updates(rng: random.Random, count: int) -> list[Record]:
-    """Most records do not live any more: few keys, few rows without a key, and these are deleted."""
+    """Most rows are dead: there are few keys and few rows without a key, which are deleted."""
     records: list[Record] = []
     time = 1_000_000
     for _ in range(count):
@@ -663,7 +663,7 @@ SHORT: Final = (
     Query(PAIRS, kind=PATTERN),
 )
 LONGER: Final = Query("* p ; * k where p.x = k.x within 30 us", kind=PATTERN)
-"""Each shard has some of its matches, so those that are added begin with a log as it came."""
+"""Each shard has some of its matches, so added patterns begin with an unreplaced log."""
 
 
 @some(
@@ -711,7 +711,7 @@ def test_logs_are_replaced_despite_patterns_with_their_own_windows(
     [(divided, seed) for divided in (False, True) for seed in (8, 10)],
 )
 def test_late_records_meet_logs_of_live_tuples_in_other_layouts(divided: bool, seed: int) -> None:
-    """Shards by key hear of times that others have; parts of a log are replaced at one time or another."""
+    """Shards by key learn the times of others; they replace their logs at different times."""
     rng = random.Random(seed)
     records = many_updates(rng, length(150, 300))
     records.sort(key=lambda record: record.time + rng.uniform(0, 9))
@@ -741,7 +741,7 @@ def test_a_log_has_live_tuples_and_two_windows_of_patterns(window: Window) -> No
 
 
 def test_live_tuples_are_the_past_of_a_pattern_until_its_windows_end() -> None:
-    """A pattern that is added reads what lives in place of the log, also if it is rebuilt later."""
+    """An added pattern reads the live tuples that replaced the log, also if it is rebuilt later."""
     (shard,) = all_shards(shards_job(Unbounded()), 1)
     shard.few_bytes = 20_000
     shard.rebuild()
@@ -793,7 +793,7 @@ def test_a_longer_pattern_begins_with_chunks_of_a_shorter_one_and_live_tuples(re
 
 
 def test_a_rebuilt_query_does_not_retract_results_that_ended_before_it() -> None:
-    """A late record changes a result that ended before the query came, which is told of it then."""
+    """A late record changes a result that ended before the query was added, so the result is new to it."""
     (rebuilt,) = all_shards(shards_job(Unbounded(), lateness=5), 1)
     (undisturbed,) = all_shards(shards_job(Unbounded(), lateness=5), 1)
     first = [Record(1, 40, ("alpha", 1, 1)), Record(1, 42, ("alpha", 1, 1), delete=True)]
@@ -810,7 +810,7 @@ def test_a_rebuilt_query_does_not_retract_results_that_ended_before_it() -> None
 
 @seeds(4, 20)
 def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
-    """Chunks may end within an instant; they are replayed together if nothing happened between them."""
+    """Chunks may end within an instant; adjacent chunks are replayed together."""
     rng = random.Random(seed)
     schema, insertions_only = rng.choice((SCHEMA, DIVIDED)), rng.random() < 0.5
     if insertions_only:
@@ -836,7 +836,7 @@ def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
 @some("out_of_step", [False, True], [])
 @seeds(3, 12)
 def test_dead_chunks_are_not_replayed(out_of_step: bool, lateness: int, seed: int) -> None:
-    """But while a deletion may still end one of equal rows, as is so for a fourth of the time."""
+    """Unless a deletion may still end one of several equal rows, as in a quarter of the stream."""
     rng = random.Random(seed)
     records = [
         one
@@ -848,7 +848,7 @@ def test_dead_chunks_are_not_replayed(out_of_step: bool, lateness: int, seed: in
     batches = cut(rng, out_of_order(rng, records) if out_of_step else records)
     finals = stream_times(rng, batches, 0 if out_of_step else len(records))
     schema = SCHEMA
-    if lateness or out_of_step:  # else what is told of versions within an instant depends on cuts
+    if lateness or out_of_step:  # otherwise, reports of versions within an instant depend on batches
         schema = replace(schema, relations=tuple(replace(one, key=()) for one in schema.relations))
     (rebuilt,), (undisturbed,) = (
         all_shards(shards_job(TimeWindow(12), schema, lateness), 1) for _ in range(2)
@@ -914,7 +914,7 @@ def test_a_fitting_layout_is_kept_and_fully_described() -> None:
     second = LayoutRequest().layout([*queries, pattern], stream, window, first, 7)
     assert (second.spread, second.generation, second.before) == (Partitioning.ROOTS, 1, 7)
     assert second.previous == first
-    # The state of a layout that never worked is that of the one before.
+    # A layout that never ran has the state of the previous one.
     third = LayoutRequest(2).layout(queries, stream, window, second, 7)
     assert (third.generation, third.previous) == (2, first)
     fourth = LayoutRequest(4).layout(queries, stream, window, third, 8)
@@ -936,7 +936,7 @@ def test_divided_parts_of_a_chunk_merge_into_the_chunk() -> None:
 
 
 def test_queue_heads_of_shards_are_merged_to_the_latest() -> None:
-    """After a move every shard has all fronts, but only one goes on with a queue and knows later ones."""
+    """After a move, every shard has all queue heads, but only one shard advances each queue."""
     earlier_heads = fronts_to_bytes(
         [Front(1, (1, "lamp"), 500, 1, 1000), Front(1, (2, "lamp"), 100, 0, 1000)]
     )

@@ -1,4 +1,4 @@
-"""Results of batches between the job and slow sinks: delayed, never lost or repeated."""
+"""Results waiting for slow sinks are delayed, but never lost or repeated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def numbers(outputs: list[Output]) -> list[int]:
 
 
 def ahead(output_committer: OutputCommitter) -> Thread:
-    """The job's thread, which gives one batch more than may wait."""
+    """The job's thread, which puts one batch more than may wait."""
     for number in range(1, AHEAD + 1):
         output_committer.put(output_of(number))
     thread = Thread(target=output_committer.put, args=[output_of(AHEAD + 1)], daemon=True)
@@ -91,11 +91,11 @@ def test_a_repeated_batch_is_skipped(tmp_path: Path) -> None:
     first.close()
     second, later_outputs = committer(tmp_path, committed=1)
     assert numbers(later_outputs) == [2, 3]
-    for number in (3, 4):  # the third was in the outbox, though the job had not heard of it
+    for number in (3, 4):  # the third was in the outbox, which the job did not know
         second.put(output_of(number))
     second.deliver_rest()
     assert numbers(later_outputs) == [2, 3, 4]
-    # All was committed, and the outbox is empty: the job repeats its last batch all the same.
+    # Everything is committed and the outbox empty, but the job repeats its last batch.
     second.commit()
     second.close()
     third, later_outputs = committer(tmp_path, committed=4)
@@ -157,7 +157,7 @@ def test_a_server_can_return_its_results_as_tables(count: int) -> None:
 
 
 class WrittenOutput:
-    """What a fan-out would write."""
+    """Stands in for a fan-out: keeps what it would write."""
 
     def write(self, batch: int, results: Sequence[LiveResult], letters: Sequence[str]) -> list[BadRecord]:
         self.results, self.letters = results, letters
@@ -166,7 +166,7 @@ class WrittenOutput:
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_listener_sees_the_records_of_each_micro_batch_in_order(shards: int) -> None:
-    """Of shards that divide them, put together again."""
+    """Records that were divided among shards are merged again."""
     batches = [RecordBatch.of([Record(0, n, (n, "a")) for n in range(first, first + 5)]) for first in (0, 5)]
     rows: list[tuple[int, int, bytes]] = []
     for shard in range(shards):

@@ -1,4 +1,4 @@
-"""Polling ahead gives the same as polling, and never runs two polls at once."""
+"""Prefetching returns the same batches as polling, and never runs two polls at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pack_whole(records: RecordBatch) -> list[list[bytes]]:
 
 @dataclass
 class Counting(Feed):
-    """A feed of numbered records that gives fewer than it is asked for now and then."""
+    """A feed of numbered records that sometimes returns fewer than requested."""
 
     tables_pending = False
     most: int

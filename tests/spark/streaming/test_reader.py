@@ -1,4 +1,4 @@
-"""The reader of a live source, called as Spark calls it: limited, and resumed."""
+"""The reader of a live source, called like Spark does: its limits, and resuming."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_backlog_reaches_the_driver(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_replay_runs_at_the_requested_rate(tmp_path: Path, paused: bool) -> None:
-    """A thousand seconds of a replay, which would take as long."""
+    """A thousand seconds of a replay, which would take a thousand seconds at its own rate."""
     source = tmp_path / "in.jsonl"
     append(source, customer(1000, 1), order(2000, 1))
     feed_reader = reader(tmp_path, f"replay:{source}")

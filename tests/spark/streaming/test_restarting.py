@@ -22,7 +22,7 @@ IN_FACTORY = (
 
 
 class FailureError(Exception):
-    """As Spark tells of it. ``trace``: of what caused it in Java."""
+    """A failure as Spark reports it. ``trace``: the stack trace of its cause in Java."""
 
     def __init__(self, text: str, trace: str = "") -> None:
         super().__init__(text)
@@ -30,7 +30,7 @@ class FailureError(Exception):
 
 
 class Query:
-    """Runs until ``error`` is there."""
+    """A query that runs until ``error`` is set."""
 
     def __init__(self) -> None:
         self.error: FailureError | None = None
@@ -48,7 +48,7 @@ class Query:
 
 
 class Clock(StoppableClock):
-    """Goes on by sleeping alone."""
+    """A clock that only sleeping advances."""
 
     at = 0
 
@@ -60,7 +60,7 @@ class Clock(StoppableClock):
 
 
 class RestartedRun:
-    """A lasting query, the queries that it has started, and how many batches they have done."""
+    """A restarting query, the queries that it has started, and the number of their completed batches."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -81,7 +81,7 @@ class RestartedRun:
         self.queries[-1].error = FailureError(text, trace)
 
     def pause_until_started(self) -> float:
-        """Seconds."""
+        """Wait for the next start; returns the pause in seconds."""
         start, earlier_count = self.clock.at, len(self.queries)
         while len(self.queries) == earlier_count:
             assert self.query.keep_running()
@@ -152,7 +152,7 @@ def test_a_start_without_java_is_an_error_or_an_interrupt(error: Exception) -> N
     with pytest.raises(SparkFailedError, match=r"^Spark failed: its Java process has gone$"):
         run.query.keep_running()
     run.refused = [error]
-    run.clock.stopping.set()  # who ends a service sends signals to Java, too
+    run.clock.stopping.set()  # ending a service also sends signals to Java
     assert not run.query.keep_running()
 
 
@@ -180,7 +180,7 @@ def test_permanent_errors_are_raised_at_once() -> None:
         ("Python worker exited unexpectedly (crashed). Consider setting", "", True),
         ("RuntimeError: the server of a shard has gone", "", True),
         ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", "", True),
-        # The source's process has gone: all that Java has is the end of the connection.
+        # The source's process is gone: Java only sees the end of the connection.
         ("", "java.io.EOFException\n\tat o.a.s.PythonStreamingSourceRunner.latestOffset(X.scala:2)", True),
         (
             "Connection reset",
@@ -188,14 +188,14 @@ def test_permanent_errors_are_raised_at_once() -> None:
             True,
         ),
         ("Connection reset", "java.net.SocketException: Connection reset\n\tat Somewhere", False),
-        # Another one that was killed: all processes that Spark starts are started and asked alike.
+        # Another process was killed: Spark starts and calls all of them in the same way.
         ("Stream closed", f"java.io.IOException: Stream closed{IN_FACTORY}", True),
         ("EOFException", f"org.apache.spark.SparkException: EOFException{IN_FACTORY}", True),
-        # By `brief_errors`, through Java.
+        # Raised by `brief_errors`, and passed through Java.
         ("Return Message: Traceback\nskws.spark.faults.PassingError: Spark failed: x\n", "", True),
-        # What the source raises, the process being well.
+        # Raised by the source, whose process is still running.
         ("x", f"org.apache.spark.SparkException: {BAD}\n\tat o.a.s.PythonStreamingSourceRunner", False),
-        # Ours comes first, whatever is said beside it.
+        # An error of skws takes precedence over others in the text.
         (f"{BAD}\n{BUSY}", "", False),
         ("Caused by: java.lang.OutOfMemoryError: Java heap space", "", False),
     ],

@@ -57,7 +57,7 @@ def stand(client: ShardClient, epoch: int) -> None:
 
 
 def server_of(run: str) -> int:
-    """Its process: the one that has the run's socket open."""
+    """The server's process: the one that has the run's socket open."""
     inodes = {
         line.split()[6] for line in Path("/proc/net/unix").read_text().splitlines() if f"-{run}/" in line
     }
@@ -113,7 +113,7 @@ def test_exhausted_memory_is_reported(run: str) -> None:
 
 
 def test_memory_is_divided_by_the_servers_of_this_machine(run: str) -> None:
-    """Not by all shards, most of which are on other machines."""
+    """Not by the number of shards, most of which are on other machines."""
     first, second = (
         ShardClient(run, pickle.dumps(replace(REQUEST, memory="1GiB")), Part(number, 16, Partitioning.ROOTS))
         for number in range(2)
@@ -127,7 +127,7 @@ def test_memory_is_divided_by_the_servers_of_this_machine(run: str) -> None:
 
 
 def listening(run: str, serve: Callable[[socket.socket], object]) -> Path:
-    """A socket in place of a server's, and in a thread what is behind it."""
+    """The socket of a stand-in for a server, which ``serve`` handles in a thread."""
     path = socket_dir(run) / "0.socket"
     path.parent.mkdir(mode=0o700)
     listener = socket.socket(socket.AF_UNIX)
@@ -148,9 +148,9 @@ def test_a_server_that_does_not_answer_is_abandoned(run: str) -> None:
     client = ShardClient(run, pickle.dumps(REQUEST), SHARE, silence=0.1)
     with pytest.raises(RuntimeError, match=r"^the server of a shard does not answer \(0\.1 s\)$"):
         work(client, 0)
-    assert not path.exists()  # so that the next task has another one
+    assert not path.exists()  # so the next task starts another one
     with pytest.raises(RuntimeError, match=r"^the server of a shard does not answer"):
-        client.send("work", 0, bytes(1 << 22), False)  # more than goes without its being read
+        client.send("work", 0, bytes(1 << 22), False)  # more than fits into the socket's buffers
     end.set()
     client.close()
 
@@ -222,10 +222,10 @@ def test_the_folder_of_sockets_is_private(run: str) -> None:
 def test_the_temporary_folder_may_have_a_long_path(
     run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path of a socket may not be as long."""
+    """The path of a socket may not be that long."""
     deep_folder = tmp_path / ("d" * 100)
     deep_folder.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(deep_folder))  # as TMPDIR sets it, for this test alone
+    monkeypatch.setattr("tempfile.tempdir", str(deep_folder))  # like TMPDIR, for this test only
     client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     assert work(client, 0) == "behind"
     client.close()
@@ -234,7 +234,7 @@ def test_the_temporary_folder_may_have_a_long_path(
 
 
 def test_a_folder_that_disappears_is_a_temporary_error(run: str, tmp_path: Path) -> None:
-    """As a server that ends takes it along, if that is just when another one is started."""
+    """A server that ends removes the folder, perhaps just as another one starts."""
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\nrm -r {socket_dir(run)}\n")
     program.chmod(0o755)

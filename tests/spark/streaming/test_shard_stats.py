@@ -1,4 +1,4 @@
-"""Statistics of shards: together the partials of one engine, and the windows of a query."""
+"""Statistics of shards: the partial results and the windows of queries."""
 
 from __future__ import annotations
 

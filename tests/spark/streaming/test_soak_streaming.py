@@ -1,6 +1,6 @@
-"""A live search on Spark at a steady rate with deletions: flat memory and latency, and a search's results.
+"""A live search on Spark at a steady rate with deletions: flat memory and latency, and correct results.
 
-SKWS_SOAK_MINUTES says how long; half an hour if it does not.
+SKWS_SOAK_MINUTES is its duration; half an hour by default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.spark.streaming.test_killed_streaming import KINDS, MARK, processes_o
 from tests.waiting import until
 
 MINUTES = float(os.environ.get("SKWS_SOAK_MINUTES", "30"))
-JAVA_HEAP = 1 << 30  # the driver's heap grows up to its bound whatever there is to do
+JAVA_HEAP = 1 << 30  # the driver's heap grows to its limit under any load
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_memory_and_latency_stay_flat_and_results_are_right(tmp_path: Path) -> N
         return memory(set(processes_of(mark, "")) - virtual_machines)
 
     try:
-        until(lambda: metrics.exists() or process.poll() is not None)  # it tells nothing before it runs
+        until(lambda: metrics.exists() or process.poll() is not None)  # there are no metrics before it runs
         assert process.poll() is None, (tmp_path / "errors").read_text()
         memories, latency, results = soak(python_memory, source, metrics, MINUTES * 60)
         wait_until_read(metrics, source)
@@ -87,7 +87,7 @@ def test_memory_and_latency_stay_flat_and_results_are_right(tmp_path: Path) -> N
 
 
 def memory(processes: set[int]) -> float:
-    """In bytes, of those that are there."""
+    """The memory of the existing processes in bytes."""
     total = 0
     for process in processes:
         with suppress(OSError, StopIteration):  # it has ended
@@ -100,5 +100,5 @@ def _megabytes(values: list[float]) -> list[int]:
 
 
 def _every(values: list[float]) -> list[float]:
-    """Some, as time goes by."""
+    """A sample of the values over time."""
     return [round(value, 2) for value in values[:: max(1, len(values) // 8)]]

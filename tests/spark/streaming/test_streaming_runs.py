@@ -52,7 +52,7 @@ def test_commands_in_a_control_folder_are_carried_out(tmp_path: Path) -> None:
         run.results(1)
         add_id = folder.send(JobCommand.adding(Query("lamp", name="more")))
         wrong_id = folder.send(JobCommand.adding(Query("chair", name="more")))
-        # Nothing comes from the source meanwhile.
+        # The source returns nothing in the meantime.
         run.until(lambda: len(folder.answers()) >= 2)
         run.results(2)
         assert run.sink.results[1].snapshot
@@ -63,7 +63,7 @@ def test_commands_in_a_control_folder_are_carried_out(tmp_path: Path) -> None:
         append(source, order(4, 1, "red lamp"))
         run.results(5)
         assert [one.name for one in folder.standing()] == ["more"]
-        run.until(lambda: run.watch.metrics().queries[0].results == 3)  # counted once they are written
+        run.until(lambda: run.watch.metrics().queries[0].results == 3)  # results are counted once written
         metrics = run.watch.metrics()
         assert {stage.name for stage in metrics.stages} == {"read", "engine", "sinks", "spark"}
         assert all(stage.seconds > 0 for stage in metrics.stages)
@@ -172,14 +172,14 @@ def test_the_schema_changes_by_command_and_at_a_new_start(tmp_path: Path) -> Non
         rejected_id = folder.send(JobCommand("schema", "new.yaml", schema=window))
         accepted_id = folder.send(JobCommand("schema", "new.yaml", schema=WITH_NOTES))
         run.until(lambda: len(folder.answers()) >= 2)
-        append(source, note(3, 1))  # which the pattern joins to what came before the change
+        append(source, note(3, 1))  # the pattern joins it to records before the change
         run.results(4)
         assert [one.name for one in run.watch.metrics().relations] == ["customer", "order", "note"]
         results = list(run.sink.results)
     answers = {answer.id: answer.error for answer in folder.answers()}
     assert answers[accepted_id] == ""
     assert "the window of a running search cannot change" in answers[rejected_id]
-    # The schema stays changed; another one is a change.
+    # The changed schema remains; starting with another one is a change.
     with running(job) as run:
         append(source, note(4, 1))
         run.results(2)
@@ -217,7 +217,7 @@ def test_topics_on_spark_have_the_results_of_one_process(tmp_path: Path) -> None
             send(kafka, 30, 40)
             run.results(40)
             results = list(run.sink.results)
-        # What comes while nobody reads.
+        # Messages that arrive while nobody reads.
         send(kafka, 40, 50)
         kafka.send("customer", [None], partition=1, key={"cid": 3}, millis=1_000_600)
         with running(job) as run:
@@ -253,7 +253,7 @@ def test_changes_of_a_database_are_followed(database: Database, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_database_unavailable_at_the_start_is_awaited(database: Database, tmp_path: Path) -> None:
-    """At a new run's start by the driver, at another one's by the process of the source."""
+    """A new run waits in the driver, a resumed one in the process of the source."""
     database.run(*TABLES, LAMP)
     job = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
     for change in ("ANALYZE customer", "INSERT INTO \"order\" VALUES (7, 'lamp two')"):
@@ -263,7 +263,7 @@ def test_a_database_unavailable_at_the_start_is_awaited(database: Database, tmp_
             database.server.start()
             database.run(change)
             run.results(1)
-        # A run that was stopped within a micro-batch reads it again first, and is started again for that.
+        # A run stopped within a micro-batch first reads it again, so it is started once more.
         assert any("ing again in" in line for line in run.notes.lines)
 
 
@@ -277,7 +277,7 @@ def test_a_run_without_a_checkpoint_leaves_no_slot(database: Database) -> None:
 
 
 def test_a_damaged_command_planned_by_spark_is_named(tmp_path: Path) -> None:
-    """A process is killed before it commits, and the next one has commands to write in that one's place."""
+    """A process is killed before it commits, and the next one would overwrite its commands."""
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(source, customer(1, 1), order(2, 1))
     folder = ControlFolder(tmp_path / "control")
@@ -330,7 +330,7 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
 
 
 def test_an_outbox_without_a_batch_done_by_spark_is_rejected(tmp_path: Path) -> None:
-    """Even if its shards are to move: they would give the batch again, to sinks that may have it."""
+    """Even before a move, since the shards would repeat the batch for sinks that may have it."""
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(source, customer(1, 1), order(2, 1))
     job = request(source, checkpoint=checkpoint)

@@ -11,14 +11,14 @@ from textual._context import visible_screen_stack
 from textual.css.stylesheet import Stylesheet
 
 DRAWN = 0.001
-"""Seconds from a change to its drawing."""
+"""The delay from a change to its drawing in seconds."""
 
 
 @pytest.fixture(autouse=True)
 def waits_for_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has Textual wait after each key until no task is ready, and draw at once.
+    """Makes Textual wait after each key until no task is ready, and draw immediately.
 
-    By itself it waits until the process has been idle for 20 ms, which is most of the time of a test.
+    By default, it waits until the process has been idle for 20 ms, which is most of the time of a test.
     """
     monkeypatch.setattr(screen, "UPDATE_PERIOD", DRAWN)
     monkeypatch.setattr(app.App.delay_update, "__defaults__", (DRAWN,))
@@ -32,7 +32,7 @@ _parsed: dict[Any, Any] = {}
 
 @pytest.fixture(autouse=True)
 def parses_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has Textual parse the styles of a theme once for all apps: it parses them for each screen of each."""
+    """Makes Textual parse the styles of a theme once for all apps, and not for each screen of each app."""
 
     def rules(sheet: Any, *arguments: Any, **options: Any) -> Any:
         key = (arguments, *options.items(), *sheet._variables.items())
@@ -48,9 +48,9 @@ _draw = Compositor.render_update
 
 @pytest.fixture(autouse=True)
 def draws_whole_screens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has Textual draw a screen once, and none of its changes: a test that looks at it has all of it drawn.
+    """Makes Textual draw a screen once, and none of its changes; tests read fully rendered screens.
 
-    Drawing every change, and the whole screen again and again, takes a third of the processor time of these
+    Drawing every change, and whole screens repeatedly, takes a third of the processor time of these
     tests.
     """
     drawn_compositors = WeakSet[Compositor]()
@@ -69,7 +69,7 @@ def draws_whole_screens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def draws_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has Textual draw every change again, for tests of drawing itself."""
+    """Makes Textual draw every change again, for tests of drawing."""
     monkeypatch.setattr(Compositor, "render_update", _draw)
 
 

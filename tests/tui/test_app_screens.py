@@ -297,7 +297,7 @@ async def test_the_menu_opens_over_any_screen_and_runs_actions() -> None:
         assert driver.app.current_mode == "networks"
         await driver.press("escape", "escape", "question_mark", "escape")
         assert "Enter does it" not in driver.text()
-        await driver.press("a", "f1")  # also where letters are typed into the box
+        await driver.press("a", "f1")  # also while the query box has the focus
         await driver.write("whole trees")
         await driver.press("enter")
         assert driver.search.results.trees
@@ -383,7 +383,7 @@ async def test_escape_leaves_every_screen_and_later_keys_edit_nothing(schema_fil
 @scenario
 async def test_a_rejected_query_is_not_a_state_of_the_engine() -> None:
     async with opened(movies()) as driver:
-        driver.app.view.metrics = None  # as before the engine has started
+        driver.app.view.metrics = None  # like before the engine has started
         driver.run.log("info", "Spark is starting")
         await driver.write("-a -b")
         await driver.press("enter")
@@ -396,7 +396,7 @@ async def test_a_rejected_query_is_not_a_state_of_the_engine() -> None:
 
 @some("theme", ["ansi-dark", "textual-light"], ["skws-dark"])
 def test_sixteen_colors_use_the_terminal_background(theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither black on black nor any other colour that the terminal may have as its background."""
+    """Neither black on black, nor any other color that may be the terminal's background."""
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-16color")
     monkeypatch.delenv("COLORTERM", raising=False)
@@ -422,7 +422,7 @@ async def test_borders_in_sixteen_colors_are_visible_on_every_background() -> No
 
 
 def colours(driver: Driver) -> set[str]:
-    """Of texts, borders and backgrounds, as they reach the terminal."""
+    """The colors of texts, borders and backgrounds, as they reach the terminal."""
     names: set[str] = set()
     for strip in driver.strips():
         segments = list(strip)
@@ -474,7 +474,7 @@ def test_every_screen_is_drawn_in_light_and_in_sixteen_colors(theme: str) -> Non
             for key, mode, screen_text in SHOWN:
                 await driver.press(key)
                 assert driver.app.current_mode == mode
-                # On a busy machine, what a screen holds comes after the keys are done.
+                # On a busy machine, the content of a screen appears after the keys are processed.
                 await until(lambda shown=screen_text: shown in driver.text(), driver.pilot.pause)  # type: ignore[misc]
                 await until(lambda: driver.text().endswith("quit"), driver.pilot.pause)
 

@@ -1,4 +1,4 @@
-"""The search screen: typing, standing queries, results that follow, filter, detail, copy, export."""
+"""The search screen: typing, standing queries, following results, filter, detail, copy, export."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_typed_query_shows_results_as_the_stream_continues() -> None:
         assert "Quentin Tarantino" in screen_text
         assert "John Travolta" in screen_text
         assert "└ movie  Pulp Fiction" in screen_text
-        assert "[movie.mid = plays.mid]" not in screen_text  # there is no other join of the two
+        assert "[movie.mid = plays.mid]" not in screen_text  # the only join of the two relations is not named
         assert len(driver.search.results.listed) == 2
 
 
@@ -125,7 +125,7 @@ async def test_the_start_suggests_words_with_results_and_earlier_queries() -> No
             assert driver.search.results.listed
             assert driver.app.focused is driver.search.results
             await driver.press("x")
-            assert "Type words to search for" in driver.text()  # once no query is left
+            assert "Type words to search for" in driver.text()  # after the last query is removed
 
 
 @scenario
@@ -136,7 +136,7 @@ async def test_a_running_query_is_not_reported_as_empty() -> None:
         await driver.pilot.press("enter")
         await driver.settle()
         assert f"Searching 769 rows for {QUERY!r}." in driver.text()
-        assert driver.search.results.row_width > 60  # the first lines are drawn as wide as they stay
+        assert driver.search.results.row_width > 60  # the first lines have their final width
         await driver.advance(0)
         assert len(driver.search.results.listed) == 2
         assert "Searching" not in driver.text()
@@ -241,7 +241,7 @@ async def test_scrolling_pauses_following_and_new_results_are_counted() -> None:
 
 @scenario
 async def test_counts_of_queries_are_those_of_the_list() -> None:
-    """Also when all that was listed has expired while something else was looked at."""
+    """Also after all listed results have expired while another list was shown."""
     queries = ("clint", "nolan", "tarantino")
     request = movies(*queries, window=parse_window("300 days"))
     async with opened(request, size=(120, 24)) as driver:
@@ -361,7 +361,7 @@ async def test_whole_trees_are_listed_on_request() -> None:
     async with opened(movies(QUERY), size=(120, 40)) as driver:
         await driver.advance(2)
         await driver.press("escape", "t")
-        assert driver.text().count("└ plays") == 5  # three in the list, two beside it
+        assert driver.text().count("└ plays") == 5  # three in the list, two in the detail
         await driver.press("t")
         assert driver.text().count("└ plays") == 2
 
@@ -476,7 +476,7 @@ async def test_listed_results_can_be_exported_in_three_formats(tmp_path: Path) -
         await driver.press("ctrl+o")
         driver.app.screen.query_one(Input).value = str(tmp_path / "r.docx")
         await driver.press("enter")
-        assert isinstance(driver.app.screen, PromptScreen)  # until it is right
+        assert isinstance(driver.app.screen, PromptScreen)  # until the name is valid
         assert "expected a name that ends in" in driver.text()
 
 
@@ -583,8 +583,8 @@ async def test_a_replay_can_seek_step_and_continue() -> None:
         await driver.press("enter")
         assert driver.metrics.event_time == datetime(1994, 10, 14, tzinfo=UTC).timestamp()
         assert driver.search
-        await driver.press("comma")  # which pauses
-        for day in ("1975-01-01", "1976-01-01"):  # the reason in place of the list takes keys as well
+        await driver.press("comma")  # pauses
+        for day in ("1975-01-01", "1976-01-01"):  # the reason shown instead of the list accepts keys, too
             await driver.press("at")
             driver.app.screen.query_one(Input).value = day
             await driver.press("enter")
@@ -607,7 +607,7 @@ async def test_a_new_query_is_selected_with_the_reason_if_it_is_empty() -> None:
         assert driver.search.bar.selected == "nolan zzyzx"
         assert "matches 'zzyzx'" in " ".join(driver.text().split())
         await driver.write(QUERY)
-        await driver.press("enter")  # it stands already
+        await driver.press("enter")  # the query exists already
         assert driver.search.bar.selected == QUERY
 
 

@@ -1,4 +1,4 @@
-"""Where rows live until they are deleted, keywords give the best results that a search of the data gives."""
+"""If rows live until they are deleted, keywords show the best results of a search of the same data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lasting_movies(*queries: str, **more: Any) -> UiRequest:
 
 
 def best_of_search(text: str) -> BestResults:
-    """What ``skws search`` gives."""
+    """The best results of ``skws search``."""
     query = Query.of_keywords(text, RankingChoice(explain=True))
     job = Job.search(
         query, lasting_movies().job.schema, movie_files()[1], window=FOREVER, engine=EngineName.LOCAL
@@ -58,7 +58,7 @@ def listed(view: View) -> list[str]:
 def test_the_best_results_equal_a_search_of_the_same_data(text: str) -> None:
     run, view = start_view(lasting_movies(text))
     for _ in range(6):
-        advanced(run, view, 0.3)  # rows come, and better results with them
+        advanced(run, view, 0.3)  # rows arrive, and better results with them
     expected = best_of_search(text)
     assert listed(view) == [result.id for result in expected.results]
     assert len(listed(view)) <= MOST_BEST

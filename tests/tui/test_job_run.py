@@ -1,4 +1,4 @@
-"""The terminal UI on Spark: results and queries reach the queue, and a paused job stands still."""
+"""The terminal UI on Spark: results and queries reach the queue, and a paused job makes no progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOTH = (
 @pytest.mark.slow
 @pytest.mark.spark
 def test_queries_are_added_and_removed_while_the_job_runs() -> None:
-    # A file is followed for ever; a replay would end the job.
+    # A file is followed forever; a replay would end the job.
     request = with_job(movies(QUERY, engine=EngineName.SPARK), source=str(movie_files()[1]))
     queue, view = EventQueue(), View(request)
     run = new_job(request, queue)
@@ -64,7 +64,7 @@ def test_a_paused_job_reads_nothing(tmp_path: Path) -> None:
         _until(queue, view, lambda: len(view.results) == 2)
         run.control.pause()
         _until(queue, view, lambda: view.metrics is not None and view.metrics.state == "paused")
-        time.sleep(1)  # a micro-batch that had begun ends
+        time.sleep(1)  # lets a running micro-batch end
         with source.open("a") as file:
             file.write(_BOTH)
         time.sleep(5)

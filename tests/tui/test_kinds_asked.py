@@ -1,4 +1,4 @@
-"""Queries other than plain keywords: scores, the best, window expressions, and no window."""
+"""Queries other than plain keywords: with scores, the best results, window expressions, no window."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ joins: []
             ),
         ),
         (f"window {FEVER}: uma", TypedText("uma", f"window {FEVER}: ", window=FEVER)),
-        # Keywords of relations called so, and keywords that begin as a prefix does.
+        # Keywords for relations with these names, and keywords that begin like a prefix.
         ("rank:uma", TypedText("rank:uma")),
         ("top 5", TypedText("top 5")),
         ("window actor:uma", TypedText("window actor:uma")),
@@ -145,7 +145,7 @@ def test_the_best_in_their_own_window_run_beside_keywords() -> None:
     for _ in range(24):
         advanced(run, view, 0.05)
     assert not [line for line in view.log if line.level == "error"]
-    # Films of so few days do not meet, though all of the stream is in the window of the others.
+    # Films within so few days do not join, though the window of the other queries is the whole stream.
     assert alive(view, "top 2 window 100 days: nolan bale") == []
     assert alive(view, "clint")
 
@@ -253,7 +253,7 @@ def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query
     )
     expected = {result.id for result in Search(search).results()}
     assert len(expected) == 1
-    assert set(alive(view, query)) == expected  # they do not expire with the window that told them
+    assert set(alive(view, query)) == expected  # they do not expire with their window
     spans = [(stretch.key, stretch.end is None) for stretch in view.windows[query]]
     assert sorted(spans) == [(("ann",), False), (("bob",), True)]
     drawn_lines = draw_windows(view, None, PLAIN, 80)

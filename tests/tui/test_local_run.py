@@ -1,4 +1,4 @@
-"""The run behind the UI against the batch search, and its control."""
+"""The run behind the UI: its control, and its results compared with a batch search."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_mesh_statistics_are_reported_by_query() -> None:
     assert states["zzyzx nolan"].missing == ("zzyzx",)
     waiting_counts, probes = states[QUERY].waiting, states[QUERY].probes
     assert waiting_counts is not None
-    # What waits has looked for partners once, and nothing has expired yet; bridges look and do not wait.
+    # Waiting partial results have probed once, and nothing has expired yet; bridges probe without waiting.
     assert any(waiting_counts.values())
     assert all(probes[at] == partials for at, partials in waiting_counts.items() if partials)
 
@@ -185,7 +185,7 @@ def test_a_run_in_its_thread_starts_reports_and_stops() -> None:
 
 
 class BusyRows(LiveRows):
-    """Rows that another thread reads for long."""
+    """Rows that another thread reads for a long time."""
 
     def __init__(self) -> None:
         super().__init__(lambda: None, Turns().turn)
@@ -210,7 +210,7 @@ def test_a_run_continues_while_its_rows_are_read() -> None:
 
 
 def test_a_run_that_ends_reports_all_its_work() -> None:
-    """Also what came within a quarter of a second after the last report."""
+    """Including records that arrived within a quarter of a second after the last report."""
     request, queue = movies(QUERY), EventQueue()
     source = f"{request.job.source.partition('?')[0]}?speed=1000000000000"
     run = LiveJob(with_job(request, source=source), queue, new_host=LiveJob.host_with)
@@ -234,7 +234,7 @@ def test_invalid_requests_are_rejected(fields: dict[str, Any], message: str) -> 
 
 
 def test_a_query_is_reported_before_its_first_results() -> None:
-    """Results of queries that the view does not know are not shown."""
+    """The view would not show results of a query that it does not know."""
     queue = EventQueue()
     run = SteppedRun(movies("uma"), queue)
     run.start()

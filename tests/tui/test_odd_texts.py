@@ -1,4 +1,4 @@
-"""Odd texts in the query box, and any keys, are answered or refused, and the app goes on."""
+"""Odd texts in the query box, and any keys, are accepted or rejected, and the app continues."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def texts(kind: str) -> st.SearchStrategy[str]:
 
 
 async def type_text(driver: Driver, text: str) -> None:
-    """Read as it stands, asked for, and removed again; without the pauses of a pilot, which add up."""
+    """Analyze a text, run it as a query, and remove it; without the pauses of a pilot, which add up."""
     app, box = driver.app, driver.search.box
     search_box, lines_before = driver.search.query_one(SearchBox), app.view.logged
     box.value = text
@@ -92,7 +92,7 @@ async def moment() -> None:
 
 
 async def type_all(texts_typed: list[str], folder: Path) -> None:
-    """The fence is held against having caught nothing as the app closes."""
+    """Closing the app checks that its error boundary has caught nothing."""
     async with opened(movies(restore=True), session_path=folder / "session.json") as driver:
         for text in texts_typed:
             await type_text(driver, text)
@@ -126,7 +126,7 @@ KEYS: Final = (
 @pytest.mark.usefixtures("draws_changes")
 @seeds(1, 3)
 def test_any_key_can_be_pressed_anywhere(seed: int, tmp_path: Path) -> None:
-    schema = Path(shutil.copy(movie_files()[0], tmp_path))  # which the editor may write
+    schema = Path(shutil.copy(movie_files()[0], tmp_path))  # a copy, as the editor may write it
 
     @scenario
     async def run() -> None:

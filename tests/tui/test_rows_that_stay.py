@@ -1,4 +1,4 @@
-"""Data without a stream: no rates and no times, and below the list how to ask for what its results hide."""
+"""Data without a stream: no rates and no times, and hints how to search hidden results."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_the_status_line_omits_what_does_not_fit(tmp_path: Path) -> None:
         line = driver.text().splitlines()[0]
         assert name in line
         assert "running" in line
-        assert line.endswith("1996-10-04")  # and no part of what follows
+        assert line.endswith("1996-10-04")  # and no part of the next field
 
 
 @scenario
@@ -148,5 +148,5 @@ async def test_a_replay_seeks_a_month_and_a_year() -> None:
             driver.app.screen.query_one(Input).value = text
             await driver.press("enter")
             event_time = driver.metrics.event_time
-            assert event_time is not None  # that of the latest record at that day
+            assert event_time is not None  # the time of the latest record until that day
             assert timestamp(first_time) < event_time * MICROSECOND <= timestamp(last_time), text

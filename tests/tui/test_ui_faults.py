@@ -1,4 +1,4 @@
-"""Exceptions in the app are shown in a line and kept in a file, and the app goes on."""
+"""Exceptions in the app are shown in a line and stored in a file, and the app continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Of the file of faults."""
+    """The folder of the exception file."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path
 
@@ -38,7 +38,7 @@ def raise_error(*_: Any, **__: Any) -> Any:
 
 
 async def check_continues(driver: Driver) -> None:
-    """The fault was told in a line that says what to do, and queries are answered."""
+    """Check that the exception was reported with advice, and that queries are still answered."""
     log = driver.app.view.log
     await until(lambda: any(line.level == "error" for line in log), lambda: asyncio.sleep(0.01))
     messages = [line.text for line in log if line.level == "error"]
@@ -106,7 +106,7 @@ async def test_an_exception_while_drawing_is_reported(widget: type) -> None:
         async with opened(movies(), faults=None) as driver:
             patch.setattr(widget, "render", raise_error)
             driver.app.screen.query_one(widget).refresh()
-            # The pilot's own pause would draw outside the fence.
+            # The pilot's own pause would draw outside the error boundary.
             await until(lambda: driver.app.faults.caught > 0, lambda: asyncio.sleep(0.01))
             patch.undo()
             driver.app.screen.query_one(widget).refresh()
@@ -204,7 +204,7 @@ async def test_the_app_accepts_keys_during_a_check_which_times_out() -> None:
             messages = [line.text for line in driver.app.view.log if line.level == "error"]
             assert messages == ["the check was stopped after 1 s; make the text shorter or simpler"]
             patch.undo()
-            await driver.press("enter")  # not held up by the one that was given up
+            await driver.press("enter")  # the abandoned check does not delay it
             assert driver.app.view.queries == ("next",)
             may_end.set()
 
@@ -288,5 +288,5 @@ async def test_a_session_with_invalid_queries_opens(tmp_path: Path) -> None:
 
 
 def test_messages_are_dispatched_within_the_error_boundary() -> None:
-    """Textual's own name for it: if it changes, the fence must follow."""
+    """If Textual renames this method, the error boundary must be changed, too."""
     assert MessagePump._dispatch_message.__qualname__ == "_with_error_boundary.<locals>.dispatch_safely"

@@ -1,4 +1,4 @@
-"""The terminal UI leaves no process behind: not when it is killed, nor when its terminal is gone."""
+"""The terminal UI leaves no process behind if it is killed, or if its terminal closes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.waiting import PATIENCE, until
 def ui(
     stdin: int, stdout: int, folder: Path, engine: str, more: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The terminal UI over the demo's stream, in a session that no terminal controls."""
+    """The terminal UI over the demo's stream, in a session without a controlling terminal."""
     schema, replay = movie_files()
     command = [sys.executable, "-m", "skws", "tui", "tarantino", "travolta", "--fresh", "--engine", engine]
     command += ["--schema", str(schema), "--source", f"replay:{replay}?speed={SPEED}"]
@@ -74,6 +74,6 @@ def test_the_app_ends_with_its_terminal(tmp_path: Path) -> None:
     with ui(terminal, terminal, tmp_path, "local", {}) as app:
         os.close(terminal)
         until_shown(controller, "Vincent Vega")
-        os.close(controller)  # as the system does for a terminal that is killed
-        # The latter where the tests themselves are run to ignore the signal.
+        os.close(controller)  # as the system does if a terminal is killed
+        # The second code occurs if the tests themselves ignore the signal.
         assert app.wait(PATIENCE) in (-signal.SIGHUP, 128 + signal.SIGHUP)

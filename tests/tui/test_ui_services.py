@@ -1,4 +1,4 @@
-"""The services of the UI without a terminal, against plain models where there are some."""
+"""The services of the UI without a terminal, some compared with plain models."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
 ) -> None:
     """``m``: the reader moves."""
     buffer = ResultBuffer(capacity=5)
-    rows: list[list[Any]] = []  # number, end, ending, how many rows had ended before, settled
+    rows: list[list[Any]] = []  # number, end, ending, rows ended before it, final
     dropped_count = ended_count = 0
     for instant, (number, op, end) in enumerate(steps):
         if op == "m":
@@ -198,7 +198,7 @@ def test_results_of_the_same_tuples_are_one_row() -> None:
     assert row.ending == "gone"
     buffer.take([joined("3", "to")])
     assert [one.ending for one in buffer.rows()] == [None, "gone"]
-    buffer.take([joined("3", "to")])  # it comes again
+    buffer.take([joined("3", "to")])  # the same tuples join again
     assert [one.ending for one in buffer.rows()] == [None, "gone"]
     separate_buffer = ResultBuffer()
     assert separate_buffer.take([joined("1", "from"), joined("2", "to")]) == 2

@@ -21,7 +21,7 @@ SECONDS = 60
 
 
 class Terminal:
-    """One window of a tmux server of its own."""
+    """A window of a separate tmux server."""
 
     def __init__(self, folder: Path, size: tuple[int, int]) -> None:
         self._server = ("tmux", "-f", os.devnull, "-S", str(folder / "tmux"))
@@ -38,7 +38,7 @@ class Terminal:
             "TERM": "xterm-256color",
         }
         script = f"TERM=screen-256color {command}; echo ended with $?; exec sleep 600"
-        # Sockets of tmux must have short names.
+        # Paths of tmux sockets must be short.
         subprocess.run([*self._server, "new-session", "-d", *size, script], check=True, env=environment)
 
     def send(self, *keys: str) -> None:
@@ -51,7 +51,7 @@ class Terminal:
         return process.stdout
 
     def shows(self, *texts: str) -> str:
-        """Wait for texts; the screen that has them all."""
+        """Wait for texts; returns the screen that has all of them."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             screen = self.screen()

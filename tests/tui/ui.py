@@ -1,4 +1,4 @@
-"""Drives the app in tests: the demo's stream on a clock moved by hand, and waiting without sleeping."""
+"""Drives the app in tests: the demo's stream on a manual clock, and waiting without sleeping."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from skws_tui.screens.search_screen import SearchScreen
 from skws_tui.services.request import UiRequest, live_job
 
 SPEED = 1_600_000_000
-"""The half century of the movies in about a second."""
+"""Replays the half century of the movies in about a second."""
 QUERY = "tarantino travolta"
 
 
@@ -63,12 +63,12 @@ class Driver:
 
     @property
     def metrics(self) -> Metrics:
-        """The latest."""
+        """The latest metrics."""
         assert self.app.view.metrics is not None
         return self.app.view.metrics
 
     async def networks(self) -> NetworksScreen:
-        """Go to the networks, and let them be looked at."""
+        """Go to the networks, and wait until they are shown."""
         await self.press("f4")
         screen = self.app.screen
         assert isinstance(screen, NetworksScreen)
@@ -77,7 +77,7 @@ class Driver:
         return screen
 
     async def settle(self) -> None:
-        """Until workers are done and all messages, also those about them, are dealt with."""
+        """Wait until workers are done and all messages are processed, including those of the workers."""
         self.app.take_events()
         await self.pilot.pause()
         while any(not worker.is_finished for worker in self.app.workers):
@@ -85,32 +85,32 @@ class Driver:
             await self.pilot.pause()
 
     async def moment(self) -> None:
-        """Let the run take a step, and the app take in what came; nothing is waited for."""
+        """Let the run take a step, and the app process its events, without waiting."""
         self.run.advance(0)
         self.app.take_events()
         await asyncio.sleep(0.001)
 
     async def advance(self, seconds: float) -> None:
-        """Let the run's time pass, and the app take in what came."""
+        """Advance the run's time, and let the app process its events."""
         self.run.advance(seconds)
         await self.settle()
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
-        await self.settle()  # a worker may hand something to the run, such as a schema that it has checked
+        await self.settle()  # a worker may pass something to the run, such as a checked schema
         if isinstance(self.app.job, SteppedRun):
             self.run.advance(0)
             await self.settle()
 
     async def write(self, text: str) -> None:
-        """Put a text into the focused box, at once, which is faster than key by key."""
+        """Put a text into the focused box at once, which is faster than key by key."""
         box = self.app.focused
         assert isinstance(box, Input)
         box.insert_text_at_cursor(text)
         await self.settle()
 
     def strips(self) -> list[Strip]:
-        """The lines of the screen as they are drawn."""
+        """The rendered lines of the screen."""
         return self.app.screen._compositor.render_strips()
 
     def text(self) -> str:
@@ -127,7 +127,7 @@ async def opened(
     faults: int | None = 0,
     **more: Any,
 ) -> AsyncIterator[Driver]:
-    """The app on a request, its run under the test's hand. ``faults``: so many are caught; None for any."""
+    """The app for a request, with a stepped run. ``faults``: the number of exceptions; None for any."""
     start = (SteppedRun if stepped else new_job) if request.job.source else None
     app = SkwsApp(request, start, show_machine=False, **more)
     async with app.run_test(size=size, notifications=True) as pilot:
@@ -144,7 +144,7 @@ def free_port() -> int:
 
 
 def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine, as one that pytest can run."""
+    """Makes a test from a coroutine function."""
 
     def run(*args: Any, **kwargs: Any) -> None:
         asyncio.run(test(*args, **kwargs))
@@ -157,7 +157,7 @@ def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 async def until(
     condition: Callable[[], bool], wait: Callable[[], Awaitable[None]], most: int = 2_000
 ) -> None:
-    """Let ``wait`` pass until the condition holds; fails after ``most`` turns."""
+    """Await ``wait`` until the condition holds; fails after ``most`` turns."""
     for _ in range(most):
         if condition():
             return

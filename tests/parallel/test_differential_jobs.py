@@ -228,7 +228,7 @@ WHOLE: dict[str, tuple[Query, Window]] = {
 
 @combinations("name, order", list(WHOLE), ["in order", "out of order"])
 def test_one_process_searches_a_stream_that_cannot_be_split(tmp_path: Path, name: str, order: str) -> None:
-    """It reports that, unless reading is shared."""
+    """The search reports that, unless reading is shared."""
     query, window = WHOLE[name]
     is_shuffled = order == "out of order"
     stream = insertions(random_stream(STREAMS, 3, 400, 7))

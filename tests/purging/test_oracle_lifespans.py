@@ -36,7 +36,7 @@ def random_marks(rng: random.Random, count: int, likely: float) -> list[Mark]:
 
 
 def delayed(rng: random.Random, marks: list[Mark], lateness: int) -> list[Mark]:
-    """An order of arrival in which no mark is more than the lateness behind an earlier one."""
+    """An order of arrival in which no mark is later than the lateness allows."""
     return sorted(marks, key=lambda mark: mark[0] + rng.uniform(0, lateness))
 
 

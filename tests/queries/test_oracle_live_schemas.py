@@ -39,7 +39,7 @@ Numbered = tuple[int, Record]
 
 @dataclass(frozen=True)
 class Step:
-    """A micro-batch and its position, maybe after a change; ``counting``: all records so far that count."""
+    """A micro-batch with its position, maybe after a change; ``remaining_records``: all that still count."""
 
     position: int
     changed: list[Result] | None
@@ -48,7 +48,7 @@ class Step:
 
 
 class Run:
-    """One query over random records and changes; ``refused``: the reasons of rejected changes."""
+    """One query over random records and changes; ``rejections``: the reasons of rejected changes."""
 
     def __init__(self, stream: Stream, query: Query, seed: int, *, deletes: bool = False) -> None:
         self.rng = random.Random(seed)

@@ -120,7 +120,7 @@ def test_an_operator_is_removed_with_its_last_query() -> None:
 
 
 def test_one_query_of_a_group_is_restored() -> None:
-    """The other one is not affected."""
+    """The other queries are not affected."""
     queries = QUERIES[3:5]
     rng = random.Random(3)
     session, single = (Session(Stream(SCHEMA, OVER), keywords=False) for _ in range(2))

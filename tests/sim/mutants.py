@@ -3,7 +3,7 @@
     python -m tests.sim.mutants             all of them: the table of docs/architecture/simulation.md
     python -m tests.sim.mutants NAME ...    some of them
 
-A mutant is a patch of a function or two, by source text, in a process of its own.
+A mutant is a patch of a function or two, by source text, in a separate process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FROM: Final = "<!-- mutants -->"
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """``target``: ``module:Class.function``; ``old`` stands in its source once; ``new`` takes its place."""
+    """``target``: ``module:Class.function``; ``old`` occurs in its source once; ``new`` replaces it."""
 
     target: str
     old: str
@@ -55,7 +55,7 @@ class Mutant:
 MUTANTS: Final[dict[str, Mutant]] = {}
 """By name."""
 RARE: Final = frozenset({"damaged-end-dropped", "state-not-secured"})
-"""Need several faults in a row that are seldom drawn; a plan by hand finds them (``test_regressions.py``)."""
+"""Need several faults in a row that are rarely drawn; a plan in ``test_regressions.py`` finds them."""
 
 
 def _mutant(name: str, fault: str, *patches: tuple[str, str, str], **settings: Any) -> None:
@@ -834,7 +834,7 @@ def mutated(mutant: Mutant) -> Iterator[None]:
         for patch in mutant.patches:
             original, replacement = _patched(patch, sources)
             before.append((original, original.__code__))
-            original.__code__ = replacement.__code__  # others may have imported the function already
+            original.__code__ = replacement.__code__  # other modules may have imported the function
         yield
     finally:
         for function, code in reversed(before):
@@ -890,7 +890,7 @@ def hunted(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
             simulated = simulation(options)
             try:
                 simulated.run(drawn(seed, options))
-            except Exception as error:  # whatever shows it
+            except Exception as error:  # any error shows the mutant
                 return Caught(mutant.name, seed, steps + simulated.steps, f"{type(error).__name__}: {error}")
             steps += max(1, simulated.steps)
             seed += 1
@@ -898,7 +898,7 @@ def hunted(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
 
 
 def hunted_apart(name: str, most: int = MOST_STEPS) -> Caught:
-    """As ``hunted``, in a process of its own."""
+    """Like ``hunted``, in a separate process."""
     command = [sys.executable, "-m", "tests.sim.mutants", "--in-process", "--steps", str(most), name]
     process = subprocess.run(
         command,

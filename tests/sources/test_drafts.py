@@ -129,7 +129,7 @@ def _is_readable(file: Path) -> bool:
 
 
 def test_a_draft_that_cannot_be_saved_beside_the_data(day: Path, user_folder: Path) -> None:
-    """Here because the draft's name would be too long: the user who runs the tests may write everywhere."""
+    """The draft's name would be too long. Permissions would not do: tests may run as a user who has all."""
     day = day.rename(day.with_name("d" * 240 + ".jsonl"))
     draft = draft_of([str(day)])
     assert draft.path.parent == user_folder

@@ -186,7 +186,7 @@ def test_the_option_has_a_default_and_a_minimum(
     (tmp_path / "schema.yaml").write_text(YAML)
     (tmp_path / "in.jsonl").touch()
     requests: list[Any] = []
-    # These would run for ever.
+    # These would run forever.
     monkeypatch.setattr("skws.cli.watch.run_watch", lambda request, *_: requests.append(request))
     monkeypatch.setattr("skws.cli.serve._serve", lambda request, *_: requests.append(request))
     words = ("lamp",) if command == "watch" else ()

@@ -94,8 +94,8 @@ def lives_of(
 def test_truncations_end_live_tuples(window: Window, lateness: int, seed: int) -> None:
     rng = random.Random(seed)
     marks = delayed(rng, random_marks(rng, 60, rng.choice((0.02, 0.1, 0.4))), lateness)
-    lifespans_seen, _ = lives_of(marks, window, lateness, rng)
-    assert lifespans_seen == simulated_lives(marks, window)
+    actual, _ = lives_of(marks, window, lateness, rng)
+    assert actual == simulated_lives(marks, window)
 
 
 @pytest.mark.parametrize("lateness", [0, 5])

@@ -53,19 +53,17 @@ def searched(session: Session, query: Query, limit: int) -> Searched:
 
 def compare(session: Session, text: str, size: int, limit: int, rank: str) -> int:
     """Compares a search with the snapshot of a new query; returns the number of its results."""
-    ids_found, count, size_reached, complete, *_ = searched(
-        session, ranked_query(text, "", size, rank), limit
-    )
+    hits, count, size_reached, complete, *_ = searched(session, ranked_query(text, "", size, rank), limit)
     snapshot = session.add(ranked_query(text, "new", size, rank))
     session.remove("new")
     live_results = sorted((one for one in snapshot if one.op == "+"), key=order)
     assert complete
     assert count == sum(len(one.tuples) <= size_reached for one in live_results)
-    assert size_reached == size or len(ids_found) == limit
-    assert [one.id for one in ids_found] == [one.id for one in live_results[:limit]]
-    scores = [[one.score.value for one in some if one.score] for some in (ids_found, live_results[:limit])]
+    assert size_reached == size or len(hits) == limit
+    assert [one.id for one in hits] == [one.id for one in live_results[:limit]]
+    scores = [[one.score.value for one in some if one.score] for some in (hits, live_results[:limit])]
     assert scores[0] == pytest.approx(scores[1])
-    assert [one.place.rank for one in ids_found if one.place] == list(range(1, len(ids_found) + 1))
+    assert [one.place.rank for one in hits if one.place] == list(range(1, len(hits) + 1))
     return len(live_results)
 
 

@@ -151,10 +151,10 @@ joins: [{on: sale.item = item.item}]
     tables = [Record(0, 0, (1, "desk lamp")), Record(0, 0, (2, "lamp"))]
     before, after = (Session(Stream(schema, window), keywords=False) for _ in range(2))
     before.add_all(plans_over(queries, before.stream))
-    results_of_load = before.load_tables(tables)
+    loaded_results = before.load_tables(tables)
     assert after.load_tables(tables) == []
-    assert lines(results_of_load) == lines(after.add_all(plans_over(queries, after.stream)))
-    assert [result.query for result in results_of_load] == ["lamp", "lamp", "desk lamp"]
+    assert lines(loaded_results) == lines(after.add_all(plans_over(queries, after.stream)))
+    assert [result.query for result in loaded_results] == ["lamp", "lamp", "desk lamp"]
     orders = RecordBatch.of([Record(1, 1_000_000, (2, "red")), Record(1, 2_000_000, (1, "red"))])
     results = before.take(orders)
     assert lines(results) == lines(after.take(orders))

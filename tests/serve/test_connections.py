@@ -104,13 +104,13 @@ def test_a_slow_request_is_completed() -> None:
 
 def test_connections_beyond_the_limit_are_refused() -> None:
     with server(streams=1, beside=2) as port:
-        connections_open = [connect(port) for _ in range(3)]
-        for connection in connections_open:
+        open_connections = [connect(port) for _ in range(3)]
+        for connection in open_connections:
             connection.sendall(HEAD)
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
         with connect(port) as extra:
             assert not size_until_end(extra)
-        for connection in connections_open:
+        for connection in open_connections:
             connection.close()
 
 

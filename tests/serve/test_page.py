@@ -241,11 +241,11 @@ async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Pat
         await tab.until("document.getElementById('status').textContent.startsWith('3 results')")
         assert "King" in await tab.run("document.querySelector('#results .result.new').innerText")
         await picture(tab, "follow")
-        ids_shown = "[...document.querySelectorAll('#results .result')].map(e => e.dataset.id)"
-        before = await tab.run(ids_shown)
+        result_ids = "[...document.querySelectorAll('#results .result')].map(e => e.dataset.id)"
+        before = await tab.run(result_ids)
         append(stream, customer(next(TIME), 2, "Ada Byron of Ockham"))
         await tab.until("document.querySelector('#results .changed')?.textContent === 'Ada Byron of Ockham'")
-        assert await tab.run(ids_shown) == before, "an update changes its card where it stands"
+        assert await tab.run(result_ids) == before, "an update changes its card where it stands"
         assert await tab.run("document.querySelectorAll('#results .result.new').length") == 1
         assert "updated 1970" in await tab.run("document.getElementById('results').innerText")
         assert (await tab.run("document.getElementById('status').textContent")).startswith("3 results")

@@ -191,9 +191,9 @@ class Expected:
         expected = b"".join(line + b"\n" for *_, line in unlimited)
         check(content == expected, "out.jsonl differs:", *_difference(content, expected))
         content = disk.content(f"{FOLDER}/own.jsonl")
-        ids_found = [(line["op"], line["id"]) for line in map(orjson.loads, content.splitlines())]
+        actual_ids = [(line["op"], line["id"]) for line in map(orjson.loads, content.splitlines())]
         expected_ids = self._limited(last)
-        check(ids_found == expected_ids, "own.jsonl has", ids_found, "and not", expected_ids)
+        check(actual_ids == expected_ids, "own.jsonl has", actual_ids, "and not", expected_ids)
         if self._hook is not None:
             batches = [
                 [line for line in batch.lines or () if line[1] != self._own and line[0] != "~"]
@@ -260,22 +260,22 @@ class Expected:
 
     def _limited(self, last: int) -> list[tuple[str, str]]:
         """The results of the query with a limit: operation and id. A new limit starts without history."""
-        ids_limited: list[tuple[str, str]] = []
+        limited_ids: list[tuple[str, str]] = []
         ends = [first - 1 for first, _ in self.rates[1:]]
         for (first, rate), end in zip(self.rates, [*ends, last], strict=True):
             batches = self._model.batches[first - 1 : min(end, last)]
             lines = (line for batch in batches for line in batch.lines or () if line[1] == self._own)
-            ids_limited += _limited(lines, rate)
-        return ids_limited
+            limited_ids += _limited(lines, rate)
+        return limited_ids
 
     def _check_parquet(self, required: list[str], allowed: list[str]) -> None:
-        ids_found: list[str] = []
+        actual_ids: list[str] = []
         for path, data in sorted(self._world.disk.files(f"{FOLDER}/parquet").items()):
             if path.endswith(".parquet"):
-                ids_found += _ids(data)
+                actual_ids += _ids(data)
         check(
-            ids_found == allowed[: len(ids_found)] and len(ids_found) >= len(required),
-            "the Parquet files have", len(ids_found), "results and not", len(required), "to", len(allowed),
+            actual_ids == allowed[: len(actual_ids)] and len(actual_ids) >= len(required),
+            "the Parquet files have", len(actual_ids), "results and not", len(required), "to", len(allowed),
         )  # fmt: skip
 
 

@@ -112,13 +112,13 @@ def test_a_snapshot_is_split_after_any_number_of_lines(
     rows = [(1, ("x" * size,)) for size in (0, 3, 100, 1, 0, 60, 2)]
     spool.rows.write_bytes(b"".join(line(*each) for each in rows))
     for limit in (1, 2, 3, 7, 100):
-        offset, rows_read = 0, list[Row]()
+        offset, actual = 0, list[Row]()
         while (end := spool.lines_end(offset, limit)) > offset:
             chunk = spool.read_rows(SCHEMA, offset, end)
-            assert len(chunk) == min(limit, len(rows) - len(rows_read))
-            rows_read += [record.row for record in chunk.records.records()]
+            assert len(chunk) == min(limit, len(rows) - len(actual))
+            actual += [record.row for record in chunk.records.records()]
             offset = end
-        assert rows_read == [row for _, row in rows]
+        assert actual == [row for _, row in rows]
 
 
 def test_texts_are_those_of_the_database(database: Database) -> None:

@@ -133,8 +133,8 @@ def test_measured_values_are_numbers_if_doubles_can_represent_them(
     assert types(database)[f"thing.{name}"] == kind
     outcome = skws("search", database.uri(), "kettle", "-f", "jsonl")
     assert len(outcome.records) == len(values), outcome.err
-    values_shown = {str(one["tuples"][0]["row"][name]) for one in outcome.records}
-    assert kind != "string" or values_shown == set(values)
+    displayed_values = {str(one["tuples"][0]["row"][name]) for one in outcome.records}
+    assert kind != "string" or displayed_values == set(values)
     if kind == "number" and len(values) > 1:
         cheap_outcome = skws("search", database.uri(), "kettle", f"{name}<5", "-f", "jsonl")
         assert [one["tuples"][0]["row"][name] for one in cheap_outcome.records] == [3.0]

@@ -239,9 +239,9 @@ def test_an_incomplete_publication_is_rejected_with_its_correction(
     with closing(source_of(database, database.name, publication="mine").open(SCHEMA)) as feed:
         with pytest.raises(SourceError) as error:
             feed.start()
-        message_shown = str(error.value)
-        assert message in message_shown
-        corrections = re.findall(r"ALTER PUBLICATION (?:[^();]|\([^()]*\))*", message_shown)
+        message_text = str(error.value)
+        assert message in message_text
+        corrections = re.findall(r"ALTER PUBLICATION (?:[^();]|\([^()]*\))*", message_text)
         database.run(*corrections)
         _, offset, _ = follow(feed, database, feed.start())
         database.run(insert(1, 6))

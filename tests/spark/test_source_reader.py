@@ -52,9 +52,9 @@ def times(lines: list[str]) -> list[str]:
 def test_a_backlog_is_read_in_tasks_and_the_rest_by_the_driver(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(float(n), n) for n in range(210)))
-    batches_read = list(batches(reader(source, records=100)))
-    assert [len(tasks) > 1 for tasks in batches_read] == [True, True, False]
-    lines = [line for tasks in batches_read for task in tasks for line in task]
+    lines_by_batch = list(batches(reader(source, records=100)))
+    assert [len(tasks) > 1 for tasks in lines_by_batch] == [True, True, False]
+    lines = [line for tasks in lines_by_batch for task in tasks for line in task]
     assert times(lines) == [f"{n // 60:02}:{n % 60:02}" for n in range(210)]
 
 

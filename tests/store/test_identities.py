@@ -158,8 +158,8 @@ def test_live_tuples_equal_a_simulation(
         batch_records, records = records[:size], records[size:]
         past += batch_records
         session.take(batch_of(batch_records, schema))
-        rows_found = [tuple(result.tuples[0].row.values()) for result in session.alive("query")]
-        assert sorted(rows_found, key=repr) == rows_with_keyword(schema, alive(past, schema, window))
+        actual_rows = [tuple(result.tuples[0].row.values()) for result in session.alive("query")]
+        assert sorted(actual_rows, key=repr) == rows_with_keyword(schema, alive(past, schema, window))
 
 
 def test_the_colliding_texts_have_one_hash() -> None:

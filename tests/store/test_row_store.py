@@ -97,8 +97,8 @@ def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, 
                 expected += added_rows
         _check(store, expected, rng)
         is_chosen: Flags = np.array([rng.random() < 0.6 for _ in expected], dtype=np.bool_)
-        rows_found = store.rows_in_files(is_chosen, files)
-        assert {file: flags.tolist() for file, flags in rows_found.items()} == _live_in_files(
+        stored_rows = store.rows_in_files(is_chosen, files)
+        assert {file: flags.tolist() for file, flags in stored_rows.items()} == _live_in_files(
             store, is_chosen, files
         )
         assert store.in_files(files).tolist() == [place is not None for place in _places(store)]

@@ -91,10 +91,10 @@ async def moment() -> None:
     await asyncio.sleep(0.001)
 
 
-async def type_all(texts_typed: list[str], folder: Path) -> None:
+async def type_all(inputs: list[str], folder: Path) -> None:
     """Closing the app checks that its error boundary has caught nothing."""
     async with opened(movies(restore=True), session_path=folder / "session.json") as driver:
-        for text in texts_typed:
+        for text in inputs:
             await type_text(driver, text)
         await until(lambda: not driver.app.view.queries, driver.moment)
         await driver.advance(2)
@@ -108,8 +108,8 @@ async def type_all(texts_typed: list[str], folder: Path) -> None:
 def test_odd_texts_are_accepted_or_rejected(kind: str, tmp_path: Path) -> None:
     @examples(3, suppress_health_check=list(HealthCheck), print_blob=False)
     @given(st.lists(texts(kind), min_size=25, max_size=25))
-    def run(texts_drawn: list[str]) -> None:
-        asyncio.run(type_all(texts_drawn, tmp_path))
+    def run(inputs: list[str]) -> None:
+        asyncio.run(type_all(inputs, tmp_path))
 
     run()
 

@@ -184,10 +184,10 @@ def test_an_exception_is_reported_if_no_file_can_be_written(tmp_path: Path) -> N
 @scenario
 async def test_the_app_accepts_keys_during_a_check_which_times_out() -> None:
     may_end = threading.Event()
-    texts_checked: list[str] = []
+    checked_texts: list[str] = []
 
     def slow(_: QueryAnalyzer, text: str) -> None:
-        texts_checked.append(text)
+        checked_texts.append(text)
         may_end.wait(60)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -196,7 +196,7 @@ async def test_the_app_accepts_keys_during_a_check_which_times_out() -> None:
             driver.app.checks = OffThread(1.0)
             driver.search.box.value = "slow"
             await driver.pilot.press("enter")
-            await until(lambda: texts_checked == ["slow"], driver.pilot.pause)
+            await until(lambda: checked_texts == ["slow"], driver.pilot.pause)
             driver.search.box.value = ""
             await driver.pilot.press(*"next")
             assert driver.search.box.value == "next"

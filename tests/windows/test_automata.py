@@ -40,20 +40,20 @@ Case = tuple[int, r.Regular, r.Regular, list[list[StreamRecord]]]
 @examples(80)
 @given(cases())
 def test_automata_of_expressions_accept_their_words(case: Case) -> None:
-    k, left, right, words_drawn = case
+    k, left, right, sample_words = case
     for regular in (left, right):
         automaton = to_automaton(regular, k)
-        for word in words_drawn:
+        for word in sample_words:
             assert accepted(automaton, word) == matches(regular, word, k)
 
 
 @SOME
 @given(cases())
 def test_closure_under_boolean_operations(case: Case) -> None:
-    k, left, right, words_drawn = case
+    k, left, right, sample_words = case
     a, b = to_automaton(left, k), to_automaton(right, k)
     intersection, union_of_both, negation = product(a, b), union(a, b), complement(a, THEORY)
-    for word in words_drawn:
+    for word in sample_words:
         in_a, in_b = matches(left, word, k), matches(right, word, k)
         assert accepted(intersection, word) == (in_a and in_b)
         assert accepted(union_of_both, word) == (in_a or in_b)
@@ -64,25 +64,25 @@ def test_closure_under_boolean_operations(case: Case) -> None:
 @SOME
 @given(cases())
 def test_deterministic_automata_have_one_run_on_every_word(case: Case) -> None:
-    k, left, _, words_drawn = case
+    k, left, _, sample_words = case
     nondeterministic = to_automaton(left, k)
     automaton = determinise(nondeterministic, THEORY)
     for arcs in automaton.outgoing.values():
         for i, (guard, _) in enumerate(arcs):
             assert not any(THEORY.is_possible(g.conjunction([guard, other])) for other, _ in arcs[i + 1 :])
         assert not THEORY.is_possible(g.negation(g.disjunction(guard for guard, _ in arcs)))
-    for word in words_drawn:
+    for word in sample_words:
         assert accepted(automaton, word) == accepted(nondeterministic, word)
 
 
 @SOME
 @given(cases())
 def test_cleaning_and_trimming_preserve_the_language(case: Case) -> None:
-    k, left, _, words_drawn = case
+    k, left, _, sample_words = case
     automaton = to_automaton(left, k)
     cleaned = clean(automaton, THEORY)
     assert all(THEORY.is_possible(guard) for guard in cleaned.guards)
-    for word in words_drawn:
+    for word in sample_words:
         assert accepted(trim(cleaned), word) == accepted(automaton, word)
 
 

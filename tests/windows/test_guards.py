@@ -26,10 +26,10 @@ def columns_of(word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> Recor
 @examples(300)
 @given(st.lists(guards(K), min_size=1, max_size=4), words(min_size=1))
 def test_guards_by_columns_equal_guards_by_record(
-    guards_drawn: list[g.Guard], word: list[StreamRecord]
+    sample_guards: list[g.Guard], word: list[StreamRecord]
 ) -> None:
     columns = columns_of(word)
-    for guard in guards_drawn:
+    for guard in sample_guards:
         flags = columns.holds(guard).tolist()
         for i in range(K, len(word)):
             assert flags[i] == holds(guard, word[i - K : i + 1], ALPHABET), (str(guard), i)
@@ -47,19 +47,19 @@ def test_whole_numbers_beyond_doubles_are_compared_exactly() -> None:
 @examples(100)
 @given(st.lists(guards(1), min_size=1, max_size=3), words(min_size=2, max_size=5))
 def test_occurring_combinations_are_possible_and_samples_true(
-    guards_drawn: list[g.Guard], word: list[StreamRecord]
+    sample_guards: list[g.Guard], word: list[StreamRecord]
 ) -> None:
-    cells = {cell.signs: cell.sample for cell in THEORY.cells(guards_drawn)}
+    cells = {cell.signs: cell.sample for cell in THEORY.cells(sample_guards)}
     combinations = {
-        tuple(holds(guard, word[i - 1 : i + 1], ALPHABET) for guard in guards_drawn)
+        tuple(holds(guard, word[i - 1 : i + 1], ALPHABET) for guard in sample_guards)
         for i in range(1, len(word))
     }
     assert combinations <= cells.keys()
     for signs, sample in cells.items():
         if sample is not None:
-            assert tuple(holds(guard, sample, ALPHABET) for guard in guards_drawn) == signs
-    for signs in product((False, True), repeat=len(guards_drawn)):
-        assert THEORY.is_possible(minterm(guards_drawn, signs)) == (signs in cells)
+            assert tuple(holds(guard, sample, ALPHABET) for guard in sample_guards) == signs
+    for signs in product((False, True), repeat=len(sample_guards)):
+        assert THEORY.is_possible(minterm(sample_guards, signs)) == (signs in cells)
 
 
 X, BEFORE = g.Field("x"), g.Field("x", 1)

@@ -69,11 +69,11 @@ def windows_of(window_expression: WindowExpression, word: list[StreamRecord]) ->
     st.lists(words(6), min_size=3, max_size=3),
 )
 def test_formulas_have_the_windows_of_their_expressions(
-    case: tuple[int, m.Formula], words_drawn: list[list[StreamRecord]]
+    case: tuple[int, m.Formula], sample_words: list[list[StreamRecord]]
 ) -> None:
     k, formula = case
     from_formula = window_expression(formula, k, THEORY)
-    for word in words_drawn:
+    for word in sample_words:
         assert windows_of(from_formula, word) == windows_by_logic(formula, k, word)
 
 
@@ -101,12 +101,12 @@ SIDES = (
     st.lists(words(7), min_size=2, max_size=2),
 )
 def test_expressions_have_the_windows_of_their_formulas(
-    k: int, before: r.Regular, window: r.Regular, words_drawn: list[list[StreamRecord]]
+    k: int, before: r.Regular, window: r.Regular, sample_words: list[list[StreamRecord]]
 ) -> None:
     original = expression([(before, window)], k)
     formula = formula_of(original)
     from_formula = window_expression(formula, k, THEORY)
-    for word in words_drawn:
+    for word in sample_words:
         assert windows_of(from_formula, word) == windows_by_definition([(before, window)], k, word)
 
 

@@ -184,10 +184,10 @@ def timeless(regular: r.Regular) -> bool:
     st.lists(words(5, 2), min_size=4, max_size=4),
 )
 def test_expressions_are_shown_in_their_own_syntax(
-    regular: r.Regular, words_drawn: list[list[StreamRecord]]
+    regular: r.Regular, sample_words: list[list[StreamRecord]]
 ) -> None:
     parsed = parse_regular(str(regular), ALPHABET)
-    for word in words_drawn:
+    for word in sample_words:
         assert matches(parsed, word, 2) == matches(regular, word, 2)
 
 

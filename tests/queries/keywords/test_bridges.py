@@ -155,8 +155,8 @@ def test_queries_are_added_and_removed(seed: int) -> None:
             separate[text] = engines[text]
             snapshot = shared.add(plan(text, 5, TimeWindow(40)))
             name = f"again {len(shared_results[text])} {rng.random()}"
-            results_of_separate = separate[text].add(replace(plan(text, 5, TimeWindow(40)), name=name))
-            assert {r.id for r in snapshot} == {r.id for r in results_of_separate}
+            separate_snapshot = separate[text].add(replace(plan(text, 5, TimeWindow(40)), name=name))
+            assert {r.id for r in snapshot} == {r.id for r in separate_snapshot}
         for result in shared.process(chunk):
             shared_results[result.query].append(result)
         for text, engine in engines.items():

@@ -79,13 +79,13 @@ def test_arrow_splits_texts_like_python(texts: list[str], analyzer: Analyzer, le
     texts = texts[left_out:]
     for threshold in (0, 1000):
         with patch.object(cutting, "_FEW_TEXTS", threshold):
-            words_found = occurrences(selected, analyzer)
+            result = occurrences(selected, analyzer)
         chunks_by_text: list[list[str]] = [[] for _ in texts]
-        for chunk, text in zip(words_found.which.tolist(), words_found.text.tolist(), strict=True):
-            if words_found.chunks[chunk]:  # Arrow returns empty words around white space
-                chunks_by_text[text].append(words_found.chunks[chunk])
+        for chunk, text in zip(result.which.tolist(), result.text.tolist(), strict=True):
+            if result.chunks[chunk]:  # Arrow returns empty words around white space
+                chunks_by_text[text].append(result.chunks[chunk])
         assert chunks_by_text == [chunks(text, analyzer) for text in texts]
-        assert len(set(words_found.chunks)) == len(words_found.chunks)
+        assert len(set(result.chunks)) == len(result.chunks)
     assert selected.lengths().tolist() == [len(text) for text in texts]
 
 

@@ -174,6 +174,6 @@ def test_a_listener_sees_the_records_of_each_micro_batch_in_order(shards: int) -
             numbers = np.arange(shard, 5, shards)
             packed = pack(batch) if shards == 1 else pack(batch.take(numbers), numbers)
             rows += [(shard, 0, b"{}"), (shard, 1, b"a result"), (shard, RECORDS, packed)]
-    records_seen = [list(records.records()) for records in records_of(Output(1, rows))]
-    assert records_seen == [list(batch.records()) for batch in batches]
+    observed = [list(records.records()) for records in records_of(Output(1, rows))]
+    assert observed == [list(batch.records()) for batch in batches]
     assert list(records_of(Output(1, [(0, 0, b"{}")]))) == []

@@ -69,9 +69,9 @@ def homomorphisms(
     """The t-homomorphisms from ``first`` on that use the last tuple, with a position for each atom."""
     window = range(max(first, 0), len(stream))
     return [
-        images
-        for images in product(window, repeat=len(query.atoms))
-        if len(stream) - 1 in images and _is_homomorphism(query, [stream[position] for position in images])
+        image
+        for image in product(window, repeat=len(query.atoms))
+        if len(stream) - 1 in image and _is_homomorphism(query, [stream[position] for position in image])
     ]
 
 

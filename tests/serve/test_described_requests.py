@@ -90,7 +90,7 @@ def requests(draw: st.DrawFn, description: dict[str, Any]) -> tuple[str, str, di
     parts = description["components"]["schemas"]
     paths = sorted(description["paths"].items())
     operations = [(path, *operation) for path, methods in paths for operation in methods.items()]
-    with_body = [parameter for parameter in operations if "requestBody" in parameter[2]]
+    with_body = [entry for entry in operations if "requestBody" in entry[2]]
     template, method, operation = draw(st.sampled_from([*operations, *with_body * 5]))
     path, query = template, {}
     for parameter in operation.get("parameters", ()):

@@ -37,19 +37,19 @@ def test_a_search_returns_live_results_best_first(client: httpx.Client, folder: 
     pair(folder, "grace hopper of the navy of the united states", "a compiler among many other words")
     until(lambda: search_answer(client, "grace compiler")["found"] == 2)
     answer = search_answer(client, "grace compiler", marks=True, explain_score=True)
-    scores = [server["score"] for server in answer["results"]]
+    scores = [result["score"] for result in answer["results"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] > scores[1]
     assert answer["complete"]
     assert answer["max_size"] == 5
     best = answer["results"][0]
-    assert {server["relation"]: server["marks"] for server in best["tuples"]} == {
+    assert {member["relation"]: member["marks"] for member in best["tuples"]} == {
         "customer": {"name": [[0, 5, 0]]},
         "order": {"item": [[0, 8, 1], [9, 17, 1]]},
     }
     limited_answer = search_answer(client, "grace compiler", limit=1)
     assert limited_answer["found"] == 2
-    assert [server["id"] for server in limited_answer["results"]] == [best["id"]]
+    assert [result["id"] for result in limited_answer["results"]] == [best["id"]]
     assert search_answer(client, "grace compiler", max_size=1)["found"] == 0
 
 
@@ -85,7 +85,7 @@ def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
     def completed(query: str, **options: Any) -> list[tuple[str, str, int | None]]:
         answer = client.post("/complete", json={"query": query, **options})
         assert answer.status_code == 200, answer.text
-        return [(server["text"], server["query"], server["count"]) for server in answer.json()["completions"]]
+        return [(entry["text"], entry["query"], entry["count"]) for entry in answer.json()["completions"]]
 
     until(lambda: search_answer(client, "zoe zephyr")["found"] == 2)
     assert completed('zoe -"ZE') == [("zebra", 'zoe -"zebra', 2), ("zephyr", 'zoe -"zephyr', 2)]
@@ -215,12 +215,12 @@ def test_two_searches_with_the_same_text_are_separate(client: httpx.Client, fold
     first.wait_for("result", 2)
     second.wait_for("result", 2)
     assert results(first) == results(second)
-    assert {server["result"]["name"] for server in second.of("result")} == {"second"}
+    assert {event["result"]["name"] for event in second.of("result")} == {"second"}
     owner_stream = Stream(client, "/events?owner=two")
     owner_stream.wait_for("ready")
     pair(folder, "dora", "desk")
     owner_stream.wait_for("result", 3)
-    assert {server["searches"][0]["name"] for server in owner_stream.of("result")} == {"second"}
+    assert {event["searches"][0]["name"] for event in owner_stream.of("result")} == {"second"}
     response = client.put("/queries/third", json={"query": "dora desk", "top": 3})
     assert response.status_code == 201
 
@@ -237,7 +237,7 @@ def test_an_owner_does_not_see_the_removals_of_others(client: httpx.Client) -> N
         client.delete(f"/queries/{name}")
     for stream, expected in ((all_stream, ["his", "hers"]), (owner_stream, ["hers"])):
         stream.wait_for("removed", len(expected))
-        assert [server["name"] for server in stream.of("removed")] == expected
+        assert [event["name"] for event in stream.of("removed")] == expected
 
 
 def test_many_searches_are_saved_at_once_and_invalid_ones_named(client: httpx.Client) -> None:
@@ -353,7 +353,7 @@ def test_other_kinds_of_queries_are_saved(client: httpx.Client, folder: Path, bo
 
 def test_the_schema_is_returned(client: httpx.Client) -> None:
     description = client.get("/schema").json()
-    assert [server["name"] for server in description["relations"]] == ["customer", "order"]
+    assert [relation["name"] for relation in description["relations"]] == ["customer", "order"]
     assert description["relations"][0]["attributes"] == {"cid": "integer", "name": "text"}
     assert description["joins"] == [
         {"name": "customer.cid = order.cid", "left": "customer", "right": "order", "on": [["cid", "cid"]]}

@@ -338,9 +338,8 @@ class Model:
 
     def _hold(self, batch: Batch, results: Sequence[Result]) -> None:
         before = self.batches[batch.entry.number - 2].held if batch.entry.number > 1 else {}
-        removed_names = {
-            result.name for result in batch.entry.commands if result.op == "remove"
-        }  # perhaps added again at once
+        # A removed query may be added again at once.
+        removed_names = {command.name for command in batch.entry.commands if command.op == "remove"}
         held_results = {key: result for key, result in before.items() if key[0] not in removed_names}
         for result in results:
             if result.op == "-":

@@ -383,11 +383,11 @@ def test_shards_by_key_have_the_results_of_one_shard(spark: SparkSession, tmp_pa
     assert rows_by_shards[2] == rows_by_shards[1]
     assert rows_by_shards[None] == rows_by_shards[1]
     timed_rows.to_parquet(tmp_path / "span" / "again.parquet", index=False)
-    for query, number, count in (
+    for query, number, message in (
         ("timeout", 3, "has shards=2, by request.trace, span.trace.*; this search has shards=3, by"),
         (skws.Query("timeout", 1), 2, "this search has shards=2, by request.trace, span.trace.span.service"),
     ):
-        with partitioned(spark, 3), pytest.raises(StreamingQueryException, match=count):
+        with partitioned(spark, 3), pytest.raises(StreamingQueryException, match=message):
             run(skws.spark.search(spark, data, query, **options, shards=number), tmp_path / "2")
 
 

@@ -175,12 +175,11 @@ async def test_networks_show_waiting_partials_and_lead_to_their_results() -> Non
         result_line = "=> director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result"
         assert result_line in screen_text
         tree = screen.listing
-        line = next(
-            n for n in range(tree.last_line + 1) if result_line in str(tree.get_node_at_line(n).label)
-        )  # type: ignore[union-attr]
+        nodes = map(tree.get_node_at_line, range(tree.last_line + 1))
+        line = next(n for n, node in enumerate(nodes) if node and result_line in str(node.label))
         tree.cursor_line = line
         await driver.press("enter")
-        assert [len(screen_text.result.tuples) for screen_text in driver.search.results.listed] == [4]
+        assert [len(row.result.tuples) for row in driver.search.results.listed] == [4]
         await driver.press("escape")
         assert len(driver.search.results.listed) == 2
 
@@ -471,11 +470,11 @@ def test_every_screen_is_drawn_in_light_and_in_sixteen_colors(theme: str) -> Non
     async def drawn() -> None:
         async with opened(movies(QUERY, theme=theme), size=(80, 24)) as driver:
             await driver.advance(2)
-            for key, mode, screen_text in SHOWN:
+            for key, mode, text in SHOWN:
                 await driver.press(key)
                 assert driver.app.current_mode == mode
                 # On a busy machine, the content of a screen appears after the keys are processed.
-                await until(lambda shown=screen_text: shown in driver.text(), driver.pilot.pause)  # type: ignore[misc]
+                await until(lambda text=text: text in driver.text(), driver.pilot.pause)  # type: ignore[misc]
                 await until(lambda: driver.text().endswith("quit"), driver.pilot.pause)
 
     drawn()

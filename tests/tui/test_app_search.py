@@ -198,16 +198,14 @@ async def test_several_queries_run_and_each_can_be_viewed_and_removed() -> None:
         assert driver.search.bar.selected == "nolan bale"
         await driver.press("escape", "right_square_bracket")
         listed = driver.search.results.listed
-        assert {screen_text.result.query for screen_text in listed} == {QUERY, "nolan bale"}
-        assert all(
-            screen_text.result.snapshot for screen_text in listed if screen_text.result.query == "nolan bale"
-        )
+        assert {row.result.query for row in listed} == {QUERY, "nolan bale"}
+        assert all(row.result.snapshot for row in listed if row.result.query == "nolan bale")
         await driver.press("escape", "right_square_bracket")
         assert driver.search.bar.selected == QUERY
-        assert {screen_text.result.query for screen_text in driver.search.results.listed} == {QUERY}
+        assert {row.result.query for row in driver.search.results.listed} == {QUERY}
         await driver.press("x")
         assert driver.app.view.queries == ("nolan bale",)
-        assert {screen_text.result.query for screen_text in driver.search.results.listed} == {"nolan bale"}
+        assert {row.result.query for row in driver.search.results.listed} == {"nolan bale"}
 
 
 @scenario
@@ -348,9 +346,7 @@ async def test_results_are_sorted_and_filtered_by_relation() -> None:
         await driver.write("director")
         await driver.press("enter")
         (row,) = driver.search.results.listed
-        assert "director" in {
-            screen_text.relation for screen_text in row.result.tuples if screen_text.keywords
-        }
+        assert "director" in {member.relation for member in row.result.tuples if member.keywords}
         assert "found in director" in driver.text()
         await driver.press("escape")
         assert len(driver.search.results.listed) == 2

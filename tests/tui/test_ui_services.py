@@ -220,7 +220,7 @@ def test_the_buffer_filters_by_query_network_and_words() -> None:
 )
 @examples(60)
 def test_a_sentence_keeps_matches_and_its_width(parts: list[tuple[str, bool]], width: int) -> None:
-    phrases = [TuplePhrase(text, (), matched=match_count) for text, match_count in parts]
+    phrases = [TuplePhrase(text, (), matched=matched) for text, matched in parts]
     sentence_parts = sentence(phrases, width)
     match_count = sum(p.matched for p in phrases)
     assert sum(p.matched for p in sentence_parts) == match_count

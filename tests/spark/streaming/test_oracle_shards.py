@@ -216,9 +216,9 @@ class Shards:
         """Like ``layout.initial_state``, without Spark."""
         blobs = list(self._rest())
         chunks = [
-            (group, *moved_blobs)
+            (group, *chunk)
             for group, shard in self.shards.items()
-            for moved_blobs in [*shard.chunks.values(), *([shard.lasting] if shard.lasting else [])]
+            for chunk in [*shard.chunks.values(), *([shard.lasting] if shard.lasting else [])]
         ]
         moved_blobs, undivided = plan_move(
             blobs, [(group, chunk) for group, chunk, _ in chunks], self.layout, layout

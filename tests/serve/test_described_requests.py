@@ -107,12 +107,12 @@ def requests(draw: st.DrawFn, description: dict[str, Any]) -> tuple[str, str, di
 
 
 def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> None:
-    description = client.get("/openapi.json").json()
-    answer = description["paths"]["/search"]["post"]["responses"]["200"]["content"]["application/json"]
+    described = client.get("/openapi.json").json()
+    answer = described["paths"]["/search"]["post"]["responses"]["200"]["content"]["application/json"]
     assert answer["schema"]["properties"]["results"]["items"]["properties"]["score"] == {"type": "number"}
-    statuses: set[str] = set()
+    seen: set[str] = set()
 
-    @given(requests(description))
+    @given(requests(described))
     @examples(2_000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
     def check(request: tuple[str, str, dict[str, str], Any, str]) -> None:
         method, path, query, body, template = request
@@ -127,10 +127,10 @@ def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> No
                 assert status == 200
                 return
             answer.read()
-        statuses.add(f"{method} {template} {status}")
+        seen.add(f"{method} {template} {status}")
         assert status < 500 or status == 504, answer.text  # a search may reach its limit on a busy machine
-        documented = description["paths"].get(template, {}).get(method.lower(), {}).get("responses", {})
-        assert str(status) in documented or status in {201, 405}, (request, status)
+        known = described["paths"].get(template, {}).get(method.lower(), {}).get("responses", {})
+        assert str(status) in known or status in {201, 405}, (request, status)
         if status >= 400:
             assert answer.json()["error"]
 
@@ -138,7 +138,7 @@ def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> No
     assert client.get("/healthz").status_code == 200
     assert not any("unexpected" in line or "Traceback" in line for line in served.raw)
     for expected in ("POST /search 200", "POST /search 400", "POST /search 422", "PUT /queries/{name} 400"):
-        assert expected in statuses, statuses
+        assert expected in seen, seen
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,8 @@ def test_tuples_of_every_key_leave_with_the_oldest_window_of_all(trails: list[Ch
 def test_the_start_of_the_oldest_window_before_a_record(trails: list[Changes]) -> None:
     tuples = [(position, key) for key in range(len(trails)) for position in range(BEGIN, END)]
     position, _, key = expiry_arguments(tuples)
-    for (record, number), oldest in zip(tuples, leaving(trails).window_starts(position, key).tolist(), strict=True
+    for (record, number), oldest in zip(
+        tuples, leaving(trails).window_starts(position, key).tolist(), strict=True
     ):
         start = after(trails[number], record - 1)
         starts_before = [at for at, _ in trails[number] if at < record][-1]

@@ -83,7 +83,9 @@ def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Re
     cells = [cell.signs for cell in THEORY.cells(window_expression.guards)]
     pair = compile_expression(window_expression, THEORY).pairs[0]
     budget = StepBudget(100_000, "counting")
-    d, e = (deterministic_over(a, window_expression.guards, cells, budget) for a in (pair.before, pair.window))
+    d, e = (
+        deterministic_over(a, window_expression.guards, cells, budget) for a in (pair.before, pair.window)
+    )
     if len(d.table) * len(e.table) > 12:
         return
     for bound, ending in ((verdict.open_starts, False), (verdict.windows_per_position, True)):

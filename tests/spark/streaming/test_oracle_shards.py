@@ -429,7 +429,9 @@ def compare(
         log.append(logged)
         layout_choice = next(turns) if number and rng.random() < 0.5 else LayoutRequest(shards.layout.shards)
         standing, window = single.standing, job.plan_window
-        layout = layout_choice.layout(list(standing.all_queries()), standing.stream, window, shards.layout, number)
+        layout = layout_choice.layout(
+            list(standing.all_queries()), standing.stream, window, shards.layout, number
+        )
         if layout != shards.layout:
             shards.move(layout)
         for shard in shards.shards.values():

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from docs.page_files import files
@@ -112,6 +112,11 @@ def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> No
     assert answer["schema"]["properties"]["results"]["items"]["properties"]["score"] == {"type": "number"}
     seen: set[str] = set()
 
+    # Whatever is drawn, an answer, an error in a query, and bodies that fit the description badly.
+    @example(("POST", "/search", {}, {"query": "ada"}, "/search"))
+    @example(("POST", "/search", {}, {"query": "("}, "/search"))
+    @example(("POST", "/search", {}, {"query": 5}, "/search"))
+    @example(("PUT", "/queries/x", {}, {}, "/queries/{name}"))
     @given(requests(described))
     @examples(2_000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
     def check(request: tuple[str, str, dict[str, str], Any, str]) -> None:

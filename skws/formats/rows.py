@@ -424,7 +424,10 @@ class Flat(NamedTuple):
 
 
 class BareRowReader:
-    """Reads rows of the relation at position ``relation``. ``others``: fields that are not attributes."""
+    """Reads rows of the relation at position ``relation``.
+
+    ``extra_names``: fields that are not attributes.
+    """
 
     def __init__(self, schema: Schema, relation: int, extra_names: Collection[str] = ()) -> None:
         self._reader = RowReader(schema, relation)

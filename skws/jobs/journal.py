@@ -513,7 +513,7 @@ class Journal:
 
 
 class Recent:
-    """A log in memory. ``over`` is true for parts on which nothing alive depends."""
+    """A log in memory. ``is_over`` is true for parts on which nothing alive depends."""
 
     tail = 0  # never replaced because of its size in bytes
 

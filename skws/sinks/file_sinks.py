@@ -185,7 +185,7 @@ class _TailLines:
 
 
 class BatchFile:
-    """Appends batches to a file; a later process continues after the last batch in ``marks``.
+    """Appends batches to a file; a later process continues after the last batch in ``sink_progress``.
 
     While the run repeats batches, their lines are buffered; at the end, those that are not in the file are
     appended. Raises SinkError, StateError.

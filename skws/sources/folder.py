@@ -234,10 +234,10 @@ HEAD_BYTES: Final = 1024
 class FilePosition(NamedTuple):
     """The read position in one file.
 
-    ``id``: the id of the file in this run; a file that is read from its start again gets a new one. ``at``:
-    the number of bytes read, or of items if the file arrives whole. ``head`` and ``crc``: the length and
-    checksum of its beginning. ``size``: that of a whole file when reading began. ``done``: the file has no
-    more items.
+    ``id``: the id of the file in this run; a file that is read from its start again gets a new one.
+    ``offset``: the number of bytes read, or of items if the file arrives whole. ``head`` and ``crc``: the
+    length and checksum of its beginning. ``size``: that of a whole file when reading began. ``done``: the
+    file has no more items.
     """
 
     id: int

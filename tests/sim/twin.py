@@ -28,7 +28,7 @@ def counts_of(results: Sequence[Result]) -> Told:
 
 
 class Twin:
-    """Answers queries of the kinds in ``mine`` in one session, from the first entry of a run on."""
+    """Answers queries that ``answers`` accepts in one session, from the first entry of a run on."""
 
     def __init__(self, job: Job, tables: Sequence[Record], answers: Callable[[str], bool]) -> None:
         self._job, self._mine = replace(job, queries={}), answers

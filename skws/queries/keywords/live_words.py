@@ -102,7 +102,7 @@ class Labelled(NamedTuple):
 
 
 class LiveWords:
-    """The words of the live tuples of ``known``, from the first slot on; searches index the rest."""
+    """The words of the tuples in ``live``, from the first slot on; searches index the rest."""
 
     def __init__(self, schema: Schema, live: LiveTuples, directory: TupleDirectory) -> None:
         self._schema = schema

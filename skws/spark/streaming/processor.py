@@ -165,7 +165,7 @@ class LocalRebuilder(ABC):
 
     @abstractmethod
     def ask(self, operation: str, *arguments: Any) -> Any:
-        """As ``Rebuilt.ask``."""
+        """As ``MeshRebuilder.ask``."""
 
     def send(self, operation: str, *arguments: Any) -> None:
         self._answer = self.ask(operation, *arguments)

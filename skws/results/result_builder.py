@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.keywords.plan import Plan
-from skws.results.names import Lanes, Named, id_of, ids, lanes, shown_ids
+from skws.results.names import Lanes, Named, ids, lanes, shown_ids
 from skws.results.result import Joins, Made, Op, Result, ResultTuple
 from skws_mesh.candidate_networks import CandidateNetwork, Wording, keywords_in
 from skws_mesh.columnar.columns import NOTHING, Ints, distinct, kinds_of, write
@@ -75,44 +75,6 @@ class NetworkTemplates:
             (*network.keywords, *network.positions, *left_nodes, *right_nodes, *numbers),
         )
         return template
-
-
-class Assembler:
-    """Makes the results of one query, one by one."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._templates = NetworkTemplates(plan.schema)
-
-    def result(
-        self,
-        op: Op,
-        tree: Tree,
-        members: Sequence[Named],
-        start: int | None,
-        end: int,
-        snapshot: bool = False,
-    ) -> Result:
-        """The result of ``members`` in the order of the tree; times in microseconds, or None and FOREVER."""
-        template, keywords = self._templates.of(tree), self._plan.keywords
-        ordered_members = [members[position] for position in template.positions]
-        return Result(
-            op,
-            self._plan.called,
-            self._plan.query.text,
-            id_of([member.digest for member in ordered_members], template.joins),
-            *seconds(start, end),
-            template.text.format(*keywords),
-            tuple(
-                map(
-                    ResultTuple,
-                    ordered_members,
-                    (keywords_in(bitmap, keywords) for bitmap in template.bitmaps),
-                )
-            ),
-            template.joins,
-            snapshot,
-        )
 
 
 def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:

@@ -103,18 +103,6 @@ def test_tuples_of_every_key_leave_with_the_oldest_window_of_all(trails: list[Ch
     assert last_records.tolist() == [last_record(trails, position) for position, _ in tuples]
 
 
-@given(st.lists(changes(), min_size=1, max_size=3))
-def test_the_start_of_the_oldest_window_before_a_record(trails: list[Changes]) -> None:
-    tuples = [(position, key) for key in range(len(trails)) for position in range(BEGIN, END)]
-    position, _, key = expiry_arguments(tuples)
-    for (record, number), oldest in zip(
-        tuples, leaving(trails).window_starts(position, key).tolist(), strict=True
-    ):
-        start = after(trails[number], record - 1)
-        starts_before = [at for at, _ in trails[number] if at < record][-1]
-        assert oldest == (starts_before + 1 if start is None else start)
-
-
 S = 1_000_000
 
 

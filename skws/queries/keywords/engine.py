@@ -207,10 +207,6 @@ class KeywordEngine(MeshEngine):
         """Index the words of at most ``most`` live tuples; returns True if there are more."""
         return self._operator.search_at(self.now).prepare(most)
 
-    def index_only(self, slots: Ints) -> None:
-        """Index some live tuples for searches; no other tuple has a word that is searched for."""
-        self._operator.searches.words.index_only(slots, self.live_tuples)
-
     def present(self, since: int | None = None) -> PresentRows:
         """The live rows, without those before an event time."""
         return self._operator.present(self.now, since)

@@ -10,7 +10,7 @@ a binary search among the positions where it moved finds the record at which a t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -315,26 +315,6 @@ class TupleExpiry:
             last[has_key] = self._key_expiry(position[has_key], key[has_key])
         return np.minimum(last, self._limit_expiry(position, time, seen=seen))
 
-    def window_starts(self, position: Ints, key: Ints) -> Ints:
-        """The start of the oldest window that was open just before each record; no later than the record.
-
-        The windows are those of the record's key if the key is complete, otherwise those of all keys.
-        """
-        starts = np.empty(len(position), dtype=np.int64)
-        has_key = (key >= 0).all(axis=1)
-        for rows, numbers in ((~has_key, None), (has_key, self._trail_numbers(key[has_key]))):
-            if rows.any():
-                trails = [self.of_all] if numbers is None else list(self._trails.values())
-                trail_numbers = np.zeros(int(rows.sum()), dtype=np.int64) if numbers is None else numbers
-                all_trails = _JoinedTrails(trails)
-                starts[rows] = all_trails.bound[all_trails.index_before(trail_numbers, position[rows])]
-        return starts
-
-    def open_after(self) -> Iterator[tuple[Code, int | None]]:
-        """The oldest live start after the batch of each key that has records in it."""
-        for code, trail in self._trails.items():
-            yield code, None if trail.closed[-1] else int(trail.bound[-1])
-
     @property
     def of_all(self) -> OpenWindows:
         """The trail of the oldest live start over all keys."""
@@ -407,18 +387,12 @@ class _JoinedTrails:
         self.bound = np.concatenate([trail.bound for trail in trails])
         self.closed = np.concatenate([trail.closed for trail in trails])
 
-    def index_before(self, numbers: Ints, position: Ints) -> Ints:
-        """The index of the last entry of a trail before each position, which is in the batch."""
-        # The first entry of a trail is just before the batch; its position may be -1.
-        indices: Ints = (
-            np.searchsorted(self._number * _KEY_STRIDE + self.at + 1, numbers * _KEY_STRIDE + position + 1)
-            - 1
-        )
-        return indices
-
     def index_until(self, numbers: Ints, position: Ints) -> Ints:
         """The index of the last entry of a trail at or before each position, or of another trail's end."""
-        return self.index_before(numbers, position + 1)
+        # The first entry of a trail is just before the batch; its position may be -1.
+        keys = self._number * _KEY_STRIDE + self.at + 1
+        indices: Ints = np.searchsorted(keys, numbers * _KEY_STRIDE + position + 1, side="right") - 1
+        return indices
 
     def expiry_index(self, numbers: Ints, position: Ints) -> Ints:
         """The index of the first entry of a trail after which each position has expired."""

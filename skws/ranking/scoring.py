@@ -71,7 +71,7 @@ class RankedPlan(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan) -> RankedPlan | None:
-        """The query of a plan; None if the plan has no ranking."""
+        """The plan with its ranking; None if it has none."""
         choice = plan.ranking
         if choice is None:
             return None
@@ -167,26 +167,26 @@ class Scoring:
 
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
         """Score the results of a query if its plan asks for it; ``bitmaps``: of the live tuples."""
-        ranked_query = self._ranked(query, plan)
-        if ranked_query is not None:
+        ranked_plan = self._add_ranked(query, plan)
+        if ranked_plan is not None:
             tuples = self._live.tuples
             slots = bitmaps.tuple[bitmaps.bitmap > 0]
-            ranked_query.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
+            ranked_plan.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
 
     def add_carriers(self, query: int, plan: Plan, carriers: Mapping[Place, Carriers]) -> None:
         """Like ``add``, if the live tuples with each keyword are already known."""
-        ranked_query = self._ranked(query, plan)
-        if ranked_query is not None:
+        ranked_plan = self._add_ranked(query, plan)
+        if ranked_plan is not None:
             tuples = self._live.tuples
             self._carriers = carriers
             for place, (slots, frequencies, *_) in carriers.items():
                 flags = (frequencies > 0).astype(np.int64)
-                ranked_query.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
+                ranked_plan.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
 
-    def _ranked(self, query: int, plan: Plan) -> RankedPlan | None:
-        """A query whose results get scores; None if its plan asks for none."""
-        ranked_query = RankedPlan.of(plan)
-        if ranked_query is None:
+    def _add_ranked(self, query: int, plan: Plan) -> RankedPlan | None:
+        """Add a query whose results get scores; returns None if its plan asks for none."""
+        ranked_plan = RankedPlan.of(plan)
+        if ranked_plan is None:
             return None
         tuples = self._live.tuples
         if self._statistics is None:
@@ -194,8 +194,8 @@ class Scoring:
             self._statistics.add_tables(self._tables)
             self._statistics.add(self._directory.rows, tuples.start, tuples.end)
             self._latest = int(tuples.start.max(initial=ALWAYS))
-        self._queries[query] = ranked_query
-        return ranked_query
+        self._queries[query] = ranked_plan
+        return ranked_plan
 
     def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
         """Count rows of a table with keywords of a query; ``add_arrivals`` skips them."""
@@ -215,13 +215,13 @@ class Scoring:
 
     def ceilings(self, query: int) -> UpperBounds | None:
         """The bounds of a search's results, after ``add_carriers``; None unless the ranking is built in."""
-        ranked_query = self._queries[query]
-        if not isinstance(ranked_query.ranking, Product) or not ranked_query.ranking.monotone:
+        ranked_plan = self._queries[query]
+        if not isinstance(ranked_plan.ranking, Product) or not ranked_plan.ranking.monotone:
             return None
         weights, greatest = self._weights(query)
         return UpperBounds(
-            ranked_query.ranking,
-            ranked_query.half_life,
+            ranked_plan.ranking,
+            ranked_plan.half_life,
             weights,
             greatest,
             self._live,
@@ -264,9 +264,9 @@ class Scoring:
         start, end = self._live.tuples.start, self._live.tuples.end
         self._statistics.add(rows, start[first:], end[first:])
         self._latest = max(self._latest, int(start[first:].max(initial=ALWAYS)))
-        for query, ranked_query in self._queries.items():
+        for query, ranked_plan in self._queries.items():
             slots = bitmaps.tuple[(bitmaps.query == query) & (bitmaps.bitmap > 0)]
-            ranked_query.keywords.add(self._rows(slots), start[slots], end[slots])
+            ranked_plan.keywords.add(self._rows(slots), start[slots], end[slots])
 
     def add_ends(self, slots: Ints, ticks: Ints) -> None:
         """Record tuples that end early."""
@@ -275,16 +275,16 @@ class Scoring:
         tuples = self._live.tuples
         former_ends, end = tuples.end[slots], np.maximum(ticks, tuples.start[slots])
         self._statistics.end(self._directory.some_rows(slots), former_ends, end)
-        for ranked_query in self._queries.values():
-            ranked_query.keywords.end(self._rows(slots), former_ends, end)
+        for ranked_plan in self._queries.values():
+            ranked_plan.keywords.end(self._rows(slots), former_ends, end)
 
     def forget(self, horizon: int) -> None:
         """Drop statistics before ``horizon``, since no more results are found there."""
         if self._statistics is None:
             return
         self._statistics.forget(horizon)
-        for ranked_query in self._queries.values():
-            ranked_query.keywords.forget(horizon)
+        for ranked_plan in self._queries.values():
+            ranked_plan.keywords.forget(horizon)
 
     def of(
         self, results: Partials, trees: list[Tree], expires: Ints, *, snapshot: bool
@@ -301,20 +301,20 @@ class Scoring:
         for number, (query, members, tick, ends) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         ):
-            ranked_query = self._queries.get(query)
-            if ranked_query is None:
+            ranked_plan = self._queries.get(query)
+            if ranked_plan is None:
                 scores.append(None)
                 continue
             count = partial(counts_at(tick).of, query)
             score = self._score(
-                ranked_query, trees[number], members, count, joins[number], partial(in_tuple, query)
+                ranked_plan, trees[number], members, count, joins[number], partial(in_tuple, query)
             )
             scores.append(Scored(score, tick, ends))
         return scores
 
     def _score(
         self,
-        ranked_query: RankedPlan,
+        ranked_plan: RankedPlan,
         tree: Tree,
         members: list[int],
         count: Callable[[Place, int], PlaceCounts],
@@ -326,19 +326,19 @@ class Scoring:
         times = [int(self._directory.times[slot]) for slot in slots if self._live.tuple_in(slot)[1] != ALWAYS]
         newest = max(times, default=None)
         evidence = Evidence(
-            tuple(self._matches(ranked_query, tree, slots, count, in_tuple)),
+            tuple(self._matches(ranked_plan, tree, slots, count, in_tuple)),
             len(slots),
             tuple(sorted((newest - time) / MICROSECOND for time in times)) if newest is not None else (),
             joins,
-            ranked_query.half_life,
+            ranked_plan.half_life,
         )
-        parts = ranked_query.ranking.parts(evidence)
+        parts = ranked_plan.ranking.parts(evidence)
         newest_time = None if newest is None else newest / MICROSECOND
-        return Score(parts, newest_time, ranked_query.half_life, explained=ranked_query.explain)
+        return Score(parts, newest_time, ranked_plan.half_life, explained=ranked_plan.explain)
 
     def _joins(self, results: Partials, trees: list[Tree], instants: Ints) -> list[tuple[JoinFan, ...]]:
         """The joins by which each result passes through tuples, if its query's ranking uses them."""
-        queries = {query for query, ranked_query in self._queries.items() if ranked_query.ranking.uses_joins}
+        queries = {query for query, ranked_plan in self._queries.items() if ranked_plan.ranking.uses_joins}
         result_numbers = [number for number, query in enumerate(results.query.tolist()) if query in queries]
         steps = [(number, node) for number in result_numbers for node in range(1, len(trees[number].edges))]
         joins_of: list[list[JoinFan]] = [[] for _ in trees]
@@ -360,7 +360,7 @@ class Scoring:
 
     def _matches(
         self,
-        ranked_query: RankedPlan,
+        ranked_plan: RankedPlan,
         tree: Tree,
         slots: list[int],
         count: Callable[[Place, int], PlaceCounts],
@@ -376,7 +376,7 @@ class Scoring:
             relation, column = place
             relation_schema = self._schema.relations[relation]
             yield Match(
-                ranked_query.plan.keywords[keyword],
+                ranked_plan.plan.keywords[keyword],
                 name,
                 HEADING if column == NAME else relation_schema.attributes[column].name,
                 frequency,
@@ -390,13 +390,13 @@ class Scoring:
     def _in_tuple_of(self, query: int, relation: int, slot: int, bitmap: int) -> tuple[Carried, ...]:
         return tuple(self._in_tuple(self._queries[query], relation, slot, bitmap))
 
-    def _in_tuple(self, ranked_query: RankedPlan, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+    def _in_tuple(self, ranked_plan: RankedPlan, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         # A search already knows the positions of its words, and texts can be long.
         columns = (*self._schema.relations[relation].search_columns, NAME)
         places = ((relation, column) for column in columns)
         place_carriers = [(place, self._carriers[place]) for place in places if place in self._carriers]
         if not place_carriers or not all(carriers.exact for _, carriers in place_carriers):
-            yield from self._in_texts(ranked_query, relation, slot, bitmap)
+            yield from self._in_texts(ranked_plan, relation, slot, bitmap)
             return
         name = self._directory.name(slot).id
         for place, carriers in place_carriers:
@@ -407,20 +407,20 @@ class Scoring:
                 if count and bitmap >> keyword & 1
             )
 
-    def _in_texts(self, ranked_query: RankedPlan, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+    def _in_texts(self, ranked_plan: RankedPlan, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         """Keyword, tuple, place, occurrences and length for each keyword in each attribute of a tuple."""
         row, name = self._directory.row(slot), self._directory.name(slot).id
         keyword_numbers = [
-            keyword for keyword in range(len(ranked_query.plan.keywords)) if bitmap >> keyword & 1
+            keyword for keyword in range(len(ranked_plan.plan.keywords)) if bitmap >> keyword & 1
         ]
         for column in self._schema.relations[relation].search_columns:
             if row[column] is not None:
                 text = str(row[column])
-                counts = ranked_query.keywords.occurrences(relation, column, text)
+                counts = ranked_plan.keywords.occurrences(relation, column, text)
                 yield from (
                     (k, name, (relation, column), counts[k], len(text)) for k in keyword_numbers if counts[k]
                 )
-        name_bits = ranked_query.plan.matcher.names[relation]
+        name_bits = ranked_plan.plan.matcher.names[relation]
         yield from ((k, name, (relation, NAME), 1, 0) for k in keyword_numbers if name_bits >> k & 1)
 
     def _counts(self, tick: int) -> TextCounts:

@@ -224,7 +224,7 @@ class Updates:
     def _reports(self, results: list[Result]) -> list[Result]:
         """The reports on an instant."""
         reports: list[Result | None] = []
-        retraction_indexes: dict[Id, int] = {}  # indexes of retractions
+        retraction_indexes: dict[Id, int] = {}
         begins_before: dict[Id, Begin] = {}
         # Indexes of the new versions, each with the retraction that it replaces, if any, and its index.
         additions: dict[Id, tuple[int, Result | None, int]] = {}

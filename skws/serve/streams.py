@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,8 +30,6 @@ from skws.serve.event_publisher import EventPublisher
 from skws.serve.events import START, EventPosition, SearchEvent
 from skws.serve.server_options import StreamLimits
 
-HEARTBEAT: Final = 15.0
-"""Seconds without events until a keep-alive, which also advances the id of the client."""
 _AT_ONCE: Final = 256
 """The most events in one piece of the response."""
 
@@ -163,20 +162,26 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        subscription, log = self._subscription, self._hub.log
+        subscription, log, limits = self._subscription, self._hub.log, self._streams.limits
+        loop = asyncio.get_running_loop()
         async for piece in self._snapshot():
             yield piece
+        id_due = loop.time() + limits.heartbeat
         while True:
             subscription.wake_event.clear()
-            events = self._events(self._streams.limits.behind + 1)
-            if subscription.at < log.floor or len(events) > self._streams.limits.behind:
+            last_position = log.last
+            events = self._events(limits.behind + 1)
+            if subscription.at < log.floor or len(events) > limits.behind:
                 self._streams.slow += 1
                 yield message("behind", orjson.dumps({"behind": len(events)}))
                 return
             for offset in range(0, len(events), _AT_ONCE):
                 page = events[offset : offset + _AT_ONCE]
-                yield b"".join(map(self._text, page))
+                piece = b"".join(map(self._text, page))
                 subscription.at = page[-1].at
+                if piece:
+                    yield piece
+                    id_due = loop.time() + limits.heartbeat
             if subscription.name is not None and any(event.kind == "removed" for event in events[-1:]):
                 return
             if events:
@@ -184,13 +189,14 @@ class EventStream(Response):
             if self._streams.closing:
                 yield message("end", b"{}")
                 return
-            last_position = log.last
-            try:
-                await asyncio.wait_for(subscription.wake_event.wait(), HEARTBEAT)
-            except TimeoutError:
-                if not self._events(1):
-                    subscription.at = max(subscription.at, last_position)
-                    yield b"id: %b\n\n" % subscription.at.text(self._hub.run).encode()
+            # Events of others wake the stream of an owner, and may be the only ones for a long time.
+            subscription.at = max(subscription.at, last_position)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(id_due):
+                    await subscription.wake_event.wait()
+            if loop.time() >= id_due:
+                yield b"id: %b\n\n" % subscription.at.text(self._hub.run).encode()
+                id_due = loop.time() + limits.heartbeat
 
     def _events(self, most: int) -> list[SearchEvent]:
         subscription = self._subscription

@@ -14,9 +14,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from skws.serve.event_publisher import EventPublisher
 from skws.serve.events import START, EventPosition, SearchEvent
+from skws.serve.saved import SavedSearch
 from skws.serve.server import HttpServer, connections, listening_socket
 from skws.serve.server_options import StreamLimits
 from skws.serve.streams import EventStream, EventStreams, Subscription
+from skws.spec.query_spec import Query
 from tests.waiting import until
 
 PATIENCE = 0.3
@@ -146,6 +148,10 @@ class Client:
         raise AssertionError
 
     @property
+    def ids(self) -> list[str]:
+        return [line.removeprefix("id: ") for line in self.text.splitlines() if line.startswith("id: ")]
+
+    @property
     def numbers(self) -> list[int]:
         lines = [line for line in self.text.splitlines() if line.startswith("data: {")]
         return [int(line.rpartition(":")[2].rstrip("}")) for line in lines if '"n"' in line]
@@ -155,7 +161,9 @@ def events(first: int, last: int) -> list[SearchEvent]:
     return [SearchEvent(EventPosition(n, 1), "result", "x", b'{"n":%d}' % n) for n in range(first, last + 1)]
 
 
-def open_stream(hub: EventPublisher, streams: EventStreams, client: Client) -> asyncio.Task[None]:
+def open_stream(
+    hub: EventPublisher, streams: EventStreams, client: Client, subscription: Subscription | None = None
+) -> asyncio.Task[None]:
     async def snapshot() -> AsyncIterator[bytes]:
         yield b"event: ready\n\n"
 
@@ -163,7 +171,8 @@ def open_stream(hub: EventPublisher, streams: EventStreams, client: Client) -> a
         assert event.name == "x"
         return event.data
 
-    stream = EventStream(hub, streams, Subscription("x", at=EventPosition(*START)), snapshot, show)
+    subscribed = subscription or Subscription("x", at=EventPosition(*START))
+    stream = EventStream(hub, streams, subscribed, snapshot, show)
     return asyncio.create_task(stream({}, client.receive, client.send))
 
 
@@ -212,5 +221,37 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
         streams.close()
         await asyncio.wait_for(active_stream, 20)
         assert "event: end" in active.text
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("of", ["owner", "digest"])
+def test_a_stream_without_events_of_its_own_gets_ids(of: str) -> None:
+    """Also while another owner's searches, or a digest that is being collected, have events all the time."""
+
+    async def scenario() -> None:
+        streams = EventStreams(StreamLimits(heartbeat=0.1))
+        streams.begin(asyncio.get_running_loop())
+        hub = EventPublisher(None, 100, lambda: 0, streams.wake)
+        hub.saved["x"] = SavedSearch(Query("ada", name="x"), "ann", every="1 day" if of == "digest" else "")
+        client = Client(99)
+        subscription = Subscription(None, "bob") if of == "owner" else Subscription("x")
+        stream = open_stream(hub, streams, client, subscription)
+        number = 0
+        async with asyncio.timeout(20):
+            while len(client.ids) < 3:
+                number += 1
+                hub.log.append(events(number, number))
+                streams.wake(["x"])
+                await asyncio.sleep(0.01)
+                assert not stream.done(), client.text
+        assert hub.log.floor > EventPosition(*START), "the first of these events are no longer stored"
+        positions = [position for text in client.ids if (position := EventPosition.of(text, hub.run))]
+        assert len(positions) >= 3
+        assert positions == sorted(set(positions))
+        assert client.numbers == []
+        assert "behind" not in client.text
+        streams.close()
+        await asyncio.wait_for(stream, 20)
 
     asyncio.run(scenario())

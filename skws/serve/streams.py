@@ -146,8 +146,10 @@ class EventStream(Response):
         finally:
             for task in (send_task, disconnect_task):
                 task.cancel()
-            await asyncio.gather(send_task, disconnect_task, return_exceptions=True)
+            outcome, _ = await asyncio.gather(send_task, disconnect_task, return_exceptions=True)
             self._streams.remove(self._subscription)
+        if isinstance(outcome, Exception):
+            raise outcome
 
     async def _send_all(self, send: Send) -> None:
         async for piece in self._pieces():

@@ -169,6 +169,8 @@ def open_stream(
 
     def show(event: SearchEvent) -> bytes:
         assert event.name == "x"
+        if event.data == b"bad":
+            raise ValueError(event)
         return event.data
 
     subscribed = subscription or Subscription("x", at=EventPosition(*START))
@@ -253,5 +255,21 @@ def test_a_stream_without_events_of_its_own_gets_ids(of: str) -> None:
         assert "behind" not in client.text
         streams.close()
         await asyncio.wait_for(stream, 20)
+
+    asyncio.run(scenario())
+
+
+def test_an_error_in_a_stream_reaches_the_server() -> None:
+    async def scenario() -> None:
+        streams = EventStreams(StreamLimits())
+        streams.begin(asyncio.get_running_loop())
+        hub = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
+        stream = open_stream(hub, streams, Client(99))
+        await asyncio.sleep(0)
+        hub.log.append([SearchEvent(EventPosition(1, 1), "result", "x", b"bad")])
+        streams.wake(["x"])
+        with pytest.raises(ValueError, match="bad"):
+            await asyncio.wait_for(stream, 20)
+        assert len(streams) == 0
 
     asyncio.run(scenario())

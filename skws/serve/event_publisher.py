@@ -207,9 +207,9 @@ class EventPublisher:
         removed_searches, added_searches = self._changes(commands)
 
         def settle() -> None:
-            for name in removed_searches:
+            self.saved.update(added_searches)  # a replaced search is never missing
+            for name in removed_searches.keys() - added_searches.keys():
                 self.saved.pop(name, None)
-            self.saved.update(added_searches)
 
         if number > self._resumed_batch and (removed_searches or added_searches or results):
             events = list(self._search_events(removed_searches, added_searches))

@@ -373,8 +373,6 @@ async def _answers(futures: Sequence[Any]) -> list[Any]:
 
 
 def _add_events(app: FastAPI, app_state: AppState) -> None:
-    job = app_state.job
-
     @app.get(
         "/queries/{name}/events",
         summary="The results of a saved search, as server-sent events",
@@ -383,7 +381,6 @@ def _add_events(app: FastAPI, app_state: AppState) -> None:
     async def events(
         name: str, marks: bool = False, last_event_id: str | None = Header(None), last: str | None = None
     ) -> StarletteResponse:
-        _saved_search(job, name)
         return _stream(app_state, Subscription(name), last_event_id or last, marks=marks)
 
     @app.get(
@@ -410,15 +407,16 @@ def _stream(
     if streams.full:
         raise HTTPException(503, f"there are {len(streams):,} event streams already", {"retry-after": "5"})
     show = _ShownEvents(job, marks=marks)
+    start = job.hub.log.last
+    if subscription.name is not None:
+        _saved_search(job, subscription.name)
 
-    def names() -> list[str]:
+    def searches() -> list[SavedSearch]:
+        saved = job.hub.saved
         if subscription.name is not None:
-            return [subscription.name]
-        return [
-            saved_search.name
-            for saved_search in list(job.hub.saved.values())
-            if subscription.owner in {None, saved_search.owner}
-        ]
+            saved_search = saved.get(subscription.name)
+            return [] if saved_search is None else [saved_search]
+        return [one for one in list(saved.values()) if subscription.owner in {None, one.owner}]
 
     async def begin() -> AsyncIterator[bytes]:
         log = job.hub.log
@@ -427,20 +425,22 @@ def _stream(
             subscription.at = position
             yield b": resumed\n\n"
             return
-        queries = names()
-        names_at_once = [name for name in queries if not job.hub.saved[name].every]
         try:
-            subscription.at, alive = await app_state.others.answer(partial(job.alive, names_at_once))
+            subscription.at, alive = await app_state.others.answer(partial(job.alive, searches))
         except SkwsError as error:
             yield message("failed", error_body(str(error)))
             subscription.at = log.last
             return
+        if subscription.name is not None and not alive:
+            subscription.at = start  # the search was removed since then, and that event follows
+            return
         reason = "" if last_id is None else _not_resumed(position)
-        yield message("snapshot", orjson.dumps({"names": queries, "reason": reason}))
-        for name, results in zip(names_at_once, alive, strict=True):
+        names = [saved_search.name for saved_search, _ in alive]
+        yield message("snapshot", orjson.dumps({"names": names, "reason": reason}))
+        for saved_search, results in alive:
             for offset in range(0, len(results), 256):
                 page = results[offset : offset + 256]
-                yield b"".join(message("result", show.result(name, result)) for result in page)
+                yield b"".join(message("result", show.result(saved_search, result)) for result in page)
         yield message("ready", b"{}", subscription.at.text(job.hub.run))
 
     return EventStream(job.hub, streams, subscription, begin, show)
@@ -467,12 +467,10 @@ class _ShownEvents:
         data = self._with_marks(saved_search, event.data) if event.kind == "result" else event.data
         return enveloped(_envelope(event.name, saved_search), event.kind, data)
 
-    def result(self, name: str, result: LiveResult) -> bytes:
+    def result(self, saved_search: SavedSearch, result: LiveResult) -> bytes:
         """The data of a result in a snapshot."""
-        saved_search = self._job.hub.saved.get(name)
-        return enveloped(
-            _envelope(name, saved_search), "result", self._with_marks(saved_search, result.to_json())
-        )
+        data = self._with_marks(saved_search, result.to_json())
+        return enveloped(saved_search.envelope(), "result", data)
 
     def _with_marks(self, saved_search: SavedSearch | None, data: bytes) -> bytes:
         if (

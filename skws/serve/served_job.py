@@ -125,14 +125,20 @@ class ServedJob:
             words = partial(self._watch.worker.live.completions, most=most)
             return list(islice(completions(text, words, completable(self.schema)), most))
 
-    def alive(self, names: Sequence[str]) -> tuple[EventPosition, list[list[Result]]]:
-        """The live results of saved searches, and the position after which their changes follow.
+    def alive(
+        self, choose: Callable[[], Sequence[SavedSearch]]
+    ) -> tuple[EventPosition, list[tuple[SavedSearch, list[Result]]]]:
+        """The saved searches that ``choose`` returns, with their live results, unless they have digests.
 
-        Raises UsageError if there is no search of a name; NotReadyError, TimeLimitError.
+        Also the position after which their changes follow. Raises NotReadyError, TimeLimitError.
         """
         self.check_ready()
         with self._watch.turns.turn(_ALIVE_SECONDS), within(_ALIVE_SECONDS):
-            return self.hub.log.last, [self._watch.worker.alive(name) for name in names]
+            searches = choose()  # between two micro-batches, so all of them exist
+            worker = self._watch.worker
+            return self.hub.log.last, [
+                (search, [] if search.every else worker.alive(search.name)) for search in searches
+            ]
 
     def plan(self, saved_search: SavedSearch) -> QueryPlan:
         """The plan of a search. Raises SkwsError if it cannot be evaluated over the stream."""

@@ -58,6 +58,7 @@ class ServedJob:
         self._control = RunControl(job)
         self._most_saved = most_saved
         self._ready = False
+        self._pending: dict[str, Future[Answer]] = {}  # by name, the searches that are being added
         self._position = -1  # the stream's position at the last check
         self._watch = LocalWatch(
             job,
@@ -153,12 +154,16 @@ class ServedJob:
         Raises NotReadyError; UsageError for too many searches.
         """
         self.check_ready()
-        saved_searches = self.hub.saved
-        new = sum(1 for search, _ in planned_searches if search.name not in saved_searches)
-        if len(saved_searches) + new > self._most_saved:
+        saved_searches, pending = self.hub.saved, self._pending
+        count = len(saved_searches) + sum(name not in saved_searches for name in list(pending))
+        new_names = [
+            search.name
+            for search, _ in planned_searches
+            if search.name not in saved_searches and search.name not in pending
+        ]
+        if count + len(new_names) > self._most_saved:
             raise UsageError(
-                f"there are already {len(saved_searches):,} saved searches,"
-                " the most that --most-queries allows"
+                f"there are already {count:,} saved searches, the most that --most-queries allows"
             )
         commands: list[JobCommand] = []
         add_indexes: list[int] = []
@@ -168,7 +173,16 @@ class ServedJob:
             add_indexes.append(len(commands))
             commands.append(JobCommand.adding(search.tagged_query))
         futures = self._control.submit_all(commands, {search.name: plan for search, plan in planned_searches})
-        return [futures[index] for index in add_indexes]
+        answers = [futures[index] for index in add_indexes]
+        for (search, _), answer in zip(planned_searches, answers, strict=True):
+            pending[search.name] = answer
+            answer.add_done_callback(partial(self._forget, search.name))
+        return answers
+
+    def _forget(self, name: str, answer: Future[Answer]) -> None:
+        """Remove a name from those that are being added, unless a later request adds it."""
+        if self._pending.get(name) is answer:
+            del self._pending[name]
 
     def remove(self, name: str) -> Future[Answer]:
         """Remove a search. Raises NotReadyError."""

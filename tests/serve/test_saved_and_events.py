@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,25 @@ def test_many_searches_are_saved_at_once_and_invalid_ones_named(client: httpx.Cl
     assert "nowhere" in answer.json()["refused"]["bad"]
     saved = client.get("/queries", params={"owner": "many", "limit": 50}).json()
     assert (len(saved["queries"]), saved["count"]) == (50, 200)
+
+
+def test_requests_at_the_same_time_respect_the_most_searches(tmp_path: Path) -> None:
+    schema, stream = shop(tmp_path)
+    with serving(str(stream), "--schema", str(schema), "--most-queries", "10") as server:
+
+        def status(request: int) -> int:
+            queries = {f"{request} {n}": {"query": f"word{n} other"} for n in range(10)}
+            with server.client() as client:
+                return client.put("/queries", json={"queries": queries}).status_code
+
+        with ThreadPoolExecutor(5) as pool:
+            assert sorted(pool.map(status, range(5))) == [200, 400, 400, 400, 400]
+        with server.client() as client:
+            assert client.get("/queries").json()["count"] == 10
+            assert client.put("/queries/0 0", json={"query": "another"}).status_code == 200
+            assert client.put("/queries/more", json={"query": "another"}).status_code == 400
+            client.delete("/queries/0 0")
+            assert client.put("/queries/more", json={"query": "another"}).status_code == 201
 
 
 def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) -> None:

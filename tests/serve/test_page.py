@@ -336,6 +336,28 @@ async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], port: in
 
 
 @scenario
+async def test_the_results_of_a_followed_search_are_counted(shopping: tuple[Path, Path], port: int) -> None:
+    """Also those that end after the page has dropped them. The list of searches tells how many there are."""
+    _, stream = shopping
+    status = "document.getElementById('status')?.textContent"
+    async with shop_page(shopping, port) as (served, tab):
+        with served.client() as client:
+            queries = {f"search {n:03}": {"query": f"word{n} other"} for n in range(200)}
+            client.put("/queries", json={"queries": {"a": {"query": "ada lamp"}, **queries}})
+        await tab.ask("Page.navigate", url=f"{served.url}?follow=a")
+        await tab.until(f"{status} === '2 results, live'")
+        count = "document.getElementById('saved-count').textContent"
+        assert await tab.run(count) == "201, the first 200 of which are listed"
+        numbers = range(10, 510)
+        for record in customer, order:
+            append(stream, *(record(next(TIME), n, "ada" if record is customer else "lamp") for n in numbers))
+        await tab.until(f"{status} === '500 results, older ones are left out, live'")
+        append(stream, customer(next(TIME), 1, "Ada Lovelace <b>of</b> London", "-"))
+        append(stream, customer(next(TIME), 11, "ada", "-"), customer(next(TIME), 12, "ada", "-"))
+        await tab.until(f"{status} === '498 results, older ones are left out, live'")
+
+
+@scenario
 async def test_a_followed_search_continues_after_a_kill(
     shopping: tuple[Path, Path], port: int, tmp_path: Path
 ) -> None:
@@ -357,6 +379,31 @@ async def test_a_followed_search_continues_after_a_kill(
             try:
                 await tab.until(f"{ITEMS} === 3")
                 await tab.until("document.getElementById('status').textContent.startsWith('3 results')")
+            finally:
+                second.kill()
+    finally:
+        if first.process.poll() is None:
+            first.kill()
+
+
+@scenario
+async def test_a_followed_search_asks_for_a_new_token(shopping: tuple[Path, Path], port: int) -> None:
+    schema, stream = shopping
+    command = [str(stream), "--schema", str(schema), "--window", "1 hour", "--port", str(free_port())]
+    first = Serving(command, program=sys.executable)
+    try:
+        first.ready()
+        with first.client() as client:
+            client.put("/queries/lamps", json={"query": "ada lamp"})
+        async with page(first, port) as tab:
+            await tab.until(f"{NAMES}.length === 1")
+            await tab.run("document.querySelector('#saved button').click()")
+            await tab.until(f"{ITEMS} === 2")
+            first.kill()
+            second = Serving(command, {"SKWS_SERVE_TOKEN": "correct-horse-battery-staple"}, sys.executable)
+            try:
+                await tab.until("!document.getElementById('token-form').hidden")
+                assert "gone" not in await tab.run("document.getElementById('status').textContent")
             finally:
                 second.kill()
     finally:

@@ -177,7 +177,8 @@ async function list() {
   try {
     const told = await ask("GET", "queries?limit=200");
     at("saved").replaceChildren(...told.queries.map(savedItem));
-    at("saved-count").textContent = told.count ? String(told.count) : "";
+    const listed = told.queries.length < told.count ? `, the first ${told.queries.length} of which are listed` : "";
+    at("saved-count").textContent = told.count ? `${told.count.toLocaleString("en")}${listed}` : "";
     at("saved-empty").hidden = told.count > 0;
   } catch (error) {
     fault("save-fault", error);
@@ -281,7 +282,7 @@ function toggle(one) {
 
 function start(one, { fromAddress = false } = {}) {
   let ready = false;
-  let alive = 0;
+  let dropped = false; // live results that are no longer on the page
   stopFollowing();
   number += 1;
   at("query").value = asked = "";
@@ -291,7 +292,11 @@ function start(one, { fromAddress = false } = {}) {
   show([]);
   at("results-title").textContent = `Following ${one.name}`;
   at("empty").textContent = one.every ? `Results come together, every ${one.every}.` : "Results appear here as they come.";
-  const count = () => say(`${counted(alive, "result")}${ready ? ", live" : ""}`);
+
+  function count() {
+    const live = at("results").querySelectorAll(".result:not(.gone)").length;
+    say([counted(live, "result"), dropped && "older ones are left out", ready && "live"].filter(Boolean).join(", "));
+  }
 
   function take(result) {
     const items = at("results");
@@ -300,7 +305,6 @@ function start(one, { fromAddress = false } = {}) {
       if (known) {
         known.classList.add("gone");
         known.querySelector(".facts").append(element("span", {}, "retracted"));
-        alive -= 1;
       }
       return;
     }
@@ -311,15 +315,17 @@ function start(one, { fromAddress = false } = {}) {
     }
     item.classList.toggle("new", ready && result.op === "+");
     items.prepend(item);
-    while (items.children.length > MOST) items.lastChild.remove();
+    while (items.children.length > MOST) {
+      dropped ||= !items.lastChild.classList.contains("gone");
+      items.lastChild.remove();
+    }
     at("empty").hidden = true;
-    alive += 1;
   }
 
   function told(kind, data) {
     if (kind === "snapshot" || kind === "added") {
       ready = kind === "added";
-      alive = 0;
+      dropped = false;
       at("results").replaceChildren();
     } else if (kind === "result") take(data.result);
     else if (kind === "digest") data.digest.results.forEach(take);
@@ -328,8 +334,12 @@ function start(one, { fromAddress = false } = {}) {
     else if (ready) count();
   }
 
-  function state(now) {
+  function state(now, error) {
     if (now === "lost") say("the connection was lost: trying again");
+    else if (now === "refused") {
+      stopFollowing();
+      askForToken(error);
+    }
     else if (now === "removed") {
       say(`${one.name} is gone`);
       stopFollowing();

@@ -23,9 +23,13 @@ export async function ask(method, path, body) {
   if (body) options.body = JSON.stringify(body);
   const answer = await fetch(path, options);
   if (answer.status === 204) return null;
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new RefusedError(answer.status, told.error ?? `status ${answer.status}`);
-  return told;
+  if (!answer.ok) throw await refusal(answer);
+  return answer.json();
+}
+
+async function refusal(answer) {
+  const body = await answer.json().catch(() => ({}));
+  return new RefusedError(answer.status, body.error ?? `status ${answer.status}`);
 }
 
 // Calls told(kind, data) with each event until stop() is called or the search is removed. Resumes by itself.
@@ -37,7 +41,7 @@ export function follow(path, told, state) {
   async function once() {
     const more = last === null ? {} : { "last-event-id": last };
     const answer = await fetch(path, { headers: headers(more), signal: stopping.signal, cache: "no-store" });
-    if (!answer.ok) throw new RefusedError(answer.status, `status ${answer.status}`);
+    if (!answer.ok) throw await refusal(answer);
     state("open");
     pause = 500;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -69,7 +73,8 @@ export function follow(path, told, state) {
         if (!(await once())) return state("removed");
       } catch (error) {
         if (stopping.signal.aborted) return;
-        if (error instanceof RefusedError && [401, 404].includes(error.status)) return state("removed");
+        if (error instanceof RefusedError && error.status === 401) return state("refused", error);
+        if (error instanceof RefusedError && error.status === 404) return state("removed");
       }
       state("lost");
       await new Promise((done) => setTimeout(done, pause));

@@ -257,13 +257,14 @@ class Top:
         if entry.expires < FOREVER:
             heappush(self._ends, (entry.expires, entry.id))
             self._expires[entry.id] = entry.expires
-        if len(self._ends) > 2 * len(self) + 1024:
-            self._tidy()
         if group is None:
             self._best.offer(entry)
-            return
-        self._group_by_id[entry.id] = group
-        self._with_best_of(group, lambda members: members.offer(entry))
+        else:
+            self._group_by_id[entry.id] = group
+            self._with_best_of(group, lambda members: members.offer(entry))
+        # After the offer: ends of results that are not stored are dropped.
+        if len(self._ends) > 2 * len(self) + _SPARE_ENTRIES:
+            self._tidy()
 
     def _remove(self, name: str) -> None:
         self._expires.pop(name, None)

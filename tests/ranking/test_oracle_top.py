@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,6 +125,27 @@ def test_the_best_results_at_every_instant(reports: list[Result], size: int, gro
         assert [r.id for r in top.alive()] == follower.best
     lasting_count = len([r for r in reports if r.op == "+" and r.expires == FOREVER])
     assert len(top) <= lasting_count
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_results_expire_after_very_many_deletions(group: bool) -> None:
+    """Ends of deleted results are dropped when there are 1,024, those of live ones never."""
+    deleted, last = 1_024, 1_500
+    choice = TopChoice(2, group)
+    top, reports = Top(choice, SCHEMA, event_time), list[Result]()
+    for number in range(last):
+        result = result_of(number, number, 2 * last + number % 3, 1.0 + number % 7, "ab"[number % 2])
+        reports.append(result)
+        if number < deleted:
+            deletion = Result("-", "k", "k", result.id, None, 0.0, "r{k}", result.tuples, (), tick=number)
+            reports.append(deletion)
+    for _ in top.take(reports):
+        pass
+    for tick in (last, 2 * last, 2 * last + 1, 2 * last + 2):
+        for _ in top.advance(tick):
+            pass
+        assert [r.id for r in top.alive()] == best_by_brute_force(reports, tick, choice, SCHEMA)
+    assert len(top) == 0
 
 
 @given(changes(), st.integers(1, 4), st.booleans())

@@ -72,7 +72,8 @@ _REFERENCE_WEIGHT: Final = 0.2  # by bench.ranking: from 0.15 to 0.3 the right a
 _SIZE_EXPONENT: Final = 3  # by bench.ranking: from 3 to 4 the right answers are the same
 _COVERAGE_WEIGHT: Final = 0.5  # by bench.ranking: from 0.25 to 1 the right answers are the same
 _WHOLE_TEXT_WEIGHT: Final = 2.5  # by bench.ranking: from 0 to 4.5 the right answers are the same
-_SCOPE_AND_SIGNS: Final = re.compile(r".*:|[\"*?~]")
+_ALTERNATIVE: Final = re.compile(r'(?:"[^"]*"|[^"|])+')
+_SCOPE_AND_SIGNS: Final = re.compile(r'^[^\W\d][^\s":]*:(?![:/\\])|~\d*$|["*?]')
 
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -122,8 +123,8 @@ def naming(coverage: Number) -> Number:
 
 @cache
 def letters(keyword: str) -> int:
-    """The number of letters of a keyword without its scope; of alternatives, of the shortest one."""
-    return min(len(_SCOPE_AND_SIGNS.sub("", each)) for each in keyword.split(" OR "))
+    """The letters of a keyword (``Slot.text``) without scope and signs; those of the shortest alternative."""
+    return min((len(_SCOPE_AND_SIGNS.sub("", each)) for each in _ALTERNATIVE.findall(keyword)), default=0)
 
 
 def keyword_rarity(texts: int, containing: int) -> float:

@@ -15,7 +15,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.ranking.rankings import Match, keyword_weight
+from skws.ranking.rankings import Match, keyword_weight, letters
 from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
 from skws.spec.query_spec import RankingChoice
@@ -82,13 +82,32 @@ def test_the_intended_network_ranks_first_in_a_small_database(text: str, first: 
 
 @pytest.mark.parametrize(
     ("keyword", "factor"),
-    [("india", 3.9), ("country.name:india", 3.9), ("india~", 3.9), ("indi*", 1.35), ("india OR bharat", 3.9)],
+    [("india", 3.9), ("country.name:india", 3.9), ("india~", 3.9), ("indi*", 1.35), ("india|bharat", 3.9)],
 )
 def test_a_name_weighs_more_than_a_mention(keyword: str, factor: float) -> None:
     """Both texts have their attribute's mean length, both words are equally rare; whole texts weigh most."""
     name_weight = keyword_weight(Match(keyword, "country:IND", "name", 1, 5, 200, 1, 5.0))
     mention_weight = keyword_weight(Match(keyword, "organization:UNMOGIP", "name", 1, 60, 200, 1, 60.0))
     assert name_weight / mention_weight == pytest.approx(factor, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("gibson OR fender", 6),
+        ("name:pulp OR kill", 4),
+        ('name:"pulp fiction"', 12),
+        ('"pulp | fiction"', 14),
+        ("tarantino~2", 9),
+        ("name:tra*ta", 5),
+        ("std::vector", 11),
+        ("name:12:30", 5),
+    ],
+)
+def test_the_letters_of_a_keyword(query: str, count: int) -> None:
+    """Those of the shortest alternative, without scope and signs: the share of a text that it is at least."""
+    (keyword,) = parse_query(query, WORLD).keywords
+    assert letters(keyword) == count
 
 
 def test_a_whole_text_ranks_before_a_mention_without_rare_words() -> None:

@@ -94,6 +94,7 @@ class WordPredicates:
     def __init__(self) -> None:
         self._stems: defaultdict[str, list[int]] = defaultdict(list)
         self._starts: defaultdict[str, list[int]] = defaultdict(list)
+        self._start_lengths: Counter[int] = Counter()
         # By the words without one or two letters: a look-up then takes the same time for any number of words.
         self._shortenings: defaultdict[str, list[tuple[Fuzzy, int]]] = defaultdict(list)
         self._lengths: Counter[tuple[int, int]] = Counter()  # (length, distance) of fuzzy words
@@ -105,6 +106,7 @@ class WordPredicates:
                 self._stems[stem].append(predicate)
             case Prefix(start=start):
                 self._starts[start].append(predicate)
+                self._start_lengths[len(start)] += 1
             case Wildcard(form=form):
                 self._forms.append((form, predicate))
             case Fuzzy(word=word, distance=distance):
@@ -118,6 +120,8 @@ class WordPredicates:
                 withdraw(self._stems, stem, predicate)
             case Prefix(start=start):
                 withdraw(self._starts, start, predicate)
+                self._start_lengths[len(start)] -= 1
+                self._start_lengths = +self._start_lengths
             case Wildcard(form=form):
                 self._forms.remove((form, predicate))
             case Fuzzy(word=word, distance=distance):
@@ -132,8 +136,9 @@ class WordPredicates:
             return
         yield from self._stems.get(token.stem, ())
         word = token.word
-        for end in range(1, len(word) + 1) if self._starts else ():
-            yield from self._starts.get(word[:end], ())
+        for length in self._start_lengths:  # not each length of the word, which may be very long
+            if length <= len(word):
+                yield from self._starts.get(word[:length], ())
         yield from (predicate for form, predicate in self._forms if has_form(word, form))
         distance = self._farthest(len(word))
         for shortening in shortened(word, distance) if distance else ():

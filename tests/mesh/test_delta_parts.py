@@ -137,6 +137,36 @@ def test_partner_words_are_never_missed(
     assert all(word % 64 in bits for _, _, word in passed_triples)
 
 
+def test_rows_of_partners_stay_narrow_while_queries_come_and_go() -> None:
+    """The bits of rows that are rebuilt are not counted again, nor those of dropped tuples."""
+    words, pairs = CarriedWords(), WordPairs()
+    partners = Partners(words, pairs)
+    slots = np.arange(2_000, dtype=np.int64)
+
+    def is_narrow() -> bool:
+        """Words 1,024 apart share a bit in the narrowest rows only."""
+        _, partner_words = partners.candidates(slots[1:2], slots[:1])
+        return 1_025 in partner_words.tolist()
+
+    words.append(np.append(np.repeat(slots, 2), 0), np.append(np.tile([0, 1], len(slots)), 1_025), len(slots))
+    partners.extend(len(slots))
+    for number in range(100):
+        pairs.add(column([number]), column([0]), column([1]))
+        partners.renew(slots)
+        assert is_narrow()
+        pairs.remove(number, 0, 1)
+    pairs.add(column([100]), column([0]), column([1]))
+    remapping = np.where(slots == 0, 0, slots - 999)  # all but the first and the last thousand are dropped
+    remapping[1:1_000] = -1
+    for _ in range(100):
+        words.remap(remapping)
+        partners.remap(remapping)
+        new = slots[1_001:]
+        words.append(np.repeat(new, 2), np.tile([0, 1], len(new)), len(slots))
+        partners.extend(len(slots))
+        assert is_narrow()
+
+
 A, B = (Attribute(name, AttributeType.INTEGER) for name in "ab")
 JOINED = Schema(
     "joined",

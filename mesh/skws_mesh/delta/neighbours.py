@@ -178,7 +178,7 @@ class Partners:
         self._pairs = pairs
         self._bits = _LEAST_BITS
         self._size = 0
-        self._bit_count = 0  # bits set in all rows, approximately
+        self._bit_count = 0  # bits set in all rows
         self._matrix = self._rows(0)
         self._signatures: Ints = NOTHING  # the rows, folded to 64 bits each
 
@@ -198,8 +198,13 @@ class Partners:
         for begin in range(0, len(slots), at_once):
             chunk = slots[begin : begin + at_once]
             position, words = self._words.of(chunk)
-            entries_of_pairs = [(pairs, *pairs.from_words(words)) for pairs in self._pairs if len(pairs)]
-            self._bit_count += sum(len(entries) for _, _, entries in entries_of_pairs)
+            flags = np.zeros((len(chunk), 1 << self._bits), dtype=bool)
+            for pairs in self._pairs:
+                if len(pairs):
+                    index, entries = pairs.from_words(words)
+                    flags[position.take(index), self._bit(pairs.words(entries)[1])] = True
+            packed = np.packbits(flags, axis=1, bitorder="little")
+            self._bit_count += _count(packed) - _count(self._matrix[chunk])
             if (
                 self._bit_count << _SPARSITY_SHIFT > max(self._size, _LEAST_ROWS) << self._bits
                 and self._bits < _MOST_BITS
@@ -208,10 +213,7 @@ class Partners:
                 self._matrix = self._rows(len(self._matrix))
                 self.renew(np.arange(self._size, dtype=np.int64))
                 return
-            flags = np.zeros((len(chunk), 1 << self._bits), dtype=bool)
-            for pairs, index, entries in entries_of_pairs:
-                flags[position.take(index), self._bit(pairs.words(entries)[1])] = True
-            self._matrix[chunk] = packed = np.packbits(flags, axis=1, bitorder="little")
+            self._matrix[chunk] = packed
             self._signatures[chunk] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
 
     def candidates(self, slots: Ints, others: Ints) -> tuple[Ints, Ints]:
@@ -242,15 +244,20 @@ class Partners:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         remaining = np.flatnonzero(slots >= 0)
         count = len(remaining)
-        self._bit_count = self._bit_count * count // max(1, self._size)
         # Usually the oldest are dropped, and the others move as one block.
         rows = slice(len(slots) - count, None) if count and remaining[0] == len(slots) - count else remaining
         self._matrix[:count] = self._matrix[: self._size][rows]
+        self._matrix[count : self._size] = 0
         self._signatures[:count] = self._signatures[: self._size][rows]
-        self._size = count
+        self._size, self._bit_count = count, _count(self._matrix[:count])
 
     def _bit(self, words: Ints) -> Ints:
         return words & ((1 << self._bits) - 1)
 
     def _rows(self, number: int) -> _Matrix:
         return np.zeros((number, 1 << self._bits >> 3), dtype=np.uint8)
+
+
+def _count(rows: _Matrix) -> int:
+    """The number of bits that are set."""
+    return int(np.bitwise_count(rows).sum(dtype=np.int64))

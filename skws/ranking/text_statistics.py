@@ -160,6 +160,8 @@ HEADING: Final = "heading"
 """The name of a keyword's place in the explanation of a score if it is a name in the schema."""
 _MOST_TEXTS: Final = 1 << 14
 """The most texts remembered per query: 100,000 take 40 MB, and do not make updates faster."""
+_MOST_CHARACTERS: Final = 1 << 24
+"""The most characters of these texts, which may outlive their tuples."""
 
 
 class Carriers(NamedTuple):
@@ -268,6 +270,7 @@ class Keywords:
         self._relations = matcher.schema.relations
         self._sums: dict[Place, LiveSums] = {}
         self._remembered: dict[tuple[int, int, str], tuple[int, ...]] = {}
+        self._characters = 0  # of the remembered texts
 
     def add(self, rows: Iterator[tuple[int, Row]], start: Ints, end: Ints) -> None:
         self._change_sums(rows, lambda sums, numbers, values: sums.add(start[numbers], end[numbers], values))
@@ -297,10 +300,12 @@ class Keywords:
         key = relation, column, text
         numbers = self._remembered.get(key)
         if numbers is None:
-            if len(self._remembered) >= _MOST_TEXTS:
+            if len(self._remembered) >= _MOST_TEXTS or self._characters + len(text) > _MOST_CHARACTERS:
                 self._remembered.clear()
+                self._characters = 0
             numbers = self._occurrences.of(relation, column, text)
             self._remembered[key] = numbers
+            self._characters += len(text)
         return numbers
 
     def _change_sums(

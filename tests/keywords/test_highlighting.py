@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ from skws.keywords import occurrences as cutting
 from skws.keywords.match import Matcher, highlight, occurrences
 from skws.keywords.parse import parse_query
 from skws.queries.keywords.keyword_operator import KeywordOperator
-from skws.ranking.text_statistics import OccurrenceCounts
+from skws.ranking.text_statistics import Keywords, OccurrenceCounts
 from skws.store.live_store import LiveStore
 from skws.store.tuple_batch import of_tuples
 from skws_purging.lifespans import static_tuples
@@ -150,3 +151,15 @@ def test_live_words_label_tuples_like_the_matcher(
                 "it is a bound"
             )
             assert counts == exact_counts or not exact
+
+
+def test_remembered_counts_do_not_keep_long_texts() -> None:
+    keywords = Keywords(Matcher(parse_query("pulp", SCHEMA), SCHEMA))
+    tracemalloc.start()
+    try:
+        for number in range(600):
+            text = f"pulp {number} {'-' * 100_000}"
+            assert keywords.occurrences(MOVIE, TITLE, text) == (1,)
+        assert tracemalloc.get_traced_memory()[0] < 30_000_000
+    finally:
+        tracemalloc.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import count, product
 from random import Random
 
@@ -17,7 +18,7 @@ from skws_mesh.paper.join_operator import Buffer, JoinOperator, Producer, tree_g
 from skws_mesh.tree import NodeOrder, Tree
 from skws_purging.composites import MeshTuple, end_of
 from skws_schema.model import Schema
-from skws_windows.window import TimeWindow, Window
+from skws_windows.window import FOREVER, TimeWindow, Unbounded, Window
 from tests.mesh.test_networks import TERNARY, schema_of
 from tests.strategies import examples, schemas
 
@@ -232,6 +233,19 @@ def test_a_mesh_without_live_tuples_is_empty(kind: MeshKind, purge: PurgeKind, d
     assert mesh.partials
     mesh.purge(3 + LENGTH)
     assert (mesh.live_tuples, mesh.partials) == (0, 0)
+
+
+@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
+def test_deleted_tuples_leave_a_mesh_without_a_window(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
+    mesh = paper_mesh(CNGen(CHAIN, 2, 3), kind, purge, demand, Unbounded())
+    for tick in range(3_000):
+        deleted = MeshTuple(tick % 3, (1,), tick, FOREVER, tick % 3)
+        mesh.insert(deleted)
+        mesh.end(deleted, tick + 1)
+        mesh.purge(tick + 1)
+    assert mesh.live_tuples == 0
+    gc.collect()
+    assert sum(isinstance(each, MeshTuple) for each in gc.get_objects()) < 1_500
 
 
 Steps = list[tuple[int, int, int, int]]  # relation, keywords, value, ticks since the one before

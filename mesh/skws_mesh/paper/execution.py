@@ -8,7 +8,8 @@ of tuples do not matter.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.live import KeySets
@@ -27,6 +28,8 @@ from skws_purging.negative_tuples import NegativeTuples
 from skws_purging.policy import PurgePolicy
 from skws_schema.graph import edges
 from skws_windows.window import FOREVER, Window
+
+_SPARE_ENDS: Final = 1024  # ends of dead tuples that the queue may have
 
 NetworkResult: TypeAlias = tuple[Tree, Members]
 """A result: its candidate network, and its tuples in the order of the network's nodes."""
@@ -101,6 +104,14 @@ class PaperMesh:
         self._expiry.push(tick, live_tuple)
         if tick <= self._horizon:
             self.purge(self._horizon)
+        if len(self._expiry) > 2 * len(self._live) + _SPARE_ENDS:
+            self._renew_expiry()
+
+    def _renew_expiry(self) -> None:
+        """Drop the natural ends of tuples that ended early, which may be far in the future."""
+        self._expiry = ExpiryQueue()
+        for live_tuple in sorted(self._live, key=attrgetter("end")):
+            self._expiry.push(live_tuple.end, live_tuple)
 
     def purge(self, horizon: int) -> None:
         """Remove tuples that ended at or before ``horizon``, and composites as the purge policy says."""

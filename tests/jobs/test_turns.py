@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -52,9 +53,10 @@ def test_only_one_thread_has_the_turn() -> None:
 
     def work() -> None:
         nonlocal inside, maximum
-        for _ in range(300):
+        for _ in range(100):
             with turns.turn():
                 inside += 1
+                time.sleep(0)  # without it, a thread does all of its work before another one starts
                 maximum = max(maximum, inside)
                 inside -= 1
 

@@ -66,7 +66,10 @@ class Step:
 
 
 def steps(text: str) -> list[Step]:
-    """The steps of a case. Raises ValueError for a comment that is neither an order nor an event."""
+    """The steps of a case.
+
+    Raises ValueError for a comment that is neither an order nor an event, and for an event without a cause.
+    """
     found: list[Step] = []
     statements: list[str] = []
     for line in filter(None, map(str.rstrip, text.splitlines())):
@@ -75,6 +78,8 @@ def steps(text: str) -> list[Step]:
             found.append(Step("\n".join(statements)))
             statements = []
         if event:
+            if not found:
+                raise ValueError(f"{line!r}: expected a statement or an order before the first event")
             last = found.pop()
             more = ((event["op"], _sorted(event["rows"].split(", "))),) if event["op"] else ()
             found.append(Step(last.statements, last.order, last.value, (last.events or ()) + more))

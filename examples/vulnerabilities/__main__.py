@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from examples.vulnerabilities import sample
-from examples.vulnerabilities.debian import STATUS, Machine, read
+from examples.vulnerabilities.debian import DOCUMENTS, STATUS, Machine, read
 from examples.vulnerabilities.replay import SCHEMA, Replayed, peak_bytes, replay
 from examples.vulnerabilities.searches import Saved, searches
 from examples.vulnerabilities.zgrep import chosen, compare
@@ -60,6 +60,8 @@ def _run(root: Path, given: argparse.Namespace) -> None:
     )
     random = Random(given.seed)  # noqa: S311 - words, not secrets
     saved = searches(machine, given.searches, random)
+    if not saved:
+        raise SystemExit(f"{root / DOCUMENTS}: no changelogs of installed packages; try --sample")
     if given.out is not None:
         _write(given.out, machine, saved)
     asked = chosen(machine, saved, given.check, random)

@@ -33,10 +33,15 @@ class Saved:
 
 
 def searches(machine: Machine, number: int, random: Random) -> list[Saved]:
-    """So many different searches, or as many as there are; a quarter of each kind."""
+    """Different searches, a quarter of each kind; fewer than ``number`` if there are not enough words.
+
+    There are none for a machine without changelogs.
+    """
     made: dict[str, Saved] = {}
     tries = 0
     source = _Words(machine)
+    if not source.packages:
+        return []
     kinds = (source.word, source.phrase, source.dependency, source.any)
     while len(made) < number and tries < 20 * number:
         one = kinds[tries % len(kinds)](random)
@@ -55,7 +60,7 @@ class _Words:
             texts[entry.source].append(entry.text)
         sources = {row["name"]: row["source"] for row in machine.packages if row["source"] in texts}
         self._sources = sources
-        self._packages = sorted(sources)
+        self.packages = sorted(sources)
         self._needs = sorted(
             (row["package"], row["needs"]) for row in machine.depends if row["needs"] in sources
         )
@@ -67,19 +72,21 @@ class _Words:
         self._all = sorted({word for words in self._words.values() for word in words})
 
     def word(self, random: Random) -> Saved | None:
-        package = random.choice(self._packages)
+        package = random.choice(self.packages)
         return _saved("word", package, _one(self._words[self._sources[package]], random))
 
     def phrase(self, random: Random) -> Saved | None:
-        package = random.choice(self._packages)
+        package = random.choice(self.packages)
         return _saved("phrase", package, _one(self._phrases[self._sources[package]], random))
 
     def dependency(self, random: Random) -> Saved | None:
+        if not self._needs:
+            return None
         package, needed = random.choice(self._needs)
         return _saved("dependency", package, _one(self._words[self._sources[needed]], random))
 
     def any(self, random: Random) -> Saved | None:
-        return _saved("any", random.choice(self._packages), _one(self._all, random))
+        return _saved("any", random.choice(self.packages), _one(self._all, random))
 
 
 def _found(form: re.Pattern[str], texts: list[str], usual: set[str]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from examples.joins.play import Play, WrongError, cases
+from examples.joins.play import steps as steps_of_case
 from tests.docs.blocks import steps
 from tests.docs.shell import Shell, with_places
 from tests.forked import forked_skws
@@ -63,6 +64,19 @@ def test_the_command_of_the_joins_page_runs(tmp_path: Path, postgres_server: Ser
         shell.close()
     assert output.startswith("-- moved-out\n")
     assert output.endswith("-- as expected\n\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("-- + ada", "before the first event"),
+        ("-- nothing", "before the first event"),
+        ("-- added", "expected an event"),
+    ],
+)
+def test_an_invalid_line_of_a_case_is_rejected(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        steps_of_case(f"{text}\n")
 
 
 def test_the_joins_page_has_cases() -> None:

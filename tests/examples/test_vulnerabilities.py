@@ -130,3 +130,20 @@ def test_a_folder_without_debian_packages_is_rejected(tmp_path: Path) -> None:
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 2
     assert "this is no Debian; --sample makes a small one up" in process.stderr
+
+
+def test_a_debian_without_changelogs_is_rejected(tmp_path: Path) -> None:
+    """Small images leave them out."""
+    sample.write(tmp_path, packages=3, uploads=2)
+    for path in (tmp_path / DOCUMENTS).glob(f"*/{CHANGELOG}"):
+        path.unlink()
+    command = [sys.executable, "-m", "examples.vulnerabilities", "--root", str(tmp_path)]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert process.stderr == f"{tmp_path / DOCUMENTS}: no changelogs of installed packages; try --sample\n"
+
+
+def test_searches_of_a_debian_without_dependencies_have_other_kinds(tmp_path: Path) -> None:
+    sample.write(tmp_path, packages=1, uploads=12)
+    kinds = {search.kind for search in searches(read(tmp_path), NUMBER, Random(1))}
+    assert kinds == {"word", "phrase", "any"}

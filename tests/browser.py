@@ -38,11 +38,7 @@ class Browser:
     async def listen(self) -> None:
         async for message in self._socket:
             payload = json.loads(message.data)
-            if payload.get("method") in {
-                "Runtime.exceptionThrown",
-                "Log.entryAdded",
-                "Network.requestWillBeSent",
-            }:
+            if payload.get("method") in _EVENTS:
                 self.told.append(payload)
             if "id" in payload:
                 self._answers.pop(payload["id"]).set_result(payload)

@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Producer
 
+from tests.places import ROOT
 from tests.waiting import until
 
 _PRODUCER = 0
@@ -57,8 +58,10 @@ def serve() -> None:
                 )
             case "down", []:
                 status = library.rd_kafka_mock_broker_set_down(cluster, _BROKER)
-            case _:
+            case "up", []:
                 status = library.rd_kafka_mock_broker_set_up(cluster, _BROKER)
+            case _:
+                raise ValueError(f"unknown command: {line!r}")
         print(status, flush=True)
 
 
@@ -77,8 +80,8 @@ class MockBroker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=Path(__file__).resolve().parents[1],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             text=True,
         )
         assert self._process.stdout is not None

@@ -46,6 +46,7 @@ def test_the_wheel_contains_only_packages_with_the_prefix(wheel: Path) -> None:
 
 def test_the_wheel_contains_the_files_of_the_page(wheel: Path) -> None:
     files = {path.name for path in (ROOT / "skws" / "serve" / "page").iterdir() if path.suffix != ".py"}
+    assert len(files) > 1
     assert {f"skws/serve/page/{name}" for name in files - {"__pycache__"}} <= set(
         zipfile.ZipFile(wheel).namelist()
     )

@@ -295,11 +295,7 @@ def test_a_live_search_on_spark_joins_an_indexed_table(tmp_path: Path, spark: Sp
     assert sum("product.price: NaN and infinity are not numbers" in line for line in run.notes.lines) == 1
 
 
-@given(
-    st.lists(
-        st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["lamp post", "Lamps\x1cx", "\ufb02at"]))
-    )
-)
+@given(st.lists(st.one_of(st.none(), st.text(max_size=12), st.sampled_from(ODD))))
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_postings_contain_every_matching_row(tmp_path: Path, texts: list[str | None]) -> None:
     schema = text_schema()

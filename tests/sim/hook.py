@@ -48,7 +48,6 @@ class Hook:
         self.taken: dict[Part, bytes] = {}
         self._runs: set[str] = set()
         self._refusing = [0, _BUSY]  # the number of posts to refuse, and the status
-        self.unheard = False
 
     @contextmanager
     def installed(self) -> Iterator[None]:

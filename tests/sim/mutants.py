@@ -54,8 +54,8 @@ class Mutant:
 
 MUTANTS: Final[dict[str, Mutant]] = {}
 """By name."""
-RARE: Final = frozenset({"damaged-end-dropped", "state-not-secured"})
-"""Need several faults in a row that are rarely drawn; a plan in ``test_regressions.py`` finds them."""
+RARE: Final = frozenset({"damaged-end-dropped", "outbox-behind", "state-not-secured"})
+"""Mutants that need several faults in a row, which are rarely drawn; ``test_regressions.py`` finds them."""
 
 
 def _mutant(name: str, fault: str, *patches: tuple[str, str, str], **settings: Any) -> None:
@@ -712,6 +712,12 @@ _mutant(
     "outbox-trusted",
     "a run on Spark that resumes relies on an outbox whose sync has failed",
     (f"{_SPARK}.run_directory:OutputLog._read", "durable=True", "durable=False"),
+    host="spark",
+)
+_mutant(
+    "outbox-behind",
+    "a run on Spark continues from an outbox that has lost the last micro-batch that Spark considers done",
+    (f"{_SPARK}.output_merger:OutputCommitter.__init__", "if self.last < last_written:", "if False:"),
     host="spark",
 )
 _mutant(

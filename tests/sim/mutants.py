@@ -54,7 +54,7 @@ class Mutant:
 
 MUTANTS: Final[dict[str, Mutant]] = {}
 """By name."""
-RARE: Final = frozenset({"damaged-end-dropped", "outbox-behind", "state-not-secured"})
+RARE: Final = frozenset({"damaged-end-dropped", "empty-segment", "outbox-behind", "state-not-secured"})
 """Mutants that need several faults in a row, which are rarely drawn; ``test_regressions.py`` finds them."""
 
 
@@ -194,6 +194,16 @@ _mutant(
     "the journal keeps one window instead of two",
     ("skws_purging.retention:Retention._is_past", "- 2 * length", "- length // 2"),
     ("skws_purging.retention:Retention._is_past", "- 2 * (size + 1)", "- size // 2"),
+)
+_mutant(
+    "empty-segment",
+    "a segment of the journal that has lost its entries replaces those before it",
+    (
+        f"{_JOURNAL}.first_to_keep",
+        "[segment for segment in self.segments if segment.size] or self.segments",
+        "self.segments",
+    ),
+    host="local",
 )
 _mutant(
     "retention-for-ever",

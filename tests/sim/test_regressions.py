@@ -54,6 +54,8 @@ _REFUNDS: Final = tuple(
     for cid in (1, 2, 3, 4)
     for name, text in (("customer", "ada"), ("refund", "lamp"))
 )
+_BAD: Final = Action("publish", events=(Event("customer", 0, (1, "ada"), bad=True),))
+_ADD: Final = Action("add", 1)
 _STOP: Final = Action("stop")
 
 
@@ -105,6 +107,20 @@ _REGRESSIONS: Final = {
         range(14, 19),
         lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4)),
         source="postgres",  # the log is kept while a file is silent
+    ),
+    # No segment has records. Killed after the head of a new one; a command comes while no process runs.
+    "empty-segment": Regression(
+        (1, 3),
+        lambda rounds: (
+            *(_BAD, _work()),
+            *(
+                action
+                for n in range(rounds)
+                for action in (_ADD, _work(1), Action("remove", n + 1), _work(1))
+            ),
+            *(_ADD, _failing("kill", 2, at="write", steps=1), _work(0), _STOP),
+            *(Action("remove", rounds + 1), _work(4)),
+        ),
     ),
     # The power fails before anything else syncs the folder into which the header of a snapshot was renamed.
     "snapshot-unsecured": Regression(
@@ -317,11 +333,3 @@ def test_a_command_sent_while_the_job_is_down_is_carried_out(host: str, draw: in
     """Draw 2 leaves half a line before it."""
     plan = (_RECORDS, _work(), _STOP, Action("add", 1, draw=draw), _work())
     simulation(Options(host)).run(plan, expire=False)
-
-
-@pytest.mark.parametrize("at", range(3, 8))
-def test_an_empty_segment_does_not_replace_the_previous_one(at: int) -> None:
-    """A process is killed within a new segment (at 5 after its head); a command arrives while none runs."""
-    actions = (_work(4), _STOP, _RECORDS, _failing("kill", at, at="write"))
-    plan = (*actions, _work(0), _STOP, Action("add", 1), _work(4))
-    simulation(Options("local")).run(plan, expire=False)

@@ -322,6 +322,8 @@ class RunControl:
         """
         with_ids = [command if command.id else replace(command, id=uuid4().hex) for command in commands]
         futures: list[Future[Answer]] = [Future() for _ in with_ids]
+        for future in futures:
+            future.set_running_or_notify_cancel()  # a caller that stops waiting must not cancel it
         with self._lock:
             end_reason = self._status.ended
             if not end_reason:

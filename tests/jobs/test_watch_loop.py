@@ -179,6 +179,17 @@ def test_a_replay_can_be_paused_resumed_and_sped_up(tmp_path: Path) -> None:
     assert watch.ended
 
 
+def test_a_command_is_carried_out_if_its_caller_stops_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    append(path, customer(1, 7))
+    watch = opened(request(path), Collected())
+    future = watch.control.submit(JobCommand("remove", QUERY))
+    future.cancel()  # as after a timeout around ``asyncio.wrap_future``
+    steps(watch)
+    assert future.result(0).error == ""
+    assert watch.standing == ()
+
+
 def test_the_limit_ends_the_run(tmp_path: Path) -> None:
     path, sink = tmp_path / "stream.jsonl", Collected()
     append(path, *numbered(50))

@@ -23,7 +23,7 @@ from skws.jobs.fanout import SinkFanout
 from skws.jobs.intake import BadRecordPolicy, BatchSizer, Input
 from skws.jobs.journal import Journal, JournalEntry, Recent
 from skws.jobs.log import Log
-from skws.jobs.metrics import Gauges, Metrics, State, first_results, result_count
+from skws.jobs.metrics import Gauges, Metrics, State
 from skws.jobs.publishing import Publishing
 from skws.jobs.standing_queries import CommandQueue
 from skws.jobs.worker import BatchOutcome, BatchWorker, RunStart, load_standing_queries, resume
@@ -422,11 +422,7 @@ class LocalWatch:
         """Write the results of a micro-batch, up to the limit."""
         results, unwritable = self.intake.writable(outcome.results)
         self._warn_of_unwritable(unwritable)
-        limit = self.request.limit
-        if limit is not None:
-            total = len(results)
-            results = first_results(results, limit - self.gauges.written)
-            self._limit_reached = len(results) < total or result_count(results) == limit - self.gauges.written
+        results, self._limit_reached = self.gauges.up_to_limit(results, self.request.limit)
         dead_letters = (*entry.letters, *self._dead_letters(unwritable))
         if self._checkpoint is not None and (results or dead_letters or entry.commands):
             # A result that was written must never come again in another batch, nor an answered command go.

@@ -178,20 +178,6 @@ class Latencies:
         return None
 
 
-def result_count(results: Iterable[LiveResult]) -> int:
-    """Results and retractions, which count against a limit."""
-    return sum(result.op != "~" for result in results)
-
-
-def first_results(results: list[LiveResult], most: int) -> list[LiveResult]:
-    """The first results, up to the one that makes ``most`` results."""
-    for index, result in enumerate(results):
-        most -= result.op != "~"
-        if most == 0:
-            return results[: index + 1]
-    return results
-
-
 class Gauges:
     """Counters of a job since its process started."""
 
@@ -211,6 +197,19 @@ class Gauges:
     def written(self) -> int:
         """Results and retractions so far; updates do not count against a limit."""
         return self.counters["results"] + self.counters["retractions"]
+
+    def up_to_limit(self, results: list[LiveResult], limit: int | None) -> tuple[list[LiveResult], bool]:
+        """The first results that a limit of the job allows, and True if it is reached."""
+        if limit is None:
+            return results, False
+        remaining = limit - self.written
+        if remaining <= 0:
+            return [], True
+        for index, result in enumerate(results):
+            remaining -= result.op != "~"
+            if not remaining:
+                return results[: index + 1], True
+        return results, False
 
     def count_output(
         self, records: RecordBatch, results: Sequence[LiveResult], late: Sequence[Record] = ()

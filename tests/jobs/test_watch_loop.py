@@ -29,6 +29,7 @@ from tests.jobs.watching import (
     SCHEMA,
     Collected,
     Notes,
+    abandon,
     append,
     customer,
     lines,
@@ -195,6 +196,24 @@ def test_the_limit_ends_the_run(tmp_path: Path) -> None:
     append(path, *numbered(50))
     LocalWatch(request(path, limit=7), [sink], Notes().log).run()
     assert len(sink.results) == 7
+
+
+def test_the_limit_applies_to_batches_that_a_restart_repeats(tmp_path: Path) -> None:
+    path, checkpoint, first, second = (
+        tmp_path / "in.jsonl",
+        tmp_path / "kept",
+        Collected(every=1e9),
+        Collected(),
+    )
+    path.touch()
+    watch = opened(request(path, checkpoint=checkpoint), first)
+    for number in range(3):
+        append(path, customer(number, number), order(number, number))
+        steps(watch)
+    abandon(watch)
+    assert len(first.results) == 3
+    LocalWatch(request(path, checkpoint=checkpoint, limit=2), [second], Notes().log).run()
+    assert second.results == first.results[:2]
 
 
 def test_a_slow_sink_reduces_the_batch_size(tmp_path: Path) -> None:

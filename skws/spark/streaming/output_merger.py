@@ -89,7 +89,8 @@ class OutputMerger:
         heads = [convert(entry["head"], BatchHeader) for entry in stats if "head" in entry]
         for command in (command for head in heads for command in head.commands if command.op == "remove"):
             self.updates.remove(command.name)
-        results = self._up_to_limit(self.updates.take(results_of(output)))
+        results = self.updates.take(results_of(output))
+        results, self.full = self._gauges.up_to_limit(results, self._request.limit)
         dead_letters = tuple(letter for head in heads for letter in head.letters)
         for entry in stats:
             dead_letters += tuple(entry.get("late_letters", ()))
@@ -128,13 +129,6 @@ class OutputMerger:
             ("spark", max(0.0, seconds - engine - sinks)),
         ):
             self._gauges.count_seconds(stage, stage_seconds)
-
-    def _up_to_limit(self, results: list[LiveResult]) -> list[LiveResult]:
-        limit = self._request.limit
-        if limit is None or len(results) < limit - self._gauges.written:
-            return results
-        self.full = True
-        return results[: limit - self._gauges.written]
 
     def _apply_header(self, head: BatchHeader, *, again: bool) -> None:
         """Handles the parts of a batch that do not depend on its results."""

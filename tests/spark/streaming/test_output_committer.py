@@ -16,7 +16,7 @@ from skws.data.packing import decompress, pack
 from skws.jobs.clock import StoppableClock
 from skws.jobs.metrics import Gauges
 from skws.results.frames import result_table
-from skws.results.result import JsonRow, LiveResult, Result, ResultTuple
+from skws.results.result import JsonRow, LiveResult, Op, Result, ResultTuple
 from skws.spark.streaming.messages import RECORDS, BatchAnswer
 from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, OutputMerger, records_of, results_of
 from skws.spark.streaming.run_directory import Output
@@ -136,6 +136,22 @@ def test_an_unwritable_result_is_a_counted_dead_letter(tmp_path: Path) -> None:
     assert (dead_letter["source"], orjson.loads(dead_letter["raw"])["id"]) == ("result", "1")
     assert "result of 'pulp': cannot be written: " in notes.lines[0]
     assert merger.bad_summary().startswith("1 bad record\n  result of 'pulp': cannot be written: ")
+
+
+def test_updates_do_not_count_against_the_limit(tmp_path: Path) -> None:
+    member = ResultTuple.given("movie", "movie:1", ("pulp",), {"title": "Pulp Fiction"})
+    ops: list[Op] = ["+", "~", "+", "-"]
+    results = [
+        Result(op, "pulp", "pulp", f"{n}", 1.0, None, "movie{pulp}", (member,), ())
+        for n, op in enumerate(ops)
+    ]
+    blobs = blobs_of(BatchAnswer(list(results), {"operators": 0, "waiting": 0}, None, [], [], [], 0, 0))
+    job, fan_out = request(tmp_path, limit=2), WrittenOutput()
+    merger = OutputMerger(job, Notes().log, Gauges(job, 0), lambda _: None)
+    merger.deliver_to(fan_out)  # type: ignore[arg-type]  # all that is asked of one
+    merger.take(Output(1, [(0, part, blob) for part, blob in enumerate(blobs)]))
+    assert [one.op for one in fan_out.results] == ["+", "~", "+"]
+    assert merger.full
 
 
 @pytest.mark.parametrize("count", [0, 1, 6_000])

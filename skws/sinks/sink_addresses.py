@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from skws.sinks.webhook import Receiver
 
 _KINDS: Final = ("stdout", "jsonl", "parquet", "sqlite", "postgresql", "kafka", "http", "https", "command")
+_MOST_DIGITS: Final = 9
 _HOW: Final = (
     "expected stdout:FORMAT, jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://USER@HOST/DATABASE,"
     " kafka://HOST:PORT/TOPIC, https://HOST/PATH or command:PROGRAM"
@@ -117,6 +118,9 @@ def _posting_sink(text: str, location: str, receiver: Callable[[str], Receiver])
 
 
 def _positive_number(name: str, text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    digits = text.lstrip("0")
+    if not digits.isdecimal():
         raise UsageError(f"{name}={text}: expected a number above 0")
-    return int(text)
+    if len(digits) > _MOST_DIGITS:
+        raise UsageError(f"{name}: a number too large")
+    return int(digits)

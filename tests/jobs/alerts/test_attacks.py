@@ -31,6 +31,11 @@ joins:
 """)
 FILES = [
     ("q: {query: ada, max_size: 0}", "max_size: 0: expected a number above 0"),
+    (f"q: {{query: ada, max_size: {'9' * 5000}}}", "line 1, column 27"),
+    ("q: 2024-13-45", "not valid YAML: month must be in 1..12"),
+    (f"q: ada\nq: bob\nr: {'[' * 3000}{']' * 3000}", "nested too deeply"),
+    (f"q: {{query: ada, limit: {'9' * 20} per minute}}", "limit: a number too large"),
+    (f"q: {{query: ada, sinks: 'https://h/#attempts={'9' * 5000}'}}", "attempts: a number too large"),
     ("q: {query: ada, max_size: true}", "max_size: True: expected a number above 0"),
     ("q: {query: ada, max_size: 2.0}", "max_size: 2.0: expected a number above 0"),
     ("q: {query: ada, max_size: '2'}", "max_size: '2': expected a number above 0"),

@@ -138,7 +138,7 @@ class StandingQueries:
 
         ``old_names``: the names of the queries at the start of that run. Queries added by command stay.
         """
-        names = [*old_names, *(name for name in queries if name not in set(old_names))]
+        names = dict.fromkeys([*old_names, *queries])
         removed_names = [
             name for name in names if name in self._queries and not self._is_standing(name, queries.get(name))
         ]

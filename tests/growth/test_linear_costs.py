@@ -27,6 +27,7 @@ from skws.jobs.control import RunControl
 from skws.jobs.intake import BatchSizer
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
+from skws.jobs.standing_queries import StandingQueries
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan, network_counts
 from skws.queries.kinds import plan_of, plans_over
@@ -402,6 +403,13 @@ def starts_of_a_job(n: int) -> Work:
     return work
 
 
+def queries_of_a_restart(n: int) -> Work:
+    """The commands that turn the queries of an earlier run into those of a restart."""
+    standing = StandingQueries(Job({}, KEYED, ""))
+    queries = {f"leaks {number}": Query("leaks", name=f"leaks {number}") for number in range(n)}
+    return lambda: standing.changes_to(queries, list(queries))
+
+
 def live_rows_in_a_log(n: int) -> Work:
     """Live rows with distinct keys, in a job that regularly checks which part of the log is needed."""
     lines = [{"relation": "a", "time": i, "row": {"t": "ada", "k": i}} for i in range(n)]
@@ -471,6 +479,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (explanations, 3),
     (live_rows_in_a_log, 100),
     (starts_of_a_job, 2),
+    (queries_of_a_restart, 500),
     (columns_of_a_table, 20),
 )
 

@@ -7,6 +7,7 @@ exactly once, even among lines of other writers.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from skws_schema.errors import counted
 
 _CHECKED: Final = 1024
 """Bytes before a mark that identify the marked file."""
+_PARQUET_NAME: Final = re.compile(r"results-.*-\d{12}-(\d{12})\.parquet")
 MOST: Final = 50_000
 """Results that a Parquet sink holds in memory."""
 
@@ -281,8 +283,9 @@ class ParquetSink(BatchSink):
         with _guarded(self._folder):
             within_folder(self._folder)
             self._folder.mkdir(exist_ok=True)
-        paths = self._folder.glob(f"{self._prefix}*.parquet")
-        return max((int(path.stem.rpartition("-")[2]) for path in paths), default=NONE)
+        names = (path.name for path in self._folder.glob(f"{self._prefix}*.parquet"))
+        matches = filter(None, map(_PARQUET_NAME.fullmatch, names))
+        return max((int(match[1]) for match in matches), default=NONE)
 
     def _take_over(self) -> None:
         with _guarded(self._folder):

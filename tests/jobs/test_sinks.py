@@ -188,7 +188,10 @@ def test_parquet_files_contain_each_batch_once(tmp_path: Path) -> None:
     third = [result(3), result(1, "-")]
     write_batches(address, sink_run, (1, [result(1)]), (2, []), (3, third), None, None, (4, [result(4)]))
     (folder / ".results-run1-000000000004-000000000005.parquet.9.partial").write_bytes(b"half")
+    copy = folder / "results-run1-000000000001-000000000003-copy.parquet"
+    copy.write_bytes(b"")
     write_batches(f"parquet:{folder}", sink_run, (2, []), (3, [result(3)]), (4, [result(4)]), (5, []), None)
+    copy.unlink()
     names = sorted(path.name for path in folder.iterdir())
     assert names == [
         "results-run1-000000000001-000000000003.parquet",

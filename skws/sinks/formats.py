@@ -109,6 +109,7 @@ class StdoutSink(BatchSink):
         self._color = color
         self._networks: dict[str, Writer[Any]] = {}
         """Encoders by query, as each marks its own keywords; formats for programs share one."""
+        self._query_texts: dict[str, str] = {}  # of these encoders
         self._matches: dict[str, Writer[Any]] = {}
         self._last_name = ""
 
@@ -140,8 +141,10 @@ class StdoutSink(BatchSink):
             self._networks, self._schema = {}, self._run.schema
         writers = self._matches if people and not result.parsed.network else self._networks
         key = result.name if people else ""
-        if key not in writers:
+        is_replaced = writers is self._networks and people and self._query_texts.get(key) != result.query
+        if key not in writers or is_replaced:
             writers[key] = Writer(self._encoder(result), self._stdout)
+            self._query_texts[key] = result.query
         if people:
             self._name(key)
         return writers[key]

@@ -453,6 +453,17 @@ def test_an_endless_web_hook_response_times_out(answer: str, accepted: bool) -> 
         thread.join()
 
 
+def test_standard_output_marks_the_keywords_of_a_replaced_query() -> None:
+    """A query of a file may be replaced by another one of the same name."""
+    stdout = io.BytesIO()
+    sink = StdoutSink(OutputFormat.TREE, stdout)
+    sink.open(run(None))
+    found = result(1, name="ada eve")
+    sink.write(1, [found, changed(found, query="eve"), changed(found, query="eve")])
+    members = [line for line in stdout.getvalue().decode().splitlines() if "cid" in line]
+    assert [line.partition("name: ")[2] for line in members] == ["*ada* eve", "ada *eve*", "ada *eve*"]
+
+
 def test_standard_output_shows_the_query_of_a_result() -> None:
     out = io.BytesIO()
     sink = StdoutSink(OutputFormat.TREE, out)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,10 +29,9 @@ class SinkFanout:
         self._batch = 0
         self._is_warned = False
         self._run = run
-        for sink in self._sinks:
-            sink.open(run)
-        if dead_letters is not None:
-            self._dead_letters = BatchFile(dead_letters, SinkProgress(run, "dead letters"), run)
+        with _opening(self._sinks, run):
+            if dead_letters is not None:
+                self._dead_letters = BatchFile(dead_letters, SinkProgress(run, "dead letters"), run)
 
     @property
     def every(self) -> float:
@@ -74,10 +73,25 @@ class SinkFanout:
             if failed and self._batch:
                 with suppress(SkwsError):
                     sink.flush()
-            with suppress(SkwsError):
-                sink.close()
+            _close(sink)
         if self._dead_letters is not None:
             self._dead_letters.close()
+
+
+@contextmanager
+def _opening(sinks: Iterable[WholeSink], run: SinkRun) -> Iterator[None]:
+    """Opens sinks; if one cannot be opened, or the code inside fails, closes those that are open."""
+    with ExitStack() as stack:
+        for sink in sinks:
+            sink.open(run)
+            stack.callback(_close, sink)
+        yield
+        stack.pop_all()
+
+
+def _close(sink: WholeSink) -> None:
+    with suppress(SkwsError):
+        sink.close()
 
 
 class _Route(NamedTuple):
@@ -127,8 +141,8 @@ class Routing:
         self._progress = SinkProgress(run, _LIMITS)
         self._states = self._progress.read().get("limits", [])
         self._is_restored = False
-        for sink in self._all_sinks():
-            sink.open(run)
+        with _opening(self._all_sinks(), run):
+            pass
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if not self._is_restored:
@@ -156,14 +170,12 @@ class Routing:
                 note = counted(limiter.held_back, "more result")
                 self._run.tell(f"{name}: {note} {'was' if limiter.held_back == 1 else 'were'} held back")
         for sink in self._all_sinks():
-            with suppress(SkwsError):
-                sink.close()
+            _close(sink)
 
     def change(self, alerts: Mapping[str, Alert]) -> None:
         """Change the alerts. Raises SkwsError for an invalid limit or sink, and then changes nothing."""
         if self._run is not None:
             _check(alerts, self._run.schema)
-        self._forget({name for name in self._limiters if not self._is_same_limit(name, alerts.get(name))})
         addresses = _addresses(alerts.values())
         removed = [address for address in self._alert_sinks if address not in addresses]
         for address in removed:
@@ -173,16 +185,8 @@ class Routing:
             for address in addresses
             if address not in self._alert_sinks
         }
-        open_sinks: list[WholeSink] = []
-        try:
-            for sink in new_sinks.values():
-                if self._run is not None:
-                    sink.open(self._run)
-                open_sinks.append(sink)
-        except SkwsError:
-            for sink in open_sinks:
-                sink.close()
-            raise
+        with nullcontext() if self._run is None else _opening(new_sinks.values(), self._run):
+            self._forget({name for name in self._limiters if not self._is_same_limit(name, alerts.get(name))})
         for address in removed:
             self._alert_sinks.pop(address).close()
         self._alert_sinks |= new_sinks

@@ -166,6 +166,15 @@ def test_only_the_broken_sink_is_not_flushed(tmp_path: Path) -> None:
     assert (before.flushes, broken.flushes, after.flushes) == (2, 0, 1)
 
 
+def test_open_sinks_are_closed_if_another_one_cannot_be_opened(tmp_path: Path) -> None:
+    first, second, sink_run = Collected(), Collected(), run(tmp_path / "kept")
+    with pytest.raises(SinkError, match="there is no folder"):
+        SinkFanout([first, parse_sink(f"jsonl:{tmp_path}/none/x"), second], None, sink_run)
+    with pytest.raises(SinkError, match="there is no folder"):
+        SinkFanout([second], tmp_path / "none" / "dead", sink_run)
+    assert (first.opened, second.opened) == (None, None)
+
+
 def test_an_idle_parquet_sink_keeps_partial_files_of_other_processes(
     tmp_path: Path,
 ) -> None:

@@ -10,17 +10,19 @@ import orjson
 import pytest
 
 from skws.cli.main import run
-from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, read_alerts
+from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, alert_of, read_alerts
 from skws.jobs.fanout import Routing
 from skws.results.result import Result, ResultTuple
-from skws.sinks.base import SinkError, SinkRun
+from skws.sinks.base import SinkError, SinkProgress, SinkRun
 from skws.sinks.sink_addresses import open_sinks, parse_sink
 from skws.sinks.webhook import HookProgram
 from skws.spec.query_spec import TOP, Query
+from skws.state_database import StateDatabase
 from skws_schema.errors import ConfigurationError
 from tests.jobs.watching import (
     SCHEMA,
     YAML,
+    Collected,
     Notes,
     append,
     customer,
@@ -301,6 +303,22 @@ def test_a_changed_query_file_is_reloaded_while_the_job_runs(tmp_path: Path) -> 
         (2.0, None),
         (3.0, None),
     ]
+
+
+def test_a_refused_change_of_alerts_keeps_the_state_of_limits(tmp_path: Path) -> None:
+    state = StateDatabase(tmp_path / "state.db")
+    sink_run = SinkRun("r", state, SCHEMA, match_names=False, wait=lambda _: True, tell=lambda _: None)
+    alerts = {"q": alert_of({"query": "ada lamp", "limit": "1 per minute"})}
+    routing = Routing([Collected()], alerts)
+    routing.open(sink_run)
+    routing.write(1, [result(1, 5.0)])
+    routing.flush()
+    limits = SinkProgress(sink_run, "limits").read()
+    change = {"query": "ada lamp", "limit": "2 per minute", "sinks": f"jsonl:{tmp_path}/none/x"}
+    with pytest.raises(SinkError, match="there is no folder"):
+        routing.change({"q": alert_of(change)})
+    assert SinkProgress(sink_run, "limits").read() == limits != {}
+    state.close()
 
 
 SCRIPT = """

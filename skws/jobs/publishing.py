@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Final
+from typing import Any, Final
 
 from skws.durable import explained
 from skws.hosts import LOOPBACK, asks_for
@@ -27,7 +28,7 @@ class MetricsServer:
 
     def __init__(self, port: int, latest: Callable[[], Metrics | None]) -> None:
         with explained(f"metrics port {port}", SkwsError):
-            self._server = ThreadingHTTPServer((ADDRESS, port), _handler(latest))
+            self._server = _Server((ADDRESS, port), _handler(latest))
         self.port: int = self._server.server_address[1]
         self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
@@ -36,6 +37,14 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    """Prints nothing if a client, such as a probe of the port, resets its connection."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def _handler(latest: Callable[[], Metrics | None]) -> type[BaseHTTPRequestHandler]:

@@ -47,7 +47,8 @@ class AppendedFile:
                 path, os.R_OK
             )  # else lines cannot be found again
             self.start = self._start(mark)
-        self._has_written = False
+        self._first_write: int | None = None  # the offset of the first bytes that this process wrote
+        self._reported_others = False
 
     def mark(self) -> dict[str, int]:
         """Make the whole file durable; returns its end, and a checksum of the bytes before it."""
@@ -66,8 +67,8 @@ class AppendedFile:
         If the file ends in an incomplete line of another writer, that line is ended first.
         """
         with _guarded(self._path), self._file.exclusive_access():
-            if data and not self._has_written:
-                self._has_written = True
+            if data and self._first_write is None:
+                self._first_write = self._file.size
                 data = b"\n" + data if self._ends_torn() else data
             self._file.append(data)
 
@@ -78,23 +79,31 @@ class AppendedFile:
 
         If no other writer has written after the mark, everything after it is cut off; otherwise only an
         incomplete line at the end, or the zeros that a loss of power leaves. Lines are compared up to the
-        last ``separator`` in them. ``repeats``: lines of the run that must not be written again.
+        last ``separator`` in them. ``repeats``: lines of the run that must not be written again. Once this
+        process has written, its own lines do not count, and nothing is cut off.
         """
         with _guarded(self._path), self._file.exclusive_access():
-            if not ((lines or repeats) and self._is_readable and self._file.size > self.start):
+            end = self._file.size if self._first_write is None else self._first_write
+            if not ((lines or repeats) and self._is_readable and end > self.start):
                 return list(lines)
             tail = _TailLines(lines, separator, repeats)
             with self._path.open("rb") as file:
                 file.seek(self.start)
                 for line in file:
                     tail.add(line)
+                    if self.start + tail.size >= end:
+                        break
+            if self._first_write is not None:
+                return tail.missing_lines()
             if not tail.other_count:
                 self._file.truncate(self.start)  # after a failed sync, the system considers lines written
                 return list(lines)
-            self._tell(
-                f"{self._path} has {counted(tail.other_count, 'line')} of other writers after those of this"
-                " run: they are kept"
-            )
+            if not self._reported_others:
+                self._reported_others = True
+                self._tell(
+                    f"{self._path} has {counted(tail.other_count, 'line')} of other writers after those of"
+                    " this run: they are kept"
+                )
             if tail.cut_at is not None:
                 self._file.truncate(self.start + tail.cut_at)
             return tail.missing_lines()
@@ -136,7 +145,8 @@ class AppendedFile:
 class _TailLines:
     """The content after a mark, line by line. ``other_count``: the number of lines of other writers.
 
-    ``cut_at``: the offset of an incomplete line, or of zeros, at the end of the file; None if there is none.
+    ``size``: the bytes of the lines so far. ``cut_at``: the offset of an incomplete line, or of zeros, at the
+    end of the file; None if there is none.
     """
 
     def __init__(self, lines: Sequence[bytes], separator: bytes, repeats: Sequence[bytes]) -> None:
@@ -145,7 +155,7 @@ class _TailLines:
         self._separator = separator
         self._counts_before: Counter[bytes] = Counter()  # own lines found before ``cut_at``
         self._counts_after: Counter[bytes] = Counter()
-        self._size = 0
+        self.size = 0
         self.other_count = 0
         self.cut_at: int | None = None
 
@@ -155,7 +165,7 @@ class _TailLines:
         text = self._line_key(content)
         is_half = not line.endswith(b"\n") and self._is_half(content)
         if self.cut_at is None and (is_half or content != line):
-            self.cut_at = self._size
+            self.cut_at = self.size
         if self._counts_before[text] + self._counts_after[text] < self._line_counts[text]:
             (self._counts_before if self.cut_at is None else self._counts_after)[text] += 1
         elif content and not is_half:
@@ -165,7 +175,7 @@ class _TailLines:
                 Counter(),
                 None,
             )
-        self._size += len(line)
+        self.size += len(line)
 
     def missing_lines(self) -> list[bytes]:
         """The run's lines that are missing after the cut."""

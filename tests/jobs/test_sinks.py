@@ -424,6 +424,20 @@ def test_repeated_batches_do_not_post_dead_letters_again(hook: Hook, tmp_path: P
     assert [line["result"]["id"] for line in lines(dead_letters)] == ["of another run", "id1", "id2", "id3"]
 
 
+def test_dead_letters_of_repeated_batches_are_not_taken_for_those_of_others(
+    hook: Hook, tmp_path: Path
+) -> None:
+    dead_letters, sink_run, notes = tmp_path / "letters.jsonl", run(tmp_path / "kept"), Notes()
+    address = f"{hook.url}#most=1&letters={dead_letters}"
+    hook.answers = [400, 400, 400, 400, 204]
+    write_batches(address, sink_run, (1, [result(1)]), None)
+    repeated = (2, [result(2), result(3)]), (3, [result(2)]), (4, [result(2)])
+    tell: Any = notes.write
+    write_batches(address, replace(sink_run, repeating=True, tell=tell), *repeated, None)
+    assert [letter["result"]["id"] for letter in lines(dead_letters)] == ["id1", "id2", "id3", "id2"]
+    assert not any("other writers" in line for line in notes.lines)
+
+
 def test_an_unreachable_web_hook_is_reported_without_its_password() -> None:
     waits: list[float] = []
     sink = opened("http://user:hush@127.0.0.1:1/#attempts=3", run(None, waits=waits))

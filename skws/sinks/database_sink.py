@@ -139,8 +139,8 @@ class Statements:
             row = _row(result)
             return self._put, (*row, *_score(result)) if self._table.scores else row
         if self._table.retractions is Retractions.DELETE:
-            return self._delete, (result.name, result.id)
-        return self._retract, (result.end, result.name, result.id)
+            return self._delete, _key(result)
+        return self._retract, (result.end, *_key(result))
 
 
 def _json(value: object) -> str:
@@ -149,12 +149,22 @@ def _json(value: object) -> str:
     return _ZERO.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
 
 
+def _text(value: str) -> str:
+    """A text without U+0000, as in ``_json``."""
+    return value.replace("\0", "\ufffd")
+
+
+def _key(result: LiveResult) -> tuple[str, str]:
+    return _text(result.name), result.id
+
+
 def _row(result: LiveResult) -> tuple[Any, ...]:
     fields = result.to_dict()
     tuples, joins = (_json(fields.get(name, [])) for name in ("tuples", "joins"))
-    identity = result.name, result.query, result.id
-    network = fields.get("network", "")
-    return (*identity, result.start, result.end, network, tuples, joins, result.snapshot, None)
+    name, identity = _key(result)
+    network = _text(fields.get("network", ""))
+    times = result.start, result.end
+    return (name, _text(result.query), identity, *times, network, tuples, joins, result.snapshot, None)
 
 
 def _score(result: LiveResult) -> tuple[Any, ...]:

@@ -305,7 +305,8 @@ def test_a_sink_waits_for_a_locked_database(tmp_path: Path, monkeypatch: pytest.
 def test_postgres_contains_the_current_results(database: Database) -> None:
     text = database.uri(table="public.found", retractions="mark")
     sink_run = run(None)
-    write_batches(text, sink_run, (1, [result(1), result(2, name="ada\0")]))
+    null = changed(result(2, name="ada\0"), name="a\0", query="ada\0")
+    write_batches(text, sink_run, (1, [result(1), null]))
     second = opened(text, sink_run)
     second.write(1, [result(7)])
     second.write(2, [result(1, "-"), result(3)])
@@ -315,6 +316,7 @@ def test_postgres_contains_the_current_results(database: Database) -> None:
     )
     second.write(3, [result(3), result(4)])
     second.close()
+    assert database.ask("SELECT name, query FROM found WHERE id = 'id2'") == [("a\ufffd", "ada\ufffd")]
     query = "SELECT id, start, retracted, tuples->0->'row'->>'name' FROM found ORDER BY id"
     assert database.ask(query) == [
         ("id1", 1.0, 11.0, "ada"),

@@ -15,6 +15,7 @@ import pytest
 from msgspec import structs
 from textual.widgets import Input, Static
 
+from skws.results.result import ResultTuple
 from skws_schema.yaml.load import load_schema
 from skws_tui.screens.dialogs import PromptScreen
 from skws_tui.services.request import UiRequest, live_job
@@ -327,6 +328,31 @@ async def test_a_removed_query_can_be_restored() -> None:
         assert list(driver.app.view.queries) == [QUERY]
         assert len(driver.search.results.listed) == 2
         assert "undo" not in driver.text().splitlines()[-1]
+
+
+@scenario
+async def test_the_list_shows_the_present_version_of_an_updated_result() -> None:
+    async with opened(movies(QUERY)) as driver:
+        await driver.advance(2)
+        row = driver.app.view.results.rows()[0]
+        for title in ("Cheap Fiction", "Dear Fiction"):
+            tuples = tuple(
+                ResultTuple.given(
+                    each.relation,
+                    each.id,
+                    each.keywords,
+                    {name: title if name == "title" else value for name, value in each.row.items()},
+                )
+                for each in row.result.tuples
+            )
+            network, joins, at = row.result.network, row.result.joins, row.result.start
+            update = structs.replace(
+                row.result, op="~", at=at, _network=network, _tuples=tuples, _joins=joins
+            )
+            driver.app.events.put(results=[update])
+            await driver.settle()
+            (line,) = (line for line in driver.text().splitlines() if "▸ 1994" in line)
+            assert title in line
 
 
 @scenario

@@ -192,8 +192,10 @@ def test_results_of_the_same_tuples_are_one_row() -> None:
     assert buffer.take([joined("1", "from"), joined("2", "to")]) == 1
     (row,) = buffer.rows()
     assert [one.id for one in row.alike] == ["1", "2"]
+    assert buffer.rows(ListSelection(words="from")) == [row]
     buffer.take([joined("1", "from", "-")])
     assert (row.result.id, row.ending) == ("2", None)
+    assert buffer.rows(ListSelection(words="from")) == []
     buffer.take([joined("2", "to", "-")])
     assert row.ending == "gone"
     buffer.take([joined("3", "to")])

@@ -35,6 +35,7 @@ class ListedResult:
 
     ``alike``: results of the same tuples, which differ only in parallel joins; the row shows the first.
     ``settled``: the user has moved since it ended. ``rank``: its rank if the list shows the best first.
+    ``version`` changes with the results.
     """
 
     number: int
@@ -42,6 +43,7 @@ class ListedResult:
     ending: Ending | None = None
     settled: bool = False
     rank: int | None = None
+    version: int = 0
     _text: str = field(default="", repr=False)
 
     @property
@@ -60,9 +62,19 @@ class ListedResult:
             self._text = self.result.to_json().decode().casefold()
         return self._text
 
+    def add(self, result: Result) -> None:
+        self._change([*self.alike, result])
+
     def update(self, result: Result) -> None:
         """Show the present version of a result."""
-        self.alike = [result if row_result.id == result.id else row_result for row_result in self.alike]
+        self._change([result if row_result.id == result.id else row_result for row_result in self.alike])
+
+    def remove(self, result: Result) -> None:
+        self._change([row_result for row_result in self.alike if row_result.id != result.id])
+
+    def _change(self, results: list[Result]) -> None:
+        self.alike = results
+        self.version += 1
         self._text = ""
 
 
@@ -234,7 +246,7 @@ class ResultBuffer:
         row = self._folded.get(fold) if fold is not None else None
         self._counts[result.name] += row is None
         if row is not None:
-            row.alike.append(result)
+            row.add(result)
             self._rows[result.name, result.id] = row
             self.version += 1
             return False
@@ -252,7 +264,7 @@ class ResultBuffer:
         if len(row.alike) == 1:
             self._drop(row)
             return
-        row.alike = [row_result for row_result in row.alike if row_result.id != result.id]
+        row.remove(result)
         del self._rows[result.name, result.id]
         self.version += 1
 

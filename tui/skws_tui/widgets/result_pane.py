@@ -44,7 +44,7 @@ _MARK: Final = Style(bold=True)
 _SEEN: Final = 0.01
 """The smallest visible change of a scroll bar, as a share of its length."""
 _State: TypeAlias = tuple[int, int, str | None, int | None, float | None, TableColumns, bool]
-"""The inputs of a drawing: number, results, ending and rank of the row, day or time, columns, trees."""
+"""The inputs of a drawing: number, version, ending and rank of the row, day or time, columns, trees."""
 
 
 class ResultList(ScrollView, can_focus=True):
@@ -275,7 +275,7 @@ class ResultList(ScrollView, can_focus=True):
 
     def _state(self, row: ListedResult) -> _State:
         day = self.drawer.drawn_at(row)
-        return row.number, len(row.alike), row.ending, row.rank, day, self._columns, self.trees
+        return row.number, row.version, row.ending, row.rank, day, self._columns, self.trees
 
 
 WIDE: Final = 120

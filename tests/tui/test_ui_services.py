@@ -182,6 +182,44 @@ def test_a_day_of_results_needs_no_more_memory_than_an_hour(is_moving: bool) -> 
     assert max_queued <= 4 * 50 + 1
 
 
+@given(st.lists(st.tuples(st.sampled_from("+~-"), st.integers(0, 3), st.none() | st.integers(1, 20))))
+@examples(60)
+def test_a_row_expires_when_its_present_version_ends(steps: list[tuple[str, int, int | None]]) -> None:
+    buffer = ResultBuffer()
+    ends: dict[str, tuple[float | None, str | None]] = {}  # of the latest row of each result, and its ending
+    for instant, (op, number, end) in enumerate(steps):
+        buffer.take([result(number, op=op, end=end)])
+        name = str(number)
+        known_end, ending = ends.get(name, (None, None))
+        if op == "+":
+            ends[name] = end, None
+        elif op == "~" and name in ends:
+            ends[name] = end, ending
+        elif op == "~":
+            ends[name] = end, None
+        elif name in ends:
+            ends[name] = known_end, ending or "gone"
+        buffer.expire(instant)
+        ends = {
+            name: (end, ending or ("expired" if end is not None and end <= instant else None))
+            for name, (end, ending) in ends.items()
+        }
+        assert {row.result.id: row.ending for row in buffer.rows()} == {
+            name: ending for name, (_, ending) in ends.items()
+        }
+
+
+def test_a_row_with_many_updates_needs_no_more_memory_than_others() -> None:
+    buffer = ResultBuffer(capacity=50)
+    buffer.take([result(1, end=1_000.0)])
+    for update in range(2_000):
+        buffer.take([result(1, op="~", end=1_000.0 + update)])
+    assert buffer.end_count == 1
+    for update in range(2_000):
+        buffer.take([result(1, op="~", end=900.0 - update / 10)])
+    assert buffer.end_count <= 4 * 50 + 1
+
+
 def test_results_of_the_same_tuples_are_one_row() -> None:
     def joined(identity: str, name: str, op: str = "+") -> Result:
         ends = [ResultTuple.given("flight", "f1", ("x",), {}), ResultTuple.given("city", "c1", ("y",), {})]

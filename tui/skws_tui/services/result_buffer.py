@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
+from math import inf
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from skws.results.result import Result
@@ -35,7 +36,7 @@ class ListedResult:
 
     ``alike``: results of the same tuples, which differ only in parallel joins; the row shows the first.
     ``settled``: the user has moved since it ended. ``rank``: its rank if the list shows the best first.
-    ``version`` changes with the results.
+    ``version`` changes with the results. ``due``: the earliest time at which the buffer looks at its end.
     """
 
     number: int
@@ -44,6 +45,7 @@ class ListedResult:
     settled: bool = False
     rank: int | None = None
     version: int = 0
+    due: float = inf
     _text: str = field(default="", repr=False)
 
     @property
@@ -131,7 +133,7 @@ class ResultBuffer:
 
     ``version`` changes with the rows. ``folding``: results that differ only in parallel joins share a row.
     Results of ``lasting`` queries arrive when their windows end, and do not expire. The end of a dropped row
-    is kept until its time comes, or until most ends are of dropped rows.
+    is kept until its time comes, or until most ends are no longer needed.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -203,8 +205,14 @@ class ResultBuffer:
         """End the results whose end is at most ``event_time``, in seconds since the epoch."""
         while self._ends and self._ends[0][0] <= event_time:
             row = self._order.get(heapq.heappop(self._ends)[1])
-            if row is not None:
+            if row is None or row.ending is not None:
+                continue
+            row.due = inf
+            end = row.result.end
+            if end is not None and end <= event_time:
                 self._end(row, "expired")
+            else:
+                self._expect_end(row)  # an update has moved it
 
     def settle(self) -> None:
         """The user has moved: ended results may now leave a list of live ones."""
@@ -255,8 +263,7 @@ class ResultBuffer:
         if fold is not None:
             self._folded[fold] = row
         self._order[row.number] = row
-        if result.end is not None and result.name not in self.lasting:
-            heapq.heappush(self._ends, (result.end, row.number))
+        self._expect_end(row)
         return True
 
     def _take_out(self, row: ListedResult, result: Result) -> None:
@@ -272,9 +279,15 @@ class ResultBuffer:
         """Update a result in its row."""
         self._unfold(row)
         row.update(result)
-        if result.end is not None and result.name not in self.lasting:
-            heapq.heappush(self._ends, (result.end, row.number))
+        self._expect_end(row)
         self.version += 1
+
+    def _expect_end(self, row: ListedResult) -> None:
+        """Look at the end of a row when its time comes, unless that happens earlier anyway."""
+        end = row.result.end
+        if end is not None and end < row.due and row.query not in self.lasting:
+            row.due = end
+            heapq.heappush(self._ends, (end, row.number))
 
     def _end(self, row: ListedResult, ending: Ending) -> None:
         if row.ending is None:
@@ -305,7 +318,7 @@ class ResultBuffer:
             self._drop(next(iter((self._ended_rows or self._order).values())))
             self.dropped += 1
         if len(self._ends) > 4 * self.capacity:
-            self._ends = [entry for entry in self._ends if entry[1] in self._order]
+            self._ends = [(row.due, number) for number, row in self._order.items() if row.due < inf]
             heapq.heapify(self._ends)
 
 

@@ -240,6 +240,11 @@ def test_results_of_the_same_tuples_are_one_row() -> None:
     assert [one.ending for one in buffer.rows()] == [None, "gone"]
     buffer.take([joined("3", "to")])  # the same tuples join again
     assert [one.ending for one in buffer.rows()] == [None, "gone"]
+    buffer.clear()
+    # After an update, others get a row of their own, which stays open when the updated one ends.
+    buffer.take([joined("1", "from"), joined("1", "from", "~"), joined("2", "to")])
+    buffer.take([joined("1", "from", "-"), joined("3", "via")])
+    assert [[one.id for one in row.alike] for row in buffer.rows()] == [["2", "3"], ["1"]]
     separate_buffer = ResultBuffer()
     assert separate_buffer.take([joined("1", "from"), joined("2", "to")]) == 2
 

@@ -299,7 +299,9 @@ class ResultBuffer:
     def _unfold(self, row: ListedResult) -> None:
         """Let no further result join the row."""
         if self.folding and row.result.network:
-            self._folded.pop(_fold(row.result), None)
+            fold = _fold(row.result)
+            if self._folded.get(fold) is row:
+                del self._folded[fold]
 
     def _drop(self, row: ListedResult) -> None:
         del self._order[row.number]

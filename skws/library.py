@@ -86,8 +86,12 @@ class Results(Sequence[Result]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Result]: ...
     def __getitem__(self, index: int | slice) -> Result | Sequence[Result]:
-        stop = index.stop if isinstance(index, slice) else index + 1
-        if stop is None or stop <= 0:
+        if isinstance(index, slice):
+            counts_from_end = any((place or 0) < 0 for place in (index.start, index.stop, index.step))
+            stop = None if counts_from_end else index.stop
+        else:
+            stop = None if index < 0 else index + 1
+        if stop is None:
             len(self)
         else:
             self._read_up_to(stop)

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import skws
 from skws.replay_search import Search
@@ -26,6 +29,7 @@ from skws_schema.errors import BadRecordsError, QueryError, SchemaError, UsageEr
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from tests.places import ROOT
+from tests.strategies import examples
 
 SHOP = """
 name: shop
@@ -133,6 +137,19 @@ def test_several_queries_have_names() -> None:
         ("who", "byron"),
     ]
     assert repr(results) == "<2 results of 'who', 'what'>"
+
+
+@given(
+    st.integers(0, 5),
+    st.builds(slice, *3 * [st.none() | st.integers(-7, 7)]).filter(lambda part: part.step != 0),
+)
+@examples(60)
+def test_results_are_cut_like_a_list_however_many_are_read(read_before: int, part: slice) -> None:
+    rows = [{"id": number, "name": f"byron {number}", "time": number} for number in range(5)]
+    results = skws.search("byron", {"customer": rows}, schema=SHOP)
+    list(islice(results, read_before))
+    names = [str(result.tuples[0].row["name"]) for result in results[part]]
+    assert names == [f"byron {number}" for number in range(5)[part]]
 
 
 def test_results_convert_to_tables() -> None:

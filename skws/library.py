@@ -39,7 +39,7 @@ from skws.results.result import Result
 from skws.sources.addresses import Database
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query_spec import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
-from skws_schema.errors import UsageError, counted
+from skws_schema.errors import SkwsError, UsageError, counted
 from skws_schema.model import AttributeType, Schema, sourced
 from skws_windows.window import Unbounded, Window, parse_duration, parse_window
 
@@ -70,6 +70,7 @@ class Results(Sequence[Result]):
         self.notes: tuple[str, ...] = ()
         self._results: list[Result] = []
         self._remaining: Iterator[Result] = iter(())
+        self._error: Exception | None = None  # ended the search
 
     def __iter__(self) -> Iterator[Result]:
         position = 0
@@ -78,7 +79,7 @@ class Results(Sequence[Result]):
             position += 1
 
     def __len__(self) -> int:
-        self._results += self._remaining
+        self._read(None)
         return len(self._results)
 
     @overload
@@ -157,8 +158,20 @@ class Results(Sequence[Result]):
         return results_html(results[:_SHOWN], marks, more=len(results) > _SHOWN)
 
     def _read_up_to(self, number: int) -> bool:
-        self._results += islice(self._remaining, max(number - len(self._results), 0))
+        if number > len(self._results):
+            self._read(number - len(self._results))
         return len(self._results) >= number
+
+    def _read(self, most: int | None) -> None:
+        """Read more results, None for all. After an error, raises it again: the results are not complete."""
+        if self._error is not None:
+            raise self._error
+        try:
+            self._results += islice(self._remaining, most)
+        except BaseException as error:
+            interrupted = SkwsError("reading the results was interrupted: search again")
+            self._error = error if isinstance(error, Exception) else interrupted
+            raise
 
 
 def search(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -150,6 +150,35 @@ def test_results_are_cut_like_a_list_however_many_are_read(read_before: int, par
     list(islice(results, read_before))
     names = [str(result.tuples[0].row["name"]) for result in results[part]]
     assert names == [f"byron {number}" for number in range(5)[part]]
+
+
+def test_results_after_an_error_are_not_complete() -> None:
+    times = ["1970-01-01", "1970-01-02", "never"]
+    rows = [{"id": 1, "name": f"byron {time}", "time": time} for time in times]
+    results = skws.search("byron", {"customer": rows}, schema=SHOP)
+    for _ in range(2):
+        with pytest.raises(BadRecordsError, match="got 'never'"):
+            list(results)
+        with pytest.raises(BadRecordsError, match="got 'never'"):
+            len(results)
+
+
+def test_results_after_an_interrupt_are_not_complete() -> None:
+    class Interrupting(list[dict[str, Any]]):
+        interrupts = False
+
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            if self.interrupts:
+                raise KeyboardInterrupt
+            return super().__iter__()
+
+    rows = Interrupting([{"id": 1, "name": "byron", "orders": [{"id": 2}]}])
+    results = skws.search("byron", {"customer": rows})
+    rows.interrupts = True
+    with pytest.raises(KeyboardInterrupt):
+        list(results)
+    with pytest.raises(skws.SkwsError, match="interrupted: search again"):
+        list(results)
 
 
 def test_results_convert_to_tables() -> None:

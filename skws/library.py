@@ -269,10 +269,13 @@ class Session:
         """Process rows by relation; returns the results and retractions, in order of time.
 
         Rows of a frame without times get the time of the latest earlier row. Raises UsageError, also for rows
-        of static tables; BadRecordsError, and then no row of the call is processed.
+        of static tables, and for files; BadRecordsError, and then no row of the call is processed.
         """
+        inputs = Inputs.of(data)
+        if inputs.files or inputs.database is not None:
+            raise UsageError("data: expected rows by relation; process reads no files and no database")
         time = self._session.latest or 0
-        batches = list(Inputs.of(data).chunks(self.schema, self.bad, time))
+        batches = list(inputs.chunks(self.schema, self.bad, time))
         batch = concat_batches(batches) if batches else NO_RECORDS
         for number in np.unique(batch.relation).tolist():
             relation = self.schema.relations[number]

@@ -499,6 +499,12 @@ def test_bad_rows_do_not_change_a_session() -> None:
     assert session.counts.tuples == 0
 
 
+@pytest.mark.parametrize("data", [{"customer": "more.jsonl"}, {"customer": Path("more.jsonl")}, "more.db"])
+def test_a_session_rejects_files_in_place_of_rows(data: Any) -> None:
+    with pytest.raises(UsageError, match="process reads no files and no database"):
+        skws.Session(SHOP).process(data)
+
+
 def test_a_session_rejects_stream_rows_of_static_tables() -> None:
     """In the stream, they would expire."""
     schema = SHOP.replace("    key: [id]\n", "    key: [id]\n    table: true\n", 1)

@@ -50,9 +50,10 @@ _DATA: Final = (SUFFIXES.keys() | {".db", ".sqlite", ".sqlite3"}) - {".json"}
 
 
 def _kind_of(data: object) -> str:
-    """The type of data that is not a mapping, for a message."""
-    if isinstance(data, list | tuple) and data:
-        return f"{type(data).__name__} of {type(data[0]).__name__}"
+    """The type of data that is neither a mapping nor a list of paths, for a message."""
+    if isinstance(data, list | tuple):
+        item = next(item for item in data if not isinstance(item, str | Path))
+        return f"{type(item).__name__} in a {type(data).__name__}"
     return type(data).__name__
 
 

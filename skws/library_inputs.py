@@ -117,7 +117,8 @@ class Inputs:
         if self.sources:
             return schema_for(self.sources)
         samples = sample([path for _, path in self.files]) if self.files else Samples()
-        for name, rows in self.nested.items():
+        for name, items in self.nested.items():
+            rows = _objects(items)
             fields = {"time", "op"} if _are_times(row.get("time") for row in rows) else {"op"}
             for row in rows:
                 attributes = {key: value for key, value in row.items() if key not in fields}
@@ -143,7 +144,7 @@ class Inputs:
             if schema.relations[relation_of(name, schema)].time is None
             and (
                 "time" in schema.relations[relation_of(name, schema)].columns
-                or all(row.get("time") is None for row in rows)
+                or all(row.get("time") is None for row in _objects(rows))
             )
         }
         if self.frames:
@@ -201,6 +202,11 @@ class Inputs:
 def _has_arrays(data: object) -> bool:
     """True if rows are dictionaries, some of them with arrays of objects."""
     return isinstance(data, list | tuple) and any(isinstance(row, Mapping) and arrays(row) for row in data)
+
+
+def _objects(items: Sequence[object]) -> list[Mapping[str, Any]]:
+    """The rows among the items of a list; the reader reports the other items with their positions."""
+    return [item for item in items if isinstance(item, Mapping)]
 
 
 def take_times(columns: MutableMapping[str, list[object]]) -> bool:

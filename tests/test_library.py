@@ -392,6 +392,14 @@ def test_nested_rows_may_have_a_column_called_time() -> None:
     assert {tuple_.relation for tuple_ in result.tuples} == {"visit", "visit_likes"}
 
 
+def test_an_item_that_is_no_row_is_reported_beside_nested_rows() -> None:
+    orders: list[Any] = [{"id": 1, "lines": [{"item": "kettle"}]}, 5]
+    with pytest.raises(BadRecordsError, match="orders:2: expected a row"):
+        list(skws.search("kettle", {"orders": orders}))
+    results = skws.search("kettle", {"orders": orders}, on_error="skip")
+    assert (len(results), results.bad.count) == (1, 1)
+
+
 def test_nested_objects_of_a_frame_become_columns() -> None:
     (result,) = skws.search("byron", {"person": [{"name": {"first": "Byron"}, "born": {"year": 1788}}]})
     assert result.tuples[0].row == {"name_first": "Byron", "born_year": 1788}
@@ -500,7 +508,7 @@ def test_bad_rows_do_not_change_a_session() -> None:
     assert session.counts.tuples == 0
 
 
-@pytest.mark.parametrize("data", [{"customer": "more.jsonl"}, {"customer": Path("more.jsonl")}, "more.db"])
+@pytest.mark.parametrize("data", [{"customer": "more.jsonl"}, {"customer": Path("more.jsonl")}])
 def test_a_session_rejects_files_in_place_of_rows(data: Any) -> None:
     with pytest.raises(UsageError, match="process reads no files and no database"):
         skws.Session(SHOP).process(data)

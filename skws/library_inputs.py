@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -267,18 +268,28 @@ def schema_of(schema: SchemaLike) -> Schema:
     if isinstance(schema, Schema):
         return schema
     if isinstance(schema, Mapping):
-        return parse_schema(yaml.safe_dump(dict(schema), sort_keys=False))
-    if isinstance(schema, str) and "\n" in schema:
+        return parse_schema(_yaml_of(schema))
+    if isinstance(schema, str) and ("\n" in schema or schema.lstrip().startswith("{")):
         return parse_schema(schema)
     if isinstance(schema, str | Path):
         path = Path(schema)
-        if not (is_address(str(schema)) or path.is_dir() or path.suffix.lower() in _DATA):
+        if not (is_address(str(schema)) or os.path.isdir(path) or path.suffix.lower() in _DATA):
             return load_schema(path)
         data = Inputs.of(schema)
         return data.timed(data.schema)
     raise UsageError(
         f"schema: expected a Schema, YAML or the path of its file, found {type(schema).__name__}"
     )
+
+
+def _yaml_of(schema: Mapping[str, Any]) -> str:
+    try:
+        return yaml.safe_dump(dict(schema), sort_keys=False)
+    except yaml.representer.RepresenterError as error:
+        raise UsageError(
+            "schema: expected a dictionary of texts, numbers, lists and dictionaries,"
+            f" found {type(error.args[-1]).__name__} in it"
+        ) from None
 
 
 def warn_of_missing(columns: Mapping[str, Collection[str]], schema: Schema, depth: int) -> None:

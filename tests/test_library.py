@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -447,6 +448,10 @@ def test_errors_are_subclasses_of_skws_error() -> None:
         ({"query": None}, "query: expected keywords or a Query, found NoneType"),
         ({"query": [5]}, "query: expected keywords or a Query, found int"),
         ({"schema": 5}, "schema: expected a Schema, YAML or the path of its file, found int"),
+        (
+            {"schema": {"relations": object()}},
+            "schema: expected a dictionary .* found object in it",
+        ),
         ({"window": 5}, "window: expected a duration"),
         ({"limit": -1}, "limit: expected a whole number of 0 or more, found -1"),
         ({"limit": "5"}, "limit: expected a whole number of 0 or more, found '5'"),
@@ -464,6 +469,8 @@ def test_queries_and_schemas_are_checked_before_data_is_read() -> None:
         skws.search('"byron', DATA, schema=SHOP)
     with pytest.raises(SchemaError):
         skws.search("byron", DATA, schema="no-such.yaml")
+    with pytest.raises(SchemaError, match="File name too long"):
+        skws.search("byron", DATA, schema="relations: " * 1_000)
     with pytest.raises(UsageError, match="two queries are called 'byron'"):
         skws.search(["byron", "byron"], DATA, schema=SHOP)
 
@@ -480,7 +487,7 @@ def test_a_schema_may_be_yaml_a_path_a_schema_or_a_dictionary(tmp_path: Path) ->
     }
     schema = load_schema(path)
     assert isinstance(schema, Schema)
-    for form in (SHOP, path, str(path), schema, as_dictionary):
+    for form in (SHOP, path, str(path), schema, as_dictionary, json.dumps(as_dictionary)):
         assert len(skws.search("byron", {"customer": CUSTOMERS}, schema=form)) == 1
 
 

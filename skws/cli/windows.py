@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -32,19 +33,23 @@ class PairCommand(options.GroupedHelpCommand):
     """A command whose ``--pair`` takes two values and may be repeated, which typer does not support."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """``--pair R R2`` is read as ``--pair R --pair R2``."""
+        """``--pair R R2`` is read as ``--pair R --pair R2``; so is ``--pair=R R2``."""
         arguments: list[str] = []
-        remaining = list(args)
+        remaining = deque(args)
         while remaining:
-            word = remaining.pop(0)
+            word = remaining.popleft()
             if word == "--":
                 arguments += [word, *remaining]
                 break
-            arguments.append(word)
-            if word == _PAIR:
-                if len(remaining) < 2:
-                    raise UsageError("--pair: expected two regular expressions, R and R2")
-                arguments += [remaining.pop(0), _PAIR, remaining.pop(0)]
+            option, equals, value = word.partition("=")
+            if option != _PAIR:
+                arguments.append(word)
+                continue
+            if equals:
+                remaining.appendleft(value)
+            if len(remaining) < 2:
+                raise UsageError("--pair: expected two regular expressions, R and R2")
+            arguments += [_PAIR, remaining.popleft(), _PAIR, remaining.popleft()]
         return super().parse_args(ctx, arguments)
 
 

@@ -131,6 +131,9 @@ def named_queries(
         if pattern in queries:
             raise UsageError(f"--pattern {pattern!r}: there is already a query of this text")
         queries[pattern] = pattern_query(pattern)
+    for name in queries:
+        if name in of_file:
+            raise UsageError(f"{name!r} is the name of a query of --queries, too; expected another name there")
     return {**queries, **of_file}
 
 

@@ -209,6 +209,9 @@ def test_a_query_file_contains_keywords_and_patterns(folder: Path, skws: Skws) -
         assert (outcome.code, "more.yaml: " in outcome.err) == (3, True)
     outcome = skws("watch", "--pattern", ORDERED, "--pattern", ORDERED, *options)
     assert (outcome.code, "there is already a query of this text" in outcome.err) == (2, True)
+    (folder / "more.yaml").write_text(f"{QUERY}: other words\n")
+    outcome = skws("watch", "--queries", "more.yaml", *options[:2], QUERY, *options[2:])
+    assert (outcome.code, f"'{QUERY}' is the name of a query of --queries, too" in outcome.err) == (2, True)
 
 
 def test_query_commands_without_a_job_are_reported(folder: Path, skws: Skws) -> None:

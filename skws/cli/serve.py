@@ -13,7 +13,7 @@ import typer
 from skws.cli import option_values, options
 from skws.cli.data import describe, live_data
 from skws.cli.watch import with_json_errors
-from skws.durable import PRIVATE, replace_file
+from skws.durable import PRIVATE, checkpoint_folder, replace_file
 from skws.hosts import LOOPBACK, is_loopback
 from skws.jobs.log import Log, LogFormat
 from skws.serve.server_options import Access, StreamLimits
@@ -135,7 +135,7 @@ def _token(host: str, file: Path | None, checkpoint: Path | None, notes: Log) ->
             f" --token-file FILE (created if missing) or set {TOKEN}"
         )
     if file is None and checkpoint is not None:
-        checkpoint.mkdir(mode=0o700, parents=True, exist_ok=True)
+        checkpoint_folder(checkpoint)
         file = checkpoint / _TOKEN_FILE
     assert file is not None  # noqa: S101 - one of the two
     return _token_of(file, notes)

@@ -400,6 +400,8 @@ def test_a_server_for_other_machines_needs_a_token(tmp_path: Path) -> None:
     assert (answer.code, "token" in answer.err) == (2, True)
     answer = process(*command, SKWS_SERVE_TOKEN="short")
     assert (answer.code, "SKWS_SERVE_TOKEN" in answer.err, "short" in answer.err) == (3, True, False)
+    answer = process(*command, "--host", "0.0.0.0", "--checkpoint", schema)
+    assert (answer.code, answer.err) == (1, f"skws: {schema}: cannot be created: File exists\n")
 
 
 def test_a_token_is_created_in_a_private_file(tmp_path: Path) -> None:

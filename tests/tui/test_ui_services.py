@@ -336,6 +336,7 @@ def test_an_analysis_counts_matches_and_suggests(moving: tuple[View, LatestRows,
         *("top 5 window: ada", "top 5 rank recency: ada", "rank recency half-life: ada", "rank a b: ada"),
         *(
             "rank recency, keywords: ada",
+            pytest.param(f"top {'9' * 5_000}: ada", id="top many digits"),
             "Pattern: actor a",
             "window : ada",
             "sql: SELECT 1",

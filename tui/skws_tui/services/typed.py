@@ -26,7 +26,7 @@ from skws_windows.window import ExpressionWindow, parse_duration, parse_window
 _PREFIX: Final = re.compile(
     r"\s*(?:(?P<pattern>pattern\s*:)|all:(?=\s)"
     r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?(?:\s+half-life\s+(?P<fading>.+?))?:(?=\s)"
-    r"|top\s+(?P<top>\d+)(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
+    r"|top\s+(?P<top>\d{1,9})(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
     r"|window\s+(?P<window>.+?):(?=\s))\s*"
 )
 

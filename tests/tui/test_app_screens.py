@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from textual.widgets import OptionList, Static
 
 from skws.cli.demo import movie_files
 from skws_tui.app import SkwsApp
-from skws_tui.screens.dialogs import ACTIONS, ConfirmScreen
+from skws_tui.screens.dialogs import ACTIONS, ConfirmScreen, PickScreen
 from skws_tui.screens.live_screen import LiveScreen
 from skws_tui.screens.schema_screen import SchemaScreen
 from skws_tui.services.user_files import load_session
@@ -315,6 +316,26 @@ async def test_the_menu_has_the_forms_of_queries_and_the_themes() -> None:
         await driver.write("textual-light")
         await driver.press("enter")
         assert driver.app.theme == "textual-light"
+
+
+@scenario
+async def test_a_list_of_choices_is_read_once_for_each_filter() -> None:
+    """However many there are, since thousands of queries may be standing."""
+
+    class Choices(tuple[tuple[str, str], ...]):
+        readings = 0
+
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            self.readings += 1
+            return super().__iter__()
+
+    choices = Choices((f"query {number}", "1 result") for number in range(50))
+    async with opened(movies()) as driver:
+        driver.app.push_screen(PickScreen("Queries", choices))
+        await driver.settle()
+        await driver.write("49")
+        assert "query 49  1 result" in driver.text()
+    assert choices.readings <= 4
 
 
 @scenario

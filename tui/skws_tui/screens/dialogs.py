@@ -164,6 +164,8 @@ class PickScreen(Dialog[str | None]):
         self._title = title
         self._preview = preview
         self._choices = self._matches = choices
+        longest = max((cell_len(visible(text)) for text, _ in choices), default=0)
+        self._text_width = min(longest, _ALIGNED)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
@@ -206,6 +208,5 @@ class PickScreen(Dialog[str | None]):
 
     def _option(self, text: str, note: str) -> Option:
         """The choice with its note in a column of notes."""
-        longest = min(max(cell_len(visible(text)) for text, _ in self._choices), _ALIGNED)
-        gap = " " * (max(longest - cell_len(visible(text)), 0) + 2)
+        gap = " " * (max(self._text_width - cell_len(visible(text)), 0) + 2)
         return Option(Content(visible(text)) + Content.styled(gap + visible(note), "dim"))

@@ -415,6 +415,9 @@ def test_drafts_show_problems_or_the_graph() -> None:
     )
     assert invalid_draft.schema is None
     assert len(invalid_draft.problems) >= 2
+    expression = "relations: {a: {attributes: {x: integer}}}\nwindow: open when y > 3 close when x < 1\n"
+    (problem,) = read_draft(expression, Path("s.yaml")).problems
+    assert (problem.line, problem.message.splitlines()[0]) == (2, "window: no field or relation 'y'")
     relations = "relations: {a: {attributes: {x: text}}, b: {attributes: {x: text}}}"
     text = f"version: 1\n{relations}\njoins: [a.x = b.x]\n"
     valid_draft = read_draft(text, Path("s.yaml"))

@@ -13,6 +13,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
+from skws.extras import installed
 from skws.keywords.match import EXCLUDED, Matcher, highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -20,6 +21,7 @@ from skws.keywords.scope import completable
 from skws.keywords.suggest import completions, similar
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan
+from skws.queries.windowed.window_checks import expression_fault
 from skws.sources import inferred_schemas as drafts
 from skws.spec.job import Job
 from skws_schema.budgets import TimeLimitError
@@ -144,11 +146,20 @@ class CheckedText:
 
 
 def read_draft(text: str, path: Path) -> CheckedText:
-    """Check a text as if it were the file at ``path``."""
+    """Check a text as if it were the file at ``path``.
+
+    Raises SourceError if a package is missing that checks window expressions.
+    """
     try:
-        schema = parse_schema(
-            text, str(path), check_window=window_fault, default_name=path.stem, folder=path.parent
-        )
+        with installed():
+            schema = parse_schema(
+                text,
+                str(path),
+                check_window=window_fault,
+                check_expression=expression_fault,
+                default_name=path.stem,
+                folder=path.parent,
+            )
     except SchemaError as error:
         problems = error.problems or (Problem(str(path), 1, 1, str(error)),)
         return CheckedText(text, None, problems)

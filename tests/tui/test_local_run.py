@@ -242,3 +242,11 @@ def test_a_query_is_reported_before_its_first_results() -> None:
     queue.take()
     run.add_query("john")
     assert queue.take().queries == ("uma", "john")
+
+
+def test_a_refused_query_is_left_out_and_one_added_twice_stays() -> None:
+    refused = "already actor.nosuch:x"  # the word is in the answer that a query is added twice, too
+    run, _ = start_run(movies("uma", refused))
+    run.add_query("uma")
+    run.advance(1)
+    assert list(run.queries) == ["uma"]

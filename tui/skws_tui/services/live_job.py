@@ -286,7 +286,8 @@ class LiveJob:
 
     def _on_added(self, name: str, answer: Answer) -> None:
         self.unanswered.discard(name)
-        if answer.error and "already" not in answer.error:
+        standing = () if self._host is None else self._host.standing
+        if answer.error and all(query.name != name for query in standing):  # it may have been added twice
             self.queries.pop(name, None)
 
     def _on_removed(self, name: str, answer: Answer) -> None:

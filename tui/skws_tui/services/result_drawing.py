@@ -543,15 +543,18 @@ def _is_thing(phrase: TuplePhrase) -> bool:
 
 def _fit(phrases: list[TuplePhrase], width: int) -> list[TuplePhrase]:
     """Phrases cut as little as necessary; shorter than usual only if one names a thing, which is kept."""
-    fitted_phrases = _shorten(phrases, _width(phrases) - width)
+    fitted_phrases = _shorten(phrases, width)
     if _width(fitted_phrases) > width and any(map(_is_thing, phrases)):
-        fitted_phrases = _shorten(phrases, _width(phrases) - width, _SHORTEST_BESIDE_THINGS)
+        fitted_phrases = _shorten(phrases, width, _SHORTEST_BESIDE_THINGS)
     return fitted_phrases
 
 
-def _shorten(phrases: list[TuplePhrase], over: int, shortest: int = _SHORTEST) -> list[TuplePhrase]:
-    """Remove ``over`` cells from the longest phrases that are matched or name things, as far as possible."""
-    sizes = [cell_len(p.text) if p.matched or _is_thing(p) else 0 for p in phrases]
+def _shorten(phrases: list[TuplePhrase], width: int, shortest: int = _SHORTEST) -> list[TuplePhrase]:
+    """Cut the longest phrases that are matched or name things until all fit, as far as possible."""
+    lengths = [cell_len(p.text) if p.matched or _is_thing(p) else 0 for p in phrases]
+    # None is longer than the line in the end. A text may be a whole document.
+    sizes = [min(length, max(width, shortest)) for length in lengths]
+    over = _width(phrases) - width - sum(lengths) + sum(sizes)
     while over > 0 and (most := max(sizes, default=0)) > shortest:
         sizes[sizes.index(most)] -= 1
         over -= 1

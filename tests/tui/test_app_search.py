@@ -500,6 +500,9 @@ async def test_listed_results_can_be_exported_in_three_formats(tmp_path: Path) -
         await driver.press("enter")
         assert isinstance(driver.app.screen, PromptScreen)  # until the name is valid
         assert "expected a name that ends in" in driver.text()
+        driver.app.screen.query_one(Input).value = "~no-such-user/r.csv"
+        await driver.press("enter")
+        assert "there is no such user" in driver.text()
 
 
 @scenario

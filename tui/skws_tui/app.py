@@ -211,7 +211,11 @@ class SkwsApp(FencedApp):
         """Write results to a file. Raises SkwsError."""
         if not results:
             raise UsageError("there are no results to export")
-        write_results(results, Path(path).expanduser())
+        try:
+            file = Path(path).expanduser()
+        except RuntimeError:  # ~NAME without such a user
+            raise UsageError(f"{path}: there is no such user") from None
+        write_results(results, file)
         self.tell("info", f"{counted(len(results), 'result')} written to {path}", shown=True)
 
     def schema_text(self) -> str:

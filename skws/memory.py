@@ -23,9 +23,15 @@ _MMAP_THRESHOLD: Final = -3
 _LARGE: Final = 4 << 20  # bytes; arrays of micro-batches are smaller, and too many to be worth a call each
 _UNITS: Final = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(%)|([kmgt]?)(i?)b?)", re.I)
-_CGROUPS: Final = (  # limit and use, of the second and the first version
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_CGROUP_FILES: Final = (  # limit, use and counter of cached files, of the second and the first version
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+        "total_inactive_file",
+    ),
 )
 
 
@@ -103,7 +109,7 @@ def read_size(text: str, among: int = 1, what: str = "--memory") -> int:
 
 def free() -> int:
     """Bytes that this process may still take: the least of the machine, its container and its own limit."""
-    return min(_free_in_machine(), _free_in_containers(), _free_addresses())
+    return min(_free_in_machine(), free_in_container(), _free_addresses())
 
 
 def _free_in_machine() -> int:
@@ -120,12 +126,23 @@ def _free_pages() -> int:
     return 4 << 30
 
 
-def _free_in_containers() -> int:
-    free = _NO_LIMIT
-    for limit, used in _CGROUPS:
+def free_in_container(folder: Path = _CGROUPS) -> int:
+    """Bytes that the container may still take. Cached files count as free, as the kernel drops them first."""
+    least = _NO_LIMIT
+    for limit, used, statistics, counter in _CGROUP_FILES:
         with suppress(OSError, ValueError):
-            free = min(free, int(Path(limit).read_text()) - int(Path(used).read_text()))
-    return max(0, free)
+            free_bytes = int((folder / limit).read_text()) - int((folder / used).read_text())
+            least = min(least, free_bytes + _counted_bytes(folder / statistics, counter))
+    return max(0, least)
+
+
+def _counted_bytes(statistics: Path, counter: str) -> int:
+    """A counter of a cgroup; 0 if it cannot be read."""
+    with suppress(OSError, ValueError):
+        for line in statistics.read_text().splitlines():
+            if line.startswith(f"{counter} "):
+                return int(line.split()[1])
+    return 0
 
 
 def _free_addresses() -> int:

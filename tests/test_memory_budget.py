@@ -13,7 +13,7 @@ import pytest
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.memory import LEAST, MemoryShare, free, read_size
+from skws.memory import LEAST, MemoryShare, free, free_in_container, read_size
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws_schema import budgets
 from skws_schema.budgets import Held, MemoryBudget
@@ -41,6 +41,34 @@ class FakeHolder:
 
     def held(self) -> Held:
         return Held(1 << 62, "query 'x' holds 7 results")
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "statistics", "counter"),
+    [
+        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+        (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+            "memory/memory.stat",
+            "total_inactive_file",
+        ),
+    ],
+)
+def test_cached_files_of_a_container_count_as_free(
+    tmp_path: Path, limit: str, used: str, statistics: str, counter: str
+) -> None:
+    unlimited = free_in_container(tmp_path)
+    (tmp_path / "memory").mkdir()
+    (tmp_path / limit).write_text("4000\n")
+    (tmp_path / used).write_text("3900\n")
+    assert free_in_container(tmp_path) == 100
+    (tmp_path / statistics).write_text(f"file 3600\n{counter} 3500\n")
+    assert free_in_container(tmp_path) == 3600
+    (tmp_path / used).write_text("9000\n")
+    assert free_in_container(tmp_path) == 0
+    (tmp_path / limit).write_text("max\n")
+    assert free_in_container(tmp_path) == unlimited
 
 
 @pytest.mark.parametrize(

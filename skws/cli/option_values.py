@@ -133,7 +133,9 @@ def named_queries(
         queries[pattern] = pattern_query(pattern)
     for name in queries:
         if name in of_file:
-            raise UsageError(f"{name!r} is the name of a query of --queries, too; expected another name there")
+            raise UsageError(
+                f"{name!r} is the name of a query of --queries, too; expected another name there"
+            )
     return {**queries, **of_file}
 
 

@@ -37,6 +37,7 @@ from skws.data.value_conversion import (
     MissingError,
     conversion,
     integer_of_int,
+    integer_of_text,
     refusal,
     shown,
     timestamp,
@@ -366,8 +367,10 @@ _PLACEHOLDER_BYTES: Final = list(UNAVAILABLE.encode())
 
 def is_unavailable(value: Any) -> bool:
     """True if a value is the placeholder, also as bytes, in an array or in a map."""
+    while isinstance(value, list) and len(value) == 1:  # by recursion, deep arrays would exceed the stack
+        value = value[0]
     if isinstance(value, list):
-        return value == _PLACEHOLDER_BYTES or (len(value) == 1 and is_unavailable(value[0]))
+        return value == _PLACEHOLDER_BYTES
     if isinstance(value, dict):
         return value.keys() == {UNAVAILABLE}
     return isinstance(value, str) and value in _PLACEHOLDERS
@@ -386,7 +389,8 @@ def clock_of(item: Mapping[str, Any], prefix: str = "") -> int | None:
     """Debezium's time in the finest available unit, as microseconds. Raises MalformedError."""
     for name, up, down in _CLOCKS:
         value = item.get(prefix + name)
-        value = int(value) if isinstance(value, str) and value.isdecimal() else value
+        if isinstance(value, str) and value.isascii() and value.isdecimal():
+            value = integer_of_text(value)
         if type(value) is int and value:
             return within_calendar(value * up // down, value)
     return None
@@ -416,7 +420,9 @@ class Flat(NamedTuple):
         """The fields of a flattened row; None for any other. Raises MalformedError."""
         if _DELETED not in item and "__op" not in item:
             return None
-        deleted = str(item.get(_DELETED)).lower() == "true" or item.get("__op") == "d"
+        flag = item.get(_DELETED)
+        is_flagged = flag is True or (isinstance(flag, str) and flag.lower() == "true")
+        deleted = is_flagged or item.get("__op") == "d"
         clocks = (clock_of(item, prefix) for prefix in _FLAT_CLOCKS)
         return cls(
             deleted, item.get("__op") == "u", next((clock for clock in clocks if clock is not None), 0)

@@ -275,3 +275,31 @@ def test_a_truncate_event_is_a_truncation(tmp_path: Path, images: Any) -> None:
         name: value for name, value in event("t").items() if name not in ("before", "after")
     }
     assert read(tmp_path, event_without_images | images) == [Record.truncation(MOVIE, 7000)]
+
+
+ENDLESS = f'"{"9" * 5000}"'
+DEEP = "[" * 1000 + "]" * 1000
+EVENT = '{"op": "c", "ts_ms": %s, "source": {"table": "movie"}, "after": {"mid": 1, "did": 2, "title": %s}}'
+FLATTENED = '{"__op": "c", "__deleted": %s, "__ts_ms": %s, "mid": 1, "did": 2, "title": %s}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("cdc.jsonl", EVENT % (ENDLESS, '"x"'), "expected an integer, got '999"),
+        ("cdc.jsonl", EVENT % ("7", DEEP), "movie.title: expected a text, got a deeply nested value"),
+        ("movie.jsonl", FLATTENED % ("false", ENDLESS, '"x"'), "expected an integer, got '999"),
+        (
+            "movie.jsonl",
+            FLATTENED % (DEEP, "7", DEEP),
+            "movie.title: expected a text, got a deeply nested value",
+        ),
+    ],
+)
+def test_endless_numbers_and_deep_arrays_are_bad_records(
+    tmp_path: Path, name: str, text: str, reason: str
+) -> None:
+    (tmp_path / name).write_text(text + "\n")
+    (bad_record,) = items(tmp_path / name)
+    assert isinstance(bad_record, BadRecord)
+    assert reason in bad_record.reason

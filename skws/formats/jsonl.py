@@ -519,7 +519,8 @@ def microseconds(times: list[Any]) -> Ints:
         # Like round(): to the nearest, halves to even.
         with np.errstate(over="ignore"):
             nearest = np.rint(np.array(times) * 1e6)
-        if not (nearest.min() >= EARLIEST and nearest.max() <= LATEST):
+        # The double nearest to LATEST is the microsecond after it.
+        if not (nearest.min() >= EARLIEST and nearest.max() < LATEST + 1):
             raise ValueError("a time outside the years 1 to 9999")
         return nearest.astype(np.int64)
     if types == {int}:

@@ -157,6 +157,16 @@ def test_chunks_with_irregular_lines_equal_single_lines(tmp_path: Path, lines: l
         assert chunk_reader_items(path, 1 << 20, SINGLE_RELATION) == line_reader_items(path, SINGLE_RELATION)
 
 
+def test_the_first_second_of_the_year_10000_is_bad_in_chunks(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    times = (b"253402300799.0", b"253402300800.0")
+    path.write_bytes(b"".join(PLAIN.replace(b'"time": 1', b'"time": ' + time) + b"\n" for time in times))
+    items = chunk_reader_items(path, 1 << 20, SINGLE_RELATION)
+    assert items == line_reader_items(path, SINGLE_RELATION)
+    assert [type(item) for item in items] == [BadRecord, Record]
+    assert ChunkReader(SINGLE_RELATION).plain([PLAIN.replace(b": 1,", b": 1e303,") + b"\n"]) is None
+
+
 def test_regular_lines_are_read_as_a_batch() -> None:
     """Even if optional attributes are missing or times are numbers."""
     lines = [
@@ -185,6 +195,15 @@ def test_regular_lines_are_read_as_a_batch() -> None:
         (['"2020-01-01T00:00:00Z"', '"2020-01-01T00:00:00+01:00"'], False),
         (["1", '"2020-01-02T00:00:00Z"'], True),
         (['"2020-01-02T00:00:00Z"', "1"], False),
+        (
+            [
+                '"2020-01-01 00:00:00Z"',
+                '"2020-01-01 23:00:00Z"',
+                '"2020-01-01T01:00:00Z"',
+                '"2020-01-01T23:30:00Z"',
+            ],
+            False,
+        ),
         (["1", "null", "2"], True),
         (["2", "null", "1"], False),
     ],

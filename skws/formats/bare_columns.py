@@ -18,7 +18,7 @@ from skws.data.blocks import ColumnBlock, Nullable, Values
 from skws.data.texts import Texts
 from skws.data.value_conversion import EARLIEST, LATEST
 from skws.formats.nested import has_nested
-from skws.formats.rows import FLAT, Origins, RowReader, column_of
+from skws.formats.rows import FLAT, Origins, RowReader
 from skws_schema.model import AttributeType, Schema
 
 _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
@@ -44,9 +44,10 @@ class BareColumns:
     def __init__(self, schema: Schema, relation: int, names: Sequence[str]) -> None:
         self._reader = RowReader(schema, relation)
         definition = self._reader.relation
-        record_fields = {"time", "op", *FLAT}.difference(Origins(definition).known_names).intersection(names)
+        origins = Origins(definition)
+        record_fields = {"time", "op", *FLAT}.difference(origins.known_names).intersection(names)
         indices = {name: index for index, name in enumerate(names) if name not in record_fields}
-        locations = [column_of(attribute, indices) for attribute in definition.attributes]
+        locations = origins.columns(indices)
         missing = {
             a.name for a, location in zip(definition.attributes, locations, strict=True) if location is None
         }

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from skws.data.batch import Chunk
 from skws.data.value_conversion import LARGEST, Unreadable
 from skws.formats.parquet_files import ArrowReader, python_values
-from skws.formats.rows import Origins, column_of
+from skws.formats.rows import Origins
 from skws.formats.sampling import SampleRow, Samples
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import AttributeType, Relation, Schema
@@ -241,13 +241,12 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
 
 def missing_columns(columns: Collection[str], relation: Relation) -> list[str]:
     """A line for each attribute without a column in a frame."""
-    indices = {column: index for index, column in enumerate(columns)}
-    known_names = Origins(relation).known_names
-    unused = [column for column in columns if column not in known_names and column not in _OWN]
+    origins = Origins(relation)
+    unused = [column for column in columns if column not in origins.known_names and column not in _OWN]
     return [
         f"no row of {relation.name} has {attribute.column!r}{nearest(attribute.column, unused)}"
-        for attribute in relation.attributes
-        if column_of(attribute, indices) is None
+        for attribute, location in zip(relation.attributes, origins.columns(columns), strict=True)
+        if location is None
     ]
 
 
@@ -255,8 +254,7 @@ def has_time(columns: Collection[str], relation: Relation) -> bool:
     """True if rows of a frame with these columns have times."""
     if relation.time is None:
         return "time" in columns and "time" not in relation.columns
-    indices = {column: index for index, column in enumerate(columns)}
-    return column_of(relation.attributes[relation.columns[relation.time]], indices) is not None
+    return Origins(relation).columns(columns)[relation.columns[relation.time]] is not None
 
 
 def sampled_columns(name: str, table: pa.Table) -> dict[str, list[object]]:

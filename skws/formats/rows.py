@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -681,21 +681,23 @@ class Origins:
         value = MISSING if origin is None else value_at(row, origin)
         return row.get(name, MISSING) if value is MISSING and name is not None else value
 
+    def columns(self, names: Container[str]) -> list[tuple[str, str | None] | None]:
+        """For each attribute, its column among ``names`` and the path inside the values; None without one."""
+        return [_column(names, origin, name) for origin, name in self._locations]
+
 
 def _head(origin: str) -> str:
     return origin.partition(".")[0]
 
 
-def column_of(attribute: Attribute, columns: Mapping[str, int]) -> tuple[str, str | None] | None:
-    """The column with the values of ``attribute``, and the path inside its values; None if there is none."""
-    origin = attribute.origin
+def _column(names: Container[str], origin: str | None, name: str | None) -> tuple[str, str | None] | None:
     if origin is not None:
-        if origin in columns:
+        if origin in names:
             return origin, None
         head, dot, path = origin.partition(".")
-        if dot and head in columns:
+        if dot and head in names:
             return head, path
-    return (attribute.name, None) if attribute.name in columns else None
+    return (name, None) if name is not None and name in names else None
 
 
 def within(attribute: Attribute, path: str) -> Convert:

@@ -33,7 +33,6 @@ from skws.formats.rows import (
     Flat,
     Origins,
     RowReader,
-    column_of,
     is_deletion,
     lenient,
     no_relation,
@@ -156,7 +155,7 @@ class _AttributeColumns:
                     " have a column of its own; put the rows as JSON in a column 'row'"
                 )
         attributes = reader.relation.attributes
-        locations = [column_of(attribute, indices) for attribute in attributes]
+        locations = Origins(reader.relation).columns(indices)
         used_names = {column for column, _ in filter(None, locations)}
         self._unknown_columns = tuple(i for name, i in indices.items() if name not in used_names)
         self._conversions = tuple(

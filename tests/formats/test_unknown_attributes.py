@@ -191,6 +191,15 @@ def test_attributes_may_swap_names(tmp_path: Path) -> None:
     assert rows == [("y", "x"), (None, "x")]
 
 
+@pytest.mark.parametrize("write", [json_rows, csv_rows, parquet_rows])
+def test_a_column_of_another_attribute_is_not_read_by_its_name(tmp_path: Path, write: Write) -> None:
+    schema = parse_schema(
+        "relations: {order: {attributes: {a: {type: integer, from: b}, b: {type: integer, from: c}}}}"
+    )
+    rows, _, _ = read(write(tmp_path, [{"b": 5}]), schema)
+    assert rows == [(5, None)]
+
+
 def test_change_events_texts_and_frames_use_renamed_attributes(tmp_path: Path) -> None:
     schema = parse_schema(RENAMED)
     event = {"op": "c", "source": {"table": "order", "ts_ms": 1}, "after": {**ORDER, "vip": True}}

@@ -468,15 +468,23 @@ class BareRowReader:
     def _flat_record(self, row: dict[str, Any], flat: Flat, default_time: int | None) -> Record:
         """The record of a flattened change event; without a time, it gets its time of arrival, or 0."""
         time = flat.time or default_time or 0
-        key_names = self._reader.relation.key
-        for name in [name for name, value in row.items() if is_unavailable(value)]:
-            if not flat.deleted or name in key_names:
-                raise not_logged(self._reader.relation.name, name)
-            row[name] = None
+        row = logged_row(self._reader, row, flat)
         if not flat.deleted:
             return self._reader.record(self._reader.insertion(row), time)
         refuse_deletion(self._reader)
         return self._reader.record(self._reader.deletion(row), time, delete=True)
+
+
+def logged_row(reader: RowReader, row: dict[str, Any], flat: Flat) -> dict[str, Any]:
+    """A row of a flattened change event, with NULL in place of values that were not logged.
+
+    Raises MalformedError if the record needs such a value: in an insertion, or in the key of a deletion.
+    """
+    missing_names = [name for name, value in row.items() if is_unavailable(value)]
+    for name in missing_names:
+        if not flat.deleted or name in reader.relation.key:
+            raise not_logged(reader.relation.name, name)
+    return row | dict.fromkeys(missing_names) if missing_names else row
 
 
 def _insertion(reader: RowReader, row: Any, time_value: Any, default_time: int | None) -> Record:

@@ -35,6 +35,7 @@ from skws.formats.rows import (
     RowReader,
     is_deletion,
     lenient,
+    logged_row,
     no_relation,
     notes,
     readers,
@@ -92,6 +93,8 @@ class ColumnReader:
         delete = flat.deleted if flat is not None else op is not None and is_deletion(op)
         if delete:
             refuse_deletion(reader)
+        if flat is not None:
+            values = self._logged_values(reader, values, flat)
         row = self._row(reader, values, delete=delete)
         time_value = self._field(values, "time") if reader.takes_time(delete=delete) else None
         record_time = (None if flat is None else flat.time) if time_value is None else self._time(time_value)
@@ -100,6 +103,10 @@ class ColumnReader:
     def notes(self, source: str) -> list[BadRecord]:
         """Notes on the values passed over since the last call."""
         return notes(self._readers, source)
+
+    def _logged_values(self, reader: RowReader, values: Sequence[Any], flat: Flat) -> Sequence[Any]:
+        """The values of a flattened change event, NULL for those that were not logged, as in JSON."""
+        return list(logged_row(reader, dict(zip(self.columns, values, strict=True)), flat).values())
 
     def _truncation(self, reader: RowReader, values: Sequence[Any]) -> Record:
         fields = {self._record_columns.get(name) for name in ("relation", "time", "op")}

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from skws.data.batch import BadRecord, Record
@@ -275,6 +277,23 @@ def test_a_truncate_event_is_a_truncation(tmp_path: Path, images: Any) -> None:
         name: value for name, value in event("t").items() if name not in ("before", "after")
     }
     assert read(tmp_path, event_without_images | images) == [Record.truncation(MOVIE, 7000)]
+
+
+def test_values_that_were_not_logged_are_found_in_columns(tmp_path: Path) -> None:
+    """As in flattened events of JSON: an insertion needs the value, a deletion only needs the key."""
+    rows = [
+        {"mid": 1, "title": PLACEHOLDER, "did": 2, "__op": "u", "__ts_ms": 7},
+        {"mid": 1, "title": PLACEHOLDER, "did": 2, "__op": "d", "__ts_ms": 7},
+    ]
+    (tmp_path / "movie.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    (tmp_path / "movie.csv").write_text("\n".join(lines) + "\n")
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "movie.parquet")
+    for name in ("movie.jsonl", "movie.csv", "movie.parquet"):
+        bad_record, deletion = items(tmp_path / name)
+        assert isinstance(bad_record, BadRecord)
+        assert "not logged" in bad_record.reason
+        assert deletion == Record(MOVIE, 7000, (1, None, 2, None, None, None), delete=True)
 
 
 ENDLESS = f'"{"9" * 5000}"'

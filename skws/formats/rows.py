@@ -49,6 +49,8 @@ from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, U
 
 Steps: TypeAlias = tuple[tuple[int, Convert], ...]
 _Plan: TypeAlias = tuple[tuple[int, ...], Steps]
+_MOST_PLANS: Final = 1000
+"""The most combinations of types that a reader remembers; wide rows with NULL have more."""
 
 
 def needed(schema: Schema, relation: Relation) -> frozenset[str]:
@@ -201,6 +203,8 @@ class RowReader:
         types = tuple(map(type, values))
         plan = self._plans.get(types)
         if plan is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
             plan = self._plans[types] = self._compile(types)
         integers, steps = plan
         for column in integers:

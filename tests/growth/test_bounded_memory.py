@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -11,6 +12,7 @@ import orjson
 import pytest
 
 from skws.data.batch import Record, RecordBatch
+from skws.formats.rows import RowReader
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.keywords.parse import parse_query
@@ -22,6 +24,7 @@ from skws.queries.session import Session
 from skws.queries.windowed.window_plan import WindowPlan
 from skws.spec.job import Job
 from skws.spec.query_spec import Query, RankingChoice, Stream, TopChoice
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.window import parse_window
@@ -200,6 +203,20 @@ def a_job(watch: LocalWatch) -> Round:
     return run_round
 
 
+def rows_with_nulls() -> Round:
+    """Wide rows, in which NULL is in other attributes each time."""
+    names = [f"a{number}" for number in range(60)]
+    attributes = tuple(Attribute(name, AttributeType.TEXT) for name in names)
+    reader = RowReader(Schema("s", (Relation("r", attributes),), ()), 0)
+    rng = random.Random(1)
+
+    def run_round(_number: int) -> None:
+        for _ in range(KEYS):
+            reader.insertion({name: rng.choice(("x", None)) for name in names})
+
+    return run_round
+
+
 TOLERANCE: Final = 400
 """Bytes per record or key by which caches and periodic purging vary; a leaked row,
 result or run takes more.
@@ -219,6 +236,7 @@ CASES: Final = (
     (deletions_of_the_best, TOLERANCE),
     (patterns, TOLERANCE),
     (searches, TOLERANCE),
+    (rows_with_nulls, TOLERANCE),
 )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, count, islice, takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -337,17 +337,16 @@ def column_names(header: Sequence[str], width: int = 0) -> list[str]:
 
     ``width``: the number of columns, if more than in the header.
     """
-    names: list[str] = []
+    names: dict[str, None] = {}
+    header_names = set(header)
+    counts: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
     for position, field in enumerate([*header, *[""] * (width - len(header))], 1):
         text = field.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        name = text if text.strip() else f"column_{position}"
-        candidates = (f"{name}_{number}" for number in count(2))
-        names.append(
-            name
-            if name not in names
-            else next(candidate for candidate in candidates if candidate not in (*names, *header))
-        )
-    return names
+        base = name = text if text.strip() else f"column_{position}"
+        while name in names or (name != base and name in header_names):
+            name = f"{base}_{next(counts[base])}"
+        names[name] = None
+    return list(names)
 
 
 def fit_fields(fields: list[str], layout: CsvLayout) -> list[str]:

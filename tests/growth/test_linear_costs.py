@@ -22,6 +22,7 @@ import pytest
 import skws
 from skws.data.batch import Record, RecordBatch
 from skws.explain.explanation import explain
+from skws.formats.tabular import column_names
 from skws.jobs import local
 from skws.jobs.control import RunControl
 from skws.jobs.intake import BatchSizer
@@ -385,6 +386,10 @@ def columns_of_a_table(n: int) -> Work:
     return work
 
 
+def equal_names_of_columns(n: int) -> Work:
+    return lambda: column_names(["x"] * n)
+
+
 def starts_of_a_job(n: int) -> Work:
     """Restarts from one checkpoint, whose journal does not grow by a file per start."""
 
@@ -481,6 +486,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (starts_of_a_job, 2),
     (queries_of_a_restart, 500),
     (columns_of_a_table, 20),
+    (equal_names_of_columns, 50),
 )
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import IO, Final
 
 import pyarrow as pa
 import pyarrow.csv as pv
 
 from skws.data.arrow import reader_of
-from skws.data.batch import Chunk, Item
+from skws.data.batch import BATCH, Chunk, Item
 from skws.formats.bare_columns import BareColumns
 from skws.formats.files import BOM, Advance, Split, ignore, opened
 from skws.formats.tabular import CsvReader
@@ -36,8 +37,9 @@ def chunks(
         items = reader.records()
         yield Chunk.of(_items_until(items, reader, lines.bytes_read))
         columns = BareColumns(schema, split.relation, reader.names)
-        parse = _Parse(reader)
-        while columns.usable and (piece := lines.piece()):
+        # Arrow splits fields only at ASCII characters.
+        parse = _Parse(reader) if columns.usable and reader.delimiter.isascii() else None
+        while parse is not None and (piece := lines.piece()):
             arrays = parse.columns(b"".join(piece))
             batch = None if arrays is None else columns.batch(arrays)
             if batch is None:
@@ -46,7 +48,9 @@ def chunks(
             else:
                 reader.skip_lines(piece)
                 yield Chunk(batch)
-        yield Chunk.of(items)
+        # Not at once: if the columns are not usable, these are all rows of the file.
+        while rest := list(islice(items, BATCH)):
+            yield Chunk.of(rest)
         yield Chunk.of([*reader.notes(), *columns.notes(str(split.path))])
 
 

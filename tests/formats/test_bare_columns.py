@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from skws.data.batch import Chunk, Item, Record, RecordBatch
+from skws.data.batch import BATCH, Chunk, Item, Record, RecordBatch
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats import parquet_files as parquet
 from skws.formats.csv_columns import chunks as csv_chunks
@@ -243,6 +243,26 @@ def test_csv_columns_with_stray_quotes_and_returns_equal_rows(
     assert normalized(Chunk.concat(csv_chunks(split, schema, piece_bytes=piece_bytes))) == row_reader_items(
         path, schema
     )
+
+
+def test_csv_that_is_not_read_as_columns_comes_in_several_chunks(tmp_path: Path) -> None:
+    path, schema = tmp_path / "a.csv", SCHEMAS["stamped"]
+    path.write_bytes(b"time,op,integer\n" + b"1,+,2\n" * (BATCH + 1))
+    (split,) = Replay.open(path, schema).splits
+    sizes = [len(chunk) for chunk in csv_chunks(split, schema)]
+    assert sum(sizes) == BATCH + 1
+    assert max(sizes) <= BATCH
+
+
+@pytest.mark.parametrize("separator", ["§", "|", "\udca7"])
+def test_csv_may_have_any_separator(tmp_path: Path, separator: str) -> None:
+    path, schema = tmp_path / "a.csv", SCHEMAS["table"]
+    lines = [f"sep={separator}", f"text{separator}integer", *(f"w{separator}{n}" for n in range(99))]
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    (split,) = Replay.open(path, schema).splits
+    items = normalized(Chunk.concat(csv_chunks(split, schema)))
+    assert items == row_reader_items(path, schema)
+    assert sum(isinstance(item, Record) for item in items) == 99
 
 
 def test_regular_csv_is_read_as_columns(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from lzma import LZMAError
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Final, TypeAlias
@@ -62,7 +63,7 @@ _UNPACK: Final[dict[str, Callable[[IO[bytes], Path], Any]]] = {
 }
 PACKED_SUFFIXES: Final = frozenset(_UNPACK)
 """The suffixes of compressed files."""
-FAULTS: Final = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
+FAULTS: Final = (EOFError, OSError, zlib.error, LZMAError, zipfile.BadZipFile)
 """Errors that are raised while a file is read."""
 _STREAMS: Final = {".gz": "gzip stream", ".bz2": "bzip2 stream"}
 
@@ -217,8 +218,8 @@ def ignore(_count: int) -> None:
 def entries(folder: Path) -> list[Path]:
     """The entries of a folder that are read, in order of name.
 
-    Skips names that begin with ``.`` or ``_``, schemas kept beside data, and
-    links to a folder above, which would lead to an endless loop. Raises OSError.
+    Skips names that begin with ``.`` or ``_``, schemas stored beside data, and links
+    to a folder above, which would be read again and again. Raises OSError.
     """
     return [folder / entry.name for entry in named_entries(folder)]
 
@@ -261,7 +262,11 @@ def not_json(text: bytes, error: ValueError, remedy: str = SAVE_AS_UTF8) -> str:
 
 
 def _leads_up(link: Path) -> bool:
-    return link.is_dir() and link.parent.resolve().is_relative_to(link.resolve())
+    """True for a link to a folder above it, also above a link through which the folder was reached."""
+    if not link.is_dir():
+        return False
+    target = link.resolve()
+    return any(parent.resolve().is_relative_to(target) for parent in link.parents)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,19 @@ def test_a_directory_without_replay_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / ".x").touch()
     with pytest.raises(SourceError, match="no replay files"):
         plan(tmp_path, SCHEMA)
+
+
+def test_a_damaged_zip_is_reported(tmp_path: Path) -> None:
+    line = b'{"mid":1,"role":"x","time":1}\n'
+    for kind in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", kind) as archive:
+            archive.writestr("plays.jsonl", b"".join(b"%d%b" % (n, line) for n in range(99)))
+        data = bytearray(buffer.getvalue())
+        data[80:90] = bytes(10)
+        (tmp_path / "plays.jsonl.zip").write_bytes(data)
+        with pytest.raises(SourceError, match=r"plays\.jsonl\.zip: cannot read"):
+            items(tmp_path / "plays.jsonl.zip")
 
 
 def test_a_truncated_gzip_stream_is_rejected(tmp_path: Path) -> None:

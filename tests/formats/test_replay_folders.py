@@ -33,6 +33,16 @@ def test_a_link_to_a_parent_folder_is_skipped(folder: Path) -> None:
     assert list(sample([folder]).tables()) == ["plays"]
 
 
+def test_folders_that_link_to_each_other_do_not_loop(folder: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (folder / name).mkdir()
+        (folder / name / "c.jsonl").write_bytes(RECORD)
+        (folder / name / "link").symlink_to(folder / other)
+    names = ["a/c.jsonl", "a/link/c.jsonl", "a.jsonl", "b/c.jsonl", "b/link/c.jsonl"]
+    assert [str(split.path.relative_to(folder)) for split in plan(folder, SCHEMA)] == names
+    assert sorted(file.name for file in listing(folder, SCHEMA).files) == sorted(names)
+
+
 def test_a_linked_folder_is_read(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "b.jsonl").write_bytes(RECORD)

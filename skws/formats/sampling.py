@@ -403,16 +403,23 @@ def _rows_of_columns(
         yield from islice(bare, SAMPLE_ROWS)  # all are of one relation
         return
     for row in rows:
-        if row["relation"] is None or row.get("op") in ("-", TRUNCATE):
+        relation, values = row["relation"], row.get("row")
+        if relation is None or row.get("op") in ("-", TRUNCATE):
             continue
-        values = {n: v for n, v in row.items() if n not in _RECORD_COLUMNS and v is not None}
-        if row.get("row") is not None:
+        if values is None:
+            values = {n: v for n, v in row.items() if n not in _RECORD_COLUMNS and v is not None}
+        elif isinstance(values, str | bytes):
             try:
-                values = loads(row["row"])
+                values = loads(values)
             except orjson.JSONDecodeError as error:
                 skip(f"the column 'row' is not JSON: {error}")
                 continue
-        yield SampleRow(row["relation"], values, row.get("time") is not None)
+        if not isinstance(relation, str):
+            skip(f"expected the name of a relation, got {shown(relation)}")
+        elif not isinstance(values, dict):
+            skip(f"expected a row (a JSON object) of {relation}, got {shown(values)}")
+        else:
+            yield SampleRow(relation, values, row.get("time") is not None)
 
 
 def _plain(value: object) -> object:

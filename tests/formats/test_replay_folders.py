@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from skws.formats import BadRecordLog, Replay
@@ -115,6 +117,22 @@ def test_a_sample_infers_no_relation_from_malformed_records(tmp_path: Path) -> N
     samples = sample([path])
     assert list(samples.tables()) == ["plays"]
     assert samples.unreadable == 4
+
+
+def test_a_sample_of_columns_skips_rows_and_relations_of_other_types(tmp_path: Path) -> None:
+    """A row in a column is an object, as JSON or, in Parquet, as a struct."""
+    path = tmp_path / "stream.csv"
+    lines = ["relation,time,row", 'plays,1,"{""mid"": 1}"', 'plays,1,"[1]"', "plays,1,5", "plays,1,null"]
+    path.write_text("\n".join(lines) + "\n")
+    samples = sample([path])
+    assert (samples.tables(), samples.unreadable) == ({"plays": {"mid": [1]}}, 3)
+    assert samples.reasons[0] == "expected a row (a JSON object) of plays, got [1]"
+    table = pa.table({"relation": ["plays"], "time": [1], "row": [{"mid": 1}]})
+    pq.write_table(table, tmp_path / "stream.parquet")
+    assert sample([tmp_path / "stream.parquet"]).tables() == {"plays": {"mid": [1]}}
+    pq.write_table(table.set_column(0, "relation", [[7]]), tmp_path / "stream.parquet")
+    with pytest.raises(SourceError, match="expected the name of a relation, got 7"):
+        sample([tmp_path / "stream.parquet"])
 
 
 def test_records_of_equal_time_are_ordered_by_file_and_line(folder: Path) -> None:

@@ -65,6 +65,8 @@ PACKED_SUFFIXES: Final = frozenset(_UNPACK)
 """The suffixes of compressed files."""
 FAULTS: Final = (EOFError, OSError, zlib.error, LZMAError, zipfile.BadZipFile)
 """Errors that are raised while a file is read."""
+_HEAD: Final = 4096
+"""The bytes of a file that show its encoding, and whether it is a document."""
 _STREAMS: Final = {".gz": "gzip stream", ".bz2": "bzip2 stream"}
 
 
@@ -81,14 +83,14 @@ def is_packed(path: Path) -> bool:
     if path.suffix.lower() in PACKED_SUFFIXES:
         return True
     state = path.stat()
-    return _has_packed_head(path, state.st_ino, state.st_size > 0)
+    return _has_packed_head(path, state.st_ino, min(state.st_size, _HEAD))
 
 
 @lru_cache(maxsize=10_000)
-def _has_packed_head(path: Path, _inode: int, _filled: bool) -> bool:
-    """Cached, because every poll asks for each followed file."""
+def _has_packed_head(path: Path, _inode: int, _size: int) -> bool:
+    """Cached, because every poll asks for each followed file; a head that grows may be another one."""
     with path.open("rb") as file:
-        head = file.read(4096)
+        head = file.read(_HEAD)
     return _recoding(head) is not None or _is_document(path, head)
 
 
@@ -117,10 +119,10 @@ def unpack(path: Path, file: IO[bytes]) -> IO[bytes]:
     """The bytes of JSON lines or CSV in UTF-8. Raises SourceError, or one of ``FAULTS``."""
     unpacker = _UNPACK.get(path.suffix.lower())
     plain: Any = file if unpacker is None else io.BufferedReader(unpacker(file, path))
-    head = plain.peek(4096)[:4096]
+    head = plain.peek(_HEAD)[:_HEAD]
     while (recoding := _recoding(head)) is not None:
         plain = io.BufferedReader(_Recoded(path, plain, recoding))
-        head = plain.peek(4096)[:4096]
+        head = plain.peek(_HEAD)[:_HEAD]
     return io.BytesIO(b"".join(_lines(path, plain))) if _is_document(path, head) else plain
 
 

@@ -130,7 +130,10 @@ def _header(file: IO[bytes]) -> tuple[list[bytes], CsvLayout] | None:
     """The lines up to the header, and the layout of the file; None without a complete header."""
     lines = [line for line in islice(file, HEAD_LINES) if line.endswith(b"\n")]
     layout = read_layout(lines)[0]
-    return (lines[: layout.before + 1], layout) if layout.before < len(lines) else None
+    if layout.before >= len(lines):
+        return None
+    line_count = header_lines(lines, layout)
+    return None if line_count is None else (lines[:line_count], layout)
 
 
 def _whole_lines(file: IO[bytes], offset: int, end: int) -> Iterator[bytes]:

@@ -60,6 +60,19 @@ def test_a_growing_file_is_followed(tmp_path: Path) -> None:
     follower.replay()
 
 
+def test_the_first_part_of_a_line_is_no_document(tmp_path: Path) -> None:
+    """A whole .json file may be one document, whose first line leaves an object open."""
+    path = tmp_path / "stream.json"
+    cut = line(1).index(b",") + 1
+    path.write_bytes(line(1)[:cut])
+    follower = Follower(path)
+    assert follower.poll() == []
+    for rest, expected in ((line(1)[cut:] + line(2), [1, 2]), (line(3), [3])):
+        append(path, rest)
+        assert follower.poll() == expected
+    follower.replay()
+
+
 def test_files_of_unequal_lengths_fill_a_poll(tmp_path: Path) -> None:
     """Otherwise a job would assume that nothing else is waiting, and its batches would never grow."""
     for name, count in (("a", 100), ("b", 1), ("c", 30), ("d", 1)):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import orjson
@@ -18,7 +19,16 @@ from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
 from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.parquet import parquet
 from skws.formats.splits import names_relations, read_split
-from skws.formats.tabular import HEAD_LINES, OPEN_QUOTE, CsvLayout, CsvReader, read_layout
+from skws.formats.tabular import (
+    HEAD_LINES,
+    OPEN_QUOTE,
+    CsvLayout,
+    CsvReader,
+    as_text,
+    csv_fault,
+    fields_of,
+    read_layout,
+)
 from skws.sources.feed import (
     Backlog,
     Batch,
@@ -129,11 +139,17 @@ def _csv_part(source_file: SourceFile, schema: Schema, offset: int, limit: int, 
 def _header(file: IO[bytes]) -> tuple[list[bytes], CsvLayout] | None:
     """The lines up to the header, and the layout of the file; None without a complete header."""
     lines = [line for line in islice(file, HEAD_LINES) if line.endswith(b"\n")]
-    layout = read_layout(lines)[0]
+    layout, texts = read_layout(lines)
     if layout.before >= len(lines):
         return None
-    line_count = header_lines(lines, layout)
-    return None if line_count is None else (lines[:line_count], layout)
+    reader: Any = fields_of(map(as_text, texts), layout)
+    try:
+        next(reader)
+    except csv.Error as error:
+        if csv_fault(error) == OPEN_QUOTE and len(lines) < HEAD_LINES:
+            return None
+        return lines[: layout.before + 1], layout  # the reader of the rows reports it
+    return lines[: layout.before + reader.line_num], layout
 
 
 def _whole_lines(file: IO[bytes], offset: int, end: int) -> Iterator[bytes]:

@@ -178,6 +178,20 @@ def test_incomplete_files_wait(tmp_path: Path, name: str) -> None:
     assert set(follower.poll()) == {1}
 
 
+@pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf", b"# titles\n"])
+def test_the_header_of_a_growing_csv_file_may_have_several_lines(tmp_path: Path, begin: bytes) -> None:
+    path = tmp_path / "movie.csv"
+    path.write_bytes(begin + b'"mid","time","the\n')
+    follower = Follower(path)
+    assert follower.poll() == []
+    append(path, b'title"\n1,5,\n')
+    assert follower.poll()[-1] == 1  # after a note on text before the header
+    append(path, b"2,6,\nz,6,\n")
+    assert follower.poll() == ["movie.mid: expected an integer, got 'z'", 2]
+    assert follower.polled_batches[-1][1][0].line == 5 + begin.startswith(b"#")  # type: ignore[union-attr]
+    follower.replay()
+
+
 def test_multiline_csv_records_wait_for_their_end(tmp_path: Path) -> None:
     path = tmp_path / "movie.csv"
     path.write_bytes(b"mid,title")

@@ -530,10 +530,11 @@ class FilesFeed(Feed):
 
     def _growing_items(self, source_file: SourceFile) -> Iterator[Item]:
         """The present items of a growing file."""
-        portion = read_part(source_file, self._schema, 0, limit=_PORTION)
-        while len(portion.read):
+        end, start = 0, -1
+        while end != start:  # a portion may have blank lines only
+            portion = read_part(source_file, self._schema, end, limit=_PORTION)
             yield from portion.read
-            portion = read_part(source_file, self._schema, portion.end, limit=_PORTION)
+            start, end = end, portion.end
 
     def _is_table(self, source_file: SourceFile) -> bool:
         return source_file.named_relation in self._static and source_file.relation(self._schema) is not None

@@ -73,6 +73,12 @@ def test_the_first_part_of_a_line_is_no_document(tmp_path: Path) -> None:
     follower.replay()
 
 
+def test_table_rows_after_many_blank_lines_are_read(tmp_path: Path) -> None:
+    row = b'{"gid":7,"label":"x"}\n'
+    (tmp_path / "genre.jsonl").write_bytes(row + b"\n" * 25_000 + row)
+    assert numbers(list(FilesFeed(tmp_path, SCHEMA).tables())) == [7, 7]
+
+
 def test_files_of_unequal_lengths_fill_a_poll(tmp_path: Path) -> None:
     """Otherwise a job would assume that nothing else is waiting, and its batches would never grow."""
     for name, count in (("a", 100), ("b", 1), ("c", 30), ("d", 1)):

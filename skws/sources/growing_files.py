@@ -123,12 +123,17 @@ def _csv_part(source_file: SourceFile, schema: Schema, offset: int, limit: int, 
         split = Split(source_file.path, Format.CSV, source_file.relation(schema), 0, END, source_file.size, 0)
         reader = CsvReader(split, schema, chain(header, _whole_lines(file, start, end)), layout)
         items: list[Item] = []
-        offset = start
+        offset, lines_before = start, None
         for item in reader.items():
             if isinstance(item, BadRecord):
                 if item.reason == OPEN_QUOTE:
                     return FilePortion(Chunk.of([*items, *reader.notes()]), offset)
-                item = _relocated(item, source_file.path, start, header)  # noqa: PLW2901
+                lines_before = (
+                    _lines_before(source_file.path, start) if lines_before is None else lines_before
+                )
+                item = replace(  # noqa: PLW2901 - the reader had the header, then the lines from ``start`` on
+                    item, line=item.line + lines_before - len(header), offset=item.offset + start - size
+                )
             items.append(item)
             offset = reader.end + start - size
             if len(items) >= limit:
@@ -160,12 +165,9 @@ def _whole_lines(file: IO[bytes], offset: int, end: int) -> Iterator[bytes]:
         yield line
 
 
-def _relocated(record: BadRecord, path: Path, start: int, header: list[bytes]) -> BadRecord:
-    """A bad record with its line and offset in the file; the header and the part from ``start`` were read."""
+def _lines_before(path: Path, offset: int) -> int:
     with opened(path) as file:
-        lines = line_count(file, start)
-    size = sum(map(len, header))
-    return replace(record, line=record.line + lines - len(header), offset=record.offset + start - size)
+        return line_count(file, offset)
 
 
 class WholeFiles:

@@ -390,6 +390,22 @@ def equal_names_of_columns(n: int) -> Work:
     return lambda: column_names(["x"] * n)
 
 
+def bad_rows_of_a_growing_file(n: int) -> Work:
+    """Bad rows at the end of a long file, whose lines are counted from its start."""
+
+    def work() -> None:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "a.csv"
+            path.write_text("t,k,time\n" + f"{'ada ' * 15_000},1,1\n" * n)
+            feed = FilesFeed(path, KEYED)
+            end = feed.poll(feed.start(), 100 * n).end
+            with path.open("a") as file:
+                file.write("ada,x,1\n" * n)
+            assert len(feed.poll(end, 100 * n).read.bad) == n
+
+    return work
+
+
 def starts_of_a_job(n: int) -> Work:
     """Restarts from one checkpoint, whose journal does not grow by a file per start."""
 
@@ -487,6 +503,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (queries_of_a_restart, 500),
     (columns_of_a_table, 20),
     (equal_names_of_columns, 50),
+    (bad_rows_of_a_growing_file, 30),
 )
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import accumulate, pairwise
 from math import ceil
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from skws.data.batch import Chunk, Record
 from skws.data.value_conversion import EARLIEST
@@ -31,6 +31,8 @@ _SAMPLE: Final = 64 << 10  # bytes of a sample for the length of lines
 _BLOCK: Final = 64 << 10
 ROW_BYTES: Final = 100
 """The weight of a row of Parquet, relative to a line of JSON."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _PROBES: Final = 256  # positions at which a plan reads the time of a record
 
 
@@ -249,22 +251,28 @@ def _group_times(source_file: SourceFile, schema: Schema) -> list[tuple[int, int
     assert source_file.named_relation is not None  # noqa: S101 - otherwise it cannot be divided
     name = schema.relations[source_file.named_relation].time or "time"
     with parquet().opened(source_file.path) as file:
-        column = next((i for i, column_name in enumerate(file.schema.names) if column_name == name), None)
+        paths = [file.schema.column(index).path for index in range(len(file.schema))]
+        column = next((index for index, path in enumerate(paths) if path == name), None)
         groups = range(file.num_row_groups)
         if column is None:
             return [(EARLIEST, EARLIEST)] * len(groups)
         statistics = [file.metadata.row_group(group).column(column).statistics for group in groups]
-    ends = [
-        (entry.min, entry.max) if entry is not None and entry.has_min_max else (None, None)
-        for entry in statistics
-    ]
-    return [(_micros(first), _micros(last)) for first, last in ends]
+    return list(map(_bounds, statistics))
+
+
+def _bounds(statistics: Any) -> tuple[int, int]:
+    if statistics is None or not statistics.has_min_max:
+        return EARLIEST, EARLIEST
+    try:
+        return _micros(statistics.min), _micros(statistics.max)
+    except (OverflowError, ValueError):  # a time outside of the years 1 to 9999, whose record is bad
+        return EARLIEST, EARLIEST
 
 
 def _micros(time: object) -> int:
     if not isinstance(time, datetime):
         return EARLIEST
-    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e6)
+    return int(((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND)
 
 
 def parts_of(

@@ -150,6 +150,32 @@ def test_row_groups_are_read_in_order_of_time(tmp_path: Path) -> None:
     assert relations == [2] * 500
 
 
+def test_a_time_outside_of_the_calendar_does_not_prevent_a_plan(tmp_path: Path) -> None:
+    """Parquet may hold it, also in the statistics of a row group."""
+    (tmp_path / "movie").mkdir()
+    times = pa.array([1_000_000, 2**60], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"mid": [1, 2], "time": times}), tmp_path / "movie" / "rows.parquet")
+    feed = FilesFeed(tmp_path, SCHEMA)
+    ((start, end),) = plans_of(feed, 1)
+    parts = parts_between(feed, start, end, 1)
+    assert parts is not None
+    assert numbers(read(parts)) == numbers(list(feed.replay(start, end)))
+    assert sum(isinstance(item, BadRecord) for item in read(parts)) == 1
+
+
+def test_a_plan_uses_the_times_of_records_not_those_inside_objects(tmp_path: Path) -> None:
+    for relation, first in (("movie", 500), ("play", 0)):
+        (tmp_path / relation).mkdir()
+        seconds = pa.array([n * 1_000_000 for n in range(first, first + 100)], pa.timestamp("us", "UTC"))
+        other = pa.StructArray.from_arrays([seconds.take(pa.array([99] * 100))], ["time"])
+        rows = {"note": other, "mid": range(first, first + 100), "time": seconds}
+        pq.write_table(pa.table(rows), tmp_path / relation / "rows.parquet", row_group_size=10)
+    feed = FilesFeed(tmp_path, SCHEMA)
+    ends = [end["files"] for _, end in plans_of(feed, 50)]
+    rows_read = [(files["play/rows.parquet"][1], files["movie/rows.parquet"][1]) for files in ends]
+    assert rows_read == [(50, 0), (100, 0), (100, 50), (100, 100)]
+
+
 def test_files_that_cannot_be_divided_are_polled(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"".join(line(n) for n in range(100)))
     feed = FilesFeed(tmp_path, SCHEMA)

@@ -157,9 +157,9 @@ class SqliteDatabase:
 
     def values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
         table = self._table(relation.stored)
-        columns = {column.name.lower(): column.name for column in self._tables[table]}
+        columns = {_folded(column.name): column.name for column in self._tables[table]}
         for attribute in relation.attributes:
-            if attribute.column.lower() not in columns:
+            if _folded(attribute.column) not in columns:
                 raise SourceError(
                     f"{self.name}: table {table} has no column {attribute.column!r}"
                     f"{nearest(attribute.column, columns.values())}"
@@ -175,10 +175,10 @@ class SqliteDatabase:
                 raise
 
     def _table(self, name: str) -> str:
-        names_by_lower = {table.lower(): table for table in self._tables}
-        if name.lower() not in names_by_lower:
+        tables = {_folded(table): table for table in self._tables}
+        if _folded(name) not in tables:
             raise SourceError(f"{self.name}: no table {name!r}{nearest(name, self._tables)}")
-        return names_by_lower[name.lower()]
+        return tables[_folded(name)]
 
     @cached_property
     def _tables(self) -> dict[str, list[CatalogColumn]]:
@@ -361,11 +361,11 @@ class SqliteDatabase:
         return values_by_table
 
     def _joins(self, usable: dict[str, list[CatalogColumn]]) -> Iterator[Finding[Join]]:
-        names_by_lower = {name.lower(): name for name in usable}
+        tables = {_folded(name): name for name in usable}
         joins: set[Join] = set()
         for table in usable:
             for target_name, pairs in self._references(table):
-                target = names_by_lower.get(target_name.lower())
+                target = tables.get(_folded(target_name))
                 on = None if target is None else self._condition(usable, table, target, pairs)
                 if target is None or on is None:
                     continue
@@ -389,15 +389,15 @@ class SqliteDatabase:
         pairs: list[tuple[str, str | None]],
     ) -> tuple[tuple[str, str], ...] | None:
         """Pairs of columns; None if one of them is not part of the schema."""
-        near_names = {column.name.lower(): column.name for column in usable[table]}
-        far_names = {column.name.lower(): column.name for column in usable[target]}
+        near_names = {_folded(column.name): column.name for column in usable[table]}
+        far_names = {_folded(column.name): column.name for column in usable[target]}
         key = [column.name for column in sorted(self._tables[target], key=lambda c: c.key) if column.key]
         on = []
         for index, (near, far) in enumerate(pairs):
             far_name = far if far is not None else key[index] if index < len(key) else ""
-            if near.lower() not in near_names or far_name.lower() not in far_names:
+            if _folded(near) not in near_names or _folded(far_name) not in far_names:
                 return None
-            on.append((near_names[near.lower()], far_names[far_name.lower()]))
+            on.append((near_names[_folded(near)], far_names[_folded(far_name)]))
         return tuple(on)
 
     @contextmanager
@@ -463,6 +463,11 @@ def _converts(value: Any, kind: AttributeType) -> bool:
     except MalformedError:
         return False
     return not (kind is AttributeType.NUMBER and isinstance(value, str) and is_finer(value))
+
+
+def _folded(name: str) -> bytes:
+    """A key for a name: SQLite ignores the case of the letters of ASCII alone."""
+    return name.encode().lower()
 
 
 def _quote(name: str) -> str:

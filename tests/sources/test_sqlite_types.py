@@ -177,3 +177,20 @@ def test_a_column_without_a_name_is_omitted(path: Path) -> None:
     draft = draft_of([str(path)])
     assert rows(database, draft.schema, "a") == [("desk",)]
     assert any("'' (it has no name)" in note for note in draft.notes)
+
+
+def test_names_differ_in_the_case_of_letters_beyond_ascii(path: Path) -> None:
+    """For SQLite, these are two tables, and Note is the table note."""
+    database = database_with(
+        path,
+        ("CREATE TABLE É(id integer primary key, Ä text, ä text)", [[1, "A", "a"]]),
+        ("CREATE TABLE é(id integer primary key, x text)", [[2, "b"]]),
+        ("CREATE TABLE note(id integer primary key, eid integer references É(ID))", [[3, 1]]),
+    )
+    schema = parse_schema(database.inferred().to_yaml())
+    assert [join.name for join in schema.joins] == ["note.eid = É.id"]
+    assert {r.name: list(database.values(r)) for r in schema.relations} == {
+        "É": [(1, "A", "a")],
+        "é": [(2, "b")],
+        "note": [(3, 1)],
+    }

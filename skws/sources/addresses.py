@@ -150,7 +150,7 @@ def is_postgres(text: str) -> bool:
 def is_sqlite(text: str) -> bool:
     """True for the address of a SQLite file, or a path with the suffix of one."""
     return text.startswith(SQLITE) or (
-        Path(text).suffix in _SQLITE_SUFFIXES and "://" not in text and not text.startswith(_REPLAY)
+        Path(text).suffix.lower() in _SQLITE_SUFFIXES and "://" not in text and not text.startswith(_REPLAY)
     )
 
 

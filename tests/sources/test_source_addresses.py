@@ -13,6 +13,7 @@ from skws.sources.feed import redacted
 from skws.sources.growing_files import FilesSource
 from skws.sources.postgres.change_feed import PostgresSource
 from skws.sources.replays import ReplaySource
+from skws.sources.sqlite import SnapshotSource
 from skws.sources.stdin import StdinSource
 from skws_schema.errors import SourceError, UsageError
 
@@ -26,6 +27,7 @@ def test_addresses_have_their_kinds_of_sources() -> None:
     assert isinstance(replay, ReplaySource)
     assert (replay.path, replay.speed) == (Path("a?b.jsonl"), 2.5)
     assert replay.name == "replay:a?b.jsonl?speed=2.5"
+    assert parse_source("SHOP.DB") == SnapshotSource("SHOP.DB")
 
 
 @pytest.mark.parametrize(

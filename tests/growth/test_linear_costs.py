@@ -35,6 +35,7 @@ from skws.queries.kinds import plan_of, plans_over
 from skws.queries.session import Session
 from skws.queries.windowed.window_plan import WindowPlan
 from skws.sources.growing_files import FilesFeed
+from skws.sources.kafka.topic_reader import final_rows
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query_spec import HALF_LIFE, PATTERN, TOP, WINDOW, Query, RankingChoice, Stream, TopChoice
@@ -390,6 +391,11 @@ def equal_names_of_columns(n: int) -> Work:
     return lambda: column_names(["x"] * n)
 
 
+def equal_rows_of_a_topic(n: int) -> Work:
+    records = [Record(0, 0, ("ada", None))] * n
+    return lambda: list(final_rows(records, KEYED))
+
+
 def bad_rows_of_a_growing_file(n: int) -> Work:
     """Bad rows at the end of a long file, whose lines are counted from its start."""
 
@@ -503,6 +509,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (queries_of_a_restart, 500),
     (columns_of_a_table, 20),
     (equal_names_of_columns, 50),
+    (equal_rows_of_a_topic, 200),
     (bad_rows_of_a_growing_file, 30),
 )
 

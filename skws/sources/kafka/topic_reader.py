@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from heapq import heapify, heappop, heappush, merge
-from itertools import chain
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -606,24 +606,28 @@ def table_rows(
 
 def final_rows(items: Iterable[Item], schema: Schema) -> Iterator[Item]:
     """The rows left after all insertions and deletions, as records of static tables; and bad records."""
-    rows_by_key: defaultdict[int, dict[GroupKey, list[Row]]] = defaultdict(dict)  # by relation
+    # By relation: each row with the number of its copies, as equal rows without a key have one identity.
+    rows_by_relation: defaultdict[int, dict[GroupKey, tuple[Row, int]]] = defaultdict(dict)
     for item in items:
         if isinstance(item, BadRecord):
             yield item
             continue
-        relation_rows = rows_by_key[item.relation]
+        rows = rows_by_relation[item.relation]
         if item.truncates:
-            relation_rows.clear()
+            rows.clear()
             continue
         key = identity(schema, item.relation, item.row)
         _, _, has_key = key
-        if item.delete:
-            relation_rows[key] = relation_rows.get(key, [])[1:]
+        row, copies = rows.get(key, (item.row, 0))
+        if not item.delete:
+            rows[key] = item.row, 1 if has_key else copies + 1
+        elif copies > 1:
+            rows[key] = row, copies - 1
         else:
-            relation_rows[key] = [item.row] if has_key else [*relation_rows.get(key, ()), item.row]
-    for relation, relation_rows in rows_by_key.items():
-        for row in chain.from_iterable(relation_rows.values()):
-            yield Record(relation, 0, row)
+            rows.pop(key, None)
+    for relation, rows in rows_by_relation.items():
+        for row, copies in rows.values():
+            yield from repeat(Record(relation, 0, row), copies)
 
 
 def _read_all(client: Client, reader: TopicReader, partitions: tuple[Partition, ...]) -> list[Message]:

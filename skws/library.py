@@ -39,7 +39,7 @@ from skws.results.result import Result
 from skws.sources.addresses import Database
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query_spec import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
-from skws_schema.errors import SkwsError, UsageError, counted
+from skws_schema.errors import SkwsError, UsageError, quantity
 from skws_schema.model import AttributeType, Schema, sourced
 from skws_windows.window import Unbounded, Window, parse_duration, parse_window
 
@@ -138,7 +138,7 @@ class Results(Sequence[Result]):
         results = list(islice(self, _SHOWN + 1))
         more = f", and more than {_SHOWN}" if len(results) > _SHOWN else ""
         reason = f": {'; '.join(self.notes)}" if not results and self.notes else ""
-        number = counted(len(results[:_SHOWN]), "result")
+        number = quantity(len(results[:_SHOWN]), "result")
         return f"<{number}{more} of {', '.join(map(repr, self.queries))}{reason}>"
 
     def _repr_html_(self) -> str:

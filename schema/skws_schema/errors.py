@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 
-def counted(count: int, noun: str, *, at_least: bool = False) -> str:
+def quantity(count: int, noun: str, *, at_least: bool = False) -> str:
     """A number with its noun: ``1 network``, ``1,120 networks``, ``at least 7 networks``."""
     return f"{'at least ' if at_least else ''}{count:,} {noun}{'' if count == 1 else 's'}"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from skws_schema import drawing
 from skws_schema.drawing import DotEdge, DotNode, branches, quoted
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_schema.graph import edges_from
 from skws_schema.model import Analyzer, Attribute, Join, Relation, Schema
 from skws_schema.yaml.document import bound_text, to_yaml
@@ -29,7 +29,7 @@ def to_dot(schema: Schema) -> str:
 
 
 def _lines(schema: Schema) -> Iterator[str]:
-    relations, joins = counted(len(schema.relations), "relation"), counted(len(schema.joins), "join")
+    relations, joins = quantity(len(schema.relations), "relation"), quantity(len(schema.joins), "join")
     yield f"{schema.name}: {relations}, {joins}"
     yield f"window: {schema.window}"
     yield ""

@@ -11,7 +11,7 @@ from skws.cli import options
 from skws.cli.terminal import write_text
 from skws.durable import cache_folder
 from skws.sinks.text import visible
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 
 app = typer.Typer(help="Show or clear the indexes on disk.", rich_markup_mode=None)
 _MEGABYTE: Final = 1_000_000
@@ -32,7 +32,7 @@ def show(ctx: typer.Context) -> None:
     now = time.time()
     for index in indexes:
         days = int((now - index.used) / _DAY)
-        age = "today" if days <= 0 else f"{counted(days, 'day')} ago"
+        age = "today" if days <= 0 else f"{quantity(days, 'day')} ago"
         write_text(f"{index.size / _MEGABYTE:>10,.1f} MB  {age:<12}  {visible(index.source)}\n")
     size = sum(index.size for index in indexes) / _MEGABYTE
     number = "1 index" if len(indexes) == 1 else f"{len(indexes):,} indexes"

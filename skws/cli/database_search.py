@@ -18,7 +18,7 @@ from skws.sources.addresses import database_at
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query_spec import TOP, Query, RankingChoice, TypedSearch
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 
 
 def search_database(
@@ -64,7 +64,7 @@ def search_database(
     if quiet:
         return
     if rows:
-        tell(f"{counted(rows, 'row')} of {source.name} indexed in {search_start - start:.2f} s")
+        tell(f"{quantity(rows, 'row')} of {source.name} indexed in {search_start - start:.2f} s")
     tell_bad(bad)
     tell(summary(page, job.max_size, perf_counter() - search_start))
     for line in page.notes if page.why_nothing is None else page.why_nothing.lines(command):
@@ -81,5 +81,5 @@ def _result_limit(job: Job, query: Query) -> int:
 def summary(page: Searched, max_size: int, seconds: float) -> str:
     """One line: the number of results, the size beyond which no result can be better, the duration."""
     is_total = page.size >= max_size
-    early = "" if is_total else f", none of more than {counted(page.size, 'tuple')} can be better"
+    early = "" if is_total else f", none of more than {quantity(page.size, 'tuple')} can be better"
     return f"{shown_of_total(len(page.results), page.found, is_total=is_total)}{early} in {seconds:.2f} s"

@@ -23,7 +23,7 @@ from skws.sinks.text import escaped, visible
 from skws_mesh.candidate_networks import CandidateNetwork
 from skws_mesh.tree import Tree
 from skws_schema.budgets import memory_checked
-from skws_schema.errors import UsageError, counted
+from skws_schema.errors import UsageError, quantity
 from skws_schema.model import Schema
 from skws_windows.window import Unbounded, Window, parse_window
 
@@ -80,7 +80,7 @@ def _check_listed(plan: Plan) -> None:
     sizes, complete = network_counts(plan)
     if sum(sizes) > MOST or not complete:
         raise UsageError(
-            f"{'' if complete else 'more than '}{counted(sum(sizes), 'network')}, too many to list by size: "
+            f"{'' if complete else 'more than '}{quantity(sum(sizes), 'network')}, too many to list by size: "
             "use --limit N for some of them, --format json for all, or --format count"
         )
 
@@ -96,7 +96,7 @@ def _text(plan: Plan, limit: int | None) -> Iterator[bytes]:
         groups[len(tree.relations) - 1].append(tree)
     for size, group in enumerate(groups, start=1):
         if group:
-            yield f"size {size} ({counted(len(group), 'network')})\n".encode()
+            yield f"size {size} ({quantity(len(group), 'network')})\n".encode()
         for tree in group:
             yield f"  {visible(CandidateNetwork.of(tree).text(plan.schema, plan.keywords))}\n".encode()
 

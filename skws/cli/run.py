@@ -21,7 +21,7 @@ from skws.sinks.formats import open_writer
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query_spec import SIZE, TypedSearch
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 
 Order: TypeAlias = Callable[[Iterator[Result]], Iterator[Result]]
 COUNT: Final = "count"
@@ -63,7 +63,7 @@ def run_search(
         for line in why_nothing(search.plan, search.replay).lines(command):
             tell(line)
         if search.counts.late:
-            tell(f"{counted(search.counts.late, 'record')} came too late; a larger --lateness accepts more")
+            tell(f"{quantity(search.counts.late, 'record')} came too late; a larger --lateness accepts more")
 
 
 ALL: Final = sys.maxsize
@@ -117,7 +117,7 @@ def run_best(
 def shown_of_total(shown_count: int, total: int, *, is_total: bool) -> str:
     """The number of results shown, out of all; ``is_total``: False if there are more than ``total``."""
     if shown_count == total:
-        return counted(shown_count, "result")
+        return quantity(shown_count, "result")
     return f"{shown_count:,} of {f'{total:,}' if is_total else 'more'} results (--limit all gives all)"
 
 
@@ -183,14 +183,14 @@ def summary(search: Search, seconds: float, results_of: str = "") -> str:
     results = counts.results if SIZE in search.query.options else search.found
     optional = (
         (best, f"{best:,} entered the best"),
-        (search.updated, counted(search.updated, "update")) if not best else (0, ""),
-        (search.retracted, counted(search.retracted, "retraction")) if not best else (0, ""),
+        (search.updated, quantity(search.updated, "update")) if not best else (0, ""),
+        (search.retracted, quantity(search.retracted, "retraction")) if not best else (0, ""),
         (counts.late, f"{counts.late:,} late"),
         (search.bad.count, f"{search.bad.count:,} bad"),
         (counts.excluded, f"{counts.excluded:,} excluded"),
-        (counts.deletions, f"{counted(counts.deletions, 'deletion')}{unmatched}{left_out}"),
+        (counts.deletions, f"{quantity(counts.deletions, 'deletion')}{unmatched}{left_out}"),
     )
-    facts = [counted(counts.tuples + counts.static, "row"), results_of or counted(results, "result")]
+    facts = [quantity(counts.tuples + counts.static, "row"), results_of or quantity(results, "result")]
     facts += [text for count, text in optional if count]
     return f"{', '.join(facts)} {paced(counts.tuples, seconds)}"
 

@@ -17,7 +17,7 @@ from skws.durable import replace_file
 from skws.jobs.control import JobCommand
 from skws.queries.windowed.window_checks import verdict_lines
 from skws.sources.inferred_schemas import inferred
-from skws_schema.errors import SourceError, StateError, counted
+from skws_schema.errors import SourceError, StateError, quantity
 from skws_schema.show import show as show_text
 from skws_schema.show import to_dot, to_yaml
 from skws_schema.yaml.add_join import join_of, with_join
@@ -61,7 +61,7 @@ def check(file: SchemaPath) -> None:
         tell(f"warning: {warning}")
     for line in verdict_lines(schema, parse_window(schema.window)):
         tell(f"window: {line}")
-    relations, joins = counted(len(schema.relations), "relation"), counted(len(schema.joins), "join")
+    relations, joins = quantity(len(schema.relations), "relation"), quantity(len(schema.joins), "join")
     write_text(f"ok: {relations}, {joins}\n")
 
 

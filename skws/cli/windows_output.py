@@ -15,7 +15,7 @@ from skws.sinks.base import destination
 from skws.sinks.formats import Writer
 from skws.spec.enums import WindowsFormat
 from skws.spec.job import Job
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 
 
 def windows_of(job: Job, *, quiet: bool) -> WindowPlan:
@@ -65,8 +65,8 @@ def run(
             tell(log.summary())
     if not quiet:
         seconds = perf_counter() - start
-        facts = [counted(processor.records, "record"), counted(counts.results, "window")]
+        facts = [quantity(processor.records, "record"), quantity(counts.results, "window")]
         facts += [f"{processor.open_starts:,} still open"] if processor.open_starts else []
-        facts += [f"{counted(counts.deletions, 'deletion')} left out"] if counts.deletions else []
+        facts += [f"{quantity(counts.deletions, 'deletion')} left out"] if counts.deletions else []
         facts += [f"{log.count:,} bad"] if log.count else []
         tell(f"{', '.join(facts)} in {seconds:.2f} s ({processor.records / seconds:,.0f} records/s)")

@@ -28,7 +28,7 @@ from skws.spec.enums import EvaluatorName
 from skws_mesh.candidate_networks import drawn_networks
 from skws_mesh.mesh_kinds import MeshKind
 from skws_mesh.tree import Tree
-from skws_schema.errors import UsageError, counted
+from skws_schema.errors import UsageError, quantity
 from skws_windows.window import window_text
 
 DEFAULT_LIMIT: Final = 40
@@ -167,22 +167,22 @@ def _networks(plan: Plan, count: MeshCount, sizes: Sequence[int], *, complete: b
 
 def _summary(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
     yield Branch(
-        f"{counted(count.generated, 'operator')} generated" + ("" if count.complete else " until the bound")
+        f"{quantity(count.generated, 'operator')} generated" + ("" if count.complete else " until the bound")
     )
     if count.complete:
-        yield Branch(f"{counted(count.useful, 'operator')} kept, {count.generated - count.useful:,} trimmed")
+        yield Branch(f"{quantity(count.useful, 'operator')} kept, {count.generated - count.useful:,} trimmed")
         if count.joins:
             yield Branch(sharing(count.joins_apart, count.joins))
     if observed is not None:
-        counts = [f"after {counted(observed.tuples, 'row')}: {observed.live:,} live"]
+        counts = [f"after {quantity(observed.tuples, 'row')}: {observed.live:,} live"]
         if observed.waiting is not None:
             touched_count = len(observed.waiting) + sum(number > 0 for number in observed.results.values())
-            counts.append(f"{counted(sum(observed.waiting.values()), 'partial')} waiting")
-            counts.append(f"{counted(touched_count, 'operator')} touched")
-        counts.append(counted(sum(observed.results.values()), "result"))
+            counts.append(f"{quantity(sum(observed.waiting.values()), 'partial')} waiting")
+            counts.append(f"{quantity(touched_count, 'operator')} touched")
+        counts.append(quantity(sum(observed.results.values()), "result"))
         yield Branch(", ".join(counts))
         if observed.asleep:
-            yield Branch(f"{counted(len(observed.asleep), 'join')} asleep at the end")
+            yield Branch(f"{quantity(len(observed.asleep), 'join')} asleep at the end")
         if observed.missing:
             words = " or ".join(map(repr, observed.missing))
             yield Branch(f"asleep at the end, because no live row has {words}")
@@ -195,9 +195,9 @@ def _clusters(plan: Plan, parts: _PlanParts, observed: Observed | None) -> Itera
     if hidden:
         yield _hidden_branch(hidden)
     if parts.count.uncounted:
-        yield Branch(f"... {counted(parts.count.uncounted, 'root')} not counted", role=Role.MORE)
+        yield Branch(f"... {quantity(parts.count.uncounted, 'root')} not counted", role=Role.MORE)
 
 
 def _hidden_branch(hidden: Sequence[ClusterCount]) -> Branch:
-    networks = counted(sum(cluster.networks for cluster in hidden), "network")
-    return Branch(f"... {counted(len(hidden), 'more cluster')} ({networks})", role=Role.MORE)
+    networks = quantity(sum(cluster.networks for cluster in hidden), "network")
+    return Branch(f"... {quantity(len(hidden), 'more cluster')} ({networks})", role=Role.MORE)

@@ -21,7 +21,7 @@ from skws.spec.query_spec import KEYWORDS, Query, ranking_options
 from skws_mesh.candidate_networks import CandidateNetwork, OperatorPrefix, node_text, prefix_tree
 from skws_mesh.cngen import CNGen
 from skws_mesh.tree import Tree, neighbours
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_schema.graph import Edge, edges
 from skws_schema.model import Analyzer, Schema
 
@@ -91,7 +91,7 @@ def _meaning(alternative: Alternative) -> str:
         case Prefix():
             meaning = f"words that begin with {alternative.start}"
         case Fuzzy():
-            meaning = f"words within {counted(alternative.distance, 'typing error')} of {alternative.word}"
+            meaning = f"words within {quantity(alternative.distance, 'typing error')} of {alternative.word}"
         case Wildcard():
             meaning = f"words of the form {alternative.form}"
         case Condition():
@@ -330,17 +330,17 @@ def cluster_branch(
     idle = observed is not None and all(branch.idle for branch in below)
     hidden = cluster.networks - len(trees)
     if hidden > 0:
-        label = f"... {counted(hidden, 'more network', at_least=not cluster.complete)}"
+        label = f"... {quantity(hidden, 'more network', at_least=not cluster.complete)}"
         below += (Branch(label, role=Role.MORE),)
     return Branch(_heading(plan, cluster), below, Role.CLUSTER, idle)
 
 
 def _heading(plan: Plan, cluster: ClusterCount) -> str:
     root = node_text(plan.schema, cluster.relation, cluster.keywords, plan.keywords)
-    facts = [counted(cluster.networks, "network", at_least=not cluster.complete)]
+    facts = [quantity(cluster.networks, "network", at_least=not cluster.complete)]
     if cluster.complete:
         facts.append(
-            f"{counted(cluster.useful, 'operator')}"
+            f"{quantity(cluster.useful, 'operator')}"
             f" ({cluster.generated:,} generated, {cluster.trimmed:,} trimmed)"
         )
         facts.append(f"depth {cluster.depth}")
@@ -351,7 +351,7 @@ def _heading(plan: Plan, cluster: ClusterCount) -> str:
 
 def sharing(apart: int, shared: int) -> str:
     """The savings from common prefixes: joins of separate networks against joins of the mesh."""
-    return f"{counted(apart, 'join')} shared in {shared:,} ({apart / shared:.2f}x)"
+    return f"{quantity(apart, 'join')} shared in {shared:,} ({apart / shared:.2f}x)"
 
 
 class _Writer:
@@ -376,7 +376,7 @@ class _Writer:
         if reason := self._observed.asleep.get(operator.prefix):
             note, idle = f"{partials.get(operator.prefix, 0):,} waiting, asleep: {reason}", True
         if probes := self._observed.probes.get(operator.prefix, 0):
-            note += f", {counted(probes, 'probe')}"
+            note += f", {quantity(probes, 'probe')}"
         return Branch(f"{self._step_text(operator)}: {note}", below, Role.OPERATOR, idle)
 
     def _network(self, operator: OperatorPrefix) -> Branch:
@@ -384,9 +384,9 @@ class _Writer:
         if self._observed is None:
             return Branch(f"=> {text}", role=Role.NETWORK)
         results = self._observed.results.get(text, 0)
-        note = counted(results, "result") if results else "idle"
+        note = quantity(results, "result") if results else "idle"
         if reason := self._observed.asleep.get(operator.prefix):
-            note = f"{counted(results, 'result')}, asleep: {reason}"
+            note = f"{quantity(results, 'result')}, asleep: {reason}"
         return Branch(f"=> {text}: {note}", role=Role.NETWORK, idle=not results)
 
     def _step_text(self, operator: OperatorPrefix) -> str:

@@ -21,7 +21,7 @@ from skws.formats.rows import TRUNCATE
 from skws.results.names import json_row
 from skws.results.result import JsonRow, LiveResult
 from skws.spec.enums import OnError
-from skws_schema.errors import BadRecordsError, SkwsError, UsageError, counted
+from skws_schema.errors import BadRecordsError, SkwsError, UsageError, quantity
 from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text, rounded_up
 
@@ -118,7 +118,7 @@ class BadRecordLog:
     def passed_over_summary(self) -> list[str]:
         """A line for each reason for which values were passed over, the most frequent first, up to a few."""
         lines = [
-            f"ignored: {reason} ({counted(count, 'value')})"
+            f"ignored: {reason} ({quantity(count, 'value')})"
             for reason, count in self.passed_over.most_common(KEPT)
         ]
         more_count = len(self.passed_over) - len(lines)

@@ -35,7 +35,7 @@ from skws.formats.tabular import (
     fit_fields,
     read_layout,
 )
-from skws_schema.errors import SourceError, counted, nearest_file
+from skws_schema.errors import SourceError, nearest_file, quantity
 from skws_schema.infer.column_profile import profile
 from skws_schema.infer.infer import SAMPLE_ROWS, Nested
 from skws_schema.infer.keys import SampledTable, identifier_score
@@ -240,7 +240,7 @@ def sample(paths: Sequence[Path]) -> Samples:
                 samples.add_file(_relation_of(file, in_series=is_series), rows, document)
     if not samples.tables():
         reasons = "".join(f"\n{line}" for line in (*samples.reasons, *skipped_notes(samples.skipped)))
-        bad = f" ({counted(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
+        bad = f" ({quantity(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
         raise SourceError(f"no records in {', '.join(map(str, paths))} to infer a schema from{bad}{reasons}")
     return samples
 

@@ -33,7 +33,7 @@ from skws.spec.query_spec import (
     WINDOW,
     Query,
 )
-from skws_schema.errors import ConfigurationError, SkwsError, UsageError, counted, nearest, not_utf8
+from skws_schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8, quantity
 from skws_schema.model import Schema
 from skws_schema.yaml.located import locate
 from skws_windows.window import MICROSECOND, ExpressionWindow, parse_duration, parse_window
@@ -477,7 +477,7 @@ class Reloading:
             submit(command)
         self._log.info(
             "queries",
-            f"{self._path}: {len(alerts):,} queries now, {counted(len(commands), 'change')}",
+            f"{self._path}: {len(alerts):,} queries now, {quantity(len(commands), 'change')}",
         )
 
     def _commands(self, alerts: Mapping[str, Alert]) -> list[JobCommand]:

@@ -14,7 +14,7 @@ from skws.results.result import LiveResult
 from skws.sinks.base import NONE, Sink, SinkProgress, SinkRun, WholeSink
 from skws.sinks.file_sinks import BatchFile
 from skws.sinks.sink_addresses import parse_sink
-from skws_schema.errors import SkwsError, UsageError, counted
+from skws_schema.errors import SkwsError, UsageError, quantity
 from skws_schema.model import Schema
 
 _LIMITS: Final = "limits"
@@ -167,7 +167,7 @@ class Routing:
     def close(self) -> None:
         for name, limiter in self._limiters.items():
             if limiter.held_back and self._run is not None:
-                note = counted(limiter.held_back, "more result")
+                note = quantity(limiter.held_back, "more result")
                 self._run.tell(f"{name}: {note} {'was' if limiter.held_back == 1 else 'were'} held back")
         for sink in self._all_sinks():
             _close(sink)

@@ -20,7 +20,7 @@ from skws.sinks.text import escaped
 from skws.sources.feed import Backlog
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_windows.window import MICROSECOND
 
 State: TypeAlias = Literal["starting", "running", "paused", "ended"]
@@ -118,13 +118,13 @@ class Metrics:
     def summary(self, seconds: float) -> str:
         """One line about a run: rows, results, dropped records, duration."""
         optional = (
-            (self.updates, counted(self.updates, "update")),
-            (self.retractions, counted(self.retractions, "retraction")),
+            (self.updates, quantity(self.updates, "update")),
+            (self.retractions, quantity(self.retractions, "retraction")),
             (self.late, f"{self.late:,} late"),
             (self.bad, f"{self.bad:,} bad"),
-            (self.deletions, counted(self.deletions, "deletion")),
+            (self.deletions, quantity(self.deletions, "deletion")),
         )
-        parts = [counted(self.tuples, "row"), counted(self.results, "result")]
+        parts = [quantity(self.tuples, "row"), quantity(self.results, "result")]
         parts += [text for count, text in optional if count]
         return f"{', '.join(parts)} in {seconds:.1f} s"
 

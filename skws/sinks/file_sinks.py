@@ -21,7 +21,7 @@ from skws.results.result import LiveResult
 from skws.sinks.base import NONE, BatchSink, JsonLinesEncoder, SinkError, SinkProgress, SinkRun, destination
 from skws.sinks.formats import Writer, plain_encoder
 from skws.spec.enums import OutputFormat
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 
 _CHECKED: Final = 1024
 """Bytes before a mark that identify the marked file."""
@@ -101,7 +101,7 @@ class AppendedFile:
             if not self._reported_others:
                 self._reported_others = True
                 self._tell(
-                    f"{self._path} has {counted(tail.other_count, 'line')} of other writers after those of"
+                    f"{self._path} has {quantity(tail.other_count, 'line')} of other writers after those of"
                     " this run: they are kept"
                 )
             if tail.cut_at is not None:

@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 from skws.results.result import LiveResult, Result, Score, ScorePart
 from skws_schema.drawing import branches
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 
 if TYPE_CHECKING:
     from skws.keywords.match import Span
@@ -199,9 +199,9 @@ def _reason_text(fact: dict[str, Any]) -> str:
             f" ({fact['containing']:,} of {fact['texts']:,} texts{_reference_text(fact)})"
         )
     if "join" in fact:
-        return visible(f"{fact['join']} {short(fact['value'])} ({counted(fact['tuples'], 'row')})")
+        return visible(f"{fact['join']} {short(fact['value'])} ({quantity(fact['tuples'], 'row')})")
     if fact.keys() == {"tuples"}:
-        return counted(fact["tuples"], "row")
+        return quantity(fact["tuples"], "row")
     return ", ".join(f"{visible(name)} {_value_text(value)}" for name, value in fact.items())
 
 

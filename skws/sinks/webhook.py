@@ -24,7 +24,7 @@ from skws.results.result import LiveResult
 from skws.sinks.base import NONE, PostingSink, SinkError, SinkProgress, SinkRun
 from skws.sinks.file_sinks import AppendedFile
 from skws.sources.feed import redacted
-from skws_schema.errors import UsageError, counted
+from skws_schema.errors import UsageError, quantity
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
@@ -140,7 +140,7 @@ class WebhookSink(PostingSink):
             outcome = self._endpoint.post(body, f"{self._run.id}-{batch}-{part}")
             if outcome.accepted:
                 if put_aside:
-                    notice = f"{counted(len(put_aside), 'result')} in {self._delivery.dead_letters}"
+                    notice = f"{quantity(len(put_aside), 'result')} in {self._delivery.dead_letters}"
                     self._run.tell(f"{self.name}: posted after all: {notice}")
                 return
             if outcome.final or attempt == self._delivery.attempts:
@@ -154,10 +154,10 @@ class WebhookSink(PostingSink):
     def _give_up(self, results: Sequence[LiveResult], outcome: PostOutcome) -> None:
         if self._dead_letters is None:
             raise SinkError(
-                f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} not delivered"
+                f"{self.name}: {outcome.reason}; {quantity(len(results), 'result')} not delivered"
                 " (add #letters=FILE to the address to write such results to a file and continue)"
             )
-        notice = f"{counted(len(results), 'result')} written to {self._delivery.dead_letters}"
+        notice = f"{quantity(len(results), 'result')} written to {self._delivery.dead_letters}"
         self._run.tell(f"{self.name}: {outcome.reason}; {notice}")
         reason = orjson.dumps(outcome.reason) + b"}\n"
         self._dead_letters.write(b"".join(_letter(result) + reason for result in results))

@@ -19,7 +19,7 @@ from skws.formats.sampling import sample
 from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
 from skws.sources.feed import redacted
 from skws.sources.kafka.topic_address import KAFKA
-from skws_schema.errors import SourceError, StateError, UsageError, counted
+from skws_schema.errors import SourceError, StateError, UsageError, quantity
 from skws_schema.infer.column_profile import is_value
 from skws_schema.infer.infer import Inference, infer, keep_joins
 from skws_schema.model import Schema, sides
@@ -175,7 +175,7 @@ def inferred(
         return keep_joins(inference, earlier) if earlier else inference
     samples = sample([Path(address) for address in addresses])
     if samples.unreadable:
-        tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
+        tell(f"skipped {quantity(samples.unreadable, 'record')} that cannot be read")
     schema_name = name or Path(addresses[0]).resolve().name.split(".", 1)[0]
     schema = infer(
         samples.tables(),
@@ -297,14 +297,14 @@ def summary(inference: Inference) -> Iterator[str]:
     """A few lines on the inferred schema."""
     schema = inference.schema()
     relations = [relation.name for relation in schema.relations]
-    yield f"inferred {counted(len(relations), 'relation')}: {_brief(relations)}"
+    yield f"inferred {quantity(len(relations), 'relation')}: {_brief(relations)}"
     joins = [
         f"{finding.value.name} ({finding.confidence:.2f})"
         for finding in inference.joins
         if inference.accepts(finding)
     ]
     yield (
-        f"{counted(len(joins), 'join')}: {_brief(joins)}"
+        f"{quantity(len(joins), 'join')}: {_brief(joins)}"
         if joins
         else ("no joins: no column refers to another; results are single rows until the schema names joins")
     )

@@ -21,7 +21,7 @@ from skws.jobs.metrics import Metrics
 from skws.results.result import Result
 from skws.sinks.text import visible
 from skws_schema.budgets import watch_steps
-from skws_schema.errors import SkwsError, UsageError, counted, without_picture
+from skws_schema.errors import SkwsError, UsageError, quantity, without_picture
 from skws_tui.error_boundary import EventsReady, FencedApp, OffThread, ViewChanged, WorkFailed, hooks
 from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, PickScreen, ScreenMaker
 from skws_tui.screens.live_screen import LiveScreen, Notice
@@ -216,7 +216,7 @@ class SkwsApp(FencedApp):
         except RuntimeError:  # ~NAME without such a user
             raise UsageError(f"{path}: there is no such user") from None
         write_results(results, file)
-        self.tell("info", f"{counted(len(results), 'result')} written to {path}", shown=True)
+        self.tell("info", f"{quantity(len(results), 'result')} written to {path}", shown=True)
 
     def schema_text(self) -> str:
         """The text of the schema file; empty, with a message, if it cannot be read."""

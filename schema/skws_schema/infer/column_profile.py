@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from math import isfinite
 from typing import Final, NamedTuple, TypeAlias
 
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_schema.model import AttributeType
 from skws_schema.number_texts import NOT_FINITE_TEXT, digits, is_double
 
@@ -288,7 +288,7 @@ def _guess(
         regular = _type(name, [_text_of(value) for value in values if value not in odd])
         if regular.type not in texts and earlier in (None, regular.type):
             count = sum(value in odd for value in values)
-            return regular._replace(reason=f"{regular.reason}, but for {counted(count, 'value')}"), odd
+            return regular._replace(reason=f"{regular.reason}, but for {quantity(count, 'value')}"), odd
     return guess, frozenset()
 
 

@@ -39,7 +39,7 @@ from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_purging.policy import Sweep
 from skws_schema.budgets import Held
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_schema.model import Row, sourced
 from skws_windows.window import ExpressionWindow, Unbounded
 
@@ -477,7 +477,7 @@ class KeywordOperator:
             (sum(mesh.operators for mesh in self._meshes), "operator"),
             (len(self._live), "live tuple"),
         )
-        count_texts = ", ".join(counted(count, noun) for count, noun in counts if count)
+        count_texts = ", ".join(quantity(count, noun) for count, noun in counts if count)
         text = f"{_largest(self.queries, plans, [*results, *partials])} {count_texts}"
         return Held(sum(count for count, _ in counts), text)
 
@@ -610,5 +610,5 @@ def _largest(queries: Mapping[int, MeshTenant], plans: Mapping[int, Plan], rows:
     tree = queries[number].mesh.network(operator)
     plan = plans[number]
     network = CandidateNetwork.of(tree).text(plan.schema, plan.keywords)
-    others_text = f" (besides {counted(len(plans) - 1, 'other')})" if len(plans) > 1 else ""
+    others_text = f" (besides {quantity(len(plans) - 1, 'other')})" if len(plans) > 1 else ""
     return f"query {plan.query.text!r}{others_text}, most of it for the network {network}, holds"

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from skws.keywords.keyword_query import Term
 from skws.keywords.plan import Plan
 from skws.results.result import Result
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_schema.graph import Edge, present_edges
 from skws_schema.model import Relation, Row
 
@@ -56,7 +56,7 @@ def referred_notes(plan: Plan, results: Sequence[Result], carriers: Carriers) ->
     for hidden in sorted(hidden_rows, key=lambda each: (-each.referring, -each.rows, each.text)):
         hidden_by_text.setdefault(hidden.text, hidden)
     return tuple(
-        f"also: {counted(each.rows, 'row')} of {each.text.partition('.')[0]} with"
+        f"also: {quantity(each.rows, 'row')} of {each.text.partition('.')[0]} with"
         f" {each.text.partition(':')[2]!r} {'is' if each.rows == 1 else 'are'} joined to these results;"
         f" {each.text} finds {'it' if each.rows == 1 else 'them'}"
         for each in islice(hidden_by_text.values(), _MOST_NOTES)

@@ -17,7 +17,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from skws.sinks.text import visible
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_tui.error_boundary import ViewChanged
 from skws_tui.services.result_drawing import Palette, day_or_time
 from skws_tui.services.view import View
@@ -184,7 +184,7 @@ class StatusLine(Widget):
         if metrics.event_time is not None:
             parts.append(day_or_time(int(metrics.event_time)))
         if not metrics.rate and (rows := metrics.tuples + self._job.static_rows):
-            parts.append(counted(rows, "row"))  # no rows arrive now
+            parts.append(quantity(rows, "row"))  # no rows arrive now
         elif not all_read:
             parts.append(f"{metrics.rate:,.0f} rows/s")
         parts += [f"{n:,} {label}" for n, label in ((metrics.bad, "bad"), (metrics.late, "late")) if n]

@@ -23,7 +23,7 @@ from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.sinks.text import visible
 from skws_mesh.candidate_networks import node_text
-from skws_schema.errors import SkwsError, counted
+from skws_schema.errors import SkwsError, quantity
 from skws_tui.error_boundary import OffThread
 from skws_tui.screens.live_screen import FilteredScreen
 from skws_tui.services.live_rows import LiveRows
@@ -193,7 +193,7 @@ def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
 
 def _summary(explained: Explanation, observed: Observed | None, *, best: bool) -> str:
     """The number of shapes that results may have, and the number of their operators with output."""
-    shapes = counted(explained.networks, "shape", at_least=not explained.complete) + " of results"
+    shapes = quantity(explained.networks, "shape", at_least=not explained.complete) + " of results"
     if observed is None:
         return shapes
     count = sum(1 for number in observed.results.values() if number)
@@ -201,7 +201,7 @@ def _summary(explained: Explanation, observed: Observed | None, *, best: bool) -
     if observed.waiting is None:
         return shapes
     idle = [branch.idle for branch in _operators(explained.branches)]
-    return f"{shapes}\n{counted(idle.count(False), 'operator')} running, {idle.count(True):,} sleeping"
+    return f"{shapes}\n{quantity(idle.count(False), 'operator')} running, {idle.count(True):,} sleeping"
 
 
 def _operators(branches: Sequence[Branch]) -> Iterator[Branch]:
@@ -236,7 +236,7 @@ def _nodes(plan: Plan, rows: LiveRows) -> Branch:
             node = f"{plan.schema.relations[relation].name}, excluded"
         else:
             node = node_text(plan.schema, relation, bitmap, plan.keywords)
-        lines.append(Branch(f"{node}: {counted(count, 'row')}"))
+        lines.append(Branch(f"{node}: {quantity(count, 'row')}"))
     title = f"latest {sum(counts.values()):,} rows by node" if rows.cut else "rows by node"
     return Branch(title, tuple(lines))
 

@@ -13,7 +13,7 @@ from textual.widgets import DataTable, Static
 from textual.worker import Worker
 
 from skws.sinks.text import shortened, value_text, visible
-from skws_schema.errors import SkwsError, counted
+from skws_schema.errors import SkwsError, quantity
 from skws_tui.error_boundary import OffThread, WorkFailed
 from skws_tui.screens.live_screen import FilteredScreen
 from skws_tui.services.browsing import Page, RowPlace, joined_places, page_of
@@ -102,7 +102,7 @@ class RowsScreen(FilteredScreen):
         self.call_later(self._show, place, page)
 
     def _show(self, place: RowPlace, page: Page) -> None:
-        number = counted(page.row_count, "row")
+        number = quantity(page.row_count, "row")
         first_note = (
             f", the first {len(page.rows):,} shown: / finds others" if len(page.rows) < page.row_count else ""
         )

@@ -19,7 +19,7 @@ from textual.widgets.text_area import Selection
 
 from skws.durable import replace_file
 from skws.sinks.text import visible
-from skws_schema.errors import Problem, SkwsError, UsageError, counted
+from skws_schema.errors import Problem, SkwsError, UsageError, quantity
 from skws_schema.model import Schema
 from skws_schema.yaml.add_join import join_of, with_join
 from skws_tui.error_boundary import OffThread, TooLongError, WorkFailed
@@ -219,7 +219,7 @@ class SchemaScreen(LiveScreen):
             self.skws.post_message(WorkFailed(str(error)))
             return
         self._saved_text = self.editor.text
-        wrong = counted(len(self.draft.problems), "problem")
+        wrong = quantity(len(self.draft.problems), "problem")
         self.notify(f"saved, with {wrong}" if self.draft.problems else "saved")
         self._show_graph()
 
@@ -291,7 +291,7 @@ class SchemaScreen(LiveScreen):
         state = "edited, not saved" if self.dirty else "saved"
         lines.append(f"{visible(self.skws.request.schema_path.name)}: {state}\n", palette.dim)
         if draft.schema is None:
-            lines.append(f"Fix {counted(len(draft.problems), 'error')} to see the graph.", palette.warn)
+            lines.append(f"Fix {quantity(len(draft.problems), 'error')} to see the graph.", palette.warn)
         else:
             width = self.query_one("#beside").scrollable_content_region.width
             graph_lines = (fold_line(visible(line), width) for line in draft.graph)

@@ -22,7 +22,7 @@ from textual.worker import Worker
 from skws.data.value_conversion import MalformedError, timestamp
 from skws.jobs.metrics import Metrics
 from skws.sinks.text import visible
-from skws_schema.errors import SkwsError, UsageError, counted
+from skws_schema.errors import SkwsError, UsageError, quantity
 from skws_tui.error_boundary import OffThread, ViewChanged
 from skws_tui.screens.dialogs import PickScreen, PromptScreen
 from skws_tui.screens.live_screen import FilteredScreen
@@ -431,8 +431,8 @@ class SearchScreen(FilteredScreen):
     def action_queries(self) -> None:
         """Choose a query from the list of all."""
         counts = self.bar.counts
-        choices = [(_ALL, counted(sum(counts.values()), "result"))]
-        choices += [(name, counted(counts.get(name, 0), "result")) for name in self.skws.view.queries]
+        choices = [(_ALL, quantity(sum(counts.values()), "result"))]
+        choices += [(name, quantity(counts.get(name, 0), "result")) for name in self.skws.view.queries]
         self.app.push_screen(PickScreen("Queries", choices), self._select_query)
 
     def _select_query(self, name: str | None) -> None:
@@ -509,7 +509,7 @@ class SearchScreen(FilteredScreen):
         """Choose a relation: only results with keywords in it are listed."""
         rows = self.skws.view.results.rows(replace(self._query_selection(), relation=None))
         counts = Counter(name for row in rows for name in relations_of(row.result))
-        choices = [(name, counted(number, "result")) for name, number in counts.most_common()]
+        choices = [(name, quantity(number, "result")) for name, number in counts.most_common()]
         self.app.push_screen(
             PickScreen("Results whose keywords were found in", choices), self._select_relation
         )
@@ -548,7 +548,7 @@ class SearchScreen(FilteredScreen):
 
     def action_export(self) -> None:
         results = [result for row in self.results.listed for result in row.alike]
-        question = f"Export {counted(len(results), 'result')} to (.jsonl, .csv, .parquet):"
+        question = f"Export {quantity(len(results), 'result')} to (.jsonl, .csv, .parquet):"
         self.app.push_screen(PromptScreen(question, "results.jsonl", partial(self.skws.export, results)))
 
     def _pick(self, name: str | None) -> None:

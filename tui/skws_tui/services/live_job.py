@@ -26,7 +26,7 @@ from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
 from skws.spec.query_spec import WINDOWED
 from skws_schema.budgets import TimeLimitError, within
-from skws_schema.errors import SkwsError, UsageError, counted
+from skws_schema.errors import SkwsError, UsageError, quantity
 from skws_tui.services.request import UiRequest
 from skws_tui.services.result_buffer import BestResults
 from skws_tui.services.start import LOOKED_AT, StartContents, start_of
@@ -221,7 +221,7 @@ class LiveJob:
         metrics = host.metrics()
         if metrics.bad > self._bad:
             reason = host.bad_reason()
-            new = counted(metrics.bad - self._bad, "bad record")
+            new = quantity(metrics.bad - self._bad, "bad record")
             self.log("warning", f"{new} left out{reason and f': {reason}'}")
             self._bad = metrics.bad
         self.events.put(metrics=metrics, windows=self._windows(host))

@@ -30,7 +30,7 @@ from skws.sinks.text import (
     value_text,
     visible,
 )
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_schema.model import AttributeType, Relation, Schema
 from skws_tui.services.result_buffer import ListedResult
 from skws_tui.services.view import View
@@ -365,7 +365,7 @@ class Drawer:
             names = [f"{name} of {tuple_id}" for tuple_id, names in result.changed for name in names]
             yield "updated", visible(", ".join([day_or_time(result.at), *names]))
         reasons = [f"{keyword} in {t.relation}" for t in result.tuples for keyword in t.keywords]
-        joins = counted(len(result.joins), "join")
+        joins = quantity(len(result.joins), "join")
         yield "why", visible("; ".join(filter(None, [", ".join(reasons), joins])))
         if len(row.alike) > 1:
             yield "folded", f"{len(row.alike)} results of the same rows, by parallel joins"

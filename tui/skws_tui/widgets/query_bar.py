@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from skws.queries.windowed.stream_windows import LABEL, timeline
 from skws.sinks.text import fitted, instant, shortened, visible
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_tui.services.result_buffer import ListOrder
 from skws_tui.services.result_drawing import Palette
 from skws_tui.services.view import View
@@ -150,7 +150,7 @@ def draw_windows(view: View, query: str | None, palette: Palette, width: int) ->
     lines += [Text.assemble((fitted(row.label, LABEL), palette.accent), " ", row.cells) for row in rows]
     keys = len({window.key for window in windows})
     if keys > _ROWS:
-        lines.append(Text(f"... {counted(keys - _ROWS, 'more key')}", palette.dim))
+        lines.append(Text(f"... {quantity(keys - _ROWS, 'more key')}", palette.dim))
     return Text("\n").join(lines)
 
 

@@ -26,7 +26,7 @@ from textual.widgets import Static
 
 from skws.jobs.metrics import Metrics
 from skws.sinks.text import visible, visible_lines
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_tui.services.result_buffer import ListedResult, ListSelection
 from skws_tui.services.result_drawing import Drawer, TableColumns
 from skws_tui.services.typed import parse_typed
@@ -475,7 +475,7 @@ def why_empty(
     names = view.queries if query is None else (query,)
     searching = [name for name in names if name in job.unanswered]
     if searching:
-        rows = counted(view.metrics.tuples + job.static_rows, "row")
+        rows = quantity(view.metrics.tuples + job.static_rows, "row")
         return f"Searching {rows} for {', '.join(map(repr, searching))}."
     return _nothing_of(view, view.metrics, query, selection, reasons, job)
 
@@ -496,12 +496,12 @@ def _nothing_of(
     counts = view.results.counts(live=False)
     ended_count = sum(counts.values()) if query is None else counts.get(query, 0)
     if ended_count:
-        return f"All {counted(ended_count, 'result')} of {name} have ended.\ne lists them, too."
+        return f"All {quantity(ended_count, 'result')} of {name} have ended.\ne lists them, too."
     rows = metrics.tuples + job.static_rows
     if metrics.state == "ended" and not rows:
         return "The source has no records.\nl shows the log."
     suffix = "" if metrics.state == "ended" else " yet"
-    lines = [f"No result for {name}{suffix} ({counted(rows, 'row')} so far).", *reasons]
+    lines = [f"No result for {name}{suffix} ({quantity(rows, 'row')} so far).", *reasons]
     patterns = only is not None and parse_typed(only).pattern
     lines.append(_PATTERN_TO_TRY if patterns else _to_try(" ".join(reasons)))
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from skws.sinks.text import visible
-from skws_schema.errors import counted
+from skws_schema.errors import quantity
 from skws_tui.services.result_drawing import Palette
 from skws_tui.services.start import RelationShown, StartContents, Trial
 
@@ -114,8 +114,8 @@ class StartMenu(OptionList):
 
 
 def _heading(relations: Sequence[RelationShown]) -> str:
-    rows = counted(sum(relation.rows for relation in relations), "row")
-    return f"{counted(len(relations), 'relation')} with {rows}, and the columns that are searched"
+    rows = quantity(sum(relation.rows for relation in relations), "row")
+    return f"{quantity(len(relations), 'relation')} with {rows}, and the columns that are searched"
 
 
 def _search_text(relation: RelationShown) -> str:

@@ -16,7 +16,7 @@ from skws.keywords.plan import Plan
 from skws.memory import LEAST, MemoryShare, free, free_in_container, read_size
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws_schema import budgets
-from skws_schema.budgets import Held, MemoryBudget
+from skws_schema.budgets import Footprint, MemoryBudget
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Unbounded
@@ -39,8 +39,8 @@ def no_budget() -> Iterator[None]:
 class FakeHolder:
     """Claims to hold memory."""
 
-    def held(self) -> Held:
-        return Held(1 << 62, "query 'x' holds 7 results")
+    def footprint(self) -> Footprint:
+        return Footprint(1 << 62, "query 'x' holds 7 results")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_queries_without_rows_are_counted_as_holders() -> None:
     schema = parse_schema(SCHEMA, "s.yaml")
     engine = StreamEngine(schema, Unbounded())
     engine.add_all([Plan(schema, parse_query(word, schema), Unbounded(), 1) for word in ("x", "y")])
-    assert engine.held().text.startswith("2 queries hold")
+    assert engine.footprint().text.startswith("2 queries hold")
 
 
 def test_out_of_memory_errors_are_reported_like_the_budget() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, SpjStream
 from skws_schema.errors import BadRecordsError, nearest
-from skws_schema.model import Attribute, Op, Relation, Schema, Value, meant
+from skws_schema.model import Attribute, Op, Relation, Schema, Value, match_name
 
 PSEUDO_TIME = "time"
 """The application time of a stream whose relation names no attribute for it: the time of the record."""
@@ -98,7 +98,7 @@ def _bound(domain: Domain, op: Op, value: float) -> tuple[Op, Constant]:
 
 def _match_name(name: str, names: list[str], what: str, where: str = "") -> str:
     """The name as spelled, or the only one that differs by case alone."""
-    name_of = meant(name, names)
+    name_of = match_name(name, names)
     if name_of is not None:
         return name_of
     raise UnknownNameError(f"no {what} {name!r}{where}: there are {', '.join(names)}{nearest(name, names)}")

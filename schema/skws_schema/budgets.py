@@ -57,7 +57,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _RESERVE: Final = 32 << 20  # released to report the error; never written to, so it takes no page
 
 
-class Held(NamedTuple):
+class Footprint(NamedTuple):
     """The number of entries that an object holds, and a description of the largest group of them."""
 
     entries: int
@@ -67,7 +67,7 @@ class Held(NamedTuple):
 class Holder(Protocol):
     """An object that grows with a query or a stream."""
 
-    def held(self) -> Held:
+    def footprint(self) -> Footprint:
         """Its current size; called from any ``check``."""
         ...
 
@@ -176,7 +176,7 @@ def size_text(size: int) -> str:
 
 def _by_whom() -> str:
     """A description of the holder with the most entries."""
-    largest = max((holder.held() for holder in _holders), default=None)
+    largest = max((holder.footprint() for holder in _holders), default=None)
     return f": {largest.text}" if largest is not None and largest.entries else ""
 
 

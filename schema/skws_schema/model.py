@@ -397,7 +397,7 @@ def key_getter(columns: tuple[int, ...]) -> Callable[[Row], Key]:
     return values_or_none
 
 
-def meant(name: str, candidates: Collection[str]) -> str | None:
+def match_name(name: str, candidates: Collection[str]) -> str | None:
     """The candidate spelled like ``name``, else the only one that differs in case only."""
     if name in candidates:
         return name

@@ -27,7 +27,17 @@ from skws.data.value_conversion import (
 from skws.data.versions import EXPECTED, known_key
 from skws.keywords.keyword_query import Condition, Interval, Scope, Test, Versus
 from skws_schema.errors import QueryError, nearest
-from skws_schema.model import COMPARED, AttributeType, Op, Relation, Row, Schema, Value, VersionOrder, meant
+from skws_schema.model import (
+    COMPARED,
+    AttributeType,
+    Op,
+    Relation,
+    Row,
+    Schema,
+    Value,
+    VersionOrder,
+    match_name,
+)
 
 
 class ComparedAttribute(NamedTuple):
@@ -44,11 +54,11 @@ def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
     ``QueryError`` if there is no such relation or attribute, if it is not searched, or if several could be
     compared.
     """
-    relation = meant(name, schema.index)
+    relation = match_name(name, schema.index)
     if relation is not None:
         return (_whole_relation(schema, relation),)
     head, dot, tail = name.rpartition(".")
-    owner = meant(head, schema.index) if dot else None
+    owner = match_name(head, schema.index) if dot else None
     if owner is not None:
         return _one_column(schema, owner, tail)
     return _every_column(name, schema)
@@ -64,7 +74,7 @@ def is_near_name(name: str, schema: Schema) -> bool:
     head, _, _ = name.rpartition(".")
     names = [*schema.index, *(a.name for r in schema.relations for a in r.attributes)]
     # Exact names first: comparing spellings takes a hundred times as long.
-    if meant(name, names) or meant(head, names):
+    if match_name(name, names) or match_name(head, names):
         return True
     return any(len(each) > _SHORT_NAME and nearest(each, names) for each in (name, head))
 
@@ -76,10 +86,10 @@ def compared(name: str, schema: Schema) -> ComparedAttribute:
     """
     head, dot, tail = name.rpartition(".")
     relations = _present(schema)
-    owner = meant(head, [relation.name for relation in relations]) if dot else None
+    owner = match_name(head, [relation.name for relation in relations]) if dot else None
     if owner is not None:
         return ComparedAttribute(schema.index[owner], _column(schema.relation(owner), tail))
-    attribute = meant(name, list(dict.fromkeys(a.name for r in relations for a in r.attributes)))
+    attribute = match_name(name, list(dict.fromkeys(a.name for r in relations for a in r.attributes)))
     if attribute is None:
         hint = nearest(name, [a.name for r in relations for a in r.attributes])
         hint = hint or "; to search for the text itself, put quotes around it"
@@ -95,15 +105,15 @@ def other_attribute(attribute: ComparedAttribute, value: str, schema: Schema) ->
     """
     head, _, tail = value.rpartition(".")
     relation = schema.relations[attribute.relation]
-    owner = meant(head, schema.index) if head else None
+    owner = match_name(head, schema.index) if head else None
     definition = relation.attributes[attribute.column]
     if owner is None and not head:
         comparable_names = [
             each.name for each in relation.attributes if each.type.family is definition.type.family
         ]
-        attribute_name = meant(value, comparable_names)
+        attribute_name = match_name(value, comparable_names)
     else:
-        attribute_name = meant(tail, schema.relation(owner).columns) if owner is not None else None
+        attribute_name = match_name(tail, schema.relation(owner).columns) if owner is not None else None
     if attribute_name is None:
         return None
     name = f"{relation.name}.{definition.name}"
@@ -199,12 +209,12 @@ def left_out(name: str, schema: Schema) -> OmittedParts:
     Raises ``QueryError`` if there are none, or if the name is ambiguous.
     """
     relations = [relation.name for relation in _present(schema)]
-    relation = meant(name, relations)
+    relation = match_name(name, relations)
     if relation is not None:
         return OmittedParts(schema.index[relation])
     removed_joins = schema.evolution.removed_joins
     joins = {number: join for number, join in enumerate(schema.joins) if number not in removed_joins}
-    join_name = meant(name, [join.name for join in joins.values()])
+    join_name = match_name(name, [join.name for join in joins.values()])
     if join_name is not None:
         return OmittedParts(
             None, frozenset(number for number, join in joins.items() if join.name == join_name)
@@ -215,8 +225,8 @@ def left_out(name: str, schema: Schema) -> OmittedParts:
             ((join.left, left), (join.right, right)) for left, right in join.on
         ):
             joins_by_attribute.setdefault(f"{owner}.{attribute}", set()).add(number)
-    exact_name = meant(name, joins_by_attribute)
-    bare_name = meant(name, list(dict.fromkeys(map(_attribute_of, joins_by_attribute))))
+    exact_name = match_name(name, joins_by_attribute)
+    bare_name = match_name(name, list(dict.fromkeys(map(_attribute_of, joins_by_attribute))))
     attributes = (
         [exact_name]
         if exact_name
@@ -261,7 +271,7 @@ def _one_column(schema: Schema, owner: str, name: str) -> tuple[Scope] | Compare
 
 
 def _column(relation: Relation, name: str) -> int:
-    attribute = meant(name, relation.columns)
+    attribute = match_name(name, relation.columns)
     if attribute is None:
         raise QueryError(
             f"relation {relation.name!r} has no attribute {name!r}{nearest(name, relation.columns)}"
@@ -275,7 +285,7 @@ def _searched(relation: Relation) -> str:
 
 
 def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
-    attribute = meant(name, list(dict.fromkeys(a.name for r in schema.relations for a in r.attributes)))
+    attribute = match_name(name, list(dict.fromkeys(a.name for r in schema.relations for a in r.attributes)))
     owners = [relation for relation in schema.relations if attribute in relation.columns]
     if attribute is None:
         hint = nearest(name, _names(schema)) or "; if the colon is part of the text, put quotes around it"

@@ -39,7 +39,7 @@ from skws.store.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import ALWAYS, StreamTuple
-from skws_schema.budgets import Held, memory_checked, register
+from skws_schema.budgets import Footprint, memory_checked, register
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Row, Schema, sourced
@@ -431,9 +431,9 @@ class KeywordEngine(MeshEngine):
             yield Record(member.relation, member.time, member.row)
             yield Record(member.relation, member.time, member.row, True)
 
-    def held(self) -> Held:
+    def footprint(self) -> Footprint:
         """The number of entries that the queries hold, and the largest query."""
-        return self._operator.held(dict(self._queries), self._results.held())
+        return self._operator.footprint(dict(self._queries), self._results.all_partials())
 
     def await_late(self) -> None:
         """Accept records in any order from now on, as far back as the horizon of the last batch."""

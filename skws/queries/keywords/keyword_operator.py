@@ -38,7 +38,7 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints, kinds_of
 from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_purging.policy import Sweep
-from skws_schema.budgets import Held
+from skws_schema.budgets import Footprint
 from skws_schema.errors import quantity
 from skws_schema.model import Row, sourced
 from skws_windows.window import ExpressionWindow, Unbounded
@@ -464,7 +464,7 @@ class KeywordOperator:
         """The mesh of a query."""
         return self._tenant(query).mesh
 
-    def held(self, plans: Mapping[int, Plan], emitted_results: Iterable[Partials] = ()) -> Held:
+    def footprint(self, plans: Mapping[int, Plan], emitted_results: Iterable[Partials] = ()) -> Footprint:
         """The number of entries that the queries hold, and a text that names the largest query.
 
         ``plans``: by number; ``emitted_results``: live results.
@@ -479,7 +479,7 @@ class KeywordOperator:
         )
         count_texts = ", ".join(quantity(count, noun) for count, noun in counts if count)
         text = f"{_largest(self.queries, plans, [*results, *partials])} {count_texts}"
-        return Held(sum(count for count, _ in counts), text)
+        return Footprint(sum(count for count, _ in counts), text)
 
     @property
     def entries(self) -> int:

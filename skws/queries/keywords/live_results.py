@@ -52,7 +52,7 @@ class LiveResults:
         width = results.members.shape[1]
         self._by_width.setdefault(width, PartialStore(width)).append(results.columns())
 
-    def held(self) -> Iterator[Partials]:
+    def all_partials(self) -> Iterator[Partials]:
         """All remembered results; columns are as narrow as they are stored."""
         return (store.partials for store in self._stores)
 
@@ -151,7 +151,9 @@ class EmittedResults(LiveResults):
 
     def has_ended_results(self, query: int, now: int) -> bool:
         """True if results of a query are remembered that have ended at ``now``: records may change them."""
-        return any((each.end.take(np.flatnonzero(each.query == query)) <= now).any() for each in self.held())
+        return any(
+            (each.end.take(np.flatnonzero(each.query == query)) <= now).any() for each in self.all_partials()
+        )
 
     def ended_results(self, horizon: int, now: int, name: Callable[[int], str]) -> set[Lasting]:
         """The results that have ended at ``now``, and that records from ``horizon`` on may still change.

@@ -19,7 +19,7 @@ from skws.results.result import Result, ResultTuple
 from skws.spec.query_spec import PATTERN, Query
 from skws_patterns.tuple_evaluator import Mark, Valuation
 from skws_patterns.tuple_evaluator import TupleEvaluator as Automaton
-from skws_schema.budgets import Held, memory_checked, register
+from skws_schema.budgets import Footprint, memory_checked, register
 from skws_schema.model import Row, Schema
 from skws_windows.window import (
     FOREVER,
@@ -197,9 +197,9 @@ class PatternStream(Evaluator):
         self._now = -FOREVER
         register(self)
 
-    def held(self) -> Held:
+    def footprint(self) -> Footprint:
         numbers = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
-        return Held(self.entries(), f"pattern {self.query.text!r} holds {numbers}")
+        return Footprint(self.entries(), f"pattern {self.query.text!r} holds {numbers}")
 
     def seek(self, position: int) -> None:
         """Move to the position of the next insertion."""

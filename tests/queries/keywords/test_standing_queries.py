@@ -118,7 +118,7 @@ def test_shared_queries_have_the_results_of_separate_engines(
             (name, r.query, *s) for name, r in expected for s in changes_of([r])
         )
     # All queries are removed: nothing of them remains.
-    assert shared.held().entries == shared.live_tuples
+    assert shared.footprint().entries == shared.live_tuples
 
 
 def test_labels_of_a_removed_query_are_freed() -> None:

@@ -76,7 +76,7 @@ def list_queries(
     ] = ListFormat.TEXT,
 ) -> None:
     """List the standing queries of the job."""
-    for query in _folder(control).standing():
+    for query in _folder(control).standing_queries():
         kind = "" if query.kind == KEYWORDS else f"{query.kind}: "
         typer.echo(
             _json(query)

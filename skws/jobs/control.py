@@ -191,7 +191,7 @@ class Host(Protocol):
     def schema(self) -> Schema: ...
 
     @property
-    def standing(self) -> tuple[Query, ...]:
+    def standing_queries(self) -> tuple[Query, ...]:
         """The standing queries, in the order in which they were added."""
 
     @property
@@ -442,7 +442,7 @@ class ControlFolder:
         content = orjson.dumps({"queries": [one.to_dict() for one in queries]})
         replace_file(self.folder / _QUERIES, content, mode=PRIVATE)
 
-    def standing(self) -> list[Query]:
+    def standing_queries(self) -> list[Query]:
         """The queries as the job last published them. Raises SourceError if no job has."""
         path = self.folder / _QUERIES
         none = f"{self.folder}: no job has used this folder; expected the --control of a job"

@@ -131,7 +131,7 @@ class PriorState:
 
     position: int = 0
     now: int = ALWAYS
-    standing: tuple[Query, ...] = ()
+    standing_queries: tuple[Query, ...] = ()
     schemas: tuple[str, ...] = ()
 
 
@@ -204,7 +204,7 @@ class Segment:
         fields = {
             "position": prior_state.position,
             "now": prior_state.now,
-            "standing": [query.to_dict() for query in prior_state.standing],
+            "standing_queries": [query.to_dict() for query in prior_state.standing_queries],
             "schemas": prior_state.schemas,
         }
         return orjson.dumps(fields)
@@ -495,7 +495,7 @@ class Journal:
         if head is None:
             raise damaged(path)
         fields = orjson.loads(head)
-        queries = tuple(Query.from_dict(query) for query in fields["standing"])
+        queries = tuple(Query.from_dict(query) for query in fields["standing_queries"])
         prior_state = PriorState(fields["position"], fields["now"], queries, tuple(fields["schemas"]))
         return Segment(path, int(path.stem), prior_state, after=prior_state.position)
 

@@ -145,11 +145,11 @@ class LocalWatch:
 
     @property
     def schema(self) -> Schema:
-        return self.worker.standing.stream.schema
+        return self.worker.standing_queries.stream.schema
 
     @property
-    def standing(self) -> tuple[Query, ...]:
-        return self.worker.standing.all_queries()
+    def standing_queries(self) -> tuple[Query, ...]:
+        return self.worker.standing_queries.all_queries()
 
     @property
     def ready(self) -> bool:
@@ -250,7 +250,7 @@ class LocalWatch:
 
     def _poll(self) -> tuple[list[JobCommand], Batch]:
         """New commands and records. A change of the schema comes without records."""
-        commands = self._fitting_commands(self._command_queue.commands(self.worker.standing))
+        commands = self._fitting_commands(self._command_queue.commands(self.worker.standing_queries))
         if any(command.op == "schema" for command in commands):
             return commands, Batch(NOTHING, self._offset)
         start = perf_counter()
@@ -278,7 +278,7 @@ class LocalWatch:
         self.sizer.adapt(len(entry.records), seconds, len(outcome.results))
         self.gauges.count_batch(seconds)
         if commands:
-            self._command_queue.finish(commands, self.worker.standing)
+            self._command_queue.finish(commands, self.worker.standing_queries)
 
     def _move(self, move: Move) -> None:
         """Move a replay to an instant, after the current micro-batch is complete."""
@@ -328,7 +328,7 @@ class LocalWatch:
 
     def _rebuild(self, feed: ReplayFeed, start: int, time: int) -> None:
         """Start again from the records since ``start``; queries then return the results alive at ``time``."""
-        queries = self.standing
+        queries = self.standing_queries
         self._prepare(replace(self.request, schema=self.schema, queries={}))
         self.worker.load_tables(self._tables)
         if self._job_listener is not None:
@@ -429,7 +429,7 @@ class LocalWatch:
             self._checkpoint.journal.sync()
         if self._listener is not None:
             earlier = outcome.earlier_queries
-            queries = self.worker.standing.all_queries if earlier is None else lambda: earlier
+            queries = self.worker.standing_queries.all_queries if earlier is None else lambda: earlier
             self._listener.take(entry.number, entry.commands, results, queries)
         start = perf_counter()
         for bad in self._open_fanout.write(entry.number, results, dead_letters):
@@ -508,13 +508,13 @@ class LocalWatch:
             backlog=self._input.backlog(self._offset, now, ended=self.ended),
             bad=self.intake.bad.count,
             load=self.worker.live.load(),
-            queries=self.standing,
+            queries=self.standing_queries,
             log_bytes=0 if self._checkpoint is None else self._checkpoint.journal.size,
         )
 
     @property
     def silent_queries(self) -> list[Query]:
-        return self.gauges.silent_queries(self.standing)
+        return self.gauges.silent_queries(self.standing_queries)
 
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         return self.worker.live.window_spans(name)
@@ -578,7 +578,9 @@ class LocalWatch:
         self._show_schema()
         schema = checkpoint.new_schema()
         # With the schema that this start changes to: the source may no longer fit the old one.
-        next_schema = self.schema if schema is None else changed(self.worker.standing.stream, schema).schema
+        next_schema = (
+            self.schema if schema is None else changed(self.worker.standing_queries.stream, schema).schema
+        )
         if not self._input.resume(next_schema):
             return None
         self._log.info("resumed", f"resuming after micro-batch {start.number}", batch=start.number)
@@ -603,12 +605,14 @@ class LocalWatch:
         self._number = self._written_number = start.number
         checkpoint = self._checkpoint
         schema = None if checkpoint is None else checkpoint.new_schema()
-        commands = self.worker.standing.restart_commands(self._start_queries, start.query_names, schema)
+        commands = self.worker.standing_queries.restart_commands(
+            self._start_queries, start.query_names, schema
+        )
         self._change_source_schema(commands)
         if commands:
             self._take(commands, Batch(NOTHING, self._offset))
         else:
-            self._command_queue.finish((), self.worker.standing)
+            self._command_queue.finish((), self.worker.standing_queries)
         if checkpoint is not None:
             checkpoint.record_start(self._start_queries)
 
@@ -640,7 +644,7 @@ class LocalWatch:
             self._command_queue.answer(
                 [Answer(command.id, str(error)) for command in commands if command.op == "schema"]
             )
-            good, refusals = self.worker.standing.validate(
+            good, refusals = self.worker.standing_queries.validate(
                 [command for command in commands if command.op != "schema"]
             )
             self._command_queue.answer(refusals)
@@ -649,7 +653,7 @@ class LocalWatch:
 
     def _change_source_schema(self, commands: list[JobCommand]) -> None:
         """Make the source read with the schema that commands change to. Raises SourceError."""
-        current = stream = self.worker.standing.stream
+        current = stream = self.worker.standing_queries.stream
         for command in commands:
             stream = changed(stream, command.schema) if command.op == "schema" else stream
         if stream is not current:

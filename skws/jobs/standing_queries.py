@@ -164,7 +164,7 @@ class StandingQueries:
         return existing is not None and query is not None and existing.answers_like(query)
 
     def _query_of(self, command: JobCommand) -> Query:
-        return self._request.standing(command.name, command.added)
+        return self._request.with_defaults(command.name, command.added)
 
     def _check(
         self, command: JobCommand, queries: dict[str, Query], stream: Stream, plan: QueryPlan | None

@@ -56,12 +56,12 @@ class BatchWorker:
             keywords=request.asks_keywords,
             past=lambda: past(self._number),
         )
-        self.standing = StandingQueries(request, self.live, plans)
+        self.standing_queries = StandingQueries(request, self.live, plans)
 
     @property
     def prior_state(self) -> PriorState:
         """The state before the next entry."""
-        queries = self.standing
+        queries = self.standing_queries
         return PriorState(self.live.position, self.live.now, queries.all_queries(), queries.schemas)
 
     def load_tables(self, records: Sequence[Record]) -> None:
@@ -76,7 +76,7 @@ class BatchWorker:
 
     def work(self, entry: JournalEntry) -> BatchOutcome:
         """Apply the commands of an entry, then process its records."""
-        earlier_queries = self.standing.all_queries() if entry.commands else None
+        earlier_queries = self.standing_queries.all_queries() if entry.commands else None
         results = self._apply(entry)
         results += self.live.take(entry.records.whole, ended=entry.ended, settled=stream_time(entry.end))
         late, self._late = self._late, []
@@ -148,7 +148,7 @@ class BatchWorker:
 
     def _apply(self, entry: JournalEntry) -> list[Result]:
         self._number = entry.number
-        return self.standing.apply_all(entry.commands)
+        return self.standing_queries.apply_all(entry.commands)
 
     def _on_late(self, record: Record, tick: int) -> None:
         self._late.append(Late(record, tick))
@@ -201,13 +201,13 @@ def resume(
     journal.repair()
     states = checkpoint.states()
     worker.live.expect(states)
-    _apply_schemas(worker.standing, journal)
+    _apply_schemas(worker.standing_queries, journal)
     worker.load_tables(list(checkpoint.tables()))
     if journal.segments:
         prior_state, first_entry = journal.segments[0].prior_state, journal.first_entry()
         out_of_step = first_entry is not None and stream_time(first_entry.end) is not None
         worker.live.seek(prior_state.position, prior_state.now, ALWAYS if out_of_step else None)
-    _add_queries(worker.standing, journal)
+    _add_queries(worker.standing_queries, journal)
     start = RunStart(checkpoint.start(), committed, query_names=checkpoint.query_names())
     for entry in journal.entries():
         if entry.number <= committed:
@@ -229,4 +229,4 @@ def _apply_schemas(queries: StandingQueries, journal: Journal) -> None:
 
 
 def _add_queries(queries: StandingQueries, journal: Journal) -> None:
-    queries.add_all(journal.segments[0].prior_state.standing if journal.segments else ())
+    queries.add_all(journal.segments[0].prior_state.standing_queries if journal.segments else ())

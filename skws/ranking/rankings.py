@@ -103,12 +103,12 @@ def keyword_weight(match: Match) -> float:
     Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009.
     """
     length = match.length / match.mean_length if match.mean_length else 1.0
-    rarity = keyword_rarity(match.texts, match.containing) * standing(match.referring)
+    rarity = keyword_rarity(match.texts, match.containing) * reference_factor(match.referring)
     coverage = match.occurrences * letters(match.keyword) / match.length if match.length else 0.0
     return rarity * keyword_share(float(match.occurrences), length) * naming(min(coverage, 1.0))
 
 
-def standing(referring: float) -> float:
+def reference_factor(referring: float) -> float:
     """A factor for a keyword's relation; ``referring``: the number of tuples that refer to a tuple of it."""
     return 1 + _REFERENCE_WEIGHT * log2(1 + referring)
 

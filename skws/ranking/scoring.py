@@ -29,8 +29,8 @@ from skws.ranking.rankings import (
     naming,
     passed_joins,
     ranking_named,
+    reference_factor,
     referring,
-    standing,
 )
 from skws.ranking.text_statistics import (
     HEADING,
@@ -240,7 +240,7 @@ class Scoring:
             for keyword in keywords:
                 texts, characters, containing, refer = counts.of(query, place, keyword)
                 if texts:
-                    rarity = keyword_rarity(texts, max(1, containing)) * standing(refer)
+                    rarity = keyword_rarity(texts, max(1, containing)) * reference_factor(refer)
                     shares = lengths / (characters / texts) if characters else np.ones(len(slots))
                     occurrences = frequencies[:, keyword].astype(np.float64)
                     # A name in the schema has no length.

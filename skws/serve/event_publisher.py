@@ -199,11 +199,11 @@ class EventPublisher:
         number: int,
         commands: Sequence[JobCommand],
         results: Sequence[LiveResult],
-        standing: Callable[[], Sequence[Query]],
+        standing_queries: Callable[[], Sequence[Query]],
     ) -> None:
         """Make the events of a batch: removed and added searches, then results; skips stored ones."""
         if not self._begun:
-            self.begin(standing())
+            self.begin(standing_queries())
         removed_searches, added_searches = self._changes(commands)
 
         def settle() -> None:

@@ -90,7 +90,7 @@ class ServedJob:
 
     @property
     def stream(self) -> Stream:
-        return self._watch.worker.standing.stream
+        return self._watch.worker.standing_queries.stream
 
     @property
     def source(self) -> str:
@@ -143,7 +143,7 @@ class ServedJob:
 
     def plan(self, saved_search: SavedSearch) -> QueryPlan:
         """The plan of a search. Raises SkwsError if it cannot be evaluated over the stream."""
-        plan = plan_of(self._job.standing(saved_search.name, saved_search.tagged_query), self.stream)
+        plan = plan_of(self._job.with_defaults(saved_search.name, saved_search.tagged_query), self.stream)
         if plan.search is not None and (warning := many_networks(plan.search)):
             raise UsageError(warning)
         return plan
@@ -196,7 +196,7 @@ class ServedJob:
 
     def _each_step(self) -> None:
         if not self._ready and self._watch.ready:
-            self.hub.begin(self._watch.standing)
+            self.hub.begin(self._watch.standing_queries)
             self._ready = True
         if self._ready:
             self.hub.tick()

@@ -153,9 +153,9 @@ class Job:
 
     def named(self) -> dict[str, Query]:
         """The queries by name, unchecked. Raises UsageError for an invalid window."""
-        return {name: self.standing(name, query) for name, query in self._as_queries().items()}
+        return {name: self.with_defaults(name, query) for name, query in self._as_queries().items()}
 
-    def standing(self, name: str, query: Query) -> Query:
+    def with_defaults(self, name: str, query: Query) -> Query:
         """A query with its name, and over the job's window expression if there is one."""
         window_text = query.options.get(WINDOW)
         window = self.plan_window if window_text is None else parse_window(window_text)

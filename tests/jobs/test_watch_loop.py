@@ -57,14 +57,16 @@ def test_commands_are_read_from_the_control_folder(tmp_path: Path) -> None:
     folder.send(JobCommand.adding(Query("before the job was there", name="old")))
     append(path, customer(1, 7), order(2, 7))
     watch = opened(request(path, queries={}, control=tmp_path / "control"), sink)
-    assert folder.standing() == []
+    assert folder.standing_queries() == []
     steps(watch)
     command_id = folder.send(JobCommand.adding(Query(QUERY, name="lamps")))
     with (tmp_path / "control" / "commands.jsonl").open("a") as file:
         file.write('nonsense\n{"op": "add", "id": "x"}\n{"op": "remove", "name": "half')
     steps(watch)
     assert [(r.op, r.snapshot) for r in sink.results] == [("+", True)]
-    assert [(query.name, query.text, query.max_size) for query in folder.standing()] == [("lamps", QUERY, 5)]
+    assert [(query.name, query.text, query.max_size) for query in folder.standing_queries()] == [
+        ("lamps", QUERY, 5)
+    ]
     answers = {answer.id: answer.error for answer in folder.answers()}
     assert answers.pop(command_id) == ""
     assert "expected {" in answers.pop("x")
@@ -87,7 +89,7 @@ def test_commands_after_an_emptied_command_file_are_executed(tmp_path: Path) -> 
             (tmp_path / "control" / file).write_bytes(b"")
         if name == "other lamps":
             steps(watch)
-    assert [query.name for query in watch.standing] == ["lamps", "other lamps", "others"]
+    assert [query.name for query in watch.standing_queries] == ["lamps", "other lamps", "others"]
 
 
 def test_bad_and_late_records_become_dead_letters(tmp_path: Path) -> None:

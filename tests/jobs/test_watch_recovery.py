@@ -40,7 +40,7 @@ def test_a_restart_uses_the_given_and_the_added_queries(tmp_path: Path) -> None:
         for command in commands:
             watch.control.submit(command)
         steps(watch)
-        names = [query.name for query in watch.standing]
+        names = [query.name for query in watch.standing_queries]
         watch.close()
         return names, sink.told()
 

@@ -52,12 +52,12 @@ class Run:
 
     def __init__(self, stream: Stream, query: Query, seed: int, *, deletes: bool = False) -> None:
         self.rng = random.Random(seed)
-        self.standing = query.named("q", 4)
+        self.standing_queries = query.named("q", 4)
         self.first = stream
         self.past: list[LoggedBatch] = []
         self.story: list[RecordBatch | str] = []
         self.live = Session(stream, keywords=False, past=lambda: self.past)
-        self.live.add(self.standing)
+        self.live.add(self.standing_queries)
         self.deletes = deletes
         self.rejections: list[str] = []
         self.changes = 0
@@ -83,7 +83,7 @@ class Run:
         text = to_yaml(self.rng.choice(changes))
         before = self.live.stream
         try:
-            after = check_change(before, text, [self.standing], before.window)
+            after = check_change(before, text, [self.standing_queries], before.window)
         except UsageError as error:
             self.rejections.append(str(error))
             return None
@@ -165,7 +165,7 @@ def best_ids(run: Run) -> set[str]:
             session.change_schema(event)
         else:
             session.take(event)
-    return {result.id for result in session.add(run.standing)}
+    return {result.id for result in session.add(run.standing_queries)}
 
 
 SQLS = ["SELECT DISTINCT x FROM plain WHERE x >= 0 AND x < 5", "SELECT x, y FROM link WHERE x = y"]
@@ -179,7 +179,7 @@ def test_the_state_of_sql_survives_changes(text: str) -> None:
         results = [r for step in steps for r in step.found] + run.live.take(RecordBatch.of(()), ended=True)
         assert not any(step.changed for step in steps)
         separate = Session(Stream(SCHEMA, TimeWindow(12)), keywords=False)
-        separate.add(run.standing)
+        separate.add(run.standing_queries)
         expected: list[Result] = []
         for logged in run.past:
             is_original = logged.batch.relation < EXTRA

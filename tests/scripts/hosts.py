@@ -28,10 +28,10 @@ from tests.spark.streaming.shard_runs import KeptShard, all_shards, micro_batch_
 
 
 def check_commands(
-    standing: StandingQueries, commands: Sequence[JobCommand]
+    standing_queries: StandingQueries, commands: Sequence[JobCommand]
 ) -> tuple[list[JobCommand], list[str]]:
     """The valid commands, and the reasons why the others are not."""
-    valid, rejected = standing.validate(commands)
+    valid, rejected = standing_queries.validate(commands)
     return valid, [answer.error for answer in rejected]
 
 

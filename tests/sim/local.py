@@ -428,8 +428,8 @@ class LocalSimulation:
     def _check_standing(self) -> None:
         """Check that the queries and the schema are those that result from the commands."""
         assert self.watch is not None
-        actual = {one.name: one.text for one in self.watch.standing}
-        expected = {name: one.text for name, one in self.model.state.standing.items()}
+        actual = {one.name: one.text for one in self.watch.standing_queries}
+        expected = {name: one.text for name, one in self.model.state.standing_queries.items()}
         check(actual == expected, "it answers", actual, "and not", expected)
         check(self.watch.schema == self.model.state.stream.schema, "it has another schema", self.watch.schema)
 

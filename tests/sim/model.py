@@ -122,7 +122,7 @@ class State:
     oracles: dict[str, KeywordOracle]
     base: KeywordOracle
     stream: Any
-    standing: dict[str, Query]
+    standing_queries: dict[str, Query]
     read: dict[str, int]
     matching: dict[str, MatchOracle] = field(default_factory=dict)
     past: list[Inserted] = field(default_factory=list)
@@ -139,7 +139,7 @@ class State:
             self,
             oracles={name: one.fork() for name, one in self.oracles.items()},
             base=self.base.fork(),
-            standing=dict(self.standing),
+            standing_queries=dict(self.standing_queries),
             read=dict(self.read),
             matching=dict(self.matching),
             past=list(self.past),
@@ -330,9 +330,9 @@ class Model:
     def _kinds(self, batch: Batch) -> dict[str, str]:
         """The kinds of the queries that may have results in a micro-batch, by name."""
         before = self.batches[batch.entry.number - 2].state if batch.entry.number > 1 else self._first
-        queries = [*batch.state.standing.values(), *before.standing.values()]
+        queries = [*batch.state.standing_queries.values(), *before.standing_queries.values()]
         added_queries = [
-            self.job.standing(one.name, one.added) for one in batch.entry.commands if one.op == "add"
+            self.job.with_defaults(one.name, one.added) for one in batch.entry.commands if one.op == "add"
         ]
         return {one.name: one.kind for one in (*queries, *added_queries)}
 
@@ -408,9 +408,9 @@ class Model:
                 self.commands.add(command.id)
             match command.op:
                 case "add":
-                    check(command.name not in state.standing, "a query was added twice", command.name)
-                    query = self.job.standing(command.name, command.added)
-                    state.standing[command.name] = query
+                    check(command.name not in state.standing_queries, "a query was added twice", command.name)
+                    query = self.job.with_defaults(command.name, command.added)
+                    state.standing_queries[command.name] = query
                     if query.kind not in self._judged:
                         continue
                     if query.kind == PATTERN:
@@ -422,8 +422,8 @@ class Model:
                         if not self._corrects(state):
                             _add(expected, "+", query.name, live_results)
                 case "remove":
-                    check(command.name in state.standing, "a query was removed twice", command.name)
-                    del state.standing[command.name]
+                    check(command.name in state.standing_queries, "a query was removed twice", command.name)
+                    del state.standing_queries[command.name]
                     state.oracles.pop(command.name, None)
                     state.matching.pop(command.name, None)
                 case "schema":

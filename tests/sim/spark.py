@@ -272,7 +272,7 @@ class Driver:
         self.spark: Spark | None = None
 
     @property
-    def standing(self) -> tuple[Query, ...]:
+    def standing_queries(self) -> tuple[Query, ...]:
         return self._command_log.queries()
 
     @property
@@ -384,12 +384,12 @@ class Driver:
             else:
                 return
 
-    def _make_ready(self, standing: StandingQueries) -> bool:
+    def _make_ready(self, standing_queries: StandingQueries) -> bool:
         """Like ``ShardedJob.make_ready``: another layout, once the state can be read for it."""
         assert self._committer is not None
-        queries, window = list(standing.all_queries()), self.place.request.plan_window
+        queries, window = list(standing_queries.all_queries()), self.place.request.plan_window
         layout_wanted = self._wanted.layout(
-            queries, standing.stream, window, self.layout, self._committer.last
+            queries, standing_queries.stream, window, self.layout, self._committer.last
         )
         if layout_wanted is self.layout:
             return True
@@ -398,7 +398,9 @@ class Driver:
         if last >= 0 and last not in generation.done:
             self._batch()
         self._committer.deliver_rest()
-        layout = self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
+        layout = self._wanted.layout(
+            queries, standing_queries.stream, window, self.layout, self._committer.last
+        )
         self.place.change_layout(layout)
         self.layout = layout
         self._moved()

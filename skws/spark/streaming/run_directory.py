@@ -296,28 +296,28 @@ class CommandLog:
         checkpoint_folder(path.parent)
         self._register = Register(run_directory.request, path, checkpoint)
         earlier_start = checkpoint.query_names(), checkpoint.new_schema()
-        self._first_commands = self._register.standing.restart_commands(queries, *earlier_start)
+        self._first_commands = self._register.standing_queries.restart_commands(queries, *earlier_start)
         self._change_source_schema(self._first_commands)
 
     def begin(self, make_ready: Callable[[StandingQueries], bool]) -> None:
         """Starts the run's queries and takes commands; ``make_ready``: see ``take``."""
         register = self._register
-        if not make_ready(register.standing.after(self._first_commands)):
+        if not make_ready(register.standing_queries.after(self._first_commands)):
             return
         control = self._request.control
         self._command_queue.open(None if control is None else ControlFolder(control), register.read_to)
         register.take(self._first_commands, None if control is None else self._command_queue.read_to)
         self._run_directory.checkpoint.record_start(self._start_queries)
-        self._command_queue.finish((), register.standing)
+        self._command_queue.finish((), register.standing_queries)
 
     @property
     def stream(self) -> Stream:
         """The stream with the schema after all commands."""
-        return self._register.standing.stream
+        return self._register.standing_queries.stream
 
     def queries(self) -> tuple[Query, ...]:
         """The standing queries."""
-        return self._register.standing.all_queries()
+        return self._register.standing_queries.all_queries()
 
     def take(self, make_ready: Callable[[StandingQueries], bool]) -> None:
         """Passes on new commands that can be carried out.
@@ -325,12 +325,12 @@ class CommandLog:
         ``make_ready`` is called first, with the resulting queries. It raises UsageError to refuse the
         commands, and returns False if the run ends.
         """
-        commands = self._command_queue.commands(self._register.standing)
+        commands = self._command_queue.commands(self._register.standing_queries)
         if commands:
             commands = self._fitting_commands(commands)
         if commands:
             try:
-                if not make_ready(self._register.standing.after(commands)):
+                if not make_ready(self._register.standing_queries.after(commands)):
                     return
             except UsageError as error:
                 self._command_queue.answer([Answer(command.id, str(error)) for command in commands])
@@ -339,12 +339,12 @@ class CommandLog:
 
     def finish(self, commands: Sequence[JobCommand]) -> None:
         """Answers commands that the shards have carried out."""
-        self._command_queue.finish(commands, self._register.standing)
+        self._command_queue.finish(commands, self._register.standing_queries)
 
     def _change_source_schema(self, commands: Sequence[JobCommand]) -> None:
         """Adapts the source to the schema that commands change to. Raises SourceError."""
         if any(command.op == "schema" for command in commands):
-            schema = self._register.standing.after(commands).stream.schema
+            schema = self._register.standing_queries.after(commands).stream.schema
             source = parse_source(self._request.source, folder=self._run_directory.folder / "source")
             with closing(source.open(schema)) as feed:
                 feed.change_schema(schema)
@@ -357,7 +357,7 @@ class CommandLog:
             self._command_queue.answer(
                 [Answer(command.id, str(error)) for command in commands if command.op == "schema"]
             )
-            good, refusals = self._register.standing.validate(
+            good, refusals = self._register.standing_queries.validate(
                 [command for command in commands if command.op != "schema"]
             )
             self._command_queue.answer(refusals)
@@ -368,14 +368,14 @@ class CommandLog:
 class Register:
     """All commands of a run since its first start, in the file from which the source reads them.
 
-    ``standing``: the resulting queries. ``read_to``: the offset up to which the control folder was read for
-    them; None if it never was. ``checkpoint``: has the least length of the file. Raises StateError.
+    ``standing_queries``: the resulting queries. ``read_to``: the offset up to which the control folder was
+    read for them; None if it never was. ``checkpoint``: has the least length of the file. Raises StateError.
     """
 
     def __init__(self, request: Job, path: Path, checkpoint: Checkpoint) -> None:
         self._path = path
         self._checkpoint = checkpoint
-        self.standing = StandingQueries(request)
+        self.standing_queries = StandingQueries(request)
         self.read_to: int | None = None
         least = checkpoint.commands()
         data = read_file(path) if path.exists() or least else b""
@@ -405,5 +405,5 @@ class Register:
     def _apply(self, text: bytes) -> None:
         entry = orjson.loads(text)
         for fields in entry["commands"]:
-            self.standing.apply(JobCommand.of(fields))
+            self.standing_queries.apply(JobCommand.of(fields))
         self.read_to = entry["control"]

@@ -331,11 +331,11 @@ class ShardedJob:
             list(request.named().values()), request.stream, request.plan_window
         )
 
-    def _next_layout(self, standing: StandingQueries) -> Layout:
+    def _next_layout(self, standing_queries: StandingQueries) -> Layout:
         """The layout for queries after the last complete batch; usually the current one."""
-        queries, window = list(standing.all_queries()), self._run_directory.request.plan_window
+        queries, window = list(standing_queries.all_queries()), self._run_directory.request.plan_window
         return self._layout_request.layout(
-            queries, standing.stream, window, self.layout, self._committer.last
+            queries, standing_queries.stream, window, self.layout, self._committer.last
         )
 
     def _start_servers(self) -> None:

@@ -112,7 +112,7 @@ class SparkWatch:
         return self._merger.ended or self._merger.full
 
     @property
-    def standing(self) -> tuple[Query, ...]:
+    def standing_queries(self) -> tuple[Query, ...]:
         """The standing queries; none before it runs."""
         return () if self._command_log is None else self._command_log.queries()
 
@@ -122,7 +122,7 @@ class SparkWatch:
 
     @property
     def silent_queries(self) -> list[Query]:
-        return self._gauges.silent_queries(self.standing)
+        return self._gauges.silent_queries(self.standing_queries)
 
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         return self._merger.shard_stats.window_spans.get(name, ())
@@ -150,7 +150,7 @@ class SparkWatch:
             backlog=shards.backlog,
             bad=shards.bad,
             load=Load(shards.live, shards.operators, shards.waiting),
-            queries=self.standing,
+            queries=self.standing_queries,
             log_bytes=shards.log_bytes,
             restarts=0 if self._job is None else self._job.restarts,
         )

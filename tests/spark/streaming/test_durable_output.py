@@ -146,7 +146,7 @@ def add(name: str) -> JobCommand:
 
 
 def names(register: Register) -> list[str]:
-    return [one.name for one in register.standing.all_queries()]
+    return [one.name for one in register.standing_queries.all_queries()]
 
 
 @pytest.mark.parametrize("fault", Fault)

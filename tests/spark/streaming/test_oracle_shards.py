@@ -345,7 +345,7 @@ def commands_of(
 
     Some schema changes are rejected.
     """
-    queries = [query for query in single.standing.all_queries() if query.name not in stay]
+    queries = [query for query in single.standing_queries.all_queries() if query.name not in stay]
     removes_all = rng.random() < 0.05
     commands = [
         JobCommand("remove", query.name)
@@ -359,7 +359,7 @@ def commands_of(
         )
     if schemas and rng.random() < 0.3:
         commands.append(JobCommand("schema", "", schema=to_yaml(rng.choice(CHANGES))))
-    return single.standing.validate(commands)[0]
+    return single.standing_queries.validate(commands)[0]
 
 
 def lines(results: Iterable[LiveResult]) -> list[bytes]:
@@ -415,7 +415,7 @@ def compare(
         if not number:
             commands = [*map(JobCommand.adding, job.named().values()), *commands]
         changes += sum(command.op == "schema" for command in commands)
-        has_extra = len(single.standing.stream.schema.relations) > len(SCHEMA.relations)
+        has_extra = len(single.standing_queries.stream.schema.relations) > len(SCHEMA.relations)
         batch = [
             r._replace(relation=4) if has_extra and rng.random() < 0.2 and not r.delete else r for r in drawn
         ]
@@ -428,9 +428,9 @@ def compare(
         outcome = single.work(JournalEntry(number + 1, end, 0, tuple(commands), record_batch, ended=is_last))
         log.append(logged)
         layout_choice = next(turns) if number and rng.random() < 0.5 else LayoutRequest(shards.layout.shards)
-        standing, window = single.standing, job.plan_window
+        standing_queries, window = single.standing_queries, job.plan_window
         layout = layout_choice.layout(
-            list(standing.all_queries()), standing.stream, window, shards.layout, number
+            list(standing_queries.all_queries()), standing_queries.stream, window, shards.layout, number
         )
         if layout != shards.layout:
             shards.move(layout)
@@ -912,7 +912,7 @@ def test_a_fitting_layout_is_kept_and_fully_described() -> None:
     keys = plan_keys(queries, stream, window)
     assert first == Layout(Partitioning.KEYS, keys_for(3), keys if not isinstance(keys, str) else None)
     assert LayoutRequest().layout(queries, stream, window, first, 7) is first
-    pattern = job.standing("p", Query(PAIRS, kind=PATTERN))
+    pattern = job.with_defaults("p", Query(PAIRS, kind=PATTERN))
     second = LayoutRequest().layout([*queries, pattern], stream, window, first, 7)
     assert (second.spread, second.generation, second.before) == (Partitioning.ROOTS, 1, 7)
     assert second.previous == first

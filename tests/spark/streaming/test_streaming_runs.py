@@ -62,7 +62,7 @@ def test_commands_in_a_control_folder_are_carried_out(tmp_path: Path) -> None:
         run.until(lambda: len(folder.answers()) >= 3)
         append(source, order(4, 1, "red lamp"))
         run.results(5)
-        assert [one.name for one in folder.standing()] == ["more"]
+        assert [one.name for one in folder.standing_queries()] == ["more"]
         run.until(lambda: run.watch.metrics().queries[0].results == 3)  # results are counted once written
         metrics = run.watch.metrics()
         assert {stage.name for stage in metrics.stages} == {"read", "engine", "sinks", "spark"}

@@ -44,7 +44,7 @@ def plan_of_typed(job: Job, name: str, schema: Schema) -> QueryPlan:
     Raises QueryError, PatternError, SchemaError, UsageError if the query cannot be added.
     """
     query = as_query(parse_typed(name), allow_unbounded_windows=job.allow_unbounded_windows)
-    return plan_of(job.standing(name, query), replace(job.stream, schema=schema))
+    return plan_of(job.with_defaults(name, query), replace(job.stream, schema=schema))
 
 
 class QueryAnalyzer:

@@ -83,7 +83,7 @@ class HostView:
             return None
         metrics = host.metrics()
         # Queries of other kinds have operators of their own, which cannot be observed.
-        of_keywords = any(query.name == name and query.kind == KEYWORDS for query in host.standing)
+        of_keywords = any(query.name == name and query.kind == KEYWORDS for query in host.standing_queries)
         states = host.operators(name) if of_keywords else {}
         return Observed(
             metrics.tuples + static_rows,

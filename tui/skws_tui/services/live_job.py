@@ -334,7 +334,7 @@ class LiveJob:
 
     def _windows(self, host: Host) -> Mapping[str, Sequence[WindowSpan]]:
         """The windows of queries over an expression, by their names."""
-        by_name = {query.name: (query.kind, host.windows_of(query.name)) for query in host.standing}
+        by_name = {query.name: (query.kind, host.windows_of(query.name)) for query in host.standing_queries}
         return {name: windows for name, (kind, windows) in by_name.items() if windows or kind == WINDOWED}
 
     def _after_step(self) -> None:

@@ -129,7 +129,7 @@ def make(path: Path, megabytes: int, shards: int, records: int) -> None:
     mark = ShardProgress(ended=ALWAYS, part=(share.number, share.shards, str(share.spread)))
     server.answer(("begin", LogEnd(0, ALWAYS, None, ALWAYS), [], [], [], {}))
     server.answer(("seek", 0, ALWAYS, 0))
-    head = BatchHeader(0.0, tuple(JobCommand.adding(query) for query in job.named().values()))
+    head = BatchHeader(0.0, tuple(JobCommand.add(query) for query in job.named().values()))
     for number, batch in enumerate(batches(job, selectivity, records)):
         blob = layout.pack(batch)[0]
         head = replace(head, number=number, reached=int(batch.time.max()))

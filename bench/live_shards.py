@@ -90,7 +90,7 @@ def live_shards(
 def _write_batches(job: Job, replay: Path, layout: Layout, paths: Sequence[Path]) -> float:
     """Write the micro-batches of each shard; returns the processor seconds."""
     began = time.process_time()
-    head = BatchHeader(0.0, tuple(JobCommand.adding(query) for query in job.named().values()))
+    head = BatchHeader(0.0, tuple(JobCommand.add(query) for query in job.named().values()))
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in paths]
         for number, batch in enumerate(_batches(job, replay)):

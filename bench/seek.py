@@ -49,7 +49,7 @@ def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[
     watch = LocalWatch(job, [], Log(), control=control, lasting=True)
     watch.open()
     for text in QUERIES:
-        control.submit(JobCommand.adding(Query(text, name=text)))
+        control.submit(JobCommand.add(Query(text, name=text)))
     watch.step()
     while control.times is None:  # the times are read while the job runs
         sleep(0.1)

@@ -79,7 +79,7 @@ def _run(root: Path, given: argparse.Namespace) -> None:
 def _report(saved: list[Saved], measured: Replayed) -> None:
     times = sorted(measured.times)
     print(
-        f"{len(saved):,} searches added in {measured.adding:.1f} s,"
+        f"{len(saved):,} searches added in {measured.add_seconds:.1f} s,"
         f" the inventory in {measured.inventory:.1f} s"
     )
     about = ", ".join(f"{number:,} {name}" for name, number in measured.about.most_common())

@@ -37,7 +37,7 @@ class Replayed:
     the package itself. ``about``: numbers of alerts. ``uploads``: pairs of search and change.
     """
 
-    adding: float = 0.0
+    add_seconds: float = 0.0
     inventory: float = 0.0
     together: float = 0.0
     times: list[float] = field(default_factory=list)
@@ -58,7 +58,7 @@ def replay(machine: Machine, saved: list[Saved], sample: list[Saved], alone: int
     session = skws.Session(SCHEMA, max_size=SIZE)
     begun = perf_counter()
     session.add({one.text: one.text for one in saved})
-    measured.adding = perf_counter() - begun
+    measured.add_seconds = perf_counter() - begun
     gc.freeze()  # the searches stay: to look at them again would take longer than the changes
     begun = perf_counter()
     session.process({"package": machine.packages, "depends": machine.depends})

@@ -52,7 +52,7 @@ def add(
     if not name.strip():
         raise UsageError("NAME is empty: expected a name for the query")
     new_query = _query_of(query or [], pattern, without or [])
-    send(control, JobCommand.adding(replace(new_query, name=name, max_size=max_size)), wait)
+    send(control, JobCommand.add(replace(new_query, name=name, max_size=max_size)), wait)
 
 
 def _query_of(words: list[str], pattern: str | None, without: list[str]) -> Query:

@@ -487,7 +487,7 @@ class Reloading:
         additions = [(name, query) for name, query in new_queries.items() if old_queries.get(name) != query]
         return [
             *(JobCommand("remove", name) for name in removed_names),
-            *(JobCommand.adding(replace(query, name=name)) for name, query in additions),
+            *(JobCommand.add(replace(query, name=name)) for name, query in additions),
         ]
 
 

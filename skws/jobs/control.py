@@ -71,11 +71,11 @@ class JobCommand:
     id: str = ""
 
     @classmethod
-    def adding(cls, query: Query, id: str = "") -> JobCommand:  # noqa: A002 - of the command
+    def add(cls, query: Query, id: str = "") -> JobCommand:  # noqa: A002 - of the command
         return cls("add", query.name, query, id=id)
 
     @property
-    def added(self) -> Query:
+    def new_query(self) -> Query:
         """The query of an ``add`` command."""
         assert self.query is not None  # noqa: S101 - it adds one
         return self.query
@@ -101,7 +101,7 @@ class JobCommand:
                     )
                 option_texts = {str(key): str(value) for key, value in options.items()}
                 identity, tag = str(fields.get("id", "")), str(fields.get("tag", ""))
-                return cls.adding(Query(query, size, kind, option_texts, name, tag), identity)
+                return cls.add(Query(query, size, kind, option_texts, name, tag), identity)
             case {"op": "remove", "name": str(name)} if name:
                 return cls("remove", name, id=str(fields.get("id", "")))
             case {"op": "schema", "schema": str(text)} if text:

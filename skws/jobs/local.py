@@ -335,7 +335,7 @@ class LocalWatch:
             self._job_listener.moved()
             self._job_listener.load_tables(self._tables)
         self._take_until(feed, start, time)
-        self._take([JobCommand.adding(one) for one in queries], Batch(NOTHING, self._offset))
+        self._take([JobCommand.add(one) for one in queries], Batch(NOTHING, self._offset))
 
     def _log_batch(
         self, commands: list[JobCommand], batch: Batch, records: RecordBatch, late_letters: tuple[str, ...]

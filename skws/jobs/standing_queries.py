@@ -143,7 +143,7 @@ class StandingQueries:
             name for name in names if name in self._queries and not self._is_standing(name, queries.get(name))
         ]
         new_queries = [query for name, query in queries.items() if not self._is_standing(name, query)]
-        return [*(JobCommand("remove", name) for name in removed_names), *map(JobCommand.adding, new_queries)]
+        return [*(JobCommand("remove", name) for name in removed_names), *map(JobCommand.add, new_queries)]
 
     def restart_commands(
         self, queries: Mapping[str, Query], old_names: Collection[str], schema: str | None
@@ -164,7 +164,7 @@ class StandingQueries:
         return existing is not None and query is not None and existing.answers_like(query)
 
     def _query_of(self, command: JobCommand) -> Query:
-        return self._request.with_defaults(command.name, command.added)
+        return self._request.with_defaults(command.name, command.new_query)
 
     def _check(
         self, command: JobCommand, queries: dict[str, Query], stream: Stream, plan: QueryPlan | None

@@ -269,7 +269,7 @@ class EventPublisher:
         removed_searches: dict[str, SavedSearch] = {}
         for command in commands:
             if command.op == "add":
-                added_searches[command.name] = SavedSearch.of(command.added)
+                added_searches[command.name] = SavedSearch.of(command.new_query)
             elif command.op == "remove":
                 new, old = added_searches.pop(command.name, None), self.saved.get(command.name)
                 if (saved_search := old or new) is not None:

@@ -171,7 +171,7 @@ class ServedJob:
             if search.name in saved_searches:
                 commands.append(JobCommand("remove", search.name))
             add_indexes.append(len(commands))
-            commands.append(JobCommand.adding(search.tagged_query))
+            commands.append(JobCommand.add(search.tagged_query))
         futures = self._control.submit_all(commands, {search.name: plan for search, plan in planned_searches})
         answers = [futures[index] for index in add_indexes]
         for (search, _), answer in zip(planned_searches, answers, strict=True):

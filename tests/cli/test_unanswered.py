@@ -96,7 +96,7 @@ def test_empty_queries_are_explained_after_ten_seconds_and_at_the_end(tmp_path: 
     run.step()
     run.unanswered.log_reasons(run.host)
     assert run.messages == messages  # item 0 and visit 0 now form a result
-    run.control.submit(JobCommand.adding(Query("blue red", name="blue red")))
+    run.control.submit(JobCommand.add(Query("blue red", name="blue red")))
     run.step()
     run.unanswered.log_reasons(run.host)
     assert run.messages[2:] == [

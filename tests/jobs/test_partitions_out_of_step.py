@@ -58,7 +58,7 @@ class Run:
             file.writelines(record_line(record, self.job.schema) + b"\n" for record in records)
 
     def add(self, queries: Sequence[Query]) -> None:
-        self.watch.control.submit_all([JobCommand.adding(query) for query in queries])
+        self.watch.control.submit_all([JobCommand.add(query) for query in queries])
 
     def wait(self, seconds: float) -> None:
         self.clock.sleep(round(seconds * MICROSECOND))

@@ -105,7 +105,7 @@ class ReplayJob:
         )
         self.watch.open()
         for text in ("lamp red", "blue", "red"):
-            self.control.submit(JobCommand.adding(Query(text, name=text)))
+            self.control.submit(JobCommand.add(Query(text, name=text)))
         self.watch.step()
 
     def pass_time(self, seconds: float) -> None:

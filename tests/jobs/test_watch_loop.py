@@ -54,12 +54,12 @@ def test_records_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
 
 def test_commands_are_read_from_the_control_folder(tmp_path: Path) -> None:
     path, sink, folder = tmp_path / "stream.jsonl", Collected(), ControlFolder(tmp_path / "control")
-    folder.send(JobCommand.adding(Query("before the job was there", name="old")))
+    folder.send(JobCommand.add(Query("before the job was there", name="old")))
     append(path, customer(1, 7), order(2, 7))
     watch = opened(request(path, queries={}, control=tmp_path / "control"), sink)
     assert folder.standing_queries() == []
     steps(watch)
-    command_id = folder.send(JobCommand.adding(Query(QUERY, name="lamps")))
+    command_id = folder.send(JobCommand.add(Query(QUERY, name="lamps")))
     with (tmp_path / "control" / "commands.jsonl").open("a") as file:
         file.write('nonsense\n{"op": "add", "id": "x"}\n{"op": "remove", "name": "half')
     steps(watch)
@@ -82,7 +82,7 @@ def test_commands_after_an_emptied_command_file_are_executed(tmp_path: Path) -> 
         "other lamps",
         "others",
     ):  # a longer line is read, although there was no poll in between
-        command_id = folder.send(JobCommand.adding(Query(QUERY, name=name)))
+        command_id = folder.send(JobCommand.add(Query(QUERY, name=name)))
         steps(watch)
         assert [answer.error for answer in folder.answers() if answer.id == command_id] == [""]
         for file in ("commands.jsonl", "answers.jsonl"):

@@ -44,7 +44,7 @@ def test_a_restart_uses_the_given_and_the_added_queries(tmp_path: Path) -> None:
         watch.close()
         return names, sink.told()
 
-    assert run({"a": "ada", "l": "lamp"}, JobCommand.adding(Query(QUERY, name="both")))[0] == [
+    assert run({"a": "ada", "l": "lamp"}, JobCommand.add(Query(QUERY, name="both")))[0] == [
         "a",
         "l",
         "both",

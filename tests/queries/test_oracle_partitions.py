@@ -223,7 +223,7 @@ def test_a_rebuilt_shard_continues_unchanged(seed: int) -> None:
             commands.append(JobCommand("remove", names.pop(rng.randrange(len(names)))))
         if rng.random() < 0.2:
             names.append(f"q{number}")
-            commands.append(JobCommand.adding(Query(rng.choice(("alpha", "beta no", "no")), name=names[-1])))
+            commands.append(JobCommand.add(Query(rng.choice(("alpha", "beta no", "no")), name=names[-1])))
         if rng.random() < 0.4:
             rebuilt.rebuild()
         results, expected = rebuilt.take(tasks, commands), undisturbed.take(tasks, commands)

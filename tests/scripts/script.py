@@ -240,7 +240,7 @@ def _step_input(stage: Stage, block: Block) -> StepInput:
                 name, _, text = rest.partition(": ")
                 query = _query(text)
                 stage.queries[name] = query
-                commands.append(JobCommand.adding(replace(query, name=name), name))
+                commands.append(JobCommand.add(replace(query, name=name), name))
             case "remove":
                 commands.append(JobCommand("remove", rest, id=rest))
             case "+" | "-":

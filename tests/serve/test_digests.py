@@ -47,7 +47,7 @@ def result(number: int, name: str = "daily", op: str = "+", *, snapshot: bool = 
 
 
 def adding(name: str, text: str = "ada lamp", **more: Any) -> JobCommand:
-    return JobCommand.adding(SavedSearch(Query(text, name=name), **more).tagged_query)
+    return JobCommand.add(SavedSearch(Query(text, name=name), **more).tagged_query)
 
 
 def standing(*queries: Query) -> Callable[[], Sequence[Query]]:
@@ -101,7 +101,7 @@ def test_digests_include_updates_on_request(tmp_path: Path) -> None:
     commands = [adding("daily", every="1 day"), adding("whole", every="1 day", updates=True)]
     take(hub, 1, commands, [result(1, name, op) for name in ("daily", "whole") for op in "+~"])
     restarted = open_publisher(tmp_path, clock)
-    standing_queries = standing(*(command.added for command in commands))
+    standing_queries = standing(*(command.new_query for command in commands))
     restarted.take(2, [], [result(1, name, "~") for name in ("daily", "whole")], standing_queries)
     clock.now += DAY
     restarted.tick()

@@ -255,7 +255,7 @@ class LocalSimulation:
         if action.do == "add":
             self._names += 1
             query = self.asks[(action.number + action.draw // 8) % len(self.asks)]
-            command = JobCommand.adding(replace(query, name=f"q{self._names % 3}"))
+            command = JobCommand.add(replace(query, name=f"q{self._names % 3}"))
         elif action.do == "remove":
             command = JobCommand("remove", f"q{action.number % 3}")
         else:

@@ -332,7 +332,7 @@ class Model:
         before = self.batches[batch.entry.number - 2].state if batch.entry.number > 1 else self._first
         queries = [*batch.state.standing_queries.values(), *before.standing_queries.values()]
         added_queries = [
-            self.job.with_defaults(one.name, one.added) for one in batch.entry.commands if one.op == "add"
+            self.job.with_defaults(one.name, one.new_query) for one in batch.entry.commands if one.op == "add"
         ]
         return {one.name: one.kind for one in (*queries, *added_queries)}
 
@@ -409,7 +409,7 @@ class Model:
             match command.op:
                 case "add":
                     check(command.name not in state.standing_queries, "a query was added twice", command.name)
-                    query = self.job.with_defaults(command.name, command.added)
+                    query = self.job.with_defaults(command.name, command.new_query)
                     state.standing_queries[command.name] = query
                     if query.kind not in self._judged:
                         continue

@@ -64,7 +64,9 @@ class Twin:
 
     def _commands(self, entry: JournalEntry) -> Iterator[JobCommand]:
         for command in entry.commands:
-            if command.op == "add" and self._mine(self._job.with_defaults(command.name, command.added).kind):
+            if command.op == "add" and self._mine(
+                self._job.with_defaults(command.name, command.new_query).kind
+            ):
                 self._names.add(command.name)
             elif command.op == "remove" and command.name in self._names:
                 self._names.remove(command.name)

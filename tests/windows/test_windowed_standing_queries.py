@@ -54,7 +54,7 @@ def keywords() -> tuple[Evaluated, list[JobCommand]]:
     for query in QUERIES:
         engine.add(Plan(SCHEMA, parse_query(query, SCHEMA), WINDOW))
     return lambda records: engine.process_batches(batched(records)), [
-        JobCommand.adding(Query(query, name=query)) for query in QUERIES
+        JobCommand.add(Query(query, name=query)) for query in QUERIES
     ]
 
 

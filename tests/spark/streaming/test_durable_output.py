@@ -142,7 +142,7 @@ def register_at(path: Path, known_size: KnownSize | None = None) -> Register:
 
 
 def add(name: str) -> JobCommand:
-    return JobCommand.adding(Query(name, name=name))
+    return JobCommand.add(Query(name, name=name))
 
 
 def names(register: Register) -> list[str]:

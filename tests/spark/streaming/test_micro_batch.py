@@ -44,7 +44,7 @@ def test_many_records_are_packed_compactly() -> None:
 
 
 def test_a_micro_batch_is_decoded_unchanged() -> None:
-    commands = (JobCommand.adding(Query("q", 3, name="n"), "id"), JobCommand("remove", "m"))
+    commands = (JobCommand.add(Query("q", 3, name="n"), "id"), JobCommand("remove", "m"))
     header = BatchHeader(1.5, commands, ("letter",), 2, ("why",), ("cut",), Backlog("3 files"), ended=True)
     micro_batch = MicroBatch(header, pack(RecordBatch.of(RECORDS[:1])), pack(RecordBatch.of(RECORDS)))
     assert MicroBatch.from_bytes(micro_batch.to_bytes()) == micro_batch

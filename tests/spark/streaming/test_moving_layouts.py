@@ -107,7 +107,7 @@ def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -
     with running(job_in(tmp_path, control=folder.folder, checkpoint=None), LayoutRequest(2)) as run:
         wait_for_results(run, first)
         assert not [line for line in run.notes.lines if "the state moves" in line]
-        folder.send(JobCommand.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
+        folder.send(JobCommand.add(Query(PAIRS, kind=PATTERN, name="pairs")))
         run.until(lambda: len(folder.answers()) >= 1)
         assert [answer.error for answer in folder.answers()] == [""]
         append_records(tmp_path, second)
@@ -131,7 +131,7 @@ def test_a_requested_division_by_key_rejects_such_a_query(tmp_path: Path) -> Non
     layout = LayoutRequest(2, Partitioning.KEYS)
     with running(job_in(tmp_path, control=folder.folder), layout) as run:
         wait_for_results(run, first)
-        folder.send(JobCommand.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
+        folder.send(JobCommand.add(Query(PAIRS, kind=PATTERN, name="pairs")))
         run.until(lambda: len(folder.answers()) >= 1)
         (answer,) = folder.answers()
         assert answer.error == (

@@ -354,9 +354,7 @@ def commands_of(
     ]
     for _ in range(rng.randrange(4) if len(queries) < most else 0):
         query = draw(rng)
-        commands.append(
-            JobCommand.adding(Query(query.text, kind=query.kind, name=f"q{rng.randrange(10_000)}"))
-        )
+        commands.append(JobCommand.add(Query(query.text, kind=query.kind, name=f"q{rng.randrange(10_000)}")))
     if schemas and rng.random() < 0.3:
         commands.append(JobCommand("schema", "", schema=to_yaml(rng.choice(CHANGES))))
     return single.standing_queries.validate(commands)[0]
@@ -413,7 +411,7 @@ def compare(
     for number, (drawn, final) in enumerate(zip(batches, finals, strict=True)):
         commands = commands_of(rng, single, draw, 15, schemas, stay)
         if not number:
-            commands = [*map(JobCommand.adding, job.named().values()), *commands]
+            commands = [*map(JobCommand.add, job.named().values()), *commands]
         changes += sum(command.op == "schema" for command in commands)
         has_extra = len(single.standing_queries.stream.schema.relations) > len(SCHEMA.relations)
         batch = [
@@ -597,7 +595,7 @@ def test_shards_with_other_evaluators(
 
 def test_the_log_drops_expired_records() -> None:
     shard = all_shards(shards_job(TimeWindow(10)), 1)[0]
-    shard.work(micro_batch_of((), [JobCommand.adding(Query("alpha", name="a"))]))
+    shard.work(micro_batch_of((), [JobCommand.add(Query("alpha", name="a"))]))
     for time in range(0, 200, 2):
         shard.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
     assert [chunk.latest for chunk, _ in shard.chunks.values()] == list(range(178, 200, 2))
@@ -727,7 +725,7 @@ def test_a_log_has_live_tuples_and_two_windows_of_patterns(window: Window) -> No
     shard.few_bytes = 20_000
     shard.rebuild()
     query = Query("keyed a ; keyed b where a.x = b.x within 20 us", name="p", kind=PATTERN)
-    shard.work(micro_batch_of((), [JobCommand.adding(query)]))
+    shard.work(micro_batch_of((), [JobCommand.add(query)]))
     sizes, chunks = [], []
     for number in range(400):
         records = [Record(1, 10 * number, ("alpha", x, number)) for x in range(20)]
@@ -752,7 +750,7 @@ def test_live_tuples_are_the_past_of_a_pattern_until_its_windows_end() -> None:
     assert shard.lasting is not None
     first = shard.lasting[0].number
     query = Query("keyed a ; plain b within 100 us", name="p", kind=PATTERN)
-    shard.work(micro_batch_of((), [JobCommand.adding(query)]))
+    shard.work(micro_batch_of((), [JobCommand.add(query)]))
     for time in range(first, 90):
         shard.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
     assert shard.lasting[0].number == first
@@ -771,7 +769,7 @@ def test_a_longer_pattern_begins_with_chunks_of_a_shorter_one_and_live_tuples(re
     shard.few_bytes = 20_000
     shard.rebuild()
     short = Query("keyed a ; keyed b where a.x = b.x within 20 us", name="short", kind=PATTERN)
-    shard.work(micro_batch_of([Record(1, 0, ("alpha", 900, 0))], [JobCommand.adding(short)]))
+    shard.work(micro_batch_of([Record(1, 0, ("alpha", 900, 0))], [JobCommand.add(short)]))
     number = 0
     while shard.lasting is None or shard.lasting[0].number < shard.next - 1 or number < 30:
         number += 1
@@ -779,7 +777,7 @@ def test_a_longer_pattern_begins_with_chunks_of_a_shorter_one_and_live_tuples(re
     lasting_number = shard.lasting[0].number
     assert 0 < len(shard.chunks) < 10
     longer = Query("keyed a ; plain b within 10 ms", name="longer", kind=PATTERN)
-    shard.work(micro_batch_of((), [JobCommand.adding(longer)]))
+    shard.work(micro_batch_of((), [JobCommand.add(longer)]))
     if rebuilt:
         shard.rebuild()
     results = shard.work(micro_batch_of([Record(0, 10 * number + 10, ("beta", 1, 1))])).results
@@ -799,7 +797,7 @@ def test_a_rebuilt_query_does_not_retract_results_that_ended_before_it() -> None
     (rebuilt,) = all_shards(shards_job(Unbounded(), lateness=5), 1)
     (undisturbed,) = all_shards(shards_job(Unbounded(), lateness=5), 1)
     first = [Record(1, 40, ("alpha", 1, 1)), Record(1, 42, ("alpha", 1, 1), delete=True)]
-    added = [JobCommand.adding(Query("alpha", name="added")), JobCommand.adding(Query("pad", name="other"))]
+    added = [JobCommand.add(Query("alpha", name="added")), JobCommand.add(Query("pad", name="other"))]
     outputs = []
     for shard in (undisturbed, rebuilt):
         shard.work(micro_batch_of(first))
@@ -819,7 +817,7 @@ def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
         schema = replace(schema, relations=tuple(replace(one, key=()) for one in schema.relations))
     (rebuilt,), (undisturbed,) = (all_shards(shards_job(TimeWindow(40), schema), 1) for _ in range(2))
     for shard in (rebuilt, undisturbed):
-        shard.work(micro_batch_of((), [JobCommand.adding(Query(one, name=one)) for one in ("alpha", "beta")]))
+        shard.work(micro_batch_of((), [JobCommand.add(Query(one, name=one)) for one in ("alpha", "beta")]))
     records = [one for one in random_records(rng, 400) if not (insertions_only and one.delete)]
     count = 0
     while records:
@@ -856,7 +854,7 @@ def test_dead_chunks_are_not_replayed(out_of_step: bool, lateness: int, seed: in
         all_shards(shards_job(TimeWindow(12), schema, lateness), 1) for _ in range(2)
     )
     names = ["alpha", "beta"]
-    added = list(map(JobCommand.adding, (Query(one, name=one) for one in names)))
+    added = list(map(JobCommand.add, (Query(one, name=one) for one in names)))
     count, patterns = 0, False
     for batch, final in zip(batches, finals, strict=True):
         if rng.random() < 0.3:
@@ -866,7 +864,7 @@ def test_dead_chunks_are_not_replayed(out_of_step: bool, lateness: int, seed: in
             text = rng.choice(new_texts)
             names.append(text)
             kind = PATTERN if text == PAIRS else KEYWORDS
-            added.append(JobCommand.adding(Query(text, kind=kind, name=text)))
+            added.append(JobCommand.add(Query(text, kind=kind, name=text)))
         elif len(names) > 2 and rng.random() < 0.3:
             added.append(JobCommand("remove", names.pop()))
         micro_batch = micro_batch_of(batch, added)
@@ -892,7 +890,7 @@ def test_a_row_updated_many_times_takes_few_chunks() -> None:
     assert len(shard.chunks) < 2 * FEW_BYTES / CHUNK_BYTES
     shard.rebuild()
     answer = shard.work(
-        micro_batch_of([Record(1, 2_000, ("beta", 1, 1))], [JobCommand.adding(Query("alpha", name="a"))])
+        micro_batch_of([Record(1, 2_000, ("beta", 1, 1))], [JobCommand.add(Query("alpha", name="a"))])
     )
     assert [(one.op, one.parsed.tuples[0].row["y"]) for one in answer.results] == [("+", 999), ("-", 999)]
 

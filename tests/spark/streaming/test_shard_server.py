@@ -107,7 +107,7 @@ def test_exhausted_memory_is_reported(run: str) -> None:
     stand(client, 0)
     records = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
     with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
-        work(client, 0, *records, commands=(JobCommand.adding(Query("alpha", name="q")),))
+        work(client, 0, *records, commands=(JobCommand.add(Query("alpha", name="q")),))
     assert work(client, 0) == "behind"
     client.close()
 
@@ -121,7 +121,7 @@ def test_memory_is_divided_by_the_servers_of_this_machine(run: str) -> None:
     assert servers_beside(socket_dir(run) / "1.socket") == 2
     stand(first, 0)
     records = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]  # more than 64 MiB
-    assert work(first, 0, *records, commands=(JobCommand.adding(Query("alpha", name="q")),)) == "done"
+    assert work(first, 0, *records, commands=(JobCommand.add(Query("alpha", name="q")),)) == "done"
     first.close()
     second.close()
 

@@ -43,7 +43,7 @@ def test_shards_together_report_the_partials_of_one_engine(shards: int, seed: in
     single, shards_of_job = BatchWorker(_REQUEST), all_shards(_REQUEST, shards)
     stats, max_operators = ShardStats(), 0
     for number, batch in enumerate(cut(rng, random_records(rng, 120))):
-        commands = [] if number else [JobCommand.adding(query) for query in _REQUEST.named().values()]
+        commands = [] if number else [JobCommand.add(query) for query in _REQUEST.named().values()]
         single.work(JournalEntry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         micro_batch = micro_batch_of(batch, commands)
         micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
@@ -62,7 +62,7 @@ def test_the_shard_of_a_query_reports_its_windows() -> None:
     request = Job({"a": query}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
     shards = all_shards(request, 3)
     records = [Record(0, time, ("alpha", x, 1)) for time, x in ((5, 1), (6, 4), (7, 3), (9, 0), (12, 9))]
-    commands = [JobCommand.adding(named_query) for named_query in request.named().values()]
+    commands = [JobCommand.add(named_query) for named_query in request.named().values()]
     micro_batch = micro_batch_of(records, commands)
     micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
     stats = _decoded_stats([kept.work(micro_batch).stats for kept in shards], ShardStats())

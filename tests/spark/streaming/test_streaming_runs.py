@@ -50,8 +50,8 @@ def test_commands_in_a_control_folder_are_carried_out(tmp_path: Path) -> None:
     folder = ControlFolder(tmp_path / "control")
     with running(request(source, control=folder.folder)) as run:
         run.results(1)
-        add_id = folder.send(JobCommand.adding(Query("lamp", name="more")))
-        wrong_id = folder.send(JobCommand.adding(Query("chair", name="more")))
+        add_id = folder.send(JobCommand.add(Query("lamp", name="more")))
+        wrong_id = folder.send(JobCommand.add(Query("chair", name="more")))
         # The source returns nothing in the meantime.
         run.until(lambda: len(folder.answers()) >= 2)
         run.results(2)
@@ -285,7 +285,7 @@ def test_a_damaged_command_planned_by_spark_is_named(tmp_path: Path) -> None:
     with running(job) as run:
         run.results(1)
         state = (checkpoint / NAME).read_bytes()
-        folder.send(JobCommand.adding(Query("lamp", name="more")))
+        folder.send(JobCommand.add(Query("lamp", name="more")))
         run.until(lambda: bool(folder.answers()))
     (checkpoint / NAME).write_bytes(state)
     commands = checkpoint / "commands" / "commands.jsonl"

@@ -133,7 +133,7 @@ class LiveJob:
             self._report_queries()
             return
         self.unanswered.add(name)
-        self._submit(JobCommand.adding(replace(query, name=name)), partial(self._on_added, name))
+        self._submit(JobCommand.add(replace(query, name=name)), partial(self._on_added, name))
 
     def remove_query(self, name: str) -> None:
         """Stop answering a query."""

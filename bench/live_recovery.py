@@ -67,7 +67,7 @@ class KeptState:
 
     @property
     def log_bytes(self) -> int:
-        return sum(len(body) for (kind, _), (_, body) in self.blobs.items() if kind in ("chunk", "lasting"))
+        return sum(len(body) for (kind, _), (_, body) in self.blobs.items() if kind in ("chunk", "live"))
 
 
 class InProcess(LocalRebuilder):

@@ -46,7 +46,7 @@ def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[
     """Milliseconds of each move, elapsed and of the processor, without the first one, which loads code."""
     job = Job({}, parse_schema(SCHEMA), f"replay:{path}?speed=1")
     control = RunControl(job)
-    watch = LocalWatch(job, [], Log(), control=control, lasting=True)
+    watch = LocalWatch(job, [], Log(), control=control, keep_alive=True)
     watch.open()
     for text in QUERIES:
         control.submit(JobCommand.add(Query(text, name=text)))

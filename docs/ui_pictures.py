@@ -145,7 +145,7 @@ async def _drawn(name: str, size: tuple[int, int], theme: str) -> str:
     stay = name in _STAYING
     window = {"window": Unbounded()} if stay else {}
     job = live_job(load_schema(schema), f"replay:replay.jsonl?speed={_SPEED}", **window)
-    request = UiRequest(job, schema, (PAPER_QUERY,), restore=False, theme=theme, lasting=stay)
+    request = UiRequest(job, schema, (PAPER_QUERY,), restore=False, theme=theme, no_expiry=stay)
     app = SkwsApp(request, SteppedRun, show_machine=False)
     async with app.run_test(size=size) as pilot:
         app.events.on_events = lambda: None  # it is taken by hand, so that the same comes together each time

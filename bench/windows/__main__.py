@@ -26,7 +26,7 @@ def main() -> None:
     )
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", choices=("throughput", "overlapping", "lasting", "files", "sessions"))
+    parser.add_argument("--only", choices=("throughput", "overlapping", "memory", "files", "sessions"))
     options = parser.parse_args()
     expect_long_lived_objects()
     rows, times = readings(options.records)
@@ -34,7 +34,7 @@ def main() -> None:
     tables: dict[str, Callable[[], Iterator[str]]] = {
         "throughput": lambda: throughput(rows, times, options.runs),
         "overlapping": lambda: overlapping(options.records),
-        "lasting": lambda: memory_over_time(options.records),
+        "memory": lambda: memory_over_time(options.records),
         "files": lambda: files(rows, times, options.runs),
         "sessions": lambda: sessions(*keyed, options.runs),
     }

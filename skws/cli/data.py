@@ -131,7 +131,7 @@ def _has_options(words: Sequence[str]) -> bool:
 class DescribedData:
     """Data with its schema, and the options that follow from both; named as the fields of a job.
 
-    ``schema_path``: the file of the schema, inferred if ``drafted``. ``lasting``: rows live until they are
+    ``schema_path``: the file of the schema, inferred if ``drafted``. ``no_expiry``: rows live until they are
     deleted. ``lateness`` and ``ahead`` as on the command line; None for a replay, which is sorted by time.
     """
 
@@ -140,7 +140,7 @@ class DescribedData:
     schema: Schema
     schema_path: Path
     drafted: bool
-    lasting: bool
+    no_expiry: bool
     on_error: OnError
     lateness: str | None
     ahead: str | None
@@ -169,11 +169,11 @@ def describe(
     schema = read_schema(path)
     unbounded = isinstance(parse_window(opts.window or schema.window), Unbounded)
     # Rows of a database live until they are deleted, as do all rows under an inferred schema.
-    lasting = unbounded and (drafted or data.database)
+    no_expiry = unbounded and (drafted or data.database)
     lateness, ahead = opts.lateness, opts.ahead if isinstance(opts, LiveOptions) else None
     if data.address and lateness is None:
         # If nothing expires, results of keywords do not depend on the order of records.
-        lateness = _NEVER_LATE if lasting and data.may_grow and not ordered else "0 s"
+        lateness = _NEVER_LATE if no_expiry and data.may_grow and not ordered else "0 s"
     if data.address and lateness is not None:
         # A record ahead by no more than the lateness makes no other record late.
         ahead = ahead or max(AHEAD, lateness, key=read_lateness)
@@ -183,7 +183,7 @@ def describe(
         all_tables(schema) if is_sqlite(data.address) else schema,
         path,
         drafted,
-        lasting,
+        no_expiry,
         opts.on_error or (OnError.SKIP if drafted else default),
         lateness,
         ahead,

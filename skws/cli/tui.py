@@ -68,7 +68,7 @@ def tui(context: typer.Context, opts: TuiOptions, query: options.SourceAndWords 
         queries=(text,) if text else (),
         theme=opts.theme,
         restore=not opts.fresh,
-        lasting=described_data.lasting,
+        no_expiry=described_data.no_expiry,
     )
     _check_query(request)
     _need_terminal(context.command_path)

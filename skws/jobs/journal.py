@@ -40,7 +40,7 @@ from skws.queries.operator import Begins, LoggedBatch, record_count
 from skws.sources.feed import Offset
 from skws.sources.partitions import stream_time_before
 from skws.spec.query_spec import Query
-from skws.store.live_store import LastingRecords
+from skws.store.live_store import LiveRecords
 from skws.store.row_files import RowFiles
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart
@@ -136,21 +136,21 @@ class PriorState:
 
 
 class LogReplacement(NamedTuple):
-    """An entry that replaces a whole log, and the state before it. Its records are the ``lasting`` ones."""
+    """An entry that replaces a whole log, and the state before it. Its records are the ``live`` ones."""
 
     entry: JournalEntry
     prior_state: PriorState
-    lasting: LastingRecords
+    live: LiveRecords
 
     @property
     def size(self) -> int:
         """The number of its records."""
-        return len(self.lasting) + record_count(self.entry.recent)
+        return len(self.live) + record_count(self.entry.recent)
 
     @property
     def latest(self) -> int | None:
         """The latest time in it."""
-        return _latest([self.lasting.latest, *(one.batch.latest for one in self.entry.recent)])
+        return _latest([self.live.latest, *(one.batch.latest for one in self.entry.recent)])
 
 
 def _latest(times: Iterable[int | None]) -> int | None:
@@ -380,15 +380,15 @@ class Journal:
 
         Call it before a commit if the log is ``replaceable`` at the entry, and ``trim`` after the commit.
         """
-        entry, prior_state, lasting_records = replacement
+        entry, prior_state, live_records = replacement
         path = self._path(entry.number)
-        stored = self._files.store(lasting_records, path.stem)
+        stored = self._files.store(live_records, path.stem)
         text = replace(entry, records=stored.rest, files=stored.files).to_bytes()
         with self._writing():
             self._file = self._roll(Segment(path, entry.number, prior_state, after=prior_state.position))
             frame = encode_frame(text, self._checksum_name(path), self._file.size)
             self._file.append(frame)
-        self.segments[-1].grow(len(frame), replacement.size, lasting_records.insertions, replacement.latest)
+        self.segments[-1].grow(len(frame), replacement.size, live_records.insertions, replacement.latest)
         self.append_begins(entry.begins)
         self.sync()
         self._needed_files, self.tail = stored.files, len(frame) if record_count(entry.recent) else 0
@@ -539,7 +539,7 @@ class Recent:
         """Replaces all entries by one; gives its number."""
         self._parts.clear()
         self.records = 0
-        entry = replace(replacement.entry, records=replacement.lasting.records.compact())
+        entry = replace(replacement.entry, records=replacement.live.records.compact())
         self._add(entry, replacement.prior_state)
         return entry.number
 

@@ -61,8 +61,8 @@ class LocalWatch:
 
     ``each_step`` is called after each step; ``job_listener`` gets the records and ``listener`` the
     micro-batches, all in the job's thread. Another thread may read or search ``worker`` inside ``turns``.
-    ``source`` replaces the request's address. A ``lasting`` job keeps answering commands after its source
-    ends. ``plans``: of the queries, if they were made.
+    ``source`` replaces the request's address. With ``keep_alive``, the job answers commands
+    after its source ends. ``plans``: of the queries, if they were made.
 
     Raises QueryError, UsageError, SourceError before anything is opened.
     """
@@ -78,7 +78,7 @@ class LocalWatch:
         job_listener: JobListener | None = None,
         listener: BatchListener | None = None,
         source: Source | None = None,
-        lasting: bool = False,
+        keep_alive: bool = False,
         plans: Mapping[str, QueryPlan] | None = None,
     ) -> None:
         self.request = request
@@ -94,7 +94,7 @@ class LocalWatch:
         self._job_listener = job_listener
         self._listener = listener
         self.turns = Turns()
-        self._lasting = lasting
+        self._keep_alive = keep_alive
         folder = None if request.checkpoint is None else request.checkpoint / "source"
         source = source or parse_source(
             request.source,
@@ -187,7 +187,7 @@ class LocalWatch:
             try:
                 self.open()
                 rest = Rest(self.clock)
-                while not (self.control.stopping or (self.ended and not self._lasting)):
+                while not (self.control.stopping or (self.ended and not self._keep_alive)):
                     rest.after(busy=self.step())
                     publishing.each_second(self.clock.now(), self.metrics)
                 failed = False
@@ -391,7 +391,7 @@ class LocalWatch:
         if not is_long and 2 * replacement.size > log.records:
             return None
         recent = replacement.entry.recent
-        log_part = LogPart(replacement.lasting.latest, self.worker.live.position)
+        log_part = LogPart(replacement.live.latest, self.worker.live.position)
         self.worker.live.log_replaced(log_part, recent[0].position if record_count(recent) else None)
         first = log.rewrite(replacement)
         self._checked_tail = log.tail
@@ -666,7 +666,7 @@ class LocalWatch:
             self._run.schema = self.schema
 
     def _end(self) -> None:
-        if self._lasting and not self.ended:
+        if self._keep_alive and not self.ended:
             self._log.info("source", "the source has ended; its last window is still searched")
         self._state = "ended"
 

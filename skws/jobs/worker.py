@@ -101,7 +101,7 @@ class BatchWorker:
             entry.records,
             entry.begins,
             ended=entry.ended,
-            lasting=entry.reached is not None,
+            live=entry.reached is not None,
             reached=entry.reached,
             settled=final,
             recent=recent,
@@ -128,8 +128,8 @@ class BatchWorker:
 
         ``log``: returns its records as they came.
         """
-        lasting_records = self.live.lasting_records()
-        if lasting_records is None:
+        live_records = self.live.live_records()
+        if live_records is None:
             return None
         begins, prior_state = self.live.all_begins(), self.prior_state
         entry = replace(
@@ -141,10 +141,8 @@ class BatchWorker:
             begins=begins,
             recent=self.live.recent(self.as_logged(log())),
         )
-        old_state = replace(
-            prior_state, position=prior_state.position - lasting_records.insertions, now=ALWAYS
-        )
-        return LogReplacement(entry, old_state, lasting_records)
+        old_state = replace(prior_state, position=prior_state.position - live_records.insertions, now=ALWAYS)
+        return LogReplacement(entry, old_state, live_records)
 
     def _apply(self, entry: JournalEntry) -> list[Result]:
         self._number = entry.number

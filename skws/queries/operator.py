@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from skws.queries.keywords.present_rows import PresentRows
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
-    from skws.store.live_store import LastingRecords
+    from skws.store.live_store import LiveRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,10 +313,10 @@ class Operator(ABC):
 
     @property
     def living(self) -> int:
-        """The number of live tuples that ``lasting_records`` would return; 0 if it returns None."""
+        """The number of live tuples that ``live_records`` would return; 0 if it returns None."""
         return 0
 
-    def lasting_records(self) -> LastingRecords | None:
+    def live_records(self) -> LiveRecords | None:
         """Records that rebuild the present state; None if the operator needs its whole window."""
         return None
 
@@ -343,7 +343,7 @@ class LiveOperator(Operator):
 
     @abstractmethod
     def take_up(self, log: LongBatch) -> LongBatch:
-        """Load live tuples from the ``lasting_records`` in a log; returns the records still to process."""
+        """Load live tuples from the ``live_records`` in a log; returns the records still to process."""
 
     @abstractmethod
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:  # loaded only for keywords, and for window expressions
     from skws.queries.keywords.present_rows import PresentRows
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
-    from skws.store.live_store import LastingRecords
+    from skws.store.live_store import LiveRecords
 
 
 class Session:
@@ -330,15 +330,15 @@ class Session:
         begins: Begins | None = None,
         *,
         ended: bool = False,
-        lasting: bool = False,
+        live: bool = False,
         reached: int | None = None,
         settled: int | None = None,
         recent: Sequence[LoggedBatch] = (),
     ) -> None:
         """Process a micro-batch of the log again, for operators that are rebuilt from it.
 
-        ``begins``: what ``begins`` returned after it; None if that comes with the next one. ``lasting``: the
-        batch has ``lasting_records`` in place of the log before; operators that need the original log are
+        ``begins``: what ``begins`` returned after it; None if that comes with the next one. ``live``: the
+        batch has ``live_records`` in place of the log before; operators that need the original log are
         then rebuilt from ``recent``. ``reached`` and ``settled``: the latest time and the stream time after
         the batch; None if the records determine them.
         """
@@ -346,12 +346,12 @@ class Session:
         readers = self._readers if record_count(recent) else []
         readers = [operator for operator in readers if _is_within(operator.keeps, self.stream.window)]
         final = self.final
-        if lasting:
+        if live:
             first = recent[0].position if record_count(recent) else None
             self.log_replaced(LogPart(batch.latest, self.position + batch.insertions), first)
         needs_results = begins is None  # else the results, and their begins, are not needed
-        remaining = self._take_up(batch, readers) if lasting else batch
-        for part in self._parts(remaining) if lasting else [batch.whole]:
+        remaining = self._take_up(batch, readers) if live else batch
+        for part in self._parts(remaining) if live else [batch.whole]:
             self._replay(part, without=readers, needs_results=needs_results)
         if remaining is not batch and batch.latest is not None:
             self._state.order.count(batch.insertions - remaining.insertions, batch.latest)
@@ -373,7 +373,7 @@ class Session:
                 operator.expect_begins(begins)
 
     def _take_up(self, batch: LongBatch, without: Sequence[Operator]) -> LongBatch:
-        """Load ``lasting_records`` into the operator that holds the live tuples; returns the others."""
+        """Load ``live_records`` into the operator that holds the live tuples; returns the others."""
         live = self._state.live
         rebuilt_operators = [
             each for each in self.operators.values() if each.keeps is not None and each not in without
@@ -399,7 +399,7 @@ class Session:
         yield from batch.parts(PART)
 
     def log_replaced(self, part: LogPart, recent: int | None = None) -> None:
-        """Note that ``lasting_records`` have replaced a ``part`` of the log.
+        """Note that ``live_records`` have replaced a ``part`` of the log.
 
         ``recent``: the position of the first original record that is kept; None if none is.
         """
@@ -418,10 +418,10 @@ class Session:
 
     @property
     def living(self) -> int:
-        """The number of live tuples: ``lasting_records`` copies at least as many records, or returns None."""
+        """The number of live tuples: ``live_records`` copies at least as many records, or returns None."""
         return max((each.living for each in self.operators.values()), default=0)
 
-    def lasting_records(self) -> LastingRecords | None:
+    def live_records(self) -> LiveRecords | None:
         """Records that can replace the whole log so far, in order of time: they rebuild the present state.
 
         Operators with shorter windows also need the ``recent`` log.
@@ -433,18 +433,18 @@ class Session:
         waiting_records = self._state.order.waiting
         if (waiting_records.relation == PASSED_OVER).any():
             return None
-        lasting_operators = [each for each in self.operators.values() if each.lasts]
-        if self._state.stream.by_count or len({each.keeps for each in lasting_operators}) != 1:
+        live_operators = [each for each in self.operators.values() if each.lasts]
+        if self._state.stream.by_count or len({each.keeps for each in live_operators}) != 1:
             return None
-        (window,) = {each.keeps for each in lasting_operators}
+        (window,) = {each.keeps for each in live_operators}
         if not all(_is_within(each.keeps, window) for each in self._readers):
             return None
         past_lives = self._state.past_lives
         if past_lives is not None and not self._is_over(past_lives):
             return None
         first_records = None
-        for each in lasting_operators:
-            records = each.lasting_records()
+        for each in live_operators:
+            records = each.live_records()
             if records is None:
                 return None
             first_records = first_records or records
@@ -467,7 +467,7 @@ class Session:
 
     @property
     def keeps_recent(self) -> set[Window]:
-        """The windows for which the original log is kept beside ``lasting_records``."""
+        """The windows for which the original log is kept beside ``live_records``."""
         return {each.keeps for each in self._readers if each.keeps is not None}
 
     def _is_over(self, part: LogPart) -> bool:

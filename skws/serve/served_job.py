@@ -67,7 +67,7 @@ class ServedJob:
             control=self._control,
             each_step=self._each_step,
             listener=self.hub,
-            lasting=True,
+            keep_alive=True,
         )
 
     def run(self) -> None:

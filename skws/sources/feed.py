@@ -81,7 +81,7 @@ class FeedPart(Protocol):
     """A part of the records between two offsets; any process with access to the source can read it.
 
     ``partition``: a number above 0 of the file or partition, whose parts are consecutive. None if the chunks
-    have it (``Chunk.partitions``). ``lasting``: True if the partition may have more records later.
+    have it (``Chunk.partitions``). ``may_grow``: True if the partition may have more records later.
     ``until``: the least time of unread records after the batch, also in files without a part; None if all
     records that may be earlier than those of this part are in the batch.
     """
@@ -91,7 +91,7 @@ class FeedPart(Protocol):
         return None
 
     @property
-    def lasting(self) -> bool:
+    def may_grow(self) -> bool:
         return False
 
     @property

@@ -66,7 +66,7 @@ class FilePart(FeedPart):
         return self.context.partition
 
     @property
-    def lasting(self) -> bool:
+    def may_grow(self) -> bool:
         return not self.position.done
 
     @property

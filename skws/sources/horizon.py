@@ -112,8 +112,8 @@ class BoundedPart(FeedPart):
         return self.part.partition
 
     @property
-    def lasting(self) -> bool:
-        return self.part.lasting
+    def may_grow(self) -> bool:
+        return self.part.may_grow
 
     @property
     def until(self) -> int | None:

@@ -385,7 +385,7 @@ def _pieces(
 
     columns = _columns(name, frame, used_columns)
     rows = frame.select(*columns) if lateness is None else _with_partition(frame, columns)
-    pack = _packer(chunks, relation, schema, memory, layout, lateness, lasting=_has_partitions(frame))
+    pack = _packer(chunks, relation, schema, memory, layout, lateness, may_grow=_has_partitions(frame))
     return rows.mapInArrow(pack, SHARED)
 
 
@@ -451,8 +451,8 @@ def _record_pieces(
 
     value = sf.col("value").cast("binary").alias("value")
     rows = frame.select(value) if lateness is None else _with_partition(frame, [value])
-    number, is_lasting = len(schema.relations), _has_partitions(frame)
-    pack = _packer(chunks, number, schema, memory, layout, lateness, lasting=is_lasting)
+    number, may_grow = len(schema.relations), _has_partitions(frame)
+    pack = _packer(chunks, number, schema, memory, layout, lateness, may_grow=may_grow)
     return rows.mapInArrow(pack, SHARED)
 
 
@@ -495,9 +495,9 @@ def _packer(
     layout: Callable[[], Layout],
     lateness: int | None,
     *,
-    lasting: bool,
+    may_grow: bool,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``lateness``: that of a stream; None for batch data. ``lasting``: its partitions may continue."""
+    """``lateness``: that of a stream; None for batch data. ``may_grow``: its partitions may continue."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -514,7 +514,9 @@ def _packer(
 
         ends = None if lateness is None else PartitionEnds(lateness)
         first_number = relation * PARTS + partition_id
-        return shared_pieces(read(), first_number, schema, layout(), memory, ends, relation, lasting=lasting)
+        return shared_pieces(
+            read(), first_number, schema, layout(), memory, ends, relation, may_grow=may_grow
+        )
 
     return pack
 

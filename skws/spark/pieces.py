@@ -38,13 +38,13 @@ def shared_pieces(
     ends: PartitionEnds | None,
     number: int,
     *,
-    lasting: bool,
+    may_grow: bool,
     silent: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The records of ``chunks``, each with the number of its partition, divided; columns SHARED.
 
     ``place``: the position in the order of arrival. ``ends``: those of a stream; None for batch data.
-    ``number``: that of the input. ``lasting``: its partitions may have more records later, as may partitions
+    ``number``: that of the input. ``may_grow``: its partitions may have more records later, as may partitions
     that chunks name. ``silent``: there is nothing to read; shards are notified.
     """
     packers = [Packer(place, schema) for _ in layout.groups]
@@ -59,7 +59,7 @@ def shared_pieces(
         pending: list[RecordBatch] = []
         for partition, chunk in chunks:
             if ends is not None:
-                _add_times(ends, chunk, partition, number, lasting=lasting)
+                _add_times(ends, chunk, partition, number, may_grow=may_grow)
             pending.append(chunk.records)
             if sum(map(len, pending)) >= group_size:
                 yield from divide(pending)
@@ -81,12 +81,12 @@ def shared_pieces(
 
 
 def _add_times(
-    ends: PartitionEnds, chunk: Chunk, partition: int | None, number: int, *, lasting: bool
+    ends: PartitionEnds, chunk: Chunk, partition: int | None, number: int, *, may_grow: bool
 ) -> None:
     times, partitions = chunk.records.time, chunk.partitions
     if partitions is None:
         ends.take(
-            times, None if partition is None else partition_number(partition, number if lasting else None)
+            times, None if partition is None else partition_number(partition, number if may_grow else None)
         )
         return
     for topic_partition in np.unique(partitions).tolist():

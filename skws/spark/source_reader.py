@@ -163,7 +163,7 @@ class Pieces(Emit):
             self.memory,
             ends,
             number,
-            lasting=part.lasting,
+            may_grow=part.may_grow,
             silent=isinstance(part, Silence),
         )
 

@@ -20,7 +20,7 @@ from skws_mesh.columnar.store import Table
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.model import Row, Schema
 
-LastingName: TypeAlias = int | tuple[int, Row]
+StableName: TypeAlias = int | tuple[int, Row]
 """The place of a record in the stream; relation and row of a static tuple."""
 
 Narrow: TypeAlias = npt.NDArray[np.int32]
@@ -116,21 +116,21 @@ class FollowedTuples:
 class RowStore(Table):
     """The rows of live tuples by slot, in the blocks of their arrival; a block is dropped with its last row.
 
-    ``lasting``: rows live long, so rows that come a few at a time, as Python values, are turned into columns.
+    If rows are ``long_lived``, those that come a few at a time, as Python values, are turned into columns.
     """
 
-    def __init__(self, *, lasting: bool) -> None:
+    def __init__(self, *, long_lived: bool) -> None:
         number, flag = np.empty(0, dtype=np.int32), np.empty(0, dtype=bool)
         super().__init__((number, number, flag))  # type: ignore[arg-type]  # narrow, as there can be millions
         self._blocks: list[Block] = []
-        self._is_lasting = lasting
+        self._long_lived = long_lived
         # The first slot, and the first block, of rows that may yet become columns.
         self._latest = 0, 0
 
     def add(self, rows: Rows, twins: Flags) -> None:
         """Add rows for the next slots."""
         is_large = len(rows) >= _COLUMN_ROWS
-        if self._is_lasting and (is_large or self.size - self._latest[0] >= _COLUMN_ROWS):
+        if self._long_lived and (is_large or self.size - self._latest[0] >= _COLUMN_ROWS):
             self._make_columns()
         self.append((rows.block + len(self._blocks), rows.place, twins))  # type: ignore[arg-type]  # as above
         self._blocks.extend(rows.blocks)
@@ -274,10 +274,12 @@ class TupleDirectory:
     or their name depends on more than their row.
     """
 
-    def __init__(self, schema: Schema, live: LiveTuples, per_position: int | None, *, lasting: bool) -> None:
+    def __init__(
+        self, schema: Schema, live: LiveTuples, per_position: int | None, *, long_lived: bool
+    ) -> None:
         self.slots = FollowedTuples()
         self._live = live
-        self._rows = RowStore(lasting=lasting)
+        self._rows = RowStore(long_lived=long_lived)
         self._times = None if per_position is None else Table((NOTHING,))
         self._names = TupleNames(schema, per_position)
         self._occurrences: dict[int, int] = {}  # of tuples with others of their relation and instant
@@ -406,7 +408,7 @@ class TupleDirectory:
             relation, self._rows.row(slot), start, end, occurrence=occurrence, time=time, place=place
         )
 
-    def lasting_name(self, slot: int) -> LastingName:
+    def stable_name(self, slot: int) -> StableName:
         """A name that is unique in this store, and in one that is made from its ``arrivals``."""
         relation, start, _ = self._live.tuple_in(slot)
         return (relation, self.row(slot)) if start == ALWAYS else self._live.tuples.place.item(slot)

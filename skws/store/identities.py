@@ -107,15 +107,21 @@ class SingleTuples:
         self._tuples.open((hashes, none, is_keyed), size)  # type: ignore[arg-type]  # of several types
 
     def add(
-        self, first: int, relation: Ints, hashes: Hashes, is_keyed: Flags, is_single: Flags, is_lasting: Flags
+        self,
+        first: int,
+        relation: Ints,
+        hashes: Hashes,
+        is_keyed: Flags,
+        is_single: Flags,
+        is_open_ended: Flags,
     ) -> None:
         """Add the tuples from slot ``first`` on, by their hashes.
 
-        ``is_lasting``: flags tuples that no record has ended yet; others cannot be found.
+        ``is_open_ended``: flags tuples that no record has ended yet; others cannot be found.
         """
         self._tuples.append((hashes, np.full(len(hashes), _NONE), is_keyed))  # type: ignore[arg-type]  # of several types
         self.make_single(
-            np.flatnonzero(np.isin(relation, list(self.followed)) & is_single & is_lasting) + first
+            np.flatnonzero(np.isin(relation, list(self.followed)) & is_single & is_open_ended) + first
         )
 
     def make_space(self, count: int) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LastingRecords:
+class LiveRecords:
     """The records that rebuild the present state: ``leading`` ones, then one insertion for each live tuple.
 
     ``live``: flags the tuples that are inserted, by slot. ``bitmaps``: returns the keyword bitmaps of slots,
@@ -39,7 +39,7 @@ class LastingRecords:
     live: Flags
     bitmaps: Callable[[Ints], KnownBitmaps | None]
 
-    def waiting_for(self, waiting: RecordBatch) -> LastingRecords:
+    def waiting_for(self, waiting: RecordBatch) -> LiveRecords:
         """These records, with all from the first time of ``waiting`` on replaced by ``waiting``."""
         if not len(waiting):
             return self
@@ -99,8 +99,8 @@ class LiveStore:
         self.schema = schema
         self.window = window
         self.live = LiveTuples(schema)
-        is_lasting = isinstance(window, Unbounded)
-        self.directory = TupleDirectory(schema, self.live, ticks_per_position(window), lasting=is_lasting)
+        no_expiry = isinstance(window, Unbounded)
+        self.directory = TupleDirectory(schema, self.live, ticks_per_position(window), long_lived=no_expiry)
         self.singles = SingleTuples(schema, followed)
         self.values = JoinValues(schema, self.live.key_sets)
         self._edges = edges(schema)
@@ -132,8 +132,8 @@ class LiveStore:
             is_single[position] = False
         if batch.ended_at is not None and len(early_positions := np.flatnonzero(batch.ended_at < FOREVER)):
             self.directory.set_end_times(early_positions + first, batch.ended_at.take(early_positions))
-        is_lasting = ~is_single | (batch.end == natural_ends(self.window, batch.start))
-        self.singles.add(first, batch.relation, hashes, is_keyed, is_single, is_lasting)
+        is_open_ended = ~is_single | (batch.end == natural_ends(self.window, batch.start))
+        self.singles.add(first, batch.relation, hashes, is_keyed, is_single, is_open_ended)
         columns = TupleColumns(batch.relation, batch.start, batch.end, keys, batch.place)
         return first, self.live.insert(columns)
 

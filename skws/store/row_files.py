@@ -24,7 +24,7 @@ from skws.data.blocks import BlockFile, ColumnBlock, MappedBlock
 from skws.data.packing import decode, encode, times_in
 from skws.durable import PRIVATE, GrowingFile, damaged, explained, missing, remove_file
 from skws.store import row_bitmaps
-from skws.store.live_store import LastingRecords
+from skws.store.live_store import LiveRecords
 from skws.store.row_bitmaps import FileBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 
@@ -238,7 +238,7 @@ class RowFiles:
     folder: Path
     _open: dict[str, RowFile] = field(default_factory=dict)
 
-    def store(self, records: LastingRecords, name: str) -> Stored:
+    def store(self, records: LiveRecords, name: str) -> Stored:
         """Store records: live tuples stay in their files; if there are many others, a new file is written.
 
         ``name``: of the new file. The store of the tuples then refers to the rows in the file.
@@ -263,7 +263,7 @@ class RowFiles:
         self.release_pages()
         return Stored(files, other_records)
 
-    def _write(self, name: str, records: LastingRecords, slots: Ints) -> RowFile:
+    def _write(self, name: str, records: LiveRecords, slots: Ints) -> RowFile:
         """Write a file for some live tuples."""
         file = RowFile.write(self.folder / f"{name}{SUFFIX}", self._insertions(records, slots))
         self._open[file.path.name] = file
@@ -274,7 +274,7 @@ class RowFiles:
         records.store.directory.move(slots, rows)
         return file
 
-    def _insertions(self, records: LastingRecords, slots: Ints) -> Iterator[RecordBatch]:
+    def _insertions(self, records: LiveRecords, slots: Ints) -> Iterator[RecordBatch]:
         """Insertions of live tuples, in parts; releases the pages of their files."""
         for first in range(0, len(slots), BATCH):
             yield records.insertions_of(slots[first : first + BATCH])

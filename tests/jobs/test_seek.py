@@ -101,7 +101,7 @@ class ReplayJob:
         )
         self.control = RunControl(job, self.clock)
         self.watch = LocalWatch(
-            job, [self.sink], Log(), control=self.control, job_listener=self.sink, lasting=True
+            job, [self.sink], Log(), control=self.control, job_listener=self.sink, keep_alive=True
         )
         self.watch.open()
         for text in ("lamp red", "blue", "red"):

@@ -100,7 +100,7 @@ class Recovered:
     keywords: bool = True
     replaced: int = 0
     """The number of times that the log was replaced."""
-    lasting: LoggedBatch | str = ""
+    live_entry: LoggedBatch | str = ""
     """The entry that replaces all earlier ones."""
     stored: Stored = field(init=False)
     """Its records in files, and the others."""
@@ -144,18 +144,18 @@ class Recovered:
 
     def replace_log(self) -> None:
         """Replace the log by the live tuples, if no query needs it."""
-        lasting, begins = self.live.lasting_records(), self.live.all_begins()
-        if lasting is None:
+        records_now, begins = self.live.live_records(), self.live.all_begins()
+        if records_now is None:
             return
         recent = self.live.recent(chain.from_iterable(logged.recent or (logged,) for logged in self.past()))
-        self.stored = self.files.store(lasting, str(self.replaced))
+        self.stored = self.files.store(records_now, str(self.replaced))
         self.files.trim(self.stored.files)
         records = self.files.read(self.stored.files, self.stored.rest).whole
         before = self.live.position - records.insertions
         part = LogPart(self.live.now, self.live.position)
         self.live.log_replaced(part, recent[0].position if record_count(recent) else None)
-        self.lasting = LoggedBatch(before, ALWAYS, records, recent=recent)
-        self.log = [(part, self.lasting, begins)]
+        self.live_entry = LoggedBatch(before, ALWAYS, records, recent=recent)
+        self.log = [(part, self.live_entry, begins)]
         self.read = 1
         self.replaced += 1
 
@@ -170,10 +170,10 @@ class Recovered:
         for _, entry, begins in self.log:
             if isinstance(entry, str):
                 self.live.change_schema(entry)
-            elif entry is self.lasting:
+            elif entry is self.live_entry:
                 self.files = RowFiles(self.files.folder)  # as another process finds them
                 records = self.files.read(self.stored.files, self.stored.rest)
-                self.live.replay(records, begins, lasting=True, recent=entry.recent)
+                self.live.replay(records, begins, live=True, recent=entry.recent)
             else:
                 self.live.replay(entry.batch, begins)
             self.read += 1
@@ -494,9 +494,9 @@ def test_the_log_of_a_window_or_of_append_only_results_is_kept(
     session = Session(Stream(SCHEMA, window))
     session.add_all(plans_over(LOGGED_AS_LIVES, session.stream))
     session.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1))]))
-    assert session.lasting_records() is not None
+    assert session.live_records() is not None
     session.add(Query("alpha", kind=TOP, options={"size": "2", **options}).named("kept", 3))
-    assert session.lasting_records() is None
+    assert session.live_records() is None
 
 
 def test_without_a_window_the_log_is_the_only_state() -> None:

@@ -156,6 +156,6 @@ def test_truncated_rows_are_freed(lateness: int) -> None:
     for time in range(2, 250):
         session.take(RecordBatch.of([Record.truncation(0, time)]))
     assert session.load().live < 300
-    records = session.lasting_records()
+    records = session.live_records()
     assert records is not None
     assert len(records.records) <= lateness + 2

@@ -123,8 +123,8 @@ def test_the_best_results_at_every_instant(reports: list[Result], size: int, gro
         past = [r for r in reports if r.tick is not None and r.tick <= tick]
         assert follower.best == best_by_brute_force(past, tick, choice, SCHEMA)
         assert [r.id for r in top.alive()] == follower.best
-    lasting_count = len([r for r in reports if r.op == "+" and r.expires == FOREVER])
-    assert len(top) <= lasting_count
+    unended_count = len([r for r in reports if r.op == "+" and r.expires == FOREVER])
+    assert len(top) <= unended_count
 
 
 @pytest.mark.parametrize("group", [False, True])

@@ -190,7 +190,7 @@ class Disk:
             return {}
         return {path: bytes(file.data) for path, file in self.walk(folder) if isinstance(file, File)}
 
-    def lasting(self, folder: str = ROOT) -> dict[str, bytes]:
+    def durable_files(self, folder: str = ROOT) -> dict[str, bytes]:
         """The durable content of the files below a folder: the worst case of a power loss now."""
         contents: dict[str, bytes] = {}
         folders = [(ROOT, self.top)]

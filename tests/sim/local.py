@@ -138,7 +138,7 @@ class LocalSimulation:
         self._logging: Batch | None = None
         self._sent: list[str] = []
         self._names = 0
-        self._committed = self._lasting = 0
+        self._committed = self._stable_result = 0
         self._most_live = _USUAL
         self.damaged = False
         self.world.disk.makedirs(outputs.FOLDER)
@@ -407,16 +407,16 @@ class LocalSimulation:
         with self.world.calm():
             self.expected.check(last=last, flushed=last if closed else committed)
             self.expected.check_pipe(*self._pipe_from, last)
-            state = value_in(self.world.disk.lasting(CHECKPOINT), STATE, "run", "committed")
+            state = value_in(self.world.disk.durable_files(CHECKPOINT), STATE, "run", "committed")
             durable = 0 if state is None else state["batch"]
-            if durable != self._lasting:
-                self._lasting = durable
-                self._check_lasting(durable)
+            if durable != self._stable_result:
+                self._stable_result = durable
+                self._check_durable(durable)
 
-    def _check_lasting(self, committed: int) -> None:
+    def _check_durable(self, committed: int) -> None:
         """Check that everything that a durable commit relies on is durable, too."""
-        self.expected.check_lasting(committed)
-        last_durable = self._journaled(self.world.disk.lasting(CHECKPOINT))
+        self.expected.check_durable(committed)
+        last_durable = self._journaled(self.world.disk.durable_files(CHECKPOINT))
         check(
             last_durable >= committed,
             "the journal would end with micro-batch",

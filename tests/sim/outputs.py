@@ -215,9 +215,9 @@ class Expected:
         flushed_lines = [line for line in self._lines(flushed) if line[1] != self._own]
         self._check_parquet([name for _, _, name, _ in flushed_lines], [name for _, _, name, _ in unlimited])
 
-    def check_lasting(self, committed: int) -> None:
+    def check_durable(self, committed: int) -> None:
         """Check that a power loss now would leave all sinks complete up to the ``committed`` micro-batch."""
-        files = self._world.disk.lasting(FOLDER)
+        files = self._world.disk.durable_files(FOLDER)
         lines = self._lines(committed)
         unlimited = [line for line in lines if line[1] != self._own]
         content = files.get(f"{FOLDER}/out.jsonl", b"")

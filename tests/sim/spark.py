@@ -61,7 +61,7 @@ _LAYOUTS: Final = (1, 2, 3, 3)
 _MOST_CHUNKS: Final = 18
 _MOST_OF_PATTERNS: Final = 100  # in addition to the live ones
 _FEW_BYTES: Final = 9_000
-_LOGGED: Final = ("chunk", "lasting")
+_LOGGED: Final = ("chunk", "live")
 
 
 class TaskError(Exception):

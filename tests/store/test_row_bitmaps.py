@@ -88,9 +88,9 @@ class Run:
 
     def keep(self) -> Stored:
         self._number += 1
-        lasting_records = self.session.lasting_records()
-        assert lasting_records is not None
-        stored = self.files.store(lasting_records, f"{self._number}")
+        live_records = self.session.live_records()
+        assert live_records is not None
+        stored = self.files.store(live_records, f"{self._number}")
         self.files.trim(stored.files)
         return stored
 
@@ -103,7 +103,7 @@ class Run:
         before = self._texts
         self.files, self.session = RowFiles(self.folder), Session(self.stream)
         self.session.add_all(plans_over(queries, self.stream))
-        self.session.replay(self.files.read(stored.files, stored.rest), {}, lasting=True)
+        self.session.replay(self.files.read(stored.files, stored.rest), {}, live=True)
         self.matched = self._texts - before
 
     def alive(self, name: str) -> list[str]:
@@ -193,11 +193,11 @@ def test_damaged_and_foreign_files_are_ignored(run: Run, damage: str) -> None:
             foreign_session = Session(STREAM)
             foreign_session.add_all(plans_over([one.named(one.text, 3) for one in QUERIES], STREAM))
             foreign_session.take(RecordBatch.of(rows(60, seed=2)))
-            lasting_records = foreign_session.lasting_records()
-            assert lasting_records is not None
+            live_records = foreign_session.live_records()
+            assert live_records is not None
             folder = run.folder / "other"
             folder.mkdir()
-            RowFiles(folder).store(lasting_records, path.stem)
+            RowFiles(folder).store(live_records, path.stem)
             data = (folder / path.name).read_bytes()
         path.write_bytes(data)
     assert run.start(stored, QUERIES) == results_of(rows(60), QUERIES)

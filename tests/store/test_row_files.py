@@ -14,7 +14,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.data.blocks import MappedBlock
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.store import row_files
-from skws.store.live_store import LastingRecords
+from skws.store.live_store import LiveRecords
 from skws.store.row_files import SUFFIX, RowFile, RowFiles, Stored
 from skws_schema.errors import StateError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
@@ -66,21 +66,21 @@ class StoredTuples:
             pass
         self.live = np.concatenate([self.live, np.ones(len(batch), dtype=bool)])
 
-    def lasting(self, leading: Sequence[Record] = ()) -> LastingRecords:
-        records_of_engine = self._engine.lasting_records()
+    def current_records(self, leading: Sequence[Record] = ()) -> LiveRecords:
+        records_of_engine = self._engine.live_records()
         assert records_of_engine.live.all()
         return replace(records_of_engine, leading=RecordBatch.of(leading), live=self.live)
 
     def store(self, name: str, leading: Sequence[Record] = ()) -> Stored:
         """Store the live tuples, and check that they are read from their new files."""
-        before = list(self.lasting().records.records())
-        stored = self.files.store(self.lasting(leading), name)
-        assert list(self.lasting().records.records()) == before
+        before = list(self.current_records().records.records())
+        stored = self.files.store(self.current_records(leading), name)
+        assert list(self.current_records().records.records()) == before
         return stored
 
     def blocks(self) -> set[type]:
         """The types of the blocks that contain the rows."""
-        return set(map(type, self.lasting().records.rows.blocks))
+        return set(map(type, self.current_records().records.rows.blocks))
 
 
 def read(folder: Path, stored: Stored) -> list[Record]:
@@ -134,7 +134,7 @@ def test_deletions_are_kept_outside_of_files_and_come_first(tmp_path: Path) -> N
     row: Row = (4, "row 4", 2.0)
     leading = [Record(0, 4, row), Record(0, 4, row, True), Record.truncation(1, 6)]
     rows_in_files = StoredTuples(tmp_path, records(range(4, 12)))
-    assert rows_in_files.lasting(leading).insertions == 9
+    assert rows_in_files.current_records(leading).insertions == 9
     stored = rows_in_files.store("a", leading)
     assert list(stored.rest.records()) == leading
     live_records = list(records(range(4, 12)).records())
@@ -150,7 +150,7 @@ def test_rows_are_added_and_removed_across_restarts(tmp_path: Path, seed: int) -
         survival = rng.choice((0.3, 0.9, 1.0))
         rows_in_files.live &= np.array([rng.random() < survival for _ in rows_in_files.live], dtype=bool)
         rows_in_files.add(records(range(count, count := count + rng.randrange(9))))
-        expected = list(rows_in_files.lasting().records.records())
+        expected = list(rows_in_files.current_records().records.records())
         stored = rows_in_files.store(f"{number}")
         rows_in_files.files.trim(stored.files)
         assert len(stored.files) <= row_files.MOST

@@ -66,14 +66,14 @@ def _in_file(rows: list[tuple[int, Row]], file: BlockFile) -> Rows:
     return Rows(number, places, tuple(blocks))
 
 
-@pytest.mark.parametrize("lasting", [True, False])
+@pytest.mark.parametrize("long_lived", [True, False])
 @seeds(15, 30)
-def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, lasting: bool) -> None:
+def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, long_lived: bool) -> None:
     monkeypatch.setattr(directory, "_COLUMN_ROWS", 5)
     monkeypatch.setattr(directory, "_FEWEST_ROWS", 3)
     monkeypatch.setattr(directory, "_SLOTS_AT_A_TIME", 4)
     rng = Random(seed)
-    store = RowStore(lasting=lasting)
+    store = RowStore(long_lived=long_lived)
     expected: list[tuple[int, Row]] = []
     files: dict[BlockFile, int] = {}
     for step in range(60):
@@ -124,10 +124,10 @@ def _live_in_files(
     return flags
 
 
-def test_lasting_rows_become_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lived_rows_become_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even those that arrive one by one; otherwise each would remain a block of Python values."""
     monkeypatch.setattr(directory, "_COLUMN_ROWS", 10)
-    store = RowStore(lasting=True)
+    store = RowStore(long_lived=True)
     for number in range(95):
         store.add(_rows([(0, (number,))]), np.zeros(1, dtype=bool))
     blocks = store.rows().blocks

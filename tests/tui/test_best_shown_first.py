@@ -24,15 +24,15 @@ from tests.tui.ui import QUERY, movies, opened, scenario
 FOREVER = parse_window("none")
 
 
-def lasting_movies(*queries: str, **more: Any) -> UiRequest:
-    return movies(*queries, window=FOREVER, lasting=True, **more)
+def movies_without_expiry(*queries: str, **more: Any) -> UiRequest:
+    return movies(*queries, window=FOREVER, no_expiry=True, **more)
 
 
 def best_of_search(text: str) -> BestResults:
     """The best results of ``skws search``."""
     query = Query.of_keywords(text, RankingChoice(explain=True))
     job = Job.search(
-        query, lasting_movies().job.schema, movie_files()[1], window=FOREVER, engine=EngineName.LOCAL
+        query, movies_without_expiry().job.schema, movie_files()[1], window=FOREVER, engine=EngineName.LOCAL
     )
     best = Search(job).best(MOST_BEST)
     return BestResults(best.results, best.found, best.complete and best.size >= job.max_size)
@@ -56,7 +56,7 @@ def listed(view: View) -> list[str]:
 
 @pytest.mark.parametrize("text", [QUERY, "john OR man", "coppola pacino", "zzyzx uma"])
 def test_the_best_results_equal_a_search_of_the_same_data(text: str) -> None:
-    run, view = start_view(lasting_movies(text))
+    run, view = start_view(movies_without_expiry(text))
     for _ in range(6):
         advanced(run, view, 0.3)  # rows arrive, and better results with them
     expected = best_of_search(text)
@@ -67,7 +67,7 @@ def test_the_best_results_equal_a_search_of_the_same_data(text: str) -> None:
 
 
 def test_a_query_added_later_finds_the_best_live_results() -> None:
-    run, view = start_view(lasting_movies())
+    run, view = start_view(movies_without_expiry())
     advanced(run, view, 2)
     run.add_query("john OR man")
     advanced(run, view)
@@ -80,7 +80,7 @@ def test_a_query_added_later_finds_the_best_live_results() -> None:
 
 
 def test_all_results_are_not_suggested_for_an_invalid_query() -> None:
-    run, view = start_view(lasting_movies("travolta price<5"))
+    run, view = start_view(movies_without_expiry("travolta price<5"))
     advanced(run, view, 2)
     [line] = [line for line in view.log if line.level == "error"]
     assert line.text.startswith("travolta price<5: no attribute 'price' to compare with")
@@ -94,12 +94,12 @@ def test_deleted_rows_are_removed_from_the_best_results(tmp_path: Path) -> None:
     deletion = {**orjson.loads(next(line for line in lines if b"Pulp Fiction" in line)), "op": "-"}
     deletion["time"] = orjson.loads(lines[-1])["time"]
     path.write_bytes(b"\n".join([*lines, orjson.dumps(deletion)]) + b"\n")
-    request = lasting_movies(QUERY)
+    request = movies_without_expiry(QUERY)
     run, view = start_view(request)
     advanced(run, view, 2)
     before = listed(view)
     job = Job({}, request.job.schema, f"replay:{path}", sinks=(), window=FOREVER, engine=EngineName.LOCAL)
-    run, view = start_view(UiRequest(job, request.schema_path, (QUERY,), restore=False, lasting=True))
+    run, view = start_view(UiRequest(job, request.schema_path, (QUERY,), restore=False, no_expiry=True))
     for _ in range(4):
         advanced(run, view, 10**9)
     assert set(listed(view)) < set(before)
@@ -107,7 +107,7 @@ def test_deleted_rows_are_removed_from_the_best_results(tmp_path: Path) -> None:
 
 
 def test_the_all_prefix_shows_all_results_in_order_of_time() -> None:
-    run, view = start_view(lasting_movies("john OR man"))
+    run, view = start_view(movies_without_expiry("john OR man"))
     advanced(run, view, 2)
     run.add_query("all: john OR man")
     advanced(run, view)
@@ -123,15 +123,15 @@ def test_the_all_prefix_shows_all_results_in_order_of_time() -> None:
 
 
 def test_a_stream_with_a_window_and_a_cluster_have_standing_queries() -> None:
-    assert lasting_movies().best_first(QUERY)
+    assert movies_without_expiry().best_first(QUERY)
     assert not movies().best_first(QUERY)
-    assert not lasting_movies(engine=EngineName.SPARK).best_first(QUERY)
+    assert not movies_without_expiry(engine=EngineName.SPARK).best_first(QUERY)
     for prefix in ("all:", "rank:", "top 3:", "pattern:"):
-        assert not lasting_movies().best_first(f"{prefix} {QUERY}"), prefix
+        assert not movies_without_expiry().best_first(f"{prefix} {QUERY}"), prefix
 
 
 def test_a_query_that_cannot_run_is_reported_and_removed() -> None:
-    run, view = start_view(lasting_movies("studio:x", QUERY))
+    run, view = start_view(movies_without_expiry("studio:x", QUERY))
     advanced(run, view, 2)
     assert view.queries == (QUERY,)
     assert any(line.level == "error" and "studio" in line.text for line in view.log)
@@ -139,7 +139,7 @@ def test_a_query_that_cannot_run_is_reported_and_removed() -> None:
 
 @scenario
 async def test_the_list_is_best_first_with_the_total_count() -> None:
-    async with opened(lasting_movies()) as driver:
+    async with opened(movies_without_expiry()) as driver:
         await driver.advance(2)
         await driver.write("john OR man")
         await driver.press("enter")

@@ -33,7 +33,7 @@ def forum(folder: Path, *queries: str) -> UiRequest:
         database.execute("INSERT INTO answer VALUES (1, 1, 'Ask a neural engineer.'), (2, 2, 'Nothing.')")
     (folder / "forum.yaml").write_text(YAML)
     job = live_job(load_schema(folder / "forum.yaml"), f"sqlite:{folder / 'forum.db'}")
-    settings = {"restore": False, "lasting": True}
+    settings = {"restore": False, "no_expiry": True}
     return UiRequest(job, folder / "forum.yaml", queries, theme="skws-dark", **settings)
 
 
@@ -98,7 +98,7 @@ async def test_tables_count_as_rows_beside_a_stream(tmp_path: Path) -> None:
         "joins: [order.cid = customer.cid]\n"
     )
     job = live_job(load_schema(tmp_path / "shop.yaml"), str(tmp_path / "shop"))
-    request = UiRequest(job, tmp_path / "shop.yaml", ("lamp zzyzx",), restore=False, lasting=True)
+    request = UiRequest(job, tmp_path / "shop.yaml", ("lamp zzyzx",), restore=False, no_expiry=True)
     async with opened(request, size=(80, 24)) as driver:
         await driver.advance(2)
         assert "No result for 'lamp zzyzx' yet (3 rows so far)." in driver.text()

@@ -33,7 +33,7 @@ def movies(*queries: str, path: Path | None = None, **more: Any) -> UiRequest:
     """A request over the built-in stream. ``more``: fields of the request or of its job."""
     schema, replay = movie_files()
     settings: dict[str, Any] = {"restore": False, "theme": "skws-dark"}
-    settings |= {name: more.pop(name) for name in ("restore", "theme", "lasting") if name in more}
+    settings |= {name: more.pop(name) for name in ("restore", "theme", "no_expiry") if name in more}
     job = live_job(load_schema(path or schema), f"replay:{replay}?speed={SPEED}", **more)
     return UiRequest(job, path or schema, queries, **settings)
 

@@ -32,7 +32,7 @@ from skws.queries.keywords.updates import Begin, CorrectedUpdates, updates_of
 from skws.results.result import Result, ResultTuple
 from skws.spec.enums import ToldUpdates
 from skws.store.lifespan_resolver import LifespanResolver, Settled
-from skws.store.live_store import LastingRecords, LiveStore
+from skws.store.live_store import LiveRecords, LiveStore
 from skws.store.row_files import StoredRecords
 from skws.store.table_tuples import table_tuples
 from skws.store.tuple_batch import TupleBatch, natural_ends, of_tuples
@@ -298,7 +298,7 @@ class KeywordEngine(MeshEngine):
             self._portions.adapt(self.counts.results - count_before)
 
     def take_up(self, log: LongBatch) -> LongBatch:
-        """Load live tuples from the ``lasting_records`` in a log; returns the records still to process.
+        """Load live tuples from the ``live_records`` in a log; returns the records still to process.
 
         Each record in row files makes one tuple, so they need not be settled one after the other. Their
         results were reported when the records came.
@@ -381,9 +381,9 @@ class KeywordEngine(MeshEngine):
     @property
     def living(self) -> int:
         """The number of tuples that are alive now, or that late records may make alive again."""
-        return int(np.count_nonzero(self._lasting_flags()))
+        return int(np.count_nonzero(self._live_flags()))
 
-    def _lasting_flags(self) -> Flags:
+    def _live_flags(self) -> Flags:
         tuples = self._store.live.tuples
         flags: Flags = (tuples.end > self._horizon) & (tuples.start != ALWAYS)
         return flags
@@ -407,7 +407,7 @@ class KeywordEngine(MeshEngine):
             for name, start, end in rows
         ]
 
-    def lasting_records(self) -> LastingRecords:
+    def live_records(self) -> LiveRecords:
         """Records that rebuild the live tuples, and those that late records may correct; in order of time.
 
         The window is of time, or unbounded.
@@ -415,7 +415,7 @@ class KeywordEngine(MeshEngine):
         directory, horizon = self._store.directory, self._horizon
         self._resolver.forget(horizon)
         records, leading_tuples = self._resolver.leading_records()
-        flags = self._lasting_flags()
+        flags = self._live_flags()
         flags[
             np.array(
                 [directory.slots[each] for each in leading_tuples if each in directory.slots], dtype=np.int64
@@ -423,7 +423,7 @@ class KeywordEngine(MeshEngine):
         ] = False
         for slot in directory.slots.flagged_slots(flags):
             records += self._records_before(directory.member(slot))
-        return LastingRecords(RecordBatch.of(records), self._store, flags, self._operator.known_bitmaps)
+        return LiveRecords(RecordBatch.of(records), self._store, flags, self._operator.known_bitmaps)
 
     def _records_before(self, member: StreamTuple) -> Iterator[Record]:
         """Insertions and deletions of the equal rows that came before a tuple in its instant."""

@@ -17,7 +17,7 @@ from skws.queries.operator import NOTHING_LIVES, SHARED, Begins, LiveOperator, Q
 from skws.queries.order import Order
 from skws.results.result import Result
 from skws.spec.query_spec import Query, Stream
-from skws.store.live_store import LastingRecords
+from skws.store.live_store import LiveRecords
 from skws_mesh.backend import OperatorUse
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
@@ -162,8 +162,8 @@ class LiveKeywords(LiveOperator):
     def living_tuples(self) -> list[Result]:
         return [] if self._engine is None else self._engine.living_tuples()
 
-    def lasting_records(self) -> LastingRecords | None:
-        return None if self._engine is None else self._engine.lasting_records()
+    def live_records(self) -> LiveRecords | None:
+        return None if self._engine is None else self._engine.live_records()
 
     def load(self) -> Load:
         return Load() if self._engine is None else self._engine.load()

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from skws.queries.keywords.result_emitter import Event, Output, ResultEmitter
-from skws.store.directory import LastingName, TupleDirectory
+from skws.store.directory import StableName, TupleDirectory
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import NO_MEMBER, Partials, PartialStore
 from skws_purging.lifespans import ALWAYS, StreamTuple
@@ -17,7 +17,7 @@ from skws_windows.window import FOREVER
 
 Found: TypeAlias = tuple[int, int, tuple[int, ...]]
 """A result: query, operator, slots of its members."""
-Lasting: TypeAlias = tuple[str, frozenset[LastingName]]
+StableResult: TypeAlias = tuple[str, frozenset[StableName]]
 """The parts of a result that survive a change of the schema: the name of its query, and its members."""
 Emitted: TypeAlias = tuple[int, int, list[int | StreamTuple]]
 """An emitted result: query, operator and members, as slots, or as tuples that get new slots."""
@@ -155,15 +155,15 @@ class EmittedResults(LiveResults):
             (each.end.take(np.flatnonzero(each.query == query)) <= now).any() for each in self.all_partials()
         )
 
-    def ended_results(self, horizon: int, now: int, name: Callable[[int], str]) -> set[Lasting]:
+    def ended_results(self, horizon: int, now: int, name: Callable[[int], str]) -> set[StableResult]:
         """The results that have ended at ``now``, and that records from ``horizon`` on may still change.
 
         ``name``: the name of a query, given its number.
         """
-        ended_results: set[Lasting] = set()
+        ended_results: set[StableResult] = set()
         for store in self._stores:
             is_over = (store.partials.end > horizon) & (store.partials.end <= now)
-            ended_results.update(self._lasting(row, name) for row in store.take(is_over).rows())
+            ended_results.update(self._stable_result(row, name) for row in store.take(is_over).rows())
         return ended_results
 
     def report_added(
@@ -171,7 +171,7 @@ class EmittedResults(LiveResults):
         change: SchemaChange,
         partials: list[Partials],
         now: int,
-        former_ended: Collection[Lasting],
+        former_ended: Collection[StableResult],
         name: Callable[[int], str],
     ) -> Iterator[list[Output]]:
         """Remember the results over a changed schema; emits those that the change adds, in pieces.
@@ -185,7 +185,7 @@ class EmittedResults(LiveResults):
             if former_ended:
                 ended_results = results.take(~is_alive)
                 is_reported = [
-                    self._lasting(row, name) in former_ended and not self._adds(change, row)
+                    self._stable_result(row, name) in former_ended and not self._adds(change, row)
                     for row in ended_results.rows()
                 ]
                 self.add(ended_results.take(np.array(is_reported, dtype=bool)))
@@ -197,8 +197,8 @@ class EmittedResults(LiveResults):
     def _adds(self, change: SchemaChange, row: tuple[int, int, list[int]]) -> bool:
         return self._emitter.tree(row).uses_any(*change.added)
 
-    def _lasting(self, row: tuple[int, int, list[int]], name: Callable[[int], str]) -> Lasting:
-        members = frozenset(self._directory.lasting_name(slot) for slot in row[2] if slot != NO_MEMBER)
+    def _stable_result(self, row: tuple[int, int, list[int]], name: Callable[[int], str]) -> StableResult:
+        members = frozenset(self._directory.stable_name(slot) for slot in row[2] if slot != NO_MEMBER)
         return name(row[0]), members
 
     def take_moved(self, queries: Set[int], partials: list[Partials]) -> list[Partials]:

@@ -27,7 +27,7 @@ from skws.spec.query_spec import (
     RankingChoice,
     Stream,
 )
-from skws.store.live_store import LastingRecords
+from skws.store.live_store import LiveRecords
 from skws_purging.lifespans import ALWAYS
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError
@@ -158,8 +158,8 @@ class TopOperator(Operator):
     def living(self) -> int:
         return self._engine.living if self.lasts else 0
 
-    def lasting_records(self) -> LastingRecords | None:
-        return self._engine.lasting_records() if self.lasts else None
+    def live_records(self) -> LiveRecords | None:
+        return self._engine.live_records() if self.lasts else None
 
     @property
     def lasts(self) -> bool:

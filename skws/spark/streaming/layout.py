@@ -247,15 +247,13 @@ def initial_state(
 ) -> GroupedData:
     """The initial state of the shards of ``layout``: that of ``old_layout`` after a batch, at ``state``."""
     old_blobs = blobs_at(session, state, batchId=batch)
-    chunks = old_blobs.where("kind IN ('chunk', 'lasting')")
-    other_blobs = [_blob(row) for row in old_blobs.where("kind NOT IN ('chunk', 'lasting')").collect()]
+    chunks = old_blobs.where("kind IN ('chunk', 'live')")
+    other_blobs = [_blob(row) for row in old_blobs.where("kind NOT IN ('chunk', 'live')").collect()]
     rows = chunks.select("shard", "head").collect()
     heads = [(row.shard, Chunk(**orjson.loads(bytes(row.head)))) for row in rows]
     shard_blobs, whole_chunks = plan_move(other_blobs, heads, old_layout, layout)
     number = sf.get_json_object(sf.col("head").cast("string"), "$.number").cast("long")
-    group_key = (
-        number if old_layout.keys is None else sf.greatest(number, sf.lit(_lasting_number(whole_chunks)))
-    )
+    group_key = number if old_layout.keys is None else sf.greatest(number, sf.lit(_live_number(whole_chunks)))
     chunk_blobs = chunks.groupBy(group_key).applyInArrow(
         _divider(whole_chunks, old_layout, layout, lateness), _COLUMNS
     )
@@ -285,11 +283,11 @@ def plan_move(
     positions = [mark.position for mark in marks.values()]
     position = sum(positions) if old_layout.keys else max(positions)
     whole_chunks = _merge_heads(list(heads), position, old_layout)
-    if layout.keys is not None:  # no query needs the chunks that a lasting chunk replaces
+    if layout.keys is not None:  # no query needs the chunks that a live chunk replaces
         whole_chunks = {
             place: chunk
             for place, chunk in whole_chunks.items()
-            if place >= (_lasting_number(whole_chunks), True)
+            if place >= (_live_number(whole_chunks), True)
         }
     return list(_shard_blobs(other_blobs, marks, position, old_layout, layout)), whole_chunks
 
@@ -346,19 +344,19 @@ def _merge_heads(heads: Sequence[tuple[int, Chunk]], position: int, old_layout: 
     """The heads of whole chunks, from those of the shards by group. ``position``: that after the last one.
 
     Shards that read the same records have the same chunks, but more of them if their queries look further
-    back. The last lasting chunk replaces all earlier ones, also those of shards without a lasting chunk.
+    back. The last live chunk replaces all earlier ones, also those of shards without a live chunk.
     """
-    lasting_numbers = {group: chunk.number for group, chunk in heads if chunk.lasting}
-    last = max(lasting_numbers.values(), default=-1)
+    live_numbers = {group: chunk.number for group, chunk in heads if chunk.live}
+    last = max(live_numbers.values(), default=-1)
     parts: defaultdict[Place, list[Chunk]] = defaultdict(list)
     begin_chunks: defaultdict[Place, list[Chunk]] = defaultdict(list)
     for group, chunk in heads:
         place = (last, True) if chunk.number <= last else chunk.place
-        if chunk.place >= (lasting_numbers.get(group, -1), True):
+        if chunk.place >= (live_numbers.get(group, -1), True):
             begin_chunks[place].append(chunk)
         if old_layout.keys is not None:
             parts[place].append(chunk)
-        elif not chunk.lasting or chunk.number == last:
+        elif not chunk.live or chunk.number == last:
             parts[chunk.place] = [chunk]
     chunks: dict[Place, Chunk] = {}
     for place in sorted(parts, reverse=True):
@@ -380,20 +378,20 @@ def _merge_chunks(
     place: Place, parts: Sequence[Chunk], end_position: int, begins: dict[str, list[list[Any]]]
 ) -> Chunk:
     """The head of a whole chunk. ``end_position``: the position after it."""
-    number, lasting = place
+    number, live = place
     settled = max((chunk.settled for chunk in parts if chunk.settled is not None), default=None)
     final = parts[0].final  # the same in all shards
-    if lasting:  # some shards may have chunks with any times instead
+    if live:  # some shards may have chunks with any times instead
         final = None if settled is None else ALWAYS
     return Chunk(
         number,
         end_position - sum(chunk.after - chunk.position for chunk in parts),
-        ALWAYS if lasting else max(chunk.now for chunk in parts),
+        ALWAYS if live else max(chunk.now for chunk in parts),
         max(chunk.latest for chunk in parts),
         end_position,
         final=final,
         begins=begins,
-        lasting=lasting,
+        live=live,
         reached=max(chunk.reached for chunk in parts),
         settled=settled,
     )
@@ -405,9 +403,9 @@ def _version(begin: Sequence[Any]) -> float:
     return ALWAYS if version is None else version
 
 
-def _lasting_number(whole_chunks: Iterable[Place]) -> int:
-    """The number of the lasting chunk; -1 if there is none."""
-    return next((number for number, lasting in whole_chunks if lasting), -1)
+def _live_number(whole_chunks: Iterable[Place]) -> int:
+    """The number of the live chunk; -1 if there is none."""
+    return next((number for number, live in whole_chunks if live), -1)
 
 
 def _divider(
@@ -432,7 +430,7 @@ def divide_chunks(
     lateness: int,
 ) -> Iterator[Blob]:
     """Divide whole chunks for the shards of ``layout``. ``parts``: chunks of all shards of ``old_layout``."""
-    last = _lasting_number(whole_chunks)
+    last = _live_number(whole_chunks)
     by_place: defaultdict[Place, list[tuple[Chunk, bytes]]] = defaultdict(list)
     for part in parts:
         place = part[0].place
@@ -447,10 +445,10 @@ def divide_chunk(
 ) -> Iterator[Blob]:
     """Divide a whole chunk for the shards of ``layout``. ``parts``: its chunks in the old shards."""
     bodies = layout.pack(_chunk_records(chunk, parts, old_layout, lateness))
-    kind: Kind = "lasting" if chunk.lasting else "chunk"
-    name = "" if chunk.lasting else str(chunk.number)
+    kind: Kind = "live" if chunk.live else "chunk"
+    name = "" if chunk.live else str(chunk.number)
     for group, body in zip(layout.groups, cycle(bodies) if layout.keys is None else bodies, strict=False):
-        if body or chunk.lasting:
+        if body or chunk.live:
             head = replace(chunk, size=len(body))
             if layout.keys is not None:
                 end_position = _in_time(unpack(body), chunk, lateness).insertions
@@ -464,12 +462,12 @@ def _chunk_records(
     """The records of a whole chunk."""
     if old_layout.keys is None:
         return unpack(parts[0][1])
-    if not chunk.lasting:
+    if not chunk.live:
         return rejoin([body for _, body in parts])
     batches = []
-    for (_, lasting), group in groupby(sorted(parts, key=_place_of), key=_place_of):
+    for (_, live), group in groupby(sorted(parts, key=_place_of), key=_place_of):
         chunk_parts = list(group)
-        if lasting:
+        if live:
             batches += [unpack(body) for _, body in chunk_parts]
         else:
             latest = max((head for head, _ in chunk_parts), key=attrgetter("now"))

@@ -82,8 +82,8 @@ class Chunk:
 
     ``position``, ``now`` and ``final``: the state of the stream before them. ``latest``: the latest time
     among them. ``after``: the position after them. ``size``: in bytes. ``begins``: of results that they
-    updated, as lists. ``lasting``: it replaces the log up to it, and has the rows that were alive; older
-    chunks may stay for queries with short windows. ``reached``: ``now`` after a lasting chunk. ``settled``:
+    updated, as lists. ``live``: it replaces the log up to it, and has the rows that were alive; older
+    chunks may stay for queries with short windows. ``reached``: ``now`` after a live chunk. ``settled``:
     ``final`` after the records.
     """
 
@@ -95,20 +95,20 @@ class Chunk:
     size: int = 0
     final: int | None = None
     begins: dict[str, list[list[Any]]] = field(default_factory=dict)
-    lasting: bool = False
+    live: bool = False
     reached: int = ALWAYS
     settled: int | None = None
 
     @property
     def place(self) -> tuple[int, bool]:
-        """The position in the log; a lasting chunk follows the chunks that it replaces."""
-        return self.number, self.lasting
+        """The position in the log; a live chunk follows the chunks that it replaces."""
+        return self.number, self.live
 
     @property
     def is_plain(self) -> bool:
         """True if it has no information but the state of the stream."""
         times = self.final, self.settled
-        return not self.lasting and times == (None, None) and not any(self.begins.values())
+        return not self.live and times == (None, None) and not any(self.begins.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,8 @@ class BatchAnswer:
     """The answer to a micro-batch: its results, and how the log must change.
 
     ``stats``: JSON objects for the driver. ``chunk``: describes the new records; None if they are not logged.
-    ``lasting``: a chunk with the live rows that replaces all earlier ones, and its records. ``over``: the
-    previous lasting chunk, or the chunks in its place, can be removed. ``dropped``: chunks to remove.
+    ``live``: a chunk with the live rows that replaces all earlier ones, and its records. ``over``: the
+    previous live chunk, or the chunks in its place, can be removed. ``dropped``: chunks to remove.
     ``added`` and ``removed``: queries. ``states``: of queries that keep their own. ``schemas``: new schemas.
     ``position``, ``now`` and ``final``: the state of the stream. ``blobs``: stats and results, encoded; a
     server sends these instead of both. ``ended``: see ``LogEnd``.
@@ -165,7 +165,7 @@ class BatchAnswer:
     schemas: list[str] = field(default_factory=list)
     blobs: list[bytes] = field(default_factory=list)
     final: int | None = None
-    lasting: tuple[Chunk, bytes] | None = None
+    live: tuple[Chunk, bytes] | None = None
     over: bool = False
     ended: int = ALWAYS
 

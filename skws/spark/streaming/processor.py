@@ -2,9 +2,9 @@
 
 The state store has all input of a live search: static tables, standing queries, changes of the schema, the
 records of the last two windows in chunks, one a micro-batch, and the states of queries that keep their own. A
-batch reads only the mark, and writes its own records. Once most records are dead, one lasting chunk with the
-live rows replaces all chunks except those that queries with short windows need. The mark has the committed
-epoch; a search with another epoch is never used.
+batch reads only the mark, and writes its own records. Once most records are dead, one chunk with the live
+rows, the live chunk, replaces all others except those that queries with short windows need. The mark has the
+committed epoch; a search with another epoch is never used.
 
 Spark opens each state variable in every batch, which takes some 25 ms whatever its size. So one variable has
 all blobs.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from skws.spec.job import Job
 
 
-Kind = Literal["chunk", "job", "lasting", "mark", "query", "schema", "state", "table"]
+Kind = Literal["chunk", "job", "live", "mark", "query", "schema", "state", "table"]
 
 # As objects: texts would be sent to Java for parsing, twice each in every batch.
 _KEY: Final = StructType([StructField("kind", StringType()), StructField("name", StringType())])
@@ -93,7 +93,7 @@ OUTPUT: Final = "shard int, part int, output binary"
 @dataclass(frozen=True, slots=True)
 class ShardProgress:
     """The progress of a shard. ``oldest`` to ``next``: the numbers of its chunks; some are missing, because a
-    micro-batch had no records for the shard or a lasting chunk replaces them. ``tables``: their number of
+    micro-batch had no records for the shard or a live chunk replaces them. ``tables``: their number of
     blobs. ``position``, ``now``, ``final``: those of the stream (``Session``).
 
     ``given``: the queries of the last start, if no driver stores them. ``partitions``: the awaited partitions
@@ -282,7 +282,7 @@ class MeshProcessor(StatefulProcessor):
                 client.answer()  # it worked on the last chunk while Spark read this one
             if recent:
                 client.send("replay_recent", chunk, records)
-            elif chunk.latest <= dead_until and not chunk.lasting:
+            elif chunk.latest <= dead_until and not chunk.live:
                 client.send("pass_over", chunk)
             else:
                 client.send("replay", chunk, records)
@@ -304,18 +304,18 @@ class MeshProcessor(StatefulProcessor):
         return text.decode(), int(chunk)
 
     def _log(self, mark: ShardProgress) -> Iterator[tuple[bool, Chunk, bytes]]:
-        """The chunks, oldest first, each with True if a lasting chunk replaces it; then that chunk."""
-        entry = self._store.find("lasting", "")
-        lasting_chunks = [] if entry is None else [_parse_chunk(*entry)]
-        last_number = max((chunk.number for chunk, _ in lasting_chunks), default=-1)
+        """The chunks, oldest first, each with True if a live chunk replaces it; then that chunk."""
+        entry = self._store.find("live", "")
+        live_chunks = [] if entry is None else [_parse_chunk(*entry)]
+        last_number = max((chunk.number for chunk, _ in live_chunks), default=-1)
         for number in range(mark.oldest, mark.next):
             blob = self._store.find("chunk", number)
             if blob is None:
                 continue
-            if lasting_chunks and number > last_number:
-                yield False, *lasting_chunks.pop()
+            if live_chunks and number > last_number:
+                yield False, *live_chunks.pop()
             yield number <= last_number, *_parse_chunk(*blob)
-        yield from ((False, *chunk_and_records) for chunk_and_records in lasting_chunks)
+        yield from ((False, *chunk_and_records) for chunk_and_records in live_chunks)
 
     def _store_answer(
         self, mark: ShardProgress, micro_batch: MicroBatch, answer: BatchAnswer
@@ -341,12 +341,12 @@ class MeshProcessor(StatefulProcessor):
         if answer.chunk is not None:
             last = answer.chunk.number
             self._store.put("chunk", last, micro_batch.records, orjson.dumps(asdict(answer.chunk)))
-        if answer.lasting is not None:
-            lasting, records = answer.lasting
-            last = lasting.number
-            self._store.put("lasting", "", records, orjson.dumps(asdict(lasting)))
+        if answer.live is not None:
+            live, records = answer.live
+            last = live.number
+            self._store.put("live", "", records, orjson.dumps(asdict(live)))
         if answer.over:
-            self._store.drop("lasting", "")
+            self._store.drop("live", "")
         for number in answer.dropped:
             self._store.drop("chunk", number)
         return ShardProgress(

@@ -173,9 +173,9 @@ class Shard:
         self._pending_queries: list[tuple[Query, int]] = []  # in a replay, in order
         self._last_added = ALWAYS  # the time of the stream when the last query was added
         self._order: list[str] = []
-        self._lasting_chunk: Chunk | None = None
+        self._live_chunk: Chunk | None = None
         self._waiting_chunks: list[tuple[Chunk, RecordBatch]] = []  # in a replay, to be processed together
-        self._log: list[Chunk] = []  # oldest first; those up to the lasting one are for some queries only
+        self._log: list[Chunk] = []  # oldest first; those up to the live one are for some queries only
         self._deletion_time = ALWAYS  # the latest time of micro-batches with deletions
         self._end_of_log: int | None = None  # in a replay, before its first chunk: the position at the end
 
@@ -286,11 +286,11 @@ class Shard:
             self._live.replay(NO_RECORDS)  # waiting results, which were emitted before this chunk's records
         self._add_pending(first.number)  # as the stream was then
         begins = {name: [Begin(*fields) for fields in items] for name, items in chunk.begins.items()}
-        if chunk.lasting:
+        if chunk.live:
             recent = _with_end([logged_batch for _, logged_batch in sorted(self._past_chunks.items())], chunk)
-            self._live.replay(batch, begins, lasting=True, settled=chunk.settled, recent=recent)
+            self._live.replay(batch, begins, live=True, settled=chunk.settled, recent=recent)
             self._past_chunks.clear()
-            self._lasting_chunk = chunk
+            self._live_chunk = chunk
         else:
             self._live.replay(batch, begins, settled=chunk.settled)
             self._log += chunks
@@ -302,7 +302,7 @@ class Shard:
         self._log.append(chunk)
 
     def replay_recent(self, chunk: Chunk, records: bytes) -> None:
-        """Takes the chunks that a lasting one replaces, oldest first; then ``replay`` the lasting one."""
+        """Takes the chunks that a live one replaces, oldest first; then ``replay`` the live one."""
         self.send_past(chunk, records)
         self._log.append(chunk)
 
@@ -318,7 +318,7 @@ class Shard:
 
     def asks_past(self, micro_batch: MicroBatch) -> bool:
         """True if the micro-batch's commands need the log: ``send_past`` its chunks first."""
-        has_log = bool(self._log) or self._lasting_chunk is not None
+        has_log = bool(self._log) or self._live_chunk is not None
         return has_log and any(map(self._needs_past, micro_batch.head.commands))
 
     def _needs_past(self, command: JobCommand) -> bool:
@@ -327,7 +327,7 @@ class Shard:
         return command.query is not None and self._live.adding_needs_past(command.query.kind)
 
     def send_past(self, chunk: Chunk, records: bytes) -> None:
-        """A chunk of the log, lasting or not, for the next micro-batch's new queries."""
+        """A chunk of the log, live or not, for the next micro-batch's new queries."""
         batch = self._without_removed(unpack(records), chunk.number)
         self._past_chunks[chunk.place] = LoggedBatch(chunk.position, chunk.now, batch, chunk.final)
 
@@ -335,8 +335,8 @@ class Shard:
         """The chunks of ``send_past``, oldest first."""
         batches: list[LoggedBatch] = []
         for chunk_place, batch in sorted(self._past_chunks.items()):
-            if self._lasting_chunk is not None and chunk_place == self._lasting_chunk.place:
-                batches = [replace(batch, recent=_with_end(batches, self._lasting_chunk))]
+            if self._live_chunk is not None and chunk_place == self._live_chunk.place:
+                batches = [replace(batch, recent=_with_end(batches, self._live_chunk))]
             else:
                 batches.append(batch)
         return batches
@@ -348,7 +348,7 @@ class Shard:
         if micro_batch.tables:
             self._load_tables(micro_batch.tables)
         schemas_before = len(self._standing.schemas)
-        had_lasting = self._lasting_chunk is not None
+        had_live_chunk = self._live_chunk is not None
         dropped_chunks = self._trim()  # a shard of another layout may have needed more
         for chunk in dropped_chunks:
             self._past_chunks.pop(chunk.place, None)
@@ -384,8 +384,8 @@ class Shard:
             live.snapshot(),
             schemas,
             final=live.final,
-            lasting=replacement if self._lasting_chunk else None,
-            over=had_lasting and not self._lasting_chunk,
+            live=replacement if self._live_chunk else None,
+            over=had_live_chunk and not self._live_chunk,
             ended=self._deletion_time,
         )
 
@@ -403,11 +403,11 @@ class Shard:
             return None  # live rows do not show which changeable results a new query has emitted
         self._checked_bytes = size
         live = self._live
-        lasting_records = live.lasting_records()
+        live_records = live.live_records()
         # All shards have truncations: those of several logs could not be distinguished.
-        if lasting_records is None or lasting_records.leading.truncations().any():
+        if live_records is None or live_records.leading.truncations().any():
             return None
-        records = lasting_records.records
+        records = live_records.records
         blob = pack(records)
         recent = list(dropwhile(self._is_over_recent, self._log))
         new_bytes = len(blob) + sum(map(_bytes, recent)) + CHUNK_BYTES
@@ -415,13 +415,13 @@ class Shard:
             return None
         self._checked_bytes = new_bytes
         begins = {name: list(map(list, items)) for name, items in live.all_begins().items()}
-        self._lasting_chunk = Chunk(
+        self._live_chunk = Chunk(
             number,
             live.position - records.insertions,
             ALWAYS,
             max(
                 [
-                    ALWAYS if lasting_records.latest is None else lasting_records.latest,
+                    ALWAYS if live_records.latest is None else live_records.latest,
                     *(chunk.latest for chunk in recent),
                 ]
             ),
@@ -429,32 +429,32 @@ class Shard:
             len(blob),
             None if live.final is None else ALWAYS,
             begins,
-            lasting=True,
+            live=True,
             reached=live.now,
             settled=live.final,
         )
-        live.log_replaced(_part(self._lasting_chunk), recent[0].position if recent else None)
-        return self._lasting_chunk, blob
+        live.log_replaced(_part(self._live_chunk), recent[0].position if recent else None)
+        return self._live_chunk, blob
 
     @property
     def _size(self) -> int:
         """Bytes of the log, with the cost of its chunks."""
-        return sum(map(_bytes, self._log)) + (_bytes(self._lasting_chunk) if self._lasting_chunk else 0)
+        return sum(map(_bytes, self._log)) + (_bytes(self._live_chunk) if self._live_chunk else 0)
 
     def _trim(self) -> list[Chunk]:
-        """Removes the oldest chunks that are over, and then the lasting chunk that replaces them.
+        """Removes the oldest chunks that are over, and then the live chunk that replaces them.
 
         Only from the front, since a deletion must not be removed before its insertion.
         """
         removed_chunks: list[Chunk] = []
-        if self._lasting_chunk is not None:
-            replaced_count = bisect_right(self._log, self._lasting_chunk.number, key=attrgetter("number"))
+        if self._live_chunk is not None:
+            replaced_count = bisect_right(self._log, self._live_chunk.number, key=attrgetter("number"))
             removed_chunks = self._cut(self._log[:replaced_count], self._is_over_recent)
             if replaced_count and len(removed_chunks) == replaced_count:
-                self._live.log_replaced(_part(self._lasting_chunk))
-            if len(removed_chunks) < replaced_count or not self._is_over(self._lasting_chunk):
+                self._live.log_replaced(_part(self._live_chunk))
+            if len(removed_chunks) < replaced_count or not self._is_over(self._live_chunk):
                 return removed_chunks
-            self._lasting_chunk = None
+            self._live_chunk = None
         return removed_chunks + self._cut(self._log, self._is_over)
 
     def _cut(self, log: Sequence[Chunk], is_over: Callable[[Chunk], bool]) -> list[Chunk]:
@@ -536,7 +536,7 @@ class Shard:
             has_dead_letters = self._request.dead_letters is not None
             stats |= {
                 "live": load.live,
-                "log_bytes": sum(chunk.size for chunk in (*self._log, self._lasting_chunk) if chunk),
+                "log_bytes": sum(chunk.size for chunk in (*self._log, self._live_chunk) if chunk),
                 **self._counts(batch, [record.record for record in late]),
                 "latest": batch.latest,
                 "late": len(late),
@@ -569,9 +569,9 @@ def _part(chunk: Chunk) -> LogPart:
     return LogPart(chunk.latest, chunk.after)
 
 
-def _with_end(recent: Sequence[LoggedBatch], lasting: Chunk) -> tuple[LoggedBatch, ...]:
-    """The chunks that a lasting chunk replaces, and the position of the stream after them."""
-    end = LoggedBatch(lasting.after, lasting.reached, NO_RECORDS, lasting.settled)
+def _with_end(recent: Sequence[LoggedBatch], live: Chunk) -> tuple[LoggedBatch, ...]:
+    """The chunks that a live chunk replaces, and the position of the stream after them."""
+    end = LoggedBatch(live.after, live.reached, NO_RECORDS, live.settled)
     return (*recent, end) if recent else ()
 
 

@@ -30,7 +30,7 @@ class KeptShard:
     share: Part
     tables: list[bytes] = field(default_factory=list)
     chunks: dict[int, tuple[Chunk, bytes]] = field(default_factory=dict)
-    lasting: tuple[Chunk, bytes] | None = None
+    live: tuple[Chunk, bytes] | None = None
     queries: dict[str, tuple[Query, int]] = field(default_factory=dict)
     states: dict[str, bytes] = field(default_factory=dict)
     schemas: list[tuple[str, int]] = field(default_factory=list)
@@ -56,31 +56,31 @@ class KeptShard:
         """Begin with the state, and replay the log."""
         state = (self.tables, self.queries.values(), self.schemas, self.states)
         dead_until = self.shard.begin(reached, *state)
-        lasting = self.lasting
+        live = self.live
         for number in sorted(self.chunks):
-            if lasting is not None and number > lasting[0].number:
-                self.shard.replay(*lasting)
-                lasting = None
+            if live is not None and number > live[0].number:
+                self.shard.replay(*live)
+                live = None
             chunk, records = self.chunks[number]
-            if lasting is not None:
+            if live is not None:
                 self.shard.replay_recent(chunk, records)
             elif chunk.latest <= dead_until:
                 self.passed_over += 1
                 self.shard.pass_over(chunk)
             else:
                 self.shard.replay(chunk, records)
-        if lasting is not None:
-            self.shard.replay(*lasting)
+        if live is not None:
+            self.shard.replay(*live)
 
     @property
     def size(self) -> int:
         """The size of the log's records in bytes."""
-        blobs = [*self.chunks.values(), *([self.lasting] if self.lasting else [])]
+        blobs = [*self.chunks.values(), *([self.live] if self.live else [])]
         return sum(len(records) for _, records in blobs)
 
     def work(self, micro_batch: MicroBatch) -> BatchAnswer:
         if self.shard.asks_past(micro_batch):
-            for chunk in [*self.chunks.values(), *([self.lasting] if self.lasting else [])]:
+            for chunk in [*self.chunks.values(), *([self.live] if self.live else [])]:
                 self.shard.send_past(*chunk)
         header = replace(micro_batch.head, number=self.next)
         answer = self.shard.work(MicroBatch.from_bytes(replace(micro_batch, head=header).to_bytes()))
@@ -94,10 +94,10 @@ class KeptShard:
         self.queries |= {one.name: (one, header.number) for one in answer.added}
         if answer.chunk is not None:
             self.chunks[self.next] = _decoded(answer.chunk), micro_batch.records
-        if answer.lasting is not None:
-            self.lasting = _decoded(answer.lasting[0]), answer.lasting[1]
+        if answer.live is not None:
+            self.live = _decoded(answer.live[0]), answer.live[1]
         if answer.over:
-            self.lasting = None
+            self.live = None
         self.next += 1
         self.final, self.ended = answer.final, answer.ended
         for number in answer.dropped:

@@ -218,7 +218,7 @@ class Shards:
         chunks = [
             (group, *chunk)
             for group, shard in self.shards.items()
-            for chunk in [*shard.chunks.values(), *([shard.lasting] if shard.lasting else [])]
+            for chunk in [*shard.chunks.values(), *([shard.live] if shard.live else [])]
         ]
         moved_blobs, undivided = plan_move(
             blobs, [(group, chunk) for group, chunk, _ in chunks], self.layout, layout
@@ -256,7 +256,7 @@ class Shards:
             answer = shard.work(MicroBatch(header, pack(RecordBatch.of(tables)), part))
             results_by_group += [(group, result) for result in answer.results]
             late_counts.append(answer.stats.get("late", 0))
-            self.replaced += bool(answer.lasting)
+            self.replaced += bool(answer.live)
         assert len({shard.shard.now for shard in self.shards.values()}) == 1
         for command in commands:
             if command.op == "remove":
@@ -305,8 +305,8 @@ class Shards:
                     shard.queries[query.name] = query, first_batch
                 case "chunk":
                     shard.chunks[int(name)] = Chunk(**orjson.loads(head)), body
-                case "lasting":
-                    shard.lasting = Chunk(**orjson.loads(head)), body
+                case "live":
+                    shard.live = Chunk(**orjson.loads(head)), body
         shard.replay(mark.log_end)
         shard.final, shard.ended = mark.final, mark.ended
         shard.shard.seek(mark.position, mark.now, mark.final)
@@ -737,7 +737,7 @@ def test_a_log_has_live_tuples_and_two_windows_of_patterns(window: Window) -> No
     assert max(sizes[200:]) <= max(sizes[:200]) < 400 * len(pack(RecordBatch.of(records))) / 8
     assert max(chunks) < 30
     shard.work(micro_batch_of(records, [JobCommand("remove", "p")]))
-    assert all(number > shard.lasting[0].number for number in shard.chunks if shard.lasting)
+    assert all(number > shard.live[0].number for number in shard.chunks if shard.live)
 
 
 def test_live_tuples_are_the_past_of_a_pattern_until_its_windows_end() -> None:
@@ -747,17 +747,17 @@ def test_live_tuples_are_the_past_of_a_pattern_until_its_windows_end() -> None:
     shard.rebuild()
     for time in range(40):
         shard.work(micro_batch_of([Record(1, time, ("alpha", 1, time % 2))]))
-    assert shard.lasting is not None
-    first = shard.lasting[0].number
+    assert shard.live is not None
+    first = shard.live[0].number
     query = Query("keyed a ; plain b within 100 us", name="p", kind=PATTERN)
     shard.work(micro_batch_of((), [JobCommand.add(query)]))
     for time in range(first, 90):
         shard.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
-    assert shard.lasting[0].number == first
+    assert shard.live[0].number == first
     shard.rebuild()
     results = shard.work(micro_batch_of([Record(0, 90, ("beta", 1, 1))])).results
     assert {one.parsed.tuples[0].row["x"] for one in results if one.parsed.name == "p"} == {1, 2}
-    while shard.lasting[0].number == first:
+    while shard.live[0].number == first:
         time += 1
         assert time < 1_000
         shard.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
@@ -771,10 +771,10 @@ def test_a_longer_pattern_begins_with_chunks_of_a_shorter_one_and_live_tuples(re
     short = Query("keyed a ; keyed b where a.x = b.x within 20 us", name="short", kind=PATTERN)
     shard.work(micro_batch_of([Record(1, 0, ("alpha", 900, 0))], [JobCommand.add(short)]))
     number = 0
-    while shard.lasting is None or shard.lasting[0].number < shard.next - 1 or number < 30:
+    while shard.live is None or shard.live[0].number < shard.next - 1 or number < 30:
         number += 1
         shard.work(micro_batch_of([Record(1, 10 * number, ("alpha", x, number)) for x in range(20)]))
-    lasting_number = shard.lasting[0].number
+    live_number = shard.live[0].number
     assert 0 < len(shard.chunks) < 10
     longer = Query("keyed a ; plain b within 10 ms", name="longer", kind=PATTERN)
     shard.work(micro_batch_of((), [JobCommand.add(longer)]))
@@ -789,7 +789,7 @@ def test_a_longer_pattern_begins_with_chunks_of_a_shorter_one_and_live_tuples(re
         shard.work(
             micro_batch_of([Record(1, 10 * later_number, ("alpha", x, later_number)) for x in range(20)])
         )
-    assert shard.lasting[0].number == lasting_number
+    assert shard.live[0].number == live_number
 
 
 def test_a_rebuilt_query_does_not_retract_results_that_ended_before_it() -> None:

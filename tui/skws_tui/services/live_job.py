@@ -86,7 +86,7 @@ class LiveJob:
         self._new_result_times: dict[str, TimeBuckets] = {}
         self._former_result_times: dict[str, TimeBuckets] = {}
         self._arrival_times = TimeBuckets()
-        self._new_host = new_host or partial(LiveJob.host_with, lasting=True)
+        self._new_host = new_host or partial(LiveJob.host_with, keep_alive=True)
         self._host: Host | None = None
         self._host_view: HostView | None = None  # exists with the host
         self._calendar = calendar

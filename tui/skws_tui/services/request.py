@@ -27,7 +27,8 @@ class UiRequest:
 
     ``schema_path``: the file that the editor saves. ``queries``: typed texts that are answered from the
     start.
-    ``restore``: continue the last session, and save this one. ``lasting``: rows live until they are deleted.
+    ``restore``: continue the last session, and save this one. ``no_expiry``: rows live until they are
+    deleted.
     """
 
     job: Job
@@ -35,11 +36,11 @@ class UiRequest:
     queries: tuple[str, ...] = ()
     theme: str | None = None
     restore: bool = True
-    lasting: bool = False
+    no_expiry: bool = False
 
     def best_first(self, name: str) -> bool:
         """True if a typed text asks for the best present results, not for all results as they arrive.
 
         Spark has no such search, since its rows are in other processes.
         """
-        return self.lasting and self.job.engine is EngineName.LOCAL and not parse_typed(name).prefix
+        return self.no_expiry and self.job.engine is EngineName.LOCAL and not parse_typed(name).prefix

@@ -139,7 +139,7 @@ class ResultBuffer:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
         self.folding = False
-        self.lasting: frozenset[str] = frozenset()
+        self.windowed_queries: frozenset[str] = frozenset()
         self.version = 0
         self._number = count(1)
         self.clear()
@@ -285,7 +285,7 @@ class ResultBuffer:
     def _expect_end(self, row: ListedResult) -> None:
         """Look at the end of a row when its time comes, unless that happens earlier anyway."""
         end = row.result.end
-        if end is not None and end < row.due and row.query not in self.lasting:
+        if end is not None and end < row.due and row.query not in self.windowed_queries:
             row.due = end
             heapq.heappush(self._ends, (end, row.number))
 

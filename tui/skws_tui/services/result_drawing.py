@@ -137,7 +137,7 @@ class Drawer:
     def countdown(self, row: ListedResult) -> str:
         """The time until the result ends, or the reason why it has ended."""
         end, now = row.result.end, self._view.event_time
-        if row.query in self._view.results.lasting:
+        if row.query in self._view.results.windowed_queries:
             return "its window has ended"
         end_text = "" if end is None else day_or_time(end)
         if row.ending:

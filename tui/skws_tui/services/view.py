@@ -164,7 +164,7 @@ class View:
             self.skipped = 0
         if events.queries is not None:
             self._change_queries(events.queries)
-        self.results.lasting = frozenset(filter(self.windowed, self.queries))
+        self.results.windowed_queries = frozenset(filter(self.windowed, self.queries))
         names = set(self.queries)
         self.results.take(result for result in events.results if result.name in names)
         for name, best in events.best.items():

@@ -190,7 +190,7 @@ def test_a_command_is_carried_out_if_its_caller_stops_waiting(tmp_path: Path) ->
     future.cancel()  # as after a timeout around ``asyncio.wrap_future``
     steps(watch)
     assert future.result(0).error == ""
-    assert watch.standing == ()
+    assert watch.standing_queries == ()
 
 
 def test_the_limit_ends_the_run(tmp_path: Path) -> None:

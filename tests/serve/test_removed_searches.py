@@ -45,7 +45,7 @@ def publisher(*names: str) -> EventPublisher:
 
 
 def adding(name: str, text: str = "ada lamp") -> JobCommand:
-    return JobCommand.adding(SavedSearch(Query(text, name=name)).tagged_query)
+    return JobCommand.add(SavedSearch(Query(text, name=name)).tagged_query)
 
 
 def stream_text(hub: EventPublisher, path: str, on_start: Callable[[], None]) -> str:

@@ -132,7 +132,7 @@ class ResultBuffer:
     """The latest results of all queries. ``dropped`` counts the rows beyond ``capacity``.
 
     ``version`` changes with the rows. ``folding``: results that differ only in parallel joins share a row.
-    Results of ``lasting`` queries arrive when their windows end, and do not expire. The end of a dropped row
+    Results of ``windowed_queries`` arrive when their windows end, and do not expire. The end of a dropped row
     is kept until its time comes, or until most ends are no longer needed.
     """
 

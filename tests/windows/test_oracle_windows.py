@@ -114,6 +114,23 @@ def test_records_without_effect_count_after_a_window_is_too_long(limits: Limits)
     assert windows_of(processor, word, []) == [(20, 24), (70, 72), (138, 140)]
 
 
+@pytest.mark.parametrize("selection", [Selection.EVERY, Selection.LONGEST])
+@pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
+def test_starts_that_are_too_old_are_dropped(selection: Selection, limits: Limits) -> None:
+    """New starts join one group, and all groups meet in another, to which no start is added directly."""
+    below_two = r.LetterBlock(g.Compare("<", g.Field("x"), g.GuardConstant(2)))
+    pair = (r.EVERYTHING, r.then(r.then(below_two, r.star(below_two)), letter(2)))
+    word = [StreamRecord(0, i, (2 if i in (3, 400, 801) else 0, None, None)) for i in range(2_000)]
+    window_expression = expression([pair], 0, selection, limits)
+    processor = Processor(window_expression, ALPHABET)
+    expected = [(end - length, end) for end in (3, 400, 801) for length in (4, 3, 2, 1) if length <= end]
+    if selection is Selection.LONGEST:
+        expected = [(0, 3), (396, 400), (797, 801)]
+    assert windows_of(processor, word[:1_950], range(0, 1_950, 70)) == expected
+    assert processor.open_starts < 100
+    assert windows_of(processor, word[1_950:], [10]) == []
+
+
 @examples(100)
 @given(cases(), CUTS, words(12), st.sampled_from((("n.b", "x"), ("x",))))
 def test_each_key_has_a_separate_stream(

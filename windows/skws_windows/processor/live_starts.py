@@ -182,8 +182,11 @@ class LiveStarts:
         if move.new_slots:
             start = self._start(walk, offset)
             for slot in move.new_slots:
-                self._add(self._groups[slot], start, walk.times.item(offset))
-        return self._ended_windows(move, walk, offset) if move.final_slots else ()
+                self._groups[slot].append(start)
+        windows = self._ended_windows(move, walk, offset) if move.final_slots else ()
+        if self._limits.bounding and any(len(group) > self._sweep_at for group in self._groups):
+            self._sweep_starts(self.position + offset, walk.times.item(offset))
+        return windows
 
     def _apply(self, move: Move) -> None:
         """Move all groups, and merge those that meet."""
@@ -216,11 +219,13 @@ class LiveStarts:
         cuts = tuple([panes.begin(offset) for panes in self.panes]) if self.panes else ()
         return WindowStart(self.position + offset, walk.times.item(offset), cuts)
 
-    def _add(self, group: Group, start: WindowStart, now: int) -> None:
-        group.append(start)
-        if self._limits.bounding and len(group) > self._sweep_at:
-            group[:] = [s for s in group if self._in_time(s, start.position, now)]
-            self._sweep_at = max(_LEAST_SWEPT, 2 * len(group))
+    def _sweep_starts(self, last: int, now: int) -> None:
+        """Drop the starts that are too old, and the groups that have no others."""
+        groups = [[start for start in group if self._in_time(start, last, now)] for group in self._groups]
+        slots = [slot for slot, group in enumerate(groups) if group]
+        self._configuration = self._shared.with_slots(self._configuration, slots)
+        self._groups = [groups[slot] for slot in slots]
+        self._sweep_at = max(_LEAST_SWEPT, 2 * max(map(len, self._groups), default=0))
 
     def _ended_windows(self, move: Move, walk: _Walk, offset: int) -> Sequence[Window]:
         last, now = self.position + offset, walk.times.item(offset)
@@ -264,7 +269,7 @@ class LiveStarts:
 
     def _close(self) -> None:
         """Drop the open window."""
-        self._configuration = self._shared.without_groups(self._configuration)
+        self._configuration = self._shared.with_slots(self._configuration, ())
         self._groups = []
 
     def _expiry(self, walk: _Walk) -> int:

@@ -168,9 +168,11 @@ class Configurations:
             source.is_fresh = not source.slots and all(m.is_initial(state) for m, state in before)
         return source.is_fresh
 
-    def without_groups(self, source: Configuration) -> Configuration:
-        """The configuration without its groups."""
-        return self._configuration(source.before, ()) if source.slots else source
+    def with_slots(self, source: Configuration, numbers: Sequence[int]) -> Configuration:
+        """The configuration with only some of its groups, by number, in order."""
+        if len(numbers) == len(source.slots):
+            return source
+        return self._configuration(source.before, tuple(source.slots[number] for number in numbers))
 
     def move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
         """The move of ``letter``; no window begins unless ``opening``."""

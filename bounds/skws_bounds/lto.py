@@ -117,5 +117,5 @@ def _comparable_terms(query: Modified, attr: Attr) -> Iterator[Term]:
 
 @lru_cache(maxsize=16)
 def compared_terms(query: Modified) -> dict[Term, None]:
-    """The terms of atoms."""
-    return dict.fromkeys(t for a in query.query.atoms for t in (a.left, a.right))
+    """The terms of atoms that filter rows; an order of other attributes would leave out rows with NULL."""
+    return dict.fromkeys(t for a in query.query.atoms if not a.assumed for t in (a.left, a.right))

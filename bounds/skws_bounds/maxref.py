@@ -30,16 +30,17 @@ class Inequality:
 def comparisons(query: Modified) -> tuple[tuple[int, int], ...]:
     """Each pair of classes (low, high) whose order must be checked when tuples are joined.
 
-    Left out: comparisons that follow from others (Definition 8), those with a
-    constant or an extreme, and the order of application times between nodes.
+    Left out: comparisons that follow from others (Definition 8), those with a constant or an extreme, those
+    that follow from promises alone, and the order of application times between nodes.
     """
     return tuple(_comparisons(query))
 
 
 def _comparisons(query: Modified) -> Iterator[tuple[int, int]]:
     closure = query.closure
+    # An attribute that only promises compare may be NULL.
     attribute_classes = sum(
-        1 << n for n, m in enumerate(closure.members) if any(isinstance(t, Attr) for t in m)
+        1 << n for n, m in enumerate(closure.members) if any(t in query.filtered_attributes for t in m)
     )
     for low in bits(attribute_classes):
         for high in bits(closure.above[low] & attribute_classes):

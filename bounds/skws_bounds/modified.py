@@ -170,6 +170,12 @@ class Modified:
         """The projected classes."""
         return frozenset(self.closure.class_of[t] for t in self.query.output if isinstance(t, Attr))
 
+    @cached_property
+    def filtered_attributes(self) -> frozenset[Term]:
+        """The attributes in atoms that filter rows, which NULL does not satisfy."""
+        atoms = (atom for atom in self.query.atoms if not atom.assumed)
+        return frozenset(t for a in atoms for t in (a.left, a.right) if isinstance(t, Attr))
+
     def name(self, node: int) -> str:
         return "+".join(self.nodes[node])
 

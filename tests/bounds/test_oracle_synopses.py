@@ -196,3 +196,45 @@ def test_synopses_of_all_value_types_give_naive_results(
         return
     event(f"{verdict.projection}: run")
     assert outputs == naive_outputs(union, SCHEMA, arrivals, table_rows)
+
+
+PROMISED = Schema(
+    "promised",
+    (
+        Relation(
+            "p",
+            (
+                Attribute("b", AttributeType.INTEGER),
+                Attribute("d", AttributeType.INTEGER, 6),
+                Attribute("at", AttributeType.TIMESTAMP),
+            ),
+            time="at",
+        ),
+        Relation(
+            "q",
+            (Attribute("a", AttributeType.INTEGER, 1, 4), Attribute("at", AttributeType.TIMESTAMP)),
+            time="at",
+        ),
+    ),
+    (),
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT p.b FROM p WHERE p.b = 5",  # a promise of d is past that of b
+        "SELECT p.b FROM p, q WHERE p.b = 5 AND q.at > p.at",
+        "SELECT 1 FROM p, q WHERE q.a < p.b AND q.at > p.at",  # it is bounded only if b is compared with 5
+        "SELECT 1 FROM q, p WHERE q.a < p.b AND q.at > p.at",
+    ],
+)
+def test_null_keeps_the_promises_of_a_schema(text: str) -> None:
+    """An attribute with bounds in the schema may be NULL, and a query that does not name it keeps the row."""
+    arrivals: list[Step] = [
+        (SECOND, {"p": [(b, d, SECOND) for b in (3, 5, 8, None) for d in (None, 7)], "q": [(2, SECOND)]}),
+        (2 * SECOND, {"p": [], "q": [(a, 2 * SECOND) for a in (None, 1, 4)]}),
+    ]
+    outputs = synopsis_outputs(sql(text, PROMISED), PROMISED, arrivals, {})
+    assert outputs == naive_outputs(sql(text, PROMISED), PROMISED, arrivals, {})
+    assert any(outputs)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from math import isfinite
+from math import isfinite, prod
 from typing import Final
 
 import sqlglot
@@ -326,12 +326,11 @@ class _Select:
         terms = tuple(term for _, term in output)
         places = tuple(span_of(tree, self._text) for tree in select.expressions)
         names = _unique_names([name for name, _ in output], terms)
-        choices = list(product(*conditions.choices))
-        if len(choices) > MOST_QUERIES:
-            raise error_at(
-                self._text, select, f"the IN lists make {len(choices)} cases; expected at most {MOST_QUERIES}"
-            )
-        for choice_atoms in choices:
+        count = prod(map(len, conditions.choices))
+        if count > MOST_QUERIES:
+            message = f"the IN lists make {count} cases; expected at most {MOST_QUERIES}"
+            raise error_at(self._text, select, message)
+        for choice_atoms in product(*conditions.choices):
             yield SpjQuery(tuple(self._streams), (*atoms, *choice_atoms), terms, names, places)
 
     def _from(self, select: exp.Select) -> None:

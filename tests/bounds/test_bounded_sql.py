@@ -158,3 +158,11 @@ def test_queries_of_a_union_share_the_step_budget() -> None:
     with within_steps(300):
         assert check(parse_sql(query, SCHEMA)).bounded is True
         assert check(union).bounded is None
+
+
+def test_long_in_lists_are_refused_at_once() -> None:
+    """Their combinations are counted, not made: there are 10^16 of them."""
+    values = ", ".join(map(str, range(100)))
+    lists = " AND ".join(f"s.{name} IN ({values})" for name in ("a", "a2") * 4)
+    with pytest.raises(SqlError, match="the IN lists make 10000000000000000 cases; expected at most 256"):
+        sql(f"SELECT s.a FROM s WHERE {lists}")

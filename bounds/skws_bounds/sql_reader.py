@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, count, product
 from math import isfinite, prod
 from typing import Final
 
@@ -326,9 +326,9 @@ class _Select:
         terms = tuple(term for _, term in output)
         places = tuple(span_of(tree, self._text) for tree in select.expressions)
         names = _unique_names([name for name, _ in output], terms)
-        count = prod(map(len, conditions.choices))
-        if count > MOST_QUERIES:
-            message = f"the IN lists make {count} cases; expected at most {MOST_QUERIES}"
+        cases = prod(map(len, conditions.choices))
+        if cases > MOST_QUERIES:
+            message = f"the IN lists make {cases} cases; expected at most {MOST_QUERIES}"
             raise error_at(self._text, select, message)
         for choice_atoms in product(*conditions.choices):
             yield SpjQuery(tuple(self._streams), (*atoms, *choice_atoms), terms, names, places)
@@ -379,5 +379,9 @@ class _Select:
 
 def _unique_names(names: list[str], terms: tuple[Attr | Constant, ...]) -> tuple[str, ...]:
     """Names of columns; duplicates are prefixed by their stream, and numbered if still equal."""
-    unique = [str(t) if names.count(n) > 1 else n for n, t in zip(names, terms, strict=True)]
-    return tuple(f"{n}_{unique[:i].count(n) + 1}" if n in unique[:i] else n for i, n in enumerate(unique))
+    unique: dict[str, None] = {}
+    for name, term in zip(names, terms, strict=True):
+        prefixed = str(term) if names.count(name) > 1 else name
+        numbered = (f"{prefixed}_{number}" for number in count(2))
+        unique[next(n for n in chain((prefixed,), numbered) if n not in unique)] = None
+    return tuple(unique)

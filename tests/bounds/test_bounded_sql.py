@@ -160,6 +160,11 @@ def test_queries_of_a_union_share_the_step_budget() -> None:
         assert check(union).bounded is None
 
 
+def test_columns_have_different_names() -> None:
+    (query,) = sql('SELECT 1, 1, s.a AS "1_2", s.a AS x, s.a2 AS x FROM s').queries
+    assert query.names == ("1", "1_2", "1_2_2", "s.a", "s.a2")
+
+
 def test_long_in_lists_are_refused_at_once() -> None:
     """Their combinations are counted, not made: there are 10^16 of them."""
     values = ", ".join(map(str, range(100)))

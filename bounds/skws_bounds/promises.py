@@ -11,7 +11,7 @@ from skws_schema.errors import BadRecordsError, nearest
 from skws_schema.model import Attribute, Op, Relation, Schema, Value, match_name
 
 PSEUDO_TIME = "time"
-"""The application time of a stream whose relation names no attribute for it: the time of the record."""
+"""Names the time of the record, the application time of a stream whose relation names no attribute for it."""
 
 
 class UnknownNameError(Exception):
@@ -25,7 +25,15 @@ def stream_of(schema: Schema, name: str, alias: str) -> SpjStream:
     kind = Kind.STATIC if relation.table else Kind.FINITE if relation.finite else Kind.INFINITE
     if relation.table:
         return SpjStream(alias, relation.name, kind)
-    return SpjStream(alias, relation.name, kind, Attr(alias, relation.time or PSEUDO_TIME, Domain.TIME))
+    return SpjStream(alias, relation.name, kind, Attr(alias, _clock_name(relation), Domain.TIME))
+
+
+def _clock_name(relation: Relation) -> str:
+    """The name of the application time: ``record_time`` if ``time`` is another attribute."""
+    name = relation.time or PSEUDO_TIME
+    while relation.time is None and name in relation.columns:
+        name = f"record_{name}"
+    return name
 
 
 def attribute_of(schema: Schema, stream: SpjStream, name: str) -> Attr:

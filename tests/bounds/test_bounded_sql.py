@@ -160,6 +160,26 @@ def test_queries_of_a_union_share_the_step_budget() -> None:
         assert check(union).bounded is None
 
 
+def test_an_attribute_called_time_is_not_the_time_of_the_record() -> None:
+    """It has its own type and bounds; the time of the record gets another name."""
+    laps = Relation(
+        "laps",
+        (Attribute("time", AttributeType.INTEGER, 0, 300), Attribute("driver", AttributeType.INTEGER, 0, 9)),
+    )
+    schema = Schema("race", (laps, stream("t", "j", "b")), ())
+    union = parse_sql(
+        "SELECT laps.driver FROM laps, t WHERE laps.time < 90 AND laps.record_time < t.j", schema
+    )
+    (query,) = union.queries
+    assert [(s.kind, str(s.time)) for s in query.streams] == [
+        (Kind.INFINITE, "laps.record_time"),
+        (Kind.INFINITE, "t.j"),
+    ]
+    run, hour = UnionRun(union, schema, {}), 3_600_000_000
+    assert run.step(hour, {"laps": [(80, 1), (95, 2)], "t": [(0, hour)]}) == []
+    assert run.step(2 * hour, {"laps": [], "t": [(0, 2 * hour)]}) == [((1,), 1)]
+
+
 def test_columns_have_different_names() -> None:
     (query,) = sql('SELECT 1, 1, s.a AS "1_2", s.a AS x, s.a2 AS x FROM s').queries
     assert query.names == ("1", "1_2", "1_2_2", "s.a", "s.a2")

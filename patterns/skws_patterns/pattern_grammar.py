@@ -121,6 +121,10 @@ def _fault(text: str, error: UnexpectedInput) -> PatternError:
     )
 
 
+_MOST_DIGITS: Final = 1_000
+"""Python refuses to convert integers of thousands of digits."""
+
+
 def constant_value(token: Token) -> str | int | float | bool:
     match token.type:
         case "STRING":
@@ -128,7 +132,7 @@ def constant_value(token: Token) -> str | int | float | bool:
         case "TRUE" | "FALSE":
             return token.type == "TRUE"
         case _:
-            return float(token) if "." in token else int(token)
+            return float(token) if "." in token or len(token) > _MOST_DIGITS else int(token)
 
 
 def span(tree: Tree[Token] | Token) -> tuple[int, int]:

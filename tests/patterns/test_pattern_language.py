@@ -76,6 +76,13 @@ def test_filters_have_the_types_of_their_attributes() -> None:
     assert transition.unary.holds(0, row(3, at=1_767_225_599_999_999))
 
 
+def test_a_constant_may_have_thousands_of_digits() -> None:
+    digits = "9" * 5_000
+    for text, user, expected in ((f"< {digits}", 5, 1), (f"> -{digits}", 5, 1), (f"= {digits}", 5, 0)):
+        evaluator = TupleEvaluator(automaton(f"login l where l.user {text}"), 4, CountWindow(5))
+        assert len(list(evaluator.feed(0, row(user)))) == expected
+
+
 def test_a_keyword_is_searched_in_the_searched_attributes_or_the_named_one() -> None:
     texts = {}
     for text in (

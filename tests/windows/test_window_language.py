@@ -205,3 +205,26 @@ def test_expressions_are_shown_in_their_own_syntax(
 )
 def test_window_specifications_are_parsed(text: str, window: Window) -> None:
     assert parse_window(text) == window
+
+
+DIGITS = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"match .{{{DIGITS}}}", "more than 200 repetitions"),
+        (f"match .{{1,{DIGITS}}}", "more than 200 repetitions"),
+        (f"match [y > y[-{DIGITS}]]", "can look back at most 100 records"),
+        (f"match [y > {DIGITS}]", "at most 19 digits"),
+        (f"match . at most {DIGITS} records", "from 1 to 10\\^18"),
+    ],
+)
+def test_numbers_of_thousands_of_digits_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_expression(text, ALPHABET)
+
+
+def test_a_window_of_too_many_tuples_is_refused() -> None:
+    with pytest.raises(UsageError, match="too long"):
+        parse_window(f"{DIGITS} tuples")

@@ -141,9 +141,12 @@ def parse_window(text: str) -> Window:
         return Unbounded()
     count = re.fullmatch(r"(\d+)\s*(?:tuples?|records?)", words)
     if count:
-        if int(count[1]) < 1:
+        size = Decimal(count[1])
+        if size < 1:
             raise UsageError(f"window {text!r}: must hold at least 1 tuple")
-        return CountWindow(int(count[1]))
+        if size >= FOREVER // 4:
+            raise UsageError(f"window {text!r}: too long; write 'none' for a window that never closes")
+        return CountWindow(int(size))
     return TimeWindow(parse_duration(words, what="window"))
 
 

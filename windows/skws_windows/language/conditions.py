@@ -10,7 +10,7 @@ from skws_schema.errors import UsageError, nearest
 from skws_schema.model import COMPARED, AttributeType, instant
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, FieldInfo
-from skws_windows.language.window_grammar import fault, kind_and_parts, position, tree, unquote
+from skws_windows.language.window_grammar import fault, integer, kind_and_parts, position, tree, unquote
 from skws_windows.window import parse_duration
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from skws_windows.language.window_grammar import Node
 
 MAX_BACK: Final = 100
+MAX_INTEGER: Final = 10**19 - 1
 _MIRRORED: Final = {">": "<", ">=": "<="}
 _OPERATOR_SPELLINGS: Final = {"==": "=", "<>": "!="}
 
@@ -137,9 +138,9 @@ class ConditionReader:
     def _field_or_relation(self, node: Node) -> Meaning:
         """A field; or a relation, which is the condition that a record belongs to it."""
         name_node, *offsets = kind_and_parts(node)[1]
-        name, back = self.name(tree(name_node)), int(str(offsets[0])) if offsets else 0
+        name, back = self.name(tree(name_node)), integer(offsets[0], MAX_BACK) if offsets else 0
         if back > MAX_BACK:
-            raise self._fault(f"{name}[-{back}]: a condition can look back at most {MAX_BACK} records", node)
+            raise self._fault(f"a condition can look back at most {MAX_BACK} records", node)
         info = self._alphabet.fields.get(name)
         if info is not None:
             return Operand(g.Field(name, back), info.sort, info)
@@ -255,9 +256,10 @@ class ConditionReader:
         return operand
 
     def _integer(self, token: Node) -> int:
-        if len(str(token)) > 19:
+        value = integer(token, MAX_INTEGER)
+        if value > MAX_INTEGER:
             raise self._fault("expected a number of at most 19 digits", token)
-        return int(str(token))
+        return value
 
     def _decimal(self, token: Node) -> float:
         value = float(str(token))

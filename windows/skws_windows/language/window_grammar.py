@@ -36,6 +36,12 @@ def position(node: Node) -> int:
     return offset or 0
 
 
+def integer(token: object, most: int) -> int:
+    """The value of an INT, at most ``most`` + 1; Python refuses to convert thousands of digits."""
+    digits = str(token).lstrip("0")
+    return min(int(digits or "0"), most + 1) if len(digits) <= len(str(most)) else most + 1
+
+
 def unquote(text: str) -> str:
     """The value of a quoted text, without its quotes and backslashes."""
     return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.S)

@@ -23,7 +23,7 @@ from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability, TooManyCellsError
 from skws_windows.language.conditions import ConditionReader
-from skws_windows.language.window_grammar import fault, parse, position, shallow, tree
+from skws_windows.language.window_grammar import fault, integer, parse, position, shallow, tree
 from skws_windows.language.window_grammar import tree as as_tree
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from skws_windows.language.window_grammar import Node
 
 MAX_REPEATS: Final = 200
+MAX_RECORDS: Final = 10**18
 MAX_LETTERS: Final = 500
 """The most letters of an expression; its automaton may have the square of this number of transitions."""
 
@@ -118,9 +119,9 @@ class _WindowReader:
             case "optional":
                 return self._repetition(tree, 0, 1)
             case "times":
-                count = int(str(tree.children[1]))
+                count = integer(tree.children[1], MAX_REPEATS)
                 return self._repetition(tree, count, count)
-        least, *most = (int(str(token)) for token in tree.children[1:])
+        least, *most = (integer(token, MAX_REPEATS) for token in tree.children[1:])
         return self._repetition(tree, least, most[0] if most else None)
 
     def _repetition(self, tree: Tree[Token], least: int, most: int | None) -> r.Regular:
@@ -174,8 +175,8 @@ class _WindowReader:
         return Limits(least, most, within)
 
     def _positive(self, token: object) -> int:
-        number = int(str(token)) if len(str(token)) < 19 else 0
-        if number < 1:
+        number = integer(token, MAX_RECORDS)
+        if not 1 <= number <= MAX_RECORDS:
             position = getattr(token, "start_pos", None) or 0
             raise fault("expected a number of records from 1 to 10^18", self._text, position)
         return number

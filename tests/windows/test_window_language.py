@@ -228,3 +228,15 @@ def test_numbers_of_thousands_of_digits_are_refused(text: str, message: str) -> 
 def test_a_window_of_too_many_tuples_is_refused() -> None:
     with pytest.raises(UsageError, match="too long"):
         parse_window(f"{DIGITS} tuples")
+
+
+HUGE = " * ".join(["9999999999999999999"] * 20)
+
+
+@pytest.mark.parametrize(
+    "term", ["1e308 * 10.0", "y / 1e-320", "y * 1e200 * 1e200", HUGE, f"{HUGE} * 1.5", f"y * {HUGE}"]
+)
+def test_products_that_do_not_fit_in_a_double_are_refused(term: str) -> None:
+    """Infinity compares with nothing as expected, and z3 does not know it."""
+    with pytest.raises(UsageError, match="fit in a double"):
+        parse_expression(f"match [y < {term}]", ALPHABET)

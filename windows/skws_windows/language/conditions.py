@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from skws_schema.errors import UsageError, nearest
@@ -222,7 +223,7 @@ class ConditionReader:
                 "a time and a number cannot be added; write a duration such as 30 minutes", number_operand
             )
         total = g.add_scaled(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
-        return Operand(_simple(total), _wider(a.sort, b.sort))
+        return Operand(self._simple(total, node), _wider(a.sort, b.sort))
 
     def _product(self, kind: str, node: Node) -> Operand:
         left, right = kind_and_parts(node)[1]
@@ -247,7 +248,17 @@ class ConditionReader:
             raise self._fault(f"expected a number, found a value {operand.what}", node)
         product = g.add_scaled(g.Sum(()), _linear(operand.term), factor)
         is_fraction = isinstance(factor, float) and operand.sort is AttributeType.INTEGER
-        return Operand(_simple(product), AttributeType.NUMBER if is_fraction else operand.sort)
+        return Operand(self._simple(product, node), AttributeType.NUMBER if is_fraction else operand.sort)
+
+    def _simple(self, total: g.Sum, node: Node) -> g.Term:
+        """The sum as a constant or a field, if it is only that."""
+        if not all(map(_fits_double, (total.constant, *(c for c, _ in total.terms)))):
+            raise self._fault("expected numbers that fit in a double", node)
+        if not total.terms:
+            return g.GuardConstant(total.constant)
+        if len(total.terms) == 1 and total.terms[0][0] == 1 and not total.constant:
+            return total.terms[0][1]
+        return total
 
     def _number(self, node: Node) -> Operand:
         operand = self._operand(node)
@@ -295,13 +306,12 @@ def _linear(term: g.Term) -> g.Sum:
     return g.Sum((), term.value)
 
 
-def _simple(total: g.Sum) -> g.Term:
-    """The sum as a constant or a field, if it is only that."""
-    if not total.terms:
-        return g.GuardConstant(total.constant)
-    if len(total.terms) == 1 and total.terms[0][0] == 1 and not total.constant:
-        return total.terms[0][1]
-    return total
+def _fits_double(number: g.Number) -> bool:
+    """False also for whole numbers that are too large, which Python would compute with exactly."""
+    try:
+        return isfinite(number)
+    except OverflowError:
+        return False
 
 
 def _wider(a: AttributeType, b: AttributeType) -> AttributeType:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.errors import UsageError
-from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_schema.model import COMPARED, Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
 from skws_windows.automata.regular import LetterBlock, Limits, Selection
-from skws_windows.guards.alphabet import Alphabet, StreamRecord
+from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
 from skws_windows.language.window_parser import parse_expression, parse_pairs, parse_regular
 from skws_windows.processor.stream_processor import Processor
 from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window, parse_window
@@ -97,7 +99,7 @@ def test_omitted_parts_have_defaults() -> None:
 
 CONDITIONS = {
     "x >= 2 and not b": "2 <= x and not (b = true)",
-    "2 * x + y[-1] - 1 < x / 2": "2 * x + y[-1] + -1 < 0.5 * x",
+    "2 * x + y[-1] - 1 < x / 2": "4 * x + 2 * y[-1] + -2 < x",
     "-x = -(y + 1)": "-1 * x = -1 * y + -1",
     "s in ('a', \"b\\\"\") or s:'red'": "s = 'a' or s = 'b\"' or s:'red'",
     "'red'": "m.s:'red'",
@@ -240,3 +242,34 @@ def test_products_that_do_not_fit_in_a_double_are_refused(term: str) -> None:
     """Infinity compares with nothing as expected, and z3 does not know it."""
     with pytest.raises(UsageError, match="fit in a double"):
         parse_expression(f"match [y < {term}]", ALPHABET)
+
+
+@pytest.mark.parametrize(
+    ("condition", "text"),
+    [
+        ("y / 49 = 1", "y = 49"),
+        ("y / -7 / 7 < 2", "-1 * y < 98"),
+        ("49 / 49 = y", "1.0 = y"),
+        ("(y - y[-1]) / 3 >= x / 2", "3 * x <= 2 * y + -2 * y[-1]"),
+        ("y / 3 + y / 6 + 1 > 0", "0 < 9 * y + 18"),
+        ("(x - x + 1) / 4 < y", "0.25 < y"),
+        ("x / 2 in (1, 3)", "x = 2 or x = 6"),
+    ],
+)
+def test_a_division_by_a_whole_number_is_exact(condition: str, text: str) -> None:
+    """Both sides are multiplied by it: 49 * (1 / 49) is less than 1."""
+    assert str(parse_regular(f"[{condition}]", ALPHABET)) == f"[{text}]"
+
+
+@examples(60)
+@given(st.integers(-60, 60), st.integers(1, 99), st.integers(1, 99), st.sampled_from(["<", "<=", "=", ">"]))
+def test_divisions_hold_as_fractions_do(value: int, first: int, second: int, operator: str) -> None:
+    regular = parse_regular(f"[y / {first} - x / {second} {operator} 1]", ALPHABET)
+    assert isinstance(regular, LetterBlock)
+    expected = COMPARED[operator](Fraction(value, first) - Fraction(7, second), 1)
+    assert holds(regular.guard, [StreamRecord(0, 0, (7, float(value), None))], ALPHABET) == expected
+
+
+def test_a_quotient_is_no_field() -> None:
+    with pytest.raises(UsageError, match="expected a field"):
+        parse_regular("[y / 2 is null]", ALPHABET)

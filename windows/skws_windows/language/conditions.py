@@ -27,11 +27,16 @@ _OPERATOR_SPELLINGS: Final = {"==": "=", "<>": "!="}
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of a comparison. ``sort`` is TIMESTAMP for durations, too: both are in microseconds."""
+    """One side of a comparison: ``term``, divided by ``divisor``, an integer above 0.
+
+    Comparisons multiply both sides by the divisors: the product with 1 / 49 would be inexact. ``sort`` is
+    TIMESTAMP for durations, too: both are in microseconds.
+    """
 
     term: g.Term
     sort: AttributeType
     info: FieldInfo | None = None
+    divisor: int = 1
 
     @property
     def what(self) -> str:
@@ -164,7 +169,9 @@ class ConditionReader:
             raise self._fault(f"values {a.what} have no order; use = or !=", node)
         if operator in _MIRRORED:
             a, b, operator = b, a, _MIRRORED[operator]
-        return _compare(operator, a.term, b.term)
+        return _compare(
+            operator, self._scaled_term(a.term, b.divisor, node), self._scaled_term(b.term, a.divisor, node)
+        )
 
     def _comparable(self, a: Operand, b: Operand) -> bool:
         if AttributeType.TIMESTAMP in (a.sort, b.sort):
@@ -209,7 +216,7 @@ class ConditionReader:
 
     def _field_of(self, node: Node) -> g.Field:
         operand = self._operand(node)
-        if not isinstance(operand.term, g.Field):
+        if not isinstance(operand.term, g.Field) or operand.divisor > 1:
             raise self._fault("expected a field", node)
         return operand.term
 
@@ -222,8 +229,9 @@ class ConditionReader:
             raise self._fault(
                 "a time and a number cannot be added; write a duration such as 30 minutes", number_operand
             )
-        total = g.add_scaled(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
-        return Operand(self._simple(total, node), _wider(a.sort, b.sort))
+        left_term, right_term = (self._scaled_term(x.term, y.divisor, node) for x, y in ((a, b), (b, a)))
+        total = g.add_scaled(_linear(left_term), _linear(right_term), 1 if kind == "add" else -1)
+        return self._quotient(self._simple(total, node), a.divisor * b.divisor, _wider(a.sort, b.sort), node)
 
     def _product(self, kind: str, node: Node) -> Operand:
         left, right = kind_and_parts(node)[1]
@@ -235,7 +243,12 @@ class ConditionReader:
                 or b.sort is AttributeType.TIMESTAMP
             ):
                 raise self._fault("expected a divisor other than 0", right)
-            return self._scale(a, 1 / float(b.term.value), node)
+            divisor = b.term.value
+            if not isinstance(divisor, int):
+                return self._scale(a, 1 / float(divisor), node)
+            term = self._scaled_term(a.term, -1 if divisor < 0 else 1, node)
+            sort = AttributeType.NUMBER if a.sort is AttributeType.INTEGER else a.sort
+            return self._quotient(term, a.divisor * abs(divisor), sort, node)
         if not isinstance(a.term, g.GuardConstant):
             a, b = b, a
         is_time = a.sort is AttributeType.TIMESTAMP
@@ -246,9 +259,23 @@ class ConditionReader:
     def _scale(self, operand: Operand, factor: g.Number, node: Node) -> Operand:
         if not operand.sort.numeric:
             raise self._fault(f"expected a number, found a value {operand.what}", node)
-        product = g.add_scaled(g.Sum(()), _linear(operand.term), factor)
+        term = self._scaled_term(operand.term, factor, node)
         is_fraction = isinstance(factor, float) and operand.sort is AttributeType.INTEGER
-        return Operand(self._simple(product, node), AttributeType.NUMBER if is_fraction else operand.sort)
+        sort = AttributeType.NUMBER if is_fraction else operand.sort
+        return self._quotient(term, operand.divisor, sort, node)
+
+    def _scaled_term(self, term: g.Term, factor: g.Number, node: Node) -> g.Term:
+        if factor == 1:
+            return term
+        return self._simple(g.add_scaled(g.Sum(()), _linear(term), factor), node)
+
+    def _quotient(self, term: g.Term, divisor: int, sort: AttributeType, node: Node) -> Operand:
+        if not _fits_double(divisor):
+            raise self._fault("expected numbers that fit in a double", node)
+        if not isinstance(term, g.GuardConstant) or divisor == 1:
+            return Operand(term, sort, divisor=divisor)
+        assert not isinstance(term.value, str)  # noqa: S101 - sorts have been checked
+        return Operand(g.GuardConstant(term.value / divisor), sort)
 
     def _simple(self, total: g.Sum, node: Node) -> g.Term:
         """The sum as a constant or a field, if it is only that."""

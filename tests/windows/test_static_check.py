@@ -258,6 +258,26 @@ def test_static_tables_begin_no_windows() -> None:
     assert not check(parse_expression("open when m close when not t", alphabet), alphabet).never
 
 
+@pytest.mark.parametrize(
+    ("kind", "condition"),
+    [
+        (AttributeType.NUMBER, "time > 0.5 and time < 1"),
+        (AttributeType.BOOLEAN, "time"),
+        (AttributeType.TEXT, "time = 'noon'"),
+        (AttributeType.INTEGER, "time > 5"),
+    ],
+)
+def test_an_attribute_called_time_is_not_the_event_time(kind: AttributeType, condition: str) -> None:
+    relation = Relation("lap", (Attribute("time", kind), Attribute("x", AttributeType.NUMBER)))
+    alphabet = Alphabet(Schema("race", (relation,), ()))
+    verdict = check(parse_expression(f"every open when {condition} close when x > 1", alphabet), alphabet)
+    assert verdict.open_starts is Bound.UNBOUNDED
+    assert verdict.witness is not None
+    assert [record.time for record in verdict.witness.records] == [
+        1_000_000 * i for i in range(len(verdict.witness.records))
+    ]
+
+
 def test_bounds_of_the_schema_count_as_promises() -> None:
     def alphabet(high: float | None, low: float | None = None) -> Alphabet:
         attributes = (

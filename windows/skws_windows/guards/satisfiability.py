@@ -22,7 +22,7 @@ from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import UsageError
 from skws_schema.model import COMPARED, Analyzer, AttributeType, Value
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import TIME_COLUMN, Alphabet, FieldInfo, StreamRecord, holds
+from skws_windows.guards.alphabet import TIME, TIME_COLUMN, Alphabet, FieldInfo, StreamRecord, holds
 
 MOST_UNITS: Final = 2_000_000
 """The most units of z3's work for one check, some seconds; a guard that takes more counts as possible."""
@@ -304,7 +304,7 @@ class _Encoding:
         name, schema_relation = self._alphabet.relations[relation], self._alphabet.schema.relations[relation]
         infos = [self._alphabet.fields[f"{name}.{a.name}"] for a in schema_relation.attributes]
         row = tuple(self._sample_value(model, info, back) for info in infos)
-        time = self._values.get(("time", back))
+        time = self._values.get((TIME, back)) if self._alphabet.clock else None
         event_time = 0 if time is None else model.eval(time, model_completion=True).as_long()
         return StreamRecord(relation, event_time, row)
 

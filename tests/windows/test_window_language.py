@@ -273,3 +273,16 @@ def test_divisions_hold_as_fractions_do(value: int, first: int, second: int, ope
 def test_a_quotient_is_no_field() -> None:
     with pytest.raises(UsageError, match="expected a field"):
         parse_regular("[y / 2 is null]", ALPHABET)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ("at most 3 records at least 5 records", "no window has at least 5 and at most 3 records"),
+        ("at most 3 records within 1 s at most 5 records", "a limit of this kind is given twice"),
+        ("within 1 s within 1 minute", "a limit of this kind is given twice"),
+    ],
+)
+def test_limits_that_contradict_or_replace_each_other_are_refused(limits: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_expression(f"match [y > 1]+ {limits}", ALPHABET)

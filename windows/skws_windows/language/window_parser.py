@@ -88,7 +88,7 @@ class _WindowReader:
         self._letters = 0
 
     def window(self, tree: Tree[Token]) -> WindowExpression:
-        parts = {str(part.data): part for part in tree.iter_subtrees() if part in tree.children}
+        parts = {str(part.data): part for part in map(as_tree, tree.children)}
         forms = {"open_close": self._open_close, "after_until": self._after_until, "match": self._match}
         form = next(kind for kind in forms if kind in parts)
         # Users expect one window at a time from "open when", and all windows from a regular expression.
@@ -97,7 +97,7 @@ class _WindowReader:
         selection = default if selection_node is None else Selection(str(selection_node.children[0]).lower())
         per = parts.get("per")
         fields = () if per is None else tuple(self._conditions.known_field(as_tree(n)) for n in per.children)
-        limits = self._limits([part for part in tree.children if part is not None])
+        limits = self._limits(tree.children)
         return expression([forms[form](parts[form])], None, selection, limits, fields)
 
     def regular(self, tree: Tree[Token]) -> r.Regular:  # noqa: PLR0911 - one case each
@@ -164,14 +164,20 @@ class _WindowReader:
 
     def _limits(self, parts: Sequence[Tree[Token] | Token]) -> Limits:
         least, most, within = 1, None, None
+        kinds: set[str] = set()
         for part in map(as_tree, parts):
             value = part.children[0] if part.children else None
+            if part.data in kinds & {"at_most", "at_least", "within"}:
+                raise self._fault("a limit of this kind is given twice", part)
+            kinds.add(str(part.data))
             if part.data == "at_most":
                 most = self._positive(value)
             elif part.data == "at_least":
                 least = self._positive(value)
             elif part.data == "within":
                 within = self._conditions.duration(as_tree(value))
+            if most is not None and most < least:
+                raise self._fault(f"no window has at least {least:,} and at most {most:,} records", part)
         return Limits(least, most, within)
 
     def _positive(self, token: object) -> int:

@@ -286,3 +286,10 @@ def test_a_quotient_is_no_field() -> None:
 def test_limits_that_contradict_or_replace_each_other_are_refused(limits: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_expression(f"match [y > 1]+ {limits}", ALPHABET)
+
+
+def test_brackets_in_quotes_are_not_nested() -> None:
+    text = f"[s = '{'(' * 70}' and s != \"{'[' * 70}\"]"
+    assert isinstance(parse_regular(text, ALPHABET), LetterBlock)
+    with pytest.raises(UsageError, match="nested deeper than 60"):
+        parse_regular(f"[{'(' * 70}y > 1{')' * 70}]", ALPHABET)

@@ -132,6 +132,7 @@ INT: /\d+/
 %ignore /\s+/
 """
 
+_QUOTED_TEXT: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]+`""", re.DOTALL)
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 60
 _EXPECTED: Final = {
@@ -208,7 +209,7 @@ def _check_size(text: str) -> None:
             f"a window expression may have at most {MAX_LENGTH:,} characters; this one has {len(text):,}"
         )
     depth = 0
-    for position, char in enumerate(text):
+    for position, char in enumerate(_QUOTED_TEXT.sub(lambda match: " " * len(match[0]), text)):
         depth += (char in "([") - (char in ")]")
         if depth > MAX_DEPTH:
             raise fault(f"brackets nested deeper than {MAX_DEPTH}", text, position)

@@ -15,7 +15,17 @@ from skws_windows.automata.regular import LetterBlock, Limits, Selection
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
 from skws_windows.language.window_parser import parse_expression, parse_pairs, parse_regular
 from skws_windows.processor.stream_processor import Processor
-from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window, parse_window
+from skws_windows.window import (
+    FOREVER,
+    MICROSECOND,
+    CountWindow,
+    TimeWindow,
+    Unbounded,
+    Window,
+    duration_text,
+    parse_duration,
+    parse_window,
+)
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, guards, matches, regulars, words
 
@@ -293,3 +303,8 @@ def test_brackets_in_quotes_are_not_nested() -> None:
     assert isinstance(parse_regular(text, ALPHABET), LetterBlock)
     with pytest.raises(UsageError, match="nested deeper than 60"):
         parse_regular(f"[{'(' * 70}y > 1{')' * 70}]", ALPHABET)
+
+
+@pytest.mark.parametrize("length", [1, 1_500_000, 90_000_001, (1 << 56) + 11, FOREVER // 4 - 1])
+def test_every_duration_is_parsed_back(length: int) -> None:
+    assert parse_duration(duration_text(length)) == length

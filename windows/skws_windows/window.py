@@ -164,7 +164,8 @@ def duration_text(length: int) -> str:
     for unit in ("day", "hour", "minute"):
         if length and length % _UNITS[unit] == 0:
             return _count_text(length // _UNITS[unit], unit)
-    return f"{length / MICROSECOND:.6f}".rstrip("0").rstrip(".") + " s"
+    seconds, microseconds = divmod(length, MICROSECOND)
+    return f"{seconds}.{microseconds:06}".rstrip("0").rstrip(".") + " s"
 
 
 def rounded_up(length: int) -> int:

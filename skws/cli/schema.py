@@ -98,7 +98,7 @@ def join(
     file = schema_file(source, quiet=True)
     schema = read_schema(file)
     new_join = join_of(conditions, schema)
-    yaml_text = with_join(file.read_text(encoding="utf-8-sig"), new_join)
+    yaml_text = with_join(file.read_bytes().decode("utf-8-sig"), new_join, file.absolute().parent)
     try:
         replace_file(file, yaml_text.encode())
     except (OSError, StateError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -168,6 +169,27 @@ def test_a_join_is_added_without_other_changes(text: str, line: str) -> None:
     assert after.joins == (*before.joins, Join.of("a", "b", (("x", "x"),)))
     assert after.relations == before.relations
     assert {one for one in text.splitlines() if "#" in one and "[]" not in one} <= set(new_text.splitlines())
+
+
+def test_a_join_is_added_to_a_schema_with_a_file_of_synonyms(tmp_path: Path) -> None:
+    (tmp_path / "synonyms.txt").write_text("car, automobile\n")
+    text = f"synonyms: synonyms.txt\n{RELATIONS}joins: []\n"
+    new_text = with_join(text, Join.of("a", "b", (("x", "x"),)), tmp_path)
+    assert new_text == text.replace("joins: []\n", "joins:\n  - a.x = b.x\n")
+
+
+def test_a_comment_like_a_suggestion_is_kept() -> None:
+    text = f"{RELATIONS}joins:\n  # - none = yet  # 0.5 of them are\n"
+    assert with_join(text, Join.of("a", "b", (("x", "x"),))) == text.replace(
+        "joins:", "joins:\n  - a.x = b.x"
+    )
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_other_lines_keep_their_ends(line_end: str) -> None:
+    text = f"# no joins yet\n{RELATIONS}joins: []\n".replace("\n", line_end)
+    new_text = with_join(text, Join.of("a", "b", (("x", "x"),)))
+    assert new_text == text.replace("joins: []", f"joins:{line_end}  - a.x = b.x")
 
 
 def test_several_conditions_are_one_join() -> None:

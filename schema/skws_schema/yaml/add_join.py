@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from skws_schema.errors import UsageError, nearest
@@ -46,24 +47,27 @@ def join_of(conditions: Sequence[str], schema: Schema) -> Join:
     return Join.of(*names, tuple(dict.fromkeys(on)))
 
 
-def with_join(text: str, join: Join) -> str:
+def with_join(text: str, join: Join, folder: Path | None = None) -> str:
     """The YAML of a schema with another join, in place of the comment that suggests it.
 
-    Raises UsageError if it has the join already, or if its list of joins is not written line by line.
+    ``folder``: of files to which the schema refers. Raises UsageError if it has the join already, or if its
+    list of joins is not written line by line.
     """
-    joins = [sides(existing) for existing in parse_schema(text).joins]
+    joins = [sides(existing) for existing in parse_schema(text, folder=folder).joins]
     if sides(join) in joins:
         raise UsageError(f"the schema has the join {join.name}")
-    new_text = _with_line(text.splitlines(), join)
-    if new_text is None or Counter(map(sides, parse_schema(new_text).joins)) != Counter(
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    lines = _with_line(text.replace("\r\n", "\n").removesuffix("\n").split("\n"), join)
+    new_text = "".join(f"{line}{line_end}" for line in lines or ())
+    if lines is None or Counter(map(sides, parse_schema(new_text, folder=folder).joins)) != Counter(
         [*joins, sides(join)]
     ):
         raise UsageError(f"add this line under joins: with an editor: {' '.join(join_lines(join)).strip()}")
     return new_text
 
 
-def _with_line(lines: list[str], join: Join) -> str | None:
-    """None if the list of joins is not written line by line."""
+def _with_line(lines: list[str], join: Join) -> list[str] | None:
+    """The lines with the join; None if the list of joins is not written line by line."""
     head = next((n for n, line in enumerate(lines) if _JOINS.fullmatch(line)), None)
     if head is None:
         if any(line.startswith("joins") for line in lines):
@@ -75,14 +79,17 @@ def _with_line(lines: list[str], join: Join) -> str | None:
     suggestion = next((n for n in range(head + 1, len(lines)) if _suggests(lines[n], join)), None)
     span = slice(end, end) if suggestion is None else slice(suggestion, suggestion + 1)
     lines[span] = [f"{indent}{line[2:]}" for line in join_lines(join)]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _suggests(line: str, join: Join) -> bool:
     possible = possible_of(line)
     if possible is None:
         return False
-    left, right = parse_condition(possible.on)
+    try:
+        left, right = parse_condition(possible.on)
+    except ValueError:  # another comment
+        return False
     return {(left.relation, left.attribute), (right.relation, right.attribute)} in map(set, sides(join))
 
 

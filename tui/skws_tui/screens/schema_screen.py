@@ -257,7 +257,8 @@ class SchemaScreen(LiveScreen):
         if condition is None:
             return
         try:
-            yaml_text = with_join(self.editor.text, join_of([condition], schema))
+            folder = self.skws.request.schema_path.absolute().parent
+            yaml_text = with_join(self.editor.text, join_of([condition], schema), folder)
         except SkwsError as error:
             self.skws.post_message(WorkFailed(str(error)))
             return

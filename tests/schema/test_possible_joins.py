@@ -185,6 +185,13 @@ def test_a_comment_like_a_suggestion_is_kept() -> None:
     )
 
 
+def test_only_attributes_of_the_schema_are_suggested() -> None:
+    """A relation may have been deleted, and its suggestions not."""
+    comments = ["c.x = a.x", "a.x = b.z", "none = yet", "a.x = b.x"]
+    lines = "".join(f"  # - {on}  # 0.5 by values\n" for on in comments)
+    assert [p.on for p in parse_schema(f"{RELATIONS}joins:\n{lines}").possible] == ["a.x = b.x"]
+
+
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_other_lines_keep_their_ends(line_end: str) -> None:
     text = f"# no joins yet\n{RELATIONS}joins: []\n".replace("\n", line_end)

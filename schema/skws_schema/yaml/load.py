@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from skws_schema.errors import Problem, SchemaError, nearest, not_utf8
-from skws_schema.model import Analyzer, Attribute, AttributeType, Groups, Join, Relation, Schema
+from skws_schema.model import Analyzer, Attribute, AttributeType, Groups, Join, Possible, Relation, Schema
 from skws_schema.yaml.check import (
     CheckExpression,
     CheckWindow,
@@ -107,13 +107,24 @@ def parse_schema(
     synonyms = read_synonyms(located, folder)
     if located.problems or document is None:
         raise SchemaError(sorted(set(located.problems), key=lambda p: (p.line, p.column, p.message)))
-    schema = replace(
-        _schema(document, joins, default_name), synonyms=synonyms, possible=tuple(possible_joins(text))
-    )
+    schema = replace(_schema(document, joins, default_name), synonyms=synonyms)
+    possible = tuple(join for join in possible_joins(text) if _has_attributes(schema, join))
+    schema = replace(schema, possible=possible)
     fault = check_expression(schema) if check_expression else None
     if fault:
         raise SchemaError([Problem(source, *window_place(located), f"window: {fault}")])
     return schema
+
+
+def _has_attributes(schema: Schema, possible: Possible) -> bool:
+    """False for a suggestion of attributes that the schema no longer has."""
+    try:
+        sides = parse_condition(possible.on)
+    except ValueError:  # another comment
+        return False
+    return all(
+        s.relation in schema.index and s.attribute in schema.relation(s.relation).columns for s in sides
+    )
 
 
 def warnings(schema: Schema) -> list[str]:

@@ -320,6 +320,17 @@ def test_one_bad_value_among_a_thousand_changes_neither_type_nor_join(bad_value:
     assert "but for 1 value" in inference.to_yaml()
 
 
+@pytest.mark.parametrize(("bad_value", "equal"), [(True, 1), (1.0, 1), (False, 0)])
+def test_a_bad_value_does_not_take_equal_numbers_with_it(bad_value: object, equal: int) -> None:
+    """In Python, true equals 1."""
+    numbers = [*range(1000), *[equal] * 500, bad_value]
+    inference = infer({"orders": {"order_id": numbers, "part": numbers}})
+    assert "but for 1 value" in inference.to_yaml()
+    column = profile("order_id", numbers)
+    assert (column.type, column.odd) == (AttributeType.INTEGER, (1500,))
+    assert column.values == (*range(1000), *[equal] * 500, None)
+
+
 def test_values_that_are_not_numbers_are_missing_among_numbers() -> None:
     kinds: list[list[object]] = [["1", "NaN"], ["1.5", "inf"], [1.5, float("nan")], ["NaN", "nan"]]
     types = [infer({"a": {"x": values}}).schema().relations[0].attributes[0].type.value for values in kinds]

@@ -224,16 +224,19 @@ def profile(name: str, raw: Sequence[object], earlier: AttributeType | None = No
     ``earlier``: the type of the column in an earlier schema, which it keeps while half of its values have it.
     """
     values = [None if _is_absent(value) else _scalar(value) for value in raw]
-    guess, odd = _guess(name, [value for value in values if value is not None], earlier)
+    rows = [row for row, value in enumerate(values) if value is not None]
+    guess, odd = _guess(name, [_text_of(value) for value in values if value is not None], earlier)
     if guess.type is AttributeType.NUMBER and any(isinstance(v, Decimal) and not is_double(v) for v in raw):
         guess = _TypeGuess(AttributeType.TEXT, guess.confidence, _TOO_FINE)
     has_arrays = any(isinstance(v, list) for v in raw)
     if has_arrays and guess.type is not AttributeType.TEXT:
-        guess, odd = _TypeGuess(AttributeType.TEXT, guess.confidence, "arrays"), frozenset()
+        guess, odd = _TypeGuess(AttributeType.TEXT, guess.confidence, "arrays"), ()
     kind = guess.type
     convert: Callable[[Scalar], Scalar | None] = _to_int if kind is AttributeType.INTEGER else str
-    odd_rows = tuple(row for row, value in enumerate(values) if value in odd) if odd else ()
-    canonical_values = tuple(None if v is None or v in odd else convert(v) for v in values)
+    odd_rows = tuple(rows[position] for position in odd)
+    for row in odd_rows:
+        values[row] = None
+    canonical_values = tuple(None if v is None else convert(v) for v in values)
     distinct = frozenset(v for v in canonical_values if v is not None)
     mixed = kind is AttributeType.TEXT and any(
         isinstance(value, list | float | bool) for value in raw if not _is_absent(value)
@@ -272,39 +275,34 @@ def _text_of(value: Scalar) -> str:
 
 
 def _guess(
-    name: str, values: Sequence[Scalar], earlier: AttributeType | None
-) -> tuple[_TypeGuess, frozenset[Scalar]]:
-    """The type of the values, and the few values that have another type."""
-    guess = _type(name, list(map(_text_of, values)))
+    name: str, values: Sequence[str], earlier: AttributeType | None
+) -> tuple[_TypeGuess, Sequence[int]]:
+    """The type of values as texts, and the positions of the few values that have another type."""
+    guess = _type(name, values)
     texts = (AttributeType.TEXT, AttributeType.STRING)
     is_fraction = guess.type is AttributeType.NUMBER and is_reference_name(name)
     if earlier in texts or not (guess.type is AttributeType.TEXT or is_fraction):
-        return guess, frozenset()
+        return guess, ()
     limit = int(len(values) * (FEW_ODD if earlier is None else HALF_ODD))
     for holds in _KINDS:
-        odd = _odd_values(values, holds, limit)
+        odd = _odd_positions(values, holds, limit)
         if not odd:
             continue
-        regular = _type(name, [_text_of(value) for value in values if value not in odd])
+        regular = _type(name, list(filter(holds, values)))
         if regular.type not in texts and earlier in (None, regular.type):
-            count = sum(value in odd for value in values)
-            return regular._replace(reason=f"{regular.reason}, but for {quantity(count, 'value')}"), odd
-    return guess, frozenset()
+            return regular._replace(reason=f"{regular.reason}, but for {quantity(len(odd), 'value')}"), odd
+    return guess, ()
 
 
-def _odd_values(
-    values: Sequence[Scalar], holds: Callable[[str], bool], limit: int
-) -> frozenset[Scalar] | None:
-    """The values that do not have a type; None if there are more than ``limit``."""
-    odd: set[Scalar] = set()
-    count = 0
-    for value in values:
-        if not holds(_text_of(value)):
-            count += 1
-            if count > limit:
+def _odd_positions(values: Sequence[str], holds: Callable[[str], bool], limit: int) -> list[int] | None:
+    """The positions of values that do not have a type; None if there are more than ``limit``."""
+    positions: list[int] = []
+    for position, value in enumerate(values):
+        if not holds(value):
+            positions.append(position)
+            if len(positions) > limit:
                 return None
-            odd.add(value)
-    return frozenset(odd)
+    return positions
 
 
 def _type(name: str, texts: Sequence[str]) -> _TypeGuess:

@@ -40,6 +40,14 @@ def test_billion_laughs_are_rejected() -> None:
     assert errors_of("\n".join(lines)) == ["1:1: anchors and aliases expand to more than 200000 values"]
 
 
+def test_deeply_nested_aliases_are_rejected() -> None:
+    """Each document node is shallow, but the aliases lead from one to the next."""
+    lines = ["a0: &a0 [[[[[[[[[[x]]]]]]]]]]"]
+    lines += [f"a{n}: &a{n} [[[[[[[[[[*a{n - 1}]]]]]]]]]]" for n in range(1, 200)]
+    (message,) = errors_of("\n".join(lines))
+    assert message.endswith("anchors and aliases nest more than 40 deep")
+
+
 @pytest.mark.parametrize("text", ["[" * 5000, "- " * 5000, "{a: " * 5000])
 def test_deep_nesting_is_rejected(text: str) -> None:
     assert len(errors_of(text)) == 1

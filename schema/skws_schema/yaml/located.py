@@ -161,6 +161,9 @@ class _NodeReader:
         if self._count > MAX_NODES:
             raise _TooLargeError
         self._document.values[path] = _start(node)
+        if len(ancestors) > MAX_DEPTH:
+            message = f"anchors and aliases nest more than {MAX_DEPTH} deep"
+            raise SchemaError([Problem(self._document.source, *_start(node), message)])
         if id(node) in ancestors:
             self._document.report(_start(node), "an alias that contains itself")
             return None

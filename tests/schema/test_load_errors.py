@@ -54,6 +54,16 @@ def test_deep_nesting_is_rejected(text: str) -> None:
     assert "nested more than 40 deep" in errors_of(text)[0]
 
 
+def test_an_origin_must_be_a_text() -> None:
+    expected = "2:13: a.from: expected the name of a table, or RELATION.PATH of an array, found the number 5"
+    assert errors_of("relations:\n  a: {from: 5, attributes: {x: text}}\n") == [expected]
+
+
+def test_a_relation_may_be_stored_under_the_name_of_another() -> None:
+    text = "relations:\n  a: {from: b.rows, attributes: {x: text}}\n  b: {from: a, attributes: {x: text}}\n"
+    assert [r.parent for r in parse_schema(text).relations] == ["b", None]
+
+
 def test_a_number_with_too_many_digits_is_rejected() -> None:
     assert (
         errors_of(f"version: {'9' * 6000}\nrelations:\n  a: {{attributes: {{x: text}}}}\n")[0]

@@ -70,7 +70,7 @@ def _enclosing_relations(name: str, relations: Mapping[str, RelationDraft]) -> l
     while name in relations and name not in names:
         names.append(name)
         origin = relations[name].entry.get("from")
-        name = origin.partition(".")[0] if isinstance(origin, str) else ""
+        name = origin.partition(".")[0] if isinstance(origin, str) and "." in origin else ""
     return names
 
 

@@ -250,6 +250,7 @@ _EXPECTED: dict[tuple[str, ...], str] = {
     ("relations", "*", "time"): "the name of an attribute",
     ("relations", "*", "table"): "true or false",
     ("relations", "*", "source"): "a path or an address (text)",
+    ("relations", "*", "from"): "the name of a table, or RELATION.PATH of an array",
     ("relations", "*", "finite"): "true or false",
     ("relations", "*", "attributes", "*", "type"): f"a type ({_TYPES})",
     ("relations", "*", "attributes", "*", "from"): "what records call it: a column, or a path with dots",

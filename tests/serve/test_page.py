@@ -171,7 +171,7 @@ async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path,
         nodes = (await tab.ask("Accessibility.getFullAXTree"))["result"]["nodes"]
         node_by_role = {node["role"]["value"]: node for node in nodes if not node.get("ignored")}
         assert {"combobox", "listbox", "option"} <= node_by_role.keys()
-        assert node_by_role["combobox"]["name"]["value"] == "Search the present rows"
+        assert node_by_role["combobox"]["name"]["value"] == "Search the current rows"
         assert node_by_role["listbox"]["name"]["value"] == "Completions"
         await tab.press("ArrowDown", 40)
         selected_option = await tab.run(

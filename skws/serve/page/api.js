@@ -61,5 +61,5 @@ try {
   place.className = "results";
   place.replaceChildren(...made);
 } catch (error) {
-  place.replaceChildren(element("p", { class: "fault", role: "alert" }, `${error.message} (the page for people asks for the token)`));
+  place.replaceChildren(element("p", { class: "fault", role: "alert" }, `${error.message} (enter the token on the search page)`));
 }

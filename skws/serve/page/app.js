@@ -291,7 +291,7 @@ function start(one, { fromAddress = false } = {}) {
   if (!fromAddress) keepInAddress({ follow: one.name });
   show([]);
   at("results-title").textContent = `Following ${one.name}`;
-  at("empty").textContent = one.every ? `Results come together, every ${one.every}.` : "Results appear here as they come.";
+  at("empty").textContent = one.every ? `Results arrive together, every ${one.every}.` : "Results appear here as they arrive.";
 
   function count() {
     const live = at("results").querySelectorAll(".result:not(.gone)").length;

@@ -5,13 +5,13 @@ import { element } from "./tree.js";
 
 const place = document.getElementById("requests");
 
-function known(schema, parts) {
+function resolved(schema, parts) {
   const name = schema?.$ref?.split("/").pop();
   return name ? parts[name] : schema;
 }
 
 function fields(schema, parts) {
-  const rows = Object.entries(known(schema, parts)?.properties ?? {}).map(([field, one]) =>
+  const rows = Object.entries(resolved(schema, parts)?.properties ?? {}).map(([field, one]) =>
     element(
       "tr",
       {},
@@ -23,7 +23,7 @@ function fields(schema, parts) {
   return rows.length ? element("table", {}, element("tbody", {}, ...rows)) : "";
 }
 
-// What a field is, its limits and its default.
+// The description of a field, its limits and its default.
 function described(one) {
   const limits = (one.anyOf ?? [one]).flatMap((each) => [
     each.minimum === undefined ? "" : `at least ${each.minimum}`,
@@ -44,22 +44,22 @@ function example(title, body) {
 function request(method, path, one, parts) {
   const section = element("section", { class: "card" });
   section.append(element("h2", {}, element("code", {}, `${method.toUpperCase()} ${path}`)), element("p", {}, one.summary ?? ""));
-  const given = (one.parameters ?? []).map((each) => `${each.name} (${each.in})`).join(", ");
-  if (given) section.append(element("p", { class: "dim" }, given));
-  const asked = one.requestBody?.content?.["application/json"];
-  section.append(fields(asked?.schema, parts), example("Example", known(asked?.schema, parts)?.example));
+  const parameters = (one.parameters ?? []).map((each) => `${each.name} (${each.in})`).join(", ");
+  if (parameters) section.append(element("p", { class: "dim" }, parameters));
+  const body = one.requestBody?.content?.["application/json"];
+  section.append(fields(body?.schema, parts), example("Example", resolved(body?.schema, parts)?.example));
   const answer = one.responses?.["200"]?.content?.["application/json"];
   section.append(example("Answer", answer?.example));
   return section;
 }
 
 try {
-  const told = await ask("GET", "openapi.json");
-  const made = Object.entries(told.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, one]) => request(method, path, one, told.components?.schemas ?? {})),
+  const description = await ask("GET", "openapi.json");
+  const sections = Object.entries(description.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, one]) => request(method, path, one, description.components?.schemas ?? {})),
   );
   place.className = "results";
-  place.replaceChildren(...made);
+  place.replaceChildren(...sections);
 } catch (error) {
   place.replaceChildren(element("p", { class: "fault", role: "alert" }, `${error.message} (enter the token on the search page)`));
 }

@@ -10,8 +10,8 @@ const MOST = 500; // results of a followed search on the page
 
 let following = null; // {name, stop}
 let timer = 0;
-let asked = ""; // the query whose results are shown
-let number = 0; // of the latest search: answers to earlier ones are dropped
+let shownQuery = ""; // the query whose results are shown
+let latest = 0; // number of the latest search; answers to earlier ones are dropped
 
 function say(text) {
   if (at("status").textContent !== text) at("status").textContent = text;
@@ -35,22 +35,22 @@ function askForToken(error) {
 
 function show(items, { keep = false } = {}) {
   const list = at("results");
-  const known = new Map([...list.children].map((item) => [item.dataset.id, item]));
-  const made = items.map((result) => {
-    const item = known.get(result.id) ?? resultItem(result);
-    item.classList.toggle("new", keep && !known.has(result.id));
+  const itemsById = new Map([...list.children].map((item) => [item.dataset.id, item]));
+  const listItems = items.map((result) => {
+    const item = itemsById.get(result.id) ?? resultItem(result);
+    item.classList.toggle("new", keep && !itemsById.has(result.id));
     return item;
   });
-  list.replaceChildren(...made);
-  at("empty").hidden = made.length > 0;
+  list.replaceChildren(...listItems);
+  at("empty").hidden = listItems.length > 0;
   at("start").hidden = true;
-  return made.filter((item) => item.classList.contains("new")).length;
+  return listItems.filter((item) => item.classList.contains("new")).length;
 }
 
 async function search({ again = false, fromAddress = false } = {}) {
   const query = at("query").value.trim();
   if (!query) return;
-  const mine = ++number;
+  const request = ++latest;
   if (!again) {
     stopFollowing();
     at("search-fault").textContent = "";
@@ -58,22 +58,22 @@ async function search({ again = false, fromAddress = false } = {}) {
     if (!fromAddress) keepInAddress({ q: query, limit: at("limit").value });
   }
   try {
-    const found = await ask("POST", "search", { query, limit: Number(at("limit").value), marks: true, explain_score: true });
-    if (mine !== number || following) return;
-    const fresh = show(found.results, { keep: again && query === asked });
-    asked = query;
+    const answer = await ask("POST", "search", { query, limit: Number(at("limit").value), marks: true, explain_score: true });
+    if (request !== latest || following) return;
+    const newCount = show(answer.results, { keep: again && query === shownQuery });
+    shownQuery = query;
     at("results-title").textContent = `Results for ${query}`;
-    const parts = [counted(found.found, "result")];
-    if (found.found > found.results.length) parts.push(`the best ${found.results.length} are shown`);
-    if (!again) parts.push(`${Math.max(1, Math.round(found.seconds * 1000))} ms`);
-    if (!found.complete) parts.push(`only those of up to ${counted(found.max_size, "row")}, as time ran out`);
-    if (fresh) parts.push(`${fresh} new`);
-    const notes = found.notes.filter((note) => !found.instead || !note.endsWith(`: ${found.instead}`)); // the button says so
+    const parts = [counted(answer.found, "result")];
+    if (answer.found > answer.results.length) parts.push(`the best ${answer.results.length} are shown`);
+    if (!again) parts.push(`${Math.max(1, Math.round(answer.seconds * 1000))} ms`);
+    if (!answer.complete) parts.push(`only those of up to ${counted(answer.max_size, "row")}, as time ran out`);
+    if (newCount) parts.push(`${newCount} new`);
+    const notes = answer.notes.filter((note) => !answer.instead || !note.endsWith(`: ${answer.instead}`)); // the button says so
     say([parts.join(" · "), ...notes].join("\n"));
-    at("empty").replaceChildren(...(found.meant || found.instead ? suggestion(found.meant || found.instead) : ["No joined rows have all of these keywords. Try fewer of them, or the beginning of a word: berl*."]));
+    at("empty").replaceChildren(...(answer.meant || answer.instead ? suggestion(answer.meant || answer.instead) : ["No joined rows have all of these keywords. Try fewer of them, or the beginning of a word: berl*."]));
     at("search-fault").textContent = "";
   } catch (error) {
-    if (mine !== number) return;
+    if (request !== latest) return;
     if (!again) {
       show([]);
       say("");
@@ -84,27 +84,27 @@ async function search({ again = false, fromAddress = false } = {}) {
   }
 }
 
-// A button that searches for what was meant.
-function suggestion(meant) {
+// A button that searches for a suggested query.
+function suggestion(query) {
   const take = () => {
-    at("query").value = meant;
+    at("query").value = query;
     at("query").focus();
     search();
   };
-  return ["Search for ", element("button", { class: "plain", type: "button", onclick: take }, meant), " instead."];
+  return ["Search for ", element("button", { class: "plain", type: "button", onclick: take }, query), " instead."];
 }
 
-// The address has what is shown, so that it can be loaded again, gone back to and sent to others.
+// The address contains the search, so that users can reload it, go back to it and send it.
 
-function keepInAddress(shown) {
+function keepInAddress(parameters) {
   const address = new URL(location.href);
-  address.search = new URLSearchParams(shown).toString();
+  address.search = new URLSearchParams(parameters).toString();
   if (address.href !== location.href) history.pushState(null, "", address);
 }
 
 async function showAddress({ back = false } = {}) {
-  const shown = new URLSearchParams(location.search);
-  const [query, name, limit] = [shown.get("q") ?? "", shown.get("follow"), shown.get("limit")];
+  const parameters = new URLSearchParams(location.search);
+  const [query, name, limit] = [parameters.get("q") ?? "", parameters.get("follow"), parameters.get("limit")];
   if ([...at("limit").options].some((one) => one.value === limit)) at("limit").value = limit;
   if (name !== null) {
     try {
@@ -115,28 +115,28 @@ async function showAddress({ back = false } = {}) {
     return;
   }
   stopFollowing();
-  if (back || query) at("query").value = query; // what is typed while the page loads stays
+  if (back || query) at("query").value = query; // text that was typed while the page loaded stays
   if (query) await search({ fromAddress: true });
-  else if (back || number === 0) await welcome();
+  else if (back || latest === 0) await welcome();
 }
 
-// Two words to try: rather long ones, which say more, and none that only end otherwise, as societies beside society.
+// Two words to try: preferably long ones, and not two with the same beginning, such as society and societies.
 function samples(words) {
-  const telling = [...words.filter((word) => word.length >= 5), ...words];
-  return telling.filter((word, place) => telling.findIndex((other) => other.slice(0, 5) === word.slice(0, 5)) === place).slice(0, 2);
+  const candidates = [...words.filter((word) => word.length >= 5), ...words];
+  return candidates.filter((word, index) => candidates.findIndex((other) => other.slice(0, 5) === word.slice(0, 5)) === index).slice(0, 2);
 }
 
-// An empty page: what is searched, and words that occur.
+// An empty page shows the searched attributes, and words that occur.
 async function welcome() {
-  const mine = ++number;
-  asked = "";
+  const request = ++latest;
+  shownQuery = "";
   show([]);
   say("");
   at("results-title").textContent = "Results";
   at("empty").textContent = "Type keywords: each result is a tree of joined rows that together contain all of them.";
   const words = (await Promise.all(["a", "c", "m", "s"].map((text) => ask("POST", "complete", { query: text, limit: 20 }).catch(() => null))))
-    .flatMap((told) => samples((told?.completions ?? []).filter((one) => one.count).map((one) => one.text)));
-  if (mine !== number) return; // something else is shown by now
+    .flatMap((answer) => samples((answer?.completions ?? []).filter((one) => one.count).map((one) => one.text)));
+  if (request !== latest) return; // another search has begun
   const take = (word) => () => {
     at("query").value = word;
     search();
@@ -157,7 +157,7 @@ function describe(schema) {
   relationsText = `${counted(schema.relations.length, "relation")}, ${counted(schema.joins.length, "join")}. Searched: ${names.join(", ")}.`;
 }
 
-// Of the address of a database its host and name; of a path its end.
+// The host and name of a database, or the end of a path.
 function shortened(source) {
   const address = /^[a-z]+:\/\/(?:[^@/]*@)?([^/?:]*)[^/?]*(\/[^?]*)?/.exec(source);
   if (address) return `${address[1]}${address[2] ?? ""}`;
@@ -175,11 +175,11 @@ function refresh() {
 
 async function list() {
   try {
-    const told = await ask("GET", "queries?limit=200");
-    at("saved").replaceChildren(...told.queries.map(savedItem));
-    const listed = told.queries.length < told.count ? `, the first ${told.queries.length} of which are listed` : "";
-    at("saved-count").textContent = told.count ? `${told.count.toLocaleString("en")}${listed}` : "";
-    at("saved-empty").hidden = told.count > 0;
+    const answer = await ask("GET", "queries?limit=200");
+    at("saved").replaceChildren(...answer.queries.map(savedItem));
+    const listed = answer.queries.length < answer.count ? `, the first ${answer.queries.length} of which are listed` : "";
+    at("saved-count").textContent = answer.count ? `${answer.count.toLocaleString("en")}${listed}` : "";
+    at("saved-empty").hidden = answer.count > 0;
   } catch (error) {
     fault("save-fault", error);
   }
@@ -227,7 +227,7 @@ async function save(event) {
   }
 }
 
-// What saves it again; null for options that only programs set.
+// The request that saves a search again; null if it has options that only programs set.
 function bodyOf(one) {
   const field = { keywords: "query", pattern: "pattern", sql: "sql" }[one.kind];
   if (!field || Object.keys(one.options).length) return null;
@@ -275,7 +275,7 @@ function toggle(one) {
   const same = following?.name === one.name;
   if (!same) return start(one);
   stopFollowing();
-  keepInAddress({}); // loaded again, the page would follow it again
+  keepInAddress({}); // a reloaded page would follow the search again
   at("results-title").textContent = `Results of ${one.name} so far`;
   say(`${one.name} is no longer followed`);
 }
@@ -284,8 +284,8 @@ function start(one, { fromAddress = false } = {}) {
   let ready = false;
   let dropped = false; // live results that are no longer on the page
   stopFollowing();
-  number += 1;
-  at("query").value = asked = "";
+  latest += 1;
+  at("query").value = shownQuery = "";
   at("live").checked = false;
   refresh();
   if (!fromAddress) keepInAddress({ follow: one.name });
@@ -300,17 +300,17 @@ function start(one, { fromAddress = false } = {}) {
 
   function take(result) {
     const items = at("results");
-    const known = items.querySelector(`[data-id="${CSS.escape(result.id)}"]:not(.gone)`);
+    const earlier = items.querySelector(`[data-id="${CSS.escape(result.id)}"]:not(.gone)`);
     if (result.op === "-") {
-      if (known) {
-        known.classList.add("gone");
-        known.querySelector(".facts").append(element("span", {}, "retracted"));
+      if (earlier) {
+        earlier.classList.add("gone");
+        earlier.querySelector(".facts").append(element("span", {}, "retracted"));
       }
       return;
     }
     const item = resultItem(result);
-    if (known) {
-      if (result.op === "~") known.replaceWith(item); // where it stands: nobody is told of it anew
+    if (earlier) {
+      if (result.op === "~") earlier.replaceWith(item); // in the same place, and not marked as new
       return;
     }
     item.classList.toggle("new", ready && result.op === "+");
@@ -322,7 +322,7 @@ function start(one, { fromAddress = false } = {}) {
     at("empty").hidden = true;
   }
 
-  function told(kind, data) {
+  function onEvent(kind, data) {
     if (kind === "snapshot" || kind === "added") {
       ready = kind === "added";
       dropped = false;
@@ -334,20 +334,20 @@ function start(one, { fromAddress = false } = {}) {
     else if (ready) count();
   }
 
-  function state(now, error) {
-    if (now === "lost") say("the connection was lost: trying again");
-    else if (now === "refused") {
+  function onState(state, error) {
+    if (state === "lost") say("the connection was lost: trying again");
+    else if (state === "refused") {
       stopFollowing();
       askForToken(error);
     }
-    else if (now === "removed") {
+    else if (state === "removed") {
       say(`${one.name} is gone`);
       stopFollowing();
       list();
     } else count();
   }
 
-  following = { name: one.name, ...follow(`queries/${encodeURIComponent(one.name)}/events?marks=true`, told, state) };
+  following = { name: one.name, ...follow(`queries/${encodeURIComponent(one.name)}/events?marks=true`, onEvent, onState) };
   pressed();
 }
 
@@ -371,17 +371,17 @@ function pressed() {
 // The state of the server
 
 async function health() {
-  const shown = at("health");
+  const label = at("health");
   let [state, text] = ["bad", "no connection"];
   try {
     const answer = await fetch("healthz", { cache: "no-store" });
     [state, text] = answer.ok ? ["good", "live"] : ["wait", "starting"];
     if (answer.ok && !at("token-form").hidden) [state, text] = ["wait", "waiting for the token"];
   } catch {
-    // as it is said above
+    // the text above says so
   }
-  if (shown.textContent !== text) shown.textContent = text;
-  shown.dataset.state = state;
+  if (label.textContent !== text) label.textContent = text;
+  label.dataset.state = state;
 }
 
 async function begin() {
@@ -407,9 +407,9 @@ at("search-form").addEventListener("submit", (event) => {
 });
 at("live").addEventListener("change", () => {
   refresh();
-  if (at("live").checked && !following) search({ again: asked === at("query").value.trim() });
+  if (at("live").checked && !following) search({ again: shownQuery === at("query").value.trim() });
 });
-at("limit").addEventListener("change", () => asked && search());
+at("limit").addEventListener("change", () => shownQuery && search());
 at("save-this").addEventListener("click", () => {
   at("saving").open = true;
   at("text").value = at("query").value;

@@ -1,5 +1,5 @@
 // Completion of a text field while typing: the combobox with a list box of the ARIA practices. The focus stays
-// in the field; arrow keys choose, Enter takes what is chosen, Escape closes, everything else goes on typing.
+// in the field; arrow keys select a completion, Enter takes it, Escape closes the list, all other keys type.
 
 import { ask } from "./streams.js";
 import { element } from "./tree.js";
@@ -19,32 +19,32 @@ export function completing(field) {
   })) {
     field.setAttribute(name, value);
   }
-  let chosen = -1;
+  let selected = -1;
   let timer = 0;
-  let number = 0; // of the latest request: answers to earlier ones are dropped
+  let latest = 0; // number of the latest request; answers to earlier ones are dropped
 
   function close() {
     clearTimeout(timer);
-    number += 1;
-    chosen = -1;
+    latest += 1;
+    selected = -1;
     list.hidden = true;
     list.replaceChildren();
     field.setAttribute("aria-expanded", "false");
     field.removeAttribute("aria-activedescendant");
   }
 
-  function choose(at) {
-    chosen = at;
-    [...list.children].forEach((option, each) => option.setAttribute("aria-selected", String(each === at)));
-    if (at < 0) field.removeAttribute("aria-activedescendant");
+  function select(index) {
+    selected = index;
+    [...list.children].forEach((option, each) => option.setAttribute("aria-selected", String(each === index)));
+    if (index < 0) field.removeAttribute("aria-activedescendant");
     else {
-      field.setAttribute("aria-activedescendant", list.children[at].id);
-      list.children[at].scrollIntoView({ block: "nearest" });
+      field.setAttribute("aria-activedescendant", list.children[index].id);
+      list.children[index].scrollIntoView({ block: "nearest" });
     }
   }
 
   function take(option) {
-    const rest = field.value.slice(field.selectionStart).replace(/^[^\s"():*?~<>=!+-]+/, ""); // of the word in which the cursor is
+    const rest = field.value.slice(field.selectionStart).replace(/^[^\s"():*?~<>=!+-]+/, ""); // without the rest of the word at the cursor
     field.value = option.dataset.query + rest;
     field.setSelectionRange(option.dataset.query.length, option.dataset.query.length);
     close();
@@ -52,27 +52,27 @@ export function completing(field) {
   }
 
   async function show() {
-    const mine = ++number;
+    const request = ++latest;
     const text = field.value.slice(0, field.selectionStart);
-    let found = [];
+    let completions = [];
     try {
-      if (text.trim()) found = (await ask("POST", "complete", { query: text })).completions;
+      if (text.trim()) ({ completions } = await ask("POST", "complete", { query: text }));
     } catch {
-      // typing goes on without help
+      // without completions, as if there were none
     }
-    if (mine !== number) return;
-    if (!found.length || document.activeElement !== field) return close();
+    if (request !== latest) return;
+    if (!completions.length || document.activeElement !== field) return close();
     list.replaceChildren(
-      ...found.map((one, at) =>
+      ...completions.map((completion, index) =>
         element(
           "li",
-          { id: `${list.id}-${at}`, role: "option", "aria-selected": "false", "data-query": one.query },
-          element("span", {}, one.text),
-          element("span", { class: "dim" }, one.count ? one.count.toLocaleString("en") : ""),
+          { id: `${list.id}-${index}`, role: "option", "aria-selected": "false", "data-query": completion.query },
+          element("span", {}, completion.text),
+          element("span", { class: "dim" }, completion.count ? completion.count.toLocaleString("en") : ""),
         ),
       ),
     );
-    choose(-1);
+    select(-1);
     list.hidden = false;
     field.setAttribute("aria-expanded", "true");
   }
@@ -85,9 +85,9 @@ export function completing(field) {
     const count = list.children.length;
     if (event.isComposing) return;
     if (event.key === "ArrowDown" && list.hidden) show();
-    else if (event.key === "ArrowDown") choose((chosen + 1) % count);
-    else if (event.key === "ArrowUp" && count) choose((chosen < 1 ? count : chosen) - 1);
-    else if (event.key === "Enter" && chosen >= 0) take(list.children[chosen]);
+    else if (event.key === "ArrowDown") select((selected + 1) % count);
+    else if (event.key === "ArrowUp" && count) select((selected < 1 ? count : selected) - 1);
+    else if (event.key === "Enter" && selected >= 0) take(list.children[selected]);
     else if (event.key === "Escape" && !list.hidden) close();
     else {
       if (event.key === "Enter") close();

@@ -13,9 +13,9 @@ export function remember(token) {
   sessionStorage.setItem(KEY, token);
 }
 
-function headers(more = {}) {
+function headers(others = {}) {
   const token = sessionStorage.getItem(KEY);
-  return token ? { ...more, authorization: `Bearer ${token}` } : more;
+  return token ? { ...others, authorization: `Bearer ${token}` } : others;
 }
 
 export async function ask(method, path, body) {
@@ -32,17 +32,18 @@ async function refusal(answer) {
   return new RefusedError(answer.status, body.error ?? `status ${answer.status}`);
 }
 
-// Calls told(kind, data) with each event until stop() is called or the search is removed. Resumes by itself.
-export function follow(path, told, state) {
+// Calls onEvent(kind, data) with each event, and onState(state, error) when the connection changes, until stop() is
+// called, the search is removed or a token is needed. Resumes by itself.
+export function follow(path, onEvent, onState) {
   const stopping = new AbortController();
   let last = null;
   let pause = 500;
 
-  async function once() {
-    const more = last === null ? {} : { "last-event-id": last };
-    const answer = await fetch(path, { headers: headers(more), signal: stopping.signal, cache: "no-store" });
+  async function read() {
+    const resumption = last === null ? {} : { "last-event-id": last };
+    const answer = await fetch(path, { headers: headers(resumption), signal: stopping.signal, cache: "no-store" });
     if (!answer.ok) throw await refusal(answer);
-    state("open");
+    onState("open");
     pause = 500;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -63,20 +64,20 @@ export function follow(path, told, state) {
       else if (line.startsWith("id: ")) last = line.slice(4);
       else if (line.startsWith("data: ")) data += line.slice(6);
     }
-    if (data) told(kind, JSON.parse(data));
+    if (data) onEvent(kind, JSON.parse(data));
     return kind !== "removed";
   }
 
   async function run() {
     while (!stopping.signal.aborted) {
       try {
-        if (!(await once())) return state("removed");
+        if (!(await read())) return onState("removed");
       } catch (error) {
         if (stopping.signal.aborted) return;
-        if (error instanceof RefusedError && error.status === 401) return state("refused", error);
-        if (error instanceof RefusedError && error.status === 404) return state("removed");
+        if (error instanceof RefusedError && error.status === 401) return onState("refused", error);
+        if (error instanceof RefusedError && error.status === 404) return onState("removed");
       }
-      state("lost");
+      onState("lost");
       await new Promise((done) => setTimeout(done, pause));
       pause = Math.min(2 * pause, 10_000);
     }

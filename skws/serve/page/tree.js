@@ -1,17 +1,17 @@
-// A result as a tree of joined rows, in which keywords are marked. Texts of data become text nodes, never markup.
+// A result as a tree of joined rows with marked keywords. Data becomes text nodes, never markup.
 
 const LONG = 280; // characters of a text that are shown at first
-const BEFORE = 60; // of them before the first keyword
+const BEFORE = 60; // those of them before the first keyword
 
 export function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
+  const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
-    if (name === "class") made.className = value;
-    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else made.setAttribute(name, value);
+    if (name === "class") node.className = value;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value);
   }
-  made.append(...children);
-  return made;
+  node.append(...children);
+  return node;
 }
 
 export function resultItem(result) {
@@ -31,15 +31,14 @@ export function resultItem(result) {
   return item;
 }
 
-// The parts of the score, the largest first, each with what it was given for.
+// The parts of the score, each with the keywords that it is for.
 function why(result) {
   const parts = result.explanation.map((one) => {
     const words = (one.why ?? []).filter((each) => each.keyword).map((each) => `${each.keyword} in ${each.attribute}`);
     const about = [one.part, Number(one.value.toPrecision(3)), ...(words.length ? [`(${words.join(", ")})`] : [])];
     return element("li", {}, about.join(" "));
   });
-  const made = element("details", { class: "why" }, element("summary", {}, "Why this result"), element("ul", {}, ...parts));
-  return made;
+  return element("details", { class: "why" }, element("summary", {}, "Why this result"), element("ul", {}, ...parts));
 }
 
 export function counted(count, noun) {
@@ -52,16 +51,16 @@ function tree(result) {
     joined[left].push([right, name]);
     joined[right].push([left, name]);
   }
-  const seen = new Set();
+  const visited = new Set();
   const branch = (at, join) => {
-    seen.add(at);
+    visited.add(at);
     const item = row(result.tuples[at], join, result.changed?.[result.tuples[at].id] ?? []);
-    const below = joined[at].filter(([other]) => !seen.has(other));
+    const below = joined[at].filter(([other]) => !visited.has(other));
     if (below.length) item.append(element("ul", {}, ...below.map(([other, name]) => branch(other, name))));
     return item;
   };
   const list = element("ul", { class: "tree" });
-  result.tuples.forEach((_, at) => seen.has(at) || list.append(branch(at, "")));
+  result.tuples.forEach((_, at) => visited.has(at) || list.append(branch(at, "")));
   return list;
 }
 
@@ -73,9 +72,9 @@ function row(tuple, join, changed) {
   item.append(relation);
   for (const [name, value] of Object.entries(tuple.row)) {
     if (value === null || value === "") continue;
-    const shown = text(value, tuple.marks?.[name] ?? []);
-    if (changed.includes(name)) shown.classList.add("changed");
-    item.append(element("span", { class: "attribute" }, name), shown, " ");
+    const cell = text(value, tuple.marks?.[name] ?? []);
+    if (changed.includes(name)) cell.classList.add("changed");
+    item.append(element("span", { class: "attribute" }, name), cell, " ");
   }
   return item;
 }
@@ -86,30 +85,30 @@ function text(value, spans) {
     shown.append(String(value));
     return shown;
   }
-  const letters = [...value]; // marks count characters, not the units of JavaScript's strings
+  const characters = [...value]; // marks count characters, not the units of JavaScript's strings
   const first = spans.length ? Math.max(0, spans[0][0] - BEFORE) : 0;
-  if (letters.length <= LONG) {
-    shown.append(...pieces(letters, spans, 0, letters.length));
+  if (characters.length <= LONG) {
+    shown.append(...pieces(characters, spans, 0, characters.length));
     return shown;
   }
-  const end = Math.min(letters.length, first + LONG);
-  shown.append(first ? "… " : "", ...pieces(letters, spans, first, end), end < letters.length ? " … " : "");
-  const more = () => shown.replaceChildren(...pieces(letters, spans, 0, letters.length));
+  const end = Math.min(characters.length, first + LONG);
+  shown.append(first ? "… " : "", ...pieces(characters, spans, first, end), end < characters.length ? " … " : "");
+  const more = () => shown.replaceChildren(...pieces(characters, spans, 0, characters.length));
   shown.append(element("button", { class: "plain", type: "button", onclick: more }, "show all"));
   return shown;
 }
 
-function pieces(letters, spans, first, end) {
-  const made = [];
+function pieces(characters, spans, first, end) {
+  const nodes = [];
   let at = first;
   for (const [from, to, keyword] of spans) {
     if (from < at || to > end) continue;
-    made.push(letters.slice(at, from).join(""));
-    made.push(element("mark", { class: `k${keyword % 6}` }, letters.slice(from, to).join("")));
+    nodes.push(characters.slice(at, from).join(""));
+    nodes.push(element("mark", { class: `k${keyword % 6}` }, characters.slice(from, to).join("")));
     at = to;
   }
-  made.push(letters.slice(at, end).join(""));
-  return made;
+  nodes.push(characters.slice(at, end).join(""));
+  return nodes;
 }
 
 function moment(seconds) {

@@ -31,6 +31,7 @@ from skws.spec.query_spec import (
     SQL,
     TOP,
     WINDOW,
+    WINDOWED,
     Query,
 )
 from skws_schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8, quantity
@@ -279,6 +280,23 @@ def alert_of(entry: Any) -> Alert:
     if not isinstance(entry, dict):
         raise UsageError(f"{entry!r}: {_EXPECTED}, as text")
     return _alert_of_mapping(entry)
+
+
+def entry_of(query: Query) -> dict[str, Any]:
+    """The mapping that describes a query in the file; ``alert_of`` of it gives the query."""
+    options, size = query.options, {} if query.max_size is None else {"max_size": query.max_size}
+    if query.kind in (PATTERN, SQL):
+        return {query.kind: query.text}
+    if query.kind not in (KEYWORDS, TOP, WINDOWED):
+        return {"query": query.text, "kind": query.kind, "options": dict(options), **size}
+    return {
+        "query": query.text,
+        **size,
+        **({"top": int(options[SIZE])} if SIZE in options else {}),
+        **({"window": options[WINDOW]} if WINDOW in options else {}),
+        **{key: options[option] for key, option in _TEXTS.items() if option in options},
+        **{key: True for key, option in _FLAGS.items() if option in options},
+    }
 
 
 def _alert_of_mapping(entry: Mapping[Any, Any]) -> Alert:

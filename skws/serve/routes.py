@@ -202,6 +202,7 @@ _SAVED: Final[dict[str, Any]] = {
     "kind": "keywords",
     "max_size": None,
     "options": {},
+    "request": {"query": "ada lamp", "owner": "ann"},
 }
 
 
@@ -294,7 +295,7 @@ def _add_saved(app: FastAPI, app_state: AppState) -> None:
         ]
         return Json(
             {
-                "queries": [search.to_dict() for search in searches[offset : offset + limit]],
+                "queries": [search.described() for search in searches[offset : offset + limit]],
                 "count": len(searches),
             }
         )
@@ -325,7 +326,7 @@ def _add_saved(app: FastAPI, app_state: AppState) -> None:
     async def shown(name: str) -> Response:
         if not name:
             return RedirectResponse("/queries")
-        return Json(_saved_search(job, name).to_dict())
+        return Json(_saved_search(job, name).described())
 
     @app.put(
         "/queries/{name:any}",
@@ -339,7 +340,7 @@ def _add_saved(app: FastAPI, app_state: AppState) -> None:
         (answer,) = await _answers(job.put([(saved_search, plan)]))
         if answer.error:
             raise HTTPException(409 if job.ready else 503, answer.error)
-        return Json({**saved_search.to_dict(), "notes": answer.notes}, 201 if new else 200)
+        return Json({**saved_search.described(), "notes": answer.notes}, 201 if new else 200)
 
     @app.delete("/queries/{name:any}", summary="Remove a saved search", status_code=204)
     async def delete(name: str) -> Response:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from skws.jobs.alerts import alert_of, flag
+from skws.jobs.alerts import alert_of, entry_of, flag
 from skws.spec.query_spec import KEYWORDS, Query
 from skws_schema.errors import UsageError
 from skws_windows.window import parse_duration
@@ -111,6 +111,11 @@ class SavedSearch:
         }
         fields |= {"every": self.every} if self.every else {}
         return fields | ({"updates": True} if self.updates else {})
+
+    def described(self) -> dict[str, Any]:
+        """The search, with the body of the request that saves it again."""
+        own_fields = {key: value for key in _OWN if (value := getattr(self, key))}
+        return {**self.to_dict(), "request": {**entry_of(self.query), **own_fields}}
 
 
 def _check_name(name: str) -> None:

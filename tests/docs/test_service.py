@@ -73,7 +73,13 @@ def test_the_service_survives_signals_and_restores_from_a_backup(tmp_path: Path,
         assert "error" in _search(shell, search, port, "x" * 20)
         server.headers["Authorization"] = f"Bearer {token}"
         query = {"query": "byron leaks", "owner": "ann", "every": "1 day", "rank": "recency"}
-        assert server.put("/queries/leaks", json=query).status_code < 300
+        pattern = {"pattern": "customer c ; purchase p where c.cid = p.cid within 1 hour"}
+        queries = {
+            "leaks": query,
+            "best": {"query": "leaks", "top": 2, "half_life": "1 day"},
+            "bought": pattern,
+        }
+        assert server.put("/queries", json={"queries": queries}).json()["refused"] == {}
         text = server.get("/metrics").text
         _metrics_exist(text)
         shell.run(with_places(fetch, places | {"$TOKEN": token}))
@@ -95,11 +101,10 @@ def test_the_service_survives_signals_and_restores_from_a_backup(tmp_path: Path,
         started()
         assert server.get("/queries/leaks").json() == original
         assert _search(shell, search, port, token)["found"] == 4
-        assert server.delete("/queries/leaks").status_code < 300
+        for name in queries:
+            assert server.delete(f"/queries/{name}").status_code < 300
         shell.run(with_places(put, places | {"$TOKEN": token}))
-        restored = server.get("/queries/leaks").json()
-        # If no size is given, it is that of the server, which a restart writes out.
-        assert restored | {"max_size": original["max_size"]} == original
+        assert {name: server.get(f"/queries/{name}").json()["request"] for name in queries} == queries
         shell.end(signal.SIGTERM, ENDED)
     finally:
         server.close()

@@ -312,6 +312,15 @@ async def test_a_removal_is_undone_and_a_name_is_edited(shopping: tuple[Path, Pa
             await tab.run("document.querySelector('#undo button').click()")
             await tab.until(f"{NAMES}.length === 1")
             assert client.get("/queries/mine").json() == saved
+            best = {"query": "ada lamp", "top": 2, "half_life": "2 hours", "owner": "ann"}
+            client.put("/queries/mine", json=best)
+            await tab.ask("Page.reload")
+            await tab.until(f"{NAMES}.length === 1")
+            await tab.run("document.querySelectorAll('#saved button')[1].click()")
+            await tab.until(f"{NAMES}.length === 0")
+            await tab.run("document.querySelector('#undo button').click()")
+            await tab.until(f"{NAMES}.length === 1")
+            assert client.get("/queries/mine").json()["request"] == best
 
 
 @scenario

@@ -254,6 +254,31 @@ def test_many_searches_are_saved_at_once_and_invalid_ones_named(client: httpx.Cl
     assert (len(saved["queries"]), saved["count"]) == (50, 200)
 
 
+def test_a_saved_search_tells_the_request_that_saves_it(client: httpx.Client) -> None:
+    own_fields = {"owner": "ann", "metadata": {"mail": "ann@example.org"}, "every": "1 day", "updates": True}
+    requests: dict[str, dict[str, Any]] = {
+        "keywords": {"query": "ada lamp -customer:", "max_size": 3, **own_fields},
+        "scores": {"query": "ada", "rank": "recency", "half_life": "2 hours", "explain_score": True},
+        "best": {"query": "ada lamp", "top": 2, "group": True, "window": "1 hour", "half_life": "90 minutes"},
+        "append": {"query": "ada lamp", "top": 3, "append_only": True},
+        "windowed": {"query": "ada lamp", "window": "open when cid > 3 close when cid < 2"},
+        "pattern": {"pattern": "customer c ; order o where c.cid = o.cid within 1 hour"},
+        "sql": {
+            "sql": "SELECT DISTINCT customer.cid FROM customer WHERE customer.cid > 1 AND customer.cid < 9"
+        },
+    }
+    for _ in range(2):
+        assert client.put("/queries", json={"queries": requests}).json()["refused"] == {}
+        saved = {search["name"]: search for search in client.get("/queries").json()["queries"]}
+        requests_again = {name: saved[name]["request"] for name in requests}
+        assert requests_again == requests
+        requests = requests_again
+    answer = client.put("/queries/keywords", json={"query": "ada lamp", "without": ["order"]}).json()
+    assert answer["request"] == {"query": "ada lamp -order:"}
+    for name in requests:
+        client.delete(f"/queries/{name}")
+
+
 def test_requests_at_the_same_time_respect_the_most_searches(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     with serving(str(stream), "--schema", str(schema), "--most-queries", "10") as server:

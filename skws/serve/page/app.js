@@ -227,20 +227,11 @@ async function save(event) {
   }
 }
 
-// The request that saves a search again; null if it has options that only programs set.
-function bodyOf(one) {
-  const field = { keywords: "query", pattern: "pattern", sql: "sql" }[one.kind];
-  if (!field || Object.keys(one.options).length) return null;
-  const { owner, metadata, every = "", updates = false } = one;
-  const body = { [field]: one.query, owner, metadata, every, updates };
-  return one.max_size === null ? body : { ...body, max_size: one.max_size };
-}
-
-function offerUndo(one, body) {
+function offerUndo(one) {
   const undo = async () => {
     at("undo").hidden = true;
     try {
-      await ask("PUT", `queries/${encodeURIComponent(one.name)}`, body);
+      await ask("PUT", `queries/${encodeURIComponent(one.name)}`, one.request);
       await list();
       say(`${one.name} is saved again`);
     } catch (error) {
@@ -252,8 +243,8 @@ function offerUndo(one, body) {
 }
 
 async function remove(one) {
-  const body = bodyOf(one);
-  if (!body && !confirm(`Remove ${one.name} for everyone? A program saved it, so it cannot be undone here.`)) return;
+  const final = "kind" in one.request; // of another package, which no request can save
+  if (final && !confirm(`Remove ${one.name} for everyone? It cannot be saved again here.`)) return;
   try {
     if (following?.name === one.name) {
       stopFollowing();
@@ -262,8 +253,8 @@ async function remove(one) {
     await ask("DELETE", `queries/${encodeURIComponent(one.name)}`);
     await list();
     at("saved-title").focus();
-    if (body) offerUndo(one, body);
-    else say(`removed ${one.name}`);
+    if (final) say(`removed ${one.name}`);
+    else offerUndo(one);
   } catch (error) {
     fault("save-fault", error);
   }

@@ -49,7 +49,7 @@ def test_the_python_page_runs_on_spark(
     printed = capsys.readouterr().out
     assert "customer{byron} - purchase{} - complaint{leaks}" in printed
     assert "+ alert" in printed
-    assert names["found"].count() == len(names["results"]) == 1
+    assert names["matches"].count() == len(names["results"]) == 1
     (alert,) = spark.read.parquet(str(tmp_path / "alerts")).collect()
     assert (alert.op, alert.network) == ("+", "customer{byron} - purchase{} - complaint{leaks}")
     names["store"](spark.read.parquet(str(tmp_path / "alerts")), 0)  # as Spark does after a failure

@@ -399,8 +399,8 @@ def _fuzzy(node: syntax.FuzzyNode, text: str, analyzer: Analyzer) -> list[_Meani
         raise fault(message, text, node.startchar)
     if not LEAST[distance] <= len(word) <= MEMORABLE:
         message = (
-            f"{word!r} has {len(word)} letters: '~{node.distance}' needs {LEAST[distance]} to {MEMORABLE}, "
-            "as shorter words resemble too many others"
+            f"'~{node.distance}' needs a word of {LEAST[distance]} to {MEMORABLE} letters, as shorter words"
+            f" resemble too many others; {word!r} has {len(word)}"
         )
         raise fault(message, text, node.startchar)
     terms = [each for each in _word(node.text, analyzer) if isinstance(each, Term)]

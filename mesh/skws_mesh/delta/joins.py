@@ -21,10 +21,10 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 from skws_mesh.columnar.hash_index import PAIRS
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
-from skws_mesh.delta.neighbours import Partners
+from skws_mesh.delta.neighbours import CHUNK_TUPLES, Partners
 from skws_mesh.delta.network_numbers import PathNetworks, TreeNetworks
 from skws_mesh.delta.results import NO_NODE, Candidates, PathJoins, Paths, TreeJoins, Trees
-from skws_mesh.delta.walks import AskedWalks
+from skws_mesh.delta.walks import AskedWalks, Targets, Walks
 from skws_mesh.delta.words import CarriedWords, WordPairs, WordSets
 from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS
@@ -275,22 +275,37 @@ class DeltaJoins:
 
     def _live_paths(self, numbers: Ints, slots: Ints, targets: Ints) -> Iterator[Partials]:
         """The live results of new queries for two words, from tuples with the first word to the others."""
-        # Walks to tuples that are not flagged complete only older queries.
-        is_target = np.zeros(len(self._live), dtype=bool)
-        is_target[targets] = True
-        for begin in range(0, len(slots), 512):
-            walks = self._walks.walker.start(slots[begin : begin + 512])
-            owners = walks
-            for joins in range(1, self._width):
-                accepts = (lambda _, ends: is_target.take(ends)) if joins == self._width - 1 else None
-                walks = self._walks.walker.extend(walks, earlier=False, accepts=accepts)
-                hits = np.flatnonzero(is_target.take(walks.ends))
-                owner_rows = np.searchsorted(owners.owner, walks.owner.take(hits))
-                for paths in self._paths.match(owners, owner_rows, walks, hits):
+        most = int(self._by_query.sizes(numbers).max()) - 1  # joins
+        walker = self._walks.walker
+        goal = Targets(self._walks.neighbours, targets, len(self._live), most)
+        for begin in range(0, len(slots), CHUNK_TUPLES):
+            owners = walker.start(slots[begin : begin + CHUNK_TUPLES])
+            stack = [(owners, most)] if most else []
+            while stack:
+                walks, joins = stack.pop()
+                if len(walks) > CHUNK_TUPLES:
+                    rows = np.arange(len(walks), dtype=np.int64)
+                    parts = range(0, len(walks), CHUNK_TUPLES)
+                    stack += [(walks.take(rows[first : first + CHUNK_TUPLES]), joins) for first in parts]
+                    continue
+                longer = self._toward(goal, walks, joins - 1)
+                hits = np.flatnonzero(goal.joins.take(longer.ends) == 0)
+                owner_rows = np.searchsorted(owners.owner, longer.owner.take(hits))
+                for paths in self._paths.match(owners, owner_rows, longer, hits):
                     is_new = self._by_query.is_in(self._pairs.query(paths.entry), numbers)
                     # A turned path is also found from its other end.
                     indices = np.flatnonzero(is_new & ~self._pairs.is_reversed(paths.entry))
                     yield self._path_results(paths.take(indices))
+                if joins > 1 and len(longer):
+                    stack.append((longer, joins - 1))
+
+    def _toward(self, goal: Targets, walks: Walks, joins: int) -> Walks:
+        """The walks with one more join, after which at most ``joins`` lead to a target."""
+        if not joins:
+            return self._walks.walker.extend_to(goal, walks)
+        return self._walks.walker.extend(
+            walks, earlier=False, accepts=lambda _, ends: goal.joins.take(ends) <= joins
+        )
 
     def _live_trees(self, numbers: Ints, slots: Ints) -> Iterator[Partials]:
         """The live results of new queries for more words, from the tuples with their rarest word."""

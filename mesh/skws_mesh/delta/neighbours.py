@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws_mesh.columnar.columns import NOTHING, Ints, ranges, write
+from skws_mesh.columnar.columns import NOTHING, Ints, ranges, slices, write
+from skws_mesh.columnar.hash_index import PAIRS
 from skws_mesh.columnar.live import LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import Table
 from skws_mesh.delta.words import WORDS_PER_FOUR, CarriedWords, WordPairs
@@ -86,6 +87,16 @@ class Neighbours:
         codes = self._codes.take(ranges(first.take(slots), lengths))
         position = np.repeat(np.arange(len(slots), dtype=np.int64), lengths)
         return position, codes >> 32, codes & _SLOT
+
+    def in_parts(self, slots: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Like ``of``, in parts of about PAIRS pairs, as tuples may have very many neighbours."""
+        counts = self._lists.columns()[1].take(slots)
+        if self._is_crowded:  # then the counts are unknown
+            counts = np.full(len(slots), PAIRS // CHUNK_TUPLES, dtype=np.int64)
+        for part in slices(counts, PAIRS):
+            position, edge, partners = self.of(slots[part])
+            check()
+            yield position + part.start, edge, partners
 
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""

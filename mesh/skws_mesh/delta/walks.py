@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints, write
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges, write
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.neighbours import CHUNK_TUPLES, Neighbours, Partners
 from skws_mesh.delta.words import CarriedWords
@@ -62,6 +62,39 @@ class Walks:
         return members[::-1], edges[::-1]
 
 
+class Targets:
+    """Tuples to which walks lead, at most ``most`` joins away; walks to no target are not extended.
+
+    ``joins``: by slot, the fewest joins to a target; more than ``most`` if none is so near.
+    """
+
+    def __init__(self, neighbours: Neighbours, slots: Ints, live: int, most: int) -> None:
+        self.joins = np.full(live, most + 1, dtype=np.int64)
+        self.joins[slots] = 0
+        parts = [(NOTHING, NOTHING, NOTHING), *neighbours.in_parts(slots)]
+        position, edge, sources = map(np.concatenate, zip(*parts, strict=True))
+        order = np.argsort(sources, kind="stable")
+        self._sources, self._edges = sources.take(order), edge.take(order) ^ 1
+        self._targets = slots.take(position.take(order))
+        frontier = distinct(self._sources)
+        for joins in range(1, most + 1):
+            frontier = frontier[self.joins.take(frontier) > joins]
+            self.joins[frontier] = joins
+            if joins < most:
+                is_next = np.zeros(live, dtype=bool)
+                for _, _, partners in neighbours.in_parts(frontier):
+                    is_next[partners] = True
+                frontier = np.flatnonzero(is_next)
+
+    def last_joins(self, ends: Ints) -> tuple[Ints, Ints, Ints]:
+        """The joins from tuples to targets, in order of tuples, as (position in ``ends``, edge, target)."""
+        first = np.searchsorted(self._sources, ends)
+        counts = np.searchsorted(self._sources, ends, side="right") - first
+        rows = ranges(first, counts)
+        position = np.repeat(np.arange(len(ends), dtype=np.int64), counts)
+        return position, self._edges.take(rows), self._targets.take(rows)
+
+
 class Walker:
     """Makes walks over live tuples."""
 
@@ -85,12 +118,23 @@ class Walker:
         ``earlier``: only over tuples in lower slots than the first one, so that a path is found
         only from the last of its tuples. ``accepts`` flags the walks to keep, by their owners and ends.
         """
-        tuples = self._live.tuples
-        row, edge, slots = self._neighbours.of(walks.ends)
-        check()
-        if accepts is not None:
+        if accepts is None:
+            row, edge, slots = self._neighbours.of(walks.ends)
+            check()
+            return self._extend(walks, row, edge, slots, earlier=earlier)
+        parts = [(NOTHING, NOTHING, NOTHING)]
+        for row, edge, slots in self._neighbours.in_parts(walks.ends):
             indices = np.flatnonzero(accepts(walks.owner.take(row), slots))
-            row, edge, slots = row.take(indices), edge.take(indices), slots.take(indices)
+            parts.append((row.take(indices), edge.take(indices), slots.take(indices)))
+        return self._extend(walks, *map(np.concatenate, zip(*parts, strict=True)), earlier=earlier)
+
+    def extend_to(self, targets: Targets, walks: Walks) -> Walks:
+        """Extend the walks by a last join, to targets."""
+        return self._extend(walks, *targets.last_joins(walks.ends), earlier=False)
+
+    def _extend(self, walks: Walks, row: Ints, edge: Ints, slots: Ints, *, earlier: bool) -> Walks:
+        """The walks at ``row``, extended by edges; without those that are never alive or repeat a tuple."""
+        tuples = self._live.tuples
         start = np.maximum(walks.start.take(row), tuples.start.take(slots))
         end = np.minimum(walks.end.take(row), tuples.end.take(slots))
         alive = start < end

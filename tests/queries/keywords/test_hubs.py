@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections import defaultdict
 from dataclasses import replace
 from random import Random
@@ -191,3 +192,43 @@ def test_many_tuples_and_queries_lose_no_result() -> None:
     for result in results:
         by_query[result.query].append(result.id)
     assert [sorted(ids) for ids in by_query.values()] == [sorted(2 * expected)] * 30
+
+
+STAFF = Schema(
+    "staff",
+    (
+        Relation("team", (ID, TEXT), key=("id",), search=("t",)),
+        Relation("site", (ID, TEXT), key=("id",), search=("t",)),
+        Relation("person", (ID, replace(ID, name="team"), replace(ID, name="site"), TEXT), search=("t",)),
+    ),
+    (
+        Join("in", "person", "team", (("team", "id"),)),
+        Join("at", "person", "site", (("site", "id"),)),
+    ),
+    "none",
+)
+
+
+def test_an_added_query_walks_only_towards_its_words() -> None:
+    """From each of 80 people, four joins over two hubs lead to all 400 people in 400 ways."""
+    records = [Record(relation, 1, (n, "hub")) for relation in (0, 1) for n in (1, 2)]
+    records += [Record(2, 2 + n, (n, 1, 1, "alpha" if n % 5 == 0 else f"pad{n}")) for n in range(400)]
+    records += [Record(2, 500, (500, 1, 1, "beta")), Record(2, 501, (501, 2, 2, "gamma"))]
+    results_by_evaluator = []
+    for evaluator in (EvaluatorName.DELTA, EvaluatorName.AUTO):
+        engine = StreamEngine(STAFF, Unbounded())
+        beside, beta, gamma = (
+            Plan(STAFF, parse_query(text, STAFF), Unbounded(), 5, evaluated_by=evaluator)
+            for text in ("beside zebra", "alpha beta", "alpha gamma")
+        )
+        engine.add(beside)
+        assert not list(engine.process(records))
+        tracemalloc.start()
+        try:
+            assert not list(engine.add(gamma))
+            assert tracemalloc.get_traced_memory()[1] < 50_000_000
+        finally:
+            tracemalloc.stop()
+        results_by_evaluator.append(sorted(result.id for result in engine.add(beta)))
+    assert results_by_evaluator[0] == results_by_evaluator[1]
+    assert len(results_by_evaluator[0]) == 2 * 80 + 2 * 80 * 320

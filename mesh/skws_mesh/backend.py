@@ -33,9 +33,9 @@ class Sleep(NamedTuple):
 class OperatorUse(NamedTuple):
     """An operator that has been used, identified by its tree.
 
-    ``waiting``: the partial results that wait at the operator; the columnar mesh counts one for each join it
-    waits for.
-    ``probes``: how often its partial results have probed for partners, over all joins; 0 if not counted.
+    ``waiting``: the partial results that wait at the operator; the columnar mesh counts a partial once for
+    each join for which it waits. ``probes``: the number of times that its partial results have probed for
+    partners, over all joins; 0 if not counted.
     ``sleep``: None if the operator runs, or if the mesh puts only whole queries to sleep.
     """
 
@@ -112,7 +112,7 @@ class Mesh(Protocol):
     def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
         """Insert all live tuples, none of which was inserted before; yields their results in parts.
 
-        The mesh must not be uses otherwise before the last part.
+        The mesh must not be used in any other way before the last part.
         """
 
     def end(self, slots: Ints) -> None:

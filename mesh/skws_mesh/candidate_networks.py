@@ -208,6 +208,7 @@ def _branch_code(
 
 
 _MOST_CONSIDERED: Final = 2_000
+"""The most networks of a cluster from which the smallest are drawn; making all could take very long."""
 
 Prefix: TypeAlias = tuple[tuple[int, ...], ...]
 

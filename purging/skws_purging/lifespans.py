@@ -387,9 +387,8 @@ class Lifespans:
         self._horizon = self._latest = ALWAYS
         self._truncations: dict[int, _Truncations] = {}  # of the relations that have had one
         self._mark_queue: ExpiryQueue[GroupKey] = ExpiryQueue()  # by their latest mark
-        self._expiry_queue: ExpiryQueue[GroupKey] = (
-            ExpiryQueue()
-        )  # by the end of their window; some were dropped
+        # By the end of their window; some were dropped.
+        self._expiry_queue: ExpiryQueue[GroupKey] = ExpiryQueue()
         self._expiry_limit = _LEAST_QUEUED
         self._arrival = count()
         self._queues: set[GroupKey] = set()  # in which a deletion met several rows

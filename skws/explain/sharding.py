@@ -20,7 +20,7 @@ from skws.spec.job import Job
 from skws_schema.errors import UsageError
 
 _RECORDS = 200_000  # of a micro-batch, as on Spark
-_WARM_UP = 20_000
+_WARM_UP = 20_000  # records that are searched before time is measured
 _WORTH = 0.75
 """Doubling the shards is worthwhile if it reduces the cost of one to at most this share."""
 

@@ -74,7 +74,7 @@ class PredicateTables:
             table.remove(predicate, alternative)
 
     def satisfied(self, block: Block, places: Ints) -> tuple[list[int], list[int]]:
-        """The predicates that some rows of a block satisfy, possibly repeated, and the rows."""
+        """Pairs of a predicate and the index in ``places`` of a row that satisfies it, possibly repeated."""
         predicates: list[int] = []
         numbers: list[int] = []
         for column in self._schema.relations[block.relation].search_columns:
@@ -166,7 +166,7 @@ class JointMatcher:
         return len(self._users) - 1
 
     def bitmaps(self, block: Block, places: Ints) -> KeywordBitmaps:
-        """The bitmaps of the rows of a block that have keywords of any query, by the number of the row."""
+        """The bitmaps of the rows of a block that have keywords of any query, by index in ``places``."""
         relation = block.relation
         predicate_numbers, row = self._tables.satisfied(block, places)
         rows, predicates = [np.array(row, dtype=np.int64)], [np.array(predicate_numbers, dtype=np.int64)]

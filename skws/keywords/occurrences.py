@@ -23,7 +23,7 @@ _FEW_TEXTS: Final = 2_000
 
 
 class Occurrences(NamedTuple):
-    """The chunks of some texts. ``chunks``: the distinct chunks.
+    """The chunks of some texts. ``chunks``: the distinct chunks; one may be empty, and then has no tokens.
 
     For each occurrence, ``which`` is the index of its chunk, and ``text`` the index of its text.
     """

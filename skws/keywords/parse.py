@@ -322,7 +322,7 @@ class _Reader:
 
 
 class _TypedWord(NamedTuple):
-    """The alternatives of a single word in some places, and the parts of it that are ignored."""
+    """The slot of a single word in some places, its synonyms, and the punctuation that is ignored."""
 
     slot: Slot
     synonyms: tuple[str, ...]
@@ -366,7 +366,7 @@ def _slot(leaves: list[_Leaf]) -> Slot:
 
 
 def _reason(dropped: list[str]) -> str:
-    """The message of ``_stop_words``; empty if there are none."""
+    """The text of ``_stop_words`` after a semicolon; empty if no term was dropped."""
     if not dropped:
         return ""
     return f"; {_stop_words(dropped)}"
@@ -415,6 +415,7 @@ def _check_left_out(reader: _Reader, schema: Schema) -> None:
 
 
 def _check(reader: _Reader, text: str) -> None:
+    """Raises QueryError for no keywords, too many keywords, or a keyword that is also excluded."""
     slots, exclusions, dropped = reader.slots, reader.exclusions, reader.dropped
     if not slots:
         if reader.restricted:

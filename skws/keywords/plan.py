@@ -117,7 +117,7 @@ def network_counts(plan: Plan, most: int = MOST) -> tuple[tuple[int, ...], bool]
 
 
 def many_networks(plan: Plan) -> str:
-    """A line for the user if a query has so many networks that its mesh may grow large; otherwise empty."""
+    """A warning if a query has 100 million networks or more, as its mesh may grow large; otherwise empty."""
     if len(plan.query.slots) * plan.max_size < _FEW_NETWORKS:
         return ""
     try:

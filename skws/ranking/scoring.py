@@ -55,7 +55,7 @@ from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, MICROSECOND
 
 Carried: TypeAlias = tuple[int, str, Place, int, int]
-"""A keyword in an attribute of a tuple: keyword, tuple, place, occurrences and length."""
+"""A keyword in an attribute of a tuple: its number, the name of the tuple, place, occurrences and length."""
 InTuple: TypeAlias = Callable[[int, int, int], tuple[Carried, ...]]
 """The keywords of a bitmap that a tuple carries, by relation, slot and bitmap."""
 
@@ -87,6 +87,7 @@ class Scored(NamedTuple):
     expires: int
 
     def given_to(self, result: Result) -> Result:
+        """The result with this score and these ticks."""
         return replace(result, score=self.score, tick=self.tick, expires=self.expires)
 
 
@@ -174,7 +175,7 @@ class Scoring:
             ranked_plan.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
 
     def add_carriers(self, query: int, plan: Plan, carriers: Mapping[Place, Carriers]) -> None:
-        """Like ``add``, if the live tuples with each keyword are already known."""
+        """Like ``add``, given the live tuples with each keyword."""
         ranked_plan = self._add_ranked(query, plan)
         if ranked_plan is not None:
             tuples = self._live.tuples
@@ -203,7 +204,7 @@ class Scoring:
         keywords.add(
             ((relation, row) for row in rows), np.full(len(rows), ALWAYS), np.full(len(rows), FOREVER)
         )
-        keywords.forget(ALWAYS)  # sums them up
+        keywords.forget(ALWAYS)  # they never end, so one sum for all is enough
 
     def keep_statistics(self) -> None:
         """From the next query on, keep the counts of all texts, even between searches."""
@@ -408,7 +409,7 @@ class Scoring:
             )
 
     def _in_texts(self, ranked_plan: RankedPlan, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
-        """Keyword, tuple, place, occurrences and length for each keyword in each attribute of a tuple."""
+        """The keywords in each attribute of a tuple, found in its texts."""
         row, name = self._directory.row(slot), self._directory.name(slot).id
         keyword_numbers = [
             keyword for keyword in range(len(ranked_plan.plan.keywords)) if bitmap >> keyword & 1

@@ -159,7 +159,7 @@ NAME: Final = -1
 HEADING: Final = "heading"
 """The name of a keyword's place in the explanation of a score if it is a name in the schema."""
 _MOST_TEXTS: Final = 1 << 14
-"""The most texts remembered per query: 100,000 take 40 MB, and do not make updates faster."""
+"""The most texts remembered per query; 100,000 would take 40 MB, and not make updates faster."""
 _MOST_CHARACTERS: Final = 1 << 24
 """The most characters of these texts, which may outlive their tuples."""
 
@@ -257,6 +257,7 @@ class TextStatistics:
 
 
 def _each_with(lengths: Ints) -> Ints:
+    """A row (1, length) for each length: the numbers that are added for a text."""
     return np.stack([np.ones(len(lengths), dtype=np.int64), lengths], axis=1)
 
 
@@ -387,6 +388,7 @@ def reached(live: LiveTuples, edge: Ints, member: Ints) -> tuple[Ints, Ints]:
 
 
 def _by_group(group: Ints, values: Ints, groups: int) -> list[Ints]:
+    """The sorted values of each group, by group number."""
     if not len(group):
         return [NOTHING] * groups
     order = np.lexsort((values, group))

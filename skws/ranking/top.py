@@ -162,7 +162,7 @@ class Top:
         self._now = ALWAYS
 
     def __len__(self) -> int:
-        """The number of results that may be among the best, now or later."""
+        """The number of stored results, which may be among the best, now or later."""
         return sum(map(len, self._groups.values())) if self._choice.group else len(self._best)
 
     def take(self, results: Iterable[Result]) -> Iterator[Result]:

@@ -54,9 +54,8 @@ class LiveBitmaps:
 
     def __init__(self) -> None:
         self._table = Table((NOTHING, NOTHING))  # slot and query in one integer, sorted; and the bitmap
-        self._has_bitmap: Flags = np.empty(
-            0, dtype=bool
-        )  # by slot, with space for more: True if it has a bitmap
+        # By slot, with space for more: True if the tuple has a bitmap.
+        self._has_bitmap: Flags = np.empty(0, dtype=bool)
 
     def __len__(self) -> int:
         return self._table.size
@@ -84,6 +83,7 @@ class LiveBitmaps:
         )
 
     def of(self, query: Ints, slots: Ints) -> Ints:
+        """The bitmap of each tuple for the query at its position; 0 if it has none."""
         bitmaps = np.zeros(len(slots), dtype=np.int64)
         # Free tuples that arrived later may have no flags yet.
         self._has_bitmap = flags_for(int(slots.max(initial=-1)) + 1, self._has_bitmap)
@@ -168,6 +168,7 @@ class WakeStates:
             self._keywords = np.concatenate([self._keywords, np.zeros(growth, dtype=np.int64)])
 
     def forget(self, query: int) -> None:
+        """Put a removed query to sleep."""
         self._awake[query], self._keywords[query] = False, 0
 
     def keywords(self, query: int) -> int:

@@ -94,7 +94,7 @@ class Reserve(Protocol):
         """Insert the free tuples to which the edges lead by the join values."""
 
     def counted(self, edge: Ints, values: Ints) -> tuple[Flags, Ints]:
-        """For each edge, whether it leads to reserve tuples only, and their number."""
+        """True for each edge that leads to reserve tuples only, and the number of tuples at each of these."""
 
 
 class LiveTuples:
@@ -153,6 +153,7 @@ class LiveTuples:
                 positions, hashes, pending = [], [], 0
 
     def insert(self, batch: TupleColumns) -> InsertedTuples:
+        """Add tuples, and index them by join value."""
         first = self._store.append(batch.columns())
         position, hashes = self._entries(batch.relation, batch.keys)
         slots = position + first

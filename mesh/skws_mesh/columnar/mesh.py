@@ -169,7 +169,7 @@ class ColumnarMesh:
 
     @property
     def labels(self) -> int:
-        """The number of pairs of a live tuple and a query whose keywords, or some of them, it contains."""
+        """The number of pairs of a live tuple and a query of which the tuple contains keywords."""
         return len(self._bitmaps)
 
     def bitmaps_of(self, slots: Ints) -> KeywordBitmaps:

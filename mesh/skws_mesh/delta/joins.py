@@ -255,7 +255,9 @@ class DeltaJoins:
         return TreeJoins(self._live, self._words, self._sets, self._width)
 
     def _live_results(self, numbers: Ints, pairs: Ints, carriers: tuple[Ints, Ints]) -> Iterator[Partials]:
-        """The live results of new queries and perhaps others, from the tuples with their words or from all.
+        """The live results of new queries, perhaps among those of others.
+
+        Walks begin at the tuples with a word of these queries or, if these are most tuples, at all tuples.
 
         ``pairs``: see ``_pairs_of``. ``carriers``: the live tuples with their words, and these words.
         """
@@ -409,7 +411,7 @@ class DeltaJoins:
         return allowed
 
     def _partials(self, query: Ints, numbers: Ints, members: Ints, start: Ints, end: Ints) -> Partials:
-        """Results with the given member slots, one row for each node."""
+        """Results from their members: a row of slots for each node."""
         wide = np.full((len(query), self._width), NO_MEMBER, dtype=np.int64)
         wide[:, : len(members)] = members.T
         return Partials(query, numbers, wide, start, end)

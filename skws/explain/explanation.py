@@ -93,8 +93,8 @@ class _PlanParts:
 def _plan_parts(plan: Plan, limit: int, most: int) -> _PlanParts:
     count = count_mesh(plan.generator(), most)
     sizes, complete = (count.sizes, True) if count.complete else network_counts(plan)
-    fruitful = _clusters_with_networks(count)[:_MOST_CLUSTERS]
-    room = shares([cluster.networks for cluster in fruitful], limit)
+    clusters = _clusters_with_networks(count)[:_MOST_CLUSTERS]
+    limits = shares([cluster.networks for cluster in clusters], limit)
     generator = plan.generator()
     sections = (
         query_branch(plan),
@@ -110,8 +110,8 @@ def _plan_parts(plan: Plan, limit: int, most: int) -> _PlanParts:
         count,
         (sum(sizes), complete),
         tuple(
-            (cluster, tuple(drawn_networks(generator, cluster.relation, cluster.keywords, most)))
-            for cluster, most in zip(fruitful, room, strict=True)
+            (cluster, tuple(drawn_networks(generator, cluster.relation, cluster.keywords, cluster_limit)))
+            for cluster, cluster_limit in zip(clusters, limits, strict=True)
         ),
     )
 

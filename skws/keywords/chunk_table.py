@@ -52,13 +52,13 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
     ascii_parts = list(filter(str.isascii, required))
     folding = re.compile(FOLDING if len(ascii_parts) == len(required) else "[^\x00-\x7f]").search
 
-    def holds_none(text: str) -> bool:
+    def is_hopeless(text: str) -> bool:
         if not text.isascii() and folding(text):
             return False
         stripped = _without_joiners(text.lower())
         return not any([start in stripped for start in ascii_parts])  # noqa: C419 - half the time of a generator
 
-    return holds_none
+    return is_hopeless
 
 
 def substrings(alternatives: Iterable[Alternative]) -> Sequence[str] | None:
@@ -125,10 +125,10 @@ def unstemmed(stem: str) -> str:
 
 _MOST_CHUNKS: Final = 500_000  # chunks
 
-Known = TypeVar("Known")
+Entry = TypeVar("Entry")
 
 
-class ChunkMemory(dict[str, Known], Generic[Known]):
+class ChunkMemory(dict[str, Entry], Generic[Entry]):
     """A cache from chunks, parts of texts between white space, to values; emptied at ``most``."""
 
     def __init__(self, most: int = _MOST_CHUNKS) -> None:
@@ -136,10 +136,10 @@ class ChunkMemory(dict[str, Known], Generic[Known]):
         self._most = most
 
     @abstractmethod
-    def look_up(self, chunk: str) -> Known:
+    def look_up(self, chunk: str) -> Entry:
         """The value of a new chunk."""
 
-    def __missing__(self, chunk: str) -> Known:
+    def __missing__(self, chunk: str) -> Entry:
         value = self.look_up(chunk)
         if len(chunk) <= MEMORABLE:
             if len(self) >= self._most:
@@ -250,7 +250,7 @@ Numbered: TypeAlias = tuple[tuple[int, Alternative], ...]
 _FIRST_FLAG: Final = 16
 
 
-class PredicateMemory(ChunkMemory[Known]):
+class PredicateMemory(ChunkMemory[Entry]):
     """Finds predicates, identified by positive numbers, in chunks.
 
     A single chunk cannot contain a whole phrase: its longest word only makes the phrase possible, and only
@@ -266,16 +266,16 @@ class PredicateMemory(ChunkMemory[Known]):
         self._joined: defaultdict[str, list[int]] = defaultdict(list)  # by the longest part of a compound
         self._sizes: Counter[int] = Counter()  # the sizes of these parts, in pieces
         self._phrases: dict[int, Phrase] = {}
-        self._number = 0
+        self._count = 0
 
     @property
     def has_predicates(self) -> bool:
         """True if there is any predicate."""
-        return self._number > 0
+        return self._count > 0
 
     def add(self, predicate: int, alternative: Alternative) -> None:
         self.clear()
-        self._number += 1
+        self._count += 1
         match alternative:
             case Phrase():
                 predicates_by_key, key = self._lists_for(alternative)
@@ -288,7 +288,7 @@ class PredicateMemory(ChunkMemory[Known]):
 
     def remove(self, predicate: int, alternative: Alternative) -> None:
         self.clear()
-        self._number -= 1
+        self._count -= 1
         if isinstance(alternative, Phrase):
             withdraw(*self._lists_for(alternative, count=-1), predicate)
             del self._phrases[predicate]

@@ -271,10 +271,10 @@ class KeywordMatching:
             row_bitmaps = (
                 np.concatenate(bitmaps).take(row_numbers) if bitmaps else np.zeros(0, dtype=np.int64)
             )
-            carriers = np.flatnonzero(row_bitmaps)
-            places.append(carriers)
-            labels.append(row_bitmaps[carriers].astype(np.int64))
-            queries.append(np.full(len(carriers), query, dtype=np.int64))
+            matching_rows = np.flatnonzero(row_bitmaps)
+            places.append(matching_rows)
+            labels.append(row_bitmaps[matching_rows].astype(np.int64))
+            queries.append(np.full(len(matching_rows), query, dtype=np.int64))
         return in_order(places, queries, labels)
 
 
@@ -367,7 +367,7 @@ def spread(bitmaps: KeywordBitmaps, words: Mapping[int, Slot]) -> tuple[Ints, In
     """The bitmaps of a matcher of words, as (tuple, word)."""
     tuples, parts = [NOTHING], [NOTHING]
     for bit, word in enumerate(words):
-        carriers = np.flatnonzero(bitmaps.bitmap >> bit & 1)
-        tuples.append(bitmaps.tuple.take(carriers))
-        parts.append(np.full(len(carriers), word, dtype=np.int64))
+        matching_rows = np.flatnonzero(bitmaps.bitmap >> bit & 1)
+        tuples.append(bitmaps.tuple.take(matching_rows))
+        parts.append(np.full(len(matching_rows), word, dtype=np.int64))
     return np.concatenate(tuples), np.concatenate(parts)

@@ -196,8 +196,8 @@ class _Reader:
         word = self._typed_word(node.text, scopes)
         self.ignored += word.ignored
         if word.synonyms:
-            known_synonyms = self.synonyms.setdefault(node.text.lower(), {})
-            known_synonyms.update(dict.fromkeys(word.synonyms))
+            word_synonyms = self.synonyms.setdefault(node.text.lower(), {})
+            word_synonyms.update(dict.fromkeys(word.synonyms))
         return word
 
     def _look_for(self, node: syntax.Node, slot: Slot, first: int) -> None:

@@ -255,9 +255,9 @@ def pasted(text: str, named: Callable[[str], bool]) -> Iterator[tuple[int, int]]
 
 
 def parse(
-    text: str, shown: str | None = None, plain: Sequence[tuple[int, int]] = ()
+    text: str, original: str | None = None, plain: Sequence[tuple[int, int]] = ()
 ) -> tuple[Node, dict[str, int]]:
-    """The tree of a query and the position of each scope in it. Errors show ``shown``, or the text.
+    """The tree of a query and the position of each scope in it. Errors show ``original``, or the text.
 
     ``plain``: the ranges of terms without operators.
     The tree's leaves are ``TERMS`` and ``Without`` (with ``fieldname``, ``text``, ``startchar``,
@@ -271,11 +271,11 @@ def parse(
         masked = f"{masked[:start]}{_LETTER * (end - start)}{masked[end:]}"
     all_tags = _PARSER.tag(masked)
     tags = [node for node in all_tags if not node.is_ws()]
-    _check_balance(tags, shown or text)
+    _check_balance(tags, original or text)
     for check in _CHECKS:
         for before, node, after in zip([None, *tags], tags, [*tags[1:], None], strict=False):
-            check(before, node, after, shown or text)
-    _check_quotes(tags, shown or text)
+            check(before, node, after, original or text)
+    _check_quotes(tags, original or text)
     for node in tags:
         if (node.startchar, node.endchar) in plain:
             node.text = text[node.startchar : node.endchar]

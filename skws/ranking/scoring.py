@@ -54,9 +54,9 @@ from skws_purging.lifespans import ALWAYS
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, MICROSECOND
 
-Carried: TypeAlias = tuple[int, str, Place, int, int]
+KeywordOccurrence: TypeAlias = tuple[int, str, Place, int, int]
 """A keyword in an attribute of a tuple: its number, the name of the tuple, place, occurrences and length."""
-InTuple: TypeAlias = Callable[[int, int, int], tuple[Carried, ...]]
+OccurrenceLookup: TypeAlias = Callable[[int, int, int], tuple[KeywordOccurrence, ...]]
 """The keywords of a bitmap that a tuple carries, by relation, slot and bitmap."""
 
 
@@ -148,7 +148,7 @@ class Scoring:
         self._directory = directory
         self._queries: dict[int, RankedPlan] = {}
         self._statistics: TextStatistics | None = None  # None until a query needs it
-        self._stays = False
+        self._keeps_statistics = False
         self._carriers: Mapping[Place, Carriers] = {}  # of the current search
         self._latest = ALWAYS
         self._tables: Mapping[int, TableTexts] = {}
@@ -208,7 +208,7 @@ class Scoring:
 
     def keep_statistics(self) -> None:
         """From the next query on, keep the counts of all texts, even between searches."""
-        self._stays = True
+        self._keeps_statistics = True
 
     def advance_to(self, now: int) -> None:
         """Score snapshots by the tuples that are alive at ``now``, even if the last arrival was earlier."""
@@ -255,7 +255,7 @@ class Scoring:
         """Stop scoring the results of a query."""
         self._queries.pop(query, None)
         self._carriers = {}
-        if not (self._queries or self._stays):
+        if not (self._queries or self._keeps_statistics):
             self._statistics = None
 
     def add_arrivals(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
@@ -320,7 +320,7 @@ class Scoring:
         members: list[int],
         count: Callable[[Place, int], PlaceCounts],
         joins: tuple[JoinFan, ...],
-        in_tuple: InTuple,
+        in_tuple: OccurrenceLookup,
     ) -> Score:
         """The score of one result over its tree; ``members`` are slots, below 0 for none."""
         slots = [slot for slot in members if slot >= 0]
@@ -365,14 +365,14 @@ class Scoring:
         tree: Tree,
         slots: list[int],
         count: Callable[[Place, int], PlaceCounts],
-        in_tuple: InTuple,
+        in_tuple: OccurrenceLookup,
     ) -> Iterator[Match]:
         """The matches, in an order that does not depend on the root of the tree."""
-        carried_keywords: list[Carried] = []
+        keyword_occurrences: list[KeywordOccurrence] = []
         for node, slot in enumerate(slots):
             if tree.keywords[node]:
-                carried_keywords += in_tuple(tree.relations[node], slot, tree.keywords[node])
-        for keyword, name, place, frequency, length in sorted(carried_keywords):
+                keyword_occurrences += in_tuple(tree.relations[node], slot, tree.keywords[node])
+        for keyword, name, place, frequency, length in sorted(keyword_occurrences):
             counts = count(place, keyword)
             relation, column = place
             relation_schema = self._schema.relations[relation]
@@ -388,10 +388,14 @@ class Scoring:
                 counts.referring,
             )
 
-    def _in_tuple_of(self, query: int, relation: int, slot: int, bitmap: int) -> tuple[Carried, ...]:
+    def _in_tuple_of(
+        self, query: int, relation: int, slot: int, bitmap: int
+    ) -> tuple[KeywordOccurrence, ...]:
         return tuple(self._in_tuple(self._queries[query], relation, slot, bitmap))
 
-    def _in_tuple(self, ranked_plan: RankedPlan, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+    def _in_tuple(
+        self, ranked_plan: RankedPlan, relation: int, slot: int, bitmap: int
+    ) -> Iterator[KeywordOccurrence]:
         # A search already knows the positions of its words, and texts can be long.
         columns = (*self._schema.relations[relation].search_columns, NAME)
         places = ((relation, column) for column in columns)
@@ -408,7 +412,9 @@ class Scoring:
                 if count and bitmap >> keyword & 1
             )
 
-    def _in_texts(self, ranked_plan: RankedPlan, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+    def _in_texts(
+        self, ranked_plan: RankedPlan, relation: int, slot: int, bitmap: int
+    ) -> Iterator[KeywordOccurrence]:
         """The keywords in each attribute of a tuple, found in its texts."""
         row, name = self._directory.row(slot), self._directory.name(slot).id
         keyword_numbers = [
@@ -426,11 +432,11 @@ class Scoring:
 
     def _counts(self, tick: int) -> TextCounts:
         """Counts among the tuples alive at a tick."""
-        corpus, queries = self._statistics, self._queries
-        assert corpus is not None  # noqa: S101 - queries have a ranking
+        statistics, queries = self._statistics, self._queries
+        assert statistics is not None  # noqa: S101 - queries have a ranking
         return TextCounts(
             self._schema,
-            lambda place: corpus.at(place, tick),
+            lambda place: statistics.at(place, tick),
             lambda query, place, keyword: queries[query].keywords.containing(place, keyword, tick),
         )
 

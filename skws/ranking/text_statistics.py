@@ -86,9 +86,9 @@ class TickSums:
             return
         order = np.argsort(ticks, kind="stable")
         ticks, values = ticks[order], values[order]
-        known_ticks, sums = self._table.columns()
-        if len(known_ticks) and ticks[0] < known_ticks[-1]:
-            ticks = np.concatenate([known_ticks, ticks])
+        sum_ticks, sums = self._table.columns()
+        if len(sum_ticks) and ticks[0] < sum_ticks[-1]:
+            ticks = np.concatenate([sum_ticks, ticks])
             values = np.concatenate([np.diff(sums, axis=0, prepend=self._base[None]), values])
             order = np.argsort(ticks, kind="stable")
             ticks, values = ticks[order], values[order]
@@ -96,7 +96,7 @@ class TickSums:
         last = sums[-1] if len(sums) else self._base
         ends = np.append(np.flatnonzero(np.diff(ticks)), len(ticks) - 1)  # of the values added at one tick
         ticks, totals = ticks.take(ends), np.cumsum(values, axis=0)[ends] + last
-        if len(sums) and ticks[0] == known_ticks[-1]:
+        if len(sums) and ticks[0] == sum_ticks[-1]:
             sums[-1] = totals[0]
             ticks, totals = ticks[1:], totals[1:]
         self._table.append((ticks, totals))
@@ -359,7 +359,7 @@ def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
 
 def _alive(live: LiveTuples, edge: Ints, member: Ints, instant: int) -> Ints:
     """For each edge, the number of tuples alive at an instant to which it leads from its member."""
-    position, slot = reached(live, edge, member)
+    position, slot = partners(live, edge, member)
     is_alive = (live.tuples.start.take(slot) <= instant) & (live.tuples.end.take(slot) > instant)
     return np.bincount(position.compress(is_alive), minlength=len(edge))
 
@@ -368,7 +368,7 @@ def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], 
     """The sorted starts, and the sorted ends, of the tuples to which each edge leads from its member."""
     if not len(edge):
         return [], []
-    position, slot = reached(live, edge, member)
+    position, slot = partners(live, edge, member)
     tuples = live.tuples
     # A tuple that ends before it starts was never alive.
     was_alive = tuples.end[slot] > tuples.start[slot]
@@ -378,7 +378,7 @@ def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], 
     )
 
 
-def reached(live: LiveTuples, edge: Ints, member: Ints) -> tuple[Ints, Ints]:
+def partners(live: LiveTuples, edge: Ints, member: Ints) -> tuple[Ints, Ints]:
     """The tuples to which edges lead from members: for each, the index of the edge and a slot.
 
     They may have ended. Members with NULL have no partners.

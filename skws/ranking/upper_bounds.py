@@ -32,13 +32,13 @@ class UpperBounds:
         self,
         ranking: Product,
         half_life: float | None,
-        weighed: Floats,
+        weights: Floats,
         heaviest: Floats,
         live: LiveTuples,
         times: Ints,
         latest: int,
     ) -> None:
-        self.weights = weighed
+        self.weights = weights
         self._heaviest = heaviest
         self._ranking = ranking
         self._live = live

@@ -81,7 +81,7 @@ class DeltaJoins:
         self._branching = TreeNetworks(schema)
         self._width = 1  # nodes of the largest network
         self._by_query = _SizeTable()
-        self._exclusions: tuple[Ints, Ints] = NOTHING, NOTHING  # word, sorted, and query
+        self._exclusions: tuple[Ints, Ints] = NOTHING, NOTHING  # word and query, sorted by both
         self.results: list[Partials] = []
         """Results found so far for the tuples of the running call."""
         self._reset()
@@ -388,15 +388,14 @@ class DeltaJoins:
             return allowed
         excluded_words, queries = self._exclusions
         relation = self._live.tuples.relation
-        codes = excluded_words << 32 | queries
+        codes = excluded_words << 32 | queries  # sorted, as the exclusions are
         for column in members:
             slots = column[rows]
             position, words = self._words.of(slots)
             tuple_codes = words << 32 | query.take(rows).take(position)
-            sorted_codes = np.sort(codes)
             is_excluded = (
-                sorted_codes.take(np.searchsorted(sorted_codes, tuple_codes), mode="clip") == tuple_codes
-                if len(sorted_codes)
+                codes.take(np.searchsorted(codes, tuple_codes), mode="clip") == tuple_codes
+                if len(codes)
                 else tuple_codes < 0
             )
             allowed[rows[position[is_excluded]]] = False

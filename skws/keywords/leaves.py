@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from whoosh.support.levenshtein import damerau_levenshtein
 
@@ -26,9 +26,6 @@ from skws.keywords.keyword_query import (
 )
 from skws.keywords.syntax import fault
 from skws_schema.model import Analyzer, Groups, Schema
-
-if TYPE_CHECKING:
-    from skws.keywords.analysis import Token
 
 WILD: Final = "*?"
 

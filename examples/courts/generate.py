@@ -67,10 +67,10 @@ class Names:
         return self._rng.choice(self._firms)
 
     def _words(self, number: int, syllables: int) -> list[str]:
-        made: dict[str, None] = {}
-        while len(made) < number:
-            made["".join(self._rng.choices(_SYLLABLES, k=syllables))] = None
-        return list(made)
+        words: dict[str, None] = {}
+        while len(words) < number:
+            words["".join(self._rng.choices(_SYLLABLES, k=syllables))] = None
+        return list(words)
 
 
 class Day:
@@ -83,33 +83,33 @@ class Day:
 
     def lines(self, dockets: int, changes: int, hub: int) -> Iterator[Line]:
         """All records in order of time."""
-        yield from self._told_in_the_readme()
+        yield from self._readme_cases()
         first = self._ids["docket"] + 1
         for number in range(dockets):
             yield from self.docket(MORNING + (_CHANGES - MORNING) * (number / dockets))
         yield from self.docket(_CHANGES, attorneys=hub)
         last = self._ids["docket"]
-        renamed = False
+        is_renamed = False
         for number in range(changes):
             time = _CHANGES + timedelta(hours=15.9) * (number / changes)
-            if time >= RENAMED and not renamed:
-                renamed = True
+            if time >= RENAMED and not is_renamed:
+                is_renamed = True
                 yield self._row("docket", RENAMED, id=1, court="ca9", name="Zenith v. Acme")
             # The large docket, which is the last one, changes several times a day.
             docket = last if number % max(1, changes // 8) == 0 else self._rng.randint(first, last)
             yield self.change(docket, time)
             yield self.filing(docket, time)
-        if not renamed:
+        if not is_renamed:
             yield self._row("docket", RENAMED, id=1, court="ca9", name="Zenith v. Acme")
 
     def docket(self, time: datetime, attorneys: int | None = None) -> Iterator[Line]:
         """A docket with its parties, their attorneys, and a first filing."""
         docket = self._next("docket")
-        parties = [self._next("party") for _ in range(2 + self._some(PARTIES - 2))]
+        parties = [self._next("party") for _ in range(2 + self._draw_count(PARTIES - 2))]
         yield self.change(docket, time)
         for party in parties:
             yield self._row("party", time, id=party, docket=docket, name=self._names.person())
-        for _ in range(1 + self._some(ATTORNEYS - 1) if attorneys is None else attorneys):
+        for _ in range(1 + self._draw_count(ATTORNEYS - 1) if attorneys is None else attorneys):
             yield self._row(
                 "attorney",
                 time,
@@ -129,27 +129,27 @@ class Day:
         text = f"{self._rng.choice(_ACTS)} to {self._rng.choice(_MATTERS)} by {self._names.last()}"
         return self._row("filing", time, id=self._next("filing"), docket=docket, description=text)
 
-    def _told_in_the_readme(self) -> Iterator[Line]:
+    def _readme_cases(self) -> Iterator[Line]:
         """A case that is renamed; a party with a firm; and one whose opponent has that firm."""
         time = MORNING
         yield self._row("docket", time, id=self._next("docket"), court="ca9", name="Doe v. Acme")
         yield self._row(
             "filing", time, id=self._next("filing"), docket=1, description="motion to seal exhibits"
         )
-        for name, mine, others in (
+        for name, firm_of_party, opposing_firm in (
             ("Ross v. Lake", "Sibley Stone", "Hale Dorn"),
             ("Dunn v. Lake", "Hale Dorn", "Sibley Stone"),
         ):
             docket = self._next("docket")
             yield self._row("docket", time, id=docket, court="cand", name=name)
-            for party, firm in ((f"Mike {name.split()[0]}", mine), ("Jo Lake", others)):
+            for party, firm in ((f"Mike {name.split()[0]}", firm_of_party), ("Jo Lake", opposing_firm)):
                 number = self._next("party")
                 yield self._row("party", time, id=number, docket=docket, name=party)
                 yield self._row(
                     "attorney", time, id=self._next("attorney"), party=number, name="Ann Poe", firm=firm
                 )
 
-    def _some(self, mean: float) -> int:
+    def _draw_count(self, mean: float) -> int:
         return sum(self._rng.random() < mean / _MOST for _ in range(_MOST))
 
     def _next(self, relation: str) -> int:
@@ -162,18 +162,18 @@ class Day:
 
 def alerts(number: int, rng: random.Random, names: Names) -> dict[str, str]:
     """Saved searches by name: a party and a firm, a party and an attorney, a case and what is filed in it."""
-    made = {
+    texts = {
         "renamed": "docket:zenith filing:seal",
         "mike at sibley": "party:mike firm:sibley",
     }
-    while len(made) < number:
+    while len(texts) < number:
         text = (
             f"party:{names.last()} firm:{names.last()}",
             f"party:{names.last()} attorney.name:{names.last()}",
             f"docket:{names.last()} filing:{rng.choice(_MATTERS)}",
-        )[len(made) % 3]
-        made[f"alert {len(made)}"] = text
-    return made
+        )[len(texts) % 3]
+        texts[f"alert {len(texts)}"] = text
+    return texts
 
 
 def day(
@@ -187,21 +187,21 @@ def day(
     """The records of a day, and alerts by name. ``dockets``: as many as changes by default."""
     rng = random.Random(seed)  # noqa: S311 - names, not secrets
     names = Names(rng)
-    saved = alerts(number, rng, names)
-    return Day(rng, names).lines(changes if dockets is None else dockets, changes, hub), saved
+    saved_searches = alerts(number, rng, names)
+    return Day(rng, names).lines(changes if dockets is None else dockets, changes, hub), saved_searches
 
 
-def write(folder: Path, lines: Iterable[Line], saved: dict[str, str]) -> int:
+def write(folder: Path, lines: Iterable[Line], saved_searches: dict[str, str]) -> int:
     """Write replay.jsonl and alerts.yaml; gives the number of records."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = 0
+    record_count = 0
     with (folder / "replay.jsonl").open("w", encoding="utf-8") as file:
         for line in lines:
             file.write(line.to_json() + "\n")
-            written += 1
-    shown = "".join(f"{json.dumps(name)}: {json.dumps(text)}\n" for name, text in saved.items())
-    (folder / "alerts.yaml").write_text(shown, encoding="utf-8")
-    return written
+            record_count += 1
+    yaml_text = "".join(f"{json.dumps(name)}: {json.dumps(text)}\n" for name, text in saved_searches.items())
+    (folder / "alerts.yaml").write_text(yaml_text, encoding="utf-8")
+    return record_count
 
 
 def main() -> None:
@@ -212,13 +212,26 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=CHANGED_A_DAY)
     parser.add_argument("--hub", type=int, default=HUB, help="attorneys of the largest docket")
     parser.add_argument("--alerts", type=int, default=ALERTS)
-    given = parser.parse_args()
-    if min(given.changes, given.hub, given.alerts, 1 if given.dockets is None else given.dockets) < 1:
+    arguments = parser.parse_args()
+    if (
+        min(
+            arguments.changes,
+            arguments.hub,
+            arguments.alerts,
+            1 if arguments.dockets is None else arguments.dockets,
+        )
+        < 1
+    ):
         parser.error("expected numbers above 0")
-    lines, saved = day(
-        seed=given.seed, dockets=given.dockets, changes=given.changes, hub=given.hub, number=given.alerts
+    lines, saved_searches = day(
+        seed=arguments.seed,
+        dockets=arguments.dockets,
+        changes=arguments.changes,
+        hub=arguments.hub,
+        number=arguments.alerts,
     )
-    print(f"{write(given.folder, lines, saved):,} records, {len(saved):,} alerts in {given.folder}")
+    record_count = write(arguments.folder, lines, saved_searches)
+    print(f"{record_count:,} records, {len(saved_searches):,} alerts in {arguments.folder}")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class WrongError(Exception):
 
 def cases(page: Path) -> dict[str, str]:
     """The cases of a page, by name."""
-    return {found["name"]: found["text"] for found in _BLOCK.finditer(page.read_text(encoding="utf-8"))}
+    return {match["name"]: match["text"] for match in _BLOCK.finditer(page.read_text(encoding="utf-8"))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +70,26 @@ def steps(text: str) -> list[Step]:
 
     Raises ValueError for a comment that is neither an order nor an event, and for an event without a cause.
     """
-    found: list[Step] = []
+    case_steps: list[Step] = []
     statements: list[str] = []
     for line in filter(None, map(str.rstrip, text.splitlines())):
         event, order = _EVENT.fullmatch(line), _ORDER.fullmatch(line)
         if (event or order) and statements:
-            found.append(Step("\n".join(statements)))
+            case_steps.append(Step("\n".join(statements)))
             statements = []
         if event:
-            if not found:
+            if not case_steps:
                 raise ValueError(f"{line!r}: expected a statement or an order before the first event")
-            last = found.pop()
-            more = ((event["op"], _sorted(event["rows"].split(", "))),) if event["op"] else ()
-            found.append(Step(last.statements, last.order, last.value, (last.events or ()) + more))
+            last = case_steps.pop()
+            new_events = ((event["op"], _sorted(event["rows"].split(", "))),) if event["op"] else ()
+            case_steps.append(Step(last.statements, last.order, last.value, (last.events or ()) + new_events))
         elif order:
-            found.append(Step(order=order["name"], value=order["value"] or ""))
+            case_steps.append(Step(order=order["name"], value=order["value"] or ""))
         elif line.startswith("--"):
             raise ValueError(f"{line!r}: expected an event such as '-- + row, row', or an order")
         else:
             statements.append(line)
-    return [*found, Step("\n".join(statements))] if statements else found
+    return [*case_steps, Step("\n".join(statements))] if statements else case_steps
 
 
 def _sorted(texts: list[Any]) -> str:
@@ -97,16 +97,16 @@ def _sorted(texts: list[Any]) -> str:
     return ", ".join(sorted(text if len(text) <= 40 else f"{text[:14]}..." for text in map(str, texts)))
 
 
-def searched(schema: Path) -> dict[str, list[str]]:
+def searched_attributes(schema: Path) -> dict[str, list[str]]:
     """The attributes of each relation in which keywords are looked for."""
     relations = yaml.safe_load(schema.read_text())["relations"]
     return {
         relation: [
             name
-            for name, about in described["attributes"].items()
-            if (about if isinstance(about, str) else about["type"]) == "text"
+            for name, attribute in definition["attributes"].items()
+            if (attribute if isinstance(attribute, str) else attribute["type"]) == "text"
         ]
-        for relation, described in relations.items()
+        for relation, definition in relations.items()
     }
 
 
@@ -116,7 +116,7 @@ class Play:
 
     database: str
     folder: Path
-    told: Callable[[str], None]
+    report: Callable[[str], None]
     live: dict[str, str] = field(default_factory=dict)
     """The texts of each live result, by its id."""
     program: tuple[str, ...] = (sys.executable, "-m", "skws")
@@ -139,7 +139,7 @@ class Play:
                 self._skws("watch", "--drop-slot", self._source, "--checkpoint", "run")
 
     def _play(self, step: Step) -> None:
-        self.told(step.statements or f"-- {step.order}{': ' if step.value else ''}{step.value}")
+        self.report(step.statements or f"-- {step.order}{': ' if step.value else ''}{step.value}")
         if step.statements:
             self._execute(step.statements)
         elif step.order in ("query", "join"):
@@ -171,9 +171,9 @@ class Play:
             case "stops":
                 self._wait(lambda: self._ended, f"skws goes on, expected: {step.value}")
                 self._process = None
-                said = (self.folder / "log").read_text()
-                if step.value not in said:
-                    raise WrongError(f"expected {step.value!r}, skws says:\n{said}")
+                log_text = (self.folder / "log").read_text()
+                if step.value not in log_text:
+                    raise WrongError(f"expected {step.value!r}, skws says:\n{log_text}")
 
     def _check(self, expected: tuple[Event, ...]) -> None:
         """Whether the events up to the mark are the expected ones, and what is live is what SQL joins."""
@@ -181,9 +181,9 @@ class Play:
         self._execute(f"INSERT INTO {MARK} VALUES ({self._marks}, '{MARK}')")  # noqa: S608 - its own
         events = [self._event(line) for line in self._lines()]
         for op, rows in events:
-            self.told(f"--   {op} {rows}")
+            self.report(f"--   {op} {rows}")
         if Counter(events) != Counter(expected):
-            raise WrongError(f"expected {_shown(expected)}\n but skws tells {_shown(events)}")
+            raise WrongError(f"expected {_events_text(expected)}\n but skws tells {_events_text(events)}")
         joined = Counter(_sorted(list(row)) for row in self._ask(self._join))
         live = Counter(self.live.values())
         if joined != live:
@@ -192,10 +192,10 @@ class Play:
     def _event(self, result: dict[str, Any]) -> Event:
         """A result without its times. Raises WrongError if it was live already, or was not."""
         texts = [
-            str(each["row"][name])
-            for each in result["tuples"]
-            for name in self._texts[each["relation"]]
-            if each["row"].get(name) is not None
+            str(result_tuple["row"][name])
+            for result_tuple in result["tuples"]
+            for name in self._texts[result_tuple["relation"]]
+            if result_tuple["row"].get(name) is not None
         ]
         op, name, rows = str(result["op"]), str(result["id"]), _sorted(texts)
         if (op == "+") == (name in self.live):
@@ -229,7 +229,7 @@ class Play:
         return line
 
     def _start(self) -> None:
-        self._texts = searched(self.folder / "schema.yaml")
+        self._texts = searched_attributes(self.folder / "schema.yaml")
         watch = [*self.program, "watch", self._source, "--schema", "schema.yaml"]
         options = ["--queries", "queries.yaml", "--checkpoint", "run", "--output", "events.jsonl"]
         with (self.folder / "log").open("wb") as log:
@@ -256,36 +256,36 @@ class Play:
 
     def _skws(self, *arguments: str) -> str:
         command = [*self.program, *arguments]
-        done = subprocess.run(  # noqa: S603 - skws
+        process = subprocess.run(  # noqa: S603 - skws
             command, cwd=self.folder, capture_output=True, text=True, check=False
         )
-        if done.returncode:
-            raise WrongError(done.stderr)
-        return done.stdout
+        if process.returncode:
+            raise WrongError(process.stderr)
+        return process.stdout
 
-    def _wait(self, done: Callable[[], bool], what: str) -> None:
+    def _wait(self, is_done: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + PATIENCE
-        while not done():
+        while not is_done():
             if time.monotonic() > end:
                 raise WrongError(f"{what} after {PATIENCE:.0f} s: {(self.folder / 'log').read_text()}")
             time.sleep(0.02)
 
     def _execute(self, statements: str) -> None:
-        with closing(psycopg2.connect(self.database)) as connected:
-            connected.autocommit = True
-            with connected.cursor() as cursor:
+        with closing(psycopg2.connect(self.database)) as connection:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
                 # One by one, as each is a transaction of its own unless they say BEGIN.
                 for statement in re.split(r";\s*(?:\n|$)", statements):
                     if statement.strip():
                         cursor.execute(statement)
 
     def _ask(self, statement: str) -> list[tuple[Any, ...]]:
-        with closing(psycopg2.connect(self.database)) as connected, connected.cursor() as cursor:
+        with closing(psycopg2.connect(self.database)) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             return cursor.fetchall()
 
 
-def _shown(events: Any) -> str:
+def _events_text(events: Any) -> str:
     return "; ".join(f"{op} {rows}" for op, rows in events) or "nothing"
 
 
@@ -293,17 +293,17 @@ def _shown(events: Any) -> str:
 def _database(server: str, name: str) -> Iterator[str]:
     """A database of its own, dropped behind the case."""
 
-    def alone(statement: str) -> None:
-        with closing(psycopg2.connect(server)) as connected:
-            connected.autocommit = True
-            with connected.cursor() as cursor:
+    def run_statement(statement: str) -> None:
+        with closing(psycopg2.connect(server)) as connection:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
                 cursor.execute(statement)
 
-    alone(f"CREATE DATABASE {name}")
+    run_statement(f"CREATE DATABASE {name}")
     try:
         yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
     finally:
-        alone(f"DROP DATABASE {name} WITH (FORCE)")
+        run_statement(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def main() -> None:
@@ -313,19 +313,19 @@ def main() -> None:
     )
     parser.add_argument("case", nargs="*", help="names of cases, such as moved-out; default: all")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page with the cases")
-    given = parser.parse_args()
-    known = cases(given.page)
-    unknown = [name for name in given.case if name not in known]
+    arguments = parser.parse_args()
+    known_cases = cases(arguments.page)
+    unknown = [name for name in arguments.case if name not in known_cases]
     if unknown:
-        parser.error(f"no case {unknown[0]!r}; there are {', '.join(known)}")
-    for name in given.case or known:
+        parser.error(f"no case {unknown[0]!r}; there are {', '.join(known_cases)}")
+    for name in arguments.case or known_cases:
         print(f"-- {name}", flush=True)
         with (
             TemporaryDirectory(prefix="skws-joins-") as folder,
-            _database(given.server, f"skws_joins_{name.replace('-', '_')}") as database,
+            _database(arguments.server, f"skws_joins_{name.replace('-', '_')}") as database,
         ):
             try:
-                Play(database, Path(folder), print).run(known[name])
+                Play(database, Path(folder), print).run(known_cases[name])
             except WrongError as error:
                 sys.exit(f"{name}: {error}")
         print("-- as expected\n", flush=True)

@@ -24,9 +24,9 @@ TAG = re.compile(r"[^<>|]+")
 def rows(path: Path) -> Iterator[dict[str, str]]:
     """The rows of one XML file, each by its columns."""
     # Expat limits the expansion of entities, so a damaged dump cannot exhaust the memory.
-    parsed = ElementTree.iterparse(path, events=("start", "end"))  # noqa: S314
-    _, root = next(parsed)
-    for event, element in parsed:
+    events = ElementTree.iterparse(path, events=("start", "end"))  # noqa: S314
+    _, root = next(events)
+    for event, element in events:
         if event == "end" and element.tag == "row":
             yield dict(element.attrib)
             root.clear()
@@ -39,12 +39,12 @@ def post_tags(posts: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
             yield {"PostId": post["Id"], "TagName": tag, "CreationDate": post["CreationDate"]}
 
 
-def write(path: Path, columns: list[str], found: Iterable[dict[str, str]]) -> None:
-    """Write ``found`` as CSV; a column that a row does not have is empty, which is NULL."""
+def write(path: Path, columns: list[str], csv_rows: Iterable[dict[str, str]]) -> None:
+    """Write ``csv_rows`` as CSV; a column that a row does not have is empty, which is NULL."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(found)
+        writer.writerows(csv_rows)
 
 
 def convert(dump: Path, target: Path) -> None:
@@ -52,10 +52,12 @@ def convert(dump: Path, target: Path) -> None:
     text = Path(__file__).with_name("schema.yaml").read_text(encoding="utf-8")
     target.mkdir(parents=True, exist_ok=True)
     for relation, description in yaml.safe_load(text)["relations"].items():
-        tags = relation == "PostTags"
-        source = rows(dump / ("Posts.xml" if tags else f"{relation}.xml"))
+        has_tags = relation == "PostTags"
+        source = rows(dump / ("Posts.xml" if has_tags else f"{relation}.xml"))
         write(
-            target / f"{relation}.csv", list(description["attributes"]), post_tags(source) if tags else source
+            target / f"{relation}.csv",
+            list(description["attributes"]),
+            post_tags(source) if has_tags else source,
         )
 
 

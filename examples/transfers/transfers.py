@@ -36,39 +36,42 @@ State = dict[tuple[str, ...], Record]
 
 def records(transfers: int, random: Random) -> list[Record]:
     """In order of arrival; the last transfers but one come too late."""
-    made: list[tuple[float, Record]] = []
+    arrivals: list[tuple[float, Record]] = []
 
-    def arrive(time: int, *some: Record, late: int = 0) -> None:
-        made.extend((time + late + random.uniform(0, 0.9 * LATENESS), each | {"time": time}) for each in some)
+    def arrive(time: int, *new_records: Record, late: int = 0) -> None:
+        arrivals.extend(
+            (time + late + random.uniform(0, 0.9 * LATENESS), record | {"time": time})
+            for record in new_records
+        )
 
-    made.extend((0, _record("account", 0, id=n, owner=f"customer {n}")) for n in range(ACCOUNTS))
+    arrivals.extend((0, _record("account", 0, id=n, owner=f"customer {n}")) for n in range(ACCOUNTS))
     for number in range(transfers):
         time = 1 + number // 2
         payer, payee = random.sample(range(ACCOUNTS), 2)
         amount = random.randint(1, 100)
-        whole = (
+        transfer = (
             _record("transfer", time, id=number, reason=random.choice(["rent", "salary", "loan"])),
             _record("entry", time, transfer=number, account=payer, side="debit", amount=amount),
             _record("entry", time, transfer=number, account=payee, side="credit", amount=amount),
         )
         too_late = number % 100 == 99 and number < transfers - 10 * LATENESS
-        arrive(time, *whole, late=3 * LATENESS if too_late else 0)
+        arrive(time, *transfer, late=3 * LATENESS if too_late else 0)
         if number % 9 == 0:
-            arrive(time + random.randint(1, 60), *(each | {"op": "-"} for each in whole))
+            arrive(time + random.randint(1, 60), *(record | {"op": "-"} for record in transfer))
         if number % 20 == 0:
             renamed = f"customer {random.choice('abc')}"
             arrive(time, _record("account", time, id=random.randrange(ACCOUNTS), owner=renamed))
-    return [record for _, record in sorted(made, key=lambda pair: pair[0])]
+    return [record for _, record in sorted(arrivals, key=lambda pair: pair[0])]
 
 
 def _record(relation: str, time: int, **row: object) -> Record:
     return {"relation": relation, "time": time, "op": "+", "row": row}
 
 
-def results_at_instants(kept: list[Record]) -> Iterator[tuple[int, Counter[tuple[str, ...]]]]:
+def results_at_instants(accepted: list[Record]) -> Iterator[tuple[int, Counter[tuple[str, ...]]]]:
     """The results of the three queries at each instant, by evaluating them anew."""
     rows: State = {}
-    for time, group in groupby(sorted(kept, key=lambda r: r["time"]), key=lambda r: r["time"]):
+    for time, group in groupby(sorted(accepted, key=lambda r: r["time"]), key=lambda r: r["time"]):
         for record in group:
             row = record["row"]
             key = (
@@ -82,22 +85,22 @@ def results_at_instants(kept: list[Record]) -> Iterator[tuple[int, Counter[tuple
 
 
 def _joined(rows: State) -> Counter[tuple[str, ...]]:
-    found: Counter[tuple[str, ...]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     for key, row in rows.items():
         if key[0] != "entry":
             continue
         account = rows.get(("account", row["account"]))
         name = {"debit": "debits", "credit": "credits"}[row["side"]]
         if account is not None:
-            found[_shown(name, row, account)] += 1
+            counts[_result_key(name, row, account)] += 1
         other = rows.get(("entry", row["transfer"], "credit"))
         transfer = rows.get(("transfer", row["transfer"]))
         if row["side"] == "debit" and other is not None and transfer is not None:
-            found[_shown("transfers", row, transfer, other)] += 1
-    return found
+            counts[_result_key("transfers", row, transfer, other)] += 1
+    return counts
 
 
-def _shown(query: str, *rows: Record) -> tuple[str, ...]:
+def _result_key(query: str, *rows: Record) -> tuple[str, ...]:
     return query, *sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
@@ -123,10 +126,10 @@ def search(
         source.close()
     if process.returncode:
         raise SystemExit(process.returncode)
-    return _read(out), [_given(json.loads(letter["raw"])) for letter in _read(late)]
+    return _read(out), [_record_of_dead_letter(json.loads(letter["raw"])) for letter in _read(late)]
 
 
-def _given(record: Record) -> Record:
+def _record_of_dead_letter(record: Record) -> Record:
     """A record of a dead letter as it was written."""
     return record | {"time": int(datetime.fromisoformat(record["time"]).timestamp())}
 
@@ -135,7 +138,7 @@ def _read(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def kept(arrived: list[Record], late: list[Record]) -> tuple[list[Record], set[int]]:
+def accepted_records(arrived: list[Record], late: list[Record]) -> tuple[list[Record], set[int]]:
     """The records that were not late, and the transfers with one that was: another of theirs may be there."""
     return [record for record in arrived if record not in late], {
         record["row"]["transfer"] for record in late if record["relation"] == "entry"
@@ -148,20 +151,20 @@ def check(results: list[Record], arrived: list[Record], late: list[Record]) -> i
     Names of owners are compared at the last instant only: an update of a result has the new name, but not the
     time of the change.
     """
-    there, partly = kept(arrived, late)
+    accepted, incomplete = accepted_records(arrived, late)
     lifespans: dict[str, tuple[tuple[str, ...], float, float]] = {}
     for result in results:  # a later line of a result replaces an earlier one
-        rows = _shown(result["name"], *(shown["row"] for shown in result["tuples"]))
+        rows = _result_key(result["name"], *(result_tuple["row"] for result_tuple in result["tuples"]))
         end = result["end"] if result["op"] == "-" else inf
         lifespans[result["name"] + result["id"]] = rows, result["start"], end
-    instants = list(results_at_instants(there))
+    instants = list(results_at_instants(accepted))
     for time, expected in instants:
         alive = Counter(rows for rows, start, end in lifespans.values() if start <= time < end)
         if _without_owners(alive) != _without_owners(expected):
             raise SystemExit(
                 f"second {time}: {alive.total()} results, and brute force finds {expected.total()}"
             )
-        sums = {query: _sum(alive, query, partly) for query in ("debits", "credits")}
+        sums = {query: _sum(alive, query, incomplete) for query in ("debits", "credits")}
         if sums["debits"] != sums["credits"]:
             raise SystemExit(f"second {time}: debits of {sums['debits']}, credits of {sums['credits']}")
     if alive != expected:
@@ -177,42 +180,42 @@ def _without_owners(results: Counter[tuple[str, ...]]) -> Counter[tuple[str, ...
     return counts
 
 
-def _sum(alive: Counter[tuple[str, ...]], query: str, without: set[int]) -> int:
+def _sum(alive: Counter[tuple[str, ...]], query: str, excluded: set[int]) -> int:
     """The amounts of the live results of a query, without those of some transfers."""
     entries = (
         (json.loads(row), count) for rows, count in alive.items() if rows[0] == query for row in rows[1:]
     )
     return sum(
-        row["amount"] * count for row, count in entries if "amount" in row and row["transfer"] not in without
+        row["amount"] * count for row, count in entries if "amount" in row and row["transfer"] not in excluded
     )
 
 
 def check_insertions(results: list[Record], arrived: list[Record], late: list[Record]) -> int:
     """As ``check``, for the patterns and the SQL of ``insertions.yaml``, which retract nothing."""
-    there, partly = kept(arrived, late)
-    alone: Counter[int] = Counter()
-    for record in there:
+    accepted, incomplete = accepted_records(arrived, late)
+    unmatched: Counter[int] = Counter()
+    for record in accepted:
         row = record["row"]
-        if record["relation"] == "entry" and row["transfer"] in partly:
-            alone[record["time"]] += _signed(row)
-    found: dict[float, Counter[tuple[str, ...]]] = defaultdict(Counter)
+        if record["relation"] == "entry" and row["transfer"] in incomplete:
+            unmatched[record["time"]] += _signed(row)
+    results_by_time: dict[float, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for result in results:
-        rows = _shown(result["name"], *(one["row"] for one in result["tuples"]))
-        found[result["start"]][rows] += result.get("count", 1)
+        rows = _result_key(result["name"], *(result_tuple["row"] for result_tuple in result["tuples"]))
+        results_by_time[result["start"]][rows] += result.get("count", 1)
     balance = instants = 0
-    for time, expected in additions_at_instants(there):
-        added = found.pop(time, Counter())
-        if added != expected:
+    for time, expected in additions_at_instants(accepted):
+        additions = results_by_time.pop(time, Counter())
+        if additions != expected:
             raise SystemExit(f"second {time}: other matches and counts than brute force finds")
-        for (query, *shown), count in added.items():
+        for (query, *result_rows), count in additions.items():
             if query == "ledger":
-                balance += count * _signed(json.loads(shown[0]))
-        balance -= alone[time]
+                balance += count * _signed(json.loads(result_rows[0]))
+        balance -= unmatched[time]
         if balance:
             raise SystemExit(f"second {time}: the ledger does not add up to zero, but to {balance}")
         instants += 1
-    if found:
-        raise SystemExit(f"there are results at {sorted(found)}, where no record is")
+    if results_by_time:
+        raise SystemExit(f"there are results at {sorted(results_by_time)}, where no record is")
     return instants
 
 
@@ -220,43 +223,43 @@ def _signed(entry: Record) -> int:
     return {"debit": -1, "credit": 1}[entry["side"]] * cast("int", entry["amount"])
 
 
-def additions_at_instants(kept: list[Record]) -> Iterator[tuple[int, Counter[tuple[str, ...]]]]:
+def additions_at_instants(accepted: list[Record]) -> Iterator[tuple[int, Counter[tuple[str, ...]]]]:
     """The results that each instant adds, by comparing each entry with all entries before it."""
-    entries = [record for record in kept if record["relation"] == "entry"]  # in order of arrival
+    entries = [record for record in accepted if record["relation"] == "entry"]  # in order of arrival
     entries.sort(key=lambda record: record["time"])
     for time, group in groupby(range(len(entries)), key=lambda n: entries[n]["time"]):
-        added: Counter[tuple[str, ...]] = Counter()
+        additions: Counter[tuple[str, ...]] = Counter()
         for number in group:
             row = entries[number]["row"]
-            added[_shown("ledger", {"side": row["side"], "amount": row["amount"]})] += 1
+            additions[_result_key("ledger", {"side": row["side"], "amount": row["amount"]})] += 1
             for before in entries[:number]:
-                _compare(added, before["row"], row, time - before["time"])
-        yield time, added
+                _compare(additions, before["row"], row, time - before["time"])
+        yield time, additions
 
 
-def _compare(added: Counter[tuple[str, ...]], first: Record, second: Record, seconds: int) -> None:
+def _compare(additions: Counter[tuple[str, ...]], first: Record, second: Record, seconds: int) -> None:
     """Add the results of two entries that are so many seconds apart."""
     if first["transfer"] == second["transfer"]:
-        added[_shown("sides", first, second)] += 1
+        additions[_result_key("sides", first, second)] += 1
     if (first["account"], first["side"], second["side"]) == (second["account"], "credit", "debit"):
         if seconds < PASSED_ON:
-            added[_shown("passed on", first, second)] += 1
+            additions[_result_key("passed on", first, second)] += 1
         if seconds:
-            added[_shown("funded", {"account": first["account"], "amount": first["amount"]})] += 1
+            additions[_result_key("funded", {"account": first["account"], "amount": first["amount"]})] += 1
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transfers", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    arrived = records(given.transfers, Random(given.seed))  # noqa: S311 - amounts, not secrets
+    arguments = parser.parse_args()
+    arrived = records(arguments.transfers, Random(arguments.seed))  # noqa: S311 - amounts, not secrets
     with TemporaryDirectory() as folder:
         results, late = search(Path(folder), arrived)
         instants = check(results, arrived, late)
-        added = [record for record in arrived if record["op"] == "+"]
-        additions, late_ones = search(Path(folder), added, "insertions.yaml")
-        check_insertions(additions, added, late_ones)
+        insertions = [record for record in arrived if record["op"] == "+"]
+        additions, late_additions = search(Path(folder), insertions, "insertions.yaml")
+        check_insertions(additions, insertions, late_additions)
     print(f"{len(arrived):,} records, {len(late):,} of them too late")
     print(f"{len(results):,} changes of results: at each of {instants:,} instants,")
     print("the live results equal those of brute force, and debits and credits have the same sum")

@@ -34,57 +34,59 @@ def main() -> None:
     parser.add_argument("--check", type=int, default=200, help="searches to ask zgrep for (default: 200)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, help="a folder for the schema, the records and the searches")
-    given = parser.parse_args()
-    if min(given.searches, given.alone, given.check) < 1:
+    arguments = parser.parse_args()
+    if min(arguments.searches, arguments.alone, arguments.check) < 1:
         parser.error("expected numbers above 0")
     if which("zgrep") is None:
         parser.error("zgrep is not installed; it comes with gzip")
-    with TemporaryDirectory() if given.sample else nullcontext(given.root) as root:
-        if given.sample:
-            sample.write(Path(root), seed=given.seed)
-        elif not (given.root / STATUS).is_file():
-            parser.error(f"no {given.root / STATUS}: this is no Debian; --sample makes a small one up")
-        _run(Path(root), given)
+    with TemporaryDirectory() if arguments.sample else nullcontext(arguments.root) as root:
+        if arguments.sample:
+            sample.write(Path(root), seed=arguments.seed)
+        elif not (arguments.root / STATUS).is_file():
+            parser.error(f"no {arguments.root / STATUS}: this is no Debian; --sample makes a small one up")
+        _run(Path(root), arguments)
 
 
-def _run(root: Path, given: argparse.Namespace) -> None:
-    begun = perf_counter()
+def _run(root: Path, arguments: argparse.Namespace) -> None:
+    began = perf_counter()
     machine = read(root)
-    read_in = perf_counter() - begun
+    read_seconds = perf_counter() - began
     characters = sum(len(entry.text) for entry in machine.entries)
     for note in machine.notes:
         print(note)
     print(
         f"{len(machine.packages):,} packages, {len(machine.depends):,} dependencies,"
-        f" {len(machine.entries):,} changes ({characters / 1e6:.1f} MB), read in {read_in:.1f} s"
+        f" {len(machine.entries):,} changes ({characters / 1e6:.1f} MB), read in {read_seconds:.1f} s"
     )
-    random = Random(given.seed)  # noqa: S311 - words, not secrets
-    saved = searches(machine, given.searches, random)
+    random = Random(arguments.seed)  # noqa: S311 - words, not secrets
+    saved = searches(machine, arguments.searches, random)
     if not saved:
         raise SystemExit(f"{root / DOCUMENTS}: no changelogs of installed packages; try --sample")
-    if given.out is not None:
-        _write(given.out, machine, saved)
-    asked = chosen(machine, saved, given.check, random)
-    measured = replay(machine, saved, asked, given.alone)
-    _report(saved, measured)
-    differences = list(compare(machine, asked, measured.found))
-    for one in differences[:10]:
-        print(f"{one.search}: zgrep alone finds {sorted(one.missing)}, skws alone {sorted(one.extra)}")
-    told = sum(map(len, measured.found.values()))
-    print(f"{len(asked):,} searches by zgrep: {len(differences):,} differ, of {told:,} changes found")
+    if arguments.out is not None:
+        _write(arguments.out, machine, saved)
+    sampled = chosen(machine, saved, arguments.check, random)
+    replayed = replay(machine, saved, sampled, arguments.alone)
+    _report(saved, replayed)
+    differences = list(compare(machine, sampled, replayed.found))
+    for search, missing, extra in differences[:10]:
+        print(f"{search}: zgrep alone finds {sorted(missing)}, skws alone {sorted(extra)}")
+    found = sum(map(len, replayed.found.values()))
+    print(f"{len(sampled):,} searches by zgrep: {len(differences):,} differ, of {found:,} changes found")
     if differences:
         raise SystemExit(1)
 
 
-def _report(saved: list[Saved], measured: Replayed) -> None:
-    times = sorted(measured.times)
+def _report(saved: list[Saved], replayed: Replayed) -> None:
+    times = sorted(replayed.times)
     print(
-        f"{len(saved):,} searches added in {measured.add_seconds:.1f} s,"
-        f" the inventory in {measured.inventory:.1f} s"
+        f"{len(saved):,} searches added in {replayed.add_seconds:.1f} s,"
+        f" the inventory in {replayed.inventory_seconds:.1f} s"
     )
-    about = ", ".join(f"{number:,} {name}" for name, number in measured.about.most_common())
-    print(f"changes in {measured.together + sum(times):.1f} s: {measured.alerts:,} alerts ({about})")
-    print(f"{measured.uploads:,} pairs of a search and a change")
+    alert_counts = ", ".join(f"{number:,} {name}" for name, number in replayed.about.most_common())
+    print(
+        f"changes in {replayed.batch_seconds + sum(times):.1f} s: {replayed.alerts:,} alerts ({alert_counts})"
+    )
+    print(f"{replayed.uploads:,} pairs of a search and a change")
     median, rare = times[len(times) // 2], times[int(len(times) * 0.99)]
     print(
         f"a change by itself: {median * 1e3:.1f} ms in the median, {rare * 1e3:.0f} ms for one in a hundred,"
@@ -107,8 +109,8 @@ def _write(folder: Path, machine: Machine, saved: list[Saved]) -> None:
             time = entry.time.isoformat()
             line = {"relation": "change", "time": time, "row": {**entry.row(), "time": time}}
             file.write(json.dumps(line) + "\n")
-    shown = "".join(f"{json.dumps(one.text)}: {json.dumps(one.text)}\n" for one in saved)
-    (folder / "searches.yaml").write_text(shown, encoding="utf-8")
+    yaml_text = "".join(f"{json.dumps(one.text)}: {json.dumps(one.text)}\n" for one in saved)
+    (folder / "searches.yaml").write_text(yaml_text, encoding="utf-8")
 
 
 if __name__ == "__main__":

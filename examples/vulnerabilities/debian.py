@@ -67,20 +67,24 @@ class Machine:
 def read(root: Path) -> Machine:
     """Read the Debian below a folder. Raises FileNotFoundError if there is no status of dpkg."""
     machine = Machine()
-    installed = [each for each in paragraphs((root / STATUS).read_text("utf-8")) if _is_installed(each)]
-    available, maintainers = _available(root / LISTS, {each["Package"] for each in installed}, machine.notes)
-    for each in installed:
-        _read_package(each, available, machine)
-    sources = {row["name"]: row["source"] for row in machine.packages}
-    found = dict(_changelogs(root / DOCUMENTS, sources, machine))
-    people = {name for entries in found.values() for each in entries for name in each.people}
-    people |= {name for each in (*installed, *maintainers) for name in _maintainers(each)}
-    usual = {word for entries in found.values() for each in entries for word in each.lower()}
-    known = People(people, usual)
-    machine.entries = sorted(
-        (each.entry(known) for entries in found.values() for each in entries), key=lambda entry: entry.time
+    installed = [
+        paragraph for paragraph in paragraphs((root / STATUS).read_text("utf-8")) if _is_installed(paragraph)
+    ]
+    available, maintainers = _available(
+        root / LISTS, {paragraph["Package"] for paragraph in installed}, machine.notes
     )
-    machine.removed = known.removed
+    for paragraph in installed:
+        _read_package(paragraph, available, machine)
+    sources = {row["name"]: row["source"] for row in machine.packages}
+    entries_by_source = dict(_changelogs(root / DOCUMENTS, sources, machine))
+    raw_entries = [entry for entries in entries_by_source.values() for entry in entries]
+    people = {name for entry in raw_entries for name in entry.people}
+    people |= {name for paragraph in (*installed, *maintainers) for name in _maintainers(paragraph)}
+    known_people = People(people, {word for entry in raw_entries for word in entry.lower()})
+    machine.entries = sorted(
+        (entry.entry(known_people) for entry in raw_entries), key=lambda entry: entry.time
+    )
+    machine.removed = known_people.removed
     return machine
 
 
@@ -88,15 +92,15 @@ def paragraphs(text: str) -> Iterator[dict[str, str]]:
     """The paragraphs of a control file: values by field, without continued lines."""
     for block in re.split(r"\n\s*\n", text):
         pairs = (line.partition(":") for line in block.splitlines() if line[:1].strip())
-        found = {name: value.strip() for name, _, value in pairs}
-        if "Package" in found:
-            yield found
+        fields = {name: value.strip() for name, _, value in pairs}
+        if "Package" in fields:
+            yield fields
 
 
 def needed(dependencies: str) -> list[str]:
     """The names in a field such as ``Depends``, alternatives among them, without versions."""
-    names = (_NAMED.match(each.strip()) for each in re.split(r"[,|]", dependencies))
-    return list(dict.fromkeys(found.group() for found in names if found is not None))
+    names = (_NAMED.match(part.strip()) for part in re.split(r"[,|]", dependencies))
+    return list(dict.fromkeys(match.group() for match in names if match is not None))
 
 
 def _is_installed(paragraph: dict[str, str]) -> bool:
@@ -120,7 +124,9 @@ def _read_package(paragraph: dict[str, str], available: dict[str, str], machine:
         }
     )
     fields = ", ".join(filter(None, map(paragraph.get, ("Pre-Depends", "Depends"))))
-    machine.depends += [{"package": name, "needs": each} for each in needed(fields)]
+    machine.depends += [
+        {"package": name, "needs": name_of_dependency} for name_of_dependency in needed(fields)
+    ]
 
 
 def _available(
@@ -128,17 +134,17 @@ def _available(
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
     """The versions in apt's lists of what is installed, and the paragraphs that name them."""
     versions: dict[str, str] = {}
-    told: list[dict[str, str]] = []
+    installed_paragraphs: list[dict[str, str]] = []
     for path in sorted(folder.glob("*_Packages*")):
         text = _unpacked(path)
         if text is None:
             notes.append(f"{path.name} is not read: that needs apt-helper or lz4cat")
             continue
-        for each in paragraphs(text):
-            if each["Package"] in installed:
-                versions[each["Package"]] = each.get("Version", "")
-                told.append(each)
-    return versions, told
+        for paragraph in paragraphs(text):
+            if paragraph["Package"] in installed:
+                versions[paragraph["Package"]] = paragraph.get("Version", "")
+                installed_paragraphs.append(paragraph)
+    return versions, installed_paragraphs
 
 
 def _unpacked(path: Path) -> str | None:
@@ -154,13 +160,13 @@ def _unpacked(path: Path) -> str | None:
             if not (helper.exists() or lz4):
                 return None
             command = [str(helper), "cat-file", str(path)] if helper.exists() else [str(lz4), str(path)]
-            done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - tools of Debian
-            return done.stdout.decode("utf-8", "replace")
+            process = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - tools of Debian
+            return process.stdout.decode("utf-8", "replace")
         case _:
             return path.read_text("utf-8", "replace")
 
 
-class _Written(NamedTuple):
+class _RawEntry(NamedTuple):
     """An entry as it is written."""
 
     source: str
@@ -181,9 +187,9 @@ class _Written(NamedTuple):
 
 def _changelogs(
     folder: Path, sources: dict[str, str], machine: Machine
-) -> Iterator[tuple[str, list[_Written]]]:
+) -> Iterator[tuple[str, list[_RawEntry]]]:
     """The entries of each source package; binary packages of one source may have the same ones."""
-    found: dict[str, dict[str, _Written]] = {}
+    entries_by_source: dict[str, dict[str, _RawEntry]] = {}
     for path in sorted(folder.glob(f"*/{CHANGELOG}")):
         package = path.parent.name
         if package not in sources:
@@ -192,13 +198,13 @@ def _changelogs(
         versions = set()
         for entry in entries_of(text, sources[package]):
             versions.add(entry.version)
-            found.setdefault(entry.source, {}).setdefault(entry.version, entry)
+            entries_by_source.setdefault(entry.source, {}).setdefault(entry.version, entry)
         machine.logs[package] = path, frozenset(versions)
-    for source, entries in found.items():
+    for source, entries in entries_by_source.items():
         yield source, list(entries.values())
 
 
-def entries_of(text: str, source: str) -> Iterator[_Written]:
+def entries_of(text: str, source: str) -> Iterator[_RawEntry]:
     """The entries of a changelog; those without a date that can be read are left out.
 
     ``source``: the package that has it now; old entries may name it otherwise.
@@ -209,13 +215,13 @@ def entries_of(text: str, source: str) -> Iterator[_Written]:
     for line in text.splitlines():
         if line[:1].strip():
             header, lines, people = HEADER.match(line), [], []
-        elif (signed := _SIGNATURE.match(line)) and header:
-            time = _time(signed["date"])
+        elif (signature := _SIGNATURE.match(line)) and header:
+            time = _time(signature["date"])
             urgency = _URGENCY.search(header["rest"])
             if time is not None:
-                named = [signed["name"], *people]
-                told = urgency[1].lower() if urgency else ""
-                yield _Written(source, header["version"], told, time, lines, named)
+                people_of_entry = [signature["name"], *people]
+                level = urgency[1].lower() if urgency else ""
+                yield _RawEntry(source, header["version"], level, time, lines, people_of_entry)
             header = None
         elif heading := _HEADING.match(line):
             people.append(heading["name"])

@@ -28,7 +28,7 @@ class People:
     ``removed``: all words, in lower case, that ``without`` has taken out so far.
     """
 
-    def __init__(self, names: Iterable[str], usual: Collection[str]) -> None:
+    def __init__(self, names: Iterable[str], usual_words: Collection[str]) -> None:
         self.removed: set[str] = set()
         self._names: dict[str, set[tuple[str, ...]]] = {}
         for name in names:
@@ -36,44 +36,49 @@ class People:
             if len(words) > 1:
                 self._names.setdefault(words[0], set()).add(tuple(words[1:]))
             for word in words:
-                if len(word) > _SHORT and not word.islower() and word.lower() not in usual:
+                if len(word) > _SHORT and not word.islower() and word.lower() not in usual_words:
                     self._names.setdefault(word, set()).add(())
 
     def without(self, text: str) -> str:
         """The text without people's names and addresses."""
-        text = ADDRESS.sub(self._gone, text)
+        text = ADDRESS.sub(self._remove, text)
         for form in (_THANKED, _AUTHOR):
-            text = form.sub(self._names_gone, text)
+            text = form.sub(self._remove_names, text)
         tokens = list(_TOKEN.finditer(text))
-        words = [_stripped(token.group()) for token in tokens]
-        kept, end = [], 0
-        for at, token in enumerate(tokens):
-            if token.start() < end or (length := self._length(words, at)) == 0:
+        words = [_without_signs(token.group()) for token in tokens]
+        parts, end = [], 0
+        for index, token in enumerate(tokens):
+            if token.start() < end or (length := self._length(words, index)) == 0:
                 continue
-            kept.append(text[end : token.start()])
-            end = tokens[at + length - 1].end()
-            self.removed |= {word.lower() for word in words[at : at + length]}
-        return "".join([*kept, text[end:]])
+            parts.append(text[end : token.start()])
+            end = tokens[index + length - 1].end()
+            self.removed |= {word.lower() for word in words[index : index + length]}
+        return "".join([*parts, text[end:]])
 
-    def _length(self, words: list[str], at: int) -> int:
+    def _length(self, words: list[str], index: int) -> int:
         """How many words the longest name at a place has; 0 for none."""
-        known = self._names.get(words[at], ())
+        known_names = self._names.get(words[index], ())
         return max(
-            (1 + len(rest) for rest in known if tuple(words[at + 1 : at + 1 + len(rest)]) == rest), default=0
+            (
+                1 + len(rest)
+                for rest in known_names
+                if tuple(words[index + 1 : index + 1 + len(rest)]) == rest
+            ),
+            default=0,
         )
 
-    def _gone(self, found: re.Match[str]) -> str:
-        self.removed |= {word.lower() for word in re.findall(r"\w+", found.group())}
+    def _remove(self, match: re.Match[str]) -> str:
+        self.removed |= {word.lower() for word in re.findall(r"\w+", match.group())}
         return ""
 
-    def _names_gone(self, found: re.Match[str]) -> str:
-        self.removed |= {word.lower() for word in re.findall(r"\w+", found["names"])}
-        return found.group()[: found.start("names") - found.start()].rstrip()
+    def _remove_names(self, match: re.Match[str]) -> str:
+        self.removed |= {word.lower() for word in re.findall(r"\w+", match["names"])}
+        return match.group()[: match.start("names") - match.start()].rstrip()
 
 
 def _words(text: str) -> list[str]:
-    return [_stripped(word) for word in _TOKEN.findall(text)]
+    return [_without_signs(word) for word in _TOKEN.findall(text)]
 
 
-def _stripped(word: str) -> str:
+def _without_signs(word: str) -> str:
     return word.rstrip(".'’-")

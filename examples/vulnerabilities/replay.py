@@ -38,8 +38,8 @@ class Replayed:
     """
 
     add_seconds: float = 0.0
-    inventory: float = 0.0
-    together: float = 0.0
+    inventory_seconds: float = 0.0
+    batch_seconds: float = 0.0
     times: list[float] = field(default_factory=list)
     about: Counter[About] = field(default_factory=Counter)
     uploads: int = 0
@@ -52,29 +52,29 @@ class Replayed:
 
 def replay(machine: Machine, saved: list[Saved], sample: list[Saved], alone: int) -> Replayed:
     """Add the searches, then the inventory, then the changes; the last ``alone`` of these come one by one."""
-    measured = Replayed(found={one.text: set() for one in sample})
+    replayed = Replayed(found={search.text: set() for search in sample})
     sources = {row["name"]: row["source"] for row in machine.packages}
-    asked = {one.text: sources[one.package] for one in sample}
+    sources_by_search = {search.text: sources[search.package] for search in sample}
     session = skws.Session(SCHEMA, max_size=SIZE)
-    begun = perf_counter()
-    session.add({one.text: one.text for one in saved})
-    measured.add_seconds = perf_counter() - begun
+    began = perf_counter()
+    session.add({search.text: search.text for search in saved})
+    replayed.add_seconds = perf_counter() - began
     gc.freeze()  # the searches stay: to look at them again would take longer than the changes
-    begun = perf_counter()
+    began = perf_counter()
     session.process({"package": machine.packages, "depends": machine.depends})
-    measured.inventory = perf_counter() - begun
+    replayed.inventory_seconds = perf_counter() - began
     first = max(0, len(machine.entries) - alone)
     for batch in _batches(machine.entries, first):
         rows = {"change": [entry.row() for entry in batch]}
-        begun = perf_counter()
+        began = perf_counter()
         results = session.process(rows)
-        spent = perf_counter() - begun
+        seconds = perf_counter() - began
         if len(batch) == 1:
-            measured.times.append(spent)
+            replayed.times.append(seconds)
         else:
-            measured.together += spent
-        _count(measured, results, asked)
-    return measured
+            replayed.batch_seconds += seconds
+        _count(replayed, results, sources_by_search)
+    return replayed
 
 
 def peak_bytes() -> int:
@@ -83,20 +83,20 @@ def peak_bytes() -> int:
 
 
 def _batches(entries: list[Entry], first: int) -> Iterator[list[Entry]]:
-    for at in range(0, first, _TOGETHER):
-        yield entries[at : min(at + _TOGETHER, first)]
+    for begin in range(0, first, _TOGETHER):
+        yield entries[begin : min(begin + _TOGETHER, first)]
     for entry in entries[first:]:
         yield [entry]
 
 
-def _count(measured: Replayed, results: list[Any], asked: dict[str, str]) -> None:
+def _count(replayed: Replayed, results: list[Any], sources_by_search: dict[str, str]) -> None:
     uploads = set()
     for result in results:
-        rows = {shown.relation: shown.row for shown in result.tuples}
+        rows = {result_tuple.relation: result_tuple.row for result_tuple in result.tuples}
         change = rows["change"]
         uploads.add((result.name, change["source"], change["version"]))
         about = About.DEPENDENCY if "depends" in rows else About.PACKAGE
-        measured.about[about] += 1
-        if about is About.PACKAGE and asked.get(result.name) == change["source"]:
-            measured.found[result.name].add(change["version"])
-    measured.uploads += len(uploads)
+        replayed.about[about] += 1
+        if about is About.PACKAGE and sources_by_search.get(result.name) == change["source"]:
+            replayed.found[result.name].add(change["version"])
+    replayed.uploads += len(uploads)

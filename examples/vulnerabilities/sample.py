@@ -49,7 +49,9 @@ def write(root: Path, *, packages: int = 40, uploads: int = 25, seed: int = 1) -
         entries = [_entry(source, number, random) for number in range(random.randint(1, uploads))]
         for binary in (source, f"lib{source}", f"{source}-data")[: random.randint(1, 3)]:
             version, newer = f"1.{len(entries) - 1}-1", f"1.{len(entries)}-1"
-            needs = ", ".join(f"{each} (>= 1.0-1)" for each in random.sample(names, min(len(names), 2)))
+            needs = ", ".join(
+                f"{dependency} (>= 1.0-1)" for dependency in random.sample(names, min(len(names), 2))
+            )
             fields = _fields(binary, source, random.choice(("libs", "net", "utils")), needs)
             status.append(f"{fields}Status: install ok installed\nVersion: {version}\n")
             lists.append(f"{fields}Version: {newer if random.random() < 0.3 else version}\n")
@@ -65,9 +67,9 @@ def write(root: Path, *, packages: int = 40, uploads: int = 25, seed: int = 1) -
 
 
 def _fields(binary: str, source: str, section: str, needs: str) -> str:
-    shown = f"Package: {binary}\nSection: {section}\nMaintainer: {_PEOPLE[0]} <ada@example.org>\n"
-    shown += f"Source: {source}\n" if binary != source else ""
-    return shown + (f"Depends: {needs}\n" if needs else "")
+    text = f"Package: {binary}\nSection: {section}\nMaintainer: {_PEOPLE[0]} <ada@example.org>\n"
+    text += f"Source: {source}\n" if binary != source else ""
+    return text + (f"Depends: {needs}\n" if needs else "")
 
 
 def _entry(source: str, number: int, random: Random) -> str:

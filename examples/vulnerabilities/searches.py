@@ -37,18 +37,18 @@ def searches(machine: Machine, number: int, random: Random) -> list[Saved]:
 
     There are none for a machine without changelogs.
     """
-    made: dict[str, Saved] = {}
+    saved: dict[str, Saved] = {}
     tries = 0
-    source = _Words(machine)
-    if not source.packages:
+    words = _Words(machine)
+    if not words.packages:
         return []
-    kinds = (source.word, source.phrase, source.dependency, source.any)
-    while len(made) < number and tries < 20 * number:
-        one = kinds[tries % len(kinds)](random)
+    kinds = (words.word, words.phrase, words.dependency, words.any)
+    while len(saved) < number and tries < 20 * number:
+        search = kinds[tries % len(kinds)](random)
         tries += 1
-        if one is not None:
-            made.setdefault(one.text, one)
-    return list(made.values())
+        if search is not None:
+            saved.setdefault(search.text, search)
+    return list(saved.values())
 
 
 class _Words:
@@ -64,43 +64,49 @@ class _Words:
         self._needs = sorted(
             (row["package"], row["needs"]) for row in machine.depends if row["needs"] in sources
         )
-        often = Counter(word for entry in machine.entries for word in set(_WORD.findall(entry.text.lower())))
+        word_counts = Counter(
+            word for entry in machine.entries for word in set(_WORD.findall(entry.text.lower()))
+        )
         most = max(_LEAST, int(len(machine.entries) * _USUAL))
-        usual = {word for word, number in often.items() if number > most}
-        self._words = {name: _found(_WORD, found, usual) for name, found in texts.items()}
-        self._phrases = {name: _found(_PHRASE, found, set()) for name, found in texts.items()}
+        usual_words = {word for word, number in word_counts.items() if number > most}
+        self._words = {
+            name: _words_in(_WORD, texts_of_source, usual_words) for name, texts_of_source in texts.items()
+        }
+        self._phrases = {
+            name: _words_in(_PHRASE, texts_of_source, set()) for name, texts_of_source in texts.items()
+        }
         self._all = sorted({word for words in self._words.values() for word in words})
 
     def word(self, random: Random) -> Saved | None:
         package = random.choice(self.packages)
-        return _saved("word", package, _one(self._words[self._sources[package]], random))
+        return _search_of("word", package, _choose(self._words[self._sources[package]], random))
 
     def phrase(self, random: Random) -> Saved | None:
         package = random.choice(self.packages)
-        return _saved("phrase", package, _one(self._phrases[self._sources[package]], random))
+        return _search_of("phrase", package, _choose(self._phrases[self._sources[package]], random))
 
     def dependency(self, random: Random) -> Saved | None:
         if not self._needs:
             return None
         package, needed = random.choice(self._needs)
-        return _saved("dependency", package, _one(self._words[self._sources[needed]], random))
+        return _search_of("dependency", package, _choose(self._words[self._sources[needed]], random))
 
     def any(self, random: Random) -> Saved | None:
-        return _saved("any", random.choice(self.packages), _one(self._all, random))
+        return _search_of("any", random.choice(self.packages), _choose(self._all, random))
 
 
-def _found(form: re.Pattern[str], texts: list[str], usual: set[str]) -> list[str]:
+def _words_in(form: re.Pattern[str], texts: list[str], usual_words: set[str]) -> list[str]:
     words = {word.lower() for text in texts for word in form.findall(text)}
-    return sorted(words - usual)
+    return sorted(words - usual_words)
 
 
-def _one(words: list[str], random: Random) -> str:
+def _choose(words: list[str], random: Random) -> str:
     return random.choice(words) if words else ""
 
 
-def _saved(kind: str, package: str, words: str) -> Saved | None:
+def _search_of(kind: str, package: str, words: str) -> Saved | None:
     if not words:
         return None
-    shown = f'"{words}"' if " " in words else words
+    quoted_words = f'"{words}"' if " " in words else words
     scope = "depends" if kind == "dependency" else "package"
-    return Saved(f"{shown} {scope}:{package}", kind, package, words)
+    return Saved(f"{quoted_words} {scope}:{package}", kind, package, words)

@@ -26,15 +26,15 @@ class Difference(NamedTuple):
 
 def chosen(machine: Machine, saved: list[Saved], number: int, random: Random) -> list[Saved]:
     """Searches for a single word and a package whose changelog is there; the word is in no name of people."""
-    fit = [
-        one
-        for one in saved
-        if one.kind != "dependency"
-        and one.package in machine.logs
-        and one.words.isalpha()
-        and one.words not in machine.removed
+    candidates = [
+        search
+        for search in saved
+        if search.kind != "dependency"
+        and search.package in machine.logs
+        and search.words.isalpha()
+        and search.words not in machine.removed
     ]
-    return random.sample(fit, min(number, len(fit)))
+    return random.sample(candidates, min(number, len(candidates)))
 
 
 def compare(machine: Machine, sample: list[Saved], found: dict[str, set[str]]) -> Iterator[Difference]:
@@ -42,12 +42,14 @@ def compare(machine: Machine, sample: list[Saved], found: dict[str, set[str]]) -
 
     A changelog may lack entries of its source that another one has, and entries without a date are not read.
     """
-    for one in sample:
-        path, versions = machine.logs[one.package]
-        expected = _versions(path, one.words) & versions
-        told = found.get(one.text, set()) & versions
-        if expected != told:
-            yield Difference(one.text, frozenset(expected - told), frozenset(told - expected))
+    for search in sample:
+        path, versions = machine.logs[search.package]
+        expected = _versions(path, search.words) & versions
+        found_versions = found.get(search.text, set()) & versions
+        if expected != found_versions:
+            yield Difference(
+                search.text, frozenset(expected - found_versions), frozenset(found_versions - expected)
+            )
 
 
 def _versions(path: Path, word: str) -> set[str]:
@@ -56,13 +58,13 @@ def _versions(path: Path, word: str) -> set[str]:
     letters = re.sub(r"\[-_'\]\?s$", "[-_]?s", letters)
     form = rf"^[^ ]+ \(|(^|[^[:alnum:]]){letters}([^[:alnum:]]|$)"
     command = ["zgrep", "-iE", form, str(path)]
-    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - words are letters
-    if done.returncode > 1:
-        raise SystemExit(f"zgrep: {done.stderr.decode('utf-8', 'replace').strip()}")
-    version, found = "", set()
-    for line in done.stdout.decode("utf-8", "replace").splitlines():
+    process = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - words are letters
+    if process.returncode > 1:
+        raise SystemExit(f"zgrep: {process.stderr.decode('utf-8', 'replace').strip()}")
+    version, versions = "", set()
+    for line in process.stdout.decode("utf-8", "replace").splitlines():
         if header := HEADER.match(line):
             version = header["version"]
         elif line.startswith(" ") and not _NOT_TEXT.match(line):
-            found.add(version)
-    return found
+            versions.add(version)
+    return versions

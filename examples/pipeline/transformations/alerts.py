@@ -20,9 +20,9 @@ frames = {name: spark.readStream.schema(types).json(str(HERE / "in" / name)) for
 frames["customer"] = spark.read.schema("id long, name string").json(str(HERE / "in" / "customer"))
 
 # Outside of the function: a pipeline allows no look at columns inside.
-found = skws.spark.search(spark, frames, "byron leaks", schema=HERE / "shop.yaml", lateness="1 minute")
+results = skws.spark.search(spark, frames, "byron leaks", schema=HERE / "shop.yaml", lateness="1 minute")
 
 
 @pipelines.table
 def alerts() -> DataFrame:
-    return found
+    return results

@@ -81,9 +81,9 @@ def record() -> list[Output]:
         process, terminal = pty.fork()
         if process == 0:
             state = {"XDG_STATE_HOME": folder, "XDG_CONFIG_HOME": folder}
-            looks = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+            colors = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
             command = [sys.executable, "-m", "skws", "demo"]
-            os.execve(sys.executable, command, {**os.environ, **state, **looks})  # noqa: S606 - this program
+            os.execve(sys.executable, command, {**os.environ, **state, **colors})  # noqa: S606 - this program
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         try:
             return list(_outputs(terminal))
@@ -125,18 +125,18 @@ def frames(outputs: Sequence[Output], every: float) -> list[tuple[float, Frame]]
     """The screen at regular times, where it has changed."""
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.Stream(screen)
-    found: list[tuple[float, Frame]] = []
+    screen_frames: list[tuple[float, Frame]] = []
     due = every
     for output in outputs:
         while output.at >= due:
-            seen = tuple(_line(screen, row) for row in range(ROWS))
-            if any(text.strip() for line in seen for _, text, _ in line) and (
-                not found or found[-1][1] != seen
+            frame = tuple(_line(screen, row) for row in range(ROWS))
+            if any(text.strip() for line in frame for _, text, _ in line) and (
+                not screen_frames or screen_frames[-1][1] != frame
             ):
-                found.append((due, seen))
+                screen_frames.append((due, frame))
             due += every
         stream.feed(_UNKNOWN.sub("", output.text))
-    return found
+    return screen_frames
 
 
 def _line(screen: pyte.Screen, row: int) -> Line:
@@ -162,45 +162,47 @@ def _color(name: str, default: str) -> str:
     return _ANSI.get(name, f"#{name}" if re.fullmatch(r"[0-9a-f]{6}", name) else default)
 
 
-def picture(shown: Sequence[tuple[float, Frame]]) -> str:
+def picture(screen_frames: Sequence[tuple[float, Frame]]) -> str:
     """The frames as one SVG: a strip of all of them, moved past a window in steps."""
     width, height = COLUMNS * _CELL[0], ROWS * _CELL[1]
-    paper = _usual_paper(shown)
+    paper = _usual_paper(screen_frames)
     lines: dict[Line, int] = {}
     styles: dict[Style, int] = {}
     strip = []
-    for number, (_, frame) in enumerate(shown):
+    for number, (_, frame) in enumerate(screen_frames):
         uses = [
             f'<use href="#l{lines.setdefault(line, len(lines))}" y="{row * _CELL[1] + _BASE:g}"/>'
             for row, line in enumerate(frame)
         ]
         strip.append(f'<g transform="translate({number * width:g})">{"".join(uses)}</g>')
-    first, last = shown[0][0], shown[-1][0] + _LAST
+    first, last = screen_frames[0][0], screen_frames[-1][0] + _LAST
     steps = "".join(
         f"{100 * (at - first) / (last - first):.2f}%{{transform:translateX({-number * width:g}px)}}"
-        for number, (at, _) in enumerate(shown)
+        for number, (at, _) in enumerate(screen_frames)
     )
-    drawn = "".join(f'<g id="l{number}">{_drawn(line, styles, paper)}</g>' for line, number in lines.items())
-    looks = "".join(f".s{number}{{{_css(style)}}}" for style, number in styles.items())
+    definitions = "".join(
+        f'<g id="l{number}">{_line_svg(line, styles, paper)}</g>' for line, number in lines.items()
+    )
+    style_rules = "".join(f".s{number}{{{_css(style)}}}" for style, number in styles.items())
     fonts = "ui-monospace,SFMono-Regular,Menlo,Consolas,monospace"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 {width + 20:g} {height + 20:g}">'
-        f"<style>rect{{shape-rendering:crispEdges}}text{{font:13px {fonts};white-space:pre}}{looks}"
+        f"<style>rect{{shape-rendering:crispEdges}}text{{font:13px {fonts};white-space:pre}}{style_rules}"
         f"#s{{animation:a {last - first:g}s step-end infinite}}@keyframes a{{{steps}}}</style>"
         f'<rect x="-10" y="-10" width="{width + 20:g}" height="{height + 20:g}" rx="8" fill="{paper}"/>'
-        f'<defs>{drawn}<clipPath id="w"><rect width="{width:g}" height="{height:g}"/></clipPath></defs>'
+        f'<defs>{definitions}<clipPath id="w"><rect width="{width:g}" height="{height:g}"/></clipPath></defs>'
         f'<g clip-path="url(#w)"><g id="s">{"".join(strip)}</g></g></svg>\n'
     )
 
 
-def _usual_paper(shown: Sequence[tuple[float, Frame]]) -> str:
+def _usual_paper(screen_frames: Sequence[tuple[float, Frame]]) -> str:
     """The background of most cells: that of the window, over which only others are drawn."""
-    counted: Counter[str] = Counter()
-    for _, frame in shown:
+    cell_counts: Counter[str] = Counter()
+    for _, frame in screen_frames:
         for line in frame:
             for _, text, style in line:
-                counted[style.paper] += len(text)
-    return counted.most_common(1)[0][0]
+                cell_counts[style.paper] += len(text)
+    return cell_counts.most_common(1)[0][0]
 
 
 def _css(style: Style) -> str:
@@ -208,11 +210,11 @@ def _css(style: Style) -> str:
     return f"fill:{style.ink}{weight}" + (";text-decoration:underline" if style.underlined else "")
 
 
-def _drawn(line: Line, styles: dict[Style, int], usual: str) -> str:
+def _line_svg(line: Line, styles: dict[Style, int], usual: str) -> str:
     papers = ""
     for paper, runs in groupby(line, key=lambda run: run[2].paper):
-        covered = list(runs)
-        left, right = covered[0][0], covered[-1][0] + len(covered[-1][1])
+        runs_of_paper = list(runs)
+        left, right = runs_of_paper[0][0], runs_of_paper[-1][0] + len(runs_of_paper[-1][1])
         if paper != usual:
             across = f'x="{left * _CELL[0]:g}" width="{(right - left) * _CELL[0]:g}"'
             papers += f'<rect {across} y="{-_BASE:g}" height="{_CELL[1]:g}" fill="{paper}"/>'
@@ -224,23 +226,23 @@ def _drawn(line: Line, styles: dict[Style, int], usual: str) -> str:
 
 
 def _ink(column: int, text: str, style: int) -> str:
-    shown = text.strip()
-    if not shown:
+    word = text.strip()
+    if not word:
         return ""
     column += len(text) - len(text.lstrip())
     # The length holds columns in place, whatever font there is.
-    place = f'x="{column * _CELL[0]:g}" textLength="{len(shown) * _CELL[0]:g}"'
-    return f'<tspan {place} class="s{style}">{escape(shown, quote=False)}</tspan>'
+    place = f'x="{column * _CELL[0]:g}" textLength="{len(word) * _CELL[0]:g}"'
+    return f'<tspan {place} class="s{style}">{escape(word, quote=False)}</tspan>'
 
 
 def main() -> None:
     outputs = record()
     write_cast(outputs, CAST)
-    drawn = (picture(frames(outputs, every)) for every in _EVERY)
-    small = next((one for one in drawn if len(one.encode()) <= MOST_BYTES), None)
-    if small is None:
+    pictures = (picture(frames(outputs, every)) for every in _EVERY)
+    picture_text = next((one for one in pictures if len(one.encode()) <= MOST_BYTES), None)
+    if picture_text is None:
         raise SystemExit(f"the picture has more than {MOST_BYTES:,} bytes")
-    PICTURE.write_text(small, encoding="utf-8")
+    PICTURE.write_text(picture_text, encoding="utf-8")
 
 
 if __name__ == "__main__":

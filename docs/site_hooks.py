@@ -31,17 +31,17 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
-def navigation(listed: str) -> list[Any]:
+def navigation(page_text: str) -> list[Any]:
     """A section for each heading with a list under it; the first page is the list itself."""
-    found: list[Any] = [{"Home": "README.md"}]
+    sections: list[Any] = [{"Home": "README.md"}]
     section: list[Any] = []
-    for line in listed.splitlines():
+    for line in page_text.splitlines():
         if line.startswith("## "):
             section = []
-            found.append({line.removeprefix("## "): section})
+            sections.append({line.removeprefix("## "): section})
         elif item := _ITEM.match(line):
             section.append({item["title"]: _place_in_site(posixpath.normpath(f"docs/{item['target']}"))})
-    return [entry for entry in found if all(entry.values())]
+    return [entry for entry in sections if all(entry.values())]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -55,31 +55,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
     """Links of the checkout as links of the site; titles of blocks that are files."""
     here = _place_in_checkout(page.file.src_uri)
-    known = set(files.src_uris)
+    site_pages = set(files.src_uris)
 
-    def link(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(here), found["target"]))
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(here), match["target"]))
         if not target.endswith(".md") and (ROOT / target / "README.md").is_file():
             target = f"{target}/README.md"
         place = _place_in_site(target)
-        if place not in known:
+        if place not in site_pages:
             # Sources are read in a checkout.
-            return found["text"] if (ROOT / target).exists() else found.group()
+            return match["text"] if (ROOT / target).exists() else match.group()
         relative = posixpath.relpath(place, posixpath.dirname(page.file.src_uri) or ".")
-        return f"[{found['text']}]({relative}{found['part'] or ''})"
+        return f"[{match['text']}]({relative}{match['part'] or ''})"
 
-    return _FENCE.sub(_titled, _outside_code(_NOT_RUN.sub("", markdown), link))
+    return _FENCE.sub(_with_title, _outside_code(_NOT_RUN.sub("", markdown), link))
 
 
 def _outside_code(markdown: str, link: Any) -> str:
-    kept = _CODE.findall(markdown)
+    code_spans = _CODE.findall(markdown)
     blank = _CODE.sub("\0", markdown)
-    return re.sub("\0", lambda _: kept.pop(0), _LINK.sub(link, blank))
+    return re.sub("\0", lambda _: code_spans.pop(0), _LINK.sub(link, blank))
 
 
-def _titled(found: re.Match[str]) -> str:
-    title = found["title"]
-    return f'```{found["language"]} title="{title}"' if "." in title else f"```{found['language']}"
+def _with_title(match: re.Match[str]) -> str:
+    title = match["title"]
+    return f'```{match["language"]} title="{title}"' if "." in title else f"```{match['language']}"
 
 
 def _place_in_site(name: str) -> str:

@@ -14,7 +14,7 @@ from skws_tui.services.view import EventQueue
 _SECOND: Final = 1_000_000
 
 
-class HandClock(StoppableClock):
+class SteppedClock(StoppableClock):
     """Time passes by ``pass_time`` alone."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class SteppedRun(LiveJob):
     """``start`` makes it ready; ``advance`` lets time pass and takes in what is due by then."""
 
     def __init__(self, request: UiRequest, events: EventQueue) -> None:
-        self.hand = HandClock()
+        self.hand = SteppedClock()
         super().__init__(request, events, None, self.hand, self.hand.seconds)
 
     def start(self) -> None:

@@ -29,7 +29,7 @@ _MEMBERS: Final = (
 )
 
 
-def _named(part: str) -> Callable[[pytest.Item], bool]:
+def _name_contains(part: str) -> Callable[[pytest.Item], bool]:
     return lambda item: part in item.path.name
 
 
@@ -38,10 +38,10 @@ _KINDS: Final[dict[str, Callable[[pytest.Item], bool]]] = {
     "of them slow, in `make test-all` only": lambda item: item.get_closest_marker("slow") is not None,
     "of them on Spark": lambda item: item.get_closest_marker("spark") is not None,
     "properties of random input": lambda item: hasattr(getattr(item, "obj", None), "hypothesis"),
-    "comparisons with an oracle": _named("oracle"),
-    "differentials": _named("differential"),
-    "golden scripts, each on each of its hosts": _named("golden_scripts"),
-    "tests of kills": _named("killed"),
+    "comparisons with an oracle": _name_contains("oracle"),
+    "differentials": _name_contains("differential"),
+    "golden scripts, each on each of its hosts": _name_contains("golden_scripts"),
+    "tests of kills": _name_contains("killed"),
     "tests of full disks and damaged files": lambda item: bool(
         re.search("full_disk|damaged|durable", item.path.name)
     ),
@@ -50,8 +50,8 @@ _KINDS: Final[dict[str, Callable[[pytest.Item], bool]]] = {
 
 def of_items(items: Iterable[pytest.Item]) -> dict[str, int]:
     """The counts of collected tests."""
-    known = list(items)
-    return {name: sum(map(counted, known)) for name, counted in _KINDS.items()}
+    collected = list(items)
+    return {name: sum(map(is_counted, collected)) for name, is_counted in _KINDS.items()}
 
 
 def of_tree() -> dict[str, int]:
@@ -95,13 +95,13 @@ class _Collected:
 
 
 def main() -> None:
-    found = _Collected()
+    plugin = _Collected()
     with contextlib.redirect_stdout(io.StringIO()):
-        if pytest.main(["--collect-only", "--quiet", str(ROOT / "tests")], plugins=[found]):
+        if pytest.main(["--collect-only", "--quiet", str(ROOT / "tests")], plugins=[plugin]):
             raise SystemExit("the tests cannot be collected: run pytest --collect-only")
     page = PAGE.read_text(encoding="utf-8")
     start, end = page.index(BEGIN), page.index(END) + len(END)
-    PAGE.write_text(page[:start] + shown(found.counts | of_tree()) + page[end:], encoding="utf-8")
+    PAGE.write_text(page[:start] + shown(plugin.counts | of_tree()) + page[end:], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -38,17 +38,17 @@ Scene = Callable[[SkwsApp, Pilot[None]], Awaitable[None]]
 
 
 async def _search(app: SkwsApp, pilot: Pilot[None]) -> None:
-    await _typed(app, pilot, "nolan bale")
+    await _type(app, pilot, "nolan bale")
     await pilot.press("enter")
-    await _settled(app, pilot)
-    await _typed(app, pilot, "uma travlta")
+    await _settle(app, pilot)
+    await _type(app, pilot, "uma travlta")
 
 
 async def _best(app: SkwsApp, pilot: Pilot[None]) -> None:
     """The best results over rows that stay."""
-    await _typed(app, pilot, "john michael")
+    await _type(app, pilot, "john michael")
     await pilot.press("enter")
-    await _settled(app, pilot)
+    await _settle(app, pilot)
     await pilot.press("escape")
 
 
@@ -62,7 +62,7 @@ async def _trees(_: SkwsApp, pilot: Pilot[None]) -> None:
 
 async def _empty(app: SkwsApp, pilot: Pilot[None]) -> None:
     await pilot.press("escape", "x")
-    await _settled(app, pilot)
+    await _settle(app, pilot)
 
 
 async def _log(_: SkwsApp, pilot: Pilot[None]) -> None:
@@ -77,11 +77,11 @@ async def _ended(app: SkwsApp, pilot: Pilot[None]) -> None:
     """Results of which some were retracted and some have expired."""
     await _search(app, pilot)
     results = app.view.results
-    listed = results.rows(ListSelection())
-    results.take([replace(row.result, op="-") for row in listed[:2] if isinstance(row.result, Result)])
-    results.expire(max(row.result.end or 0 for row in listed))
+    rows = results.rows(ListSelection())
+    results.take([replace(row.result, op="-") for row in rows[:2] if isinstance(row.result, Result)])
+    results.expire(max(row.result.end or 0 for row in rows))
     await pilot.press("escape")
-    await _settled(app, pilot)
+    await _settle(app, pilot)
 
 
 async def _schema(app: SkwsApp, pilot: Pilot[None]) -> None:
@@ -93,11 +93,11 @@ async def _schema(app: SkwsApp, pilot: Pilot[None]) -> None:
 
 async def _networks(app: SkwsApp, pilot: Pilot[None]) -> None:
     await pilot.press("f4")
-    await _settled(app, pilot)
+    await _settle(app, pilot)
     screen = app.screen
     assert isinstance(screen, NetworksScreen)
     screen.look()
-    await _settled(app, pilot)
+    await _settle(app, pilot)
 
 
 async def _rows(_: SkwsApp, pilot: Pilot[None]) -> None:
@@ -137,46 +137,46 @@ def screen_picture(name: str, size: tuple[int, int] = SIZE, theme: str = DARK) -
     with TemporaryDirectory() as folder, chdir(folder):
         for file in movie_files():
             Path(file.name).symlink_to(file)
-        return asyncio.run(_drawn(name, size, theme))
+        return asyncio.run(_draw(name, size, theme))
 
 
-async def _drawn(name: str, size: tuple[int, int], theme: str) -> str:
+async def _draw(name: str, size: tuple[int, int], theme: str) -> str:
     schema = Path("schema.yaml")
-    stay = name in _STAYING
-    window = {"window": Unbounded()} if stay else {}
+    no_expiry = name in _STAYING
+    window = {"window": Unbounded()} if no_expiry else {}
     job = live_job(load_schema(schema), f"replay:replay.jsonl?speed={_SPEED}", **window)
-    request = UiRequest(job, schema, (PAPER_QUERY,), restore=False, theme=theme, no_expiry=stay)
+    request = UiRequest(job, schema, (PAPER_QUERY,), restore=False, theme=theme, no_expiry=no_expiry)
     app = SkwsApp(request, SteppedRun, show_machine=False)
     async with app.run_test(size=size) as pilot:
         app.events.on_events = lambda: None  # it is taken by hand, so that the same comes together each time
         for _ in range(_STEPS):
-            await _advanced(app, pilot, 0.5)
+            await _advance(app, pilot, 0.5)
         await SCENES[name](app, pilot)
-        await _settled(app, pilot)
+        await _settle(app, pilot)
         for box in app.screen.query(Input):
             box.cursor_blink = False
-        await _settled(app, pilot)
-        drawn = app.export_screenshot(title=f"skws {name.removeprefix('tui-')}")
+        await _settle(app, pilot)
+        svg = app.export_screenshot(title=f"skws {name.removeprefix('tui-')}")
     # Its elements are named after a checksum of all texts, which would make every change a large one.
-    return re.sub(r"terminal-\d+", name, drawn)
+    return re.sub(r"terminal-\d+", name, svg)
 
 
-async def _typed(app: SkwsApp, pilot: Pilot[None], text: str) -> None:
+async def _type(app: SkwsApp, pilot: Pilot[None], text: str) -> None:
     box = app.screen.query_one("#query", Input)
     box.focus()
     box.value = text
     box.cursor_position = len(text)
-    await _settled(app, pilot)
+    await _settle(app, pilot)
 
 
-async def _advanced(app: SkwsApp, pilot: Pilot[None], seconds: float) -> None:
+async def _advance(app: SkwsApp, pilot: Pilot[None], seconds: float) -> None:
     run = app.job
     assert isinstance(run, SteppedRun)
     run.advance(seconds)
-    await _settled(app, pilot)
+    await _settle(app, pilot)
 
 
-async def _settled(app: SkwsApp, pilot: Pilot[None]) -> None:
+async def _settle(app: SkwsApp, pilot: Pilot[None]) -> None:
     """Until commands are obeyed, workers done and messages dealt with."""
     await pilot.pause()
     run = app.job
@@ -208,9 +208,9 @@ def draw_all(folder: Path, names: Sequence[str] = ()) -> None:
     for name in names or SCENES:
         for width, height in SIZES:
             for theme in (DARK, LIGHT):
-                drawn = screen_picture(name, (width, height), theme)
+                svg = screen_picture(name, (width, height), theme)
                 path = folder / f"{name}-{width}x{height}-{theme}.svg"
-                path.write_text(drawn, encoding="utf-8")
+                path.write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from docs.stepped_run import HandClock
+from docs.stepped_run import SteppedClock
 from skws.cli.watch import EmptyResultDiagnosis
 from skws.data.batch import Record
 from skws.jobs.control import JobCommand, RunControl
@@ -44,7 +44,7 @@ class Run:
         window: str = "none",
         table: bool = False,
     ) -> None:
-        self.file, self.clock, self._log = folder / "in.jsonl", HandClock(), StringIO()
+        self.file, self.clock, self._log = folder / "in.jsonl", SteppedClock(), StringIO()
         self.file.touch()
         schema = parse_schema(SCHEMA.format(window=window, table=str(table).lower()))
         queries_by_name = {query if isinstance(query, str) else query.text: query for query in queries}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docs.stepped_run import HandClock
+from docs.stepped_run import SteppedClock
 from skws.data.batch import RecordBatch
 from skws.jobs.control import JobCommand, Move, RunControl
 from skws.jobs.local import LocalWatch
@@ -92,7 +92,7 @@ class ReplayJob:
     """A job over a replay on a manual clock, one second of the replay per second."""
 
     def __init__(self, folder: Path, replay: Path, *, keeps_records: bool = True) -> None:
-        self.sink, self.clock = LiveResults(), HandClock()
+        self.sink, self.clock = LiveResults(), SteppedClock()
         job = Job(
             {},
             load_schema(folder / "shop.yaml"),
@@ -291,7 +291,7 @@ def test_a_job_without_a_replay_cannot_move(tmp_path: Path) -> None:
             messages.append(message)
 
     job = Job({}, load_schema(tmp_path / "shop.yaml"), str(source))
-    control = RunControl(job, HandClock())
+    control = RunControl(job, SteppedClock())
     watch = LocalWatch(job, [], Saying(), control=control)
     watch.open()
     control.seek(3 * SECOND)

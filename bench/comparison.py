@@ -46,11 +46,11 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """``command`` runs in the job's folder. ``told``: when the contender reports a change of its results."""
+    """``command`` runs in the job's folder. ``reports``: when a change of the results is reported."""
 
     name: str
     command: tuple[str, ...]
-    told: str
+    reports: str
     result: Callable[[Path], set[tuple[str, int, int]]]
 
 
@@ -203,7 +203,7 @@ def main() -> None:
             for contender in contenders(duckdb, args.every):
                 measured, live = measure(contender, folder, args.runs)
                 print(
-                    f"{number:8,}  {contender.name:18}  {contender.told:21}  {measured.start:7.1f}"
+                    f"{number:8,}  {contender.name:18}  {contender.reports:21}  {measured.start:7.1f}"
                     f"  {measured.seconds:8.1f}"
                     f"  {measured.slowest:9.1f}  {measured.live:5,}",
                     flush=True,

@@ -47,23 +47,23 @@ class LiveShard(NamedTuple):
 
 
 class LiveShards(NamedTuple):
-    """``read``: processor seconds of the source."""
+    """``read_seconds``: processor seconds of the source."""
 
     shards: int
-    read: float
-    taken: list[LiveShard]
+    read_seconds: float
+    shard_runs: list[LiveShard]
 
     @property
     def largest(self) -> float:
-        return max(shard.seconds for shard in self.taken)
+        return max(shard.seconds for shard in self.shard_runs)
 
     @property
     def held(self) -> int:
-        return max(shard.held for shard in self.taken)
+        return max(shard.held for shard in self.shard_runs)
 
     @property
     def results(self) -> int:
-        return sum(shard.results for shard in self.taken)
+        return sum(shard.results for shard in self.shard_runs)
 
 
 def live_shards(
@@ -139,7 +139,7 @@ def show(rows: Sequence[LiveShards]) -> None:
     for row in rows:
         ratio, memory_ratio = row.largest / rows[0].largest, row.held / rows[0].held
         print(
-            f"{row.shards:11}{row.read:11.2f}{row.largest:11.2f}{ratio:11.2f}"
-            f"{row.held / 1e6:11.1f}{memory_ratio:11.2f}{max(shard.live for shard in row.taken):11,}"
+            f"{row.shards:11}{row.read_seconds:11.2f}{row.largest:11.2f}{ratio:11.2f}"
+            f"{row.held / 1e6:11.1f}{memory_ratio:11.2f}{max(shard.live for shard in row.shard_runs):11,}"
             f"{row.results:11,}"
         )

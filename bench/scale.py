@@ -80,7 +80,7 @@ class Scaled(NamedTuple):
 
     workers: int
     slices: int
-    look: float
+    scan: float
     largest: float
     total: float
     peak: int
@@ -115,7 +115,7 @@ def predict(replay: Path, workers: Sequence[int]) -> list[Scaled]:
     files = Replay.open(replay, job.schema)
     began = time.process_time()
     blocks = blocks_of((split, timed_blocks(split)) for split in files.splits)
-    look = time.process_time() - began
+    scan = time.process_time() - began
     assert blocks is not None
     (query,) = job.named().values()
     window = plan_of(query, job.stream).window
@@ -133,7 +133,7 @@ def predict(replay: Path, workers: Sequence[int]) -> list[Scaled]:
         total = sum(share.seconds for share in shares)
         largest, peak = max(busy), max(share.peak for share in shares)
         results = sum(share.results for share in shares)
-        predictions.append(Scaled(number, len(ranges), look / number, largest, total, peak, results))
+        predictions.append(Scaled(number, len(ranges), scan / number, largest, total, peak, results))
     if len({prediction.results for prediction in predictions}) != 1:
         raise SystemExit("slices found other results")
     return predictions
@@ -213,11 +213,11 @@ def draw(predictions: Sequence[Scaled], tuples: int, path: Path) -> None:
     first_prediction = predictions[0]
     axes.plot(
         numbers,
-        [tuples / (prediction.look + prediction.largest) / 1e6 for prediction in predictions],
+        [tuples / (prediction.scan + prediction.largest) / 1e6 for prediction in predictions],
         "o-",
         label="predicted",
     )
-    ideal = tuples / (first_prediction.look + first_prediction.largest) / first_prediction.workers / 1e6
+    ideal = tuples / (first_prediction.scan + first_prediction.largest) / first_prediction.workers / 1e6
     axes.plot(numbers, [number * ideal for number in numbers], ":", label="without repeated windows")
     axes.set_xlabel("workers")
     axes.set_ylabel("million tuples a second")
@@ -253,9 +253,9 @@ def main() -> None:
         headings = ("workers", "slices", "look s", "largest s", "to N=1", "all s", "peak MB", "tuples/s")
         print("\n" + "".join(f"{heading:>11}" for heading in headings))
         for row in predictions:
-            ratio, speed = row.largest / predictions[0].largest, tuples / (row.look + row.largest)
+            ratio, speed = row.largest / predictions[0].largest, tuples / (row.scan + row.largest)
             print(
-                f"{row.workers:11}{row.slices:11}{row.look:11.2f}{row.largest:11.2f}{ratio:11.2f}"
+                f"{row.workers:11}{row.slices:11}{row.scan:11.2f}{row.largest:11.2f}{ratio:11.2f}"
                 f"{row.total:11.2f}{row.peak / 1e6:11.0f}{speed:11,.0f}"
             )
         if args.plot is not None:

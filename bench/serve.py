@@ -160,7 +160,7 @@ class Reader:
     """Reads an event stream, and notes the arrival of each event by the ``oid`` in it."""
 
     def __init__(self, server: Server, path: str) -> None:
-        self.came: dict[int, float] = {}
+        self.arrival_times: dict[int, float] = {}
         self.ready = False
         self._socket = socket.create_connection(("127.0.0.1", server.port))
         self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -171,7 +171,7 @@ class Reader:
             for line in file:
                 self.ready = self.ready or line.startswith(b"event: ready")
                 if line.startswith(b"data: ") and b'"oid":' in line:
-                    self.came[int(line.partition(b'"oid":')[2].split(b",")[0])] = time.perf_counter()
+                    self.arrival_times[int(line.partition(b'"oid":')[2].split(b",")[0])] = time.perf_counter()
 
 
 def commit(uri: str, count: int) -> None:
@@ -203,7 +203,10 @@ def commit(uri: str, count: int) -> None:
                     commit_times[oid] = time.perf_counter()
                     time.sleep(rng.uniform(0.01, 0.1))
                 time.sleep(1)
-                ages = [max(0.0, reader.came[oid] - commit_time) for oid, commit_time in commit_times.items()]
+                ages = [
+                    max(0.0, reader.arrival_times[oid] - commit_time)
+                    for oid, commit_time in commit_times.items()
+                ]
         print(f"{count} commits, one at a time: {quantiles(ages)} from the end of COMMIT to the event")
     finally:
         statement.execute("DROP TABLE skws_customer, skws_order")

@@ -66,14 +66,14 @@ class Clocked:
 
     name: str = "clocked"
     every: float = 1.0
-    given: list[tuple[float, LiveResult]] = field(default_factory=list)
+    results: list[tuple[float, LiveResult]] = field(default_factory=list)
 
     def open(self, run: SinkRun) -> None:
         """Nothing to open."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - a sink has it
         now = time.time()
-        self.given += [(now, result) for result in results]
+        self.results += [(now, result) for result in results]
 
     def flush(self) -> None:
         """Nothing to flush."""
@@ -140,8 +140,8 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
             Timer(fill_seconds, mark).start()
             grow(path, rate, began + fill_seconds + seconds)
             mark()
-            sink.given = [
-                (write_time, r) for write_time, r in sink.given if (r.start or 0) > began + fill_seconds
+            sink.results = [
+                (write_time, r) for write_time, r in sink.results if (r.start or 0) > began + fill_seconds
             ]
             time.sleep(3)
             watch.control.stop()
@@ -150,7 +150,7 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
         feeder.start()
         watch.run()
         feeder.join()
-    spent = sorted(write_time - (result.start or 0) for write_time, result in sink.given)
+    spent = sorted(write_time - (result.start or 0) for write_time, result in sink.results)
     print(
         f"latency: {rate:,} tuples/s, {cores} cores, {shards} shards: {len(spent):,} results, "
         f"median {median(spent):.2f} s, p99 {quantiles(spent, n=100)[98]:.2f} s, longest {spent[-1]:.2f} s"
@@ -186,7 +186,7 @@ def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
     print(
         f"throughput: {cores} cores, {shards} shards: {tuple_count:,} tuples, "
         f"{tuple_count / (end - began):,.0f} tuples/s, stage {tuple_count / stage:,.0f} tuples/s; "
-        f"{len(sink.given):,} results"
+        f"{len(sink.results):,} results"
     )
     for role, seconds in spent[-1].items():
         tuple_seconds = (seconds - spent[SKIPPED - 1].get(role, 0.0)) / tuple_count
@@ -258,7 +258,7 @@ def in_process(minutes: int, load: Load) -> None:
         watch.run()
         seconds, spent = time.perf_counter() - began, time.process_time() - spent
     print(
-        f"in process: {tuples:,} tuples, {tuples / seconds:,.0f} tuples/s, {len(sink.given):,} results, "
+        f"in process: {tuples:,} tuples, {tuples / seconds:,.0f} tuples/s, {len(sink.results):,} results, "
         f"{1e6 * spent / tuples:.1f} us of processor time a tuple"
     )
 

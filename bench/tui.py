@@ -42,7 +42,7 @@ class LoadRun(LiveJob):
     def __init__(
         self, request: UiRequest, events: EventQueue, rate: float, results: Sequence[Result]
     ) -> None:
-        self.given = 0
+        self.sent = 0
         self._rate = rate
         self._results = results
         super().__init__(request, events)
@@ -55,8 +55,8 @@ class LoadRun(LiveJob):
         began = time.perf_counter()
         while self.control.wait(_SLICE):
             target = int((time.perf_counter() - began) * self._rate)
-            self.events.put(results=[self._result(number) for number in range(self.given, target)])
-            self.given = target
+            self.events.put(results=[self._result(number) for number in range(self.sent, target)])
+            self.sent = target
 
     def _result(self, number: int) -> Result:
         result = self._results[number % len(self._results)]
@@ -82,9 +82,9 @@ class Measured:
     On a busy machine, the processor time shows the cost of the app itself.
     """
 
-    answers: list[float]
-    worked: list[float]
-    given: int
+    response_times: list[float]
+    cpu_times: list[float]
+    sent: int
     listed: int
     before: float
     after: float
@@ -137,7 +137,7 @@ async def _run_app(app: SkwsApp, seconds: float, keys_a_second: float) -> Measur
         assert isinstance(run, LoadRun)
         elapsed_times, cpu_times = map(sorted, zip(*answers, strict=True))
         return Measured(
-            elapsed_times, cpu_times, run.given, len(app.view.results), start_megabytes, end_megabytes
+            elapsed_times, cpu_times, run.sent, len(app.view.results), start_megabytes, end_megabytes
         )
 
 
@@ -161,10 +161,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     args = parser.parse_args()
     outcome = measure(args.rate, args.seconds)
-    print(f"results given   {outcome.given:,} ({args.rate:,.0f}/s), {outcome.listed:,} listed at the end")
-    print(f"keys answered   {len(outcome.answers):,}")
+    print(f"results given   {outcome.sent:,} ({args.rate:,.0f}/s), {outcome.listed:,} listed at the end")
+    print(f"keys answered   {len(outcome.response_times):,}")
     for share in (0.5, 0.9, 0.99):
-        elapsed, cpu = (outcome.quantile(times, share) * 1000 for times in (outcome.answers, outcome.worked))
+        elapsed, cpu = (
+            outcome.quantile(times, share) * 1000 for times in (outcome.response_times, outcome.cpu_times)
+        )
         print(f"  p{share * 100:.0f}           {elapsed:.1f} ms, {cpu:.1f} ms of the processor")
     print(f"memory          {outcome.before:.0f} MB, then {outcome.after:.0f} MB")
 

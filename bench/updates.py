@@ -36,7 +36,7 @@ class Run(NamedTuple):
 
     seconds: float
     memory: int
-    told: dict[str, int]
+    counts: dict[str, int]
 
 
 def write(folder: Path, kind: str, rows: int, changes: int, number: int) -> None:
@@ -98,7 +98,7 @@ def main() -> None:
 def table_row(runs: list[Run], records: int) -> str:
     seconds = median(run.seconds for run in runs)
     memory = max(run.memory for run in runs)
-    counts = ", ".join(f"{number:,} {op}" for op, number in runs[-1].told.items())
+    counts = ", ".join(f"{number:,} {op}" for op, number in runs[-1].counts.items())
     return f"{seconds:7.1f} s {records / seconds:9,.0f} records/s {memory / 1e6:6,.0f} MB; {counts}"
 
 

@@ -61,7 +61,7 @@ def growth(_: argparse.Namespace) -> int:
         print(f"{kind:16} {p.load:8} {p.window:>10,} {p.microseconds:>10.2f} {p.matches:>20,.1f}")
     print(f"\nenumeration\n{'window':>10} {'matches':>16} {'told':>10} {'ns to first':>12} {'ns each':>8}")
     for d in delays():
-        print(f"{d.window:>10,} {d.matches:>16,} {d.told:>10,} {d.first:>12,.0f} {d.each:>8.0f}")
+        print(f"{d.window:>10,} {d.matches:>16,} {d.enumerated:>10,} {d.first:>12,.0f} {d.each:>8.0f}")
     return 0
 
 

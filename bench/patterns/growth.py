@@ -19,7 +19,7 @@ WINDOWS = (1_000, 10_000, 100_000, 1_000_000)
 # Numbers of values of x: about 1, 100, 10,000 and 1,000,000 matches per event in a window of 3,000 events.
 VALUES = (1000, 100, 10, 1)
 _MEASURED = 20_000
-_TOLD = 1_000_000
+_MOST_ENUMERATED = 1_000_000
 _LONG = 90_000
 
 
@@ -39,7 +39,7 @@ class Delay:
 
     window: int
     matches: int
-    told: int
+    enumerated: int
     first: float
     each: float
 
@@ -122,7 +122,7 @@ def delays(windows: tuple[int, ...] = WINDOWS) -> Iterator[Delay]:
             next(results)
             firsts.append(time.process_time_ns() - began)
             began, count = time.process_time_ns(), 1
-            for _ in islice(results, _TOLD - 1):
+            for _ in islice(results, _MOST_ENUMERATED - 1):
                 count += 1
             delays_ns.append((time.process_time_ns() - began) / count)
         yield Delay(window, matches, count, min(firsts), min(delays_ns))

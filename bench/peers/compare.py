@@ -101,12 +101,12 @@ class _Runs:
     folder: Path
     tuples: int
     limit: float
-    told: Callable[[str], None]
+    report: Callable[[str], None]
 
     def row(self, engine: str, command: list[str]) -> Row:
         size, networks = self.comparison.load.max_size, len(self.comparison.networks)
         fields = (engine, size, networks, self.comparison.slice_seconds, self.tuples)
-        self.told(f"{engine}: {networks:,} networks over {self.tuples:,} tuples")
+        self.report(f"{engine}: {networks:,} networks over {self.tuples:,} tuples")
         measured = self._run(engine, command)
         if isinstance(measured, str):
             return Row(*fields, status=measured)

@@ -152,13 +152,13 @@ def test_more_live_shards_have_the_same_results(tmp_path: Path, load: Load, spre
     tuples = load.write(replay, 1800)
     one, two = live_shards(load, replay, spread, [1, 2], tmp_path)
     assert one.results == two.results > 10
-    assert (len(one.taken), len(two.taken)) == (1, 2)
-    live = [[shard.live for shard in run.taken] for run in (one, two)]
+    assert (len(one.shard_runs), len(two.shard_runs)) == (1, 2)
+    live = [[shard.live for shard in run.shard_runs] for run in (one, two)]
     if spread is Partitioning.KEYS:
         assert sum(live[1]) == live[0][0] == tuples
     else:
         assert live[1][0] == live[0][0] < tuples
-    assert min(one.largest, two.largest, one.held, two.held, one.read, two.read) > 0
+    assert min(one.largest, two.largest, one.held, two.held, one.read_seconds, two.read_seconds) > 0
 
 
 @pytest.mark.slow

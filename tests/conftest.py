@@ -113,7 +113,7 @@ def skws(capsys: pytest.CaptureFixture[str]) -> Skws:
 
 
 @contextmanager
-def named(python: PreloadedPython) -> Iterator[None]:
+def use_python(python: PreloadedPython) -> Iterator[None]:
     """A context in which Spark's processes run this Python."""
     with pytest.MonkeyPatch.context() as environment:
         for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
@@ -132,7 +132,7 @@ def spark_python() -> Iterator[PreloadedPython]:
 @pytest.fixture(scope="session")
 def spark_session(spark_python: PreloadedPython) -> Iterator[SparkSession]:
     """One session for all tests, as starting it takes seconds."""
-    with named(spark_python):
+    with use_python(spark_python):
         session = start_session("local[2]")
     # There are few rows: compiling code for them, as Spark does, takes a quarter of the time of searches.
     session.conf.set("spark.sql.codegen.wholeStage", "false")
@@ -149,7 +149,7 @@ def spark(
     assert unit(request.node.nodeid) == "spark", (
         "name Spark in the test: another process starts a second session"
     )
-    with named(spark_python):
+    with use_python(spark_python):
         yield spark_session
 
 

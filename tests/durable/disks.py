@@ -30,7 +30,7 @@ class FullDisk:
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, after: int, fault: Fault) -> None:
-        self._left = after
+        self._calls_left = after
         self._fault = fault
         self.hit = False
         for name in CALLS:
@@ -38,8 +38,8 @@ class FullDisk:
 
     def _failing(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._left -= 1
-            if self._left > 0:
+            self._calls_left -= 1
+            if self._calls_left > 0:
                 return real(*args, **kwargs)
             first, self.hit = not self.hit, True
             if not first:

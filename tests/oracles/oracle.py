@@ -117,7 +117,7 @@ class Oracle:
             Counter(
                 (self.shape(n), begins.get(name))
                 for name, n in after.items()
-                if name in before and self._told(n) != self._told(before[name])
+                if name in before and self._reported(n) != self._reported(before[name])
             ),
         )
 
@@ -132,7 +132,7 @@ class Oracle:
         key = [tuple_.row[c] for c in self.schema.relations[tuple_.relation].key_columns]
         return (tuple_.relation, *key) if key and None not in key else number
 
-    def _told(self, network: Network) -> object:
+    def _reported(self, network: Network) -> object:
         return self.shape(network), min(self.tuples[n].end if self.timed else 0 for n in network[0])
 
     def _time(self, network: Network) -> int | None:

@@ -29,14 +29,14 @@ class WindowedOracle:
         )
         self.stream: list[Record] = []
         self.deleted: dict[int, int] = {}
-        self.told: set[Network] = set()
+        self.reported: set[Network] = set()
         self.static = 0
 
     def load(self, records: Sequence[Record]) -> Counter[Shape]:
         shapes = self.oracle.load([(r.relation, r.row) for r in records])
         self.static = len(self.oracle.tuples)
-        self.kept = list(self.oracle.live)
-        self.told = set(self.oracle.found)
+        self.live_static = list(self.oracle.live)
+        self.reported = set(self.oracle.found)
         return shapes
 
     def take(self, record: Record) -> Counter[Shape]:
@@ -55,9 +55,9 @@ class WindowedOracle:
     def _new(self, key: Key, first: int, last: int) -> Counter[Shape]:
         """The results of a window that were in no earlier one."""
         members = [p for p in range(first, last + 1) if p not in self.deleted and self.belongs(p, key)]
-        self.oracle.live = self.kept + [p + self.static for p in members]
-        new = self.oracle.networks() - self.told
-        self.told |= new
+        self.oracle.live = self.live_static + [p + self.static for p in members]
+        new = self.oracle.networks() - self.reported
+        self.reported |= new
         return Counter(map(self.oracle.shape, new))
 
     def belongs(self, position: int, key: Key) -> bool:

@@ -192,7 +192,9 @@ class ReplaySearch:
     engine: EngineName
 
     def __call__(self, stage: Stage, name: str, query: Query) -> list[str]:
-        path = write_replay(self.folder / f"{name}.jsonl", stage.described, [*stage.tables, *stage.records])
+        path = write_replay(
+            self.folder / f"{name}.jsonl", stage.current_schema, [*stage.tables, *stage.records]
+        )
         return [line_of(result) for result in self._results(stage, path, query)]
 
     def _results(self, stage: Stage, path: Path, query: Query) -> Iterator[LiveResult]:
@@ -200,7 +202,7 @@ class ReplaySearch:
         return Search(
             Job.search(
                 query,
-                stage.described,
+                stage.current_schema,
                 path,
                 window=request.window,
                 max_size=request.max_size,

@@ -155,7 +155,7 @@ class Stage:
     queries: dict[str, Query] = field(default_factory=dict)
 
     @property
-    def described(self) -> Schema:
+    def current_schema(self) -> Schema:
         assert self.schema is not None, "a script begins with a schema"
         return self.schema
 
@@ -168,7 +168,7 @@ class Stage:
             options["lateness"] = parse_duration(options["lateness"])
         if "mesh" in options:
             options["mesh"] = MeshChoice(MeshKind(options["mesh"]))
-        return Job({}, self.described, str(SOURCE), engine=EngineName.LOCAL, sinks=(), **options)
+        return Job({}, self.current_schema, str(SOURCE), engine=EngineName.LOCAL, sinks=(), **options)
 
 
 def play(
@@ -188,7 +188,7 @@ def play(
                 stage.options = yaml.safe_load(block.text)
                 stage.request()
             elif block.verb in SHOWN:
-                output = [line for line in SHOWN[block.verb](stage.described).split("\n") if line]
+                output = [line for line in SHOWN[block.verb](stage.current_schema).split("\n") if line]
             elif block.verb == "explain":
                 output = None if search is None else _explanation(stage, block.input[0].split()[1])
             elif block.verb == "search":
@@ -267,7 +267,7 @@ def _query(text: str) -> Query:
 def _records(stage: Stage, relation: str, row: str, **more: Any) -> list[Record]:
     """Reads a row like a line of a replay. Raises ValueError for an invalid record."""
     line = orjson.dumps({"relation": relation, "row": yaml.safe_load(row)} | more)
-    reader = LineReader(Split(SOURCE, Format.JSON_LINES, None, 0, END, len(line), 0), stage.described)
+    reader = LineReader(Split(SOURCE, Format.JSON_LINES, None, 0, END, len(line), 0), stage.current_schema)
     (record,) = reader.items(BytesIO(line))
     if isinstance(record, BadRecord):
         raise ValueError(f"{row}: {record.reason}")  # noqa: TRY004 - what is wrong is the script
@@ -278,13 +278,15 @@ def _explanation(stage: Stage, name: str) -> list[str]:
     query_of_script, request = stage.queries[name], stage.request()
     if query_of_script.kind == PATTERN:
         return (
-            AutomatonDrawing(read_query(query_of_script.text, stage.described).pcea, stage.described)
+            AutomatonDrawing(
+                read_query(query_of_script.text, stage.current_schema).pcea, stage.current_schema
+            )
             .text()
             .split("\n")
         )
-    query = parse_query(query_of_script.text, stage.described, match_names=request.match_names)
+    query = parse_query(query_of_script.text, stage.current_schema, match_names=request.match_names)
     size = query_of_script.max_size or request.max_size
-    plan = Plan(stage.described, query, request.plan_window, size, mesh=request.mesh)
+    plan = Plan(stage.current_schema, query, request.plan_window, size, mesh=request.mesh)
     return to_text(explain(plan, NETWORKS).branches).rstrip("\n").split("\n")
 
 

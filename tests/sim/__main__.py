@@ -14,7 +14,7 @@ from random import SystemRandom
 from typing import Final
 
 from tests.sim.hosts import simulation
-from tests.sim.plan import CHOICES, Action, Options, drawn, options_of, shrunk
+from tests.sim.plan import CHOICES, Action, Options, draw_plan, options_of, shrink
 from tests.sim.world import Finding
 
 _HASH_SEED: Final = "PYTHONHASHSEED"
@@ -52,9 +52,9 @@ def report(seed: int, options: Options, error: BaseException) -> None:
     if not isinstance(error, Finding):
         print("".join(traceback.format_exception(error)))
     print(f"again: python -m tests.sim --seed {seed} {arguments_changed}")
-    plan = drawn(seed, options)
+    plan = draw_plan(seed, options)
     kind = kind_of(error)
-    smallest = shrunk(plan, lambda shorter: kind_of(failure(shorter, options)) == kind)
+    smallest = shrink(plan, lambda shorter: kind_of(failure(shorter, options)) == kind)
     print(f"shrunk from {len(plan)} to {len(smallest)} actions:")
     for action in smallest:
         print(f"  {action}")
@@ -87,7 +87,7 @@ def main() -> int:
         options = replace(options_of(seed), actions=arguments.actions, **fixed_options)
         simulated = simulation(options)
         try:
-            simulated.run(drawn(seed, options))
+            simulated.run(draw_plan(seed, options))
         except Exception as error:  # as above
             report(seed, options, error)
             return 1

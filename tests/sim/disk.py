@@ -443,13 +443,13 @@ class _Entry:
 
     name: str
     path: str
-    found: Any
+    entry: Any
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        return isinstance(self.found, Folder)
+        return isinstance(self.entry, Folder)
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        return isinstance(self.found, File)
+        return isinstance(self.entry, File)
 
     def is_symlink(self) -> bool:
         return False

@@ -39,13 +39,13 @@ class Answer:
 
 
 class Hook:
-    """``taken``: the content of each answered post by key, even if the answer was lost."""
+    """``accepted``: the content of each answered post by key, even if the answer was lost."""
 
     def __init__(self, world: World, *, fatal: bool) -> None:
         """``fatal``: the job ends if its results are refused."""
         self.world = world
         self._fatal = fatal
-        self.taken: dict[Part, bytes] = {}
+        self.accepted: dict[Part, bytes] = {}
         self._runs: set[str] = set()
         self._refusing = [0, _BUSY]  # the number of posts to refuse, and the status
 
@@ -77,45 +77,45 @@ class Hook:
         self.world.effect("ask", URL)
         if self.world.away:
             self.world.pass_time(500_000)
-            self._not_taken()
+            self._note_rejection()
             raise ConnectionRefusedError("Connection refused")
         if self._refusing[0]:
             self._refusing[0] -= 1
             self.world.faults["refused"] += 1
-            self._not_taken()
+            self._note_rejection()
             self._answer = Answer(self._refusing[1])
             return
         self._answer = Answer(200)
-        self._take(headers["Idempotency-Key"], body)
+        self._accept(headers["Idempotency-Key"], body)
 
     def getresponse(self) -> Answer:
         if self.world.repeats():
-            self._not_taken()
+            self._note_rejection()
             raise ConnectionResetError("Connection reset by peer")
         return self._answer
 
     def close(self) -> None:
         pass
 
-    def _not_taken(self) -> None:
+    def _note_rejection(self) -> None:
         self.world.failed |= self._fatal
 
-    def _take(self, key: str, body: bytes) -> None:
+    def _accept(self, key: str, body: bytes) -> None:
         run, batch, part = key.rsplit("-", 2)
         self._runs.add(run)
         check(len(self._runs) == 1, "posts have keys of several runs", self._runs)
         position = int(batch), int(part)
-        if position in self.taken:
-            check(self.taken[position] == body, "two posts with one key differ", key)
+        if position in self.accepted:
+            check(self.accepted[position] == body, "two posts with one key differ", key)
             return
         check(
-            position > max(self.taken, default=(0, 0)),
+            position > max(self.accepted, default=(0, 0)),
             "a post comes too late",
             key,
             "behind",
-            max(self.taken, default=0),
+            max(self.accepted, default=0),
         )
-        self.taken[position] = body
+        self.accepted[position] = body
 
     # ---------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Hook:
         for number, lines in enumerate(batches, 1):
             for part, first in enumerate(range(0, len(lines), MOST)):
                 results = [orjson.loads(line) for *_, line in lines[first : first + MOST]]
-                body = self.taken.get((number, part))
+                body = self.accepted.get((number, part))
                 counts_with_results = {
                     at + len(results)
                     for at in dead_letter_counts
@@ -149,9 +149,9 @@ class Hook:
             "there are dead letters of results that there are not",
             unposted[max(dead_letter_counts) :],
         )
-        later_posts = [one for one in self.taken if one[0] > len(batches)]
+        later_posts = [one for one in self.accepted if one[0] > len(batches)]
         check(
-            posted_count + len(later_posts) == len(self.taken),
+            posted_count + len(later_posts) == len(self.accepted),
             "there are posts of no results",
-            sorted(self.taken),
+            sorted(self.accepted),
         )

@@ -147,7 +147,7 @@ class SimClient:
         self._next: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
         self._paused: set[Partition] = set()
-        self._told: set[Partition] = set()  # partitions whose end was reported
+        self._reported_ends: set[Partition] = set()  # partitions whose end was reported
         self._errors: list[KafkaError] = []
 
     def connect(self) -> str:
@@ -181,12 +181,12 @@ class SimClient:
         return self._ends.get(partition, -1)
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
-        self._next, self._told = dict(offsets), set()
+        self._next, self._reported_ends = dict(offsets), set()
         self._paused -= offsets.keys()
 
     def add(self, partition: Partition, offset: int) -> None:
         self._next[partition] = offset
-        self._told.discard(partition)
+        self._reported_ends.discard(partition)
 
     def move(self, partition: Partition, offset: int) -> None:
         self.add(partition, offset)
@@ -209,7 +209,7 @@ class SimClient:
         for partition in sorted(self._next.keys() - self._paused):
             if partition in self._cluster.moved:
                 self._cluster.moved.discard(partition)
-                self._told.discard(partition)
+                self._reported_ends.discard(partition)
                 fetched.append(Fetched(partition, 0, fault=KafkaError(KafkaError._TRANSPORT)))
                 continue
             fetched += self._of(partition, most, again=repeats)
@@ -228,11 +228,11 @@ class SimClient:
             yield Fetched(partition, offset, text, millis)
             offset += 1
         if offset > self._next[partition]:
-            self._told.discard(partition)
+            self._reported_ends.discard(partition)
         self._next[partition] = max(offset, self._next[partition])
         self._ends[partition] = log.end
-        if offset >= log.end and partition not in self._told:
-            self._told.add(partition)
+        if offset >= log.end and partition not in self._reported_ends:
+            self._reported_ends.add(partition)
             yield Fetched(partition, log.end, fault=KafkaError(KafkaError._PARTITION_EOF))
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:

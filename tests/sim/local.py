@@ -110,9 +110,9 @@ class LocalSimulation:
         self.upstream = self._upstream()
         self.schema = with_table(self.upstream.schema) if options.tables == "yes" else self.upstream.schema
         self.upstream.describe(self.schema)
-        self.asks, self.given = self._asks()
+        self.added_queries, self.started_queries = self._queries()
         self.job = Job(
-            self.given,
+            self.started_queries,
             self.schema,
             self.upstream.address,
             window=_WINDOWS[options.window],
@@ -151,7 +151,7 @@ class LocalSimulation:
     def _upstream(self) -> Upstream:
         return _SOURCES[self.options.source](self.world)
 
-    def _asks(self) -> tuple[tuple[Query, ...], dict[str, str | Query]]:
+    def _queries(self) -> tuple[tuple[Query, ...], dict[str, str | Query]]:
         """The queries that commands add, and those that the job starts with."""
         started_queries: dict[str, str | Query] = {"both": BOTH, "own": "bob"}
         if self.options.asks == "keywords":
@@ -235,7 +235,7 @@ class LocalSimulation:
                 (self.watch.control.pause if action.do == "pause" else self.watch.control.resume)()
             case "given":
                 extra_queries = {"also": "eve"} if action.number % 2 else {}
-                self.job = replace(self.job, queries={**self.given, **extra_queries})
+                self.job = replace(self.job, queries={**self.started_queries, **extra_queries})
                 self._attempt(action, self._stop)
             case "add" | "remove" | "schema":
                 self._command(action)
@@ -254,7 +254,7 @@ class LocalSimulation:
         """Send a command; those that cannot be carried out are rejected."""
         if action.do == "add":
             self._names += 1
-            query = self.asks[(action.number + action.draw // 8) % len(self.asks)]
+            query = self.added_queries[(action.number + action.draw // 8) % len(self.added_queries)]
             command = JobCommand.add(replace(query, name=f"q{self._names % 3}"))
         elif action.do == "remove":
             command = JobCommand("remove", f"q{action.number % 3}")
@@ -343,7 +343,7 @@ class LocalSimulation:
         control = RunControl(self.job, SimClock(self.world))
         self._pipe_from = self._marked("stdout:jsonl"), len(self.pipe.read)
         self._routing = Routing(sinks, {"own": self._alert()})
-        self.watch = self._made([self.tap, self._routing], control)
+        self.watch = self._new_host([self.tap, self._routing], control)
         self.watch.open()
         self._counted_from, self._opened_at = self._counting_from, len(self.model.batches)
 
@@ -366,7 +366,7 @@ class LocalSimulation:
         committed: int = self.watch._checkpoint.committed_batch()
         return committed
 
-    def _made(self, sinks: list[Any], control: RunControl) -> Any:
+    def _new_host(self, sinks: list[Any], control: RunControl) -> Any:
         """Returns the host of the job."""
         source = self.upstream.source(control)
         return LocalWatch(self.job, sinks, self.notes.log, control=control, source=source)
@@ -550,7 +550,9 @@ class LocalSimulation:
         """Check that the journal keeps two windows, and the rest of a segment."""
         files = self.world.disk.files(f"{CHECKPOINT}/journal").values()
         entry_count = sum(1 for data in files for _ in _entries(data))
-        with_recent = isinstance(self.job.window, Unbounded) and ("longer" in self.given or self.job.lateness)
+        with_recent = isinstance(self.job.window, Unbounded) and (
+            "longer" in self.started_queries or self.job.lateness
+        )
         limit = _MOST_BESIDE if with_recent else _MOST_ENTRIES
         check(entry_count <= limit, "the journal keeps", entry_count, "micro-batches")
 
@@ -600,7 +602,7 @@ class LocalSimulation:
         damaged_data[rng.randrange(len(damaged_data))] ^= 1 << rng.randrange(8)
         batches = [copy(one) for one in model.batches]  # a start notes in each that its results were written
         saved = deepcopy(disk.top), batches, set(model.commands), len(self.pipe.read)
-        posts = {} if self.hook is None else dict(self.hook.taken)
+        posts = {} if self.hook is None else dict(self.hook.accepted)
         restore, restore_database = self._save(), self.database.save()
         disk.put(name, bytes(damaged_data))
         self.world.faults["flip"] += 1
@@ -622,7 +624,7 @@ class LocalSimulation:
         disk.top, model.batches, model.commands, read = saved
         del self.pipe.read[read:]
         if self.hook is not None:
-            self.hook.taken = posts
+            self.hook.accepted = posts
         restore_database()
         restore()
 

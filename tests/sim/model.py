@@ -32,16 +32,16 @@ from skws_schema.model import Row, Schema, iso
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
 from tests.oracles.oracle import Difference, Network, Oracle, Shape, instants, shape_of
 from tests.sim.matches import Inserted, MatchOracle, match_shape
-from tests.sim.twin import Told, Twin, counts_of
+from tests.sim.twin import ResultCounts, Twin, counts_of
 from tests.sim.world import Finding
 
 _PAST: Final = 60  # at least the number of insertions that any window contains
-_JUDGED: Final = (KEYWORDS, PATTERN)
+_ENUMERATED: Final = (KEYWORDS, PATTERN)
 """Kinds that enumeration answers; the twin answers the others, and all kinds with expression windows."""
 _INSTANT: Final = 1 << 40  # no other numbers are so large
 Line = tuple[str, str, str, bytes]
 """A result: operation, query, id, JSON."""
-Found = Counter[tuple[str, str, Shape]]
+ShapeCounts = Counter[tuple[str, str, Shape]]
 """Results by operation, query and joined tuples."""
 
 
@@ -165,9 +165,9 @@ class Batch:
 
     entry: JournalEntry
     state: State
-    expected: Found
+    expected: ShapeCounts
     late: list[Record]
-    others: Told
+    others: ResultCounts
     alive: dict[str, Counter[Shape]] | None = None
     lines: list[Line] | None = None
     held: dict[tuple[str, str], tuple[float, Shape]] = field(default_factory=dict)
@@ -213,12 +213,12 @@ class Model:
         self.truth: dict[str, list[Sent]] = {}
         self._part = part
         window = self._window = job.plan_window
-        self._judged = () if isinstance(window, ExpressionWindow) else _JUDGED
+        self._enumerated = () if isinstance(window, ExpressionWindow) else _ENUMERATED
         self._lateness = 0 if isinstance(window, CountWindow) else job.stream.lateness
         base = KeywordOracle(job.schema, Query("nothing at all"), 1)
         base.load((row.relation, row.row) for row in rows)
         self._first = State({}, base, job.stream, {}, {})
-        self._twin = Twin(job, rows, lambda kind: kind not in self._judged)
+        self._twin = Twin(job, rows, lambda kind: kind not in self._enumerated)
         self.batches: list[Batch] = []
         self.commands: set[str] = set()
 
@@ -237,7 +237,7 @@ class Model:
         state = before.fork()
         if state.final is None and stream_time(entry.end) is not None:
             state.final = state.now  # up to here, parts were in step
-        expected = self._obey(state, entry)
+        expected = self._apply_commands(state, entry)
         sorted_out = self._sorted_out(state, entry)
         entry = replace(
             entry,
@@ -294,13 +294,13 @@ class Model:
         check(number <= len(self.batches), "results of a micro-batch that is not in the log", number)
         batch = self.batches[number - 1]
         kinds = self._kinds(batch)
-        keyword_results: Found = Counter()
+        keyword_results: ShapeCounts = Counter()
         keywords: list[Result] = []
         other_results: list[Result] = []
         for result in results:
             check(result.name in kinds, "a result of a query that does not stand", result.name)
             parsed = result.parsed
-            if kinds[result.name] not in self._judged:
+            if kinds[result.name] not in self._enumerated:
                 other_results.append(parsed)
             elif kinds[result.name] == PATTERN:
                 keyword_results[result.op, result.name, match_shape(parsed)] += 1
@@ -371,7 +371,7 @@ class Model:
     def _alive(self, state: State) -> dict[str, Counter[Shape]]:
         """The keyword results that hold now, by query, with all records so far sorted."""
         base = state.base.fork()
-        for tick, records in instants(state.waiting) if self._judged else ():
+        for tick, records in instants(state.waiting) if self._enumerated else ():
             _instant_change(base, tick, records, self.length)
         return {name: oracle.begin_with(base, state.now) for name, oracle in state.oracles.items()}
 
@@ -400,8 +400,8 @@ class Model:
         waiting_count = 0 if state.final is None else len(state.waiting)
         return waiting_count + len([n for n in state.base.live if state.base.tuples[n].end > end])
 
-    def _obey(self, state: State, entry: JournalEntry) -> Found:
-        expected: Found = Counter()
+    def _apply_commands(self, state: State, entry: JournalEntry) -> ShapeCounts:
+        expected: ShapeCounts = Counter()
         for command in entry.commands:
             if command.id:
                 check(command.id not in self.commands, "a command was carried out twice", command)
@@ -411,7 +411,7 @@ class Model:
                     check(command.name not in state.standing_queries, "a query was added twice", command.name)
                     query = self.job.with_defaults(command.name, command.new_query)
                     state.standing_queries[command.name] = query
-                    if query.kind not in self._judged:
+                    if query.kind not in self._enumerated:
                         continue
                     if query.kind == PATTERN:
                         self._add_match(state, query, expected)
@@ -464,13 +464,13 @@ class Model:
         for part, records_of_part in parts.items():
             late_records = [record for record in records_of_part if record in sorted_out]
             accepted = [record for record in records_of_part if record not in sorted_out]
-            state.read[part] = self._read_on(
+            state.read[part] = self._next_position(
                 part, state.read.get(part, 0), (accepted, late_records), raws, schema
             )
         check(not raws, "bad records were read that nobody wrote", raws)
         return parts
 
-    def _read_on(
+    def _next_position(
         self,
         part: str,
         position: int,
@@ -507,7 +507,9 @@ class Model:
             )
         return position
 
-    def _take(self, state: State, records: list[Record], expected: Found, final: int | None) -> list[Record]:
+    def _take(
+        self, state: State, records: list[Record], expected: ShapeCounts, final: int | None
+    ) -> list[Record]:
         """Compute the results of records; returns the late ones."""
         if isinstance(self._window, CountWindow):
             size = self._window.size
@@ -547,7 +549,7 @@ class Model:
             for record in records
         ]
 
-    def _match(self, state: State, expected: Found, record: Record) -> None:
+    def _match(self, state: State, expected: ShapeCounts, record: Record) -> None:
         """Process the next record in order, for patterns."""
         position = state.position
         state.position += not record.delete
@@ -561,18 +563,18 @@ class Model:
         for name, oracle in state.matching.items():
             _add(expected, "+", name, oracle.completed(state.past))
 
-    def _add_match(self, state: State, query: Query, expected: Found) -> None:
+    def _add_match(self, state: State, query: Query, expected: ShapeCounts) -> None:
         oracle = state.matching[query.name] = MatchOracle(self.job.schema, query, self._window)
         _add(expected, "+", query.name, oracle.alive(state.past, *state.settled))
 
     def _all(
         self,
         state: State,
-        expected: Found,
+        expected: ShapeCounts,
         change: Callable[[KeywordOracle], Difference],
     ) -> None:
         """Change all oracles."""
-        if self._judged:  # otherwise nobody uses the outcome
+        if self._enumerated:  # otherwise nobody uses the outcome
             change(state.base)
         if self._corrects(state):
             return
@@ -602,7 +604,7 @@ def _instant_change(oracle: KeywordOracle, tick: int, records: Sequence[Record],
     return oracle.instant(tick, [one for one in records if one.relation != PASSED_OVER], length)
 
 
-def _add(expected: Found, op: str, name: str, shapes: Mapping[Shape, int]) -> None:
+def _add(expected: ShapeCounts, op: str, name: str, shapes: Mapping[Shape, int]) -> None:
     for shape, count in shapes.items():
         expected[op, name, shape] += count
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from tests.places import ROOT
 from tests.sim.hosts import simulation
-from tests.sim.plan import drawn, options_of
+from tests.sim.plan import draw_plan, options_of
 
 MOST_STEPS: Final = 50_000
 PAGE: Final = Path("docs/architecture/simulation.md")
@@ -897,7 +897,7 @@ class Caught:
     finding: str
 
 
-def hunted(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
+def hunt(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
     """Run simulations with a mutant, in this process, until one fails."""
     steps = seed = 0
     with mutated(mutant):
@@ -905,7 +905,7 @@ def hunted(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
             options = replace(options_of(seed), **mutant.settings)
             simulated = simulation(options)
             try:
-                simulated.run(drawn(seed, options))
+                simulated.run(draw_plan(seed, options))
             except Exception as error:  # any error shows the mutant
                 return Caught(mutant.name, seed, steps + simulated.steps, f"{type(error).__name__}: {error}")
             steps += max(1, simulated.steps)
@@ -913,8 +913,8 @@ def hunted(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
     return Caught(mutant.name, None, steps, "")
 
 
-def hunted_apart(name: str, most: int = MOST_STEPS) -> Caught:
-    """Like ``hunted``, in a separate process."""
+def hunt_in_process(name: str, most: int = MOST_STEPS) -> Caught:
+    """Like ``hunt``, in a separate process."""
     command = [sys.executable, "-m", "tests.sim.mutants", "--in-process", "--steps", str(most), name]
     process = subprocess.run(
         command,
@@ -949,12 +949,12 @@ def main() -> int:
     mutants = [MUTANTS[name] for name in arguments.names or MUTANTS if arguments.names or name not in RARE]
     if arguments.in_process:
         (mutant,) = mutants
-        caught = hunted(mutant, arguments.steps)
+        caught = hunt(mutant, arguments.steps)
         sys.stdout.write(json.dumps({name: getattr(caught, name) for name in caught.__slots__}) + "\n")
         return 0
     results = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for result in pool.map(lambda mutant: hunted_apart(mutant.name, arguments.steps), mutants):
+        for result in pool.map(lambda mutant: hunt_in_process(mutant.name, arguments.steps), mutants):
             seed = "NOT FOUND" if result.seed is None else f"seed {result.seed}"
             print(f"{result.name}: {seed}, {result.steps:,} steps: {result.finding[:150]}", flush=True)
             results.append(result)

@@ -78,7 +78,7 @@ class Database:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self._uri = f"file:{name}?mode=memory&cache=shared"
-        self._kept = _connect(self._uri, uri=True)
+        self._permanent = _connect(self._uri, uri=True)
         self._connected: sqlite3.Connection | None = None
 
     def connect(self, *_: Any, **__: Any) -> Connection:
@@ -99,22 +99,22 @@ class Database:
 
     def close(self) -> None:
         self.end_process()
-        self._kept.close()
+        self._permanent.close()
 
     def save(self) -> Callable[[], None]:
         """Returns a call that restores the content committed now."""
         snapshot = _connect(":memory:")
-        self._kept.backup(snapshot)
+        self._permanent.backup(snapshot)
 
         def restore() -> None:
-            snapshot.backup(self._kept)
+            snapshot.backup(self._permanent)
             snapshot.close()
 
         return restore
 
     def rows(self) -> set[tuple[str, str]]:
         try:
-            return set(self._kept.execute('SELECT "name", "id" FROM results').fetchall())
+            return set(self._permanent.execute('SELECT "name", "id" FROM results').fetchall())
         except sqlite3.OperationalError:  # it has no table yet
             return set()
 

@@ -173,7 +173,7 @@ def _fault(rng: Random, kind: Kind) -> Fault:
     return Fault(kind, _at(rng), rng.random())
 
 
-def drawn(seed: int, options: Options) -> list[Action]:
+def draw_plan(seed: int, options: Options) -> list[Action]:
     """The actions of a seed."""
     rng = Random(seed)
     names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
@@ -191,7 +191,7 @@ def drawn(seed: int, options: Options) -> list[Action]:
     return plan
 
 
-def shrunk(plan: Sequence[Action], fails: Callable[[list[Action]], bool], tries: int = 400) -> list[Action]:
+def shrink(plan: Sequence[Action], fails: Callable[[list[Action]], bool], tries: int = 400) -> list[Action]:
     """A plan without the actions, faults and events that the failure does not need."""
     smallest = list(plan)
     size = max(1, len(smallest) // 2)

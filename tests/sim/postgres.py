@@ -193,9 +193,9 @@ class Postgres(Upstream):
         lsn = server.lsn + 8
         server.lsn = lsn + 8
         server.log.append(Transaction(lsn, server.lsn, self.time, changes))
-        self._tell(server.log[-1])
+        self._extend_truth(server.log[-1])
 
-    def _tell(self, transaction: Transaction) -> None:
+    def _extend_truth(self, transaction: Transaction) -> None:
         """Add to the truth what a run must read of a transaction, if its snapshot is older."""
         if self.copied is None or transaction.end <= self.copied[0]:
             return
@@ -281,7 +281,7 @@ class Postgres(Upstream):
             (table, Record(-1, _own(row, time), row), b"") for table, row in snapshot_rows
         ]
         for transaction in self.server.log:
-            self._tell(transaction)
+            self._extend_truth(transaction)
 
     def snapshot_content(self, name: str | None) -> tuple[int, tuple[dict[str, list[Row]], dict[str, int]]]:
         """The content of a snapshot, or the current content without one."""

@@ -108,14 +108,14 @@ class Spark:
     def __init__(
         self,
         world: World,
-        kept: Generation,
+        generation: Generation,
         reading: Reading,
         planned: Callable[[], None],
         few_bytes: int,
     ) -> None:
         self._few_bytes = few_bytes
         self._world = world
-        self._kept = kept
+        self._generation = generation
         self._reading = reading
         self._planned = planned
         self._servers: dict[int, ShardServer] = {}
@@ -132,7 +132,7 @@ class Spark:
             raise SourceError(f"the source's process has failed: {error}") from error
 
     def _batch(self, put: Callable[[Output], None]) -> None:
-        generation, feed, world = self._kept, self._feed, self._world
+        generation, feed, world = self._generation, self._feed, self._world
         number = max(generation.offsets, default=-1)
         if number >= 0 and number not in generation.done:
             start, end = generation.offsets[number]
@@ -543,7 +543,7 @@ class SparkSimulation(LocalSimulation):
         assert self.watch.spark is not None
         return self.watch.spark
 
-    def _made(self, sinks: list[Any], control: RunControl) -> Any:
+    def _new_host(self, sinks: list[Any], control: RunControl) -> Any:
         return Driver(self, sinks, control)
 
     def _read(self, end: dict[str, Any], read: Any, commands: tuple[JobCommand, ...], *, again: bool) -> None:

@@ -16,8 +16,8 @@ from tests.places import ROOT
 from tests.queries.counted import counted
 from tests.sim.disk import Disk, installed
 from tests.sim.hosts import simulation
-from tests.sim.mutants import MUTANTS, RARE, hunted_apart, mutated
-from tests.sim.plan import Options, drawn, shrunk
+from tests.sim.mutants import MUTANTS, RARE, hunt_in_process, mutated
+from tests.sim.plan import Options, draw_plan, shrink
 from tests.sim.world import World
 from tests.strategies import THOROUGH, seeds, some
 
@@ -44,7 +44,7 @@ def test_a_seed_repeats_the_same_effects(source: str, host: str) -> None:
     runs = []
     for _ in range(2):
         simulated = simulation(options_for(source, host))
-        simulated.run(drawn(11, simulated.options))
+        simulated.run(draw_plan(11, simulated.options))
         runs.append(
             (simulated.world.effects, simulated.steps, simulated.world.faults, simulated.world.disk.files())
         )
@@ -59,7 +59,7 @@ def test_all_kinds_of_faults_occur(source: str, host: str) -> None:
     for seed in range(8):
         options = options_for(source, host)
         simulated = simulation(options)
-        simulated.run(drawn(seed, options))
+        simulated.run(draw_plan(seed, options))
         missing_kinds -= set(simulated.world.faults)
         if not missing_kinds:
             break
@@ -78,7 +78,7 @@ def test_expression_windows_and_a_kind_of_another_package(
     counted(tmp_path, monkeypatch)
     options = Options(host, source, "expression", lateness, asks="kinds")
     simulated = simulation(options)
-    simulated.run(drawn(seed, options))
+    simulated.run(draw_plan(seed, options))
     query_names = {line[1] for line in simulated.model.lines()}
     assert "third" in query_names
     assert simulated.world.faults.total() > 10
@@ -86,13 +86,13 @@ def test_expression_windows_and_a_kind_of_another_package(
 
 def test_a_failing_plan_is_shrunk_to_its_cause() -> None:
     options = options_for("files")
-    plan = drawn(3, options)
+    plan = draw_plan(3, options)
     causes = [plan[7], plan[23]]
-    smallest = shrunk(plan, lambda shorter: all(one in shorter for one in causes))
+    smallest = shrink(plan, lambda shorter: all(one in shorter for one in causes))
     assert smallest == causes
     action_with_faults = next(action for action in plan if len(action.faults) > 1)
     cause = action_with_faults.faults[1]
-    smallest = shrunk(plan, lambda shorter: any(cause in action.faults for action in shorter))
+    smallest = shrink(plan, lambda shorter: any(cause in action.faults for action in shorter))
     assert [action.faults for action in smallest] == [(cause,)]
 
 
@@ -154,7 +154,7 @@ def test_other_paths_are_real_files(tmp_path: object) -> None:
 
 @pytest.mark.parametrize("name", ["mark-before-sync", "lost-retraction"])
 def test_some_mutants_are_found_quickly(name: str) -> None:
-    caught = hunted_apart(name, 2_000)
+    caught = hunt_in_process(name, 2_000)
     assert caught.seed is not None, caught
 
 
@@ -171,5 +171,5 @@ def test_every_mutant_patches_the_product_as_it_is() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in RARE])
 def test_every_mutant_is_found(name: str) -> None:
-    caught = hunted_apart(name)
+    caught = hunt_in_process(name)
     assert caught.seed is not None, caught

@@ -19,11 +19,11 @@ from skws.results.result import Result
 from skws.sources.partitions import stream_time
 from skws.spec.job import Job
 
-Told = Counter[tuple[str, str, bytes]]
+ResultCounts = Counter[tuple[str, str, bytes]]
 """Results by operation, query and JSON."""
 
 
-def counts_of(results: Sequence[Result]) -> Told:
+def counts_of(results: Sequence[Result]) -> ResultCounts:
     return Counter((result.op, result.name, result.to_json()) for result in results)
 
 
@@ -31,7 +31,7 @@ class Twin:
     """Answers queries that ``answers`` accepts in one session, from the first entry of a run on."""
 
     def __init__(self, job: Job, tables: Sequence[Record], answers: Callable[[str], bool]) -> None:
-        self._job, self._mine = replace(job, queries={}), answers
+        self._job, self._is_answered = replace(job, queries={}), answers
         self._tables = tables
         self._entries: list[JournalEntry] = []
         self._begin()
@@ -43,15 +43,15 @@ class Twin:
         self._worker = BatchWorker(self._job, lambda _: iter(self._past))
         self._worker.load_tables(self._tables)
 
-    def results(self, before: Sequence[JournalEntry], entry: JournalEntry) -> Told:
+    def results(self, before: Sequence[JournalEntry], entry: JournalEntry) -> ResultCounts:
         """The expected results of an entry after others. A power loss may have undone some that it knows."""
         if [*map(id, self._entries)] != [*map(id, before)]:
             self._begin()
             for earlier_entry in before:
-                self._given(earlier_entry)
-        return counts_of(self._given(entry))
+                self._work(earlier_entry)
+        return counts_of(self._work(entry))
 
-    def _given(self, entry: JournalEntry) -> list[Result]:
+    def _work(self, entry: JournalEntry) -> list[Result]:
         session = self._worker.live
         final = session.final
         if final is None and stream_time(entry.end) is not None:
@@ -64,7 +64,7 @@ class Twin:
 
     def _commands(self, entry: JournalEntry) -> Iterator[JobCommand]:
         for command in entry.commands:
-            if command.op == "add" and self._mine(
+            if command.op == "add" and self._is_answered(
                 self._job.with_defaults(command.name, command.new_query).kind
             ):
                 self._names.add(command.name)

@@ -44,7 +44,7 @@ def _check(store: RowStore, expected: list[tuple[int, Row]], rng: Random) -> Non
 
 
 @dataclass(frozen=True)
-class RowsOfStep:
+class UnreadFile:
     """A file that is never read."""
 
     path: Path
@@ -87,7 +87,7 @@ def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, 
                 store.pack()
             case 2 if expected:
                 slots = sorted(rng.sample(range(len(expected)), rng.randint(1, len(expected))))
-                file = RowsOfStep(Path(f"{step}"))
+                file = UnreadFile(Path(f"{step}"))
                 rows = _in_file([expected[slot] for slot in slots], file)
                 files[file] = len(slots)
                 store.move(np.array(slots, dtype=np.int64), rows)

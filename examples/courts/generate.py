@@ -1,9 +1,9 @@
-"""Make up one day of federal dockets, and alerts on them; the same for the same seed.
+"""Generates one day of synthetic federal dockets, and alerts on them, from a seed.
 
     python examples/courts/generate.py courts --changes 2000 --hub 100 --alerts 1000
 
-The shape is that of CourtListener: 5.34 parties and 3.53 attorneys a docket, 42,664 dockets changed a day,
-one docket with 10,000 attorneys. The names are made of syllables. Writes replay.jsonl and alerts.yaml.
+The shape is that of CourtListener: 5.34 parties and 3.53 attorneys per docket, 42,664 changed dockets per
+day, one docket with 10,000 attorneys. Names consist of syllables. Writes replay.jsonl and alerts.yaml.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Day:
         yield self.filing(docket, time)
 
     def change(self, docket: int, time: datetime) -> Line:
-        """A docket as it is from now on; the name may be another one than before."""
+        """A new version of a docket, usually with another name."""
         name = f"{self._names.last()} v. {self._names.last()}"
         return self._row("docket", time, id=docket, court=self._rng.choice(_COURTS), name=name)
 
@@ -130,7 +130,7 @@ class Day:
         return self._row("filing", time, id=self._next("filing"), docket=docket, description=text)
 
     def _readme_cases(self) -> Iterator[Line]:
-        """A case that is renamed; a party with a firm; and one whose opponent has that firm."""
+        """The cases of the README: a renamed one, a party with a firm, and an opponent with that firm."""
         time = MORNING
         yield self._row("docket", time, id=self._next("docket"), court="ca9", name="Doe v. Acme")
         yield self._row(
@@ -161,7 +161,7 @@ class Day:
 
 
 def alerts(number: int, rng: random.Random, names: Names) -> dict[str, str]:
-    """Saved searches by name: a party and a firm, a party and an attorney, a case and what is filed in it."""
+    """Saved searches by name, for a party and a firm, a party and an attorney, or a case and its filings."""
     texts = {
         "renamed": "docket:zenith filing:seal",
         "mike at sibley": "party:mike firm:sibley",
@@ -184,7 +184,7 @@ def day(
     hub: int = HUB,
     number: int = ALERTS,
 ) -> tuple[Iterator[Line], dict[str, str]]:
-    """The records of a day, and alerts by name. ``dockets``: as many as changes by default."""
+    """The records of a day, and alerts by name. ``dockets``: by default, the number of changes."""
     rng = random.Random(seed)  # noqa: S311 - names, not secrets
     names = Names(rng)
     saved_searches = alerts(number, rng, names)
@@ -192,7 +192,7 @@ def day(
 
 
 def write(folder: Path, lines: Iterable[Line], saved_searches: dict[str, str]) -> int:
-    """Write replay.jsonl and alerts.yaml; gives the number of records."""
+    """Write replay.jsonl and alerts.yaml; returns the number of records."""
     folder.mkdir(parents=True, exist_ok=True)
     record_count = 0
     with (folder / "replay.jsonl").open("w", encoding="utf-8") as file:

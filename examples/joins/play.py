@@ -1,15 +1,15 @@
 """Plays cases of live joins on a PostgreSQL server, and checks every event.
 
-A case is a block of SQL on a page, marked with a name such as ``moved-out.sql``. Comments say what to do and
-which events are expected::
+A case is a block of SQL on a page, with a name such as ``moved-out.sql``. Its comments are orders and
+expected events::
 
     -- query: kettle leaks
-    -- join: SELECT ...              the same join in SQL: after each step it must give what is live
+    -- join: SELECT ...              the same join in SQL: after each step it must return the live results
     -- watch                         start skws, or continue from its checkpoint
     -- stop, -- kill                 end skws (SIGTERM, SIGKILL)
-    -- stops: TEXT                   skws must end by itself, and say so
+    -- stops: TEXT                   skws must end by itself, with a message that contains TEXT
     -- schema: WRONG => RIGHT        correct the schema
-    -- + row, row                    an event that the statements above it cause: +, -, ~ or nothing
+    -- + row, row                    an event that the preceding statements cause: +, -, ~ or nothing
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ import yaml
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "joins-that-stay-right.md"
 PATIENCE: Final = 300.0
-"""Seconds that a busy machine may take for one step."""
+"""The most seconds for one step, long enough for a busy machine."""
 MARK: Final = "beacon"
-"""The word that ends a step: when its row is found, all events before it have been told."""
+"""The word that ends a step: its row is found after all earlier events."""
 _BLOCK: Final = re.compile(r"^```sql (?P<name>[\w-]+)\.sql\n(?P<text>.*?)^```$", re.M | re.S)
 _EVENT: Final = re.compile(r"-- (?P<op>[+~-]) (?P<rows>.*)|-- nothing")
 _ORDER: Final = re.compile(r"-- (?P<name>query|join|watch|stops|stop|kill|schema)(?:: (?P<value>.*))?$")
@@ -47,7 +47,7 @@ Event = tuple[str, str]
 
 
 class WrongError(Exception):
-    """skws did not do what the case says."""
+    """skws deviates from the case."""
 
 
 def cases(page: Path) -> dict[str, str]:
@@ -57,7 +57,7 @@ def cases(page: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Statements or an order, and the events that they cause; None if nothing is said of them."""
+    """Statements or an order, and the events that they cause; None if the case does not specify them."""
 
     statements: str = ""
     order: str = ""
@@ -93,12 +93,12 @@ def steps(text: str) -> list[Step]:
 
 
 def _sorted(texts: list[Any]) -> str:
-    """Long texts are shown by how they begin."""
+    """Sorted texts, separated by commas; long ones are cut."""
     return ", ".join(sorted(text if len(text) <= 40 else f"{text[:14]}..." for text in map(str, texts)))
 
 
 def searched_attributes(schema: Path) -> dict[str, list[str]]:
-    """The attributes of each relation in which keywords are looked for."""
+    """The attributes of each relation that are searched for keywords."""
     relations = yaml.safe_load(schema.read_text())["relations"]
     return {
         relation: [
@@ -112,7 +112,7 @@ def searched_attributes(schema: Path) -> dict[str, list[str]]:
 
 @dataclass
 class Play:
-    """One case in a database of its own. ``told`` gets each step as it has been checked."""
+    """One case in its own database. ``report`` is called with each step, and with its events."""
 
     database: str
     folder: Path
@@ -128,7 +128,7 @@ class Play:
     _texts: dict[str, list[str]] = field(default_factory=dict)
 
     def run(self, text: str) -> None:
-        """Raises WrongError at the first event that is not expected, or that does not come."""
+        """Plays a case. Raises WrongError at the first unexpected or missing event."""
         self._execute(f"CREATE TABLE {MARK} (n int PRIMARY KEY, word text)")
         try:
             for step in steps(text):
@@ -176,7 +176,7 @@ class Play:
                     raise WrongError(f"expected {step.value!r}, skws says:\n{log_text}")
 
     def _check(self, expected: tuple[Event, ...]) -> None:
-        """Whether the events up to the mark are the expected ones, and what is live is what SQL joins."""
+        """Check the events up to the mark, and compare the live results with the join in SQL."""
         self._marks += 1
         self._execute(f"INSERT INTO {MARK} VALUES ({self._marks}, '{MARK}')")  # noqa: S608 - its own
         events = [self._event(line) for line in self._lines()]
@@ -190,7 +190,7 @@ class Play:
             raise WrongError(f"SQL joins {dict(joined)}\n but live is {dict(live)}")
 
     def _event(self, result: dict[str, Any]) -> Event:
-        """A result without its times. Raises WrongError if it was live already, or was not."""
+        """A result without its times. Raises WrongError if it contradicts the live results."""
         texts = [
             str(result_tuple["row"][name])
             for result_tuple in result["tuples"]
@@ -207,7 +207,7 @@ class Play:
         return op, rows
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        """The results up to the mark; those of the snapshot, too, if skws has just begun."""
+        """The results up to the mark, including the snapshot if skws has just started."""
         while True:
             line = self._line()
             if line["query"] != MARK:
@@ -241,7 +241,7 @@ class Play:
 
     @property
     def _source(self) -> str:
-        """The database, with a slot of the case's own: a server has one of each name."""
+        """The database with a separate slot: names of slots are unique on a server."""
         return f"{self.database}?slot={urlsplit(self.database).path[1:]}"
 
     @property
@@ -274,7 +274,7 @@ class Play:
         with closing(psycopg2.connect(self.database)) as connection:
             connection.autocommit = True
             with connection.cursor() as cursor:
-                # One by one, as each is a transaction of its own unless they say BEGIN.
+                # One by one: each is a separate transaction, unless the case has a BEGIN.
                 for statement in re.split(r";\s*(?:\n|$)", statements):
                     if statement.strip():
                         cursor.execute(statement)
@@ -291,7 +291,7 @@ def _events_text(events: Any) -> str:
 
 @contextmanager
 def _database(server: str, name: str) -> Iterator[str]:
-    """A database of its own, dropped behind the case."""
+    """A separate database, which is dropped after the case."""
 
     def run_statement(statement: str) -> None:
         with closing(psycopg2.connect(server)) as connection:

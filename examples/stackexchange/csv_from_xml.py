@@ -2,9 +2,9 @@
 
     python csv_from_xml.py DUMP_FOLDER CSV_FOLDER
 
-A row of the dump is an element with an attribute for each column that is not
-NULL. Columns that the schema does not name are left out. The dump writes a
-post's tags into one column; PostTags, one row a tag, is made from it.
+A row of the dump is an element with an attribute for each column that is not NULL. Columns that are not in
+the schema are left out. The dump has all tags of a post in one column; the relation PostTags has a row for
+each tag.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TAG = re.compile(r"[^<>|]+")
 
 
 def rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of one XML file, each by its columns."""
+    """The rows of one XML file, as values by column."""
     # Expat limits the expansion of entities, so a damaged dump cannot exhaust the memory.
     events = ElementTree.iterparse(path, events=("start", "end"))  # noqa: S314
     _, root = next(events)
@@ -40,7 +40,7 @@ def post_tags(posts: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
 
 
 def write(path: Path, columns: list[str], csv_rows: Iterable[dict[str, str]]) -> None:
-    """Write ``csv_rows`` as CSV; a column that a row does not have is empty, which is NULL."""
+    """Write rows as CSV; a missing column is empty, which means NULL."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore")
         writer.writeheader()

@@ -1,8 +1,9 @@
 """Transfers between accounts, out of order, and a check of every result.
 
-Each transfer is three records of one time: itself, a debit and a credit. They arrive apart, among
-others. Some transfers are taken back, and some owners change their names. The check evaluates the
-joins anew at each instant. Patterns and SQL take the same stream without the deletions.
+Each transfer consists of three records with the same time: the transfer, a debit and a credit. They arrive
+separately, among other records. Some transfers are deleted later, and some owners change their names. The
+check evaluates the joins from scratch at each instant. Patterns and SQL read the same stream without the
+deletions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ACCOUNTS: Final = 10
 LATENESS: Final = 20
 """Seconds by which records may be late."""
 PASSED_ON: Final = 3
-"""Seconds within which a credit is followed by a debit of the same account, in ``insertions.yaml``."""
+"""The window of the pattern ``passed on`` in ``insertions.yaml``, in seconds."""
 
 Record = dict[str, Any]
 State = dict[tuple[str, ...], Record]
@@ -35,7 +36,7 @@ State = dict[tuple[str, ...], Record]
 
 
 def records(transfers: int, random: Random) -> list[Record]:
-    """In order of arrival; the last transfers but one come too late."""
+    """Records in order of arrival; one transfer in a hundred is too late, except at the end."""
     arrivals: list[tuple[float, Record]] = []
 
     def arrive(time: int, *new_records: Record, late: int = 0) -> None:
@@ -69,7 +70,7 @@ def _record(relation: str, time: int, **row: object) -> Record:
 
 
 def results_at_instants(accepted: list[Record]) -> Iterator[tuple[int, Counter[tuple[str, ...]]]]:
-    """The results of the three queries at each instant, by evaluating them anew."""
+    """The results of the three queries at each instant, evaluated from scratch."""
     rows: State = {}
     for time, group in groupby(sorted(accepted, key=lambda r: r["time"]), key=lambda r: r["time"]):
         for record in group:
@@ -107,7 +108,7 @@ def _result_key(query: str, *rows: Record) -> tuple[str, ...]:
 def search(
     folder: Path, arrived: list[Record], queries: str = "queries.yaml"
 ) -> tuple[list[Record], list[Record]]:
-    """What ``skws watch`` writes, and the records that came too late for it."""
+    """The results of ``skws watch``, and the records that were too late."""
     out, late = folder / f"{queries}.jsonl", folder / f"{queries}.late.jsonl"
     command = [
         *(sys.executable, "-m", "skws", "watch", "--engine", "local", "--queries", HERE / queries),
@@ -130,7 +131,7 @@ def search(
 
 
 def _record_of_dead_letter(record: Record) -> Record:
-    """A record of a dead letter as it was written."""
+    """The original record of a dead letter."""
     return record | {"time": int(datetime.fromisoformat(record["time"]).timestamp())}
 
 
@@ -139,7 +140,7 @@ def _read(path: Path) -> list[Record]:
 
 
 def accepted_records(arrived: list[Record], late: list[Record]) -> tuple[list[Record], set[int]]:
-    """The records that were not late, and the transfers with one that was: another of theirs may be there."""
+    """The records that were not late, and the transfers of late ones, which may be late in part."""
     return [record for record in arrived if record not in late], {
         record["row"]["transfer"] for record in late if record["relation"] == "entry"
     }
@@ -191,7 +192,7 @@ def _sum(alive: Counter[tuple[str, ...]], query: str, excluded: set[int]) -> int
 
 
 def check_insertions(results: list[Record], arrived: list[Record], late: list[Record]) -> int:
-    """As ``check``, for the patterns and the SQL of ``insertions.yaml``, which retract nothing."""
+    """Like ``check``, for the patterns and the SQL of ``insertions.yaml``, which retract nothing."""
     accepted, incomplete = accepted_records(arrived, late)
     unmatched: Counter[int] = Counter()
     for record in accepted:
@@ -238,7 +239,7 @@ def additions_at_instants(accepted: list[Record]) -> Iterator[tuple[int, Counter
 
 
 def _compare(additions: Counter[tuple[str, ...]], first: Record, second: Record, seconds: int) -> None:
-    """Add the results of two entries that are so many seconds apart."""
+    """Add the results of two entries, the second of which is ``seconds`` later."""
     if first["transfer"] == second["transfer"]:
         additions[_result_key("sides", first, second)] += 1
     if (first["account"], first["side"], second["side"]) == (second["account"], "credit", "debit"):

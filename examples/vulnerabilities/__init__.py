@@ -1,1 +1,1 @@
-"""A new vulnerability meets the inventory: saved searches over the packages and changelogs of a Debian."""
+"""Saved searches for vulnerabilities over the packages and changelogs of a Debian system."""

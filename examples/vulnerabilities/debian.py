@@ -1,6 +1,6 @@
-"""Reads what a Debian knows of its packages: dpkg's status, apt's lists, and changelogs.
+"""Reads the data of a Debian system about its packages: dpkg's status, apt's lists, and changelogs.
 
-Records are those of ``schema.yaml``. People's names and addresses are left out.
+The records conform to ``schema.yaml``. Names and addresses of people are removed.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Entry(NamedTuple):
     text: str
 
     def row(self) -> Row:
-        """As a row of the relation ``change``."""
+        """The entry as a row of the relation ``change``."""
         return self._asdict()
 
 
 @dataclass(slots=True)
 class Machine:
-    """What is read of a machine. ``entries`` are in order of time.
+    """The data of a machine. ``entries`` are in order of time.
 
-    ``removed``: words that were taken out with people's names. ``notes``: what was not read, and why.
+    ``removed``: the words of removed names. ``notes``: the files that were not read, and why.
     ``logs``: the changelog of each package, and the versions in it.
     """
 
@@ -65,7 +65,7 @@ class Machine:
 
 
 def read(root: Path) -> Machine:
-    """Read the Debian below a folder. Raises FileNotFoundError if there is no status of dpkg."""
+    """Read the Debian system below a folder. Raises FileNotFoundError if dpkg's status is missing."""
     machine = Machine()
     installed = [
         paragraph for paragraph in paragraphs((root / STATUS).read_text("utf-8")) if _is_installed(paragraph)
@@ -89,7 +89,7 @@ def read(root: Path) -> Machine:
 
 
 def paragraphs(text: str) -> Iterator[dict[str, str]]:
-    """The paragraphs of a control file: values by field, without continued lines."""
+    """The paragraphs of a control file as values by field, without continuation lines."""
     for block in re.split(r"\n\s*\n", text):
         pairs = (line.partition(":") for line in block.splitlines() if line[:1].strip())
         fields = {name: value.strip() for name, _, value in pairs}
@@ -98,7 +98,7 @@ def paragraphs(text: str) -> Iterator[dict[str, str]]:
 
 
 def needed(dependencies: str) -> list[str]:
-    """The names in a field such as ``Depends``, alternatives among them, without versions."""
+    """The names in a field such as ``Depends``, including alternatives, without versions."""
     names = (_NAMED.match(part.strip()) for part in re.split(r"[,|]", dependencies))
     return list(dict.fromkeys(match.group() for match in names if match is not None))
 
@@ -132,7 +132,7 @@ def _read_package(paragraph: dict[str, str], available: dict[str, str], machine:
 def _available(
     folder: Path, installed: set[str], notes: list[str]
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """The versions in apt's lists of what is installed, and the paragraphs that name them."""
+    """The versions of installed packages in apt's lists, and their paragraphs."""
     versions: dict[str, str] = {}
     installed_paragraphs: list[dict[str, str]] = []
     for path in sorted(folder.glob("*_Packages*")):
@@ -148,7 +148,7 @@ def _available(
 
 
 def _unpacked(path: Path) -> str | None:
-    """The text of a list, which apt may have packed; None if nothing here unpacks it."""
+    """The text of a list, which apt may have compressed; None if no program can decompress it."""
     match path.suffix:
         case ".gz":
             return gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
@@ -167,7 +167,7 @@ def _unpacked(path: Path) -> str | None:
 
 
 class _RawEntry(NamedTuple):
-    """An entry as it is written."""
+    """An entry before names are removed."""
 
     source: str
     version: str
@@ -188,7 +188,7 @@ class _RawEntry(NamedTuple):
 def _changelogs(
     folder: Path, sources: dict[str, str], machine: Machine
 ) -> Iterator[tuple[str, list[_RawEntry]]]:
-    """The entries of each source package; binary packages of one source may have the same ones."""
+    """The entries of each source package, once each: its binary packages have the same changelog."""
     entries_by_source: dict[str, dict[str, _RawEntry]] = {}
     for path in sorted(folder.glob(f"*/{CHANGELOG}")):
         package = path.parent.name
@@ -205,9 +205,9 @@ def _changelogs(
 
 
 def entries_of(text: str, source: str) -> Iterator[_RawEntry]:
-    """The entries of a changelog; those without a date that can be read are left out.
+    """The entries of a changelog, without those whose date cannot be parsed.
 
-    ``source``: the package that has it now; old entries may name it otherwise.
+    ``source``: the present name of the source package; old entries may have another one.
     """
     header: re.Match[str] | None = None
     lines: list[str] = []

@@ -1,8 +1,8 @@
-"""Takes the names and addresses of people out of changelogs.
+"""Removes the names and addresses of people from changelogs.
 
-A name is known by a signature, a heading such as ``[ Ada Byron ]``, or a field such as ``Maintainer``; so is
-each of its words that nobody writes in lower case. Others stand where somebody is thanked, or named as an
-author.
+Names are taken from signatures, headings such as ``[ Ada Byron ]``, and fields such as ``Maintainer``; each
+word of a name is one, too, if it never occurs in lower case. Other names are recognized after thanks, and
+after words such as *by* that introduce an author.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _AUTHOR: Final = re.compile(rf"(?i:\b(?:by|from|author:|reported-by:))\s+(?P<nam
 
 
 class People:
-    """The names of people, and the words that they are made of; ``usual``: words in lower case.
+    """The names of people, and the words in them. ``usual_words``: words that occur in lower case.
 
-    ``removed``: all words, in lower case, that ``without`` has taken out so far.
+    ``removed``: all words, in lower case, that ``without`` has removed so far.
     """
 
     def __init__(self, names: Iterable[str], usual_words: Collection[str]) -> None:
@@ -56,7 +56,7 @@ class People:
         return "".join([*parts, text[end:]])
 
     def _length(self, words: list[str], index: int) -> int:
-        """How many words the longest name at a place has; 0 for none."""
+        """The number of words of the longest name at a position; 0 if there is none."""
         known_names = self._names.get(words[index], ())
         return max(
             (

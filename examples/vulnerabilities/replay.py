@@ -1,4 +1,4 @@
-"""Replays the changes of a machine past saved searches, and measures it."""
+"""Replays the changes of a machine against saved searches, and measures times and counts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from examples.vulnerabilities.searches import Saved
 
 SCHEMA: Final = Path(__file__).with_name("schema.yaml")
 SIZE: Final = 3
-"""Tuples of a result: a change, a package of it, and what needs that package."""
+"""The maximum size of results: a change, a package of its source, and a dependency on that package."""
 _TOGETHER: Final = 100
 
 
 class About(StrEnum):
-    """Whose change an alert has: the package's own, or one of a package that it needs."""
+    """The kind of an alert: a change of the package itself, or of a package that it depends on."""
 
     PACKAGE = "of the package"
     DEPENDENCY = "of a dependency"
@@ -31,10 +31,10 @@ class About(StrEnum):
 
 @dataclass(slots=True)
 class Replayed:
-    """Seconds and numbers of a replay.
+    """Seconds and counts of a replay.
 
-    ``times``: seconds of each change that came by itself. ``found``: by search, the versions of changes of
-    the package itself. ``about``: numbers of alerts. ``uploads``: pairs of search and change.
+    ``times``: seconds of each change that was processed alone. ``found``: by search, the versions of changes
+    of the package itself. ``about``: alert counts by kind. ``uploads``: pairs of a search and a change.
     """
 
     add_seconds: float = 0.0
@@ -51,7 +51,7 @@ class Replayed:
 
 
 def replay(machine: Machine, saved: list[Saved], sample: list[Saved], alone: int) -> Replayed:
-    """Add the searches, then the inventory, then the changes; the last ``alone`` of these come one by one."""
+    """Add the searches, the inventory and the changes; the last ``alone`` are processed one by one."""
     replayed = Replayed(found={search.text: set() for search in sample})
     sources = {row["name"]: row["source"] for row in machine.packages}
     sources_by_search = {search.text: sources[search.package] for search in sample}
@@ -78,7 +78,7 @@ def replay(machine: Machine, saved: list[Saved], sample: list[Saved], alone: int
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has had."""
+    """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

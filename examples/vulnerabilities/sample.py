@@ -1,4 +1,4 @@
-"""Makes up a small Debian: packages with names of syllables, and changelogs; the same for the same seed."""
+"""Generates a small synthetic Debian system from a seed: packages with names of syllables, and changelogs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _FIRST: Final = datetime(2015, 1, 5, 9, tzinfo=UTC)
 def write(root: Path, *, packages: int = 40, uploads: int = 25, seed: int = 1) -> None:
     """Write dpkg's status, a list of apt, and changelogs below a folder.
 
-    ``packages``: source packages, of one to three binary ones. ``uploads``: the most of one.
+    ``packages``: the number of source packages, with one to three binary packages each. ``uploads``: the most
+    entries of a changelog.
     """
     random = Random(seed)  # noqa: S311 - names, not secrets
     names: list[str] = []
@@ -57,7 +58,7 @@ def write(root: Path, *, packages: int = 40, uploads: int = 25, seed: int = 1) -
             lists.append(f"{fields}Version: {newer if random.random() < 0.3 else version}\n")
             folder = root / DOCUMENTS / binary
             folder.mkdir(parents=True)
-            # Without the time of writing, so that a seed always makes the same.
+            # Without the time of writing, so that a seed always gives the same file.
             text = "\n".join(reversed(entries))
             (folder / CHANGELOG).write_bytes(gzip.compress(text.encode(), mtime=0))
         names.append(source)

@@ -1,4 +1,4 @@
-"""Makes saved searches of the names and words of a machine, as its users would write them."""
+"""Generates saved searches from the names and words of a machine, as its users would write them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from examples.vulnerabilities.debian import Machine
 _WORD: Final = re.compile(r"(?<![\w.@/:~+-])[A-Za-z]{4,20}(?=[\s,;)]|$)")
 _PHRASE: Final = re.compile(r"(?<![\w.@/:~+-])[a-z]{3,20} [a-z]{4,20} [a-z]{4,20}(?=[\s,;)]|$)")
 _USUAL: Final = 1 / 1000
-"""A word that is in a larger part of all entries, such as *upstream*, tells too little to be watched for."""
+"""The largest share of entries with a word: more frequent ones, such as *upstream*, are not searched for."""
 
 _LEAST: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A saved search. ``of``: the package whose changelog has the words, if it was made of one.
+    """A saved search for words and a package.
 
-    ``kind``: *word* and a package with it, *phrase*, *dependency*: a word of a package that another one
-    needs, or *any*: a word and a package that may have nothing to do with each other.
+    ``kind``: *word* and *phrase* are in the changelog of the package; *dependency* is a word of a package
+    that the named one needs; *any* is a word and a package that may be unrelated.
     """
 
     text: str
@@ -52,7 +52,7 @@ def searches(machine: Machine, number: int, random: Random) -> list[Saved]:
 
 
 class _Words:
-    """The entries of each source package, and the packages that a word can be paired with."""
+    """The words and phrases of each source package, and the packages to combine them with."""
 
     def __init__(self, machine: Machine) -> None:
         texts: dict[str, list[str]] = defaultdict(list)

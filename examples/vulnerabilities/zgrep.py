@@ -1,4 +1,4 @@
-"""Asks ``zgrep`` for what a sample of saved searches should have found."""
+"""Compares the results of a sample of saved searches with those of ``zgrep``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from examples.vulnerabilities.debian import HEADER, Machine
 from examples.vulnerabilities.searches import Saved
 
 _NOT_TEXT: Final = re.compile(r"\s*\[ .+ \]\s*$| -- ")
-"""Headings and signatures, which are names of people."""
+"""Headings and signatures, which contain names of people."""
 
 
 class Difference(NamedTuple):
-    """Versions whose entry only one of both has found."""
+    """Versions that only one of the two has found: ``missing`` only zgrep, ``extra`` only skws."""
 
     search: str
     missing: frozenset[str]
@@ -25,7 +25,7 @@ class Difference(NamedTuple):
 
 
 def chosen(machine: Machine, saved: list[Saved], number: int, random: Random) -> list[Saved]:
-    """Searches for a single word and a package whose changelog is there; the word is in no name of people."""
+    """A sample of the searches for one word, in no removed name, and a package with a changelog."""
     candidates = [
         search
         for search in saved
@@ -38,9 +38,9 @@ def chosen(machine: Machine, saved: list[Saved], number: int, random: Random) ->
 
 
 def compare(machine: Machine, sample: list[Saved], found: dict[str, set[str]]) -> Iterator[Difference]:
-    """Where they differ. ``found``: by search, the versions of the package's own changes that it found.
+    """The searches with different results. ``found``: the versions of the package's own changes, by search.
 
-    A changelog may lack entries of its source that another one has, and entries without a date are not read.
+    Only versions in the package's changelog are compared: another package of its source may have more.
     """
     for search in sample:
         path, versions = machine.logs[search.package]

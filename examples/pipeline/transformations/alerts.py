@@ -19,7 +19,7 @@ spark = SparkSession.builder.getOrCreate()
 frames = {name: spark.readStream.schema(types).json(str(HERE / "in" / name)) for name, types in TYPES.items()}
 frames["customer"] = spark.read.schema("id long, name string").json(str(HERE / "in" / "customer"))
 
-# Outside of the function: a pipeline allows no look at columns inside.
+# Outside of the function, since a pipeline does not allow access to columns inside.
 results = skws.spark.search(spark, frames, "byron leaks", schema=HERE / "shop.yaml", lateness="1 minute")
 
 

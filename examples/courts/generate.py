@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 CHANGED_A_DAY: Final = 42_664
-PARTIES: Final = 5.34  # a docket, on average
+PARTIES: Final = 5.34  # per docket, on average
 ATTORNEYS: Final = 3.53
 HUB: Final = 10_000  # attorneys of one docket
 ALERTS: Final = 10_000
@@ -29,7 +29,7 @@ _SYLLABLES: Final = [first + vowel for first in "bdfgklmnprstvz" for vowel in "a
 _COURTS: Final = ("ca9", "cand", "cacd", "nysd", "txed", "ded", "ilnd", "flsd")
 _ACTS: Final = ("motion", "order", "notice", "brief", "answer", "stipulation", "declaration", "letter")
 _MATTERS: Final = ("dismiss", "seal", "compel", "intervene", "remand", "stay", "amend", "transfer", "strike")
-_MOST: Final = 10  # parties or attorneys beyond the least
+_MOST: Final = 10  # the most parties or attorneys above the minimum
 
 
 class Line(NamedTuple):
@@ -205,10 +205,12 @@ def write(folder: Path, lines: Iterable[Line], saved_searches: dict[str, str]) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make up one day of federal dockets, and alerts on them.")
+    parser = argparse.ArgumentParser(
+        description="Generate one day of synthetic federal dockets, and alerts on them."
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--dockets", type=int, help="how many there are (default: as many as change)")
+    parser.add_argument("--dockets", type=int, help="number of dockets (default: that of changes)")
     parser.add_argument("--changes", type=int, default=CHANGED_A_DAY)
     parser.add_argument("--hub", type=int, default=HUB, help="attorneys of the largest docket")
     parser.add_argument("--alerts", type=int, default=ALERTS)

@@ -169,11 +169,11 @@ class Play:
                     raise WrongError(f"the schema has {wrong!r} {text.count(wrong)} times:\n{text}")
                 schema.write_text(text.replace(wrong, right))
             case "stops":
-                self._wait(lambda: self._ended, f"skws goes on, expected: {step.value}")
+                self._wait(lambda: self._ended, f"skws still runs, expected: {step.value}")
                 self._process = None
                 log_text = (self.folder / "log").read_text()
                 if step.value not in log_text:
-                    raise WrongError(f"expected {step.value!r}, skws says:\n{log_text}")
+                    raise WrongError(f"expected {step.value!r} in the log of skws:\n{log_text}")
 
     def _check(self, expected: tuple[Event, ...]) -> None:
         """Check the events up to the mark, and compare the live results with the join in SQL."""
@@ -183,11 +183,13 @@ class Play:
         for op, rows in events:
             self.report(f"--   {op} {rows}")
         if Counter(events) != Counter(expected):
-            raise WrongError(f"expected {_events_text(expected)}\n but skws tells {_events_text(events)}")
+            raise WrongError(f"expected {_events_text(expected)}\n but skws reports {_events_text(events)}")
         joined = Counter(_sorted(list(row)) for row in self._ask(self._join))
         live = Counter(self.live.values())
         if joined != live:
-            raise WrongError(f"SQL joins {dict(joined)}\n but live is {dict(live)}")
+            raise WrongError(
+                f"the join in SQL returns {dict(joined)}\n but the live results are {dict(live)}"
+            )
 
     def _event(self, result: dict[str, Any]) -> Event:
         """A result without its times. Raises WrongError if it contradicts the live results."""
@@ -236,7 +238,7 @@ class Play:
             command = [*watch, *options]
             self._process = subprocess.Popen(command, cwd=self.folder, stderr=log)  # noqa: S603 - skws
         self._wait(
-            lambda: any((self.folder / "run" / "journal").glob("*.log")) or self._ended, "skws does not begin"
+            lambda: any((self.folder / "run" / "journal").glob("*.log")) or self._ended, "skws does not start"
         )
 
     @property
@@ -308,16 +310,14 @@ def _database(server: str, name: str) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Play cases of live joins on a PostgreSQL server.")
-    parser.add_argument(
-        "server", help="postgresql://USER@HOST/DATABASE; each case gets a database of its own"
-    )
+    parser.add_argument("server", help="postgresql://USER@HOST/DATABASE; each case gets a separate database")
     parser.add_argument("case", nargs="*", help="names of cases, such as moved-out; default: all")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page with the cases")
     arguments = parser.parse_args()
     known_cases = cases(arguments.page)
     unknown = [name for name in arguments.case if name not in known_cases]
     if unknown:
-        parser.error(f"no case {unknown[0]!r}; there are {', '.join(known_cases)}")
+        parser.error(f"no case {unknown[0]!r}; expected one of {', '.join(known_cases)}")
     for name in arguments.case or known_cases:
         print(f"-- {name}", flush=True)
         with (

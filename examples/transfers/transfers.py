@@ -121,7 +121,9 @@ def search(
         source = cast("TextIO", process.stdin)
         for record in arrived:
             source.write(json.dumps(record) + "\n")
-            if record["row"].get("side") == "debit":  # the two sides of a transfer come in different batches
+            if (
+                record["row"].get("side") == "debit"
+            ):  # so that the sides of a transfer arrive in different batches
                 source.flush()
                 sleep(0.001)
         source.close()
@@ -207,16 +209,16 @@ def check_insertions(results: list[Record], arrived: list[Record], late: list[Re
     for time, expected in additions_at_instants(accepted):
         additions = results_by_time.pop(time, Counter())
         if additions != expected:
-            raise SystemExit(f"second {time}: other matches and counts than brute force finds")
+            raise SystemExit(f"second {time}: the matches and counts differ from those of brute force")
         for (query, *result_rows), count in additions.items():
             if query == "ledger":
                 balance += count * _signed(json.loads(result_rows[0]))
         balance -= unmatched[time]
         if balance:
-            raise SystemExit(f"second {time}: the ledger does not add up to zero, but to {balance}")
+            raise SystemExit(f"second {time}: the sum of the ledger is {balance}, expected 0")
         instants += 1
     if results_by_time:
-        raise SystemExit(f"there are results at {sorted(results_by_time)}, where no record is")
+        raise SystemExit(f"there are results at {sorted(results_by_time)}, but no records")
     return instants
 
 

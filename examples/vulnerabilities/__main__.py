@@ -25,13 +25,17 @@ from examples.vulnerabilities.zgrep import chosen, compare
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m examples.vulnerabilities", description=__doc__)
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--root", type=Path, default=Path("/"), help="where the Debian is (default: /)")
-    where.add_argument("--sample", action="store_true", help="a small Debian that is made up")
+    where.add_argument(
+        "--root", type=Path, default=Path("/"), help="root folder of the Debian system (default: /)"
+    )
+    where.add_argument("--sample", action="store_true", help="use a small synthetic Debian system")
     parser.add_argument("--searches", type=int, default=100_000, help="saved searches (default: 100,000)")
     parser.add_argument(
-        "--alone", type=int, default=1_000, help="changes that come one by one (default: 1,000)"
+        "--alone", type=int, default=1_000, help="changes that are processed one by one (default: 1,000)"
     )
-    parser.add_argument("--check", type=int, default=200, help="searches to ask zgrep for (default: 200)")
+    parser.add_argument(
+        "--check", type=int, default=200, help="searches that are compared with zgrep (default: 200)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, help="a folder for the schema, the records and the searches")
     arguments = parser.parse_args()
@@ -43,7 +47,7 @@ def main() -> None:
         if arguments.sample:
             sample.write(Path(root), seed=arguments.seed)
         elif not (arguments.root / STATUS).is_file():
-            parser.error(f"no {arguments.root / STATUS}: this is no Debian; --sample makes a small one up")
+            parser.error(f"no {arguments.root / STATUS}: not a Debian system; --sample generates a small one")
         _run(Path(root), arguments)
 
 
@@ -69,9 +73,11 @@ def _run(root: Path, arguments: argparse.Namespace) -> None:
     _report(saved, replayed)
     differences = list(compare(machine, sampled, replayed.found))
     for search, missing, extra in differences[:10]:
-        print(f"{search}: zgrep alone finds {sorted(missing)}, skws alone {sorted(extra)}")
+        print(f"{search}: only zgrep finds {sorted(missing)}, only skws {sorted(extra)}")
     found = sum(map(len, replayed.found.values()))
-    print(f"{len(sampled):,} searches by zgrep: {len(differences):,} differ, of {found:,} changes found")
+    print(
+        f"{len(sampled):,} searches compared with zgrep: {len(differences):,} differ, {found:,} changes found"
+    )
     if differences:
         raise SystemExit(1)
 
@@ -89,10 +95,10 @@ def _report(saved: list[Saved], replayed: Replayed) -> None:
     print(f"{replayed.uploads:,} pairs of a search and a change")
     median, rare = times[len(times) // 2], times[int(len(times) * 0.99)]
     print(
-        f"a change by itself: {median * 1e3:.1f} ms in the median, {rare * 1e3:.0f} ms for one in a hundred,"
-        f" {times[-1] * 1e3:,.0f} ms at most"
+        f"single changes: median {median * 1e3:.1f} ms, 99th percentile {rare * 1e3:.0f} ms,"
+        f" maximum {times[-1] * 1e3:,.0f} ms"
     )
-    print(f"{peak_bytes() / 1e6:,.0f} MB of memory at most")
+    print(f"peak memory {peak_bytes() / 1e6:,.0f} MB")
 
 
 def _write(folder: Path, machine: Machine, saved: list[Saved]) -> None:

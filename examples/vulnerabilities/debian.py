@@ -138,7 +138,7 @@ def _available(
     for path in sorted(folder.glob("*_Packages*")):
         text = _unpacked(path)
         if text is None:
-            notes.append(f"{path.name} is not read: that needs apt-helper or lz4cat")
+            notes.append(f"{path.name} was not read: apt-helper or lz4cat is needed")
             continue
         for paragraph in paragraphs(text):
             if paragraph["Package"] in installed:

@@ -59,7 +59,7 @@ def replay(machine: Machine, saved: list[Saved], sample: list[Saved], alone: int
     began = perf_counter()
     session.add({search.text: search.text for search in saved})
     replayed.add_seconds = perf_counter() - began
-    gc.freeze()  # the searches stay: to look at them again would take longer than the changes
+    gc.freeze()  # otherwise each full collection would scan all searches, which takes longer than the changes
     began = perf_counter()
     session.process({"package": machine.packages, "depends": machine.depends})
     replayed.inventory_seconds = perf_counter() - began

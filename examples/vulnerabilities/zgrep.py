@@ -54,7 +54,9 @@ def compare(machine: Machine, sample: list[Saved], found: dict[str, set[str]]) -
 
 def _versions(path: Path, word: str) -> set[str]:
     """The versions whose entries have a line with the word."""
-    letters = "[-_']?".join(word)  # a compound is found with and without what joins it, but no possessive
+    letters = "[-_']?".join(
+        word
+    )  # words match compounds with or without a sign between letters, but no possessives
     letters = re.sub(r"\[-_'\]\?s$", "[-_]?s", letters)
     form = rf"^[^ ]+ \(|(^|[^[:alnum:]]){letters}([^[:alnum:]]|$)"
     command = ["zgrep", "-iE", form, str(path)]

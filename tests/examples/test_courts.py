@@ -231,7 +231,7 @@ def test_a_wrong_result_of_patterns_or_sql_is_detected(
 ) -> None:
     results, records = deepcopy(inserted)
     OTHER_FAULTS[fault](results)
-    with pytest.raises(SystemExit, match=r"second \d+: other matches"):
+    with pytest.raises(SystemExit, match=r"second \d+: the matches and counts differ"):
         transfers.check_insertions(results, records, [])
 
 

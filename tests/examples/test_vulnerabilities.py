@@ -129,7 +129,7 @@ def test_a_folder_without_debian_packages_is_rejected(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.vulnerabilities", "--root", str(tmp_path)]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 2
-    assert "this is no Debian; --sample makes a small one up" in process.stderr
+    assert "not a Debian system; --sample generates a small one" in process.stderr
 
 
 def test_a_debian_without_changelogs_is_rejected(tmp_path: Path) -> None:

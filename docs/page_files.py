@@ -1,4 +1,4 @@
-"""Writes the files that a page shows to a folder: `python -m docs.page_files docs/extending.md FOLDER`."""
+"""Writes the files on a page into a folder: `python -m docs.page_files docs/extending.md FOLDER`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _FILE: Final = re.compile(r"^```\w+ (\S+)\n(.*?)^```\n", re.M | re.S)
 
 
 def files(page: Path) -> dict[str, str]:
-    """The blocks of the page that have the name of a file, by that name."""
+    """The code blocks of a page that are files, by file name."""
     return dict(_FILE.findall(page.read_text(encoding="utf-8")))
 
 
 def write_files(page: Path, folder: Path) -> None:
-    """Write the files of the page to the folder, which is made if it is missing."""
+    """Write the files of a page into a folder, which is created if it is missing."""
     for name, text in files(page).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -37,12 +37,12 @@ _TYPED: Final = "gerwig robbie\r"
 _TYPE_AT: Final = 58.0
 _END: Final = 66.0
 _EVERY: Final = (0.5, 1.0, 2.0)
-"""Seconds between two frames of the picture: the first that keeps it small enough."""
+"""Seconds between two frames of the picture; the first that keeps it below ``MOST_BYTES`` is used."""
 _LAST: Final = 4.0
-"""Seconds that the last frame stays."""
+"""Seconds for which the last frame is shown."""
 _CELL: Final = (7.8, 15.6)
 _BASE: Final = 12.0
-# What programs say to newer terminals, and pyte would show.
+# Control sequences for newer terminals, which pyte would show as text.
 _UNKNOWN: Final = re.compile(
     r"\x1b\[[<>=][\d;]*[a-zA-Z]|\x1b\[\?\d+\$p|\x1b\[\?2026[hl]|\x1bP.*?\x1b\\", re.S
 )
@@ -55,14 +55,14 @@ _PAPER: Final = "#121212"
 
 
 class Output(NamedTuple):
-    """What the program wrote at a time, in seconds from its start."""
+    """Output of the program, and its time in seconds from the start."""
 
     at: float
     text: str
 
 
 class Style(NamedTuple):
-    """How a run of characters looks."""
+    """The style of a run of characters; colors as CSS."""
 
     ink: str
     paper: str
@@ -71,12 +71,12 @@ class Style(NamedTuple):
 
 
 Line = tuple[tuple[int, str, Style], ...]
-"""Runs of equal style: the column of each, and its text."""
+"""Runs of equal style, each with its column and its text."""
 Frame = tuple[Line, ...]
 
 
 def record() -> list[Output]:
-    """Run the demo to its end."""
+    """Run the demo to its end; returns its output."""
     with TemporaryDirectory() as folder:
         process, terminal = pty.fork()
         if process == 0:
@@ -114,7 +114,7 @@ def _outputs(terminal: int) -> Iterator[Output]:
 
 
 def write_cast(outputs: Sequence[Output], path: Path) -> None:
-    """The recording as asciicast v2."""
+    """Write the recording as asciicast v2."""
     path.parent.mkdir(parents=True, exist_ok=True)
     head = {"version": 2, "width": COLUMNS, "height": ROWS, "title": "skws demo"}
     lines = [head, *([round(output.at, 3), "o", output.text] for output in outputs)]
@@ -122,7 +122,7 @@ def write_cast(outputs: Sequence[Output], path: Path) -> None:
 
 
 def frames(outputs: Sequence[Output], every: float) -> list[tuple[float, Frame]]:
-    """The screen at regular times, where it has changed."""
+    """The screen every ``every`` seconds, where it has changed, with its times."""
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.Stream(screen)
     screen_frames: list[tuple[float, Frame]] = []
@@ -163,7 +163,7 @@ def _color(name: str, default: str) -> str:
 
 
 def picture(screen_frames: Sequence[tuple[float, Frame]]) -> str:
-    """The frames as one SVG: a strip of all of them, moved past a window in steps."""
+    """The frames as one SVG: a strip of all frames that moves past a window in steps."""
     width, height = COLUMNS * _CELL[0], ROWS * _CELL[1]
     paper = _usual_paper(screen_frames)
     lines: dict[Line, int] = {}
@@ -196,7 +196,7 @@ def picture(screen_frames: Sequence[tuple[float, Frame]]) -> str:
 
 
 def _usual_paper(screen_frames: Sequence[tuple[float, Frame]]) -> str:
-    """The background of most cells: that of the window, over which only others are drawn."""
+    """The most frequent background, which is that of the window; only other backgrounds are drawn."""
     cell_counts: Counter[str] = Counter()
     for _, frame in screen_frames:
         for line in frame:
@@ -230,7 +230,7 @@ def _ink(column: int, text: str, style: int) -> str:
     if not word:
         return ""
     column += len(text) - len(text.lstrip())
-    # The length holds columns in place, whatever font there is.
+    # The length keeps columns aligned in any font.
     place = f'x="{column * _CELL[0]:g}" textLength="{len(word) * _CELL[0]:g}"'
     return f'<tspan {place} class="s{style}">{escape(word, quote=False)}</tspan>'
 

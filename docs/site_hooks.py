@@ -1,7 +1,7 @@
-"""Hooks of MkDocs: the pages of the whole checkout become one site.
+"""Hooks of MkDocs that make one site of the pages of the checkout.
 
-Pages are read in a checkout as well: links between them are those of the checkout, READMEs outside docs/ join
-the site, and the navigation is the list in docs/README.md.
+Pages are also read in the checkout, so their links are relative to it. READMEs outside docs/ are part of the
+site, and the navigation is the list in docs/README.md.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _ITEM: Final = re.compile(r"^(?P<indent> *)- \[(?P<title>[^\]]+)\]\((?P<target>[
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make the navigation of the list in docs/README.md."""
+    """Set the navigation from the list in docs/README.md."""
     config.nav = navigation((ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
     return config
 
 
 def navigation(page_text: str) -> list[Any]:
-    """A section for each heading with a list under it; the first page is the list itself."""
+    """A section for each heading with a list; the first page is docs/README.md itself."""
     sections: list[Any] = [{"Home": "README.md"}]
     section: list[Any] = []
     for line in page_text.splitlines():
@@ -53,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
-    """Links of the checkout as links of the site; titles of blocks that are files."""
+    """Convert links of the checkout to links of the site, and file names of code blocks to titles."""
     here = _place_in_checkout(page.file.src_uri)
     site_pages = set(files.src_uris)
 
@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
             target = f"{target}/README.md"
         place = _place_in_site(target)
         if place not in site_pages:
-            # Sources are read in a checkout.
+            # The site has no source files.
             return match["text"] if (ROOT / target).exists() else match.group()
         relative = posixpath.relpath(place, posixpath.dirname(page.file.src_uri) or ".")
         return f"[{match['text']}]({relative}{match['part'] or ''})"
@@ -83,7 +83,7 @@ def _with_title(match: re.Match[str]) -> str:
 
 
 def _place_in_site(name: str) -> str:
-    """The page of a file of the checkout: those outside docs/ lie in a folder that docs/ does not have."""
+    """The path in the site of a file of the checkout; files outside docs/ are below ``checkout/``."""
     return name.removeprefix("docs/") if name.startswith("docs/") else f"checkout/{name}"
 
 

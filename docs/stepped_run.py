@@ -1,4 +1,4 @@
-"""A run of the UI that goes on only when it is told to, on a clock of its own: for pictures and for tests."""
+"""A run of the UI that advances only on request, on a manual clock; for pictures and tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECOND: Final = 1_000_000
 
 
 class SteppedClock(StoppableClock):
-    """Time passes by ``pass_time`` alone."""
+    """A clock that only ``pass_time`` advances."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,14 +28,14 @@ class SteppedClock(StoppableClock):
         return self._now / _SECOND
 
     def sleep(self, micros: int) -> None:
-        """Nobody waits: the next step comes when it is asked for."""
+        """Does nothing: the next step is run on request."""
 
     def pass_time(self, seconds: float) -> None:
         self._now += round(seconds * _SECOND)
 
 
 class SteppedRun(LiveJob):
-    """``start`` makes it ready; ``advance`` lets time pass and takes in what is due by then."""
+    """``start`` opens the job; ``advance`` lets time pass and processes the records that are due."""
 
     def __init__(self, request: UiRequest, events: EventQueue) -> None:
         self.hand = SteppedClock()
@@ -49,7 +49,7 @@ class SteppedRun(LiveJob):
         self.advance(0)
 
     def advance(self, seconds: float) -> None:
-        """Work until nothing is left to do at the new time."""
+        """Let time pass, and run steps until there is no more work at the new time."""
         self.hand.pass_time(seconds)
         while self.watch.step():
             pass

@@ -71,7 +71,7 @@ def _lines(folder: Path) -> int:
 
 
 def shown(counts: dict[str, int]) -> str:
-    """The table, between its marks."""
+    """The table as Markdown, between its marks."""
     rows = [f"| {name} | {count:,} |" for name, count in counts.items()]
     return "\n".join([BEGIN, "", "| | |", "|---|---:|", *rows, "", END])
 

@@ -1,6 +1,6 @@
-"""Draws the screens of the terminal UI as SVG, from the demo's stream on a clock by hand.
+"""Draws the screens of the terminal UI as SVG, from the stream of the demo on a manual clock.
 
-``python -m docs.ui_pictures FOLDER [SCENE...]`` draws them in each size and theme, to be looked at.
+``python -m docs.ui_pictures FOLDER [SCENE...]`` draws scenes in each size and theme, for inspection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from skws_tui.themes import DARK, LIGHT
 from skws_windows.window import Unbounded
 
 SIZE: Final = (120, 30)
-"""Of the pictures in the guide."""
+"""Columns and rows of the pictures in the guide."""
 SIZES: Final = ((80, 24), (140, 40))
 _STEPS: Final = 8
 _SPEED: Final = 600_000_000
@@ -45,7 +45,7 @@ async def _search(app: SkwsApp, pilot: Pilot[None]) -> None:
 
 
 async def _best(app: SkwsApp, pilot: Pilot[None]) -> None:
-    """The best results over rows that stay."""
+    """The best results over rows that do not expire."""
     await _type(app, pilot, "john michael")
     await pilot.press("enter")
     await _settle(app, pilot)
@@ -74,7 +74,7 @@ async def _pick(_: SkwsApp, pilot: Pilot[None]) -> None:
 
 
 async def _ended(app: SkwsApp, pilot: Pilot[None]) -> None:
-    """Results of which some were retracted and some have expired."""
+    """Some results are retracted, others have expired."""
     await _search(app, pilot)
     results = app.view.results
     rows = results.rows(ListSelection())
@@ -129,11 +129,11 @@ SCENES: Final[dict[str, Scene]] = {
 }
 
 _STAYING: Final = frozenset({"tui-best"})
-"""Scenes of which the rows stay until they are deleted, as those of a folder."""
+"""Scenes whose rows stay until they are deleted, like those of a folder."""
 
 
 def screen_picture(name: str, size: tuple[int, int] = SIZE, theme: str = DARK) -> str:
-    """One scene as an SVG of a terminal, equal from run to run."""
+    """A scene as SVG; the same in each run."""
     with TemporaryDirectory() as folder, chdir(folder):
         for file in movie_files():
             Path(file.name).symlink_to(file)
@@ -157,7 +157,7 @@ async def _draw(name: str, size: tuple[int, int], theme: str) -> str:
             box.cursor_blink = False
         await _settle(app, pilot)
         svg = app.export_screenshot(title=f"skws {name.removeprefix('tui-')}")
-    # Its elements are named after a checksum of all texts, which would make every change a large one.
+    # The names of elements contain a checksum of all texts: every change would change all of them.
     return re.sub(r"terminal-\d+", name, svg)
 
 
@@ -177,7 +177,7 @@ async def _advance(app: SkwsApp, pilot: Pilot[None], seconds: float) -> None:
 
 
 async def _settle(app: SkwsApp, pilot: Pilot[None]) -> None:
-    """Until commands are obeyed, workers done and messages dealt with."""
+    """Wait until commands are executed, workers have finished, and messages are processed."""
     await pilot.pause()
     run = app.job
     assert isinstance(run, SteppedRun)
@@ -193,17 +193,17 @@ GUIDE: Final = (
     *("tui-empty", "tui-search", "tui-best", "tui-whole"),
     *("tui-rows", "tui-schema", "tui-networks", "tui-metrics"),
 )
-"""The scenes that the guide shows."""
+"""The scenes in the guide."""
 
 
 def draw_screens(folder: Path) -> None:
-    """The scenes of the guide, a file each."""
+    """Draw the scenes of the guide, each in its own file."""
     for name in GUIDE:
         (folder / f"{name}.svg").write_text(screen_picture(name), encoding="utf-8")
 
 
 def draw_all(folder: Path, names: Sequence[str] = ()) -> None:
-    """These scenes, or all, in each size and theme."""
+    """Draw the given scenes, or all, in each size and theme."""
     folder.mkdir(exist_ok=True)
     for name in names or SCENES:
         for width, height in SIZES:

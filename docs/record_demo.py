@@ -109,7 +109,7 @@ def _outputs(terminal: int) -> Iterator[Output]:
             return
         if not data:
             return
-        if keys:  # the last key ends it, and its screen
+        if keys:  # the last key ends the program, which clears the screen
             yield Output(now, decoder.decode(data))
 
 

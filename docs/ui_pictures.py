@@ -148,7 +148,7 @@ async def _draw(name: str, size: tuple[int, int], theme: str) -> str:
     request = UiRequest(job, schema, (PAPER_QUERY,), restore=False, theme=theme, no_expiry=no_expiry)
     app = SkwsApp(request, SteppedRun, show_machine=False)
     async with app.run_test(size=size) as pilot:
-        app.events.on_events = lambda: None  # it is taken by hand, so that the same comes together each time
+        app.events.on_events = lambda: None  # taken on request: each run has the same groups of events
         for _ in range(_STEPS):
             await _advance(app, pilot, 0.5)
         await SCENES[name](app, pilot)

@@ -1,4 +1,4 @@
-"""The worst case of bridges: loads where nearly every probe of one succeeds, with bridges and without.
+"""The worst case of bridges: loads in which nearly every probe of a bridge succeeds, with and without them.
 
 Run as ``python -m bench.bridges``. Figures are processor seconds of the engine without
 reading, medians of three alternating runs each.
@@ -26,7 +26,7 @@ WITH, WITHOUT = operators.LEAST_BRIDGED, 100
 
 
 def records(load: Load, root_share: float, other_share: float) -> Iterator[Record]:
-    """The load, with its own share for each keyword."""
+    """The records of the load, with a separate share for each keyword."""
     rng = random.Random(1)
     widths = [len(relation.attributes) - 1 for relation in load.schema().relations]
     for second in range(SECONDS):

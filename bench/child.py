@@ -1,7 +1,7 @@
-"""One measured run in its own process, so that its peak memory and processor time are its own.
+"""One measured run in a separate process, whose peak memory and processor time belong to this run alone.
 
 Run as ``python -m bench.child``: reads a task as JSON from standard input, writes the measurements as JSON to
-standard output. Every measurement includes reading, but not making the load.
+standard output. Every measurement includes reading, but not generating the load.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``skws bench``: the paper's experiments, and the default engine beside its floor and other engines."""
+"""``skws bench``: the paper's experiments, and the default engine compared with its floor and with peers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def floor(
     runs: Annotated[int, typer.Option("--runs", min=1, help="Runs of each.")] = 3,
     time_limit: TimeLimit = 600.0,
 ) -> None:
-    """The default engine beside reading and matching alone.
+    """Compare the default engine with reading and matching alone.
 
     skws bench floor --hours 0.25
     """
@@ -58,7 +58,7 @@ def paper(
     ),
     draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Draw PNGs.")] = True,
 ) -> None:
-    """Figures 5.1-5.8 of the S-KWS paper as one CSV and one PNG each.
+    """Measure Figures 5.1-5.8 of the S-KWS paper; write one CSV file, and a PNG for each figure.
 
     skws bench paper --hours 0.25 --figures 5.1,5.3 --time-limit 60
     """
@@ -86,7 +86,7 @@ def queries(
     ),
     draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Draw a PNG.")] = True,
 ) -> None:
-    """What a tuple costs as the number of standing queries grows.
+    """Measure the cost of a tuple as the number of standing queries grows.
 
     skws bench queries --hours 0.25 --numbers 1,10,100
     """
@@ -121,7 +121,7 @@ def peers(
         "bench-peers.csv"
     ),
 ) -> None:
-    """The same networks in DuckDB and Pathway, results checked equal.
+    """Evaluate the same networks in DuckDB and Pathway, and compare the results.
 
     skws bench peers --hours 0.25 --engines duckdb
     """

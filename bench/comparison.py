@@ -1,4 +1,4 @@
-"""Saved searches over joined tables, in skws and in solutions that one would build on SQLite or DuckDB.
+"""Saved searches over joined tables, in skws and in solutions built on SQLite or DuckDB.
 
 A search looks for a word of a purchase and a word of one of its complaints. Rows are inserted, updated, moved
 and deleted. Each contender is a separate command that reads the same file, and all must end

@@ -1,4 +1,4 @@
-"""The time that a shard of a live search is without its mesh after its executor was killed.
+"""The time to rebuild the mesh of a shard of a live search after its executor was killed.
 
 python -m bench.live_recovery make LOG --megabytes 1000 --shards 2
 python -m bench.live_recovery rebuild LOG

@@ -1,7 +1,7 @@
 """The synthetic load of the S-KWS paper (Section 5): relations joined as a ternary tree.
 
 Each relation has one attribute for every join and produces one tuple a second;
-attribute values are uniform in [1, selectivity]. Keywords are text in this version: a
+attribute values are uniform in [1, selectivity]. Here, keywords are words of a text: a
 tuple has eight words of 10,000, and each keyword with probability ``kwf``.
 """
 

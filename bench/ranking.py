@@ -1,4 +1,4 @@
-"""Whether the right answer is first: ``python -m bench.ranking ../shared/data``.
+"""The ranks of right answers: ``python -m bench.ranking ../shared/data``.
 
 The queries are those of Coffman and Weaver on Mondial (CIKM 2010) whose answers are in
 ``mondial/queries.json``, and questions on Sakila and Stack Exchange that were chosen before results were
@@ -43,7 +43,7 @@ class Question(NamedTuple):
 
 
 def _question(words: str, *answer: Known) -> Question:
-    """A question whose answer has these tuples, whatever connects them."""
+    """A question whose answer has these tuples, and any tuples that connect them."""
     return _any_question(words, answer)
 
 

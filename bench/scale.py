@@ -1,4 +1,4 @@
-"""How a search of a replay scales: ``python -m bench.scale``.
+"""Scaling of searches over a replay: ``python -m bench.scale``.
 
 First *COST* (McSherry, Isard and Murray, HotOS 2015: the configuration that outperforms a single thread):
 whole commands over the heavy load, in alternating runs by one process, by several, and on Spark.

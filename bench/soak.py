@@ -102,7 +102,7 @@ class Rows:
 
 
 class Watch:
-    """A live search as a process, sampled all the time."""
+    """A live search as a process, whose memory and checkpoint are sampled continuously."""
 
     def __init__(self, folder: Path, options: list[str]) -> None:
         self._folder = folder

@@ -146,7 +146,7 @@ class Shop:
 
 
 class Watch:
-    """``skws watch`` as a process."""
+    """A process of ``skws watch``, whose memory is sampled while it is waited for."""
 
     def __init__(self, shop: Shop, folder: Path) -> None:
         self.started_at = perf_counter()

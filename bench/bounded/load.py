@@ -28,9 +28,7 @@ def records(count: int) -> Iterator[tuple[str, int, int]]:
 
 
 class Meter:
-    """Prints as JSON lines how many records are done, the time so far (wall clock and
-    processor) and the memory in use.
-    """
+    """Prints measurements as JSON lines: records so far, elapsed and processor seconds, memory in use."""
 
     def __init__(self) -> None:
         self._began, self._cpu = perf_counter(), process_time()

@@ -16,7 +16,7 @@ from bench.patterns.loads import LOADS, TRACES, Load
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CHILDREN = Path(__file__).parent / "children"
-# Events by which matches may be late: DuckDB evaluates batches, and skws can. None: all at the end.
+# Sizes of batches, which delay matches: DuckDB evaluates batches, and skws can. None: all events at once.
 BATCHES = (None, 1000, 100)
 _NAMES = {"core": "CORE", "flink": "Flink", "pathway": "Pathway"}
 
@@ -25,7 +25,7 @@ _NAMES = {"core": "CORE", "flink": "Flink", "pathway": "Pathway"}
 class Engine:
     """A way to run a load: its displayed name, and the command that starts its process.
 
-    ``batch``: an element of BATCHES; ``by_columns``: whether skws evaluates batches.
+    ``batch``: an element of BATCHES; ``by_columns``: True if skws evaluates batches.
     """
 
     name: str

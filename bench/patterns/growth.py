@@ -35,7 +35,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The matches of one event, how many were enumerated, nanoseconds for each, and until the first one."""
+    """The matches of one event, the number enumerated, and nanoseconds until the first one and for each."""
 
     window: int
     matches: int

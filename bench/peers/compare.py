@@ -31,7 +31,7 @@ _CHILDREN = Path(__file__).parent / "children"
 class Row:
     """One engine. Seconds exclude its start, until it is ready for a record; None if unfinished.
 
-    ``equal``: whether its results equal those of skws. ``ratio``: its processor seconds divided by those of
+    ``equal``: True if its results equal those of skws. ``ratio``: its processor seconds divided by those of
     skws.
     """
 

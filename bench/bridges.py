@@ -54,7 +54,7 @@ def main() -> None:
         stream = list(records(load, root, other))
         runs = [(run(load, stream, WITH), run(load, stream, WITHOUT)) for _ in range(RUNS)]
         if len({results for pair in runs for results, _ in pair}) > 1:
-            raise AssertionError("with bridges there are other results than without")
+            raise AssertionError("the results with and without bridges differ")
         with_them, without = (median(pair[which][1] for pair in runs) for which in (0, 1))
         ratio = with_them / without
         print(f"{root:6} {other:6} {runs[0][0][0]:8} {with_them:7.2f} {without:9.2f} {ratio:6.2f}")

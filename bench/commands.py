@@ -21,7 +21,9 @@ from skws_schema.errors import SkwsError
 
 app = typer.Typer(help="Measure skws on this machine.", no_args_is_help=True, rich_markup_mode=None)
 Hours = Annotated[float, typer.Option("--hours", min=0.001, help="Length of the stream.")]
-TimeLimit = Annotated[float, typer.Option("--time-limit", min=0.1, help="Seconds that one run may take.")]
+TimeLimit = Annotated[
+    float, typer.Option("--time-limit", min=0.1, help="Time limit of each run, in seconds.")
+]
 
 
 @app.command()
@@ -110,11 +112,11 @@ def queries(
 def peers(
     hours: Hours = 1.0,
     engines: Annotated[
-        str, typer.Option("--engines", help="Such as duckdb: those compared with skws.")
+        str, typer.Option("--engines", help="Engines to compare with skws, such as duckdb.")
     ] = "duckdb,pathway",
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     slice_seconds: Annotated[
-        int, typer.Option("--slice", min=1, help="Seconds of stream that peers take in at a time.")
+        int, typer.Option("--slice", min=1, help="Seconds of stream that peers process at a time.")
     ] = 300,
     time_limit: TimeLimit = 1200.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The CSV to write.")] = Path(

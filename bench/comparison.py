@@ -189,11 +189,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.comparison", description=__doc__)
     parser.add_argument("--searches", type=int, nargs="+", default=[1_000, 100_000])
     parser.add_argument("--changes", type=int, default=10_000)
-    parser.add_argument("--every", type=int, default=1_000, help="changes between two looks")
+    parser.add_argument("--every", type=int, default=1_000, help="changes between two polls")
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
     duckdb = str(python_of("duckdb", lambda line: print(line, file=sys.stderr)))
-    print("searches  contender           tells                  start s  median s  slowest s   live")
+    print("searches  contender           reports                start s  median s  slowest s   live")
     for number in args.searches:
         rng = random.Random(46)
         with TemporaryDirectory() as name:

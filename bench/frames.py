@@ -150,8 +150,13 @@ def run_search(spark: SparkSession, folder: Path, form: str, shards: int) -> tup
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--hours", type=float, default=25.0, help="of the load, 72,000 tuples each")
-    parser.add_argument("--files", type=int, default=8, help="of each relation, and so micro-batches")
+    parser.add_argument("--hours", type=float, default=25.0, help="hours of the load, 72,000 tuples each")
+    parser.add_argument(
+        "--files",
+        type=int,
+        default=8,
+        help="files of each relation, which is also the number of micro-batches",
+    )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--run", help=argparse.SUPPRESS)

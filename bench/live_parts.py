@@ -34,10 +34,10 @@ def reader_of(replay: Path, number: int, records: int) -> SourceReader:
     job = Job({"load": query}, KEYED.schema(), str(replay), max_size=KEYED.max_size)
     layout = LayoutRequest(number, Partitioning.KEYS).layout([query], job.stream, job.plan_window)
     reading = Reading(str(replay), job.schema, records=(records, records), tasks=number)
-    return SourceReader(reading, Pieces(job, _Same(layout), MemoryShare(size_text(), 0)))
+    return SourceReader(reading, Pieces(job, _FixedLayout(layout), MemoryShare(size_text(), 0)))
 
 
-class _Same:
+class _FixedLayout:
     """Returns a fixed layout; a class at module level, so that it can be pickled."""
 
     def __init__(self, layout: Layout) -> None:
@@ -72,7 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=int, default=2400, help="of the load's time, 1,200 tuples each")
+    parser.add_argument("--minutes", type=int, default=2400, help="minutes of the load, 1,200 tuples each")
     parser.add_argument("--tasks", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     args = parser.parse_args()
     with TemporaryDirectory() as folder:

@@ -144,7 +144,7 @@ def make(path: Path, megabytes: int, shards: int, records: int) -> None:
     state.updateValue(("mark", ""), (b"", orjson.dumps(asdict(mark))))
     with path.open("wb") as file:
         pickle.dump((job, share, state.blobs), file)
-    print(f"{state.log_bytes / 1e6:,.0f} MB, {mark.position:,} tuples came")
+    print(f"{state.log_bytes / 1e6:,.0f} MB, {mark.position:,} tuples")
 
 
 def rebuild(path: Path) -> None:
@@ -169,9 +169,11 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("make", "rebuild"))
     parser.add_argument("log", type=Path)
-    parser.add_argument("--megabytes", type=int, default=1000, help="of the log of all shards")
+    parser.add_argument("--megabytes", type=int, default=1000, help="size of the log of all shards")
     parser.add_argument("--shards", type=int, default=2)
-    parser.add_argument("--records", type=int, default=200_000, help="of a micro-batch, in all shards")
+    parser.add_argument(
+        "--records", type=int, default=200_000, help="records of a micro-batch, over all shards"
+    )
     args = parser.parse_args()
     if args.what == "make":
         make(args.log, args.megabytes, args.shards, args.records)

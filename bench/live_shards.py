@@ -83,7 +83,7 @@ def live_shards(
                 shard_runs.append(pool.submit(_run_shard, job, share, path).result())
         measurements.append(LiveShards(number, read_seconds, shard_runs))
     if len({measurement.results for measurement in measurements}) != 1:
-        raise SystemExit("shards found other results")
+        raise SystemExit("numbers of shards have different results")
     return measurements
 
 

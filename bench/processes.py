@@ -57,7 +57,7 @@ def _role(process: Path) -> str:
     try:
         command_line = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
     except OSError:
-        return "gone"
+        return "ended"
     return next((part for sign, part in _PARTS if sign in command_line), "other")
 
 

@@ -90,11 +90,11 @@ def draw(points: list[Point], path: Path) -> None:
     axes = canvas.subplots()
     numbers = [point.queries for point in points]
     axes.plot(numbers, [point.ratio for point in points], marker="o", label="one engine, all queries")
-    axes.plot(numbers, [n / numbers[0] for n in numbers], linestyle=":", label="an engine a query")
+    axes.plot(numbers, [n / numbers[0] for n in numbers], linestyle=":", label="one engine per query")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("standing queries")
-    axes.set_ylabel("time a tuple (one query = 1)")
+    axes.set_ylabel("time per tuple (one query = 1)")
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
     canvas.savefig(path)

@@ -135,7 +135,7 @@ def predict(replay: Path, workers: Sequence[int]) -> list[Scaled]:
         results = sum(share.results for share in shares)
         predictions.append(Scaled(number, len(ranges), scan / number, largest, total, peak, results))
     if len({prediction.results for prediction in predictions}) != 1:
-        raise SystemExit("slices found other results")
+        raise SystemExit("numbers of workers have different results")
     return predictions
 
 
@@ -185,7 +185,7 @@ def measure_shards(replay: Path, shards: Sequence[int], folder: Path) -> list[Sh
             Sharded(number, divide / number, largest, most, sum(share.results for share in runs))
         )
     if len({measurement.results for measurement in measurements}) != 1:
-        raise SystemExit("shards found other results")
+        raise SystemExit("numbers of shards have different results")
     return measurements
 
 
@@ -231,11 +231,15 @@ def draw(predictions: Sequence[Scaled], tuples: int, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--hours", type=float, default=25.0, help="of the heavy load, 72,000 tuples each")
-    parser.add_argument("--runs", type=int, default=5, help="of each command; 0 leaves them out")
+    parser.add_argument(
+        "--hours", type=float, default=25.0, help="hours of the heavy load, 72,000 tuples each"
+    )
+    parser.add_argument("--runs", type=int, default=5, help="runs of each command; 0 skips them")
     parser.add_argument("--workers", default="1,2,4,8,16")
-    parser.add_argument("--shards", default="1,2,4,8", help="of the load that a key divides")
-    parser.add_argument("--plot", type=Path, help="a PNG of the prediction")
+    parser.add_argument(
+        "--shards", default="1,2,4,8", help="numbers of shards of the load that a key divides"
+    )
+    parser.add_argument("--plot", type=Path, help="PNG file for a plot of the prediction")
     args = parser.parse_args()
     with TemporaryDirectory() as folder:
         replay, schema = Path(folder) / "load.jsonl", Path(folder) / "load.yaml"
@@ -250,7 +254,7 @@ def main() -> None:
                 middle = statistics.median(seconds)
                 print(f"{name:24}{middle:10.1f}{min(seconds):10.1f}{base / middle:16.2f}")
         predictions = predict(replay, [int(text) for text in args.workers.split(",")])
-        headings = ("workers", "slices", "look s", "largest s", "to N=1", "all s", "peak MB", "tuples/s")
+        headings = ("workers", "slices", "scan s", "largest s", "to N=1", "all s", "peak MB", "tuples/s")
         print("\n" + "".join(f"{heading:>11}" for heading in headings))
         for row in predictions:
             ratio, speed = row.largest / predictions[0].largest, tuples / (row.scan + row.largest)

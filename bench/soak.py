@@ -114,7 +114,7 @@ class Watch:
         command += ["--output", str(folder / "out.jsonl"), "--engine", "local"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self._done = Event()
-        self._thread = Thread(target=self._look, daemon=True)
+        self._thread = Thread(target=self._sample, daemon=True)
         self.memory = self.checkpoint = 0
         self._thread.start()
 
@@ -150,7 +150,7 @@ class Watch:
         self.process.send_signal(signal.SIGINT)
         self.process.communicate()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self._done.wait(EACH):
             self.memory = max(self.memory, memory_of(self.process.pid))
             self.checkpoint = max(self.checkpoint, size_of(self._folder / "kept"))
@@ -208,12 +208,12 @@ def soak(
         watch = Watch(folder, options)
         message = watch.wait_until_started()
         seconds = time.monotonic() - began
-        print(f"started again in {seconds:.1f} s: {message}")
+        print(f"restarted in {seconds:.1f} s: {message}")
         yield measure_part(watch, folder, change_lines, 0, part)
         watch.stop()
         with (folder / "out.jsonl").open("rb") as file:
             ops = Counter(orjson.loads(line)["op"] for line in file)
-        print("told: " + ", ".join(f"{ops[op]:,} {op}" for op in "+-~"))
+        print("results: " + ", ".join(f"{ops[op]:,} {op}" for op in "+-~"))
 
 
 def measure_part(

@@ -176,14 +176,14 @@ class Watch:
 
     def wait_for_rows(self, rows: int) -> float:
         """Seconds until the search has all rows."""
-        for _ in self._looks():
+        for _ in self._samples():
             if self._metrics.exists() and Metrics.from_json(self._metrics.read_bytes()).tuples >= rows:
                 break
         return perf_counter() - self.started_at
 
     def wait_for(self, word: str) -> None:
         """Wait for a result with a word."""
-        for _ in self._looks():
+        for _ in self._samples():
             if self._out.exists():
                 with self._out.open("rb") as file:
                     file.seek(self._seen)
@@ -206,7 +206,7 @@ class Watch:
         self._process.send_signal(signal.SIGINT)
         self._process.wait()
 
-    def _looks(self) -> Iterator[None]:
+    def _samples(self) -> Iterator[None]:
         while perf_counter() - self.started_at < LIMIT:
             if self._process.poll() is not None:
                 raise SystemExit("the search has ended")
@@ -235,13 +235,13 @@ def measure_watch(shop: Shop, folder: Path) -> Iterator[Line]:
     sold = perf_counter()
     shop.sell("calm")
     watch.wait_for("calm")
-    yield Line("a change to its alert", perf_counter() - sold)
+    yield Line("one change until its alert", perf_counter() - sold)
     watch.stop()
     second_watch = Watch(shop, folder)
     shop.sell("again")
     second_watch.wait_for("again")
     yield Line(
-        "started again, to an alert",
+        "restart until an alert",
         perf_counter() - second_watch.started_at,
         second_watch.cpu,
         second_watch.memory,

@@ -269,8 +269,10 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("latency", "throughput", "library", "in-process"))
     parser.add_argument("--rate", type=int, default=1000, help="tuples a second")
-    parser.add_argument("--seconds", type=float, default=60, help="measured, behind the warm-up")
-    parser.add_argument("--minutes", type=int, default=300, help="of the load's time, 1,200 tuples each")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="seconds that are measured, after the warm-up"
+    )
+    parser.add_argument("--minutes", type=int, default=300, help="minutes of the load, 1,200 tuples each")
     parser.add_argument("--keyed", action="store_true", help="throughput of the load that a key divides")
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--cores", type=int, default=2)

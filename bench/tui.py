@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     args = parser.parse_args()
     outcome = measure(args.rate, args.seconds)
-    print(f"results given   {outcome.sent:,} ({args.rate:,.0f}/s), {outcome.listed:,} listed at the end")
+    print(f"results sent    {outcome.sent:,} ({args.rate:,.0f}/s), {outcome.listed:,} listed at the end")
     print(f"keys answered   {len(outcome.response_times):,}")
     for share in (0.5, 0.9, 0.99):
         elapsed, cpu = (

@@ -106,7 +106,9 @@ def main() -> None:
         times = measure(arguments, args.result)
         Path(f"{args.source}{KEPT_SCHEMA}").unlink(missing_ok=True)  # the next run infers it, too
         print(
-            "  ".join(f"{step} {elapsed:.2f} s ({cpu:.2f} worked)" for step, (elapsed, cpu) in times.items())
+            "  ".join(
+                f"{step} {elapsed:.2f} s ({cpu:.2f} s of CPU)" for step, (elapsed, cpu) in times.items()
+            )
         )
 
 

@@ -59,7 +59,7 @@ def growth(_: argparse.Namespace) -> int:
     print(f"\nupdates by the keys\n{'keys':16} {heading}")
     for kind, p in by_kind():
         print(f"{kind:16} {p.load:8} {p.window:>10,} {p.microseconds:>10.2f} {p.matches:>20,.1f}")
-    print(f"\nenumeration\n{'window':>10} {'matches':>16} {'told':>10} {'ns to first':>12} {'ns each':>8}")
+    print(f"\nenumeration\n{'window':>10} {'matches':>16} {'read':>10} {'ns to first':>12} {'ns each':>8}")
     for d in delays():
         print(f"{d.window:>10,} {d.matches:>16,} {d.enumerated:>10,} {d.first:>12,.0f} {d.each:>8.0f}")
     return 0
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True)
     engines_parser = commands.add_parser("engines", help="the loads by skws and by other engines")
     engines_parser.add_argument(
-        "--engines", metavar="E,...", help="duckdb,pathway: in environments of their own"
+        "--engines", metavar="E,...", help="duckdb,pathway; each in a separate environment"
     )
     engines_parser.add_argument("--core", metavar="PYTHON", help="an interpreter (3.13) with pycer 0.1.6")
     engines_parser.add_argument(
@@ -83,8 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     engines_parser.add_argument(
         "--full", action="store_true", help=f"{EVENTS:,} events, {_OFTEN} times: 20 minutes"
     )
-    engines_parser.add_argument("--events", type=int, help=f"of each load at most ({_FEW:,})")
-    engines_parser.add_argument("--repeat", type=int, help="how often (once)")
+    engines_parser.add_argument(
+        "--events", type=int, help=f"the most events of each load (default: {_FEW:,})"
+    )
+    engines_parser.add_argument("--repeat", type=int, help="runs of each engine (default: 1)")
     engines_parser.set_defaults(run=engines)
     commands.add_parser("growth", help="updates by window and matches, enumeration").set_defaults(run=growth)
     args = parser.parse_args(arguments)

@@ -64,7 +64,7 @@ def compare(engines: Sequence[Engine], number: int, repeat: int) -> Iterator[tup
     """For each load its number of events and the engines' results, from ``repeat`` alternating runs."""
     for load in LOADS.values():
         if load.values is None and not TRACES.is_dir():
-            print(f"\n{load.name}: left out, as the public traces are not at {TRACES}")
+            print(f"\n{load.name}: skipped, since there are no public traces in {TRACES}")
             continue
         with tempfile.TemporaryDirectory() as name:
             task = load.task(Path(name) / "events", number)

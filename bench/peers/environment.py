@@ -50,7 +50,7 @@ def python_of(peer: str, report: Callable[[str], None]) -> Path:
     path = folder(peer)
     python = path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not (path / _READY).exists():
-        report(f"making an environment with {', '.join(pins(peer))} in {path}")
+        report(f"creating an environment with {', '.join(pins(peer))} in {path}")
         try:
             _make(path, python, pins(peer))
         except (OSError, subprocess.SubprocessError) as error:

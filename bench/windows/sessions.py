@@ -34,7 +34,7 @@ def sessions(rows: list[Row], times: list[int], runs: int) -> Iterator[str]:
         for name, run in (("spark", _spark), ("pathway", _pathway)):
             outcome = run(path)
             if outcome is None:
-                yield f"{name:>7}  not measured: its environment is not there (skws bench peers makes it)"
+                yield f"{name:>7}  not measured: its environment is missing (skws bench peers creates it)"
                 continue
             session_count, run_seconds = outcome
             if session_count != by_hand:

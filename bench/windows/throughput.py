@@ -101,7 +101,7 @@ def _memory_use(rows: list[Row], times: list[int], aggregates: Sequence[Aggregat
 
 def _have_same(ours: Found, theirs: Found) -> None:
     if [w[:2] for w in ours] != [w[:2] for w in theirs]:
-        raise AssertionError("other windows than by hand")
+        raise AssertionError("the windows differ from those by hand")
     worst = max((abs(a[2] - b[2]) for a, b in zip(ours, theirs, strict=True)), default=0.0)
     if worst > 1e-6:
         raise AssertionError(f"means differ by {worst}")

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from socket import SHUT_RDWR, socket
+from string import punctuation
 from threading import Thread
 from typing import Final, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import orjson
 
@@ -186,7 +187,8 @@ class Endpoint:
             raise UsageError(f"{self.shown}: not a valid address (expected https://HOST/PATH)")
         self._address = HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname, port
         self._connection = self._new_connection()
-        self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._path = quote(path, safe=punctuation)  # the rest may be blanks, and letters beyond ASCII
         self._headers = {"Content-Type": "application/json", "User-Agent": f"skws/{__version__}"}
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

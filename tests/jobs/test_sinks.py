@@ -342,6 +342,7 @@ class Hook:
         self.answers: list[int] = []
         self.accepted: list[dict[str, Any]] = []
         self.keys: list[str] = []
+        self.paths: list[str] = []
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -350,6 +351,7 @@ class Hook:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 hook.keys.append(self.headers["Idempotency-Key"])
+                hook.paths.append(self.path)
                 status = hook.answers.pop(0) if hook.answers else 204
                 if status < 300:
                     hook.accepted.append(json.loads(body))
@@ -391,6 +393,14 @@ def test_a_web_hook_is_retried_until_it_accepts(hook: Hook) -> None:
     assert hook.ids() == ["id0", "id1", "id2"]
     assert hook.keys == ["run1-1-0"] * 4 + ["run1-1-1"]
     assert waits == [0.5, 3.0, 2.0]
+
+
+def test_the_address_of_a_web_hook_may_have_blanks_and_any_letters(hook: Hook) -> None:
+    waits: list[float] = []
+    write_batches(f"{hook.url}&to=%41 \u00e5se", run(None, waits=waits), (1, [result(1)]))
+    assert hook.ids() == ["id1"]
+    assert hook.paths == ["/hook?x=1&to=%41%20%C3%A5se"]
+    assert waits == []
 
 
 def test_results_rejected_by_a_web_hook_become_dead_letters(hook: Hook, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -180,8 +182,13 @@ def _settings(options: str) -> dict[str, str]:
 
 
 def packages_zip() -> Path:
-    """The installed packages as one zip, so that executors only need Python and the dependencies."""
-    target = Path(tempfile.mkdtemp(prefix="skws-")) / "skws-packages.zip"
+    """The installed packages as one zip, so that executors only need Python and the dependencies.
+
+    It exists until this process ends, since Spark sends it to executors that start later, too.
+    """
+    folder = tempfile.mkdtemp(prefix="skws-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    target = Path(folder) / "skws-packages.zip"
     with zipfile.ZipFile(target, "w") as archive:
         for package in PACKAGES:
             spec = find_spec(package)

@@ -26,6 +26,14 @@ print(len(wanted))
 """
 
 
+def test_the_archive_is_removed_at_the_end_of_the_process() -> None:
+    program = "from skws.spark.spark_session import packages_zip; print(packages_zip())"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    path = Path(run.stdout.strip())
+    assert path.name == "skws-packages.zip"
+    assert not path.parent.exists()
+
+
 def test_every_module_loads_from_the_archive_only(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-P", "-c", EVERY_MODULE, str(packages_zip()), *site.getsitepackages()]
     run = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)

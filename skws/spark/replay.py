@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from threading import Event, Thread
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from skws.formats import Replay, Split
@@ -115,10 +116,11 @@ def _reporting_stages(spark: SparkSession, report: ReportProgress) -> Iterator[N
 
 
 def _poll(spark: SparkSession, report: ReportProgress, stop: Event) -> None:
-    tracker = spark.sparkContext.statusTracker()
-    while not stop.wait(_INTERVAL):
-        stages = [s for i in tracker.getActiveStageIds() if (s := tracker.getStageInfo(i)) is not None]
-        if stages:
-            number = max(s.stageId for s in stages) + 1
-            done_count = sum(s.numCompletedTasks for s in stages)
-            report(Progress(f"Spark stage {number}", done_count, sum(s.numTasks for s in stages), "tasks"))
+    with suppress(Py4JError, OSError):  # Java has ended, which the search reports
+        tracker = spark.sparkContext.statusTracker()
+        while not stop.wait(_INTERVAL):
+            stages = [s for i in tracker.getActiveStageIds() if (s := tracker.getStageInfo(i)) is not None]
+            if stages:
+                number = max(s.stageId for s in stages) + 1
+                done, total = sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)
+                report(Progress(f"Spark stage {number}", done, total, "tasks"))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from skws.spark.faults import lost_process, skws_error
 from skws.spark.local_java import use_java
+from skws.spark.replay import _reporting_stages
 
 IDLE_ONE_KILLED = """\
 An error occurred while calling o123.load.
@@ -137,3 +142,15 @@ def test_a_context_stopped_by_spark_is_reported() -> None:
         "This stopped SparkContext was created at:\n\norg.apache.spark.api.java.JavaSparkContext.<init>\n"
     )
     assert str(skws_error(text)).startswith("Spark has stopped: its master does not answer")
+
+
+def test_the_progress_of_stages_ends_quietly_with_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call_java() -> NoReturn:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=call_java))
+    with _reporting_stages(spark, lambda _: None):
+        pass
+    assert failures == []

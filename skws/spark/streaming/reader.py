@@ -183,7 +183,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._rest = Rest(SystemClock())
         self._feed: Prefetch | None = None
         self._schema = reading.request.schema
-        self._changes: tuple[str, ...] = ()  # that preceded it
+        self._changes: tuple[str, ...] = ()  # of the schema, up to ``_commands_read``
         self._commands_read = 0
         self._pace = Pace(SystemClock(), replay_rate(reading.request))
         self._replay_control = ReplayControl()
@@ -256,8 +256,10 @@ class FeedReader(SimpleDataSourceStreamReader):
         """The feed, reading with the schema after an offset of the commands."""
         request = self._reading.request
         if commands is not None and commands != self._commands_read:
-            job_commands, _ = self._commands(0, commands)
-            changes = tuple(command.schema for command in job_commands if command.op == "schema")
+            is_later = commands > self._commands_read
+            start, changes = (self._commands_read, self._changes) if is_later else (0, ())
+            job_commands, _ = self._commands(start, commands)
+            changes += tuple(command.schema for command in job_commands if command.op == "schema")
             if changes != self._changes:
                 schema = reduce(changed, changes, request.stream).schema
                 if self._feed is not None:

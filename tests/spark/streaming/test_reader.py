@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from tempfile import mkdtemp
 
+import orjson
 import pytest
 
 from skws.data.packing import unpack
+from skws.durable import encode_frame
+from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Partitioning
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Backlog
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
-from skws.spark.streaming.run_directory import ReplayControl
+from skws.spark.streaming.run_directory import COMMANDS, ReplayControl, name_of
 from skws.state_database import NAME, StateDatabase
+from tests.growth.measured import faster_than_linear
+from tests.jobs.test_schema_changes import WITH_NOTES
 from tests.jobs.watching import SCHEMA, append, customer, order, request
 
 WHOLE = Layout(Partitioning.ROOTS, (0,))
@@ -99,3 +105,49 @@ def test_records_of_one_time_stay_in_one_part(tmp_path: Path, times: int, sizes:
     rows, end = (feed_reader := reader(tmp_path, str(source), part=10)).read(feed_reader.initialOffset())
     assert [len(unpack(MicroBatch.from_bytes(blob).records)) for *_, blob in rows] == sizes
     assert end["sequence"] == 3
+
+
+def test_the_cost_of_a_command_does_not_depend_on_earlier_ones(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.touch()
+
+    def commands(n: int) -> Callable[[], None]:
+        folder = Path(mkdtemp(dir=tmp_path))
+        feed_reader, path = reader(folder, str(source)), folder / COMMANDS
+        path.parent.mkdir()
+        text = orjson.dumps({"commands": [JobCommand("remove", "lamps").to_dict()]})
+
+        def work() -> None:
+            offset = feed_reader.initialOffset()
+            for _ in range(n):
+                with path.open("ab") as file:
+                    file.write(encode_frame(text, name_of("", path), file.tell()))
+                _, offset = feed_reader.read(offset)
+            assert offset["commands"] == path.stat().st_size
+
+        return work
+
+    assert not faster_than_linear(commands, 10)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_records_are_read_with_the_schema_after_earlier_commands(tmp_path: Path, again: bool) -> None:
+    source, path = tmp_path / "in.jsonl", tmp_path / COMMANDS
+    source.touch()
+    path.parent.mkdir()
+    feed_reader = reader(tmp_path, str(source))
+    offsets = [feed_reader.initialOffset()]
+    for schema in (WITH_NOTES, None):
+        command = JobCommand("remove", "lamps") if schema is None else JobCommand("schema", "", schema=schema)
+        text = orjson.dumps({"commands": [command.to_dict()]})
+        with path.open("ab") as file:
+            file.write(encode_frame(text, name_of("", path), file.tell()))
+        _, offset = feed_reader.read(offsets[-1])
+        offsets.append(offset)
+    note = {"relation": "note", "time": 1, "row": {"cid": 1, "text": "ada"}}
+    append(source, note)
+    rows, end = feed_reader.read(offsets[-1])
+    assert records(rows) == 1
+    if again:  # before the schema, and after it
+        assert records(feed_reader.readBetweenOffsets(offsets[0], offsets[0])) == 0
+        assert records(feed_reader.readBetweenOffsets(offsets[-1], end)) == 1

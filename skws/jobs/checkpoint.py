@@ -264,6 +264,6 @@ def _fixed_settings(request: Job) -> dict[str, str]:
         "schema": to_yaml(request.schema),
         "window": window_text(request.plan_window),
         "source": _fixed_source(request.source),
-        "lateness": f"{request.stream.lateness / 1e6:g} s",
+        "lateness": f"{request.stream.lateness / 1e6:.15g} s",
         "engine": str(request.engine),
     }

@@ -88,6 +88,16 @@ def test_an_incompatible_restart_is_rejected_without_changing_the_checkpoint(tmp
     assert content_by_file == {file: file.read_bytes() for file in checkpoint.rglob("*.*") if file.is_file()}
 
 
+def test_a_restart_with_another_long_lateness_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.touch()
+    job = request(path, checkpoint=tmp_path / "checkpoint", lateness=12 * 86_400_000_000)
+    ran(job)
+    ran(job)
+    with pytest.raises(UsageError, match="of lateness 1036800 s, not 1036801 s"):
+        ran(replace(job, lateness=12 * 86_400_000_000 + 1_000_000))
+
+
 def test_a_checkpoint_of_another_version_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").touch()
     job = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")

@@ -28,6 +28,7 @@ from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Feed, FeedPart, Offset, SystemClock
 from skws.sources.partitions import PartitionEnds
 from skws.sources.retry import RetryingFeed
+from skws.spark.data_source import PARTITION
 from skws.spark.pieces import PARTS, shared_pieces
 from skws.spark.streaming.layout import Layout
 from skws.spec.enums import OnError
@@ -87,13 +88,12 @@ class Emit(Protocol):
 
 SILENCE: Final = "silence"
 """In offsets: the number of times that all partitions became idle."""
-LINES: Final = "value string, skws_partition long"
-_LINES: Final = pa.schema([("value", pa.string()), ("skws_partition", pa.int64())])
+_LINES: Final = pa.schema([("value", pa.string()), (PARTITION, pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
 class Lines(Emit):
-    """A row for each record, as JSON, with the partition of a topic that it was in: columns LINES."""
+    """A row of ``SkwsSource`` for each record: the record as JSON, and the partition of its topic."""
 
     schema: Schema
 

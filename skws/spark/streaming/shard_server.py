@@ -592,7 +592,6 @@ class ShardServer:
         self._encode = encoded_tables if tabular else encoded_lines
         self._new_shard = partial(Shard, request, share, few_bytes=few_bytes)
         self._shard = self._new_shard()
-        self._next = 0
         self.epoch = -1
 
     def answer(self, message: Sequence[Any]) -> Any:

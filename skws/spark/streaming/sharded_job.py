@@ -50,7 +50,7 @@ from skws.spark.streaming.reader import Reading, beginning
 from skws.spark.streaming.run_directory import Output, RunDirectory, in_order
 from skws.spark.streaming.shard_client import ShardClient, shut_down
 from skws.spec.job import Job
-from skws_schema.errors import SkwsError
+from skws_schema.errors import SkwsError, quantity
 from skws_schema.model import sourced
 from skws_windows.window import MICROSECOND
 
@@ -306,7 +306,7 @@ class ShardedJob:
         self._run_directory.change_layout(layout)
         self._apply_layout(layout)
         self._open_query.reset()
-        shards = f"{layout.shards} shard{'s' if layout.shards > 1 else ''}"
+        shards = quantity(layout.shards, "shard")
         self._log.info("layout", f"the state moves to {shards}, divided by {layout.spread}")
         return True
 

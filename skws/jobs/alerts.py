@@ -115,6 +115,8 @@ class Rate:
 class Limiter:
     """Passes the results of one query, up to a rate. Intervals begin at multiples of their length.
 
+    A result of an earlier interval, which a late record completes, counts in the current one.
+
     If each value of an attribute has the limit, only the latest ``_MOST_REMEMBERED`` values are counted.
     """
 
@@ -138,7 +140,7 @@ class Limiter:
         if result.op == "~":
             return None if result.id in self._held_ids else result
         interval = int(moment(result) * MICROSECOND) // self._rate.length
-        if interval != self._interval:
+        if self._interval is None or interval > self._interval:
             self._interval, self._counts = interval, {}
         value = self._rate.value(result.parsed) if self._rate.by else ""
         count = self._counts.get(value, 0)

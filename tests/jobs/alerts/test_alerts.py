@@ -131,6 +131,12 @@ def test_results_beyond_the_limit_are_held_back_and_counted() -> None:
     assert limiter.held_back == 0
 
 
+def test_results_of_late_records_count_against_the_current_limit() -> None:
+    limiter = Limiter(Rate.of("1 per minute"))
+    passed = [limiter.admit(result(n, time)) for n, time in enumerate((6, 65, 7, 66, 8, 130))]
+    assert [result_ is not None for result_ in passed] == [True, True, False, False, False, True]
+
+
 def sold(number: int, time: float, *items: str, op: str = "+") -> Result:
     tuples = [
         ResultTuple.given("order", f"order:{n}", (), {"oid": n, "item": item}) for n, item in enumerate(items)

@@ -313,8 +313,8 @@ class LocalWatch:
         for batch in feed.seek(start, time):
             self._take([], batch)
             self._offset = batch.end
-            if self.control.moving:
-                return  # to another instant: the queries are added in any case
+            if self.control.moving or self.control.stopping:
+                return  # another move adds the queries in any case
 
     def _history_start(self, time: int) -> int:
         """The time of the first records that the state at ``time`` depends on."""

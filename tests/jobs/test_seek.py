@@ -297,3 +297,21 @@ def test_a_job_without_a_replay_cannot_move(tmp_path: Path) -> None:
     control.seek(3 * SECOND)
     watch.step()
     assert "only replays" in messages[-1]
+
+
+def test_a_stop_ends_a_long_move(tmp_path: Path) -> None:
+    records = [
+        {"relation": "item", "time": n / 1000, "row": {"id": n, "name": "lamp"}} for n in range(50_000)
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="1 hour"))
+    job = ReplayJob(tmp_path, tmp_path / "in.jsonl")
+
+    def stop(batch: RecordBatch) -> None:
+        if len(batch):
+            job.control.stop()
+
+    job.sink.add = stop  # type: ignore[method-assign]
+    job.control.seek(50 * SECOND)
+    job.watch.step()
+    assert 0 < job.watch.metrics().tuples < 20_000

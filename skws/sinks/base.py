@@ -63,7 +63,7 @@ class SinkProgress:
 
 
 NONE: Final = -1
-"""The number of the last batch while there is none."""
+"""Stands for the number of the last batch before the first one."""
 
 
 class SinkError(SkwsError):
@@ -75,11 +75,11 @@ class SinkRun:
     """The context of sinks: the run that they belong to.
 
     ``id`` does not change when a run resumes. ``state`` holds the progress of sinks; None if the run cannot
-    resume. ``wait`` sleeps for some seconds, and returns False if the run should end. ``tell`` shows a line
-    to the user. ``schema``: the schema of the next results, which may change. ``held``: the last batch that
-    any sink has written. ``repeating``: an earlier process may have written the current batches. ``repeats``:
-    their results as lines; ``then``: callbacks for the end of the repetition. ``refused``: results that a
-    sink leaves out of the current batch, as bad records.
+    resume. ``wait`` sleeps for a number of seconds, and returns False if the run should end. ``tell`` shows a
+    line to the user. ``schema``: the schema of the next results, which may change. ``held``: the last batch
+    that any sink has written. ``repeating``: True while an earlier process may have written the current
+    batches. ``repeats``: their results as lines. ``then``: callbacks for the end of the repetition.
+    ``refused``: results that a sink leaves out of the current batch, as bad records.
     """
 
     id: str
@@ -95,7 +95,7 @@ class SinkRun:
     refused: list[BadRecord] = field(default_factory=list)
 
     def hold(self, batch: int) -> None:
-        """Record that a sink has written a batch already."""
+        """Record that a sink has already written a batch."""
         self.held = max(self.held, batch)
 
     def repeated(self) -> None:
@@ -140,14 +140,14 @@ class Sink(Protocol):
         """
 
     def flush(self) -> None:
-        """Make all written batches durable; the sink skips them from now on."""
+        """Make all written batches durable; afterwards the sink skips them."""
 
     def close(self) -> None:
         """Close files and connections. Results since the last flush may be lost."""
 
 
 class BatchSink(ABC):
-    """A sink that skips batches that are durable already.
+    """A sink that skips durable batches.
 
     Opening it does not interrupt another process: the checkpoint may be an old copy of a run that continues
     elsewhere, which is detected once all sinks are open.
@@ -191,7 +191,7 @@ class BatchSink(ABC):
 
     @abstractmethod
     def _opened(self, run: SinkRun) -> int:
-        """Open files and connections; returns the last durable batch."""
+        """Open files and connections; returns the number of the last durable batch."""
 
     def _take_over(self) -> None:
         """Clean up after an earlier process of the run, before the first results or the first flush."""
@@ -396,7 +396,7 @@ class Encoder(ABC, Generic[T_contra]):
 
     @abstractmethod
     def encode(self, result: T_contra) -> bytes:
-        """The bytes of a result; may be empty, as some formats hold results back."""
+        """The bytes of a result; empty if the format buffers it."""
 
     def end(self) -> bytes:
         """Called once, after the last result of a successful run."""
@@ -413,8 +413,8 @@ class JsonLinesEncoder(Encoder[LiveResult]):
 class CsvEncoder(Encoder[LiveResult]):
     """A header, then one result per record; nested parts are JSON.
 
-    UTF-8, with a line feed after each record. Unknown values are empty, ``snapshot`` is true or false.
-    ``ranked`` adds the columns of results that have a score.
+    The encoding is UTF-8, with a line feed after each record. Missing values are empty; ``snapshot`` is true
+    or false. ``ranked`` adds the columns of results that have a score.
     """
 
     def __init__(self, *, ranked: bool = False) -> None:

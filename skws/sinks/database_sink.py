@@ -46,7 +46,7 @@ _SQLITE_TYPES: Final = {
     "explanation": "TEXT",
 }
 _BUSY_SECONDS: Final = 5.0
-"""The length of one attempt in seconds; then the run waits, as for an unavailable server."""
+"""The length of one attempt in seconds; then the run waits as for an unavailable server."""
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Retractions(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """The table of results. ``name`` may be qualified by a schema. ``scores``: True for columns of scores."""
+    """The table of results. ``name`` may be qualified by a schema. ``scores`` adds the columns SCORES."""
 
     name: str = "results"
     retractions: Retractions = Retractions.DELETE
@@ -107,7 +107,7 @@ class Statements:
         self.create_progress = (
             f"CREATE TABLE IF NOT EXISTS {PROGRESS} (run {text} PRIMARY KEY, batch {types['batch']})"
         )
-        # Names are checked by table_name; values are parameters.
+        # ``ResultTable.of`` has checked the name; values are parameters.
         self._put = (
             f"INSERT INTO {table_name} ({names}) VALUES ({marks})"  # noqa: S608
             f" ON CONFLICT ({key}) DO UPDATE SET {updates}"
@@ -168,7 +168,7 @@ def _row(result: LiveResult) -> tuple[Any, ...]:
 
 
 def _score(result: LiveResult) -> tuple[Any, ...]:
-    """NULL for results without a score; an explanation on request."""
+    """The score and its explanation; None for what the result does not have."""
     fields = result.to_dict()
     explanation = fields.get("explanation")
     return fields.get("score"), None if explanation is None else _json(explanation)
@@ -196,7 +196,7 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
         self._done = batch
 
     def _keep(self, batch: int) -> None:
-        """Does nothing: batches are already durable."""
+        """Does nothing: each batch is durable once it is written."""
 
     @abstractmethod
     def _transaction(self, work: Callable[[Cursor], T]) -> T:

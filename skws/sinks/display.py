@@ -50,8 +50,8 @@ class NetworkTable(Encoder[Result]):
     retraction has the time at which it happened. Results with a score show it after the time, with their rank
     if only the best results are emitted.
 
-    ``width``: the columns of a terminal, to which lines are fitted, or None. Widths are fixed at the first
-    result, since results are written as they arrive.
+    ``width``: the columns of a terminal, to which lines are fitted; None if there is no terminal. The first
+    result fixes the widths of columns, since results are written as they arrive.
     """
 
     def __init__(self, plan: Plan, width: int | None, *, color: bool) -> None:

@@ -1,7 +1,7 @@
 """Files as sinks: a file that grows by batches, and a folder of whole Parquet files.
 
-A run that resumes after a failure finds the last lines of the interrupted run, so each batch is in the file
-exactly once, even among lines of other writers.
+A run that resumes after a failure recognizes the last lines of the interrupted run, so each batch is in the
+file exactly once, even among lines of other writers.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MOST: Final = 50_000
 class AppendedFile:
     """Appends whole lines to ``path``, to which other writers may append too. Raises SinkError.
 
-    ``mark``: the mark of an earlier process (``mark()``), whose last lines are after it. They are recognised
-    by their content (``lines``); lines of others are never touched.
+    ``mark``: the ``mark()`` of an earlier process, whose last lines follow it. They are recognized by their
+    content; lines of other writers are never changed.
     """
 
     def __init__(self, path: Path, mark: Mapping[str, int], tell: Callable[[str], None]) -> None:
@@ -43,9 +43,8 @@ class AppendedFile:
         with _guarded(path):
             within_folder(path)
             self._file = GrowingFile(path, shared=True)
-            self._is_readable = self._file.regular and os.access(
-                path, os.R_OK
-            )  # else lines cannot be found again
+            # Lines are only recognized in a file that can be read.
+            self._is_readable = self._file.regular and os.access(path, os.R_OK)
             self.start = self._start(mark)
         self._first_write: int | None = None  # the offset of the first bytes that this process wrote
         self._reported_others = False
@@ -75,7 +74,7 @@ class AppendedFile:
     def take_up(
         self, lines: Sequence[bytes], separator: bytes = b"\n", repeats: Sequence[bytes] = ()
     ) -> list[bytes]:
-        """Those of ``lines`` that an earlier process has not completely written after its mark.
+        """The ``lines`` that an earlier process has not completely written after its mark.
 
         If no other writer has written after the mark, everything after it is cut off; otherwise only an
         incomplete line at the end, or the zeros that a loss of power leaves. Lines are compared up to the
@@ -112,7 +111,7 @@ class AppendedFile:
         self._file.close()
 
     def _start(self, mark: Mapping[str, int]) -> int:
-        """The offset at which lines of an earlier process may begin: the mark, if it is in this file."""
+        """The offset from which lines of an earlier process may follow: the mark, or a shorter file's end."""
         size = self._file.size
         offset = mark.get("bytes", size)
         if not self._is_readable or offset == size:
@@ -199,8 +198,8 @@ class _TailLines:
 class BatchFile:
     """Appends batches to a file; a later process continues after the last batch in ``sink_progress``.
 
-    While the run repeats batches, their lines are buffered; at the end, those that are not in the file are
-    appended. Raises SinkError, StateError.
+    While the run repeats batches, their lines are buffered; at the end of the repetition, the lines that are
+    not in the file are appended. Raises SinkError, StateError.
     """
 
     def __init__(self, path: Path, sink_progress: SinkProgress, run: SinkRun) -> None:
@@ -246,7 +245,7 @@ class BatchFile:
 
 
 class JsonLinesSink(BatchSink):
-    """Appends to ``path``; each line is in it once, even if the run fails and resumes."""
+    """Appends to ``path``; each result is in it once, even if the run fails and resumes."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Writes results in their format: to a file or standard output, at once or as they arrive."""
+"""Writes results to a file or standard output in one of the formats, as they arrive."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def open_writer(
 ) -> Iterator[Writer[Any]]:
     """A writer of results to ``output``, or to ``stdout`` if that is None.
 
-    ``plan``: the plan of a keyword query; None for matches. ``color`` marks keywords by colours (formats for
-    people only). A file appears when the ``with`` succeeds. Raises UsageError for Parquet without ``output``;
-    OutputError, OutputClosedError.
+    ``plan``: the plan of a keyword query; None for matches. ``color`` marks keywords with colours, in formats
+    for people only. A file appears at the successful end of the ``with``. Raises UsageError for Parquet
+    without ``output``; OutputError, OutputClosedError.
     """
     if output_format is OutputFormat.PARQUET and output is None:
         raise UsageError("--format parquet needs --output FILE: it cannot be written to a terminal or a pipe")
@@ -100,7 +100,7 @@ def plain_encoder(output_format: OutputFormat, *, ranked: bool = False) -> Encod
 
 
 class StdoutSink(BatchSink):
-    """Writes to ``stdout``. Results that a broken run wrote after its last flush are written again."""
+    """Writes to ``stdout``. Results that an interrupted run wrote after its last flush are written again."""
 
     def __init__(self, output_format: OutputFormat, stdout: IO[bytes], *, color: bool = False) -> None:
         super().__init__()

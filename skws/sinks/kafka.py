@@ -42,7 +42,7 @@ _REFUSED_CODES: Final = frozenset(
 )
 """Errors for which a retry cannot help, although they abort a transaction like transient ones."""
 _TRANSIENT_CODES: Final = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_PRODUCER_ID_MAPPING})
-"""Transient errors: a new topic; a producer that the brokers have forgotten after days without results."""
+"""Further transient errors: a new topic; a producer that the brokers forgot after days without results."""
 _ANSWER_SECONDS: Final = 10.0
 _FULL_SECONDS: Final = 0.1
 _MOST_BYTES: Final = 1_000_000

@@ -31,7 +31,7 @@ _HOW: Final = (
 
 
 def open_sinks(texts: Iterable[str], *, color: bool = False) -> list[Sink]:
-    """A sink for each distinct address, not opened yet. Raises UsageError, SourceError."""
+    """An unopened sink for each distinct address. Raises UsageError, SourceError."""
     return [parse_sink(text, color=color) for text in dict.fromkeys(texts)]
 
 

@@ -1,4 +1,4 @@
-"""Text for people: safe for a terminal, cut to a width, keywords marked, scores explained.
+"""Text for people: safe for a terminal, cut to a width, with marked keywords and explained scores.
 
 Widths are in terminal cells, of which a wide character takes two.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DEFAULT_WIDTH: Final = 120
-"""The columns if the output is not a terminal."""
+"""The width in columns if the output is not a terminal."""
 RESET: Final = "\x1b[0m"
 BOLD: Final = "\x1b[1m"
 DIM: Final = "\x1b[2m"
@@ -157,7 +157,7 @@ def _fitting_length(text: str, width: int) -> int:
 
 
 def rank_and_score(result: Result) -> str:
-    """``2. 0.483``: the rank and the score, if there are any."""
+    """The rank and the score, as in ``2. 0.483``; empty without them."""
     rank = "" if result.place is None else f"{result.place.rank}. "
     return rank + ("" if result.score is None else short(result.score.value))
 

@@ -50,7 +50,7 @@ class PostOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The limits of posts. ``attempts``: of each request. ``most``: the results in one request.
+    """The limits of posts. ``attempts``: the most attempts of a request. ``most``: the most results in it.
 
     ``dead_letters``: the file for undelivered results; None to fail instead.
     """
@@ -75,7 +75,7 @@ class Receiver(Protocol):
 class WebhookSink(PostingSink):
     """Posts ``{"run", "batch", "part", "results"}``, with the same ``Idempotency-Key`` at each attempt.
 
-    A post that a broken run did not finish is repeated with the same key.
+    A post that an interrupted run did not finish is repeated with the same key.
     """
 
     def __init__(self, endpoint: Receiver, delivery: Delivery) -> None:
@@ -199,7 +199,7 @@ class Endpoint:
         exchange = _Exchange(self._connection, self._path, body, {**self._headers, "Idempotency-Key": key})
         exchange.start()
         exchange.join(self._seconds)
-        outcome = exchange.outcome  # read first: severed headers look as if they had ended
+        outcome = exchange.outcome  # read first: headers that are cut off look complete
         if exchange.is_alive():
             exchange.sever()
             self._connection = self._new_connection()
@@ -244,7 +244,7 @@ class _Exchange(Thread):
             self._connection.close()
 
     def sever(self) -> None:
-        """Make the exchange end soon."""
+        """Shut the connection down, which ends the exchange."""
         sock = self._connection.sock
         if sock is not None:
             with suppress(OSError):  # it may have ended by itself
@@ -316,4 +316,4 @@ class HookProgram:
         )
 
     def close(self) -> None:
-        """Does nothing: nothing is open between posts."""
+        """Does nothing: no process runs between posts."""

@@ -1,4 +1,4 @@
-"""The file of standing queries, which may change while the job runs: rankings, sinks, limits."""
+"""The file of standing queries, with their rankings, sinks and limits; it may change while the job runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _EXPECTED: Final = "expected keywords, or a mapping with query, pattern or sql"
 _FORM: Final = re.compile(r"\s*(\d+)\s+per\s+(\d.*?|[a-z]+?)(?:\s+by\s+(\S+))?\s*", re.IGNORECASE)
 _LARGEST: Final = (1 << 31) - 1
 _MOST_DIGITS: Final = 9
-_MOST_REMEMBERED: Final = 100_000  # results held back, so that their retractions are, too
+_MOST_REMEMBERED: Final = 100_000  # results that were held back, so that their retractions are held back, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Rate:
             raise UsageError(f"limit: {self.by!r} is in several relations; write one of {', '.join(matches)}")
 
     def value(self, result: Result) -> str:
-        """The group that a result counts in, as JSON: the values of the attribute in it, if any."""
+        """The group that a result counts in: its values of the attribute, if any, as JSON."""
         owner, _, name = self.by.rpartition(".")
         rows = [member.row for member in result.tuples if not owner or member.relation == owner]
         values = {row[name] for row in rows if name in row}
@@ -150,7 +150,7 @@ class Limiter:
         self._counts[value] = count + 1
         if len(self._counts) > _MOST_REMEMBERED:
             del self._counts[next(iter(self._counts))]
-        self._held_ids.pop(result.id, None)  # it may have expired and come back
+        self._held_ids.pop(result.id, None)  # the result may have expired and come back
         return self._with_held_back(result.parsed) if self.held_back else result.parsed
 
     def state(self) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class Limiter:
 
     @property
     def _rate_fields(self) -> list[int | str]:
-        """Identifies the rate in a state."""
+        """The rate as it is in a state."""
         return [self._rate.most, self._rate.length, *filter(None, [self._rate.by])]
 
     def _with_held_back(self, result: Result) -> Result:
@@ -190,7 +190,7 @@ class Limiter:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A query of the file. ``sinks``: the addresses it is sent to; empty for the job's sinks.
+    """A query of the file. ``sinks``: the addresses for its results; empty for the job's sinks.
 
     ``updates``: web hooks and programs get updates of results, too.
     """
@@ -368,7 +368,7 @@ def _check_keys(entry: Mapping[Any, Any], first: str, *other_keys: str) -> None:
 
 
 def flag(entry: Mapping[Any, Any], key: str) -> bool:
-    """True or false, false by default. Raises UsageError."""
+    """The value of a key, false by default. Raises UsageError if it is neither true nor false."""
     value = entry.get(key, False)
     if not isinstance(value, bool):
         raise UsageError(f"{key}: {value!r}: expected true or false")
@@ -512,7 +512,7 @@ class Reloading:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Time and size of a file; None if it is missing, as while an editor replaces it."""
+    """Time and size of a file; None if it is missing, for instance while an editor replaces it."""
     try:
         status = path.stat()
     except OSError:

@@ -5,8 +5,8 @@ journal/        the live records, in micro-batches
 source/         files of the source
 lock            held by the running process
 
-All are private to their owner and have checksums. ``state.db`` names the first micro-batch of the journal
-that is needed and the last one that is committed, which reveals a journal that is older or has lost its end.
+All are private to their owner and have checksums. ``state.db`` has the numbers of the first needed and the
+last committed micro-batch, which reveal a journal that is older or has lost its end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import window_text
 
-_ROWS: Final = 1000  # in a piece
+_ROWS: Final = 1000  # of a piece
 
 
 def store_tables(state: StateDatabase, records: Iterable[Record]) -> int:
@@ -48,7 +48,7 @@ def store_tables(state: StateDatabase, records: Iterable[Record]) -> int:
 
 
 def table_records(pieces: Iterable[tuple[str, bytes]]) -> Iterator[Record]:
-    """The rows of static tables in some pieces (``StateDatabase.items``)."""
+    """The rows of static tables in pieces (``StateDatabase.items``)."""
     for _, piece in pieces:
         for relation, time, row, delete in orjson.loads(piece):
             yield Record(relation, time, tuple(row), delete)
@@ -99,7 +99,7 @@ class Checkpoint:
         return self.folder / "source"
 
     def run_fields(self) -> dict[str, Any]:
-        """The part of the run's description for sinks that the checkpoint keeps."""
+        """The fields of ``SinkRun`` that the checkpoint has."""
         return {"id": self.id, "state": self.state}
 
     def begin(
@@ -153,7 +153,7 @@ class Checkpoint:
         return self.state.gathering()
 
     def commit(self, batch: int, states: Mapping[str, bytes], first: int = 1) -> None:
-        """Commit a micro-batch. ``states``: of queries that have one. ``first``: see ``journal_start``."""
+        """Commit a micro-batch. ``states``: those of queries. ``first``: see ``journal_start``."""
         progress = {"batch": batch, "first": first}
         with self.state.transaction():
             self.state.clear(StateKind.STATES)

@@ -1,4 +1,4 @@
-"""The time of a job: a clock that can be stopped, the pace of a replay, rests, signals, a fair lock."""
+"""Time and turns of a job: a clock that can be stopped, the pace of a replay, rests, signals, a fair lock."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def name_with_pace(source: str, request: Job) -> str:
 
 
 class Rest:
-    """Rests between empty polls: 2 ms, then twice as long each time, up to 50 ms."""
+    """Rests between empty polls: for 2 ms, then twice as long each time, up to 50 ms."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -165,7 +165,7 @@ class Turns:
 
     @property
     def waiting_count(self) -> int:
-        """How many threads wait for their turn."""
+        """The number of threads that wait for their turn."""
         return len(self._waiting)
 
     @contextmanager

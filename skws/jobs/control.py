@@ -3,8 +3,8 @@
 ``RunControl`` controls a job in this process. A ``ControlFolder`` carries commands to a job in
 another process. Anyone who can write to the folder can change the job's queries and schema:
 
-commands.jsonl  a command a line, appended by ``skws query``; the job stores how far it has read
-answers.jsonl   an answer a command, appended by the job
+commands.jsonl  one command per line, appended by ``skws query``; the job stores how far it has read
+answers.jsonl   one answer per command, appended by the job
 queries.json    the standing queries, replaced at each change
 """
 
@@ -144,7 +144,7 @@ class JobListener(Protocol):
         """Records of a micro-batch, once its results are written."""
 
     def moved(self) -> None:
-        """The job has moved to another instant: everything that it passed before is void.
+        """The job has moved to another instant: everything that it passed before is invalid.
 
         The live records and the live results of that instant follow.
         """
@@ -309,14 +309,14 @@ class RunControl:
         return replace(self._status, paused=self.pace.paused, speed=self.pace.rate)
 
     def submit(self, command: JobCommand) -> Future[Answer]:
-        """Carry out a command; the future resolves in the job's thread."""
+        """Queue a command; its future resolves in the job's thread."""
         (future,) = self.submit_all([command])
         return future
 
     def submit_all(
         self, commands: Sequence[JobCommand], plans: Mapping[str, QueryPlan] | None = None
     ) -> list[Future[Answer]]:
-        """Carry out commands in one micro-batch, in this order; the futures resolve in the job's thread.
+        """Queue commands for one micro-batch, in this order; their futures resolve in the job's thread.
 
         ``plans``: existing plans of queries to be added, by name.
         """
@@ -361,7 +361,7 @@ class RunControl:
         self._status = replace(self._status, metrics=metrics)
 
     def end(self, reason: str) -> None:
-        """Take no more commands; refuse all waiting ones with the reason."""
+        """Refuse all waiting and later commands with the reason."""
         with self._lock:
             self._status = replace(self._status, ended=reason)
         for identity in list(self._futures):
@@ -394,7 +394,8 @@ class ControlFolder:
     def read(self, start: int) -> ReadCommands:
         """The commands after an offset; an unfinished last line is left for later.
 
-        If the file is shorter, or the offset is not the end of a line, it was emptied: its commands are new.
+        If the file is shorter, or the offset is not the end of a line, the file was emptied: all commands in
+        it are new.
         """
         data = self._lines_after(_COMMANDS, max(0, start - 1))
         if start and data.startswith(b"\n"):
@@ -438,7 +439,7 @@ class ControlFolder:
         return None
 
     def publish(self, queries: Iterable[Query]) -> None:
-        """Replace the published standing queries."""
+        """Publish the standing queries, instead of earlier ones."""
         content = orjson.dumps({"queries": [one.to_dict() for one in queries]})
         replace_file(self.folder / _QUERIES, content, mode=PRIVATE)
 
@@ -483,7 +484,7 @@ def _is_torn(path: Path) -> bool:
 
 
 def _parse_json(line: bytes) -> Any:
-    """None if it is not JSON; after a loss of power, lines whose sync had failed are zeros."""
+    """A line as JSON; None if it is not JSON. After a loss of power, it may begin with zeros."""
     try:
         return orjson.loads(line.lstrip(b"\0"))
     except ValueError:

@@ -68,7 +68,7 @@ class SinkFanout:
             self._dead_letters.flush(self._batch)
 
     def close(self, *, failed: bool) -> None:
-        """``failed``: the job failed; each sink still flushes its complete batches, if there are any."""
+        """Close all sinks. If the job ``failed``, each sink flushes its complete batches first."""
         for sink in self._sinks:
             if failed and self._batch:
                 with suppress(SkwsError):
@@ -106,7 +106,7 @@ class _Route(NamedTuple):
 
 
 class Routing:
-    """One sink that sends the results of each alert to its own sinks, within its limit.
+    """A sink that sends the results of each alert to the alert's own sinks, within its limit.
 
     Each address is opened once.
     """
@@ -204,7 +204,7 @@ class Routing:
         self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
     def _is_same_limit(self, name: str, alert: Alert | None) -> bool:
-        """Whether the limit of an alert is unchanged."""
+        """True if the limit of an alert is unchanged."""
         old_alert = self._alerts.get(name)
         is_same = old_alert and alert and (old_alert.query, old_alert.limit) == (alert.query, alert.limit)
         return bool(is_same) and name in self._limiters

@@ -26,23 +26,23 @@ T = TypeVar("T")
 LEAST: Final = 256
 MOST: Final = 16_384  # larger batches gain little
 RESULTS: Final = 50_000
-"""Of one batch, roughly; they are all in memory."""
-_LAG_EVERY: Final = 5 * MICROSECOND  # a database is asked for it
+"""The approximate number of results of one batch; they are all in memory."""
+_LAG_EVERY: Final = 5 * MICROSECOND  # it takes a query to a database
 
 
 @dataclass(slots=True)
 class BatchSizer:
-    """The number of records to ask for: those that can be processed in a fraction of a second.
+    """The number of records to request: as many as can be processed in a fraction of a second.
 
     ``limit``: the current number, between ``least`` and ``most``. Batches that take less than ``short``
     seconds grow, those over ``long`` seconds shrink.
 
     Slow sinks, or queries with very many results, make batches small, so that memory and latency stay
-    bounded. Where a batch of any size takes about the same time (thousands of queries), small ones would
-    only take longer in all: then a batch may take up to four times the shortest time seen.
+    bounded. If a batch of any size takes about the same time, as with thousands of queries, small batches
+    would only take longer in total: a batch may then take up to four times the shortest time so far.
 
     Records with very many results come in batches of fewer than ``least``: after a batch with more than
-    ``results`` results, the next one is as much smaller.
+    ``results`` results, the next one is smaller in proportion.
     """
 
     limit: int = LEAST
@@ -54,7 +54,7 @@ class BatchSizer:
     _least_seconds: float = field(default=inf, init=False)
 
     def adapt(self, records: int, seconds: float, results: int = 0) -> None:
-        """Adapt to a batch: its records, how long it took, its results."""
+        """Adapt to a batch: the number of its records, how long it took, the number of its results."""
         if results > self.results:
             self.limit = max(1, min(records, self.limit) * self.results // results)
             return
@@ -88,7 +88,7 @@ class BadRecordPolicy:
         return self.dead_letter_lines(malformed(bad)) if self._keeps_letters else ()
 
     def writable(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], list[BadRecord]]:
-        """The results that can be written as JSON, with their JSON; others are counted under any policy."""
+        """The results that can be written as JSON, with it; the others are counted under any policy."""
         good, bad = encoded_each(results, _encode)
         for record in bad:
             self.bad.note(record)
@@ -121,19 +121,19 @@ class Input:
         return self._feed
 
     def resume(self, schema: Schema) -> bool:
-        """Open the source, and wait while it is away; False if the job was stopped first."""
+        """Open the source, and wait while it is unavailable; False if the job was stopped first."""
         self._feed = self._retry(lambda: self._open(schema))
         return self._feed is not None
 
     def begin(self, schema: Schema) -> tuple[Offset, list[Item]] | None:
-        """Open the source for a new run; its first offset and the rows of static tables that are there.
+        """Open the source for a new run; returns its first offset, and the present rows of static tables.
 
-        Waits while the source is away. None if the job was stopped first.
+        Waits while the source is unavailable. Returns None if the job was stopped first.
         """
 
         def attempt() -> tuple[Offset, list[Item]]:
             if self._feed is not None:
-                self._feed.close()  # it may be the reason why the source could not start
+                self._feed.close()  # its connection may be the reason why the source could not start
             feed = self._feed = self._open(schema)
             offset = feed.start()
             self.opened = True
@@ -160,7 +160,7 @@ class Input:
         return [] if self._control.pace.paused else list(self.feed.tables())
 
     def change_schema(self, schema: Schema) -> None:
-        """Read with another schema from now on. Raises SourceError."""
+        """Read all further records with another schema. Raises SourceError."""
         if self._feed is not None:
             self._feed.change_schema(schema)
 
@@ -191,7 +191,7 @@ class Input:
         return PartitionedFeed(feed, self._control.clock, stream.lateness, self._request.idle)
 
     def _retry(self, attempt: Callable[[], T]) -> T | None:
-        """The result of ``attempt``, repeated while the source is away; None if the job was stopped."""
+        """The result of ``attempt``, retried while the source is unavailable; None if the job was stopped."""
         control = self._control
         return retry(attempt, control.clock, control.wait, lambda line: self._log.warning("source", line))
 

@@ -52,9 +52,9 @@ class JournalEntry:
 
     ``records``: a batch, unless the entry replaces all earlier ones and some records are in row files.
     ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
-    ``ended``: the source has ended. ``reached``: the tick that the stream has reached, if the entry
-    replaces all earlier ones. ``begins``: of the results that it updated. ``files``: row files with the other
-    records, as ``RowFiles`` names them. ``recent``: as in ``LoggedBatch``, if it replaces all earlier ones.
+    ``ended``: the source has ended. ``reached``: the time of the stream, if the entry replaces all earlier
+    ones. ``begins``: those of the results that it updated. ``files``: row files with the other records, as
+    ``RowFiles`` names them. ``recent``: as in ``LoggedBatch``, if it replaces all earlier ones.
     """
 
     number: int
@@ -76,7 +76,7 @@ class JournalEntry:
 
     @property
     def size(self) -> int:
-        """The number of its records, and of recent ones."""
+        """The number of its records, recent ones included."""
         return len(self.records) + record_count(self.recent)
 
     @property
@@ -127,7 +127,7 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class PriorState:
-    """The state before an entry: of the stream, the standing queries and the schemas after the first."""
+    """The state of the stream before an entry, with the standing queries and the schemas after the first."""
 
     position: int = 0
     now: int = ALWAYS
@@ -233,7 +233,7 @@ class Journal:
     segments: list[Segment] = field(default_factory=list)
     last: int = 0
     tail: int = 0
-    """Bytes of the entries since all of them were replaced by one."""
+    """Bytes of the entries since the log was last replaced by one entry."""
     _files: RowFiles = field(init=False)
     _file: GrowingFile | None = None
     _dropped_paths: list[Path] = field(default_factory=list)
@@ -264,8 +264,9 @@ class Journal:
         if paths and self._is_headless(paths[-1]):
             self._dropped_paths.append(paths.pop())
         if len(paths) > 1 and int(paths[-1].stem) <= self._last_number(paths[-2]):
-            # It was to begin with an entry that replaces all earlier ones, but may not have it.
-            self._dropped_paths.append(paths.pop())  # a commit would have dropped those before it
+            # It should begin with an entry that replaces all earlier ones, but may lack it: a commit would
+            # have dropped the segments before it.
+            self._dropped_paths.append(paths.pop())
         if paths and self._path(first) not in paths:
             raise missing(self._path(first))
         self.segments = [self._open_segment(path) for path in paths]
@@ -326,7 +327,7 @@ class Journal:
                 end = entry.end
 
     def recent(self) -> Iterator[LoggedBatch]:
-        """The records as they came, as far as they are in the log; oldest first."""
+        """The records as they arrived, as far as they are in the log; oldest first."""
         for segment in self.segments:
             for entry, _ in self._entries(segment.path):
                 if entry.reached is None:
@@ -337,7 +338,7 @@ class Journal:
                     yield from entry.recent
 
     def append(self, entry: JournalEntry, prior_state: PriorState) -> JournalEntry:
-        """Append an entry; it survives a kill of this process. Returns it; many records become arrays."""
+        """Append an entry, which survives a kill of this process; returns it, with many records as arrays."""
         with self._writing():
             if self._file is None and self.segments:  # a repaired segment of an earlier process
                 self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
@@ -364,7 +365,7 @@ class Journal:
         return not self._extends_last
 
     def append_begins(self, begins: Begins) -> None:
-        """Appends the begins of results after the last entry; does nothing without entries."""
+        """Append the begins of results after the last entry; does nothing without entries."""
         if not (begins and self.segments):
             return
         with self._writing():
@@ -376,7 +377,7 @@ class Journal:
         self.segments[-1].size += len(frame)
 
     def rewrite(self, replacement: LogReplacement) -> int:
-        """Begins a segment with an entry that replaces the whole log; returns the first entry to keep.
+        """Begin a segment with an entry that replaces the whole log; returns the first entry to keep.
 
         Call it before a commit if the log is ``replaceable`` at the entry, and ``trim`` after the commit.
         """
@@ -515,13 +516,13 @@ class Journal:
 class Recent:
     """A log in memory. ``is_over`` is true for parts on which nothing alive depends."""
 
-    tail = 0  # never replaced because of its size in bytes
+    tail = 0  # its size in bytes is never a reason to replace it
 
     def __init__(self, is_over: Callable[[LogPart], bool]) -> None:
         self._is_over = is_over
         self._parts: deque[tuple[int, LogPart, LoggedBatch]] = deque()
         self.records = 0
-        """Of all parts."""
+        """The number of records of all parts."""
         self._end: Offset | None = None  # of the last entry
 
     def append(self, entry: JournalEntry, prior_state: PriorState) -> JournalEntry:
@@ -532,11 +533,11 @@ class Recent:
         return entry
 
     def replaceable(self, number: int) -> bool:  # noqa: ARG002 - it has no segments
-        """As of ``Journal``."""
+        """As ``Journal.replaceable``."""
         return True
 
     def rewrite(self, replacement: LogReplacement) -> int:
-        """Replaces all entries by one; gives its number."""
+        """Replace all entries by one; returns its number."""
         self._parts.clear()
         self.records = 0
         entry = replace(replacement.entry, records=replacement.live.records.compact())
@@ -544,7 +545,7 @@ class Recent:
         return entry.number
 
     def recent(self) -> Iterator[LoggedBatch]:
-        """The records as they came, as far as they are in the log; oldest first."""
+        """The records as they arrived, as far as they are in the log; oldest first."""
         return chain.from_iterable(batch.recent or (batch,) for *_, batch in self._parts)
 
     def _add(self, entry: JournalEntry, prior_state: PriorState) -> None:

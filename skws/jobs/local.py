@@ -1,4 +1,4 @@
-"""The local host: a job in this process, as one loop. Poll, log, process, write, commit."""
+"""The local host: a job in this process, as one loop of poll, log, process, write and commit."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
 FEW_RECORDS: Final = 50_000
-"""A log of this many records or fewer is not checked."""
+"""A log with at most this number of records is not checked."""
 TAIL_BYTES: Final = 4 << 20
 """Bytes of the log that are not in row files: they add some tenths of a second to a start. Their rows move to
-a file in one step, so with more of them results would wait longer."""
+a file in one step, so with more bytes results would wait longer."""
 
 
 class LocalWatch:
@@ -61,8 +61,8 @@ class LocalWatch:
 
     ``each_step`` is called after each step; ``job_listener`` gets the records and ``listener`` the
     micro-batches, all in the job's thread. Another thread may read or search ``worker`` inside ``turns``.
-    ``source`` replaces the request's address. With ``keep_alive``, the job answers commands
-    after its source ends. ``plans``: of the queries, if they were made.
+    ``source`` replaces the request's address. With ``keep_alive``, the job answers commands after its source
+    ends. ``plans``: existing plans of the queries.
 
     Raises QueryError, UsageError, SourceError before anything is opened.
     """
@@ -195,7 +195,7 @@ class LocalWatch:
                 self.close(failed=failed)
 
     def open(self) -> None:
-        """Prepare everything, and answer the initial queries. Waits for a source that is away."""
+        """Prepare everything, and answer the initial queries. Waits while the source is unavailable."""
         expect_long_lived_objects()
         return_large_arrays()
         request = self.request
@@ -412,7 +412,7 @@ class LocalWatch:
         return isinstance(self.request.plan_window, Unbounded)
 
     def _repeat(self, entry: JournalEntry, outcome: BatchOutcome) -> None:
-        """Write a micro-batch that an earlier process logged, with the dead letters of its late records."""
+        """Write a micro-batch that an earlier process logged, and count its late records."""
         self.gauges.counters["late"] += sum(
             orjson.loads(letter)["source"] == "late" for letter in entry.letters
         )
@@ -425,7 +425,7 @@ class LocalWatch:
         results, self._limit_reached = self.gauges.up_to_limit(results, self.request.limit)
         dead_letters = (*entry.letters, *self._dead_letters(unwritable))
         if self._checkpoint is not None and (results or dead_letters or entry.commands):
-            # A result that was written must never come again in another batch, nor an answered command go.
+            # No written result may come again in another batch, and no answered command may be lost.
             self._checkpoint.journal.sync()
         if self._listener is not None:
             earlier = outcome.earlier_queries
@@ -491,7 +491,7 @@ class LocalWatch:
             self._state = "ended"
             self.control.end("the job has ended: restart it to change queries")
             if self._fanout is not None:
-                # After a failure the sinks keep only results of durable journal entries.
+                # After a failure, only results of durable journal entries are flushed.
                 self._fanout.close(failed=failed and self._journal_synced())
             if self._listener is not None:
                 self._listener.close()
@@ -600,7 +600,7 @@ class LocalWatch:
         return RunStart(offset)
 
     def _begin(self, start: RunStart) -> None:
-        """Continue from a point, with the queries of this start."""
+        """Continue from ``start``, with the queries of this process."""
         self._offset = self._logged_offset = start.offset
         self._number = self._written_number = start.number
         checkpoint = self._checkpoint
@@ -617,7 +617,7 @@ class LocalWatch:
             checkpoint.record_start(self._start_queries)
 
     def _poll_tables(self, start: RunStart) -> bool:
-        """Static tables come before the stream, and queries begin after them. False if no row came."""
+        """Read static tables, which come before the stream and all queries. False if no row came."""
         rows = self._input.poll_tables()
         self._tables += self._table_rows(rows)
         if not self._input.tables_pending:
@@ -628,7 +628,7 @@ class LocalWatch:
         return bool(rows) or self._start is None
 
     def _table_rows(self, items: list[Item]) -> tuple[Record, ...]:
-        """The good rows of static tables. Raises BadRecordsError if bad ones are not to be skipped."""
+        """The good rows of static tables. Raises BadRecordsError for a bad row if the policy is to fail."""
         chunk = Chunk.of(items)
         self._table_dead_letters += self.intake.refuse(chunk.bad)
         records = tuple(chunk.records.records())

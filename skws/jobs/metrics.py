@@ -28,7 +28,7 @@ State: TypeAlias = Literal["starting", "running", "paused", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class RelationMetrics:
-    """Tuples of a relation: total, and recently per second."""
+    """Tuples of a relation: their number, and their recent rate per second."""
 
     name: str
     tuples: int
@@ -37,7 +37,7 @@ class RelationMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ResultMetrics:
-    """Results of a standing query, snapshots included: total, and recently per second."""
+    """Results of a standing query, snapshots included: their number, and their recent rate per second."""
 
     name: str
     query: str
@@ -64,7 +64,7 @@ class Metrics:
     """The state of a job at one moment; counters start with the process.
 
     ``at``: seconds since the epoch. ``event_time``: the latest of the stream, in seconds since the epoch,
-    None before the first record. ``behind``: the backlog of the source, in its own words.
+    None before the first record. ``behind``: the backlog of the source, in the source's words.
     ``behind_bytes``: bytes of a database's log not read yet; ``kept_bytes``: bytes of log that the server
     keeps for the job.
     ``batch_seconds``: of the last batch. ``latency_p50``, ``latency_p99``: seconds from reading a tuple to
@@ -146,7 +146,7 @@ class Rates:
     _samples: deque[tuple[int, dict[object, int]]] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
 
     def sample(self, now: int, counters: Mapping[object, int]) -> None:
-        """``now`` in microseconds."""
+        """Sample counters, at most once a second; ``now`` in microseconds."""
         if not self._samples or now - self._samples[-1][0] >= MICROSECOND:
             self._samples.append((now, dict(counters)))
 
@@ -168,7 +168,7 @@ class Latencies:
             self._batches.append((seconds, results))
 
     def quantile(self, quantile: float) -> float | None:
-        """A quantile of the latencies of recent results; None without results."""
+        """A quantile of the recent latencies; None without results."""
         samples = sorted(self._batches)
         rank = quantile * sum(count for _, count in samples)
         for seconds, count in samples:
@@ -259,7 +259,7 @@ class Gauges:
         return round(self._rates.of(key, now, self.counters[key]), 3)
 
     def sample(self, now: int) -> None:
-        """Call it about once a second."""
+        """Sample all counters, at most once a second."""
         self._rates.sample(now, self.counters)
 
     def metrics(
@@ -329,7 +329,7 @@ class Gauges:
         )
 
     def stages(self, now: int) -> tuple[StageMetrics, ...]:
-        """In order of the first use."""
+        """The metrics of stages, in order of their first use."""
         keys = [key for key in self.counters if isinstance(key, tuple) and key[0] == "stage"]
         return tuple(
             StageMetrics(

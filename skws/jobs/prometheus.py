@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format; a module of its own, since its library loads slowly."""
+"""Metrics in Prometheus' text format; a separate module, since the client library loads slowly."""
 
 from __future__ import annotations
 

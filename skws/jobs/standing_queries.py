@@ -1,4 +1,4 @@
-"""The standing queries of a job; collects, checks, applies and answers the commands that change them."""
+"""The standing queries of a job, and the commands that change them: read, checked, applied and answered."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ class StandingQueries:
         self._request = request
         self._live = live
         self._queries: dict[str, Query] = {}
-        self._plans = dict(
-            plans or {}
-        )  # of standing queries, and of queries that were checked and will be added
+        # Of standing queries, and of checked queries that will be added.
+        self._plans = dict(plans or {})
         self.stream = request.stream
         self.schemas: tuple[str, ...] = ()
 
@@ -91,7 +90,7 @@ class StandingQueries:
         return () if query is None else self._plan(query, self.stream).notes
 
     def warning(self, command: JobCommand) -> str:
-        """A line about an added query with very many networks; else empty."""
+        """A line about an added query with very many networks; empty for others."""
         query = self._queries.get(command.name) if command.op == "add" else None
         if query is None or query.kind != KEYWORDS:
             return ""
@@ -263,7 +262,7 @@ class CommandQueue:
 def check_change(
     stream: Stream, text: str, queries: Iterable[Query], window: Window | None, *, shards: bool = False
 ) -> Stream:
-    """The changed stream. Raises SchemaError or UsageError if the change is impossible.
+    """The stream with the schema of ``text``. Raises SchemaError or UsageError if it cannot change to that.
 
     ``window``: the job's own, if any; it takes precedence over the schema's.
     ``shards``: True if the search has shards, which are rebuilt with the new schema from older records.

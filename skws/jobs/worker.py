@@ -156,8 +156,8 @@ class BatchWorker:
 class RunStart:
     """The state of a run before its first new micro-batch.
 
-    ``number``: of the last micro-batch. ``control``: the offset in the control folder, None if there was
-    none. ``query_names``: the names of the queries of the last start.
+    ``number``: that of the last micro-batch. ``control``: the offset in the control folder; None if there was
+    no folder. ``query_names``: the names of the queries at the last start.
     """
 
     offset: Offset
@@ -185,7 +185,7 @@ def resume(
     write: Callable[[JournalEntry, BatchOutcome], None],
     last_written: int,
 ) -> RunStart:
-    """Bring the session to the end of the run, and ``write`` uncommitted results. Raises StateError.
+    """Rebuild the session at the end of the run, and ``write`` uncommitted results. Raises StateError.
 
     ``last_written``: the last micro-batch that any sink has written.
     """

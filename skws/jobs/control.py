@@ -440,17 +440,18 @@ class ControlFolder:
 
     def publish(self, queries: Iterable[Query]) -> None:
         """Publish the standing queries, instead of earlier ones."""
-        content = orjson.dumps({"queries": [one.to_dict() for one in queries]})
+        content = orjson.dumps({"queries": [query.to_dict() for query in queries]})
         replace_file(self.folder / _QUERIES, content, mode=PRIVATE)
 
     def standing_queries(self) -> list[Query]:
         """The queries as the job last published them. Raises SourceError if no job has."""
         path = self.folder / _QUERIES
-        none = f"{self.folder}: no job has used this folder; expected the --control of a job"
         with explained(f"{path}: cannot read", SourceError):
             if not path.exists():
-                raise SourceError(none)
-            return [Query.from_dict(one) for one in orjson.loads(path.read_bytes())["queries"]]
+                raise SourceError(
+                    f"{self.folder}: no job has used this folder; expected the --control of a job"
+                )
+            return [Query.from_dict(fields) for fields in orjson.loads(path.read_bytes())["queries"]]
 
     def _size(self, name: str) -> int:
         path = self.folder / name

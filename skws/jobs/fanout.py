@@ -46,7 +46,7 @@ class SinkFanout:
         Returns the results that sinks refuse; they have been reported and are in the dead letters.
         """
         self._batch = batch
-        if self._run.repeating and self._run.then:
+        if self._run.repeating and self._run.end_callbacks:
             self._run.repeats += [result.to_json() + b"\n" for result in results]
         for sink in self._sinks:
             sink.write(batch, [item for item in results if item.op != "~"] if sink.posts else results)

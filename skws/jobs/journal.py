@@ -150,7 +150,7 @@ class LogReplacement(NamedTuple):
     @property
     def latest(self) -> int | None:
         """The latest time in it."""
-        return _latest([self.live.latest, *(one.batch.latest for one in self.entry.recent)])
+        return _latest([self.live.latest, *(batch.batch.latest for batch in self.entry.recent)])
 
 
 def _latest(times: Iterable[int | None]) -> int | None:

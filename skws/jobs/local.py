@@ -335,7 +335,7 @@ class LocalWatch:
             self._job_listener.moved()
             self._job_listener.load_tables(self._tables)
         self._take_until(feed, start, time)
-        self._take([JobCommand.add(one) for one in queries], Batch(NOTHING, self._offset))
+        self._take([JobCommand.add(query) for query in queries], Batch(NOTHING, self._offset))
 
     def _log_batch(
         self, commands: list[JobCommand], batch: Batch, records: RecordBatch, late_letters: tuple[str, ...]
@@ -574,7 +574,7 @@ class LocalWatch:
             return self._first_start(request)
         start = resume(self.worker, checkpoint, self._repeat, NONE if self._run is None else self._run.held)
         if self._run is not None:
-            self._run.repeated()
+            self._run.end_repetition()
         self._show_schema()
         schema = checkpoint.new_schema()
         # With the schema that this start changes to: the source may no longer fit the old one.

@@ -78,7 +78,7 @@ class SinkRun:
     resume. ``wait`` sleeps for a number of seconds, and returns False if the run should end. ``tell`` shows a
     line to the user. ``schema``: the schema of the next results, which may change. ``held``: the last batch
     that any sink has written. ``repeating``: True while an earlier process may have written the current
-    batches. ``repeats``: their results as lines. ``then``: callbacks for the end of the repetition.
+    batches. ``repeats``: their results as lines. ``end_callbacks``: callbacks for the end of the repetition.
     ``refused``: results that a sink leaves out of the current batch, as bad records.
     """
 
@@ -91,18 +91,18 @@ class SinkRun:
     held: int = NONE
     repeating: bool = False
     repeats: list[bytes] = field(default_factory=list)
-    then: list[Callable[[], None]] = field(default_factory=list)
+    end_callbacks: list[Callable[[], None]] = field(default_factory=list)
     refused: list[BadRecord] = field(default_factory=list)
 
     def hold(self, batch: int) -> None:
         """Record that a sink has already written a batch."""
         self.held = max(self.held, batch)
 
-    def repeated(self) -> None:
+    def end_repetition(self) -> None:
         """End the repetition of batches that an earlier process may have written. Raises SinkError."""
         self.repeating = False
-        while self.then:
-            self.then.pop(0)()
+        while self.end_callbacks:
+            self.end_callbacks.pop(0)()
         self.repeats.clear()
 
 

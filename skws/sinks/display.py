@@ -39,7 +39,7 @@ _TIME: Final = 20
 _LEAST_MATCH: Final = 20
 _LEAST_TEXT: Final = 3
 _SEPARATOR: Final = " - "
-_STANDING: Final = 12
+_RANK: Final = 12
 _VALUE_WIDTH: Final = 72
 
 
@@ -78,7 +78,7 @@ class NetworkTable(Encoder[Result]):
     def _head(self, first: Result) -> str:
         """Fix the widths by the first result; returns the heading."""
         self._has_header, self._has_score = True, first.score is not None
-        width = (self._width or DEFAULT_WIDTH) - (_STANDING + 2) * self._has_score
+        width = (self._width or DEFAULT_WIDTH) - (_RANK + 2) * self._has_score
         room = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
         self._network = room * 2 // 5
         self._match = room - self._network
@@ -88,7 +88,7 @@ class NetworkTable(Encoder[Result]):
 
     def _line(self, op: str, time: str, score: str, network: str, match: str) -> str:
         cell = padded if self._width is None else fitted
-        rank_cell = f"{cell(score, _STANDING)}  " if self._has_score else ""
+        rank_cell = f"{cell(score, _RANK)}  " if self._has_score else ""
         return (
             f"{cell(op, 2)}  {cell(time, _TIME)}  {rank_cell}{cell(network, self._network)}  {match}".rstrip()
         )

@@ -210,7 +210,7 @@ class BatchFile:
         self._file = AppendedFile(path, progress, run.tell)
         self._pending_lines: list[bytes] | None = [] if progress and run.repeating else None
         if self._pending_lines is not None:
-            run.then.append(self._settle)
+            run.end_callbacks.append(self._append_missing)
         if progress.get("bytes") != self._file.start:
             sink_progress.keep(self.batch, **self._file.mark_at(self._file.start))
 
@@ -229,7 +229,7 @@ class BatchFile:
         """Make all batches up to ``batch`` durable; does nothing while the run repeats batches."""
         if self._run.repeating:
             return
-        self._settle()
+        self._append_missing()
         if not self.has(batch):
             self._progress.keep(batch, **self._file.mark())
             self.batch = batch
@@ -237,7 +237,7 @@ class BatchFile:
     def close(self) -> None:
         self._file.close()
 
-    def _settle(self) -> None:
+    def _append_missing(self) -> None:
         if self._pending_lines is not None:
             missing_lines = self._file.take_up(self._pending_lines, repeats=self._run.repeats)
             self._file.write(b"".join(missing_lines))

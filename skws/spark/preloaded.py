@@ -51,7 +51,7 @@ LIVE: Final = (
     "skws.spark.streaming.reader",
 )
 _NAMES: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-_PATIENCE: Final = 2.0  # seconds
+_CLOSE_SECONDS: Final = 2.0  # seconds
 _MOST: Final = 1 << 20  # bytes of arguments and environment
 
 _PROGRAM: Final = """#!/bin/sh
@@ -64,14 +64,14 @@ esac
 
 
 class PreloadedPython:
-    """Starts a server with modules ``loaded``; ``program`` replaces Python until ``close``.
+    """Starts a server with ``modules``; ``program`` replaces Python until ``close``.
 
     ``folder``: only this user can enter it. The server removes it, even if this process is killed; this
     process removes it if the server was killed. Until then Spark may start the program, which also works
     without a server.
     """
 
-    def __init__(self, loaded: Sequence[str] = LIVE) -> None:
+    def __init__(self, modules: Sequence[str] = LIVE) -> None:
         folder = self.folder = Path(tempfile.mkdtemp(prefix="skws-python-", dir=temporary_folder()))
         path = folder / "socket"
         self.program = folder / "python"
@@ -90,7 +90,7 @@ class PreloadedPython:
                     "skws.spark.preloaded",
                     str(listener.fileno()),
                     str(folder),
-                    *loaded,
+                    *modules,
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -111,7 +111,7 @@ class PreloadedPython:
         if self._server.stdin is not None:
             self._server.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            self._server.wait(_PATIENCE)
+            self._server.wait(_CLOSE_SECONDS)
             shutil.rmtree(self.folder, ignore_errors=True)  # the server may have been killed
 
 

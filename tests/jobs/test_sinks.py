@@ -84,11 +84,11 @@ def resume_batches(
     text: str, sink_run: SinkRun, repeated: list[tuple[int, list[Result]]], *batches: Any
 ) -> None:
     """A process that repeats some batches and then writes others, as ``write_batches`` does."""
-    sink_run = replace(sink_run, repeating=True, then=[])
+    sink_run = replace(sink_run, repeating=True, end_callbacks=[])
     sink = opened(text, sink_run)
     for batch in repeated:
         sink.write(*batch)
-    sink_run.repeated()
+    sink_run.end_repetition()
     for batch in batches:
         if batch is None:
             sink.flush()

@@ -325,7 +325,7 @@ class Driver:
         self._committer = OutputCommitter(
             directory, self._merger, control.clock, max(run.held, self._done_by_spark())
         )
-        run.repeated()
+        run.end_repetition()
         self._moved()  # by a process that ended before it noticed
         self._start()
         self._command_log.begin(self._make_ready)

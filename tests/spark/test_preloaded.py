@@ -47,7 +47,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Preloade
     (tmp_path / "says.py").write_text(_SAYS)
     (tmp_path / "waits.py").write_text(_WAITS)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    preloaded = PreloadedPython(loaded=("json",))
+    preloaded = PreloadedPython(modules=("json",))
     yield preloaded
     preloaded.close()
 
@@ -114,7 +114,7 @@ def test_if_the_server_is_killed_while_loading_a_new_python_starts(
     (tmp_path / "loads_long.py").write_text("import time; time.sleep(60)")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    python = PreloadedPython(loaded=("loads_long",))
+    python = PreloadedPython(modules=("loads_long",))
     with start_python(python, "-m", "says") as process:
         # The listening socket, and one that waits to be accepted.
         until(lambda: Path("/proc/net/unix").read_text().count(f"{python.folder}/socket") == 2)
@@ -130,7 +130,7 @@ def test_if_the_server_is_killed_while_loading_a_new_python_starts(
 def test_if_the_server_cannot_load_a_new_python_starts(
     python: PreloadedPython, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broken_python = PreloadedPython(loaded=("no_such_module",))
+    broken_python = PreloadedPython(modules=("no_such_module",))
     with start_python(broken_python, "-m", "says") as process:
         output, _ = process.communicate("", timeout=60)
     assert (output, process.returncode) == (f"[] None {Path.cwd()} \n", 7)

@@ -20,7 +20,7 @@ from skws.spark.streaming.messages import WORKING, Setup, ShardFailure
 from skws_schema import errors
 from skws_schema.errors import SkwsError
 
-PATIENCE: Final = 60.0  # seconds for the start of a server
+START_SECONDS: Final = 60.0  # seconds for the start of a server
 SILENCE: Final = 60.0
 """Seconds in which a server must take a message or send a sign of life; otherwise it is given up."""
 _TIMEVAL: Final = Struct("@ll")
@@ -149,7 +149,7 @@ class ShardClient:
                 input=pickle.dumps(setup),
                 stdout=errors,
                 stderr=errors,
-                timeout=PATIENCE,
+                timeout=START_SECONDS,
                 check=False,
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

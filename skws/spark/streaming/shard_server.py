@@ -576,7 +576,7 @@ def _with_end(recent: Sequence[LoggedBatch], live: Chunk) -> tuple[LoggedBatch, 
 
 
 IDLE: Final = 3600.0  # seconds
-BEAT: Final = 10.0  # seconds between signs of life
+HEARTBEAT_SECONDS: Final = 10.0  # seconds between signs of life
 RESULTS_A_BLOB: Final = 5_000
 
 
@@ -743,18 +743,18 @@ def converse(connection: Connection, server: ShardServer, is_needed: Callable[[]
         while is_needed():
             if connection.poll(1.0):
                 message = connection.recv()
-                with _signs_of_life(connection):
+                with _heartbeats(connection):
                     answer = _answer(server, message)
                 connection.send(answer)
 
 
 @contextmanager
-def _signs_of_life(connection: Connection) -> Iterator[None]:
+def _heartbeats(connection: Connection) -> Iterator[None]:
     """Sends signs of life to the task while the work inside goes on."""
     stop = Event()
 
     def beat() -> None:
-        while not stop.wait(BEAT):
+        while not stop.wait(HEARTBEAT_SECONDS):
             with suppress(OSError):
                 connection.send(WORKING)
 

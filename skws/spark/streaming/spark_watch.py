@@ -273,7 +273,7 @@ class SparkWatch:
         self._merger.deliver_to(delivery)
         self._merger.table_dead_letters = run_directory.dead_letters
         committer = OutputCommitter(run_directory, self._merger, self.clock, max(run.held, last_done))
-        run.repeated()
+        run.end_repetition()
         stack.callback(committer.close)
         return committer
 

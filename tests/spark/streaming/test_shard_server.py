@@ -156,7 +156,7 @@ def test_a_server_that_does_not_answer_is_abandoned(run: str) -> None:
 
 
 def test_a_slow_server_is_awaited(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_server, "BEAT", 0.02)
+    monkeypatch.setattr(shard_server, "HEARTBEAT_SECONDS", 0.02)
 
     class Slow(ShardServer):
         def answer(self, message: Sequence[Any]) -> Any:

@@ -600,22 +600,29 @@ def leaves(row: Mapping[str, Any]) -> dict[str, Any]:
     A value is a list if its path passes arrays; objects more than ``DEEPEST`` levels deep are left out.
     """
     leaves_by_path: dict[str, Any] = {}
-    for name, value in row.items():
-        _put(leaves_by_path, name, value, DEEPEST, listed=False)
+    _put_all(leaves_by_path, "", row, DEEPEST, listed=False)
     return leaves_by_path
+
+
+def _put_all(
+    values_by_path: dict[str, Any], prefix: str, row: Mapping[str, Any], depth: int, *, listed: bool
+) -> None:
+    # A name with dots first, because it takes precedence over the path through objects.
+    for name, value in sorted(row.items(), key=lambda item: "." not in item[0]):
+        _put(values_by_path, f"{prefix}{name}", value, depth, listed=listed)
 
 
 def _put(values_by_path: dict[str, Any], path: str, value: Any, depth: int, *, listed: bool) -> None:
     if isinstance(value, Mapping):
-        for name, inner in value.items() if depth else ():
-            _put(values_by_path, f"{path}.{name}", inner, depth - 1, listed=listed)
+        if depth:
+            _put_all(values_by_path, f"{path}.", value, depth - 1, listed=listed)
     elif isinstance(value, list):
         for inner in value:
             _put(values_by_path, path, inner, depth, listed=True)
-    elif listed:
-        values_by_path.setdefault(path, []).append(value)
+    elif listed and isinstance(values := values_by_path.setdefault(path, []), list):
+        values.append(value)
     else:
-        values_by_path[path] = value
+        values_by_path.setdefault(path, value)
 
 
 def attribute_value(attribute: Attribute, value: Any) -> Value:

@@ -321,7 +321,10 @@ def _json_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
                     skip(f"{file}:{number}: {not_json(line, error)}")
                 continue
             if isinstance(item, dict) and item:
-                yield from _rows_of_record(item)
+                try:
+                    yield from _rows_of_record(item)
+                except MalformedError as error:
+                    skip(f"{file}:{number}: {error}")
             elif item is not None:
                 skip(f"{file}:{number}: expected a JSON object, got {shown(item)}")
 
@@ -338,7 +341,10 @@ def _rows_of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
 
 
 def _rows_of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
-    """A bare row, without the extra fields of flattened change events; none for a deletion."""
+    """A bare row, without the extra fields of flattened change events; none for a deletion.
+
+    Raises MalformedError for an event whose time is out of range.
+    """
     flat = Flat.of(item)
     if flat is None:
         yield SampleRow(None, item, json=True)
@@ -394,13 +400,20 @@ def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
         yield from _rows_of_columns(rows, names, skip)
 
 
+def _bare_rows(rows: Iterable[Mapping[str, Any]], skip: _Skip) -> Iterator[SampleRow]:
+    for row in rows:
+        try:
+            yield from _rows_of_bare(row)
+        except MalformedError as error:
+            skip(str(error))
+
+
 def _rows_of_columns(
     rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip
 ) -> Iterator[SampleRow]:
     """Rows of columns: bare rows, or records whose attributes are among the columns or in ``row``."""
     if "relation" not in header:
-        bare = (bare_row for row in rows for bare_row in _rows_of_bare(row))
-        yield from islice(bare, SAMPLE_ROWS)  # all are of one relation
+        yield from islice(_bare_rows(rows, skip), SAMPLE_ROWS)  # all are of one relation
         return
     for row in rows:
         relation, values = row["relation"], row.get("row")

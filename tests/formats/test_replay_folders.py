@@ -135,6 +135,26 @@ def test_a_sample_of_columns_skips_rows_and_relations_of_other_types(tmp_path: P
         sample([tmp_path / "stream.parquet"])
 
 
+def test_a_name_with_dots_takes_precedence_in_a_sample(tmp_path: Path) -> None:
+    """As in the rows that are read by the schema."""
+    (tmp_path / "t.jsonl").write_text('{"a": {"b": 1, "c": [1]}, "a.b": ["x", {"d": 2}], "a.c": 3}\n')
+    assert sample([tmp_path / "t.jsonl"]).tables() == {"t": {"a.b": [["x"]], "a.b.d": [[2]], "a.c": [3]}}
+
+
+def test_a_sample_skips_flattened_events_with_impossible_times(tmp_path: Path) -> None:
+    for name, lines in (
+        (
+            "plays.jsonl",
+            ['{"__op":"c","__ts_ms":1,"mid":1}', '{"__op":"c","__ts_ms":99999999999999999,"mid":2}'],
+        ),
+        ("plays.csv", ["__op,__ts_ms,mid", "c,1,1", "c,99999999999999999,2"]),
+    ):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        samples = sample([tmp_path / name])
+        assert {column: len(values) for column, values in samples.tables()["plays"].items()} == {"mid": 1}
+        assert "years 1 to 9999" in samples.reasons[0]
+
+
 def test_records_of_equal_time_are_ordered_by_file_and_line(folder: Path) -> None:
     def line(role: str, time: int) -> bytes:
         return b'{"relation": "plays", "time": %d, "row": {"mid": 1, "role": "%s"}}\n' % (time, role.encode())

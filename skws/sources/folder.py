@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -395,10 +395,17 @@ class FileMatcher:
             name: position for name, position in {**absent, **missing}.items() if name not in matches
         }
         latest = dict(list(unmatched.items())[-_MOST_GONE:])
+        self._forget_checks([*matches.values(), *latest.values()])
         # Rotation deletes the oldest files.
         return Positions(matches, next_id, latest), notices + _missing_notices(
             [name for name in missing if not arrival(name)[1]]
         )
+
+    def _forget_checks(self, positions: Collection[FilePosition]) -> None:
+        """Forget the checks of files that are gone for good, once there are many."""
+        if len(self._checks) > 2 * len(positions) + _MOST_GONE:
+            ids = {position.id for position in positions}
+            self._checks = {number: check for number, check in self._checks.items() if number in ids}
 
     def _is_same_file(self, position: FilePosition, source_file: SourceFile) -> bool:
         """True if the file is still the one that was read; it is opened only after a change.

@@ -9,7 +9,7 @@ import pytest
 
 from skws.formats import files
 from skws.sources import folder
-from skws.sources.folder import SourceFile
+from skws.sources.folder import FileMatcher, SourceFile
 from skws.sources.growing_files import FilePortion, FilesFeed, read_part
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock
@@ -265,6 +265,21 @@ def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
     append(tmp_path / "7.jsonl", line(9))
     (tmp_path / "new.jsonl").write_bytes(line(10))  # it is seen at once, together with the other one
     assert numbers(list(feed.poll(offset, 100).read)) == [9, 10]
+
+
+def test_checks_of_deleted_files_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "_MOST_GONE", 5)
+    feed = FilesFeed(tmp_path, SCHEMA)
+    (tmp_path / "stays.jsonl").write_bytes(line(1))
+    offset = feed.poll(feed.start(), 100).end
+    for number in range(60):
+        path = tmp_path / f"{number}.jsonl"
+        for _ in range(2):
+            append(path, line(number))
+            offset = feed.poll(offset, 100).end
+        path.unlink()
+    (matcher,) = (value for value in vars(feed).values() if isinstance(value, FileMatcher))
+    assert len(vars(matcher)["_checks"]) < 30
 
 
 def test_a_missing_path_is_reported(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -192,6 +192,11 @@ class WholeFiles:
             self._open[number] = (start + limit, items)
         return FilePortion(Chunk.of(portion_items), start + len(portion_items), done=is_done)
 
+    def close_others(self, numbers: Collection[int]) -> None:
+        """Close the files with other ids, such as deleted ones, whose space the system cannot free before."""
+        for number in self._open.keys() - numbers:
+            del self._open[number]
+
     def close(self) -> None:
         self._open.clear()
 
@@ -310,6 +315,7 @@ class FilesFeed(Feed):
         positions, moves = self._matcher.match(before, listing.files)
         notices += self._missing_notices(before, listing.files)
         files = [source_file for source_file in listing.files if source_file.name in positions.files]
+        self._whole.close_others({positions.files[source_file.name].id for source_file in files})
         chunk, after = self._read_new(positions, files, limit, notices)
         ended_partitions = frozenset(
             partition_of(f.name) for f in files if after[f.name].done and not positions.files[f.name].done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -265,6 +266,24 @@ def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
     append(tmp_path / "7.jsonl", line(9))
     (tmp_path / "new.jsonl").write_bytes(line(10))  # it is seen at once, together with the other one
     assert numbers(list(feed.poll(offset, 100).read)) == [9, 10]
+
+
+def test_a_deleted_whole_file_is_closed(tmp_path: Path) -> None:
+    """A file that arrives whole is open while it is read in portions."""
+
+    def open_files() -> list[str]:
+        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        targets = [os.readlink(link) for link in links if os.path.lexists(link)]
+        return [target for target in targets if target.startswith(str(tmp_path))]
+
+    (tmp_path / "stays.jsonl").write_bytes(line(1))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"".join(map(line, range(100)))))
+    feed = FilesFeed(tmp_path, SCHEMA)
+    offset = feed.poll(feed.start(), 10).end
+    assert len(open_files()) == 1
+    (tmp_path / "a.jsonl.gz").unlink()
+    feed.poll(offset, 10)
+    assert open_files() == []
 
 
 def test_checks_of_deleted_files_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ class _Lines:
         return line
 
     def piece(self) -> list[bytes]:
-        """The next lines, up to the end of an open quoted field, unless it is very long; none at the end."""
+        """The next lines, up to the end of an open quoted field unless it is very long; empty at the end."""
         lines = self._file.readlines(self._size)
         is_open, remaining = b"".join(lines).count(b'"') % 2 == 1, self._size
         while is_open and remaining > 0 and (line := self._file.readline()):

@@ -33,7 +33,7 @@ from skws_schema.model import AttributeType, Schema
 
 Decode: TypeAlias = Callable[[Any], Any]
 
-# A value of n in a unit (up, down) is n * up // down microseconds.
+# n in a unit (up, down) is n * up // down microseconds.
 _UNITS: Final = {
     "io.debezium.time.Timestamp": (1000, 1),
     "org.apache.kafka.connect.data.Timestamp": (1000, 1),

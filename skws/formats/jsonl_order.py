@@ -77,7 +77,7 @@ def _whole_lines(file: IO[bytes], size: int) -> bytes:
 
 
 def _decode_times(lines: bytes, decoders: _Decoders) -> npt.NDArray[Any] | None:
-    """The times as written; None if some line is not one object, or the times are not all of one kind."""
+    """The times as written; None if some line is not one object, or the times are of several types."""
     count = one_a_line(lines)
     for decoder, array_type in decoders if count else ():
         try:
@@ -101,8 +101,8 @@ def _sortable(texts: npt.NDArray[np.str_]) -> bool:
 class TimedBlock:
     """Whole lines, from byte ``start`` to before ``end``: insertions in order of time, and bad lines.
 
-    ``first`` and ``last``: times in microseconds, None if no line is a record. ``size``: the most records
-    that there can be.
+    ``first`` and ``last``: times in microseconds, None if no line is a record. ``size``: an upper bound of
+    the number of records.
     """
 
     start: int

@@ -134,9 +134,9 @@ T = TypeVar("T")
 
 
 class Replay:
-    """Replay files. ``splits``: their parts in order of arrival; ``size_bytes``: their bytes on disk.
+    """Replay files. ``splits``: their parts in order of arrival; ``size_bytes``: their size on disk.
 
-    ``notes``: lines on files in directories that are left out.
+    ``notes``: lines on the files of directories that are left out.
     """
 
     def __init__(self, splits: Sequence[Split], schema: Schema, notes: Sequence[str] = ()) -> None:

@@ -73,9 +73,8 @@ def _join_attributes(schema: Schema) -> Mapping[str, frozenset[str]]:
 class RowReader:
     """Reads rows of the relation at position ``index`` of ``schema``; all methods raise MalformedError.
 
-    ``by_origin``: True if rows have the columns of records, False for the names of attributes.
-    ``passed_over``:
-    the number of values that were passed over, by reason.
+    ``by_origin``: True if the fields of rows have the names in ``from:``, False if they have the names of
+    attributes. ``passed_over``: the number of values that were passed over, by reason.
     """
 
     def __init__(self, schema: Schema, index: int, *, by_origin: bool = True) -> None:
@@ -223,7 +222,7 @@ class RowReader:
         return tuple(row)
 
     def _compile(self, types: tuple[type, ...]) -> _Plan:
-        """For values of these types, the positions of integers to check, and of values to convert."""
+        """For values of these types, the positions of integers to check, and the other conversions."""
         kinds = [a.type for a in self.relation.attributes]
         conversions = [conversion(kind, value_type) for kind, value_type in zip(kinds, types, strict=True)]
         integers = tuple(i for i, step in enumerate(conversions) if step is integer_of_int)
@@ -273,7 +272,7 @@ class RowReader:
 
 
 def readers(schema: Schema, relation: int | None = None) -> Mapping[str, RowReader]:
-    """A reader for each relation, by name, or only for the one at a position."""
+    """A reader for each relation, by name; with ``relation``, only for the one at this position."""
     positions = range(len(schema.relations)) if relation is None else (relation,)
     return {schema.relations[i].name: RowReader(schema, i) for i in positions}
 
@@ -410,7 +409,7 @@ FLAT: Final = frozenset(
 
 
 class Flat(NamedTuple):
-    """The meaning of these fields: whether a row is deleted or updated, and its time in microseconds.
+    """The content of these fields: whether a row is deleted or updated, and its time in microseconds.
 
     The time is 0 if there is none.
     """
@@ -470,7 +469,7 @@ class BareRowReader:
         return type(item) is dict and "op" in self._record_fields and item.get("op") == TRUNCATE
 
     def _flat_record(self, row: dict[str, Any], flat: Flat, default_time: int | None) -> Record:
-        """The record of a flattened change event; without a time, it gets its time of arrival, or 0."""
+        """The record of a flattened change event; an event without a time gets the default time, or 0."""
         time = flat.time or default_time or 0
         row = logged_row(self._reader, row, flat)
         if not flat.deleted:
@@ -557,7 +556,7 @@ def _number_text(value: bool | float) -> str:
 
 
 MISSING: Final = object()
-"""Stands for a value that a record does not have; NULL is a value."""
+"""Marks a value that a record lacks; NULL is a value."""
 _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
 _BETWEEN: Final = ", "
 
@@ -730,7 +729,7 @@ def within(attribute: Attribute, path: str) -> Convert:
 
 
 def lenient(attribute: Attribute, convert: Convert) -> Convert:
-    """``convert``, extended by values that ``attribute_value`` accepts for an attribute with an origin."""
+    """``convert``; for an attribute with an origin, it also accepts lists, booleans and floats."""
     if attribute.origin is None:
         return convert
 

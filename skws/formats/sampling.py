@@ -47,7 +47,7 @@ SAMPLE_RECORDS: Final = 200_000
 
 _KEY_OF_FEW: Final = 0.85
 _KEY_OF_MANY: Final = 0.7
-"""The least identifier score of a key column; in a relation with a key, a row replaces any with its key."""
+"""The least identifier score of a key column, since a row replaces earlier ones with the same key."""
 _MANY: Final = 20
 _OWN: Final = frozenset({"id", "uuid", "key", "code", "number", "sha", "hash", "name", "title"})
 """Names that fields of rows have, but not fields of an object around rows."""
@@ -102,7 +102,7 @@ class Samples:
             self.reasons.append(reason)
 
     def add_file(self, relation: str, rows: Iterable[SampleRow], document: Path | None = None) -> None:
-        """Add a file's rows. ``relation``: that of bare rows, which are bad if other rows name a relation.
+        """Add a file's rows. ``relation``: the relation of bare rows, which are bad if other rows name one.
 
         ``document``: the file, if it may be a single object around the rows.
         """

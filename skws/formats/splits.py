@@ -119,7 +119,7 @@ _SHOWN: Final = 3
 
 
 def skipped_notes(skipped: Sequence[NoRecordsError]) -> list[str]:
-    """A line for each of the first files that were left out, and one for the others."""
+    """A line for each of the first files that were left out, and one with the number of the others."""
     lines = [f"skipped: {error}" for error in skipped[:_SHOWN]]
     more_count = len(skipped) - _SHOWN
     return (
@@ -340,7 +340,7 @@ class Packer:
         self._sorted = True
 
     def records(self, batch: RecordBatch) -> Iterator[tuple[PackedPiece, bytes]]:
-        """Add records in order of arrival; returns the pieces that are complete."""
+        """Adds records in order of arrival; yields the pieces that they complete."""
         if self._tables and (is_static := np.isin(batch.relation, self._tables)).any():
             yield self._table(batch.take(is_static))
             batch = batch.take(~is_static)
@@ -354,12 +354,12 @@ class Packer:
             yield from self.rest()
 
     def bad(self, records: Sequence[BadRecord]) -> Iterator[tuple[PackedPiece, bytes]]:
-        """Add malformed records."""
+        """Adds malformed records; yields their piece."""
         if records:
             yield self._next(Holds.BAD, 0, 0, len(records)), pickle.dumps(list(records), protocol=5)
 
     def rest(self) -> Iterator[tuple[PackedPiece, bytes]]:
-        """The last pieces, when the split has been read."""
+        """The pieces of the records that are not packed yet; called after the last record."""
         pending, in_order = self._pending, self._sorted
         self._pending, self._sorted = [], True
         if not pending:

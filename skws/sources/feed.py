@@ -69,7 +69,7 @@ class Backlog:
 class BatchPlan:
     """The end of a batch that is read in parts (``Feed.parts``).
 
-    ``rest``: there are further records. ``notices``: as in ``Batch``.
+    ``rest``: True if there are further records. ``notices``: as in ``Batch``.
     """
 
     end: Offset
@@ -167,7 +167,7 @@ class Feed(Protocol):
 
 
 class OuterFeed(Feed):
-    """Adds something to the batches of another feed, and to its offsets."""
+    """A feed around another one: it adds to its batches and to its offsets."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed

@@ -126,7 +126,7 @@ class _Step(NamedTuple):
 
 
 class Backlogs:
-    """About ``records`` unread records of files that can all be divided. Raises SourceError, OSError."""
+    """The unread records of files that can be divided, about ``records``. Raises SourceError, OSError."""
 
     def __init__(
         self, positions: Mapping[str, FilePosition], files: Sequence[SourceFile], schema: Schema

@@ -5,8 +5,8 @@ have no time, and the records of the latest time. So offsets remain valid when a
 new schema changes which records are bad. The clock determines only when an item
 is returned; the items between two offsets do not depend on it.
 
-To seek an instant, records are read from the part of the files that contains the
-first wanted one: the first reading notes the earliest time of each part.
+To seek an instant, reading begins at the part of the files that contains its first
+record: the first reading stores the earliest time of each part.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class TimeBuckets:
         return larger
 
     def before(self, time: int) -> int:
-        """A time shortly before the last event up to ``time``, or its own; not before the first event."""
+        """The start of the last bucket with events before that of ``time``; at least the first event."""
         assert self.first is not None  # noqa: S101 - there are events
         width, counts = self._buckets
         earlier = [bucket for bucket in counts if bucket < time // width]
@@ -225,8 +225,8 @@ class _Scan:
 class ReplayFeed(Feed):
     """The records of replay files in order of time.
 
-    ``speed``: seconds of the replay in a second; None for no pace. ``memory_records``: if there are more
-    records, they are not kept in memory but read a second time.
+    ``speed``: seconds of the replay per second; None for no pace. ``memory_records``: if there are more
+    records, they do not stay in memory, but are read a second time.
     """
 
     def __init__(

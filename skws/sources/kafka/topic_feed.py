@@ -476,7 +476,7 @@ class KafkaSource(Source):
 class KafkaPart(FeedPart):
     """Messages of some partitions, for another process.
 
-    ``ahead``: that of the horizon; ``latest``: the latest time it allowed when the messages were read.
+    ``ahead``: as in ``Horizon``. ``latest``: the latest time that it allowed when the messages were read.
     """
 
     address: TopicAddress

@@ -314,9 +314,10 @@ def _is_table(topic: str, schema: Schema) -> bool:
 
 
 class Message(NamedTuple):
-    """The records of a message, or its bad record; ``next``: the offset after it.
+    """The records of a message, or its bad record. ``next``: the offset after it.
 
-    ``refusal`` replaces them if their times are beyond the horizon; None if they were not when it arrived.
+    ``refusal``: the bad record that replaces the records while their times are beyond the horizon; None if
+    they were not when the message arrived.
     """
 
     partition: Partition

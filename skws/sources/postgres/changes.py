@@ -70,7 +70,7 @@ _FEW: Final = 32
 _MANY: Final = 1 << 13
 """Changes that are decoded at once; more would only take memory."""
 _ZEROS: Final = r"(\.[0-9]*[1-9])0+$|\.0*$"
-"""The end that ``without_zeros`` removes, but for the group."""
+"""The end of a text, of which ``without_zeros`` leaves only the group."""
 Name: TypeAlias = tuple[str, str]
 """Namespace and name of a table."""
 
@@ -80,7 +80,7 @@ def _no_name(oid: int) -> Name | None:  # noqa: ARG001 - the signature of a look
 
 
 class Moment(NamedTuple):
-    """The origin of a change: its transaction's commit (LSN, microseconds), and its number there from 1."""
+    """The origin of a change: the commit of its transaction (LSN, microseconds), and its number from 1."""
 
     lsn: int
     time: int

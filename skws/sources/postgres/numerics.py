@@ -28,7 +28,7 @@ AS_TEXT: Final = SQL("trim_scale({})::text")
 """SQL for the digits of a value, equal for equal values: ``1`` for ``1.00``."""
 NUMERIC: Final = "numeric"
 NUMBER_OF_TYPE: Final = 1700
-"""``AS_TEXT`` for any database."""
+"""The number of the type ``numeric``, the same in every database."""
 _DIGITS: Final = 18
 """The most digits of integers that always fit in 64 bits."""
 _EXACT: Final = "with all digits, more than a number holds"

@@ -48,7 +48,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "PQresultErrorField": (ctypes.c_char_p, _POINTER, ctypes.c_int),
     "PQclear": (None, _POINTER),
 }
-"""The types of the result and the arguments."""
+"""By function, the types of its result and its arguments."""
 
 for _name, (_result, *_arguments) in _FUNCTIONS.items():
     _function = getattr(_LIBPQ, _name)

@@ -37,8 +37,8 @@ from skws_schema.errors import NotYetError, SourceError
 class LogPosition:
     """All transactions that end before ``lsn`` are read, and ``change`` changes of the next one.
 
-    ``time``: the latest event time given; earlier commit times are raised to it.
-    ``spool``: bytes read of the snapshot, None after it. ``server``: the one whose log it is; in any offset.
+    ``time``: the latest event time so far; earlier commit times are raised to it. ``spool``: the bytes read
+    of the snapshot, None after it. ``server``: the server of the log, which every offset names.
     """
 
     lsn: int

@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from skws.cli.demo import PAPER_QUERY, movie_files
-from skws.formats.files import KEPT_SCHEMA
+from skws.formats.files import SCHEMA_SUFFIX
 
 _SIZE: Final = (36, 120)
 _MOST: Final = 180.0
@@ -104,7 +104,7 @@ def main() -> None:
     arguments = ("tui", "--fresh", *(("--engine", "spark") if args.spark else ()), *source_arguments)
     for _ in range(args.runs):
         times = measure(arguments, args.result)
-        Path(f"{args.source}{KEPT_SCHEMA}").unlink(missing_ok=True)  # the next run infers it, too
+        Path(f"{args.source}{SCHEMA_SUFFIX}").unlink(missing_ok=True)  # the next run infers it, too
         print(
             "  ".join(
                 f"{step} {elapsed:.2f} s ({cpu:.2f} s of CPU)" for step, (elapsed, cpu) in times.items()

@@ -49,8 +49,8 @@ def chunks(
                 reader.skip_lines(piece)
                 yield Chunk(batch)
         # Not at once: if the columns are not usable, these are all rows of the file.
-        while rest := list(islice(items, BATCH)):
-            yield Chunk.of(rest)
+        while batch_items := list(islice(items, BATCH)):
+            yield Chunk.of(batch_items)
         yield Chunk.of([*reader.notes(), *columns.notes(str(split.path))])
 
 

@@ -26,6 +26,7 @@ from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text, rounded_up
 
 KEPT: Final = 5
+"""The most bad records, and the most reasons, that a summary shows."""
 T = TypeVar("T")
 
 

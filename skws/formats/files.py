@@ -196,7 +196,7 @@ Advance: TypeAlias = Callable[[int], None]
 BLOCK = 1 << 20
 BOM = codecs.BOM_UTF8
 SAVE_AS_UTF8: Final = "save the file as UTF-8, as by iconv -f WINDOWS-1252 -t UTF-8"
-KEPT_SCHEMA: Final = ".schema.yaml"
+SCHEMA_SUFFIX: Final = ".schema.yaml"
 """The suffix of schema files that skws keeps beside data; they are not data."""
 
 
@@ -232,7 +232,7 @@ def named_entries(folder: Path) -> list[os.DirEntry[str]]:
         data_entries = [
             entry
             for entry in directory
-            if not entry.name.startswith((".", "_")) and not entry.name.endswith(KEPT_SCHEMA)
+            if not entry.name.startswith((".", "_")) and not entry.name.endswith(SCHEMA_SUFFIX)
         ]
     data_entries.sort(key=lambda entry: entry.name)
     return [entry for entry in data_entries if not (entry.is_symlink() and _leads_up(folder / entry.name))]

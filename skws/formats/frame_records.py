@@ -32,11 +32,11 @@ ROWS: Final = 32_768
 """The rows of a chunk."""
 SAMPLED: Final = 10_000
 """The rows from which a schema is inferred."""
-_OWN: Final = ("time", "op")
+_RECORD_FIELDS: Final = ("time", "op")
 _TEXTS: Final = {AttributeType.TEXT, AttributeType.STRING}
 _MISSING: Final = {"NAType", "NaTType"}
 """The types of pandas' missing values, by name; pandas itself need not be installed."""
-_UNLIKE: Final = (TypeError, ValueError, OverflowError)
+_MISFIT_ERRORS: Final = (TypeError, ValueError, OverflowError)
 """The errors that Arrow and pandas raise for values that do not fit in one column, besides ArrowException."""
 
 
@@ -73,7 +73,7 @@ def _as_arrow(name: str, frame: Any) -> pa.Table:
             return pa.Table.from_arrays(columns, names=labels)
         if hasattr(frame, "__arrow_c_stream__"):
             return pa.table(frame)
-    except (pa.ArrowException, *_UNLIKE) as error:
+    except (pa.ArrowException, *_MISFIT_ERRORS) as error:
         raise UsageError(f"{name}: {str(error).splitlines()[0]}") from None
     if isinstance(frame, Mapping):
         return _of_columns(name, frame)
@@ -116,18 +116,18 @@ def _of_series(name: str, label: str, series: Any) -> pa.Array | pa.ChunkedArray
         if str(series.dtype).startswith(("interval", "period")):
             return _of_values(name, label, series.tolist())
         return pa.Array.from_pandas(series)
-    except (pa.ArrowException, *_UNLIKE):
+    except (pa.ArrowException, *_MISFIT_ERRORS):
         return _of_values(name, label, series.tolist())
 
 
 def _of_values(name: str, label: str, values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowException, *_UNLIKE):
+    except (pa.ArrowException, *_MISFIT_ERRORS):
         known_values = [_plain_value(name, label, number, value) for number, value in enumerate(values)]
     try:
         return pa.array(known_values, from_pandas=True)
-    except (pa.ArrowException, *_UNLIKE):
+    except (pa.ArrowException, *_MISFIT_ERRORS):
         texts = list(map(_text, known_values))
     try:
         return pa.array(texts, pa.string())
@@ -242,7 +242,9 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
 def missing_columns(columns: Collection[str], relation: Relation) -> list[str]:
     """A line for each attribute without a column in a frame."""
     origins = Origins(relation)
-    unused = [column for column in columns if column not in origins.known_names and column not in _OWN]
+    unused = [
+        column for column in columns if column not in origins.known_names and column not in _RECORD_FIELDS
+    ]
     return [
         f"no row of {relation.name} has {attribute.column!r}{nearest(attribute.column, unused)}"
         for attribute, location in zip(relation.attributes, origins.columns(columns), strict=True)
@@ -287,7 +289,9 @@ def _select_columns(table: pa.Table, relation: Relation, arrays: Collection[str]
 
     ``arrays``: columns with rows of other relations.
     """
-    record_fields = [] if relation.table else [name for name in _OWN if name not in relation.columns]
+    record_fields = (
+        [] if relation.table else [name for name in _RECORD_FIELDS if name not in relation.columns]
+    )
     known_names = Origins(relation).known_names
     used_columns = [
         name for name in table.column_names if name in known_names or name in record_fields or name in arrays

@@ -46,7 +46,7 @@ from skws.formats.rows import FIELDS, BareRowReader, Origins, RecordReader, RowR
 from skws_schema.model import AttributeType, Relation, Schema, Value
 
 PEEK_LINES: Final = 1000
-_OWN: Final = frozenset({"time", "op"})
+_BARE_FIELDS: Final = frozenset({"time", "op"})
 
 
 class LinesHold(Enum):
@@ -87,7 +87,7 @@ def _is_row(item: dict[str, Any], schema: Schema, relation: int | None) -> bool:
     if relation is None:
         return False
     columns = Origins(schema.relations[relation]).known_names
-    return item.keys() <= columns | _OWN and not columns.isdisjoint(item)
+    return item.keys() <= columns | _BARE_FIELDS and not columns.isdisjoint(item)
 
 
 def _shape(item: dict[str, Any]) -> tuple[LinesHold, Any]:

@@ -44,7 +44,7 @@ _INSERTIONS: Final = _decoders(
     *((name, None, None) for name in ("payload", "key", "value", "before", "after")),
 )
 
-_OTHERS: Final = (b"\\", b'"op"', b'"payload"', b'"key"')
+_CHANGE_MARKS: Final = (b"\\", b'"op"', b'"payload"', b'"key"')
 """Lines without these bytes are neither deletions nor change events, and need less decoding."""
 
 
@@ -146,7 +146,7 @@ def _times(lines: bytes, *, insertions: bool) -> tuple[int | None, int | None, i
 
     ``insertions``: deletions raise it as well.
     """
-    check_fields = insertions and any(mark in lines for mark in _OTHERS)
+    check_fields = insertions and any(mark in lines for mark in _CHANGE_MARKS)
     times = _decode_times(lines, _INSERTIONS if check_fields else _ANY)
     if times is None or not (times.dtype == np.float64 or _sortable(times)):
         line_times = (_time(line, insertions) for line in lines.split(b"\n"))

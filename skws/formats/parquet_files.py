@@ -139,7 +139,7 @@ class ArrowReader:
         self._columns = None if relation is None else BareColumns(schema, relation, arrow.names)
         self._names = list(arrow.names)
         self._types = list(arrow.types)
-        self._flat = ColumnReader(schema, self._names, relation, self._conversion, self._time())
+        self._row_reader = ColumnReader(schema, self._names, relation, self._conversion, self._time())
 
     def _conversion(self, column: int, attribute: Attribute) -> Convert:
         return _conversion(self._types[column], attribute.type)
@@ -155,13 +155,13 @@ class ArrowReader:
             return
         values = [_python_values(column) for column in batch.columns]
         rows: Iterator[Sequence[Any]] = zip(*values, strict=True)
-        record = self._flat.record
+        record = self._row_reader.record
         for number, row in enumerate(rows, start=first):
             try:
                 yield record(row)
             except MalformedError as error:
                 yield BadRecord(self._source, 0, number, self._raw(row), str(error))
-        yield from self._flat.notes(self._source)
+        yield from self._row_reader.notes(self._source)
 
     def _nested_items(
         self, reader: NestedReader, batch: pa.RecordBatch, first: int

@@ -283,6 +283,7 @@ def no_relation(name: object, schema: Schema) -> MalformedError:
 
 
 FIELDS: Final = frozenset({"relation", "time", "op", "row"})
+"""The fields of a record that names its relation."""
 
 
 TRUNCATE: Final = "truncate"

@@ -23,7 +23,7 @@ from skws.formats.exact_json import loads
 from skws.formats.files import BOM, not_json, opened
 from skws.formats.nested import arrays, without
 from skws.formats.parquet import parquet
-from skws.formats.rows import DEEPEST, FLAT, MISSING, TRUNCATE, Flat, leaves, value_at
+from skws.formats.rows import DEEPEST, FIELDS, FLAT, MISSING, TRUNCATE, Flat, leaves, value_at
 from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visit_files
 from skws.formats.tabular import (
     CsvLayout,
@@ -49,13 +49,12 @@ _KEY_OF_FEW: Final = 0.85
 _KEY_OF_MANY: Final = 0.7
 """The least identifier score of a key column, since a row replaces earlier ones with the same key."""
 _MANY: Final = 20
-_OWN: Final = frozenset({"id", "uuid", "key", "code", "number", "sha", "hash", "name", "title"})
+_ROW_FIELDS: Final = frozenset({"id", "uuid", "key", "code", "number", "sha", "hash", "name", "title"})
 """Names that fields of rows have, but not fields of an object around rows."""
 
 _DIGITS: Final = re.compile(r"\d+")
 _Skip: TypeAlias = Callable[[str], None]
 _REASONS: Final = 3
-_RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
 
 
 class SampleRow(NamedTuple):
@@ -248,7 +247,7 @@ def sample(paths: Sequence[Path]) -> Samples:
 def _array_path(item: Mapping[str, Any]) -> str | None:
     """The path to the rows in an object that only wraps them: it has one list, of objects, and no name."""
     arrays_by_path = arrays(item)
-    if len(arrays_by_path) != 1 or _lists(item) != 1 or any(name.lower() in _OWN for name in item):
+    if len(arrays_by_path) != 1 or _lists(item) != 1 or any(name.lower() in _ROW_FIELDS for name in item):
         return None
     return next(iter(arrays_by_path))
 
@@ -420,7 +419,7 @@ def _rows_of_columns(
         if relation is None or row.get("op") in ("-", TRUNCATE):
             continue
         if values is None:
-            values = {n: v for n, v in row.items() if n not in _RECORD_COLUMNS and v is not None}
+            values = {n: v for n, v in row.items() if n not in FIELDS and v is not None}
         elif isinstance(values, str | bytes):
             try:
                 values = loads(values)

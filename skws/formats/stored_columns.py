@@ -14,13 +14,13 @@ from skws.formats.bare_columns import typed
 from skws.formats.rows import RowReader, typed_rows
 from skws_schema.model import Attribute, AttributeType
 
-_TOGETHER: Final = 1 << 16
+_BATCH_ROWS: Final = 1 << 16
 _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
 _KINDS: Final = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 
 
 def typed_batches(
-    database: str, reader: RowReader, values: Iterator[tuple[Any, ...]], batch_size: int = _TOGETHER
+    database: str, reader: RowReader, values: Iterator[tuple[Any, ...]], batch_size: int = _BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """Batches with a column for each attribute, equal to the rows of ``typed_rows`` for the same values.
 

@@ -28,6 +28,7 @@ from skws.data.value_conversion import TEXT_CONVERSIONS, Convert, MalformedError
 from skws.formats.exact_json import loads
 from skws.formats.files import BOM, SAVE_AS_UTF8, Advance, Split, ignore, opened
 from skws.formats.rows import (
+    FIELDS,
     FLAT,
     TRUNCATE,
     Flat,
@@ -48,7 +49,6 @@ from skws_schema.model import Attribute, Row, Schema, Value
 
 # The conversion of the column at a position to values of an attribute.
 ConvertColumn: TypeAlias = Callable[[int, Attribute], Convert]
-OWN: Final = frozenset({"relation", "time", "op", "row"})
 
 
 class ColumnReader:
@@ -73,7 +73,9 @@ class ColumnReader:
         self._readers = readers(schema, relation)
         self._bare = None if relation is None else schema.relations[relation]
         record_fields = (
-            OWN if self._bare is None else {"time", "op", *FLAT}.difference(Origins(self._bare).known_names)
+            FIELDS
+            if self._bare is None
+            else {"time", "op", *FLAT}.difference(Origins(self._bare).known_names)
         )
         self._record_columns = {name: columns.index(name) for name in record_fields if name in columns}
         self._json = self._record_columns.get("row")
@@ -132,7 +134,7 @@ class ColumnReader:
     def _json_row(self, values: Sequence[Any]) -> Any:
         for column, name in enumerate(self.columns):
             if name not in self._record_columns and values[column] is not None:
-                raise MalformedError(f"unexpected column {shown(name)} beside 'row'{nearest(name, OWN)}")
+                raise MalformedError(f"unexpected column {shown(name)} beside 'row'{nearest(name, FIELDS)}")
         text = values[self._json or 0]
         if not isinstance(text, str | bytes):
             return text
@@ -217,7 +219,7 @@ _LONE_LINE_END: Final = "new-line character seen in unquoted field"
 
 
 _SEPARATORS: Final = ",;\t|"
-_SAID: Final = re.compile(r"\ufeff?\"?sep=(.)\"?\s*", re.IGNORECASE)
+_SEPARATOR_LINE: Final = re.compile(r"\ufeff?\"?sep=(.)\"?\s*", re.IGNORECASE)
 """The first line in which Excel names the separator."""
 _VALUE: Final = re.compile(r"[-+]?[0-9.,:/ -]*[0-9][0-9.,:/ -]*")
 """A field that is unlikely to be a name."""
@@ -247,7 +249,7 @@ class CsvLayout(NamedTuple):
         later line near it, if most of the following lines have as many fields as that line.
         """
         first_line = next((line_number for line_number, line in enumerate(lines) if line.strip()), len(lines))
-        separator = _SAID.fullmatch(lines[first_line]) if first_line < len(lines) else None
+        separator = _SEPARATOR_LINE.fullmatch(lines[first_line]) if first_line < len(lines) else None
         delimiters = separator[1] if separator else _SEPARATORS
         lines_with_text = [
             line_number
@@ -400,7 +402,7 @@ class CsvReader:
         self._lines_of_record: list[bytes] = []
         self._line = 1
         self._offset = 0
-        self._flat: ColumnReader | None = None
+        self._row_reader: ColumnReader | None = None
 
     @property
     def end(self) -> int:
@@ -410,7 +412,7 @@ class CsvReader:
     @property
     def names(self) -> Sequence[str]:
         """The names of the columns, once the header has been read."""
-        return () if self._flat is None else self._flat.columns
+        return () if self._row_reader is None else self._row_reader.columns
 
     @property
     def delimiter(self) -> str:
@@ -430,7 +432,7 @@ class CsvReader:
     def notes(self) -> list[BadRecord]:
         """Notes on the values passed over since the last call."""
         source = str(self._split.path)
-        passed_over = [] if self._flat is None else self._flat.notes(source)
+        passed_over = [] if self._row_reader is None else self._row_reader.notes(source)
         if not self._is_noted:
             self._is_noted = True
             reason = f"text before the header in {self._split.path.name}"
@@ -445,10 +447,10 @@ class CsvReader:
                 fields = next(parser, None)
                 if fields is None:
                     return
-                if fields and self._flat is None:
+                if fields and self._row_reader is None:
                     self._header(fields)
-                elif fields and self._flat is not None:
-                    yield self._record(self._flat, fields)
+                elif fields and self._row_reader is not None:
+                    yield self._record(self._row_reader, fields)
             except (csv.Error, MalformedError) as error:
                 yield self._bad(csv_fault(error))
             self._advance()
@@ -463,14 +465,16 @@ class CsvReader:
     def _header(self, fields: list[str]) -> None:
         names = column_names(fields, self._layout.width)
         self._layout = self._layout._replace(width=len(names))
-        self._flat = ColumnReader(self._schema, names, self._split.relation, _of_text, timestamp_of_text)
+        self._row_reader = ColumnReader(
+            self._schema, names, self._split.relation, _of_text, timestamp_of_text
+        )
 
-    def _record(self, flat: ColumnReader, fields: list[str]) -> Record:
+    def _record(self, row_reader: ColumnReader, fields: list[str]) -> Record:
         fields = fit_fields(fields, self._layout)
         if not all(map(str.isascii, fields)):
             for field in fields:
                 check_utf8(field)
-        return flat.record([field or None for field in fields])
+        return row_reader.record([field or None for field in fields])
 
     def _bad(self, reason: str) -> BadRecord:
         raw = b"".join(self._lines_of_record).rstrip(b"\r\n")

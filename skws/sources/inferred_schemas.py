@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from skws.durable import replace_file
-from skws.formats.files import KEPT_SCHEMA, entries
+from skws.formats.files import SCHEMA_SUFFIX, entries
 from skws.formats.sampling import sample
 from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
 from skws.sources.feed import redacted
@@ -192,12 +192,12 @@ def _paths(addresses: Sequence[str]) -> list[Path]:
     """Paths for the schema file, the best first: beside a single path, otherwise in the user's folder."""
     user_path = (
         _user_folder()
-        / f"{_name(addresses[0])}-{_digest(chr(0).join(map(_identity, addresses)))[:8]}{KEPT_SCHEMA}"
+        / f"{_name(addresses[0])}-{_digest(chr(0).join(map(_identity, addresses)))[:8]}{SCHEMA_SUFFIX}"
     )
     if len(addresses) > 1 or is_postgres(addresses[0]):
         return [user_path]
     path = _path(addresses[0]).resolve()
-    return [path.with_name(f"{path.name}{KEPT_SCHEMA}"), user_path]
+    return [path.with_name(f"{path.name}{SCHEMA_SUFFIX}"), user_path]
 
 
 def _is_own(folder: Path) -> bool:

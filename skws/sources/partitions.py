@@ -66,7 +66,7 @@ class PartitionEnds:
         return ends
 
 
-_GOES_ON: Final = 0xFFFF  # these bits of a partition's number are not all 0 if it may continue
+_INPUT_BITS: Final = 0xFFFF  # these bits of a partition's number are not all 0 if it may continue
 
 
 def partition_number(partition: int, input_number: int | None) -> int:
@@ -102,7 +102,7 @@ class AwaitedPartitions:
             for number, (end, last_seen) in self._partitions.items()
             if number not in batch_ends and clock - last_seen <= self._idle
         }
-        continuing = {number: (end, clock) for number, end in batch_ends.items() if number & _GOES_ON}
+        continuing = {number: (end, clock) for number, end in batch_ends.items() if number & _INPUT_BITS}
         self._partitions = awaited | continuing
         tracked_ends = [*batch_ends.values(), *(end for end, _ in awaited.values())]
         return np.concatenate([rows[rows[:, 0] == 0, 1], np.array(tracked_ends, dtype=np.int64)])

@@ -64,7 +64,7 @@ _OPTIONS: Final = {
     AttributeType.NUMBER: (AttributeType.NUMBER, AttributeType.INTEGER),
 }
 """The types that columns of numbers may have, the declared type first."""
-_THOUGH: Final = {
+_MISFIT_REASONS: Final = {
     AttributeType.INTEGER: "of whole numbers",
     AttributeType.NUMBER: "but not all values are",
 }
@@ -270,7 +270,9 @@ class SqliteDatabase:
                 if self._fits(table, column.name, kind):
                     declaration = column.declared.lower()
                     return Finding(
-                        kind, 1.0, declaration if kind is declared else f"{declaration}, {_THOUGH[kind]}"
+                        kind,
+                        1.0,
+                        declaration if kind is declared else f"{declaration}, {_MISFIT_REASONS[kind]}",
                     )
             return Finding(AttributeType.TEXT, 1.0, f"{column.declared.lower()}, but not all values are")
         if self._classes[table][column.name] & {"integer", "real"} or not column.declared:

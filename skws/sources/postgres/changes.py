@@ -147,18 +147,18 @@ class ChangeDecoder:
             return []
 
     def _update_table(self, table: RelationMessage) -> list[str]:
-        former_oid = self._oids.get(table.oid)
+        former_name = self._oids.get(table.oid)
         if (
-            former_oid not in (None, (table.namespace, table.name))
-            and self._current_name(table.oid) == former_oid
+            former_name not in (None, (table.namespace, table.name))
+            and self._current_name(table.oid) == former_name
         ):
-            table = replace(table, namespace=former_oid[0], name=former_oid[1])  # renamed, and renamed back
+            table = replace(table, namespace=former_name[0], name=former_name[1])  # renamed, and renamed back
         name = f"{table.namespace}.{table.name}"
         reader = self._readers.get((table.namespace, table.name))
         if reader is None:
-            if former_oid is not None:
+            if former_name is not None:
                 raise SourceError(
-                    f"the table {'.'.join(former_oid)} was renamed to {name};"
+                    f"the table {'.'.join(former_name)} was renamed to {name};"
                     " rename the relation in the schema and resume"
                 )
             return self._partition(table)

@@ -1,4 +1,4 @@
-"""The stream schema: relations, joins, the join graph and the expanded schema.
+"""The stream schema: relations, joins and the join graph.
 
 The lowest layer: no keywords, no windows, no engines.
 """

@@ -1,4 +1,4 @@
-"""Budgets of this process: of memory, so that it fails before the system kills it, of time, and of steps.
+"""Budgets of memory, so that a process fails before the system kills it, of time, and of steps.
 
 A process has one memory budget. Code that makes many objects calls ``check`` from time to time, which takes
 some microseconds. The budget counts the private pages of this process, without mapped files, which the
@@ -201,7 +201,7 @@ class OverBudgetError(Exception):
 
 
 class StepBudget:
-    """The steps of one analysis, named by ``stage``: ``spent`` of ``limit``.
+    """Counts the steps of one analysis, ``spent`` of at most ``limit``. ``stage`` names it in messages.
 
     As a context manager, it calls the watch with None at the end.
     """

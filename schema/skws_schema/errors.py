@@ -147,7 +147,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """The reason for a decoding error, naming the byte."""
+    """The reason of a decoding error, with the byte."""
     return f"byte 0x{error.object[error.start]:02X} is not UTF-8"
 
 

@@ -93,7 +93,7 @@ class AttributeType(StrEnum):
 
     @property
     def family(self) -> AttributeType:
-        """The type that stands for all whose values can be equal: one for texts, one for numbers."""
+        """One type for all types whose values can be equal: TEXT for texts, NUMBER for numbers."""
         return _FAMILIES.get(self, self)
 
     @property
@@ -193,9 +193,9 @@ class Relation:
 
     ``search``: the attributes that keywords are matched with. ``key``: unique among live tuples. ``time``:
     the event-time attribute. ``finite``: the stream ends. ``source``: the address from which a table is read;
-    None if its rows arrive with the streams. ``origin``: the array that holds its rows, in rows of another
-    relation (``commits.files``), or, under its own name, in objects that are not rows; without a path, the
-    name of its table in a database.
+    None if its rows arrive with the streams. ``origin``: RELATION.PATH of the array that holds its rows, in
+    rows of another relation (``commits.files``) or, with its own name, in objects that are not rows; without
+    a path, the name of its table in a database.
     """
 
     name: str
@@ -334,12 +334,12 @@ class Schema:
 
     @cached_property
     def by_stored_name(self) -> dict[str, int]:
-        """The position of the first relation that is stored by each name."""
+        """The position of the first relation that is stored under each name."""
         return {r.stored: i for i, r in reversed(list(enumerate(self.relations)))}
 
     @cached_property
     def nested(self) -> dict[str, list[int]]:
-        """The positions of the relations whose rows are in arrays of another relation's rows, by its name."""
+        """The positions of the relations whose rows are in arrays, by the relation whose rows hold these."""
         positions: dict[str, list[int]] = {}
         for position, relation in enumerate(self.relations):
             if relation.parent is not None:

@@ -22,7 +22,7 @@ def show(schema: Schema) -> str:
 
 
 def to_dot(schema: Schema) -> str:
-    """The join graph in Graphviz' DOT language."""
+    """The join graph in Graphviz's DOT language."""
     nodes = [DotNode(quoted(r.name), style="style=dashed" if r.table else "") for r in schema.relations]
     edges = [DotEdge(quoted(join.left), quoted(join.right), join.name) for join in schema.joins]
     return drawing.to_dot(quoted(schema.name), [*nodes, *edges], ["node [shape=box]"], directed=False)

@@ -106,9 +106,8 @@ def find_key(
         )
         score = identifier_score(table, best)
         uses = reference_counts.get(best.name, 0)
-        score = (
-            max(score, 0.89) if uses else score
-        )  # below the score that `_lower_if_few` leaves unchanged, since few rows prove no key
+        # Below the score that `_lower_if_few` leaves unchanged, since few rows prove no key.
+        score = max(score, 0.89) if uses else score
         reason = f"unique in {table.rows} rows" + (f", and {uses} of the joins lead to it" if uses else "")
         return Finding((best.name,), _lower_if_few(score, table.rows), reason)
     return _composite(table, candidates)

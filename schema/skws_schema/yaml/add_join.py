@@ -50,8 +50,8 @@ def join_of(conditions: Sequence[str], schema: Schema) -> Join:
 def with_join(text: str, join: Join, folder: Path | None = None) -> str:
     """The YAML of a schema with another join, in place of the comment that suggests it.
 
-    ``folder``: of files to which the schema refers. Raises UsageError if it has the join already, or if its
-    list of joins is not written line by line.
+    ``folder``: that of the files to which the YAML refers. Raises UsageError if it has the join already, or
+    if its list of joins is not written line by line.
     """
     joins = [sides(existing) for existing in parse_schema(text, folder=folder).joins]
     if sides(join) in joins:

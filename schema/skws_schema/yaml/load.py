@@ -92,7 +92,7 @@ def parse_schema(
     default_name: str = DEFAULT_NAME,
     folder: Path | None = None,
 ) -> Schema:
-    """The schema of a YAML text. ``source``: its name in messages. ``folder``: of files it refers to.
+    """The schema of a YAML text. ``source``: its name in messages. ``folder``: that of files it refers to.
 
     Raises SchemaError with every problem, in order of line and column.
     """

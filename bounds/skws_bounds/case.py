@@ -31,23 +31,23 @@ from skws_schema.model import Row, Schema, Value
 class ClassColumns:
     """The columns that bind each class, and the filters of each class.
 
-    ``known``: the rows of static relations and finite streams, which determine the values of extremes.
+    ``anchor_rows``: the rows of static relations and finite streams, which determine the values of extremes.
     """
 
     def __init__(
-        self, query: Modified, schema: Schema, known: Mapping[str, Sequence[tuple[int, Row]]]
+        self, query: Modified, schema: Schema, anchor_rows: Mapping[str, Sequence[tuple[int, Row]]]
     ) -> None:
         self._query = query
         self._schema = schema
-        self._known = known
+        self._anchor_rows = anchor_rows
         closure = query.closure
         self._pairs = tuple(comparisons(query))
         atoms = [a for a in query.query.atoms if not a.assumed]
         self._compared = frozenset(closure.class_of[t] for a in atoms for t in (a.left, a.right))
         self._values = {
-            t: self._column_values(t) for t in closure.class_of if isinstance(t, Attr) and self._is_known(t)
+            t: self._column_values(t) for t in closure.class_of if isinstance(t, Attr) and self._is_anchor(t)
         }
-        self.possible = all(known[s.alias] for s in (*query.static, *query.finite))
+        self.possible = all(anchor_rows[s.alias] for s in (*query.static, *query.finite))
         self._intervals = [self._interval(n) for n in range(len(closure.members))] if self.possible else []
         self._used = self._used_classes()
 
@@ -79,11 +79,11 @@ class ClassColumns:
             tuple(same),
         )
 
-    def known_rows(self) -> Iterator[tuple[ClassReader, list[Key]]]:
+    def anchor_tables(self) -> Iterator[tuple[ClassReader, list[Key]]]:
         """The reader and the values of each static relation and finite stream."""
         for stream in (*self._query.static, *self._query.finite):
             reader = self.reader(stream.alias)
-            keys = (reader.read(time, row) for time, row in self._known[stream.alias])
+            keys = (reader.read(time, row) for time, row in self._anchor_rows[stream.alias])
             yield reader, [values for values in keys if values is not None]
 
     def compared_values(self, number: int) -> list[Value]:
@@ -97,7 +97,7 @@ class ClassColumns:
             v
             for n in classes
             for t in self._query.closure.members[n]
-            if isinstance(t, Attr) and self._is_known(t)
+            if isinstance(t, Attr) and self._is_anchor(t)
             for v in self._values[t]
         ]
 
@@ -114,7 +114,7 @@ class ClassColumns:
         merged_classes = {
             n
             for n, members in enumerate(query.closure.members)
-            if len(members) > 1 and (n not in query.time_classes or any(self._is_known(t) for t in members))
+            if len(members) > 1 and (n not in query.time_classes or any(self._is_anchor(t) for t in members))
         }
         return (
             query.output
@@ -124,7 +124,7 @@ class ClassColumns:
             | {n for pair in self._pairs for n in pair}
         )
 
-    def _is_known(self, term: object) -> bool:
+    def _is_anchor(self, term: object) -> bool:
         return isinstance(term, Attr) and term.stream in self._query.closure.anchors
 
     def _column(self, attr: Attr) -> int:
@@ -133,7 +133,7 @@ class ClassColumns:
 
     def _column_values(self, term: Attr) -> frozenset[Value]:
         column = self._column(term)
-        return frozenset(t if column < 0 else r[column] for t, r in self._known[term.stream]) - {None}
+        return frozenset(t if column < 0 else r[column] for t, r in self._anchor_rows[term.stream]) - {None}
 
     def _interval(self, number: int) -> ValueInterval:
         closure = self._query.closure
@@ -169,7 +169,7 @@ class ClassColumns:
 
 Rows = Mapping[str, Sequence[Row]]
 """The rows of each relation that arrive at one time."""
-Known = Mapping[str, Sequence[tuple[int, Row]]]
+AnchorRows = Mapping[str, Sequence[tuple[int, Row]]]
 """The (time, row) of each static relation and finite stream, by alias."""
 
 
@@ -251,11 +251,11 @@ class Node:
 class CaseRun:
     """A running case of a query whose synopses are bounded.
 
-    ``known``: rows of its static relations and finite streams.
+    ``anchor_rows``: rows of its static relations and finite streams.
     """
 
-    def __init__(self, query: Modified, schema: Schema, known: Known, *, distinct: bool) -> None:
-        columns = ClassColumns(query, schema, known)
+    def __init__(self, query: Modified, schema: Schema, anchor_rows: AnchorRows, *, distinct: bool) -> None:
+        columns = ClassColumns(query, schema, anchor_rows)
         self._size = len(query.closure.members)
         self._outputs = [t.value if isinstance(t, Constant) else None for t in query.query.output]
         self._classes = [
@@ -284,7 +284,7 @@ class CaseRun:
     def _top(
         self, query: Modified, columns: ClassColumns, first: int
     ) -> tuple[list[BindingStep], list[Table]]:
-        """The steps that join new entries of a root with the other roots and the known rows."""
+        """The steps that join new entries of a root with the other roots and the anchors."""
         bound: set[int] = set()
         pairs = tuple(comparisons(query))
         node = self.nodes[first]
@@ -295,7 +295,7 @@ class CaseRun:
                 other_node = self.nodes[root]
                 steps.append(step_for(other_node.synopsis.layout, bound, pairs, other_node.best))
                 tables.append(other_node.synopsis.past)
-        for reader, rows in columns.known_rows():
+        for reader, rows in columns.anchor_tables():
             probe = tuple(c for c in reader.classes if c in bound)
             other_classes = tuple(c for c in reader.classes if c not in probe)
             steps.append(step_for((probe, other_classes), bound, pairs))

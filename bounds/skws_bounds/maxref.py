@@ -164,7 +164,7 @@ def classes_to_keep(query: Modified, node: int) -> KeptClasses:
     later_comparisons = list(_outer_comparisons(query, subtree))
     exact_classes = {n for n in classes if n in query.output or _joins_out(query, n, subtree)}
     exact_classes |= {number for number, _, _ in later_comparisons}
-    ranked_classes = {n for n in classes if n not in exact_classes and _is_compared_with_known(query, n)}
+    ranked_classes = {n for n in classes if n not in exact_classes and _is_compared_with_anchor(query, n)}
     exact = tuple(n for n in classes if n in exact_classes)
     unbounded = tuple(n for n in exact if n in query.unbounded)
     directions = {
@@ -236,13 +236,13 @@ def _joins_out(query: Modified, number: int, subtree: frozenset[int]) -> bool:
     return number not in query.time_classes and bool(query.nodes_of_class[number] - subtree)
 
 
-def _is_compared_with_known(query: Modified, number: int) -> bool:
+def _is_compared_with_anchor(query: Modified, number: int) -> bool:
     """True if a class is compared with an attribute of a static relation or a finite stream."""
-    if _has_known(query, number):
+    if _has_anchor(query, number):
         return True
-    return any(_has_known(query, b if a == number else a) for a, b in comparisons(query) if number in (a, b))
+    return any(_has_anchor(query, b if a == number else a) for a, b in comparisons(query) if number in (a, b))
 
 
-def _has_known(query: Modified, number: int) -> bool:
+def _has_anchor(query: Modified, number: int) -> bool:
     members = query.closure.members[number]
     return any(isinstance(t, Attr) and t.stream in query.closure.anchors for t in members)

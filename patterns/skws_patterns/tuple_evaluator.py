@@ -162,9 +162,9 @@ def _alive(heaps: Heaps, low: int) -> list[Node]:
 
 Table: TypeAlias = list[dict[Key, Node]]
 # A table, and the number of the key by which a tuple is looked up or added.
-Place: TypeAlias = tuple[Table, int]
+TableKey: TypeAlias = tuple[Table, int]
 # (sources, labels, the tables that the target's runs are added to, whether it is final)
-Step: TypeAlias = tuple[tuple[Place, ...], frozenset[str], tuple[Place, ...], bool]
+Step: TypeAlias = tuple[tuple[TableKey, ...], frozenset[str], tuple[TableKey, ...], bool]
 Holds: TypeAlias = Callable[[Row], bool]
 
 
@@ -289,12 +289,12 @@ class TupleEvaluator:
         """Fire transitions on the entries of the tables, then add the new runs, for later tuples only."""
         keys = [key_of(row) for key_of in program.keys]
         final_nodes: list[Node] = []
-        new_runs: list[tuple[tuple[Place, ...], Node]] = []
+        new_runs: list[tuple[tuple[TableKey, ...], Node]] = []
         for holds, steps in program.steps:
             if holds is not None and not holds(row):
                 continue
             for step in steps:
-                sources, labels, places, final = step
+                sources, labels, table_keys, final = step
                 if sources:
                     node = self._gather(step, keys, (position, labels), tick, low)
                     if node is None:
@@ -303,10 +303,10 @@ class TupleEvaluator:
                     node = (tick, None, None, 1, (position, labels), None)
                 if final:
                     final_nodes.append(node)
-                if places:
-                    new_runs.append((places, node))
-        for places, node in new_runs:
-            _add_run(places, node, keys, low)
+                if table_keys:
+                    new_runs.append((table_keys, node))
+        for table_keys, node in new_runs:
+            _add_run(table_keys, node, keys, low)
         self._final_nodes = final_nodes
         return bool(final_nodes)
 
@@ -356,10 +356,10 @@ class TupleEvaluator:
         self._generation_start = tick
 
 
-def _add_run(places: tuple[Place, ...], node: Node, keys: list, low: int) -> None:  # type: ignore[type-arg]
+def _add_run(table_keys: tuple[TableKey, ...], node: Node, keys: list, low: int) -> None:  # type: ignore[type-arg]
     """Add a run to the tables of its state (union of the paper), except where its key is undefined."""
     start = node[0]
-    for (young, _), number in places:
+    for (young, _), number in table_keys:
         key = keys[number]
         if key is None:
             continue

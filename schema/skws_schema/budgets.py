@@ -85,11 +85,13 @@ class MemoryBudget:
         total = used_bytes() + planned
         if total > self.size:
             raise MemoryBudgetError(
-                f"the memory budget of {size_text(self.size)} is used up{_by_whom()}.\n{HELP}"
+                f"the memory budget of {size_text(self.size)} is used up{_largest_holder_text()}.\n{HELP}"
             )
         if not self._warned and 2 * total > self.size:
             self._warned = True
-            self._warn(f"half of the memory budget of {size_text(self.size)} is in use{_by_whom()}")
+            self._warn(
+                f"half of the memory budget of {size_text(self.size)} is in use{_largest_holder_text()}"
+            )
 
 
 _holders: WeakSet[Holder] = WeakSet()
@@ -142,7 +144,7 @@ def refused() -> MemoryBudgetError:
     if _Process.reserve is not None:
         _Process.reserve.close()
     try:
-        return MemoryBudgetError(f"the system is out of memory{_by_whom()}.\n{HELP}")
+        return MemoryBudgetError(f"the system is out of memory{_largest_holder_text()}.\n{HELP}")
     except MemoryError:
         return MemoryBudgetError(f"the system is out of memory.\n{HELP}")
 
@@ -174,7 +176,7 @@ def size_text(size: int) -> str:
     return f"{size} bytes"
 
 
-def _by_whom() -> str:
+def _largest_holder_text() -> str:
     """A description of the holder with the most entries."""
     largest = max((holder.footprint() for holder in _holders), default=None)
     return f": {largest.text}" if largest is not None and largest.entries else ""

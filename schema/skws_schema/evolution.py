@@ -77,7 +77,7 @@ def _renamed_relations(before: Schema, target: Schema, kept_names: set[str]) -> 
     """The old relations; one whose name now means another relation is renamed."""
     used_names = {*target.index, *before.index}
     names = [
-        _free(r.name, used_names) if r.name in target.index and r.name not in kept_names else r.name
+        _add_free_name(r.name, used_names) if r.name in target.index and r.name not in kept_names else r.name
         for r in before.relations
     ]
     return tuple(replace(r, name=name) for r, name in zip(before.relations, names, strict=True))
@@ -93,7 +93,11 @@ def _renamed_joins(
     new_joins = []
     for join in before.joins:
         is_unchanged = target_joins.get(join.name) == join and {join.left, join.right} <= kept_names
-        name = _free(join.name, used_names) if join.name in target_joins and not is_unchanged else join.name
+        name = (
+            _add_free_name(join.name, used_names)
+            if join.name in target_joins and not is_unchanged
+            else join.name
+        )
         new_joins.append(Join(name, new_name[join.left], new_name[join.right], join.on))
     return tuple(new_joins)
 
@@ -120,7 +124,7 @@ def _missing(names: Iterable[str], target_names: Iterable[str]) -> frozenset[int
     return frozenset(position for position, name in enumerate(names) if name not in present)
 
 
-def _free(name: str, used_names: set[str]) -> str:
+def _add_free_name(name: str, used_names: set[str]) -> str:
     """A name like ``name`` that is not in ``used_names``; it is added there."""
     number = 1
     while f"{name} (removed {number})" in used_names:
@@ -136,7 +140,7 @@ def nameable(schema: Schema) -> Schema:
         return schema
     used_names = set(schema.index)
     relations = tuple(
-        Relation(_free(relation.name, used_names), (), table=True) if position in holes else relation
+        Relation(_add_free_name(relation.name, used_names), (), table=True) if position in holes else relation
         for position, relation in enumerate(schema.relations)
     )
     joins = tuple(j for i, j in enumerate(schema.joins) if i not in schema.evolution.removed_joins)

@@ -258,7 +258,7 @@ def infer(
         for relation in table_names
     ]
     arrays = {name: array.origin.rpartition(".")[2] for name, array in nested.items() if array.own}
-    samples = [replace(table, called=arrays.get(table.name, "")) for table in samples]
+    samples = [replace(table, alias=arrays.get(table.name, "")) for table in samples]
     joins, keys = _references(samples)
     nested_tables = {name: array for name, array in nested.items() if array.own and name in table_names}
     joins, keys = _with_nested(joins, keys, nested_tables, columns_by_table)
@@ -461,7 +461,7 @@ def _table(
     odd_rows = {row for column in profiles.values() for row in column.odd}
     if odd_rows:
         profiles = {name: column.without(odd_rows) for name, column in profiles.items()}
-    return SampledTable(relation, profiles, cut=max(lengths) >= limit)
+    return SampledTable(relation, profiles, truncated=max(lengths) >= limit)
 
 
 def _types(earlier: Schema | None, relation: str) -> dict[str, AttributeType]:

@@ -45,20 +45,20 @@ class Finding(Generic[T_co]):
 
 @dataclass(frozen=True)
 class SampledTable:
-    """A relation's sampled columns, by name, in order. ``cut``: it may have more rows than the sample.
+    """A relation's sampled columns, by name, in order. ``truncated``: it may have more rows than the sample.
 
-    ``called``: another name by which columns may refer to it.
+    ``alias``: another name by which columns may refer to it.
     """
 
     name: str
     columns: Mapping[str, ColumnProfile]
-    cut: bool = False
-    called: str = ""
+    truncated: bool = False
+    alias: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words by which columns refer to it, the last one in the singular."""
-        return relation_tokens(self.called or self.name)
+        return relation_tokens(self.alias or self.name)
 
     @property
     def rows(self) -> int:
@@ -148,10 +148,10 @@ def _refers_elsewhere(column: ColumnProfile, table: SampledTable, tables: Sequen
     return target is not None and target.name != table.name
 
 
-def _composite(table: SampledTable, fit: Sequence[ColumnProfile]) -> Finding[tuple[str, ...]] | None:
+def _composite(table: SampledTable, candidates: Sequence[ColumnProfile]) -> Finding[tuple[str, ...]] | None:
     """The narrowest unique combination of columns, the earliest first."""
     for width in range(2, _WIDEST_KEY + 1):
-        for columns in combinations(fit[:_MOST_COLUMNS], width):
+        for columns in combinations(candidates[:_MOST_COLUMNS], width):
             if len(set(zip(*(c.values for c in columns), strict=True))) == table.rows:
                 reason = f"together unique in {table.rows} rows"
                 return Finding(
@@ -232,9 +232,9 @@ def find_references(tables: Sequence[SampledTable]) -> list[Finding[Join]]:
         for column in table.columns.values()
         if (options := list(_options(table, column, relation_named(column.name, tables), targets)))
     ]
-    hubs = Counter((r.target.name, r.identifier.name) for r in references)
+    reference_counts = Counter((r.target.name, r.identifier.name) for r in references)
     findings = [_finding_by_name(r) for r in references]
-    return findings + [_by_values(r) for r in _references_by_values(tables, references, hubs)]
+    return findings + [_by_values(r) for r in _references_by_values(tables, references, reference_counts)]
 
 
 def find_composite_references(
@@ -261,21 +261,19 @@ class _Targets:
         self._identifiers = identifiers
         self._of: dict[str, list[int]] = {}
         self._by_name: dict[tuple[str, ...], dict[str, list[int]]] = {}
-        self._lower_if_few: dict[str, list[int]] = {}
+        self._sure: dict[str, list[int]] = {}
         for number, (table, column) in enumerate(identifiers):
             self._of.setdefault(table.name, []).append(number)
             self._by_name.setdefault(tokens(column.name), {}).setdefault(table.name, []).append(number)
             if identifier_score(table, column) > _SURE_IDENTIFIER:
-                self._lower_if_few.setdefault(table.name, []).append(number)
+                self._sure.setdefault(table.name, []).append(number)
 
     def of(
         self, source: SampledTable, column: ColumnProfile, named_table: SampledTable | None
     ) -> Iterator[tuple[SampledTable, ColumnProfile]]:
         """The identifiers for which ``_name_evidence`` may be above 0, in order."""
         numbers = set(
-            self._of.get(named_table.name, ())
-            if named_table is not None
-            else self._lower_if_few.get(source.name, ())
+            self._of.get(named_table.name, ()) if named_table is not None else self._sure.get(source.name, ())
         )
         if named_table is None or named_table is source:
             for table, identifiers in self._by_name.get(tokens(column.name), {}).items():
@@ -300,7 +298,7 @@ def _by_name_alone(
 ) -> bool:
     """True if the name is clear evidence, and missing values may be in rows outside the sample."""
     is_telling = by_name >= _SHARED_NAME and is_reference_name(column.name) and bool(column.distinct)
-    return target.cut and is_telling and column.type is identifier.type
+    return target.truncated and is_telling and column.type is identifier.type
 
 
 def _is_target(table: SampledTable, column: ColumnProfile, tables: Sequence[SampledTable]) -> bool:
@@ -376,11 +374,11 @@ def _finding_by_name(reference: _Reference) -> Finding[Join]:
 def _references_by_values(
     tables: Sequence[SampledTable],
     references: Sequence[_Reference],
-    hubs: Counter[tuple[str, str]],
+    reference_counts: Counter[tuple[str, str]],
 ) -> Iterator[_Reference]:
     """References of text columns whose names say nothing, but whose values occur in a referenced column."""
-    used_columns = {(r.source.name, r.column.name) for r in references} | set(hubs)
-    targets = [(t, t.columns[c]) for t in tables for c in t.columns if hubs[t.name, c] > 1]
+    used_columns = {(r.source.name, r.column.name) for r in references} | set(reference_counts)
+    targets = [(t, t.columns[c]) for t in tables for c in t.columns if reference_counts[t.name, c] > 1]
     for source in tables:
         for column in source.columns.values():
             if (source.name, column.name) in used_columns or column.type is AttributeType.INTEGER:
@@ -394,7 +392,7 @@ def _references_by_values(
                 if candidate[0] >= max(MIN_CONTAINMENT, 0.99) and candidate[2] is not column
             ]
             if candidates:
-                containment, target, identifier = max(candidates, key=lambda fit: fit[0])
+                containment, target, identifier = max(candidates, key=lambda candidate: candidate[0])
                 yield _Reference(source, column, target, identifier, containment, 0.0)
 
 
@@ -421,7 +419,7 @@ def _composite_reference(
             continue
         rows = {r for r in zip(*(c.values for c in columns), strict=True) if None not in r}
         containment = len(rows & key_values) / len(rows) if rows else 0.0
-        names = sum(_part_named(c, target, name) for c, name in zip(columns, key, strict=True)) / len(key)
+        names = sum(_is_named_like(c, target, name) for c, name in zip(columns, key, strict=True)) / len(key)
         if containment >= MIN_CONTAINMENT and names and (best is None or (names, containment) > best[:2]):
             best = (names, containment, len(rows), columns)
     if best:
@@ -432,11 +430,11 @@ def _parts(source: SampledTable, target: SampledTable, key_column: ColumnProfile
     """The columns of the source most likely to refer to one column of the key, by name, then by values."""
     candidates = [(c, c.contained_in(key_column)) for c in source.columns.values()]
     candidates = [(c, share) for c, share in candidates if share >= MIN_CONTAINMENT - 0.05]
-    candidates.sort(key=lambda fit: (not _part_named(fit[0], target, key_column.name), -fit[1]))
+    candidates.sort(key=lambda pair: (not _is_named_like(pair[0], target, key_column.name), -pair[1]))
     return [c for c, _ in candidates[:_MOST_OPTIONS]]
 
 
-def _part_named(column: ColumnProfile, target: SampledTable, key_column: str) -> bool:
+def _is_named_like(column: ColumnProfile, target: SampledTable, key_column: str) -> bool:
     """True if the column is named like the key's column, or like the relation for a column such as ``id``."""
     is_generic = len(tokens(key_column)) == 1 and tokens(key_column)[0] in GENERIC
     if is_generic:

@@ -29,7 +29,7 @@ from skws_schema.yaml.document import (
     read_shape,
 )
 from skws_schema.yaml.located import Located, locate, place_of
-from skws_schema.yaml.located import Path as Place
+from skws_schema.yaml.located import Path as KeyPath
 from skws_schema.yaml.suggested_joins import possible_joins
 
 # PyYAML reads about 200 kB a second; a relation and its join take about 120 bytes.
@@ -298,9 +298,9 @@ def _side(text: str, start: int) -> Side:
 def read_joins(located: Located, relations: Mapping[str, RelationDraft]) -> tuple[Join, ...]:
     """The valid joins, in order; faults are reported."""
     entries = mapping(located.data).get("joins")
-    joins: dict[Place, Join] = {}
+    joins: dict[KeyPath, Join] = {}
     for number in range(len(entries) if isinstance(entries, list) else 0):
-        path: Place = ("joins", number)
+        path: KeyPath = ("joins", number)
         conditions = _conditions(located, path, relations)
         if conditions:
             joins[path] = _join(located, path, conditions)
@@ -309,7 +309,7 @@ def read_joins(located: Located, relations: Mapping[str, RelationDraft]) -> tupl
     return tuple(joins.values())
 
 
-def _conditions(located: Located, path: Place, relations: Mapping[str, RelationDraft]) -> list[Condition]:
+def _conditions(located: Located, path: KeyPath, relations: Mapping[str, RelationDraft]) -> list[Condition]:
     """The conditions of one join, in the direction of the first; empty if any of them is wrong."""
     entry = located.at(path)
     if isinstance(entry, dict):
@@ -326,7 +326,7 @@ def _conditions(located: Located, path: Place, relations: Mapping[str, RelationD
 
 
 def _condition(
-    located: Located, path: Place, text: str, relations: Mapping[str, RelationDraft]
+    located: Located, path: KeyPath, text: str, relations: Mapping[str, RelationDraft]
 ) -> Condition | None:
     try:
         condition = parse_condition(text)
@@ -344,7 +344,7 @@ def _condition(
 
 
 def _check_side(
-    located: Located, path: Place, text: str, side: Side, relations: Mapping[str, RelationDraft]
+    located: Located, path: KeyPath, text: str, side: Side, relations: Mapping[str, RelationDraft]
 ) -> tuple[bool, AttributeType | None]:
     """Whether the attribute exists (True if unknown), and its type if known."""
     draft = relations.get(side.relation)
@@ -364,7 +364,7 @@ def _check_side(
     return True, draft.types[side.attribute]
 
 
-def _is_oriented(located: Located, path: Place, conditions: list[Condition], condition: Condition) -> bool:
+def _is_oriented(located: Located, path: KeyPath, conditions: list[Condition], condition: Condition) -> bool:
     """True if the condition is between the relations of the first, in either direction, and new."""
     first = _relations(conditions[0])
     if _relations(condition) not in (first, first[::-1]):
@@ -392,7 +392,7 @@ def _pair(condition: Condition, relations: tuple[str, str]) -> tuple[str, str]:
     return left.attribute, right.attribute
 
 
-def _join(located: Located, path: Place, conditions: list[Condition]) -> Join:
+def _join(located: Located, path: KeyPath, conditions: list[Condition]) -> Join:
     name = mapping(located.at(path)).get("name")
     left, right = _relations(conditions[0])
     return Join(
@@ -403,8 +403,8 @@ def _join(located: Located, path: Place, conditions: list[Condition]) -> Join:
     )
 
 
-def _check_names(located: Located, joins: Mapping[Place, Join]) -> None:
-    first: dict[str, Place] = {}
+def _check_names(located: Located, joins: Mapping[KeyPath, Join]) -> None:
+    first: dict[str, KeyPath] = {}
     for path, join in joins.items():
         first_path = first.setdefault(join.name, path)
         if first_path != path and _meaning(join) != _meaning(joins[first_path]):
@@ -413,8 +413,8 @@ def _check_names(located: Located, joins: Mapping[Place, Join]) -> None:
             located.report(position, f"join name {join.name!r} is taken by the join in line {line}")
 
 
-def _check_twice(located: Located, joins: Mapping[Place, Join]) -> None:
-    first: dict[object, Place] = {}
+def _check_twice(located: Located, joins: Mapping[KeyPath, Join]) -> None:
+    first: dict[object, KeyPath] = {}
     for path, join in joins.items():
         first_path = first.setdefault(_meaning(join), path)
         if first_path != path:

@@ -164,9 +164,13 @@ class _FormulaConstruction:
         match formula:
             case Satisfies(guard, x):
                 index = self._guards.index(guard)
-                return self._automaton((x,), lambda seen, signs, bits: seen or (bits[0] and signs[index]))
+                return self._automaton(
+                    (x,), lambda accepted, signs, bits: accepted or (bits[0] and signs[index])
+                )
             case Member(positions, x):
-                return self._automaton((positions, x), lambda seen, _, bits: seen or (bits[0] and bits[1]))
+                return self._automaton(
+                    (positions, x), lambda accepted, _, bits: accepted or (bits[0] and bits[1])
+                )
             case Precedes(x, y):
                 return self._precedes(x, y)
             case Negation(inner):

@@ -66,14 +66,14 @@ class Satisfiability:
                 return True
         return self._cache[guard]
 
-    def cells(self, guards: Sequence[g.Guard], given: g.Guard = g.TOP) -> Iterator[Cell]:
-        """The cells of ``guards`` in which ``given`` holds: their minterms without the impossible ones.
+    def cells(self, guards: Sequence[g.Guard], condition: g.Guard = g.TOP) -> Iterator[Cell]:
+        """The cells of ``guards`` in which ``condition`` holds: their minterms without the impossible ones.
 
         Raises OverBudgetError.
         """
-        encoding = _Encoding(self.alphabet, [*guards, given], self._promises, self._budget)
+        encoding = _Encoding(self.alphabet, [*guards, condition], self._promises, self._budget)
         with self._budget:
-            yield from encoding.cells(guards, given)
+            yield from encoding.cells(guards, condition)
 
     def cells_up_to(self, limit: int, guards: Sequence[g.Guard]) -> list[Cell]:
         """All cells of ``guards``. Raises TooManyCellsError if there are more than ``limit``."""
@@ -135,9 +135,9 @@ class _Encoding:
             self._guard(guard)
         self._relate()
 
-    def cells(self, guards: Sequence[g.Guard], given: g.Guard) -> Iterator[Cell]:
+    def cells(self, guards: Sequence[g.Guard], condition: g.Guard) -> Iterator[Cell]:
         z3 = self._z3
-        self._solver.add(self._guard(given))
+        self._solver.add(self._guard(condition))
         names = [self._flag(f"guard {i}") for i in range(len(guards))]
         for name, guard in zip(names, guards, strict=True):
             self._solver.add(name == self._guard(guard))
@@ -148,7 +148,7 @@ class _Encoding:
             model = self._solver.model()
             signs = tuple(bool(model.eval(name, model_completion=True)) for name in names)
             sample = tuple(self._record(model, back) for back in range(self._depth, -1, -1))
-            yield Cell(signs, sample if self._fits(sample, guards, signs, given) else None)
+            yield Cell(signs, sample if self._fits(sample, guards, signs, condition) else None)
             self._solver.add(self._any([n != s for n, s in zip(names, signs, strict=True)]))
 
     def _undecided_cells(self, names: Sequence[Any]) -> Iterator[Cell]:
@@ -165,10 +165,10 @@ class _Encoding:
             else:
                 pending += [(*signs, False), (*signs, True)]
 
-    def _check(self, *assumed: Any) -> Any:
+    def _check(self, *assumptions: Any) -> Any:
         """z3's answer, charged to the budget in z3's units of work. Raises OverBudgetError."""
         units_before = self._units()
-        answer = self._solver.check(*assumed)
+        answer = self._solver.check(*assumptions)
         self._budget.spend(self._units() - units_before)
         return answer
 
@@ -181,9 +181,9 @@ class _Encoding:
         sample: tuple[StreamRecord, ...],
         guards: Sequence[g.Guard],
         signs: tuple[bool, ...],
-        given: g.Guard,
+        condition: g.Guard,
     ) -> bool:
-        pairs = [*zip(guards, signs, strict=True), (given, True)]
+        pairs = [*zip(guards, signs, strict=True), (condition, True)]
         return all(holds(guard, sample, self._alphabet) == sign for guard, sign in pairs)
 
     def _relate(self) -> None:

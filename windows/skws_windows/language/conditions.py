@@ -39,7 +39,7 @@ class Operand:
     divisor: int = 1
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         return "a time" if self.sort is AttributeType.TIMESTAMP else f"of type {self.sort}"
 
 
@@ -85,7 +85,7 @@ class ConditionReader:
         if meaning.sort is AttributeType.BOOLEAN:
             return g.Compare("=", meaning.term, g.GuardConstant(value=True))
         raise self._fault(
-            f"expected a condition, found a value {meaning.what}; compare it with another value", node
+            f"expected a condition, found a value {meaning.description}; compare it with another value", node
         )
 
     def _meaning(self, node: Node) -> Meaning:  # noqa: PLR0911 - one case each
@@ -164,9 +164,9 @@ class ConditionReader:
         a, b = self._operand(left), self._operand(right)
         a, b = self._to_time(a, b, left), self._to_time(b, a, right)
         if not self._comparable(a, b):
-            raise self._fault(f"a value {a.what} cannot be compared with one {b.what}", right)
+            raise self._fault(f"a value {a.description} cannot be compared with one {b.description}", right)
         if operator not in ("=", "!=") and not a.sort.numeric:
-            raise self._fault(f"values {a.what} have no order; use = or !=", node)
+            raise self._fault(f"values {a.description} have no order; use = or !=", node)
         if operator in _MIRRORED:
             a, b, operator = b, a, _MIRRORED[operator]
         return _compare(
@@ -258,7 +258,7 @@ class ConditionReader:
 
     def _scale(self, operand: Operand, factor: g.Number, node: Node) -> Operand:
         if not operand.sort.numeric:
-            raise self._fault(f"expected a number, found a value {operand.what}", node)
+            raise self._fault(f"expected a number, found a value {operand.description}", node)
         term = self._scaled_term(operand.term, factor, node)
         is_fraction = isinstance(factor, float) and operand.sort is AttributeType.INTEGER
         sort = AttributeType.NUMBER if is_fraction else operand.sort
@@ -290,7 +290,7 @@ class ConditionReader:
     def _number(self, node: Node) -> Operand:
         operand = self._operand(node)
         if not operand.sort.numeric:
-            raise self._fault(f"expected a number, found a value {operand.what}", node)
+            raise self._fault(f"expected a number, found a value {operand.description}", node)
         return operand
 
     def _integer(self, token: Node) -> int:

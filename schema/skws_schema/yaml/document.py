@@ -253,7 +253,7 @@ _EXPECTED: dict[tuple[str, ...], str] = {
     ("relations", "*", "from"): "the name of a table, or RELATION.PATH of an array",
     ("relations", "*", "finite"): "true or false",
     ("relations", "*", "attributes", "*", "type"): f"a type ({_TYPES})",
-    ("relations", "*", "attributes", "*", "from"): "what records call it: a column, or a path with dots",
+    ("relations", "*", "attributes", "*", "from"): "a column of records, or a path with dots",
     ("relations", "*", "attributes", "*", "min"): "a number or a timestamp",
     ("relations", "*", "attributes", "*", "max"): "a number or a timestamp",
     ("joins", "*", "name"): "a name (text)",

@@ -242,7 +242,7 @@ class ConditionReader:
                 or not b.term.value
                 or b.sort is AttributeType.TIMESTAMP
             ):
-                raise self._fault("expected a divisor other than 0", right)
+                raise self._fault("expected a number other than 0 as the divisor", right)
             divisor = b.term.value
             if not isinstance(divisor, int):
                 return self._scale(a, 1 / float(divisor), node)

@@ -236,12 +236,6 @@ Bags = Mapping[str, Sequence[tuple[int, Row]]]
 """The (time, row) of the tuples of each stream, by alias."""
 
 
-def results(query: SpjQuery, schema: Schema, bags: Bags) -> Counter[tuple[Any, ...]]:
-    counts: Counter[tuple[Any, ...]] = Counter()
-    _Join(query, schema, [bags[s.alias] for s in query.streams], counts).run()
-    return counts
-
-
 def new_results(query: SpjQuery, schema: Schema, past: Bags, new: Bags) -> Counter[tuple[Any, ...]]:
     """The results that ``new`` tuples add to those of ``past`` ones."""
     counts: Counter[tuple[Any, ...]] = Counter()

@@ -98,16 +98,6 @@ class ConjunctiveQuery:
         return {variable: frozenset(atoms) for variable, atoms in atoms_by_variable.items()}
 
 
-def is_full(query: ConjunctiveQuery) -> bool:
-    """True if every variable is in the head."""
-    return set(query.variables) <= set(query.head)
-
-
-def is_hierarchical(query: ConjunctiveQuery) -> bool:
-    """True if full, and the atoms of any two variables are disjoint or one set contains the other."""
-    return is_full(query) and breaking_pair(query) is None
-
-
 def breaking_pair(query: ConjunctiveQuery) -> tuple[str, str] | None:
     """Two variables whose sets of atoms overlap, neither containing the other; None if there are none."""
     for first, second in combinations(query.variables, 2):

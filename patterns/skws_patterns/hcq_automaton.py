@@ -38,9 +38,6 @@ from skws_schema.model import Op
 # The number of sets of atoms, and so of states, is exponential.
 MOST_OF_ONE_RELATION: Final = 10
 
-# A column of the tuple, or the term of an atom in that column.
-_Member = int | Term
-
 
 def self_joins(query: ConjunctiveQuery) -> list[tuple[frozenset[int], Unary]]:
     """SJ_Q: the sets of atoms that one tuple can satisfy together, each with the predicate of such tuples.

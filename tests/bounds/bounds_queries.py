@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from skws_bounds.normal_form import Union
-from skws_bounds.query_run import UnionRun, results
+from skws_bounds.normal_form import SpjQuery, Union
+from skws_bounds.query_run import Bags, UnionRun, new_results
 from skws_bounds.sql_reader import parse_sql
 from skws_schema.budgets import StepBudget
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
@@ -64,6 +64,11 @@ Step = tuple[int, Mapping[str, Sequence[Row]]]
 
 def sql(text: str, schema: Schema = STREAMS) -> Union:
     return parse_sql(text, schema)
+
+
+def results(query: SpjQuery, schema: Schema, bags: Bags) -> Counter[tuple[Any, ...]]:
+    """The results of a query over some tuples, by a naive join."""
+    return new_results(query, schema, {s.alias: [] for s in query.streams}, bags)
 
 
 def naive_outputs(

@@ -21,11 +21,11 @@ from hypothesis import given
 
 from skws_bounds.modified import conjunctions, modified
 from skws_bounds.normal_form import Union
-from skws_bounds.query_run import UnionRun, results
+from skws_bounds.query_run import UnionRun
 from skws_bounds.theorems import theorem_2
 from skws_bounds.verdict import Verdict, check
 from skws_schema.model import Row
-from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS, queries, sql, unlimited
+from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS, queries, results, sql, unlimited
 from tests.strategies import examples
 
 _VALUES = (

@@ -23,12 +23,15 @@ from skws_windows.automata.smso import (
     all_of,
     any_of,
     at_most,
-    every_position,
     implies,
 )
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
 
 Assignment: TypeAlias = Mapping[str, int | frozenset[int]]
+
+
+def every_position(variable: str, formula: Formula) -> Formula:
+    return Negation(SomePosition(variable, Negation(formula)))
 
 
 def satisfied(

@@ -23,6 +23,13 @@ SCHEMA: Final = Schema(
 )
 
 
+def is_hierarchical(query: ConjunctiveQuery) -> bool:
+    """True if full, and the atoms of any two variables are disjoint or one set contains the other."""
+    atom_sets = [query.atoms_of(variable) for variable in query.variables]
+    is_full = set(query.variables) <= set(query.head)
+    return is_full and all(not a & b or a <= b or b <= a for a, b in product(atom_sets, repeat=2))
+
+
 @st.composite
 def hierarchical_queries(draw: st.DrawFn, max_atoms: int = 4) -> ConjunctiveQuery:
     """Queries drawn as q-trees: with self-joins, repeated variables, constants, _, and disconnected parts."""

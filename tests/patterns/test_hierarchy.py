@@ -9,12 +9,12 @@ from skws_patterns.hcq import (
     Inner,
     compact,
     drawing,
-    is_hierarchical,
     parse_conjunctive_query,
     qtree,
 )
 from skws_patterns.hcq_automaton import automaton_of
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from tests.patterns.hierarchical_queries import is_hierarchical
 from tests.patterns.paper_examples import Q0, Q1, SCHEMA
 from tests.patterns.test_pattern_language import FULL, automaton
 from tests.patterns.test_pattern_language import SCHEMA as BANK

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_patterns.hcq import ConjunctiveQuery, is_hierarchical, parse_conjunctive_query
+from skws_patterns.hcq import ConjunctiveQuery, parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.pcea import PCEA
 from skws_patterns.tuple_evaluator import TupleEvaluator, Valuation
@@ -21,6 +21,7 @@ from tests.patterns.hierarchical_queries import (
     SCHEMA,
     hierarchical_queries,
     homomorphisms,
+    is_hierarchical,
     streams,
 )
 from tests.strategies import examples

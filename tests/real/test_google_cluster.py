@@ -17,7 +17,7 @@ from skws.replay_search import Search
 from skws.results.result import LiveResult
 from skws.spec.job import Job
 from skws.spec.query_spec import PATTERN, Query, Stream
-from skws_patterns.hcq import is_hierarchical, parse_conjunctive_query
+from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.pattern_parser import parse_pattern
@@ -26,6 +26,7 @@ from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import CountWindow, parse_window
+from tests.patterns.hierarchical_queries import is_hierarchical
 from tests.places import DATA, ROOT
 
 FOLDER = DATA / "google-cluster"

@@ -112,10 +112,6 @@ def _fold(formulas: list[Formula], combine: Callable[[Formula, Formula], Formula
     return combine(_fold(formulas[:middle], combine), _fold(formulas[middle:], combine))
 
 
-def every_position(variable: str, formula: Formula) -> Formula:
-    return Negation(SomePosition(variable, Negation(formula)))
-
-
 def at_most(first: str, second: str) -> Formula:
     """X <= y."""
     return Negation(Precedes(second, first))

@@ -14,11 +14,17 @@ CHARACTER: Final = 6.7
 
 def branches(node: T, children_of: Callable[[T], Sequence[T]], indent: str = "") -> Iterator[tuple[str, T]]:
     """The nodes below a node of a tree, depth first, each with the lines that are drawn before it."""
-    children = children_of(node)
-    for number, child in enumerate(children, 1):
-        last = number == len(children)
-        yield indent + ("└─ " if last else "├─ "), child
-        yield from branches(child, children_of, indent + ("   " if last else "│  "))
+
+    def children(parent: T, parent_indent: str) -> list[tuple[T, bool, str]]:
+        nodes = children_of(parent)
+        return [(child, number == len(nodes), parent_indent) for number, child in enumerate(nodes, 1)]
+
+    # Without recursion: a tree may be as deep as a schema has relations.
+    stack = children(node, indent)[::-1]
+    while stack:
+        child, is_last, child_indent = stack.pop()
+        yield child_indent + ("└─ " if is_last else "├─ "), child
+        stack += reversed(children(child, child_indent + ("   " if is_last else "│  ")))
 
 
 class DotNode(NamedTuple):

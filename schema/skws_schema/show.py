@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from skws_schema import drawing
 from skws_schema.drawing import DotEdge, DotNode, branches, quoted
@@ -110,10 +111,31 @@ def draw(schema: Schema) -> list[str]:
     return lines
 
 
+_MOST_ROOTS: Final = 300
+"""The most roots to try, as each takes a search of the whole component."""
+
+
 def _centre_tree(schema: Schema, relation: int) -> SpanningTree:
-    """The shallowest tree of a relation's component; of several, one whose root has the most joins."""
-    trees = [_tree(schema, root) for root in _tree(schema, relation).children]
+    """The shallowest tree of a relation's component; of several, one whose root has the most joins.
+
+    In a large component, a tree rooted in the middle of a long path.
+    """
+    tree = _tree(schema, relation)
+    if len(tree.children) > _MOST_ROOTS:
+        path = _longest_path(_tree(schema, _longest_path(tree)[-1]))
+        return _tree(schema, path[len(path) // 2])
+    trees = [_tree(schema, root) for root in tree.children]
     return min(trees, key=lambda tree: (tree.height, -len(edges_from(schema)[tree.root]), tree.root))
+
+
+def _longest_path(tree: SpanningTree) -> list[int]:
+    """A path from the root to a deepest relation."""
+    parents = {child: parent for parent, children in tree.children.items() for child, _ in children}
+    # Relations are in the order of the search, nearest first.
+    path = [[*tree.children][-1]]
+    while path[-1] != tree.root:
+        path.append(parents[path[-1]])
+    return path[::-1]
 
 
 def _tree(schema: Schema, root: int) -> SpanningTree:

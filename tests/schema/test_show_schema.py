@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 
 import networkx as nx
@@ -168,3 +169,26 @@ def test_json_schema_accepts_valid_names(name: str) -> None:
 def test_json_schema_rejects_invalid_names(name: str) -> None:
     (pattern,) = json_schema()["properties"]["relations"]["patternProperties"]
     assert not re.search(pattern, name)
+
+
+def tree_schema(parents: list[int]) -> Schema:
+    """Relation ``n + 1`` joins relation ``parents[n]``."""
+    attributes = (Attribute("x", AttributeType.INTEGER),)
+    relations = tuple(Relation(f"r{n}", attributes) for n in range(len(parents) + 1))
+    pair = (("x", "x"),)
+    return Schema("tree", relations, tuple(Join.of(f"r{n}", f"r{p}", pair) for n, p in enumerate(parents, 1)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_large_tree_is_drawn_from_its_centre(seed: int) -> None:
+    rng = random.Random(seed)
+    schema = tree_schema([rng.randrange(max(0, n - 5), n) for n in range(1, 400)])
+    (tree,) = spanning_trees(schema)
+    assert tree.height == nx.radius(nx.Graph(join_graph(schema)))
+    assert len(tree.joins) == 399
+
+
+def test_a_chain_of_thousands_of_relations_is_drawn() -> None:
+    lines = draw(tree_schema(list(range(2_999))))
+    assert len(lines) == 3_000
+    assert lines[0] == "r1499"

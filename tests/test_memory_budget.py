@@ -15,6 +15,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.memory import LEAST, MemoryShare, free, free_in_container, read_size
 from skws.queries.keywords.stream_engine import StreamEngine
+from skws_mesh.candidate_networks import drawn_networks
 from skws_schema import budgets
 from skws_schema.budgets import Footprint, MemoryBudget
 from skws_schema.errors import MemoryBudgetError, UsageError
@@ -110,6 +111,17 @@ def test_the_budget_warns_once_and_its_error_names_the_largest_holder() -> None:
     with pytest.raises(MemoryBudgetError, match="used up: query 'x' holds 7 results") as error:
         budgets.check(budgets.used_bytes())
     assert "--max-size" in str(error.value)
+
+
+def test_an_explanation_of_very_many_networks_ends_at_the_budget() -> None:
+    """``skws explain --limit`` makes as many networks as it shows."""
+    schema = parse_schema(SCHEMA, "s.yaml")
+    generator = Plan(schema, parse_query("x y", schema), Unbounded(), 3).generator()
+    root, *_ = generator.roots
+    assert drawn_networks(generator, *root, limit=1)
+    budgets.use(MemoryBudget(budgets.used_bytes() // 2))
+    with pytest.raises(MemoryBudgetError):
+        drawn_networks(generator, *root, limit=1)
 
 
 def test_queries_without_rows_are_counted_as_holders() -> None:

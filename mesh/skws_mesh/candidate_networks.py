@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from skws_mesh.cngen import CNGen
 from skws_mesh.tree import Tree, neighbours
+from skws_schema.budgets import memory_checked
 from skws_schema.graph import Edge, edges, present_edges
 from skws_schema.model import Schema
 
@@ -240,14 +241,14 @@ def drawn_networks(generator: CNGen, relation: int, keywords: int, limit: int) -
     """At most ``limit`` networks of a cluster, the smallest of the first ones that are found."""
     if not limit:
         return []
-    networks = generator.cluster(Tree.single(relation, keywords))
+    networks = memory_checked(generator.cluster(Tree.single(relation, keywords)))
     return sorted(islice(networks, max(limit, _MOST_CONSIDERED)), key=_by_size)[:limit]
 
 
 def prefix_tree(networks: Iterable[Tree]) -> OperatorPrefix | None:
     """The operators of networks with one root, as a tree of prefixes; None if there are no networks."""
     root: OperatorPrefix | None = None
-    for tree in networks:
+    for tree in memory_checked(networks):
         root = operator = root or OperatorPrefix(tree, 1)
         for node in range(1, len(tree.relations)):
             step = (tree.parents[node], tree.edges[node], tree.keywords[node])

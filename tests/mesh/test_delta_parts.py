@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NULL, Ints, TupleColumns
 from skws_mesh.columnar.hash_index import concat_pairs
 from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.delta.joins import DeltaJoins, WordSearch
 from skws_mesh.delta.neighbours import Neighbours, Partners
 from skws_mesh.delta.words import CarriedWords, WordPairs
 from skws_schema.graph import edges
@@ -239,3 +241,21 @@ def test_neighbours_equal_all_joined_live_tuples(
             assert neighbours.pairs == 2 * len(pairs) + len([1 for a, _, b in expected(known_count)])
     neighbours.remap(live.compact(horizon))
     assert entries(len(live)) == sorted(expected(len(live)))
+
+
+def test_the_walks_of_a_removed_query_are_no_longer_made() -> None:
+    """Walks, and the columns of results, are as long as the largest network of the present queries."""
+    live = LiveTuples(JOINED)
+    joins, widths = DeltaJoins(live, JOINED), []
+    for number, size in ((0, 2), (1, 5), (2, 5), (3, 3)):
+        joins.ask({number: WordSearch((0,), size)})
+        joins.add([number], KeywordBitmaps.none())
+    for removed in (1, 2, 3):
+        joins.remove(removed)
+        batch = columns([(1, removed, 9, 1, 1)], live.key_sets.width)
+        inserted = live.insert(batch)
+        slot, one = column([inserted.first]), column([1])
+        results = joins.insert(inserted, KeywordBitmaps(slot, column([0]), one))
+        assert 0 in results.query.tolist()
+        widths.append(results.members.shape[1])
+    assert widths == [5, 3, 2]

@@ -9,6 +9,7 @@ queries.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -79,7 +80,7 @@ class DeltaJoins:
         self._queries: dict[int, WordSearch] = {}
         self._networks = PathNetworks(schema)
         self._branching = TreeNetworks(schema)
-        self._width = 1  # nodes of the largest network
+        self._size_counts: Counter[int] = Counter()  # the number of queries, by ``max_size``
         self._by_query = _SizeTable()
         self._exclusions: tuple[Ints, Ints] = NOTHING, NOTHING  # word and query, sorted by both
         self.results: list[Partials] = []
@@ -96,6 +97,11 @@ class DeltaJoins:
     def __len__(self) -> int:
         """The number of queries."""
         return len(self._queries)
+
+    @property
+    def _width(self) -> int:
+        """The most nodes of a network of any query."""
+        return max(self._size_counts, default=1)
 
     @property
     def _has_pairs(self) -> bool:
@@ -158,6 +164,7 @@ class DeltaJoins:
     def ask(self, queries: Mapping[int, WordSearch]) -> None:
         """Register the words of the queries that are added next."""
         self._queries |= queries
+        self._size_counts.update(query.max_size for query in queries.values())
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
         """Add queries; ``bitmaps``: of the live tuples with words that no earlier query asked for."""
@@ -172,7 +179,6 @@ class DeltaJoins:
             self._sets.add(word_sets, self._words.frequencies)
         if any(query.excluded for query in new.values()):
             self._renew_exclusions()
-        self._width = max(self._width, *(query.max_size for query in new.values()))
         self._partners.extend(live)
         if self._has_pairs:
             self._walks.extend(live)
@@ -188,6 +194,8 @@ class DeltaJoins:
     def remove(self, query: int) -> None:
         """Remove a query."""
         search = self._queries.pop(query)
+        self._size_counts[search.max_size] -= 1
+        self._size_counts = +self._size_counts
         if search.branching:
             self._sets.remove(query, search.words)
         else:

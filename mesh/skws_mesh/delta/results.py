@@ -9,7 +9,7 @@ grow in several ways, and is returned once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, NamedTuple
 
@@ -258,24 +258,11 @@ class Trees:
         keywords: Ints = np.bitwise_or.reduce(self.bitmaps, axis=0)
         return keywords
 
+    def columns(self) -> tuple[Ints, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
     def take(self, indices: Ints) -> Trees:
-        return Trees(
-            *(
-                column.take(indices, axis=-1)
-                for column in (
-                    *(
-                        self.candidate,
-                        self.place,
-                        self.size,
-                        self.bitmaps,
-                        self.members,
-                        self.parents,
-                        self.edges,
-                    ),
-                    *(self.start, self.end),
-                )
-            )
-        )
+        return Trees(*(column.take(indices, axis=-1) for column in self.columns()))
 
 
 class _Branches(NamedTuple):
@@ -458,19 +445,7 @@ def _attach(trees: Trees, branches: _Branches, branch_rows: Ints) -> Trees:
         next_node[new] = last
         size[new] += 1
         nodes = np.where(continues, next_node, nodes)
-    larger = Trees(
-        *(
-            trees.candidate,
-            trees.place,
-            size,
-            trees.bitmaps,
-            trees.members,
-            trees.parents,
-            trees.edges,
-            start,
-            end,
-        )
-    )
+    larger = replace(trees, size=size, start=start, end=end)
     return larger.take(np.flatnonzero(fits))
 
 
@@ -501,5 +476,6 @@ def _unique(trees: Trees) -> Trees:
 
 
 def _concat(parts: Sequence[Trees]) -> Trees:
-    fields = Trees.__slots__
-    return Trees(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in fields))
+    return Trees(
+        *(np.concatenate(columns, axis=-1) for columns in zip(*map(Trees.columns, parts), strict=True))
+    )

@@ -23,7 +23,7 @@ from skws.sinks.base import SinkRun
 from skws.spec.query_spec import Query
 from skws_windows.window import parse_duration
 
-DIGESTED: Final = 1_000
+MOST_DIGESTED: Final = 1_000
 """The most results that a digest lists; it only counts the others."""
 
 
@@ -61,7 +61,7 @@ class Digests:
         digest = self._open[name]
         if op == "~" and not digest.updates:
             return
-        if len(digest.items) < DIGESTED:
+        if len(digest.items) < MOST_DIGESTED:
             digest.items.append(data)
         else:
             digest.more += 1

@@ -156,7 +156,7 @@ SEGMENT: Final = 4 << 20  # bytes
 _SUFFIX: Final = ".events"
 
 
-class _KeptEvent(msgspec.Struct, array_like=True):
+class _StoredEvent(msgspec.Struct, array_like=True):
     kind: Kind
     name: str
     data: msgspec.Raw
@@ -167,7 +167,7 @@ class _Frame(msgspec.Struct):
 
     batch: int
     first: int
-    events: list[_KeptEvent]
+    events: list[_StoredEvent]
 
 
 class _Head(msgspec.Struct):

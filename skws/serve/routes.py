@@ -67,7 +67,8 @@ _COMPLETIONS: Final = 16
 """The most completions that run or wait at once."""
 _COMPLETE_SECONDS: Final = 0.5
 _ANSWER_SECONDS: Final = 60.0
-_LISTED: Final = 10_000
+"""How long a request waits for the job to save or remove searches."""
+_MOST_LISTED: Final = 10_000
 
 
 class _AnyText(Convertor[str]):
@@ -148,21 +149,21 @@ def make_app(app_state: AppState) -> FastAPI:
 
 def _answers_like(example: Mapping[str, Any]) -> dict[int | str, dict[str, Any]]:
     """The description of an answer, made from an example."""
-    return {200: {"content": {"application/json": {"schema": _form(example), "example": example}}}}
+    return {200: {"content": {"application/json": {"schema": _schema_of(example), "example": example}}}}
 
 
 _NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
-def _form(value: Any) -> dict[str, Any]:
+def _schema_of(value: Any) -> dict[str, Any]:
     """The JSON Schema of values like an example; null, empty and mixed values have no constraints."""
     if isinstance(value, dict):
-        return {"type": "object", "properties": {name: _form(item) for name, item in value.items()}}
+        return {"type": "object", "properties": {name: _schema_of(item) for name, item in value.items()}}
     if isinstance(value, list):
-        forms = list(map(_form, value))
+        schemas = list(map(_schema_of, value))
         return {
             "type": "array",
-            "items": forms[0] if forms and all(form == forms[0] for form in forms) else {},
+            "items": schemas[0] if schemas and all(schema == schemas[0] for schema in schemas) else {},
         }
     return {"type": _NAMES[type(value)]} if value is not None else {}
 
@@ -171,7 +172,7 @@ _TUPLES: Final = [
     {"relation": "customer", "id": "customer:1", "keywords": ["ada"], "row": {"cid": 1, "name": "Ada"}},
     {"relation": "purchase", "id": "purchase:7", "keywords": ["lamp"], "row": {"cid": 1, "item": "lamp"}},
 ]
-_FOUND: Final = {
+_SEARCH_EXAMPLE: Final = {
     "query": "ada lamp",
     "results": [
         {
@@ -194,7 +195,7 @@ _FOUND: Final = {
     "instead": "",
     "seconds": 0.003,
 }
-_SAVED: Final[dict[str, Any]] = {
+_SAVED_EXAMPLE: Final[dict[str, Any]] = {
     "name": "lamps",
     "owner": "ann",
     "metadata": {},
@@ -207,7 +208,11 @@ _SAVED: Final[dict[str, Any]] = {
 
 
 def _add_search(app: FastAPI, app_state: AppState) -> None:
-    @app.post("/search", summary="Search the live rows, best results first", responses=_answers_like(_FOUND))
+    @app.post(
+        "/search",
+        summary="Search the live rows, best results first",
+        responses=_answers_like(_SEARCH_EXAMPLE),
+    )
     async def search(body: SearchBody) -> Response:
         return Json(await app_state.searches.answer(partial(_search_answer, app_state, body)))
 
@@ -283,11 +288,15 @@ def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]
 def _add_saved(app: FastAPI, app_state: AppState) -> None:
     job = app_state.job
 
-    @app.get("/queries", summary="Saved searches", responses=_answers_like({"queries": [_SAVED], "count": 1}))
+    @app.get(
+        "/queries",
+        summary="Saved searches",
+        responses=_answers_like({"queries": [_SAVED_EXAMPLE], "count": 1}),
+    )
     async def listed(
         owner: str | None = None,
         offset: int = Parameter(0, ge=0),
-        limit: int = Parameter(_LISTED, ge=1, le=_LISTED),
+        limit: int = Parameter(_MOST_LISTED, ge=1, le=_MOST_LISTED),
     ) -> Response:
         job.check_ready()
         searches = [
@@ -322,7 +331,7 @@ def _add_saved(app: FastAPI, app_state: AppState) -> None:
             return Json(answer)
         return Json({"error": f"none could be saved: {next(iter(refusals.values()))}", **answer}, 400)
 
-    @app.get("/queries/{name:any}", summary="A saved search", responses=_answers_like(_SAVED))
+    @app.get("/queries/{name:any}", summary="A saved search", responses=_answers_like(_SAVED_EXAMPLE))
     async def shown(name: str) -> Response:
         if not name:
             return RedirectResponse("/queries")
@@ -331,7 +340,7 @@ def _add_saved(app: FastAPI, app_state: AppState) -> None:
     @app.put(
         "/queries/{name:any}",
         summary="Save a search under a name, or replace it",
-        responses={201: {"description": "It is new."}, **_answers_like({**_SAVED, "notes": []})},
+        responses={201: {"description": "It is new."}, **_answers_like({**_SAVED_EXAMPLE, "notes": []})},
     )
     async def put(name: SavedName, body: SavedBody) -> Response:
         job.check_ready()

@@ -34,6 +34,7 @@ PATIENCE: Final = 30.0
 _OTHER_FILES: Final = 512
 """The files that the process opens besides its connections: its source, journal, sinks, libraries."""
 BESIDE_STREAMS: Final = 1_000
+"""The most connections besides event streams."""
 
 
 class Connection(H11Protocol):

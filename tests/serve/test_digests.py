@@ -10,7 +10,7 @@ import orjson
 
 from skws.jobs.control import JobCommand
 from skws.results.result import LiveResult, Result, ResultTuple
-from skws.serve.event_publisher import DIGESTED, EventPublisher
+from skws.serve.event_publisher import MOST_DIGESTED, EventPublisher
 from skws.serve.events import SEGMENT, EventPosition, SearchEvent
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import SinkRun
@@ -146,11 +146,11 @@ def test_a_digest_lists_some_results_and_counts_the_rest() -> None:
     clock = Clock(NOON)
     hub = open_publisher(None, clock)
     take(hub, 1, [adding("daily", every="1 hour")])
-    take(hub, 2, results=[result(n) for n in range(DIGESTED + 7)])
+    take(hub, 2, results=[result(n) for n in range(MOST_DIGESTED + 7)])
     clock.now += 3_600_000_000
     hub.tick()
     (digest,) = digests(hub)
-    assert (len(digest["results"]), digest["more"]) == (DIGESTED, 7)
+    assert (len(digest["results"]), digest["more"]) == (MOST_DIGESTED, 7)
 
 
 def test_a_removed_or_replaced_search_has_no_digest() -> None:

@@ -180,9 +180,10 @@ _head: Final = msgspec.json.Decoder(_Head)
 
 
 class EventFiles:
-    """Segments in a folder, of about ``segment`` bytes; one process writes. ``most``: bytes to keep.
+    """Segments in a folder, with about ``segment`` bytes of events; one process writes.
 
-    All methods raise StateError.
+    A segment has at least as many bytes of events as its head, which repeats all open digests. ``most``: the
+    bytes of events to keep. All methods raise StateError.
     """
 
     def __init__(self, folder: Path, run: str, most: int, segment: int = SEGMENT) -> None:
@@ -192,6 +193,9 @@ class EventFiles:
         self._max_bytes = most
         self._file: GrowingFile | None = None
         self._sizes: dict[Path, int] = {}
+        """The bytes of events in each segment, without its head."""
+        self._head_size = 0
+        """The bytes of the head of the last segment."""
         self.floor = EventPosition(0, 0)
         self.digests: dict[str, Any] = {}
         """The open digests at the beginning of the last segment."""
@@ -205,14 +209,14 @@ class EventFiles:
             paths = sorted(self._folder.glob(f"*{_SUFFIX}"))
         events: list[SearchEvent] = []
         for path in paths:
-            segment, end = self._segment(path)
+            segment, head_size, end = self._segment(path)
             if segment is None:
                 path.unlink()  # its writer ended before its head was complete
                 continue
             if end < path.stat().st_size:
                 with path.open("r+b") as file:
                     file.truncate(end)
-            self._sizes[path] = end
+            self._sizes[path], self._head_size = end - head_size, head_size
             head, self.segment_events = segment
             if not events:
                 self.floor = EventPosition(*head.floor)
@@ -229,9 +233,9 @@ class EventFiles:
         """
         with explained(f"{self._folder}: cannot write events"):
             file = self._file or self._reopen()
-            if file is None or file.size > self._segment_bytes:
+            if file is None or self._sizes[file.path] > max(self._segment_bytes, self._head_size):
                 file = self._next_segment(floor, digests)
-            self._put(file, _text(events))
+            self._sizes[file.path] += self._put(file, _text(events))
 
     def sync(self) -> None:
         """Make all events durable, and drop the oldest segments beyond the limit."""
@@ -250,16 +254,18 @@ class EventFiles:
             self._file.close()
             self._file = None
 
-    def _segment(self, path: Path) -> tuple[tuple[_Head, list[SearchEvent]] | None, int]:
+    def _segment(self, path: Path) -> tuple[tuple[_Head, list[SearchEvent]] | None, int, int]:
+        """Head and events of a segment, or None; the ends of its head and of its last frame."""
         frames_read = frames(read_file(path), f"{self._run}/{path.name}")
-        text, end = next(frames_read, (b"", 0))
+        text, head_end = next(frames_read, (b"", 0))
+        end = head_end
         if not text:
-            return None, 0
+            return None, 0, 0
         events: list[SearchEvent] = []
         head = _head.decode(text)
         for text, end in frames_read:  # noqa: B007 - the last end counts
             events += _events(text)
-        return (head, events), end
+        return (head, events), head_end, end
 
     def _reopen(self) -> GrowingFile | None:
         if self._sizes:
@@ -270,14 +276,17 @@ class EventFiles:
         self.close()
         number = int(max(self._sizes).stem) + 1 if self._sizes else 1
         self._file = GrowingFile(self._folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
-        self._put(self._file, orjson.dumps({"floor": tuple(floor), "digests": digests()}))
+        self._sizes[self._file.path] = 0
+        head = orjson.dumps({"floor": tuple(floor), "digests": digests()})
+        self._head_size = self._put(self._file, head)
         sync_folder(self._folder)
         return self._file
 
-    def _put(self, file: GrowingFile, text: bytes) -> None:
+    def _put(self, file: GrowingFile, text: bytes) -> int:
+        """Append a frame; returns its size."""
         frame = encode_frame(text, f"{self._run}/{file.path.name}", file.size)
         file.append(frame)
-        self._sizes[file.path] = file.size
+        return len(frame)
 
 
 def _text(events: Sequence[SearchEvent]) -> bytes:

@@ -260,3 +260,19 @@ def test_snapshots_are_only_for_the_new_search() -> None:
         for name in ("first", "second", "third")
     }
     assert events_by_name == {"first": ["id1", "id2"], "second": ["id1", "id2"], "third": ["id1", "id2"]}
+
+
+def test_open_digests_are_not_written_with_each_batch(tmp_path: Path) -> None:
+    """However much they hold, also after a restart."""
+    names = [f"digest {n}" for n in range(10)]
+    hub = open_publisher(tmp_path, Clock(NOON), most=1 << 30, segment=10_000)
+    take(hub, 1, [adding(name, every="1 day") for name in names])
+    size = 0
+    for number in range(2, 202):
+        if number == 100:
+            hub.close()
+            hub = open_publisher(tmp_path, Clock(NOON), most=1 << 30, segment=10_000)
+        results = [result(number, name) for name in names]
+        size += sum(len(one.to_json()) for one in results)
+        take(hub, number, results=results)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 5 * size

@@ -10,6 +10,7 @@ with a frame of the state after earlier segments: the position of their last eve
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
@@ -78,7 +79,7 @@ class EventLog:
         self._lock = Lock()
         self._events: deque[SearchEvent] = deque()
         self._by_name: defaultdict[str, deque[SearchEvent]] = defaultdict(deque)
-        self._endings: dict[str, tuple[SearchEvent, ...]] = {}
+        self._endings: defaultdict[str, list[SearchEvent]] = defaultdict(list)
         self.bytes = 0
         self.count = 0
         self.floor = self.last = EventPosition(*START)
@@ -92,9 +93,10 @@ class EventLog:
 
     def end(self, events: Iterable[SearchEvent]) -> None:
         """Record the searches that end with events about to be appended."""
-        for event in events:
-            if event.kind in ENDING:
-                self._endings[event.name] = (*self._endings.get(event.name, ()), event)
+        with self._lock:
+            for event in events:
+                if event.kind in ENDING:
+                    self._endings[event.name].append(event)
 
     def append(self, events: Sequence[SearchEvent]) -> None:
         if not events:
@@ -124,7 +126,10 @@ class EventLog:
 
     def end_of(self, name: str, position: EventPosition) -> SearchEvent | None:
         """The end of the search that had a name at a position; None if it still exists, or never did."""
-        return next((event for event in self._endings.get(name, ()) if event.at >= position), None)
+        with self._lock:
+            endings = self._endings.get(name, [])
+            index = bisect_left(endings, position, key=lambda event: event.at)
+            return endings[index] if index < len(endings) else None
 
     def _drop(self) -> None:
         oldest = self._events.popleft()
@@ -136,7 +141,7 @@ class EventLog:
         if not of_name:
             del self._by_name[name]
         if oldest.kind in ENDING:
-            self._endings[name] = self._endings[name][1:]
+            del self._endings[name][0]
             if not self._endings[name]:
                 del self._endings[name]
 

@@ -11,7 +11,7 @@ import orjson
 from skws.jobs.control import JobCommand
 from skws.results.result import LiveResult, Result, ResultTuple
 from skws.serve.event_publisher import MOST_DIGESTED, EventPublisher
-from skws.serve.events import SEGMENT, EventPosition, SearchEvent
+from skws.serve.events import SEGMENT, EventLog, EventPosition, SearchEvent
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import SinkRun
 from skws.spec.query_spec import Query
@@ -276,3 +276,29 @@ def test_open_digests_are_not_written_with_each_batch(tmp_path: Path) -> None:
         size += sum(len(one.to_json()) for one in results)
         take(hub, number, results=results)
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 5 * size
+
+
+def test_the_search_of_an_event_is_found_in_few_steps() -> None:
+    """However often a search was replaced before."""
+    comparisons = 0
+
+    class Position(EventPosition):
+        def __lt__(self, other: object) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return tuple(self) < other  # type: ignore[operator]
+
+        def __ge__(self, other: object) -> bool:
+            return not self < other
+
+    log = EventLog(1 << 20)
+    endings = [SearchEvent(Position(2 * number, 1), "replaced", "x", b"{}") for number in range(1_000)]
+    for event in endings:
+        log.end([event])
+        log.append([event])
+    for batch, expected in ((0, 0), (1, 1), (998, 499), (999, 500), (1_998, 999)):
+        comparisons = 0
+        assert log.end_of("x", EventPosition(batch, 1)) is endings[expected]
+        assert comparisons < 20
+    assert log.end_of("x", EventPosition(1_999, 1)) is None
+    assert log.end_of("y", EventPosition(0, 1)) is None

@@ -60,6 +60,10 @@ class NetworkTemplates:
     def of(self, tree: Tree) -> NetworkTemplate:
         return self._templates.get(id(tree)) or self._read(tree)
 
+    def clear(self) -> None:
+        """Forget the templates, and the networks that they keep."""
+        self._templates.clear()
+
     def _read(self, tree: Tree) -> NetworkTemplate:
         network = CandidateNetwork.of(tree)
         joins = self._wording.joins(network)

@@ -137,6 +137,7 @@ class ResultEmitter:
 
     def _forget_queries(self) -> None:
         self._removed_count = 0
+        self._templates.clear()
         self._meshes: list[Networks] = []
         self._numbers: dict[int, int] = {}  # of meshes, by identity
         self._labels = ResultLabels()

@@ -18,7 +18,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.result import Result
-from skws.results.result_builder import ResultLabels
+from skws.results.result_builder import NetworkTemplate, ResultLabels
 from skws.spec.enums import EvaluatorName
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema.errors import QueryError, UsageError
@@ -129,6 +129,21 @@ def test_labels_of_a_removed_query_are_freed() -> None:
     engine.remove("one")
     assert "gone soon" not in _texts_read()
     assert told(engine, 0, 2, "gone soon") == 1
+
+
+def test_networks_of_removed_queries_are_freed() -> None:
+    engine = StreamEngine(CHAIN, TimeWindow(10))
+    before = _template_count()
+    for number in range(20):
+        engine.add(replace(plan(f"word{number}"), name="one"))
+        assert told(engine, 0, number, f"word{number}") == 1
+        engine.remove("one")
+    assert _template_count() <= before + 1
+
+
+def _template_count() -> int:
+    gc.collect()
+    return sum(isinstance(each, NetworkTemplate) for each in gc.get_objects())
 
 
 def _texts_read() -> set[str]:

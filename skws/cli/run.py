@@ -123,11 +123,11 @@ def shown_of_total(shown_count: int, total: int, *, is_total: bool) -> str:
 
 def _by_score(most: int | None) -> Order:
     def ordered(results: Iterator[Result]) -> Iterator[Result]:
-        """Each result once, with its last end, by descending score at the instant when it was found."""
+        """Each result once, as of its last update, with its last end; by descending score."""
         latest: dict[str, Result] = {}
         for result in results:
             if result.op != "-":
-                latest[result.id] = result
+                latest[result.id] = replace(result, op="+", at=None, changed=())
             elif result.id in latest:
                 latest[result.id] = replace(latest[result.id], end=result.end)
         yield from sorted(latest.values(), key=_score_value, reverse=True)[:most]

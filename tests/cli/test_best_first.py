@@ -64,6 +64,19 @@ def test_json_lines_are_ranked_only_with_a_limit_or_sort_by_score(skws: Skws, sh
     assert pids(skws, shop, "--window", "100 s", "--limit", 3) == pids_by_time[:3]
 
 
+def test_an_updated_result_is_written_once_as_a_result(skws: Skws, shop: Path) -> None:
+    """Nothing before it is written that its update could be applied to."""
+    replacement = '{"relation": "customer", "time": 90, "row": {"cid": 0, "name": "ada byron"}}\n'
+    (shop / "data" / "later.jsonl").write_text(replacement)
+    files = ("-s", shop / "shop.yaml", "-r", shop / "data", "-f", "jsonl")
+    options = ("--window", "1 hour", "--sort", "score")
+    results = skws("search", "ada", "old", "lamp", *files, *options).records
+    assert len(results) == 25
+    for result in results:
+        assert (result["op"], "changed" in result, "at" in result) == ("+", False, False)
+        assert "ada byron" in [each["row"].get("name") for each in result["tuples"]]
+
+
 def test_a_replaced_row_is_not_among_the_best(skws: Skws, shop: Path) -> None:
     replacement = '{"relation": "customer", "time": 90, "row": {"cid": 0, "name": "eve"}}\n'
     (shop / "data" / "later.jsonl").write_text(replacement)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
+
+import typer
 
 from skws.cli import options
 from skws.cli.data import schema_and_words
@@ -62,8 +64,12 @@ class ExplainOptions(options.BadRecordOptions, options.ScopeOptions):
     limit: options.Limit = DEFAULT_LIMIT
 
 
+_OF_KEYWORDS: Final = ("max_size", "match_names", "evaluator", "mesh", "no_demand", "shards", "limit")
+"""Options that do not apply to a pattern."""
+
+
 @options.expanded
-def explain(opts: ExplainOptions, query: options.SourceAndWords = None) -> None:
+def explain(context: typer.Context, opts: ExplainOptions, query: options.SourceAndWords = None) -> None:
     """The plan of a query: keywords, window, candidate networks, and the mesh of operators.
 
     skws explain tarantino travolta --schema examples/movies/schema.yaml
@@ -71,7 +77,9 @@ def explain(opts: ExplainOptions, query: options.SourceAndWords = None) -> None:
     mesh, evaluator, replay = opts.mesh, opts.evaluator, opts.replay
     schema, words = schema_and_words(query or [], opts.schema, replay)
     if opts.pattern is not None:
-        query_text(words, opts.without)
+        options.refuse(context, _OF_KEYWORDS, "--pattern cannot be combined with {}")
+        if query_text(words, opts.without):
+            raise UsageError("--pattern cannot be combined with a QUERY of keywords")
         _explain_pattern(opts.pattern, schema, opts.window, opts.output_format)
         return
     if not words:

@@ -7,7 +7,7 @@ first of which is listed last in the help; ``expanded`` has typer read them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
@@ -29,6 +29,7 @@ from skws.spec.enums import (
     ToldUpdates,
 )
 from skws_mesh.mesh_kinds import MeshKind, PurgeKind
+from skws_schema.errors import UsageError
 
 Returned = TypeVar("Returned")
 _OPTIONS: Final = "opts"
@@ -102,6 +103,19 @@ def expanded(command: Callable[..., Returned]) -> Callable[..., Returned]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     vars(run)["__signature__"] = Signature(parameters)
     return run
+
+
+def refuse(context: typer.Context, names: Sequence[str], message: str) -> None:
+    """Raises UsageError if one of the options was given on the command line; ``{}``: the option."""
+    for name in names:
+        if is_given(context, name):
+            raise UsageError(message.format(f"--{name.replace('_', '-')}"))
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """True if an option was given on the command line, and not as its empty value."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE" and bool(context.params.get(name))
 
 
 class MeshName(StrEnum):

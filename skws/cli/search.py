@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -127,7 +126,7 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
     """
     data, output, quiet = _data(query or [], opts), opts.output, opts.quiet
     if data.database:
-        _refuse(
+        options.refuse(
             context,
             _OF_STREAMS,
             "{} does not apply to a database, which is searched in process, as it is now",
@@ -143,7 +142,7 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
     else:
         best = option_values.top_choice(opts)
         if by_score:
-            _refuse(context, _OF_TIME, "--sort score cannot be combined with {}")
+            options.refuse(context, _OF_TIME, "--sort score cannot be combined with {}")
         ranking = option_values.ranking_choice(opts, always=by_score)
         search_query = Query.of_keywords(_keywords(data, opts.without, result_format), ranking, best)
     if data.database:
@@ -191,7 +190,7 @@ def _wants_best(
     window = parse_window(opts.window or schema.window)
     if not isinstance(window, Unbounded) or engine is not EngineName.LOCAL or sourced(schema):
         return False
-    if opts.sort is Sort.TIME or any(_is_given(context, name) for name in _OF_ARRIVALS):
+    if opts.sort is Sort.TIME or any(options.is_given(context, name) for name in _OF_ARRIVALS):
         return False
     return opts.limit is not None or opts.sort is Sort.SCORE or result_format in _FOR_PEOPLE
 
@@ -242,16 +241,4 @@ def _check_pattern(context: typer.Context, data: Data) -> None:
     """Raises UsageError for options that only keywords have."""
     if data.words:
         raise UsageError("--pattern cannot be combined with a QUERY of keywords")
-    _refuse(context, _OF_KEYWORDS, "--pattern cannot be combined with {}")
-
-
-def _refuse(context: typer.Context, names: Sequence[str], message: str) -> None:
-    """Raises UsageError if one of the options was given on the command line."""
-    for name in names:
-        if _is_given(context, name):
-            raise UsageError(message.format(f"--{name.replace('_', '-')}"))
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE" and bool(context.params.get(name))
+    options.refuse(context, _OF_KEYWORDS, "--pattern cannot be combined with {}")

@@ -225,5 +225,12 @@ def test_explain_of_a_pattern_needs_a_pattern_and_a_valid_format(
     skws: Skws, bank: tuple[object, ...]
 ) -> None:
     assert skws("explain", "--schema", bank[1]).code == 2
+    for arguments, refused in (
+        (("--shards", "2"), "--shards"),
+        (("--mesh", "full"), "--mesh"),
+        (("ada",), "a QUERY"),
+    ):
+        outcome = skws("explain", *arguments, "--pattern", FORMAL, "--schema", bank[1])
+        assert (outcome.code, f"--pattern cannot be combined with {refused}" in outcome.err) == (2, True)
     outcome = skws("explain", "--pattern", FORMAL, "--schema", bank[1], "--format", "svg")
     assert (outcome.code, "expected text or dot" in outcome.err) == (2, True)

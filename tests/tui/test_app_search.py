@@ -726,6 +726,9 @@ async def test_a_message_has_three_lines_at_most() -> None:
         driver.app.tell("error", "word " * 90, shown=True)
         await driver.settle()
         assert driver.text().endswith("l: the whole message")
+        driver.app.tell("error", "w" * 40 + " " + "x" * 37, shown=True)
+        await driver.settle()
+        assert driver.text().endswith("w " + "x" * 37)  # no empty line below
 
 
 @scenario

@@ -59,7 +59,7 @@ class KeyLine(Widget):
     def fit(self) -> None:
         """Adjust the height to the message or the keys, and draw them."""
         notice = cast("SkwsApp", self.app).message
-        lines = 1 if notice is None else len(_notice_lines(notice, self.size.width - 2, self._palette))
+        lines = 1 if notice is None else len(_notice_lines(notice, self.size.width, self._palette))
         if self._lines != lines:
             self._lines = self.styles.height = lines
         self.refresh()

@@ -62,8 +62,8 @@ def _kind_of(data: object) -> str:
 class Inputs:
     """Frames by relation, and files: by relation, or (None) with records that name their relations.
 
-    ``nested``: rows with arrays of objects, which may be rows of other relations. ``database``:
-    searched instead of them. ``sources``: paths or the address of a database, if nothing else is given.
+    ``nested``: rows with arrays of objects, which may be rows of other relations. ``database``: searched
+    instead of frames and files. ``sources``: paths or the address of a database, if nothing else is given.
     """
 
     frames: Mapping[str, pa.Table]
@@ -102,7 +102,7 @@ class Inputs:
         return cls({name: arrow_table(name, one) for name, one in frames.items()}, files, nested)
 
     def with_names(self) -> Inputs:
-        """The inputs with valid relation names, as files get. Raises UsageError if two names become one."""
+        """The inputs with valid relation names, as for files. Raises UsageError if two names become one."""
         names = [as_name(name) for name in (*self.frames, *self.nested, *(n for n, _ in self.files)) if name]
         for name, times in Counter(names).items():
             if times > 1:
@@ -293,7 +293,7 @@ def _yaml_of(schema: Mapping[str, Any]) -> str:
 
 
 def warn_of_missing(columns: Mapping[str, Collection[str]], schema: Schema, depth: int) -> None:
-    """Warns of attributes that no column of a frame has; ``depth``: 2 for the caller of the caller."""
+    """Warn of attributes that no column of a frame has; ``depth``: 2 for the caller of the caller."""
     for name, attributes in columns.items():
         from skws.formats.frame_records import missing_columns  # noqa: PLC0415 - files of JSON lines need no Arrow
 

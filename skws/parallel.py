@@ -69,7 +69,7 @@ from skws_schema.model import Schema
 
 Task: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
 
-# By the process that forks workers, once for all of them.
+# Loaded by the process that forks workers, once for all of them.
 _LOADED: Final = ["skws.parallel", "skws.queries.keywords.engine"]
 
 

@@ -1,7 +1,7 @@
 """A job over replay files, on any engine: its results, and counts of what was read and left out.
 
-The command line and tests search by this module. In process, the session of live searches runs over a
-stream that ends.
+The command line and the tests search through this module. In process, the session of live searches runs over
+a stream that ends.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class Search:
         with ParallelSearch(*inputs, jobs, on_read, self._cuts.min_slice, self._cuts.max_held) as run:
             reason = run.divide(self.bad)
             if reason and run.has_read:
-                self._log = BadRecordLog(OnError.SKIP)  # the bad records are known
+                self._log = BadRecordLog(OnError.SKIP)  # the bad records have been reported
             if reason and self.job.jobs is not None:
                 self._tell(f"--jobs {jobs}: one process searches: {reason}")
             yield None if reason else run

@@ -28,7 +28,7 @@ from skws_schema.errors import StateError
 
 NAME: Final = "state.db"
 _SECONDS: Final = 60.0
-"""The most seconds to wait while another process reads."""
+"""The maximum time in seconds to wait while another process reads."""
 _OUTSIDE: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -40,7 +40,7 @@ _OUTSIDE: Final = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-"""Errors whose reason is outside of the file; all others come from its content."""
+"""Errors whose cause is outside the file; all others come from its content."""
 _MAKE: Final = """CREATE TABLE state
     (kind TEXT, name TEXT, value BLOB, checksum INTEGER, PRIMARY KEY (kind, name))"""
 _PUT: Final = "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)"

@@ -1,4 +1,4 @@
-"""The file for spark-submit, which takes the command ``skws`` for a JAR, as it does not end in ``.py``.
+"""The file for spark-submit, which takes a file whose name does not end in ``.py``, as ``skws``, for a JAR.
 
 ``skws --submit-file`` prints its path. A cluster may receive this file alone,
 and any Python may run it, so it imports no other file when it is loaded.
@@ -10,7 +10,7 @@ import sys
 
 def main() -> None:
     """Run the command ``skws``."""
-    # Otherwise modules of this package would be found in place of others with their names.
+    # Otherwise the modules of this package would hide others with the same names.
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]
     os.environ["SKWS_SUBMITTED"] = "1"  # the engine is Spark

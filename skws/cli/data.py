@@ -64,7 +64,7 @@ class Data(NamedTuple):
 
 
 def live_data(words: Sequence[str], inputs: InputOptions, *, needed: bool = True) -> Data:
-    """The data of a command that follows it; none, unless it is ``needed``. Raises UsageError."""
+    """The data that a command follows. Raises UsageError, also if there is none and it is ``needed``."""
     source, replay = inputs.source, inputs.replay
     if not (needed or source is not None or replay or (words and _is_data(words[0]))):
         return Data("", (), tuple(words))
@@ -77,11 +77,11 @@ def live_data(words: Sequence[str], inputs: InputOptions, *, needed: bool = True
 
 
 def finite_data(words: Sequence[str], inputs: InputOptions) -> Data:
-    """The data of a command that ends with it: files, or a database as it is now. Raises UsageError."""
+    """The data that a command reads to its end: files, or a database as it is now. Raises UsageError."""
     source, replay = inputs.source, inputs.replay
     address, query_words = _split_address(words, source, replay)
     if address is None and any(str(path).startswith(("postgresql:", "postgres:")) for path in replay or ()):
-        # Paths change addresses, and errors about them would show passwords.
+        # A Path has lost a slash of the address, and errors about it would show the password.
         raise UsageError(
             "--replay takes files; give a database as SOURCE: skws search postgresql://... QUERY"
         )

@@ -80,7 +80,7 @@ def movie_files() -> tuple[Path, Path]:
 
 
 def write_demo(folder: Path) -> tuple[Path, Path]:
-    """Write the schema and the replay of the demo; their paths.
+    """Write the schema and the replay of the demo; returns their paths.
 
     Films stay for ten years, so that results expire. Some are announced under a working title, which the
     release replaces, so that results are updated. Raises SourceError without the built-in stream.

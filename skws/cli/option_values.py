@@ -32,9 +32,9 @@ PEOPLE: Final = frozenset({OutputFormat.TABLE, OutputFormat.TREE})
 
 
 def query_text(words: Sequence[str], without: Sequence[str] | None = None) -> str:
-    """The arguments as one query, without the relations that it leaves out.
+    """The arguments as one query, which leaves out the relations and joins ``without``.
 
-    Raises UsageError for invalid UTF-8 or relations without keywords; QueryError for an invalid name.
+    Raises UsageError for invalid UTF-8 or names without keywords; QueryError for an invalid name.
     """
     if without and not words:
         raise UsageError("--without needs a QUERY of keywords: a pattern names its relations")
@@ -140,7 +140,7 @@ def named_queries(
 
 
 def pattern_query(text: str) -> Query:
-    """The query of a pattern. Raises UsageError without a text."""
+    """The query of a pattern. Raises UsageError for invalid UTF-8."""
     return Query.of_pattern(query_text([text]))
 
 

@@ -40,7 +40,7 @@ data_option, query_option, result_option, engine_option = (
     partial(typer.Option, rich_help_panel=heading) for heading in HEADINGS
 )
 _FEW: Final = 12
-"""Options that need no headings."""
+"""The maximum number of options that need no headings."""
 _TYPE: Final = re.compile(r" <(list\[)?(str|path)\]?>$")
 _PLAIN: Final = (
     (re.compile(r"\[default: \((.*)\)(;[^;]*)?\]$"), r"[default: \1\2]"),
@@ -73,7 +73,7 @@ class GroupedHelpCommand(TyperCommand):
 
 
 def _plain(text: str) -> str:
-    """A help text whose default reads as a person would write it."""
+    """A help text with its default and its range in plain words."""
     for pattern, replacement in _PLAIN:
         text = pattern.sub(replacement, text)
     return text

@@ -174,7 +174,7 @@ def _count(search: Search, output: Path | None, *, quiet: bool) -> None:
 
 
 def summary(search: Search, seconds: float, results_of: str = "") -> str:
-    """One line: rows, results (in the words of ``results_of``), dropped records, duration."""
+    """One line: rows, results (``results_of`` replaces their number), dropped records, duration."""
     counts = search.counts
     of_keywords = search.plan is not None
     unmatched = f" ({counts.unmatched_deletions:,} unmatched)" if of_keywords else ""

@@ -123,7 +123,7 @@ class ProgressBar:
 
 
 class StepsLine:
-    """A line on stderr during a long analysis; none without a terminal or beside a bar. ``clock`` is in s."""
+    """A line on stderr during a long analysis; none without a terminal, or beside a bar. ``clock``: in s."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

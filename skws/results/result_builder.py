@@ -113,7 +113,7 @@ class Interpretations:
         return np.fromiter(map(self._numbers.__getitem__, networks), dtype=np.int64, count=len(networks))
 
     def templates(self, numbers: Ints) -> list[NetworkTemplate]:
-        """The templates with some numbers."""
+        """The templates with these numbers."""
         return list(map(self._templates.__getitem__, numbers.tolist()))
 
     def sizes(self, numbers: Ints) -> Ints:
@@ -121,7 +121,7 @@ class Interpretations:
         return self._sizes_and_rows.columns()[0].take(numbers)
 
     def columns(self, size: int, numbers: Ints) -> Ints:
-        """``NetworkTemplate.columns`` of some networks of a size, one column per network."""
+        """``NetworkTemplate.columns`` of networks of one size, one column per network."""
         (table,) = self._tables_by_size[size].columns()
         return table.T.take(self._sizes_and_rows.columns()[1].take(numbers), axis=1)
 

@@ -81,7 +81,7 @@ APPEND_ONLY: Final = "append-only"
 SCORED: Final = (RANK, HALF_LIFE, EXPLAIN)
 """Options that ask for scores."""
 _YES: Final = "yes"
-# Parts of forms with wildcards and values of comparisons are not completed.
+# Words with a wildcard and values of comparisons are not completed.
 _LAST_WORD: Final = re.compile(r"(?:^|(?<=[\s\"():!+-]))[^\s\"():*?~<>=!+-]+$")
 
 
@@ -185,7 +185,7 @@ class Query:
         return Query(self.text, self.max_size or max_size, self.kind, self.options, name, self.tag)
 
     def over(self, window: ExpressionWindow, *, allowed: bool) -> Query:
-        """The same query over the windows of an expression; ``allowed``: also windows that pile up."""
+        """The same query over the windows of an expression; ``allowed``: even if these can pile up."""
         options = {**self.options, WINDOW: window.text, **({ALLOWED: _YES} if allowed else {})}
         return replace(self, kind=WINDOWED, options=options)
 

@@ -60,7 +60,7 @@ class Printable(LineFilter):
     They have no width, so no cell moves. Widgets make them visible in data; editors cannot.
     """
 
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - the name is given
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - the name is Textual's
         if all(text.isprintable() for text, _, _ in segments):
             return segments
         return [

@@ -122,7 +122,7 @@ class RowsScreen(FilteredScreen):
         if former_page is not None and former_page[0] == place:
             table.move_cursor(row=cursor_row, animate=False)
         self._worker = None  # its work is done, even if it has not ended yet
-        self.refresh_view()  # a request that came meanwhile
+        self.refresh_view()  # for a request that has come meanwhile
 
     def _cell(self, value: str | float | bool | None) -> Text:
         if value is None:

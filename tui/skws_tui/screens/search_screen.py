@@ -265,7 +265,7 @@ class SearchScreen(FilteredScreen):
 
     @work(group="reasons")
     async def _find_reasons(self, names: Sequence[str], rows: LiveRows) -> None:
-        """Find why queries have no results among the live tuples, then rest: the engine needs the time."""
+        """Find why queries have no results among the live rows, then rest: the engine needs the time."""
         began, analyzer = monotonic(), self.skws.view.analyzer
         for name in names:
             try:

@@ -25,8 +25,7 @@ def live_job(schema: Schema, source: str = "", **options: Any) -> Job:
 class UiRequest:
     """``job``: the live search to show; without a source, only its schema.
 
-    ``schema_path``: the file that the editor saves. ``queries``: typed texts that are answered from the
-    start.
+    ``schema_path``: the file that the editor saves. ``queries``: typed texts, answered from the start.
     ``restore``: continue the last session, and save this one. ``no_expiry``: rows live until they are
     deleted.
     """

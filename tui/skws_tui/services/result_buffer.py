@@ -84,10 +84,9 @@ class ListedResult:
 class ListSelection:
     """The rows that are listed, and their order.
 
-    ``query``: the name of a query, None for all. ``words``: all of them must occur. ``network``: the name of
-    one.
-    ``relation``: one in which keywords were found. ``live``: without ended results, except those that have
-    ended since the user moved.
+    ``query``: the name of a query, None for all. ``words``: all of them must occur. ``network``: the text of
+    a network. ``relation``: one in which keywords were found. ``live``: without ended results, except those
+    that have ended since the user moved.
     """
 
     query: str | None = None
@@ -145,7 +144,7 @@ class ResultBuffer:
         self.clear()
 
     def clear(self) -> None:
-        """Start again, since the job has moved to another instant."""
+        """Drop everything, since the job has moved to another instant."""
         self.dropped = 0
         self.version += 1
         self._rows: dict[Key, ListedResult] = {}

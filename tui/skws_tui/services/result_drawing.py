@@ -65,8 +65,8 @@ class Palette:
 class TableColumns:
     """The columns of the table, ``width`` cells in total.
 
-    ``query`` and ``badge``: their cells, 0 without these columns. ``time``: True for the start times of
-    results.
+    ``query`` and ``badge``: their widths in cells, 0 without these columns. ``time``: True for a column with
+    the start times of results.
     """
 
     width: int
@@ -252,8 +252,8 @@ class Drawer:
     ) -> Text:
         """Searched values, those with keywords first; then others with their names, those of joins last.
 
-        The value of ``name_attribute`` comes first.
-        The first keyword of each value is within ``width``, or close to the start of the value.
+        The value of ``name_attribute`` comes first. The first keyword of each value is within ``width``, or
+        close to the start of the value.
         """
         relation = self._relation(result_tuple.relation)
         search_attributes, join_attributes = relation.search, self._joining(relation)
@@ -498,9 +498,8 @@ class TuplePhrase:
 def sentence(phrases: Sequence[TuplePhrase], width: int) -> list[TuplePhrase]:
     """The phrases that fit in ``width`` cells with separators between them; ``…`` for those left out.
 
-    The longest connecting phrases are left out first; those that name a thing only once all phrases are
-    short.
-    Matched phrases are kept, cut around their first keywords.
+    The longest connecting phrases are left out first; those that name a thing, only once all phrases are
+    short. Matched phrases are kept, cut around their first keywords.
     """
     short_phrases = [
         p if p.matched else replaced(p, text=shortened(p.text, (), _CONNECTING)[0]) for p in phrases if p.text

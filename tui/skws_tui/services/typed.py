@@ -1,12 +1,15 @@
 """The text of the query box: keywords, or a prefix for another kind of query.
 
-Keywords alone give their best results if rows live until they are deleted, otherwise all results in
-order of time, as ``all: ...`` always does.
-``pattern: ...`` is a pattern; ``rank: ...`` keywords with scores; ``top 5: ...``
-their best results, ``top 5 window 1 hour: ...`` in a window of its own, ``top 5
-group: ...`` with near-duplicates as one; both fade by ``half-life 2 hours``;
-``window open when ... close when ...: ...`` keywords over the windows of an
-expression. The whole text names the query; results name it without the prefix.
+Keywords alone give their best results if rows live until they are deleted, otherwise all results in order of
+time, as ``all: ...`` always does.
+
+- ``pattern: ...`` is a pattern;
+- ``rank: ...`` gives results scores, and ``top 5: ...`` reports the best five, ``top 5 window 1 hour: ...``
+  in a window of its own, ``top 5 group: ...`` with near-duplicates as one; with ``half-life 2 hours``, scores
+  fade;
+- ``window open when ... close when ...: ...`` searches the windows of an expression.
+
+The whole text names the query; results name it without the prefix.
 
 This module loads before the first picture; ``analyzer`` loads after it.
 """

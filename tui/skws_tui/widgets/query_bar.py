@@ -29,7 +29,7 @@ _GAP: Final = "   "
 
 
 class QueryBar(Widget):
-    """``selected``: the name of a query, None for all. ``counts``: rows of the list by text of the query."""
+    """``selected``: the name of a query, None for all. ``counts``: rows of the list by query."""
 
     DEFAULT_CSS = "QueryBar { height: 1; padding: 0 2; }"
 

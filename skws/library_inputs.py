@@ -83,7 +83,7 @@ class Inputs:
                     f"{redacted(address)} has no end; use skws watch, or give files or a database"
                 )
             data = [data]
-        if isinstance(data, list | tuple) and all(isinstance(one, str | Path) for one in data):
+        if isinstance(data, list | tuple) and all(isinstance(item, str | Path) for item in data):
             return cls({}, [(None, Path(path)) for path in data], sources=list(map(str, data)))
         if not isinstance(data, Mapping):
             raise UsageError(
@@ -92,14 +92,16 @@ class Inputs:
             )
         if unnamed := [name for name in data if not isinstance(name, str)]:
             raise UsageError(f"data: expected the name of a relation, found {unnamed[0]!r}")
-        files = [(name, Path(one)) for name, one in data.items() if isinstance(one, str | Path)]
-        nested = {name: one for name, one in data.items() if _has_arrays(one)}
-        frames = {n: one for n, one in data.items() if not (isinstance(one, str | Path) or n in nested)}
+        files = [(name, Path(item)) for name, item in data.items() if isinstance(item, str | Path)]
+        nested = {name: item for name, item in data.items() if _has_arrays(item)}
+        frames = {
+            name: item for name, item in data.items() if not (isinstance(item, str | Path) or name in nested)
+        }
         if not frames:
             return cls({}, files, nested)
         from skws.formats.frame_records import arrow_table  # noqa: PLC0415 - files of JSON lines need no Arrow
 
-        return cls({name: arrow_table(name, one) for name, one in frames.items()}, files, nested)
+        return cls({name: arrow_table(name, frame) for name, frame in frames.items()}, files, nested)
 
     def with_names(self) -> Inputs:
         """The inputs with valid relation names, as for files. Raises UsageError if two names become one."""
@@ -217,7 +219,7 @@ def take_times(columns: MutableMapping[str, list[object]]) -> bool:
 
 def _are_times(values: Iterable[object]) -> bool:
     """True if most texts among the first values are times, so that all may be times of records."""
-    texts = [value for value in islice(values, _LOOKED_AT) if isinstance(value, str)]
+    texts = [value for value in islice(values, _SAMPLE_SIZE) if isinstance(value, str)]
     return 2 * sum(map(_is_time, texts)) >= len(texts)
 
 
@@ -230,7 +232,7 @@ def _is_time(text: str) -> bool:
         return False
 
 
-_LOOKED_AT: Final = 1000
+_SAMPLE_SIZE: Final = 1000
 
 
 def relation_of(name: str, schema: Schema) -> int:

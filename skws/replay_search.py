@@ -80,7 +80,7 @@ class Search:
         (self.query,) = job.named().values()
         self._query_plan = plan_of(self.query, self._stream)
         self.warning = self._query_plan.warning
-        self.plan = self._search()
+        self.plan = self._keyword_plan()
         self.replay = Replay.open(job.replay, job.schema, split_bytes=cuts.split_bytes)
         self.notes = (*self._query_plan.notes, *self.replay.notes)
         self.bad = self._log = BadRecordLog(job.on_error, job.dead_letters)
@@ -160,7 +160,7 @@ class Search:
         large = self.replay.size_bytes >= self._cuts.large and job.limit is None
         return min(_cores(), len(self.replay.splits)) if large else 1
 
-    def _search(self) -> Plan | None:
+    def _keyword_plan(self) -> Plan | None:
         plan = self._query_plan.search
         if plan is None:
             return None
@@ -229,7 +229,7 @@ class Search:
 
     def _local_results(self, report: ReportProgress) -> Iterator[Result]:
         if self.plan is not None and self.job.lateness is not None:
-            yield from self._as_they_arrive(self.plan, report)
+            yield from self._results_by_arrival(self.plan, report)
             return
         session, batches = self._session(report)
         try:
@@ -258,7 +258,7 @@ class Search:
     def _batches(self, report: ReportProgress) -> Iterator[RecordBatch]:
         return self.replay.batches(self._log, self._step(report, "reading"))
 
-    def _as_they_arrive(self, plan: Plan, report: ReportProgress) -> Iterator[Result]:
+    def _results_by_arrival(self, plan: Plan, report: ReportProgress) -> Iterator[Result]:
         """The results of records in the order of the files, each of which may be late."""
         expect_long_lived_objects()
         stream = records_of(self.replay.arrivals(self._log, self._step(report, "reading")))

@@ -44,13 +44,13 @@ def search_database(
     start = perf_counter()
     rows = 0
 
-    def reading(row_count: int) -> None:
+    def on_read(row_count: int) -> None:
         nonlocal rows
         rows = row_count
         bar.report(Progress("indexing", row_count, None, "rows"))
 
-    with ProgressBar(wanted=not quiet) as bar:
-        database = database_index(source, job.schema, index, reading)
+    with ProgressBar(enabled=not quiet) as bar:
+        database = database_index(source, job.schema, index, on_read)
     bad = BadRecordLog()
     bad.take(passed_over(database.tables))
     search_start = perf_counter()

@@ -60,17 +60,17 @@ def chosen_format(
     file with the suffix of a data format.
     """
     suffix = "" if output is None else output.suffix.lower()
-    of_suffix = suffixes.get(suffix)
+    suffix_format = suffixes.get(suffix)
     if requested is not None:
-        if of_suffix not in (None, default, requested):
+        if suffix_format not in (None, default, requested):
             if requested.value in PEOPLE:
-                raise UsageError(f"{output}: expected --format {of_suffix} for {suffix}, not {requested}")
+                raise UsageError(f"{output}: expected --format {suffix_format} for {suffix}, not {requested}")
             if not quiet:
                 tell(f"{output}: its name ends in {suffix}, but --format says {requested}")
         return requested
-    if of_suffix is None and suffix:
+    if suffix_format is None and suffix:
         raise UsageError(f"{output}: unknown suffix {suffix}: expected {', '.join(suffixes)}, or --format")
-    return of_suffix or default
+    return suffix_format or default
 
 
 def read_schema(path: Path) -> Schema:
@@ -118,10 +118,10 @@ def top_choice(scoring: ScoringOptions) -> TopChoice | None:
 def named_queries(
     words: Sequence[str],
     patterns: Sequence[str],
-    of_file: Mapping[str, Query],
+    file_queries: Mapping[str, Query],
     without: Sequence[str] | None = None,
 ) -> dict[str, Query]:
-    """Queries by name: keywords and patterns under their texts, then those ``of_file``.
+    """Queries by name: keywords and patterns under their texts, then ``file_queries``.
 
     ``without``: relations that the keywords leave out. Raises UsageError.
     """
@@ -132,11 +132,11 @@ def named_queries(
             raise UsageError(f"--pattern {pattern!r}: there is already a query of this text")
         queries[pattern] = pattern_query(pattern)
     for name in queries:
-        if name in of_file:
+        if name in file_queries:
             raise UsageError(
                 f"{name!r} is the name of a query of --queries, too; expected another name there"
             )
-    return {**queries, **of_file}
+    return {**queries, **file_queries}
 
 
 def pattern_query(text: str) -> Query:

@@ -237,7 +237,7 @@ NoDemand = Annotated[
 ]
 
 
-def _keep_to(size: str | None) -> str | None:
+def _limit_memory(size: str | None) -> str | None:
     if size is not None:
         set_size(size)
     return size
@@ -250,7 +250,7 @@ Memory = Annotated[
         metavar="SIZE",
         help="Memory limit of the run: 2GiB, 500MB, 60%. A run that reaches it stops with a message.",
         show_default="60% of the free memory",
-        callback=_keep_to,
+        callback=_limit_memory,
     ),
 ]
 

@@ -89,7 +89,7 @@ def run_best(
         tell(note)
     try:
         with _writer(search, output_format, output) as writer:
-            with ProgressBar(wanted=not quiet) as bar:
+            with ProgressBar(enabled=not quiet) as bar:
                 best_results = search.best(most, bar.report if bar.shown else unreported)
             for result in best_results.results:
                 writer.write(result)
@@ -156,7 +156,7 @@ def _write(
     search: Search, writer: Any, output: Path | None, order: Order, *, as_json: bool, quiet: bool
 ) -> None:
     write_result = writer.write_line if as_json else writer.write
-    with ProgressBar(wanted=not quiet) as bar:
+    with ProgressBar(enabled=not quiet) as bar:
         report = bar.report if bar.shown else unreported
         results: Any = search.json_lines(report) if as_json else search.results(report)
         with closing(results):
@@ -167,7 +167,7 @@ def _write(
 
 
 def _count(search: Search, output: Path | None, *, quiet: bool) -> None:
-    with ProgressBar(wanted=not quiet) as bar:
+    with ProgressBar(enabled=not quiet) as bar:
         count = search.count(bar.report if bar.shown else unreported)
     with destination(output, stdout_bytes()) as out:
         out.write(f"{count}\n".encode())

@@ -49,7 +49,7 @@ class SearchFormat(StrEnum):
     COUNT = "count"
 
 
-_SUFFIXES: Final = {suffix: SearchFormat(known.value) for suffix, known in SUFFIXES.items()}
+_SUFFIXES: Final = {suffix: SearchFormat(result_format.value) for suffix, result_format in SUFFIXES.items()}
 
 
 @dataclass(frozen=True)

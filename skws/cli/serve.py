@@ -126,7 +126,7 @@ def _token(host: str, file: Path | None, checkpoint: Path | None, notes: Log) ->
     if of_variable is not None and file is not None:
         raise UsageError(f"{TOKEN} and --token-file both set the token: give only one of them")
     if of_variable is not None:
-        return _strong(of_variable.strip(), TOKEN)
+        return _checked_token(of_variable.strip(), TOKEN)
     if file is None and is_loopback(host):
         return None
     if file is None and checkpoint is None:
@@ -143,7 +143,7 @@ def _token(host: str, file: Path | None, checkpoint: Path | None, notes: Log) ->
 
 def _token_of(file: Path, notes: Log) -> str:
     try:
-        return _strong(file.read_text(encoding="utf-8").strip(), str(file))
+        return _checked_token(file.read_text(encoding="utf-8").strip(), str(file))
     except FileNotFoundError:
         token = secrets.token_urlsafe(32)
         replace_file(file, token.encode() + b"\n", mode=PRIVATE)
@@ -153,7 +153,7 @@ def _token_of(file: Path, notes: Log) -> str:
         raise ConfigurationError(f"--token-file {file}: cannot read: {error}") from None
 
 
-def _strong(token: str, label: str) -> str:
+def _checked_token(token: str, label: str) -> str:
     if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigurationError(
             f"{label}: not a token: expected {_LEAST_TOKEN} or more printable ASCII characters without blanks"

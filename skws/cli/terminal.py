@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from skws.formats import BadRecordLog
 
-_PATIENCE: Final = 0.5
-_REDRAWN: Final = 0.1
-_TO_THE_END: Final = "\x1b[K"
+_DELAY: Final = 0.5
+"""The time in seconds before the line of an analysis appears."""
+_REDRAW_INTERVAL: Final = 0.1  # seconds
+_ERASE_REST: Final = "\x1b[K"
 """Erases the rest of the line."""
 
 
@@ -75,8 +76,8 @@ class ProgressBar:
 
     running: ClassVar[int] = 0
 
-    def __init__(self, *, wanted: bool = True) -> None:
-        self.shown = wanted and sys.stderr.isatty() and not plain()
+    def __init__(self, *, enabled: bool = True) -> None:
+        self.shown = enabled and sys.stderr.isatty() and not plain()
         self._bars: Bars | None = None
         self._task: TaskID | None = None
 
@@ -139,14 +140,14 @@ class StepsLine:
             self._began = None
             return
         self._began = self._began or now
-        if now - max(self._drawn_at, self._began + _PATIENCE) > _REDRAWN and not ProgressBar.running:
+        if now - max(self._drawn_at, self._began + _DELAY) > _REDRAW_INTERVAL and not ProgressBar.running:
             self._drawn_at = now
-            self._write(f"\r{budget.stage}: {budget.spent:,} of at most {budget.limit:,} steps{_TO_THE_END}")
+            self._write(f"\r{budget.stage}: {budget.spent:,} of at most {budget.limit:,} steps{_ERASE_REST}")
 
     def _erase(self) -> None:
         if self._drawn_at:
             self._drawn_at = 0.0
-            self._write(f"\r{_TO_THE_END}")
+            self._write(f"\r{_ERASE_REST}")
 
     def _write(self, text: str) -> None:
         if self._enabled:

@@ -189,7 +189,7 @@ def watch(opts: WatchOptions, query: options.SourceAndWords = None) -> None:
     apply_options = partial(ranked_queries, ranking=option_values.ranking_choice(opts), top=top)
     with making_long_lived_objects():
         alerts = {} if opts.queries is None else read_alerts(opts.queries)
-    of_file = {name: alert.query for name, alert in alerts.items()}
+    file_queries = {name: alert.query for name, alert in alerts.items()}
     if control is None and checkpoint is not None:
         control = checkpoint / "control"
     quiet, output = opts.quiet, opts.output
@@ -199,7 +199,9 @@ def watch(opts: WatchOptions, query: options.SourceAndWords = None) -> None:
     described_data = describe(data, opts, quiet=quiet, ordered=bool(opts.pattern))
     engine = engine_of(opts, opts.packages, quiet=quiet)
     request = Job(
-        apply_options(option_values.named_queries(data.words, opts.pattern or [], of_file, opts.without)),
+        apply_options(
+            option_values.named_queries(data.words, opts.pattern or [], file_queries, opts.without)
+        ),
         sinks=_sinks(result_format, output, opts.sink or []),
         **option_values.job_fields(opts, described_data, control=control, engine=engine),
     )

@@ -52,7 +52,7 @@ def run(
     table = output_format is WindowsFormat.TABLE
     counts = Counts()
     try:
-        with destination(output, stdout_bytes()) as out, ProgressBar(wanted=not quiet) as bar:
+        with destination(output, stdout_bytes()) as out, ProgressBar(enabled=not quiet) as bar:
             matches = windows(processor, replay, log, counts, limit=job.limit, report=bar.report)
             encoder = writers.WindowTable(columns, cut=out.live) if table else writers.WindowLines(columns)
             writer = Writer(encoder, out)

@@ -94,8 +94,8 @@ class RelationNames:
             lines = _JSON.encode_lines(names)
         else:
             lines = _JSON.encode_lines(list(zip(rows, starts, repeat(0))))
-        digests_of = digests(self._prefix, lines.splitlines())
-        return list(map(Named, repeat(self), rows, starts, digests_of))
+        row_digests = digests(self._prefix, lines.splitlines())
+        return list(map(Named, repeat(self), rows, starts, row_digests))
 
     def tuple_id(self, row: Row, start: int, occurrence: int, follows: bool) -> str:
         """The id of a tuple in results."""
@@ -183,12 +183,12 @@ def digest(name: bytes) -> bytes:
 
 def digests(prefix: bytes, names: Sequence[bytes]) -> list[bytes]:
     """The digests of many names with a common prefix."""
-    new_state, digests_of = blake2b(prefix, digest_size=16).copy, []
+    new_state, name_digests = blake2b(prefix, digest_size=16).copy, []
     for name in names:  # one at a time: each state replaces the last one in the processor's caches
         state = new_state()
         state.update(name)
-        digests_of.append(state.digest())
-    return digests_of
+        name_digests.append(state.digest())
+    return name_digests
 
 
 @lru_cache(maxsize=4096)
@@ -211,14 +211,14 @@ def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints
     number = tuples.shape[1]
     column = np.arange(number, dtype=np.int64)
     near, far = left * number + column, right * number + column
-    lanes_of = np.empty((2, number), dtype=np.uint64)
+    id_lanes = np.empty((2, number), dtype=np.uint64)
     for lane in range(2):
         tuple_lanes = members[:, lane].take(tuples)
         pairs = tuple_lanes.ravel().take(near) * np.uint64(_LEFT)
         pairs ^= tuple_lanes.ravel().take(far) * np.uint64(_RIGHT)
         pairs += joins[:, lane].take(names)
-        lanes_of[lane] = _mixed(tuple_lanes.sum(axis=0) + _mixed(pairs).sum(axis=0, dtype=np.uint64))
-    return lanes_of
+        id_lanes[lane] = _mixed(tuple_lanes.sum(axis=0) + _mixed(pairs).sum(axis=0, dtype=np.uint64))
+    return id_lanes
 
 
 def shown_ids(ids: Lanes) -> list[str]:
@@ -241,7 +241,7 @@ def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> st
     """The id of one result, from the digests of its tuples, and its joins (left tuple, right tuple, name)."""
     tuple_lanes = list(map(_TWO_LANES.unpack, members))
     ends = [(left, right, _TWO_LANES.unpack(digest_of_join(name))) for left, right, name in joins]
-    digests_of = []
+    id_lanes = []
     for lane in range(2):
         pairs = (
             ((tuple_lanes[left][lane] * _LEFT ^ tuple_lanes[right][lane] * _RIGHT) & _BITS) + name[lane]
@@ -250,8 +250,8 @@ def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> st
         total = sum(digests[lane] for digests in tuple_lanes) + sum(
             _mixed_number(pair & _BITS) for pair in pairs
         )
-        digests_of.append(_mixed_number(total & _BITS))
-    return f"{digests_of[0]:016x}{digests_of[1]:016x}"[:_ID_DIGITS]
+        id_lanes.append(_mixed_number(total & _BITS))
+    return f"{id_lanes[0]:016x}{id_lanes[1]:016x}"[:_ID_DIGITS]
 
 
 def _mixed(numbers: Lanes) -> Lanes:

@@ -98,8 +98,8 @@ class Interpretations:
     def __len__(self) -> int:
         return len(self._templates)
 
-    def numbers(self, networks: Sequence[int], outline: Callable[[int], NetworkTemplate]) -> Ints:
-        """The numbers of distinct networks. ``outline`` makes the template of a new one."""
+    def numbers(self, networks: Sequence[int], make_template: Callable[[int], NetworkTemplate]) -> Ints:
+        """The numbers of distinct networks. ``make_template``: for a new one."""
         new_networks = [network for network in networks if network not in self._numbers]
         if new_networks:
             self._numbers.update(
@@ -109,7 +109,7 @@ class Interpretations:
                     strict=True,
                 )
             )
-            self._add(list(map(outline, new_networks)))
+            self._add(list(map(make_template, new_networks)))
         return np.fromiter(map(self._numbers.__getitem__, networks), dtype=np.int64, count=len(networks))
 
     def templates(self, numbers: Ints) -> list[NetworkTemplate]:
@@ -127,7 +127,7 @@ class Interpretations:
 
     def _add(self, templates: Sequence[NetworkTemplate]) -> None:
         self._templates += templates
-        sizes = np.array([len(outline.positions) for outline in templates], dtype=np.int64)
+        sizes = np.array([len(template.positions) for template in templates], dtype=np.int64)
         rows = np.empty_like(sizes)
         for size in distinct(sizes).tolist():
             template_rows = np.flatnonzero(sizes == size)
@@ -139,7 +139,7 @@ class Interpretations:
         self._sizes_and_rows.append((sizes, rows))
 
 
-Described: TypeAlias = Callable[[list[int]], tuple[list[Plan], list[int]]]
+DescribeQueries: TypeAlias = Callable[[list[int]], tuple[list[Plan], list[int]]]
 """Looks up queries, and the number of the mesh whose networks each shares."""
 
 
@@ -156,7 +156,7 @@ class ResultLabels:
     def __len__(self) -> int:
         return len(self._plans)
 
-    def places(self, queries: Ints, describe: Described) -> Ints:
+    def places(self, queries: Ints, describe: DescribeQueries) -> Ints:
         """The indices of queries here. ``describe`` looks up new queries."""
         if int(queries.max(initial=-1)) >= len(self._indices):
             places = np.full(int(queries.max()) + 1, _NO_INDEX, dtype=np.int64)
@@ -178,18 +178,18 @@ class ResultLabels:
         return self._meshes.take(places)
 
     def names(self, places: Ints) -> list[str]:
-        names_of: list[str] = self._names.take(places).tolist()
-        return names_of
+        names: list[str] = self._names.take(places).tolist()
+        return names
 
     def texts(self, places: Ints) -> list[str]:
-        texts_of: list[str] = self._texts.take(places).tolist()
-        return texts_of
+        texts: list[str] = self._texts.take(places).tolist()
+        return texts
 
     def keywords(self, places: Ints) -> list[tuple[str, ...]]:
         """The keywords of the queries."""
         return [self._plans[place].keywords for place in places.tolist()]
 
-    def _add(self, queries: Ints, describe: Described) -> None:
+    def _add(self, queries: Ints, describe: DescribeQueries) -> None:
         plans, numbers = describe(queries.tolist())
         first = len(self._plans)
         self._indices[queries] = np.arange(first, first + len(plans))

@@ -110,8 +110,8 @@ class Job:
     @classmethod
     def search(cls, query: str | Query, schema: Schema, *replay: Path, **options: Any) -> Job:
         """A job of one query over replay files; ``options``: other fields."""
-        asked_for = Query(query) if isinstance(query, str) else query
-        return cls({asked_for.text: asked_for}, schema, replay=replay, **options)
+        job_query = Query(query) if isinstance(query, str) else query
+        return cls({job_query.text: job_query}, schema, replay=replay, **options)
 
     @property
     def finite(self) -> bool:

@@ -75,7 +75,7 @@ def result(number: int, *, op: str = "+", query: str = "q", end: float | None = 
 def test_the_latest_rows_equal_a_plain_list(
     steps: list[tuple[tuple[int, int | None, str], bool]], window: Window, size: int
 ) -> None:
-    rows, kept_window = LatestRows(Stream(SCHEMA, window), kept=8), CountWindow(8)
+    rows, kept_window = LatestRows(Stream(SCHEMA, window), capacity=8), CountWindow(8)
     records = [
         Record(relation, time, (number, words) if relation == 0 else (words,), delete)
         for time, ((relation, number, words), delete) in enumerate(steps)
@@ -277,7 +277,7 @@ def test_a_sentence_keeps_matches_and_its_width(parts: list[tuple[str, bool]], w
 
 def test_the_event_queue_notifies_once_until_emptied_and_drops_the_oldest() -> None:
     calls: list[int] = []
-    queue = EventQueue(lambda: calls.append(1), kept=3)
+    queue = EventQueue(lambda: calls.append(1), capacity=3)
     for number in range(5):
         queue.put(results=[result(number)], lines=[LogLine(0, "info", f"{number}")])
     events = queue.take()

@@ -22,8 +22,16 @@ from skws.results.result import Result
 from skws.sinks.text import visible
 from skws_schema.budgets import watch_steps
 from skws_schema.errors import SkwsError, UsageError, quantity, without_picture
-from skws_tui.error_boundary import EventsReady, FencedApp, OffThread, ViewChanged, WorkFailed, hooks
-from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, PickScreen, ScreenMaker
+from skws_tui.error_boundary import EventsReady, OffThread, ResilientApp, ViewChanged, WorkFailed, hooks
+from skws_tui.screens.dialogs import (
+    ACTIONS,
+    GO_BINDINGS,
+    MODES,
+    RETIRED,
+    ConfirmScreen,
+    PickScreen,
+    ScreenMaker,
+)
 from skws_tui.screens.live_screen import LiveScreen, Notice
 from skws_tui.screens.menu_entries import menu_of
 from skws_tui.screens.search_screen import SearchScreen
@@ -57,7 +65,7 @@ _QUICK_CHECK: Final = 0.5
 """The time after which a running check shows a message, in seconds."""
 
 
-class SkwsApp(FencedApp):
+class SkwsApp(ResilientApp):
     """The app. ``new_job`` makes the job of the request on the app's event queue; None without a source.
 
     ``show_machine``: True to show figures that differ between machines: memory and the time of stages.
@@ -71,7 +79,7 @@ class SkwsApp(FencedApp):
         Binding("space", "pause", "Pause or resume the stream", show=False, id="pause"),
         Binding("plus,equals_sign", "faster(1)", "Double the speed of a replay", show=False, id="faster"),
         Binding("minus", "faster(-1)", "Halve the speed of a replay", show=False, id="slower"),
-        *GOING,
+        *GO_BINDINGS,
         Binding("question_mark,f1,ctrl+p", "help", "menu", id="help"),
         Binding("q,ctrl+q", "quit", "quit", id="quit"),
     ]
@@ -316,7 +324,7 @@ class SkwsApp(FencedApp):
         if self.job is not None:
             self.job.stop()
         if self.request.restore:
-            self._keep_session()
+            self._store_session()
 
     def _search_screen(self) -> SearchScreen:
         screen = self._screen_of("search")
@@ -359,20 +367,20 @@ class SkwsApp(FencedApp):
         if self._message_timer is not None:
             self._message_timer.stop()
         seconds = _SHOWN[severity] if timeout is None else timeout
-        self._message_timer = self.set_timer(seconds, self._message_over)
+        self._message_timer = self.set_timer(seconds, self._hide_message)
 
     def withdraw(self, text: str) -> None:
         """Hide a message that no longer holds, if it is still shown."""
         if self.message is not None and self.message.text == " ".join(visible(without_picture(text)).split()):
-            self._message_over()
+            self._hide_message()
 
     async def on_event(self, event: Event) -> None:
         """Hide a message about a completed action at the next key."""
         if isinstance(event, Key) and self.message is not None and self.message.severity == "information":
-            self._message_over()
+            self._hide_message()
         await super().on_event(event)
 
-    def _message_over(self) -> None:
+    def _hide_message(self) -> None:
         self.message = None
         self._redraw()
 
@@ -390,7 +398,7 @@ class SkwsApp(FencedApp):
         except SkwsError as error:
             self.post_message(WorkFailed(str(error)))
 
-    def _keep_session(self) -> None:
+    def _store_session(self) -> None:
         self.session.queries = list(self.view.queries)
         self.session.theme = self.theme
         try:

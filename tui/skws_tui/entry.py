@@ -30,7 +30,7 @@ _HANG_UP_MS: Final = 1000  # a hang-up alone does not wake every poll
 def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
     """Run the app on this terminal until the user quits. Raises UsageError; SkwsError if the app breaks."""
     job = request.job
-    with _spark_at_hand(job.master) if job.engine is EngineName.SPARK else nullcontext():
+    with _prepared_spark(job.master) if job.engine is EngineName.SPARK else nullcontext():
         expect_short_pauses()
         from skws_tui.app import run_app  # noqa: PLC0415 - loads Textual
 
@@ -69,7 +69,7 @@ def _spark_host(job: LiveJob) -> Host:
 
 
 @contextmanager
-def _spark_at_hand(master: str | None) -> Iterator[None]:
+def _prepared_spark(master: str | None) -> Iterator[None]:
     """Fork Spark's Python processes on this machine from one that has loaded their modules.
 
     Java's output does not reach the terminal.

@@ -73,7 +73,7 @@ _PRINTABLE: Final = Printable()
 _COLOURLESS: Final = NoColor()
 
 
-class FencedApp(App[None]):
+class ResilientApp(App[None]):
     """An app that survives errors. Subclasses show ``WorkFailed`` as a message.
 
     ``broken``: why the app ended by itself. ``few_colours``: True if the terminal has 16 colours.
@@ -124,17 +124,17 @@ class FencedApp(App[None]):
 
 
 @contextmanager
-def hooks(app: FencedApp) -> Iterator[None]:
+def hooks(app: ResilientApp) -> Iterator[None]:
     """Inside the block, the app also reports errors of threads and finalisers."""
     former_hooks = threading.excepthook, sys.unraisablehook
 
-    def of_thread(raised: threading.ExceptHookArgs) -> None:
-        if raised.exc_value is not None and not isinstance(raised.exc_value, SystemExit):
-            app.report_fault(raised.exc_value)
+    def of_thread(arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None and not isinstance(arguments.exc_value, SystemExit):
+            app.report_fault(arguments.exc_value)
 
-    def of_finaliser(raised: sys.UnraisableHookArgs) -> None:
-        if raised.exc_value is not None:
-            app.report_fault(raised.exc_value)
+    def of_finaliser(arguments: sys.UnraisableHookArgs) -> None:
+        if arguments.exc_value is not None:
+            app.report_fault(arguments.exc_value)
 
     threading.excepthook, sys.unraisablehook = of_thread, of_finaliser
     try:

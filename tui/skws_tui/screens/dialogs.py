@@ -44,7 +44,7 @@ ACTIONS: Final = frozenset(
 RETIRED: Final = frozenset({"next-hint"})
 """Ids of former actions, which a keymap may still name."""
 
-GOING: Final = (
+GO_BINDINGS: Final = (
     Binding("f2", "go('search')", "Go to the search", show=False, id="go-search"),
     Binding("s,f3", "go('schema')", "schema", tooltip="Go to the schema", id="go-schema"),
     Binding("n,f4", "go('networks')", "networks", tooltip="Go to the networks", id="go-networks"),

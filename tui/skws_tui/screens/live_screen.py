@@ -195,7 +195,7 @@ class StatusLine(Widget):
 class LiveScreen(Screen[None]):
     """A screen of the app. ``refresh_view`` is called when the view has changed and the screen is shown."""
 
-    name_shown = ""
+    heading = ""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "back")]
 
     @property
@@ -212,7 +212,7 @@ class LiveScreen(Screen[None]):
         return palette(self.app.current_theme)
 
     def compose(self) -> ComposeResult:
-        yield StatusLine(self.name_shown, self.skws.view, self.skws.job)
+        yield StatusLine(self.heading, self.skws.view, self.skws.job)
         yield from self.compose_body()
         yield KeyLine()
 

@@ -23,7 +23,7 @@ _STYLES = {"info": "", "warning": "yellow", "error": "red bold"}
 class LogScreen(FilteredScreen):
     """Newest last; ``/`` filters."""
 
-    name_shown = "log"
+    heading = "log"
     BINDINGS: ClassVar[list[BindingType]] = [
         FilterBox.SLASH,
         Binding("y", "copy", "copy"),

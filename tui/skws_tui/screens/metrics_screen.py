@@ -34,7 +34,7 @@ _WHOLE: Final = 1000
 class MetricsScreen(LiveScreen):
     """Rates, counts and delays."""
 
-    name_shown = "metrics"
+    heading = "metrics"
     CSS = "MetricsScreen VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }"
 
     def __init__(self) -> None:

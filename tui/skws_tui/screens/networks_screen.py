@@ -52,7 +52,7 @@ class _Networks:
 class NetworksScreen(FilteredScreen):
     """Begins with the query selected on the search screen, or with the first."""
 
-    name_shown = "networks"
+    heading = "networks"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "query(-1)", "Query left", show=False),
         Binding("right_square_bracket", "query(1)", "query"),

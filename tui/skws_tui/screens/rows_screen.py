@@ -29,7 +29,7 @@ _WIDTH = 40
 class RowsScreen(FilteredScreen):
     """Begins with the first relation; Escape returns through the visited places."""
 
-    name_shown = "rows"
+    heading = "rows"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "relation(-1)", "Previous relation", show=False),
         Binding("right_square_bracket", "relation(1)", "relation"),

@@ -100,7 +100,7 @@ class YamlEditor(TextArea, inherit_bindings=False):
 class SchemaScreen(LiveScreen):
     """Edits the file from which the schema was read."""
 
-    name_shown = "schema"
+    heading = "schema"
     BINDINGS: ClassVar[list[BindingType]] = [
         # otherwise the editor takes it, and moves the focus
         Binding("escape", "back", "back", priority=True),

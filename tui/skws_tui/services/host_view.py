@@ -55,7 +55,7 @@ class HostView:
         host = self._host
         return host.worker.live.position if isinstance(host, LocalWatch) and host.ready else None
 
-    def ranked(self, name: str) -> QueryPlan:
+    def ranked_plan(self, name: str) -> QueryPlan:
         """The plan of a query for its best results. Raises SkwsError."""
         query = Query.of_keywords(text_of(name), RankingChoice(explain=True))
         return plan_of(query.named(name, self._request.job.max_size), self._local.worker.live.stream)
@@ -90,12 +90,12 @@ class HostView:
             metrics.live_tuples if self.rows.cut else len(self.rows),
             waiting_at(states) if of_keywords else None,
             results,
-            self._missing(plan),
+            self._missing_keywords(plan),
             {prefix: state.probes for prefix, state in states.items()},
             why_asleep(plan, states),
         )
 
-    def _missing(self, plan: Plan) -> tuple[str, ...]:
+    def _missing_keywords(self, plan: Plan) -> tuple[str, ...]:
         """Keywords that no live tuple contains; none over an expression, whose live tuples are unknown."""
         if isinstance(plan.window, ExpressionWindow):
             return ()

@@ -29,7 +29,7 @@ from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import SkwsError, UsageError, quantity
 from skws_tui.services.request import UiRequest
 from skws_tui.services.result_buffer import BestResults
-from skws_tui.services.start import LOOKED_AT, StartContents, start_of
+from skws_tui.services.start import SAMPLE_ROWS, StartContents, start_of
 from skws_tui.services.typed import as_query, parse_typed, text_of
 from skws_tui.services.user_files import fault_line
 from skws_tui.services.view import EventQueue, LogLine
@@ -170,7 +170,7 @@ class LiveJob:
     def start_of(self, metrics: Metrics) -> StartContents:
         """The contents of the start, as soon as there are rows. Any thread may call it."""
         live, schema = self._live_rows, self._started_host.schema
-        rows = {relation.name: live.latest(relation.name, LOOKED_AT) for relation in schema.relations}
+        rows = {relation.name: live.latest(relation.name, SAMPLE_ROWS) for relation in schema.relations}
         counts = live.counts()
         if live.cut:
             counts = {relation.name: relation.tuples for relation in metrics.relations} | dict(self._static)
@@ -387,7 +387,7 @@ class LiveJob:
 
     def _search(self, name: str) -> None:
         try:
-            plan = self._started_view.ranked(name)
+            plan = self._started_view.ranked_plan(name)
         except SkwsError as error:
             self._leave_out(f"{name}: {error}", name)
             return

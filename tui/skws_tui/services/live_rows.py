@@ -122,13 +122,13 @@ class LiveRows:
 
 
 class LatestRows(LiveRows):
-    """The latest rows of a stream, at most ``kept``, in a session of their own. One thread adds."""
+    """The latest rows of a stream, at most ``capacity``, in a session of their own. One thread adds."""
 
-    def __init__(self, stream: Stream, kept: int = KEPT_ROWS) -> None:
+    def __init__(self, stream: Stream, capacity: int = KEPT_ROWS) -> None:
         self._turns = Turns()
         self._window = window = stream.window
-        kept_window = CountWindow(kept)
-        if isinstance(window, CountWindow) and window.size < kept:
+        kept_window = CountWindow(capacity)
+        if isinstance(window, CountWindow) and window.size < capacity:
             kept_window = window
         self._latest_session = Session(
             replace(
@@ -141,7 +141,7 @@ class LatestRows(LiveRows):
                 sample=None,
             )
         )
-        self._capacity = kept
+        self._capacity = capacity
         self._now: int | None = None
         super().__init__(lambda: self._latest_session, self._turns.turn, self._horizon)
 

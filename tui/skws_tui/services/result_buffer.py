@@ -190,8 +190,8 @@ class ResultBuffer:
 
     def replace_results(self, query: str, results: Sequence[Result]) -> None:
         """Replace the results of a query; its former results leave at once."""
-        stay = {result.id for result in results}
-        for name, result_id in [key for key in self._rows if key[0] == query and key[1] not in stay]:
+        new_ids = {result.id for result in results}
+        for name, result_id in [key for key in self._rows if key[0] == query and key[1] not in new_ids]:
             row = self._rows[name, result_id]
             self._take_out(row, next(row_result for row_result in row.alike if row_result.id == result_id))
         for result in results:

@@ -11,7 +11,7 @@ from skws.keywords.analysis import tokens
 from skws_schema.model import Join, Relation, Row, Schema, key_getter
 
 _TRIALS: Final = 3
-LOOKED_AT: Final = 2_000
+SAMPLE_ROWS: Final = 2_000
 """The number of rows examined in each relation: enough to find words, and fast at every size of data."""
 _LETTERS: Final = 4
 """The minimum length of an offered word; shorter ones are codes, or match too much."""
@@ -26,7 +26,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class RelationShown:
+class RelationSummary:
     """A relation on the start. ``search``: the attributes in which keywords are searched."""
 
     name: str
@@ -38,7 +38,7 @@ class RelationShown:
 class StartContents:
     """The contents. ``complete``: True if all trials are of joined rows, and there are enough of them."""
 
-    relations: tuple[RelationShown, ...] = ()
+    relations: tuple[RelationSummary, ...] = ()
     trials: tuple[Trial, ...] = ()
     complete: bool = False
 
@@ -52,9 +52,10 @@ def start_of(
         relation for number, relation in enumerate(schema.relations) if number not in removed_relations
     ]
     summaries = [
-        RelationShown(relation.name, counts.get(relation.name, 0), relation.search) for relation in relations
+        RelationSummary(relation.name, counts.get(relation.name, 0), relation.search)
+        for relation in relations
     ]
-    sample_rows = {relation.name: rows.get(relation.name, ())[:LOOKED_AT] for relation in schema.relations}
+    sample_rows = {relation.name: rows.get(relation.name, ())[:SAMPLE_ROWS] for relation in schema.relations}
     joined_trials = list(_joined_trials(schema, sample_rows, max_size))
     single = _single_trials(relations, sample_rows)
     trials = tuple(list(chain(joined_trials, single))[:_TRIALS])

@@ -111,8 +111,8 @@ def _scored_query(typed_text: TypedText) -> Query:
     choice = RankingChoice(known_ranking(typed_text.ranking or DEFAULT), half_life, explain=True)
     top = None if typed_text.top is None else TopChoice(typed_text.top, typed_text.group)
     query = Query.of_keywords(typed_text.text, choice, top)
-    over = {WINDOW: typed_text.window} if top is not None and typed_text.window else {}
-    return replace(query, options={**query.options, **over})
+    window_option = {WINDOW: typed_text.window} if top is not None and typed_text.window else {}
+    return replace(query, options={**query.options, **window_option})
 
 
 @dataclass(frozen=True, slots=True)

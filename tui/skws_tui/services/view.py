@@ -64,10 +64,10 @@ class JobEvents:
 class EventQueue:
     """Passes events from the job's thread to the app; ``on_events`` is called once after a ``take``."""
 
-    def __init__(self, on_events: Callable[[], None] = lambda: None, kept: int = KEPT_RESULTS) -> None:
+    def __init__(self, on_events: Callable[[], None] = lambda: None, capacity: int = KEPT_RESULTS) -> None:
         self.on_events = on_events
         self._lock = Lock()
-        self._results: deque[Result] = deque(maxlen=kept)
+        self._results: deque[Result] = deque(maxlen=capacity)
         self._lines: deque[LogLine] = deque(maxlen=_KEPT_LINES)
         self._events = JobEvents()
         self._announced = False

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 from skws.sinks.text import visible
 from skws_schema.errors import quantity
 from skws_tui.services.result_drawing import Palette
-from skws_tui.services.start import RelationShown, StartContents, Trial
+from skws_tui.services.start import RelationSummary, StartContents, Trial
 
 _EARLIER: Final = 3
 _NAMED: Final = 56
@@ -113,12 +113,12 @@ class StartMenu(OptionList):
             yield line.append(f"  {visible(_search_text(relation))}", dim), None, False
 
 
-def _heading(relations: Sequence[RelationShown]) -> str:
+def _heading(relations: Sequence[RelationSummary]) -> str:
     rows = quantity(sum(relation.rows for relation in relations), "row")
     return f"{quantity(len(relations), 'relation')} with {rows}, and the columns that are searched"
 
 
-def _search_text(relation: RelationShown) -> str:
+def _search_text(relation: RelationSummary) -> str:
     """The searched attributes of a relation, as many as fit in a line."""
     names = list(relation.search)
     while len(", ".join(names)) > _NAMED and len(names) > 1:

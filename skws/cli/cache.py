@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -12,6 +13,9 @@ from skws.cli.terminal import write_text
 from skws.durable import cache_folder
 from skws.sinks.text import visible
 from skws_schema.errors import quantity
+
+if TYPE_CHECKING:
+    from skws.index.kept import CachedIndex
 
 app = typer.Typer(help="Show or clear the indexes on disk.", rich_markup_mode=None)
 _MEGABYTE: Final = 1_000_000
@@ -34,10 +38,7 @@ def show(ctx: typer.Context) -> None:
         days = int((now - index.used) / _DAY)
         age = "today" if days <= 0 else f"{quantity(days, 'day')} ago"
         write_text(f"{index.size / _MEGABYTE:>10,.1f} MB  {age:<12}  {visible(index.source)}\n")
-    size = sum(index.size for index in indexes) / _MEGABYTE
-    number = "1 index" if len(indexes) == 1 else f"{len(indexes):,} indexes"
-    write_text(f"{number}, {size:,.1f} MB")
-    write_text(f" in {cache_folder('.').resolve()}\n")
+    write_text(f"{_number(indexes)}, {_megabytes(indexes):,.1f} MB in {cache_folder('.').resolve()}\n")
 
 
 @app.command(cls=options.GroupedHelpCommand, short_help="Delete all indexes; they are rebuilt when needed.")
@@ -46,9 +47,15 @@ def clear() -> None:
 
     skws cache clear
     """
-    from skws.index.kept import clear as cleared  # noqa: PLC0415 - as above
+    from skws.index.kept import clear as clear_indexes  # noqa: PLC0415 - as above
 
-    indexes = cleared()
-    size = sum(index.size for index in indexes) / _MEGABYTE
-    number = "1 index" if len(indexes) == 1 else f"{len(indexes):,} indexes"
-    write_text(f"{number} deleted, {size:,.1f} MB\n")
+    indexes = clear_indexes()
+    write_text(f"{_number(indexes)} deleted, {_megabytes(indexes):,.1f} MB\n")
+
+
+def _number(indexes: Sequence[CachedIndex]) -> str:
+    return "1 index" if len(indexes) == 1 else f"{len(indexes):,} indexes"
+
+
+def _megabytes(indexes: Sequence[CachedIndex]) -> float:
+    return sum(index.size for index in indexes) / _MEGABYTE

@@ -162,10 +162,7 @@ def describe(
     """
     path, drafted = opts.schema, opts.schema is None
     if path is None:
-        draft = draft_of(data.sources, followed=followed)
-        for note in () if quiet else draft.notes:
-            tell(note)
-        path = draft.path
+        path = _draft_path(data.sources, followed=followed, quiet=quiet)
     schema = read_schema(path)
     unbounded = isinstance(parse_window(opts.window or schema.window), Unbounded)
     # Rows of a database live until they are deleted, as do all rows under an inferred schema.
@@ -213,9 +210,9 @@ def schema_file(source: str, *, quiet: bool = False) -> Path:
     return _draft_path([source], quiet=quiet)
 
 
-def _draft_path(sources: Sequence[str], *, quiet: bool = False) -> Path:
-    """The saved schema of data that is not followed; prints notes about it."""
-    draft = draft_of(sources, followed=False)
+def _draft_path(sources: Sequence[str], *, followed: bool = False, quiet: bool = False) -> Path:
+    """The saved schema of data; prints notes about it. ``followed``: as for ``describe``."""
+    draft = draft_of(sources, followed=followed)
     for note in () if quiet else draft.notes:
         tell(note)
     return draft.path

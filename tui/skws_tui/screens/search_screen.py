@@ -292,7 +292,7 @@ class SearchScreen(FilteredScreen):
     def _notices(self, selection: ListSelection) -> list[str]:
         """Notes on results that the list leaves out."""
         view, results = self.skws.view, self.skws.view.results
-        notices = [self._follow_note(selection)] if self._follow_note(selection) else []
+        notices = list(filter(None, [self._follow_note(selection)]))
         if self.results.unseen:
             notices.append(f"▲ {self.results.unseen:,} new: g")
         best = view.best.get(self._current_query() or "")

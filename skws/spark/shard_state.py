@@ -40,8 +40,8 @@ def state(
 
     ``checkpoint``: the ``checkpointLocation`` of a streaming query, or the folder of ``skws watch
     --checkpoint``; for a run with ``spark.skws.stateLocation``, its value. The query may be running.
-    ``batch``: the micro-batch of Spark after which to read, one of the last ten or so; None for the last
-    completed one.
+    ``batch``: the number of the micro-batch of Spark after which to read, one of the last ten or so; None for
+    the last completed one.
     ``operator``: the number of the search among the stateful operators of the query.
 
     Each live tuple occurs once: from the shard that has it, or from the first one if all have it. Rows of

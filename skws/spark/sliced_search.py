@@ -1,7 +1,7 @@
 """Searches a stream that ends in parallel tasks, one for each slice of time.
 
-    in order:   look at times, a task a split -> plan slices -> read and search, a task a slice -> driver
-    any other:  read and pack, a task a split -> plan slices -> search, a task a slice -> driver
+    in order:   look at times, a task per split -> plan slices -> read and search, a task per slice -> driver
+    any other:  read and pack, a task per split -> plan slices -> search, a task per slice -> driver
 
 If time does not divide the stream but a key does, slices are parts of the key instead.
 
@@ -9,9 +9,9 @@ A packed piece is one row, so a shuffle moves few large rows, and nothing betwee
 unpacks a record. Every slice runs the session of the in-process engine, so it answers all kinds of
 queries.
 
-Records of files in order never move, and Spark plans no SQL: every task is a job by itself. So the driver
-has the results of the first slices while tasks search later ones, and Java loads a third less before the
-first results.
+Records of files in order never move, and Spark plans no SQL: every task is a job of its own. So the driver
+gets the results of the first slices while tasks search later ones, and Java loads a third less code before
+the first results.
 
 Docs: ``docs/architecture/spark.md``.
 """
@@ -91,7 +91,7 @@ _UnpackedPieces: TypeAlias = Iterator[tuple[PackedPiece, RecordBatch]]
 def replay_pieces(
     spark: SparkSession, splits: Sequence[Split], schema: Schema, memory: MemoryShare
 ) -> DataFrame:
-    """The pieces of replay files, read by a task a split; columns PIECES."""
+    """The pieces of replay files, read by one task per split; columns PIECES."""
     parts = tuple(splits)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -112,7 +112,7 @@ def piece_rows(pieces: Iterable[tuple[PackedPiece, bytes]]) -> pa.RecordBatch:
 
 
 class BatchRun(SlicedRun):
-    """Queries over a stream of pieces, a task a slice.
+    """Queries over a stream of pieces, with one task per slice.
 
     ``window``: that of the queries. ``tasks``: how many run at a time. ``least``: the fewest records of a
     slice. ``slicing`` is planned when the results are first used.
@@ -182,7 +182,7 @@ class BatchRun(SlicedRun):
     def _map_slices(
         self, search: Callable[[Slice, _UnpackedPieces], Iterator[pa.RecordBatch]], columns: str
     ) -> DataFrame:
-        """Every slice with the pieces that it reads, in the order of reading; a task each."""
+        """Every slice with the pieces that it reads, in the order of reading; one task per slice."""
         slicing, memory = self.slicing, self._memory
 
         def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -303,7 +303,7 @@ def blocks_in_order(
     memory: MemoryShare,
     first_blocks: Sequence[list[TimedBlock] | None] = (),
 ) -> Blocks | None:
-    """The blocks of files of JSON lines, read by a task a split; None unless the files are in order.
+    """The blocks of files of JSON lines, read by one task per split; None unless the files are in order.
 
     ``first_blocks``: the blocks of the first splits.
     """

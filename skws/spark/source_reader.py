@@ -51,8 +51,8 @@ class Reading:
 
     ``records``: the approximate limits for the first micro-batch and for any other; the limit adapts to the
     time that Spark takes. ``tasks``: the number of tasks that read a micro-batch. ``idle``: how long to wait
-    for a silent partition, in microseconds; once all are silent for so long, shards are notified. Raises
-    UsageError.
+    for a silent partition, in microseconds; once all have been silent for that time, shards are notified.
+    Raises UsageError.
     """
 
     source: str
@@ -204,7 +204,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         feed = self._feed()
         start = feed.start()
         for _ in feed.tables():
-            pass  # a source returns them before its stream
+            pass  # a source returns its tables before its stream
         return {"feed": start}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -233,7 +233,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for notice in notices:
             _print_notice(notice)
         has_moved, self._offset = end != position, end
-        # A source that is away has returned a notice, and no records yet.
+        # A source that is unavailable has returned a notice, and no records yet.
         self._is_over = self._ends_soon and is_answered and not has_rest and (has_moved or not notices)
         now = time.monotonic()
         is_silent = not has_moved and is_answered and self._is_silent(now)
@@ -241,10 +241,11 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if has_moved:
             self._last_batch = count, now
             self._silent_since, self._is_working = now, True
-        elif not is_answered:  # it may have records
+        elif not is_answered:  # the source may have records
             self._silent_since, self._is_working = None, True
         elif self._is_working:
-            # It is complete, but its tasks may have read long after it was planned: notify shards again.
+            # The micro-batch is complete, but tasks may have read it long after it was planned: notify shards
+            # again.
             self._silent_since, self._is_working = now, False
         elif is_silent:
             self._silent_since = None
@@ -287,7 +288,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield part.partition, chunk
 
     def _poll(self, feed: Feed, start: Offset, most: int) -> Batch:
-        """Polls again while records are still being fetched, or the source is away.
+        """Polls again while records are still being fetched, or the source is unavailable.
 
         Spark takes an unchanged offset for the end of the records: ``availableNow`` would end early.
         """

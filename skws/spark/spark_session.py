@@ -91,7 +91,7 @@ def session_ahead(master: str | None) -> Ahead:
 
 
 def stop_quietly(target: StreamingQuery | SparkSession) -> None:
-    """Stops Java, which may have ended: the end of a service sends signals to Java, too."""
+    """Stop a query or session, also if Java has ended: the end of a service sends signals to Java, too."""
     with suppress(Py4JError, OSError):
         target.stop()
 

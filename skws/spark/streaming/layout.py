@@ -1,6 +1,6 @@
-"""The layout of a run: its shards and how they divide the work. Stored in the checkpoint, like their state.
+"""The layout of a run: its shards, and how they divide the work. The checkpoint has it, like their state.
 
-    state of the old layout  ->  chunks, a task each: together, divided    ->  initial state of the new one
+    state of the old layout  ->  chunks, a task each: merged, divided      ->  initial state of the new one
                              ->  marks, queries, tables, ... by the driver ->
 
 A mesh is built from its log alone, so no state is lost and no result is emitted twice. Shards number their
@@ -37,7 +37,7 @@ from skws_schema.errors import UsageError
 from skws_schema.model import Row
 from skws_windows.window import Window
 
-MANY: Final = 16  # with this number of queries a shard, shards divide queries instead of roots
+MANY: Final = 16  # with this number of queries per shard, shards divide queries instead of roots
 MOST_SHARDS: Final = 256
 _SHARDS: Final = "spark.skws.shards"
 _SPREAD: Final = "spark.skws.partitioning"
@@ -85,7 +85,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutRequest:
-    """The user's wishes: the number of shards, and how they divide the work. None leaves it to ``layout``."""
+    """The requested number of shards, and how they divide the work. None leaves either to ``layout``."""
 
     shards: int | None = None
     spread: Partitioning | None = None

@@ -58,7 +58,7 @@ _READ_HEADER: Final = msgspec.json.Decoder(BatchHeader).decode
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """``tables`` and ``records`` are packed, empty if there are none."""
+    """A micro-batch. ``tables`` and ``records`` are packed, and empty if there are none."""
 
     head: BatchHeader
     tables: bytes = b""
@@ -126,9 +126,9 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The arguments of a server. ``daemon``: the server ends when this process does.
+    """The arguments of a server. ``daemon``: the process with which the server ends.
 
-    ``tabular``: return results as tables of Arrow, not as lines of JSON.
+    ``tabular``: the server returns results as tables of Arrow instead of lines of JSON.
 
     ``request``: the pickled job. At least four Python processes only pass it on, and would each take two
     seconds to load its modules.

@@ -44,8 +44,8 @@ class OutputMerger:
     """Takes batches in order. ``done`` is called with the commands that were carried out.
 
     ``full``: the limit of results is reached. ``ended``: the source has ended. ``job_listener``: gets the
-    records after their results, and internal figures (``shard_stats``). ``updates``: their state is in each
-    commit.
+    records after their results, and internal figures (``shard_stats``). ``updates``: makes updates of the
+    results of shards; its state is in each commit.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class OutputMerger:
         self._delivery = delivery
 
     def take(self, output: Output, *, again: bool = False) -> None:
-        """Deliver one batch. ``again``: it is from an earlier process. Raises SinkError."""
+        """Deliver one batch. ``again``: an earlier process put it into the outbox. Raises SinkError."""
         shard_stats = [(shard, orjson.loads(blob)) for shard, part, blob in output.rows if part == 0]
         stats = [entry for _, entry in shard_stats]
         heads = [convert(entry["head"], BatchHeader) for entry in stats if "head" in entry]
@@ -248,7 +248,7 @@ class OutputCommitter:
     def put(self, output: Output) -> None:
         """Takes the output of a batch from the job's thread. Raises StateError, also for a gap."""
         if output.number == self._outbox.last:
-            return  # Spark had not recorded it as done
+            return  # Spark repeats it, as it was not recorded as done
         self._outbox.put(output)
         while not (self._closing.is_set() or self._clock.stopping.is_set()):
             with suppress(Full):

@@ -1,7 +1,7 @@
 """The stateful stage: Spark's state store has the log of a shard, a server its live search.
 
 The state store has all input of a live search: static tables, standing queries, changes of the schema, the
-records of the last two windows in chunks, one a micro-batch, and the states of queries that keep their own. A
+records of the last two windows in one chunk per micro-batch, and the states of queries that keep their own. A
 batch reads only the mark, and writes its own records. Once most records are dead, one chunk with the live
 rows, the live chunk, replaces all others except those that queries with short windows need. The mark has the
 committed epoch; a search with another epoch is never used.
@@ -243,7 +243,7 @@ class MeshProcessor(StatefulProcessor):
         initialState: Any,  # noqa: N803 - Spark's name
         timerValues: TimerValues,  # noqa: N803, ARG002 - Spark's name
     ) -> None:
-        """Takes a blob from shards of another layout (``moving``)."""
+        """Takes a blob from shards of another layout (``layout.initial_state``)."""
         row = initialState
         self._store.put(row.kind, row.name, bytes(row.body), bytes(row.head))
 
@@ -252,7 +252,7 @@ class MeshProcessor(StatefulProcessor):
         return self._run
 
     def _micro_batches(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:  # noqa: ARG002 - for subclasses that make micro-batches of rows
-        """As bytes (``MicroBatch``), in order."""
+        """The micro-batches as bytes (``MicroBatch``), in order."""
         return (bytes(row.blob) for row in sorted(rows, key=lambda row: row.sequence))
 
     def _answer_of(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> BatchAnswer:
@@ -265,11 +265,11 @@ class MeshProcessor(StatefulProcessor):
             for _, chunk, records in self._log(mark):
                 client.ask("send_past", chunk, records)
             answer = client.ask("work", mark.epoch, blob, True)
-        assert isinstance(answer, BatchAnswer)  # noqa: S101 - everything that the mesh may lack was just sent
+        assert isinstance(answer, BatchAnswer)  # noqa: S101 - all that the mesh may lack has been sent
         return answer
 
     def rebuild(self, client: MeshRebuilder, mark: ShardProgress) -> None:
-        """Sends the state to rebuild a mesh."""
+        """Sends the state from which a mesh is rebuilt."""
         names = self._store.names()
         tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
@@ -279,7 +279,7 @@ class MeshProcessor(StatefulProcessor):
         is_pending = False
         for recent, chunk, records in self._log(mark):
             if is_pending:
-                client.answer()  # it worked on the last chunk while Spark read this one
+                client.answer()  # the server worked on the last chunk while Spark read this one
             if recent:
                 client.send("replay_recent", chunk, records)
             elif chunk.latest <= dead_until and not chunk.live:
@@ -320,13 +320,13 @@ class MeshProcessor(StatefulProcessor):
     def _store_answer(
         self, mark: ShardProgress, micro_batch: MicroBatch, answer: BatchAnswer
     ) -> ShardProgress:
-        """Adds a micro-batch to the log, and removes the chunks that are over."""
+        """Adds a micro-batch to the log, and removes the chunks that are no longer needed."""
         if not mark.described:
             self._store.put("job", "", self._job_description)
         if micro_batch.tables:
             self._store.put("table", mark.tables, micro_batch.tables)
         for index, text in enumerate(answer.schemas):
-            # The numbers increase, whatever the epoch.
+            # Numbers increase from epoch to epoch.
             number = mark.epoch * _MOST_SCHEMAS + index
             self._store.put("schema", number, text.encode(), b"%d" % mark.next)
         for name in answer.removed:

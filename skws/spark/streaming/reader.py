@@ -42,7 +42,7 @@ from skws_schema.model import Schema
 
 @dataclass(frozen=True, slots=True)
 class PolledBatch:
-    """A batch, its records packed for micro-batches if that was done ahead, and the time that both took."""
+    """A batch, its records packed for micro-batches if that was done ahead, and the seconds for both."""
 
     batch: Batch
     packed: Sequence[Sequence[bytes]] | None = None
@@ -253,7 +253,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             self._pace.resume()
 
     def _prefetch(self, commands: int | None = None) -> Prefetch:
-        """The feed, reading with the schema after an offset of the commands."""
+        """The feed, which reads with the schema after an offset of the commands."""
         request = self._reading.request
         if commands is not None and commands != self._commands_read:
             is_later = commands > self._commands_read

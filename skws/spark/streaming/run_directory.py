@@ -2,14 +2,14 @@
 
 checkpoint    as for every engine; its settings have the layout of the shards
 commands/     the commands, which the driver appends and the source reads by offsets
-replay_control.json  whether the source is paused, and how fast a replay goes; read before every micro-batch
+replay_control.json  the pause flag and the speed of a replay; read before every micro-batch
 outbox/       the output of batches, until all sinks have it
 spark/        Spark's own checkpoint: offsets, commits and the state, unless ``spark.skws.stateLocation``
               names a place that executors can reach; ``spark-1`` for the run's second layout, and so on
 
-Spark considers a batch done once it is in the outbox, so sinks may write later,
-and many batches at once. A process that resumes first gives its sinks the
-batches left there.
+Spark considers a batch done once it is in the outbox, so sinks may write it later,
+and many batches at once. A process that resumes first passes the batches that are
+left there to its sinks.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class RunDirectory:
     def first_offset(self, layout: Layout) -> Offset:
         """The offset at which the run began. A new run begins here, and stores its static tables.
 
-        Raises NotYetError while the source is away.
+        Raises NotYetError while the source is unavailable.
         """
         if self.checkpoint.fresh:
             request = self.request

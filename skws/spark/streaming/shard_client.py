@@ -22,7 +22,7 @@ from skws_schema.errors import SkwsError
 
 START_SECONDS: Final = 60.0  # seconds for the start of a server
 SILENCE: Final = 60.0
-"""Seconds in which a server must take a message or send a sign of life; otherwise it is given up."""
+"""Seconds in which a server must take a message or send a heartbeat; otherwise it is given up."""
 _TIMEVAL: Final = Struct("@ll")
 
 
@@ -44,8 +44,8 @@ def shut_down(run: str) -> None:
 def _daemon() -> int:
     """The Python daemon of this worker, which leads its process group; otherwise the worker itself.
 
-    The executor may have been killed before its worker gets here: then the parent is an unrelated process,
-    and a server would live as long as that.
+    If the executor is killed before its worker calls this, the parent is an unrelated process, with which a
+    server would live on.
     """
     parent = os.getppid()
     return parent if parent == os.getpgrp() else os.getpid()
@@ -154,7 +154,7 @@ class ShardClient:
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
-        # It has left another process that listens.
+        # The program has ended; its fork listens.
         connection = self._try_connect()
         if connection is None:
             raise RuntimeError(f"the server of a shard did not start:\n{log.read_text()[-2000:]}")

@@ -6,7 +6,7 @@ others. Tasks therefore call this process, over a Unix socket that no other user
 for its own epoch: after a failed or repeated task, or on another executor, the log is replayed to it.
 
 It ends with the executor's Python daemon, when its socket is removed, or after an hour without requests.
-While it works on a request it sends a sign of life every few seconds; a task gives up a server that does not.
+While it works on a request, it sends a heartbeat every few seconds; a task gives up a server that does not.
 
 Its state is a function of the live records, except for queries that keep their own state. After each
 micro-batch the shard names the chunks of the log that can be removed. The owner of the log replays it to a
@@ -85,11 +85,11 @@ if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
 MOST: Final = 5_000
-"""The most operators in a shard's reports, one for every micro-batch: those with the most partials."""
+"""The most operators in the report of a shard on a micro-batch: those with the most partials."""
 CHUNK_BYTES: Final = 4 << 10
 """The cost of a chunk of the log besides its records: a shard that is rebuilt reads each chunk by itself."""
 TOGETHER: Final = 200_000
-"""The records of a log that are processed together when a shard is rebuilt."""
+"""The number of records of a log that are processed together when a shard is rebuilt."""
 FEW_BYTES: Final = 1 << 20
 """A shorter log is not searched for its live records."""
 
@@ -140,7 +140,7 @@ def _state_of(row: Sequence[Any]) -> tuple[Prefix, OperatorState]:
 
 
 def _spans_of(rows: Iterable[Sequence[Any]]) -> tuple[WindowSpan, ...]:
-    from skws.queries.windowed.stream_windows import WindowSpan  # noqa: PLC0415 - for who has a window expression
+    from skws.queries.windowed.stream_windows import WindowSpan  # noqa: PLC0415 - only for window expressions
 
     return tuple(WindowSpan(tuple(key), start, end) for key, start, end in rows)
 
@@ -576,7 +576,7 @@ def _with_end(recent: Sequence[LoggedBatch], live: Chunk) -> tuple[LoggedBatch, 
 
 
 IDLE: Final = 3600.0  # seconds
-HEARTBEAT_SECONDS: Final = 10.0  # seconds between signs of life
+HEARTBEAT_SECONDS: Final = 10.0
 RESULTS_A_BLOB: Final = 5_000
 
 
@@ -750,7 +750,7 @@ def converse(connection: Connection, server: ShardServer, is_needed: Callable[[]
 
 @contextmanager
 def _heartbeats(connection: Connection) -> Iterator[None]:
-    """Sends signs of life to the task while the work inside goes on."""
+    """Sends heartbeats to the task while the code inside runs."""
     stop = Event()
 
     def beat() -> None:
@@ -764,7 +764,7 @@ def _heartbeats(connection: Connection) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join()  # the answer must not come in between
+        thread.join()  # a heartbeat must not follow the answer
 
 
 def _answer(server: ShardServer, message: Sequence[Any]) -> Any:

@@ -245,7 +245,7 @@ class ShardedJob:
         return 0 if self._query is None else self._query.restarts
 
     def request_layout(self, layout_request: LayoutRequest, spark: SparkSession) -> None:
-        """Sets the user's wishes for the layout, and changes the layout of a new run. Raises UsageError."""
+        """Replace the request for a layout, and change the layout of a new run. Raises UsageError."""
         self._layout_request = layout_request
         self._spark = spark
         self._apply_layout(self._run_directory.layout or self._first_layout())
@@ -283,7 +283,7 @@ class ShardedJob:
         return self._open_query.keep_running()
 
     def make_ready(self, queries: StandingQueries, over: Callable[[], bool]) -> bool:
-        """Changes the layout if the shards cannot answer the queries, or the user wants another one.
+        """Change the layout if the shards cannot answer the queries, or the user has requested another one.
 
         False if the run is ``over`` before that. Raises UsageError if the user's settings forbid it.
         """
@@ -417,12 +417,10 @@ _JAVA_GONE: Final = MICROSECOND  # the longest delay of a signal
 
 
 class RestartingStream:
-    """Restarts a query after failures; its methods never wait.
+    """Restarts a query after failures. ``keep_running`` does not wait for the next start.
 
-    ``start`` starts the query; ``done`` counts its completed micro-batches.
-
-    ``quiet``: a context that is entered from each start to the first completed micro-batch.
-    ``restarts``: the number of restarts.
+    ``start`` starts the query; ``done`` counts its completed micro-batches. ``quiet``: a context from each
+    start to the first completed micro-batch. ``restarts``: the number of restarts.
     """
 
     def __init__(

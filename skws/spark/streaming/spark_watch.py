@@ -137,7 +137,7 @@ class SparkWatch:
         return ""
 
     def forget(self, name: str) -> None:
-        """Keeps the counts of results."""
+        """Does nothing: counts of results are kept."""
 
     def metrics(self) -> Metrics:
         """The current state of the run. Only for the thread that runs it."""

@@ -99,8 +99,8 @@ def name_with_pace(source: str, request: Job) -> str:
         return source
     name = source.rpartition("?")[0]
     if request.speed in (None, 1):
-        return f"{name} at the pace at which it happened (--speed N goes N times as fast)"
-    return f"{name} {request.speed:g} times as fast as it happened"
+        return f"{name} at its original speed (--speed N is N times as fast)"
+    return f"{name} at {request.speed:g} times its original speed"
 
 
 class Rest:

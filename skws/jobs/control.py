@@ -410,7 +410,7 @@ class ControlFolder:
                 commands.append(JobCommand.of(fields))
             except ValueError as error:
                 identity = fields.get("id", "") if isinstance(fields, dict) else ""
-                faults.append(Answer(str(identity), f"no command: {error}"))
+                faults.append(Answer(str(identity), f"not a command: {error}"))
         return ReadCommands(tuple(commands), tuple(faults), start + len(data))
 
     def end(self) -> int:

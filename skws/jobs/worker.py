@@ -194,7 +194,7 @@ def resume(
     journal.open(checkpoint.journal_start())
     if journal.last < max(committed, last_written):
         raise damaged(
-            journal.folder, f" (of {max(committed, last_written):,} micro-batches it knows {journal.last:,})"
+            journal.folder, f" (it has {journal.last:,} of {max(committed, last_written):,} micro-batches)"
         )
     journal.repair()
     states = checkpoint.states()

@@ -268,9 +268,9 @@ def _streaming_results(
     for name, frame in data.items():
         if _is_streaming(frame) == (name in static):
             raise UsageError(
-                f"{name}: a streaming DataFrame needs times, and is of no static table"
+                f"{name}: a streaming DataFrame needs times, and cannot be a static table"
                 if _is_streaming(frame)
-                else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
+                else f"{name}: has times, so it must be a streaming DataFrame, like the others"
             )
     for name, value in STATE_STORE.items():
         # A declarative pipeline sets it in its spec, and allows no change.

@@ -123,7 +123,7 @@ def skws_error(text: str) -> SkwsError:
     if _STOPPED in text:
         return SparkFailedError(
             "Spark has stopped: its master does not answer, or has ended the application"
-            " (the master's log and page tell)"
+            " (see its log or its web page)"
         )
     return SparkFailedError(f"Spark failed: {_reason(text)}")
 

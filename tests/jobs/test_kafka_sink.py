@@ -106,7 +106,7 @@ def test_a_run_from_an_old_checkpoint_copy_does_not_fence_the_current_run(
     until(lambda: len(brokers.log(topic).committed) == 2, current.step)
     job = request(source, checkpoint=tmp_path / "copy")
     stale = LocalWatch(job, [parse_sink(brokers.uri(topic))], Notes().log)
-    with pytest.raises(StateError, match="micro-batches it knows"):
+    with pytest.raises(StateError, match=r"it has \d+ of \d+ micro-batches"):
         stale.run()
     append(source, order(4, 1))
     until(lambda: len(brokers.log(topic).committed) == 3, current.step)

@@ -238,7 +238,7 @@ class OutputCommitter:
         for output in self._undelivered(committed):
             merger.take(output, again=True)
         if self.last < last_written:
-            raise damaged(self._outbox.folder, f" (of {last_written:,} micro-batches it knows {self.last:,})")
+            raise damaged(self._outbox.folder, f" (it has {self.last:,} of {last_written:,} micro-batches)")
 
     @property
     def last(self) -> int:

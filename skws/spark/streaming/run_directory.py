@@ -103,7 +103,7 @@ class OutputLog:
         """Adds a batch, durably."""
         if output.number != self.last + 1:
             raise damaged(
-                self.folder, f" (Spark continues with micro-batch {output.number:,}, it holds {self.last:,})"
+                self.folder, f" (Spark continues with micro-batch {output.number:,} after {self.last:,})"
             )
         with self._write_errors():
             if self._file is None:

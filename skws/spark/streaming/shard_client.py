@@ -80,7 +80,7 @@ class ShardClient:
         except FileNotFoundError:
             if self._path.parent.exists():
                 raise
-            raise RuntimeError("the server of a shard has gone, and took its folder along") from None
+            raise RuntimeError("the server of a shard has ended and removed its folder") from None
 
     def ask(self, operation: str, *arguments: Any) -> Any:
         """Call an operation of the server (``ShardServer.answer``)."""

@@ -111,14 +111,14 @@ def test_a_missing_checkpoint_of_spark_is_rejected(tmp_path: Path) -> None:
     """Spark would begin with the first batch, and all batches that the sinks have would be skipped."""
     write_outbox(tmp_path)
     output_committer, _ = committer(tmp_path, committed=COUNT)
-    with pytest.raises(StateError, match=r"damaged \(Spark continues with micro-batch 1, it holds 12\)"):
+    with pytest.raises(StateError, match=r"damaged \(Spark continues with micro-batch 1 after 12\)"):
         output_committer.put(output_of(1))
 
 
 def test_a_later_batch_in_a_sink_is_respected(tmp_path: Path) -> None:
     write_outbox(tmp_path)
     committer(tmp_path, held=COUNT)
-    with pytest.raises(StateError, match=r"damaged \(of 13 micro-batches it knows 12\)"):
+    with pytest.raises(StateError, match=r"damaged \(it has 12 of 13 micro-batches\)"):
         committer(tmp_path, held=COUNT + 1)
 
 

@@ -388,7 +388,7 @@ class ControlFolder:
     def send(self, command: JobCommand) -> str:
         """Append a command; returns the id of its answer."""
         identity = uuid4().hex
-        self._append(_COMMANDS, orjson.dumps({**command.to_dict(), "id": identity}))
+        self._append(_COMMANDS, [orjson.dumps({**command.to_dict(), "id": identity})])
         return identity
 
     def read(self, start: int) -> ReadCommands:
@@ -417,8 +417,9 @@ class ControlFolder:
         """The offset after the last command."""
         return len(self._lines_after(_COMMANDS, 0))
 
-    def answer(self, answer: Answer) -> None:
-        self._append(_ANSWERS, orjson.dumps(asdict(answer)))
+    def answer_all(self, answers: Iterable[Answer]) -> None:
+        """Append answers, all with one sync to disk."""
+        self._append(_ANSWERS, [orjson.dumps(asdict(answer)) for answer in answers])
 
     def answers(self, start: int = 0) -> list[Answer]:
         """All answers after an offset."""
@@ -457,14 +458,14 @@ class ControlFolder:
         path = self.folder / name
         return path.stat().st_size if path.exists() else 0
 
-    def _append(self, name: str, line: bytes) -> None:
-        """Append a line, and sync it to disk."""
+    def _append(self, name: str, lines: Sequence[bytes]) -> None:
+        """Append lines, and sync them to disk."""
         path = self.folder / name
         with (
             explained(f"{path}: cannot write", SourceError),
             closing(GrowingFile(path, mode=PRIVATE, shared=True)) as file,
         ):
-            file.append((b"\n" if _is_torn(path) else b"") + line + b"\n")
+            file.append((b"\n" if _is_torn(path) else b"") + b"".join(line + b"\n" for line in lines))
             file.sync()
 
     def _lines_after(self, name: str, start: int) -> bytes:

@@ -241,13 +241,16 @@ class CommandQueue:
         return good
 
     def answer(self, answers: Iterable[Answer]) -> None:
+        folder_answers: list[Answer] = []
         for answer in answers:
             if answer.error:
                 self._log.warning("command", f"refused: {answer.error}")
             for note in answer.notes:
                 self._log.info("query", note)
-            if not self._control.answer(answer) and self._folder is not None and answer.id:
-                self._folder.answer(answer)
+            if not self._control.answer(answer) and answer.id:
+                folder_answers.append(answer)
+        if folder_answers and self._folder is not None:
+            self._folder.answer_all(folder_answers)
 
     def finish(self, commands: Iterable[JobCommand], queries: StandingQueries) -> None:
         """Answer commands that were carried out, and publish the standing queries."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import shlex
 import signal
@@ -31,6 +32,8 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _ALL_PARTS: Final = 1 << 31  # more parts than a batch has
 PROGRAM_SECONDS: Final = 60.0
+_SCARCE: Final = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+"""Errors of a machine that has no memory or files left for another process, which may pass."""
 _EXCERPT: Final = 200  # characters of a program's error output in a message
 SECONDS: Final = 10.0
 _MOST: Final = 1 << 16  # bytes of an answer
@@ -299,7 +302,8 @@ class HookProgram:
                 start_new_session=True,
             )
         except OSError as error:
-            return PostOutcome(accepted=False, reason=error.strerror or str(error), final=True)
+            final = error.errno not in _SCARCE
+            return PostOutcome(accepted=False, reason=error.strerror or str(error), final=final)
         with process:
             try:
                 _, errors = process.communicate(body, timeout=self._seconds)

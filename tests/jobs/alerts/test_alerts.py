@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
 import orjson
 import pytest
@@ -415,6 +416,18 @@ def test_a_missing_command_is_not_retried(tmp_path: Path) -> None:
     assert lines(dead_letters)[0]["reason"] == "No such file or directory"
     sink.close()
     assert len(notes) == 1
+
+
+def test_a_command_is_retried_if_the_machine_cannot_start_it() -> None:
+    program = HookProgram("true")
+    limits = getrlimit(RLIMIT_NOFILE)
+    setrlimit(RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        outcome = program.post(b"{}", "key")
+    finally:
+        setrlimit(RLIMIT_NOFILE, limits)
+    assert (outcome.accepted, outcome.final, outcome.reason) == (False, False, "Too many open files")
+    assert program.post(b"{}", "key").accepted
 
 
 def test_a_hanging_command_is_killed_with_its_children(tmp_path: Path) -> None:

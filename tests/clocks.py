@@ -6,7 +6,7 @@ from skws.jobs.clock import StoppableClock
 
 
 class HandClock(StoppableClock):
-    """Stands still until a test advances it; sleeping advances it."""
+    """A clock that only tests and sleeping advance."""
 
     def __init__(self) -> None:
         super().__init__()

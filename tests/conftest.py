@@ -123,7 +123,7 @@ def use_python(python: PreloadedPython) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark_python() -> Iterator[PreloadedPython]:
-    """Loads once what eight processes of each streaming query need; they are forked, as for `skws tui`."""
+    """A Python with the modules of the eight processes of a streaming query, which are forked from it."""
     python = PreloadedPython()
     yield python
     python.close()

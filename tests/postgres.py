@@ -19,9 +19,9 @@ import pytest
 PASSWORD = "s3cret/pass@word"
 _QUOTED_PASSWORD = "s3cret%2Fpass%40word"
 _FREE_BYTES = 4 << 30
-"""Bytes: several times the size of a few hundred databases."""
+"""The least free memory for databases, in bytes: several times the size of a few hundred."""
 _UNLIMITED = "-c statement_timeout=0"
-"""For statements of tests, in a database with limits for those of skws."""
+"""Options for statements of tests, which limits of a database do not apply to."""
 _SETTINGS = (
     "wal_level=logical",
     "max_wal_senders=20",

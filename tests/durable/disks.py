@@ -26,7 +26,7 @@ CALLS = ("write", "fsync", "fdatasync", "replace")
 class FullDisk:
     """Calls in ``CALLS`` fail from the ``after``-th on; ``fault`` is the effect of the first failure.
 
-    ``hit``: whether a call has failed.
+    ``hit``: True if a call has failed.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, after: int, fault: Fault) -> None:

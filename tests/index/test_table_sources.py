@@ -247,7 +247,7 @@ def test_only_a_table_may_have_a_source(skws: Skws, tmp_path: Path) -> None:
 
 
 def test_a_relative_cache_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as the working folders of Spark's executors."""
+    """Executors of Spark have other working folders."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SKWS_CACHE", "cache")
     assert cache_folder(TABLES) == tmp_path / "cache" / TABLES

@@ -79,7 +79,7 @@ def test_a_resumed_run_waits_for_its_database(database: Database, tmp_path: Path
 def test_a_run_survives_a_server_restart_during_its_start(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The slot created before is useless then, and is created again."""
+    """The slot is useless after the restart, and is created again."""
     database.run(*TABLES, LAMP)
     restarts = iter([True])
 

@@ -93,7 +93,7 @@ def _pair(pair: Pair) -> Formula:
 
 
 def _run(automaton: LookbackAutomaton, name: str, x_in: Formula, y_in: Formula, z_in: Formula) -> Formula:
-    """The formula that the automaton has an accepting run over the positions of a nonempty range.
+    """A formula that holds if the automaton has an accepting run over the positions of a nonempty range.
 
     ``x_in``, ``y_in`` and ``z_in`` say that a position is in the range. The
     sets hold the positions after which the run is in each state.

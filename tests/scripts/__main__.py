@@ -12,7 +12,7 @@ from tests.scripts.script import parse_script, play, replayed, script_of
 
 
 def rewrite(path: Path) -> bool:
-    """Play a script and write it back with its output; True if that differs from before."""
+    """Play a script and replace its output; True if the output has changed."""
     before = path.read_text(encoding="utf-8")
     with TemporaryDirectory() as folder:
         search = ReplaySearch(Path(folder), EngineName.LOCAL)

@@ -36,7 +36,7 @@ def check_commands(
 
 
 class SessionHost:
-    """The live search alone, with the whole log."""
+    """A session without a job, with the whole log."""
 
     def start(self, request: Job, tables: Sequence[Record]) -> None:
         self._late: list[tuple[Record, int]] = []
@@ -150,7 +150,10 @@ class JobHost:
 
 
 class ShardsHost:
-    """Three shards of the Spark job, called directly, each rebuilt from its log between two micro-batches."""
+    """Three shards of the Spark job, called directly.
+
+    ``rebuilt``: each is rebuilt from its log before each micro-batch.
+    """
 
     def __init__(self, *, rebuilt: bool = False, spread: Partitioning = Partitioning.ROOTS) -> None:
         self._rebuilt = rebuilt

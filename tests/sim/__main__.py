@@ -25,7 +25,7 @@ def failure(plan: list[Action], options: Options) -> BaseException | None:
     simulated = simulation(options)
     try:
         simulated.run(plan)
-    except Exception as error:  # every error is reported with its seed
+    except Exception as error:  # each error is reported with its seed
         return error
     return None
 

@@ -160,7 +160,7 @@ class Disk:
         self._handle = _FIRST_HANDLE
         self._locked: dict[int, int] = {}  # by file number
 
-    # --- what simulations call -------------------------------------------------------------------
+    # --- calls of simulations --------------------------------------------------------------------
 
     def end_process(self) -> None:
         """Close all open files, as the end of a process does."""

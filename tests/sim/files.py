@@ -27,7 +27,7 @@ class Upstream:
 
     address = ""
     schema = SCHEMA
-    may_change = True  # whether the schema may change
+    may_change = True  # the schema may change
 
     def source(self, control: RunControl) -> Source | None:
         """The source of the job; None for the source of the address."""
@@ -59,7 +59,7 @@ class Upstream:
         return (relation, Record(-1, time, event.row, event.delete), orjson.dumps(fields)), fields
 
     def describe(self, schema: Schema) -> None:
-        """The schema of the job, whose static table must exist."""
+        """Create the static table if the schema of the job has it."""
         if TABLE in schema.index:
             self.load([{"relation": TABLE, "row": {"cid": cid, "level": level}} for cid, level in ROWS])
 
@@ -74,7 +74,7 @@ class Upstream:
         raise NotImplementedError
 
     def save(self) -> Callable[[], None]:
-        """Returns a call that undoes what processes do to the source from now on."""
+        """Returns a call that undoes later effects of processes on the source."""
         return lambda: None
 
     def act(self, draw: int) -> None:

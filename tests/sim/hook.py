@@ -1,4 +1,4 @@
-"""A web server for posts, as its client sees it: it is away, refuses, or sends an answer that is lost."""
+"""A web server for posts, as its client sees it: it may be unavailable, refuse posts, or lose its answers."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Fetched:
 
 
 class Kafka(Upstream):
-    """Topics of customers and orders; a row's partition is that of its ``cid``, if it exists by then."""
+    """Topics of customers and orders; ``cid`` determines the partition of a row, which may not exist yet."""
 
     address = "kafka://broker:9092"
     may_change = False

@@ -574,7 +574,7 @@ class Model:
         change: Callable[[KeywordOracle], Difference],
     ) -> None:
         """Change all oracles."""
-        if self._enumerated:  # otherwise nobody uses the outcome
+        if self._enumerated:  # otherwise the outcome is not used
             change(state.base)
         if self._corrects(state):
             return

@@ -663,7 +663,7 @@ _mutant(
 )
 
 
-# What simulations found in the product, put back.
+# Past faults of the product that simulations found.
 _mutant(
     "journal-trusted",
     "a run that resumes relies on journal entries whose sync has failed",
@@ -858,7 +858,7 @@ def mutated(mutant: Mutant) -> Iterator[None]:
 
 
 def _patched(patch: Patch, sources: dict[str, str]) -> tuple[FunctionType, FunctionType]:
-    """A function of the product, and its twin. ``sources``: as patched so far."""
+    """A function of the product, and its patched copy. ``sources``: the patched sources, by target."""
     module_name, _, path = patch.target.partition(":")
     module = import_module(module_name)
     *owners, name = path.split(".")

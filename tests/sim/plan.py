@@ -108,7 +108,7 @@ _BACK: Final = (-500_000, -2_000_000, -4_000_000)
 
 
 _DELETED: Final = 0.2
-_DELETED_WHERE_ROWS_STAY: Final = 0.45  # otherwise so many live that brute force is slow
+_DELETED_WHERE_ROWS_STAY: Final = 0.45  # otherwise many rows stay alive, and brute force is slow
 
 
 def events(rng: Random, most: int, deleted: float = _DELETED) -> tuple[Event, ...]:

@@ -196,7 +196,7 @@ class Postgres(Upstream):
         self._extend_truth(server.log[-1])
 
     def _extend_truth(self, transaction: Transaction) -> None:
-        """Add to the truth what a run must read of a transaction, if its snapshot is older."""
+        """Add the records of a transaction to the truth, if the snapshot of the run is older."""
         if self.copied is None or transaction.end <= self.copied[0]:
             return
         time = max(transaction.time, self.copied[1])

@@ -1,4 +1,4 @@
-"""Keyword bitmaps next to row files: a start reads no matched text again, and trusts no other file."""
+"""Keyword bitmaps next to row files: a start does not match texts again, and ignores foreign files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Run:
-    """A session whose log contains the live tuples; ``matched``: the texts that starts have matched."""
+    """A session whose log contains the live tuples; ``matched``: texts that the last start has matched."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder

@@ -147,7 +147,7 @@ def spark(
 ) -> Iterator[SparkSession]:
     """The session, and the Python for processes that are started next to it."""
     assert unit(request.node.nodeid) == "spark", (
-        "name Spark in the test: another process starts a second session"
+        "the path or name of a test on Spark must contain 'spark': one process runs them all"
     )
     with use_python(spark_python):
         yield spark_session

@@ -300,10 +300,10 @@ def test_a_live_search_on_spark_joins_an_indexed_table(tmp_path: Path, spark: Sp
 def test_postings_contain_every_matching_row(tmp_path: Path, texts: list[str | None]) -> None:
     schema = text_schema()
     path = tmp_path / "postings"
-    with packed_folder(path) as folder, closing(ChunkCollector(folder)) as gathered:
-        gathered.add(0, pa.array(texts[:3], pa.string()))
-        gathered.add(3, pa.array(texts[3:], pa.string()))
-        gathered.save(folder, piece=16)  # two positions of words at a time
+    with packed_folder(path) as folder, closing(ChunkCollector(folder)) as collector:
+        collector.add(0, pa.array(texts[:3], pa.string()))
+        collector.add(3, pa.array(texts[3:], pa.string()))
+        collector.save(folder, piece=16)  # two positions of words at a time
     postings = Postings(IndexFile(path))
     words = [word for text in texts if text for word in text.split()]
     for word in {"lamp*", '"lamp post"', "flat", *words}:

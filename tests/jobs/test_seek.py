@@ -43,17 +43,17 @@ joins:
 
 
 CHANGES = {
-    "a join less": ("joins:\n  - item.id = visit.id\n", "joins: []\n"),
-    "a join more": ("joins:\n", "joins:\n  - visit.id = visit.id\n"),
-    "a relation less": (
+    "a removed join": ("joins:\n  - item.id = visit.id\n", "joins: []\n"),
+    "an added join": ("joins:\n", "joins:\n  - visit.id = visit.id\n"),
+    "a removed relation": (
         "  visit:\n    attributes: {{id: integer, note: text}}\njoins:\n  - item.id = visit.id\n",
         "joins: []\n",
     ),
-    "a relation more": (
+    "an added relation": (
         "joins:\n",
         "  tag:\n    attributes: {{id: integer, word: text}}\njoins:\n  - item.id = tag.id\n",
     ),
-    "a relation described otherwise": ("note: text", "note: text, more: text"),
+    "a relation with another attribute": ("note: text", "note: text, more: text"),
 }
 
 
@@ -217,7 +217,7 @@ def test_a_move_after_a_schema_change_gives_the_state_under_the_new_schema(
     search it.
     """
     new_schema = SCHEMA.replace(*CHANGES[change]).format(window=window)
-    adds_records = change in {"a relation more", "a relation described otherwise"}
+    adds_records = change in {"an added relation", "a relation with another attribute"}
     moves = data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=4))
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -225,8 +225,8 @@ def test_a_move_after_a_schema_change_gives_the_state_under_the_new_schema(
         run = ReplayJob(folder, write_replay(folder / "whole.jsonl", records), keeps_records=keeps_records)
         run.pass_time(data.draw(st.integers(0, 30)))
         run.change_schema(new_schema)
-        if change == "a relation less":
-            new_schema = SCHEMA.replace(*CHANGES["a join less"]).format(window=window)
+        if change == "a removed relation":
+            new_schema = SCHEMA.replace(*CHANGES["a removed join"]).format(window=window)
             new_schema = new_schema.replace("note: text", "note: string")
         (folder / "shop.yaml").write_text(new_schema)
         known_records = [record for record in records if record[1] in new_schema]
@@ -256,7 +256,7 @@ def test_a_move_forward_after_a_schema_change_reads_by_the_new_schema(
     records = [(0, "item", 1, "lamp", False), (5, "tag", 1, "red", False), (9, "visit", 1, "red", False)]
     run = ReplayJob(tmp_path, write_replay(tmp_path / "whole.jsonl", records), keeps_records=keeps_records)
     run.pass_time(1)
-    run.change_schema(SCHEMA.replace(*CHANGES["a relation more"]).format(window="none"))
+    run.change_schema(SCHEMA.replace(*CHANGES["an added relation"]).format(window="none"))
     run.move(move)
     assert run.watch.event_time == 5 * SECOND
     assert {query for query, _ in run.alive} == {"red", "lamp red"}
@@ -286,13 +286,13 @@ def test_a_job_without_a_replay_cannot_move(tmp_path: Path) -> None:
     source = write_replay(tmp_path / "whole.jsonl", [(1, "item", 1, "red", False)])
     messages: list[str] = []
 
-    class Saying(Log):
+    class RecordingLog(Log):
         def _line(self, level: str, event: str, message: str, fields: dict[str, Any]) -> None:
             messages.append(message)
 
     job = Job({}, load_schema(tmp_path / "shop.yaml"), str(source))
     control = RunControl(job, SteppedClock())
-    watch = LocalWatch(job, [], Saying(), control=control)
+    watch = LocalWatch(job, [], RecordingLog(), control=control)
     watch.open()
     control.seek(3 * SECOND)
     watch.step()

@@ -163,22 +163,22 @@ def test_a_replay_can_be_paused_resumed_and_sped_up(tmp_path: Path) -> None:
     watch = LocalWatch(job, [sink], Notes().log, control=RunControl(job, clock))
     watch.open()
 
-    def seen_after(seconds: float) -> int:
+    def tuples_after(seconds: float) -> int:
         clock.sleep(int(seconds * 1_000_000))
         steps(watch)
         return watch.metrics().tuples
 
-    assert seen_after(0) == 1
-    assert seen_after(5) == 11
+    assert tuples_after(0) == 1
+    assert tuples_after(5) == 11
     watch.control.pause()
-    assert seen_after(1000) == 11
+    assert tuples_after(1000) == 11
     assert watch.metrics().state == "paused"
     watch.control.resume()
-    assert seen_after(0) == 11
-    assert seen_after(5) == 21
+    assert tuples_after(0) == 11
+    assert tuples_after(5) == 21
     watch.control.set_speed(10)
-    assert seen_after(2) == 41
-    assert seen_after(100) == 100
+    assert tuples_after(2) == 41
+    assert tuples_after(100) == 100
     assert watch.ended
 
 

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
             if rewrite(path):
                 print(f"changed: {path}")
         except (ValueError, AssertionError) as error:
-            print(f"wrong: {path}: {error!r}")
+            print(f"error: {path}: {error!r}")
 
 
 if __name__ == "__main__":

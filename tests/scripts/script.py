@@ -204,8 +204,8 @@ def play(
                     stage.schema = schema_of(block.text)
         except SkwsError as error:
             output = _error(str(error))
-            if block.verb == "schema" and any(each.input and each.verb != "schema" for each in blocks):
-                raise ValueError(f"a script that goes on has no faults in its schema: {error}") from None
+            if block.verb == "schema" and any(other.input and other.verb != "schema" for other in blocks):
+                raise ValueError(f"only a script of schemas may have an invalid one: {error}") from None
         played.append((block, output))
     if is_started:
         host.close()

@@ -42,7 +42,7 @@ def read(path: Path) -> list[Block]:
 
 
 @of_scripts(SCRIPTS)
-def test_scripts_in_a_session(path: Path, tmp_path: Path) -> None:
+def test_scripts_have_their_output_in_a_session(path: Path, tmp_path: Path) -> None:
     """Results must have the order of the script."""
     search = ReplaySearch(tmp_path, EngineName.LOCAL)
     for block, output in play(read(path), SessionHost(), search):
@@ -56,14 +56,14 @@ def of_hosts(paths: Sequence[Path]) -> pytest.MarkDecorator:
         [
             pytest.param(path, host, id=f"{path.parent.name}/{path.stem}-{host}", marks=marks)
             for n, path in enumerate(paths)
-            for which, host in enumerate(HOSTS)
-            for marks in [() if n % (2 * len(HOSTS)) == 2 * which else pytest.mark.slow]
+            for host_number, host in enumerate(HOSTS)
+            for marks in [() if n % (2 * len(HOSTS)) == 2 * host_number else pytest.mark.slow]
         ],
     )
 
 
 @of_hosts([path for path in SCRIPTS if path.parent.name != "errors"])  # errors start no host
-def test_scripts_on_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
+def test_scripts_have_their_output_on_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
     """Results of a micro-batch may have any order."""
     for block, output in play(read(path), HOSTS[host](tmp_path)):
         if output is not None:
@@ -72,8 +72,10 @@ def test_scripts_on_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @of_scripts([path for path in SCRIPTS if "\nsearch" in path.read_text(encoding="utf-8")], few=8)
-def test_searches_of_scripts_on_spark(path: Path, tmp_path: Path, spark: SparkSession) -> None:
-    """Searches of replays have the same results on Spark; results of the same time may have any order."""
+def test_searches_of_scripts_have_their_results_on_spark(
+    path: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Results may have any order."""
     search = ReplaySearch(tmp_path, EngineName.SPARK)
     for block, output in play(read(path), SessionHost(), search):
         if block.input and block.verb == "search":

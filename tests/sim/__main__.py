@@ -51,7 +51,7 @@ def report(seed: int, options: Options, error: BaseException) -> None:
     print(f"seed {seed} at {commit}: {type(error).__name__}: {error}", flush=True)
     if not isinstance(error, Finding):
         print("".join(traceback.format_exception(error)))
-    print(f"again: python -m tests.sim --seed {seed} {arguments_changed}")
+    print(f"repeat: python -m tests.sim --seed {seed} {arguments_changed}")
     plan = draw_plan(seed, options)
     kind = kind_of(error)
     smallest = shrink(plan, lambda shorter: kind_of(failure(shorter, options)) == kind)
@@ -64,14 +64,18 @@ def report(seed: int, options: Options, error: BaseException) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("--seed", type=int, help="of the first simulation; a random one without it")
+    parser.add_argument("--seed", type=int, help="seed of the first simulation (default: random)")
     parser.add_argument(
-        "--runs", type=int, help="simulations; with --seed one, else as many as there is time for"
+        "--runs",
+        type=int,
+        help="number of simulations (default: one with --seed, otherwise as many as the time allows)",
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long to go on")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="time in which simulations start (default: 60)"
+    )
     parser.add_argument("--actions", type=int, default=Options().actions)
     for name, choices in CHOICES.items():
-        parser.add_argument(f"--{name}", choices=sorted(set(choices)), help="drawn from the seed without it")
+        parser.add_argument(f"--{name}", choices=sorted(set(choices)), help="default: drawn from the seed")
     arguments = parser.parse_args()
     if os.environ.get(_HASH_SEED) != "0":  # otherwise, processes order sets of texts differently
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {_HASH_SEED: "0"})
@@ -99,7 +103,7 @@ def main() -> int:
         f" in {seconds:.0f} s of one core"
         f" ({faults.total() * 60 / seconds:,.0f} a minute): "
         + ", ".join(f"{count:,} {name}" for name, count in sorted(faults.items()))
-        + f"; {lost:,} of the losses of power lost something; besides, {short:,} writes were cut short"
+        + f"; {lost:,} power losses lost content; {short:,} writes were cut short"
     )
     return 0
 

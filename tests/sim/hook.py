@@ -110,9 +110,9 @@ class Hook:
             return
         check(
             position > max(self.accepted, default=(0, 0)),
-            "a post comes too late",
+            "a post is out of order:",
             key,
-            "behind",
+            "after",
             max(self.accepted, default=0),
         )
         self.accepted[position] = body
@@ -137,7 +137,10 @@ class Hook:
                     if unposted[at : at + len(results)] == results
                 }
                 if body is None:
-                    check(bool(counts_with_results), f"post {number}-{part} was neither taken nor put aside")
+                    check(
+                        bool(counts_with_results),
+                        f"post {number}-{part} was neither accepted nor a dead letter",
+                    )
                     dead_letter_counts = counts_with_results
                     continue
                 posted_count += 1
@@ -146,12 +149,12 @@ class Hook:
                 dead_letter_counts |= counts_with_results
         check(
             len(unposted) in dead_letter_counts,
-            "there are dead letters of results that there are not",
+            "there are dead letters of unknown results",
             unposted[max(dead_letter_counts) :],
         )
         later_posts = [one for one in self.accepted if one[0] > len(batches)]
         check(
             posted_count + len(later_posts) == len(self.accepted),
-            "there are posts of no results",
+            "there are posts without results",
             sorted(self.accepted),
         )

@@ -297,7 +297,7 @@ class LocalSimulation:
             self._end_of_process(rng)
         except (SkwsError, KeyboardInterrupt) as error:
             if not self.world.failed:
-                raise Finding(f"it ended without a fault: {error}") from error
+                raise Finding(f"the job ended without a fault: {error}") from error
             with suppress(Killed):
                 self._fail()
             self._end_of_process(rng)
@@ -430,8 +430,12 @@ class LocalSimulation:
         assert self.watch is not None
         actual = {one.name: one.text for one in self.watch.standing_queries}
         expected = {name: one.text for name, one in self.model.state.standing_queries.items()}
-        check(actual == expected, "it answers", actual, "and not", expected)
-        check(self.watch.schema == self.model.state.stream.schema, "it has another schema", self.watch.schema)
+        check(actual == expected, "the queries are", actual, "and not", expected)
+        check(
+            self.watch.schema == self.model.state.stream.schema,
+            "the job has another schema",
+            self.watch.schema,
+        )
 
     def _check_counts(self, last: int) -> None:
         """Check that the process's counts agree with its input and output."""
@@ -488,7 +492,7 @@ class LocalSimulation:
             if expire and not self._by_expression:
                 self._expire()
         except (SkwsError, KeyboardInterrupt) as error:
-            raise Finding(f"it ended without a fault: {error}") from error
+            raise Finding(f"the job ended without a fault: {error}") from error
 
     def _drain(self) -> None:
         for _ in range(_SETTLING):
@@ -529,7 +533,7 @@ class LocalSimulation:
         size = sum(map(len, files.values()))
         check(size < _MOST_BYTES, "the checkpoint has", size, "bytes", sorted(files))
         leftover_paths = [path for path in self.world.disk.files() if path.endswith((".partial", ".part"))]
-        check(not leftover_paths, "there are files that nobody needs:", leftover_paths)
+        check(not leftover_paths, "there are unneeded files:", leftover_paths)
         self._check_state()
         self._delete_all()
         self._drain()

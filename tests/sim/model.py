@@ -298,7 +298,7 @@ class Model:
         keywords: list[Result] = []
         other_results: list[Result] = []
         for result in results:
-            check(result.name in kinds, "a result of a query that does not stand", result.name)
+            check(result.name in kinds, "a result of an unknown query", result.name)
             parsed = result.parsed
             if kinds[result.name] not in self._enumerated:
                 other_results.append(parsed)
@@ -317,9 +317,9 @@ class Model:
         other_counts = counts_of(other_results)
         check(
             other_counts == batch.others,
-            f"micro-batch {number}: undisturbed there are no",
+            f"micro-batch {number}: an undisturbed run lacks",
             other_counts - batch.others,
-            "but",
+            "and has",
             batch.others - other_counts,
         )
         lines: list[Line] = [(r.op, r.name, r.id, r.to_json()) for r in results]
@@ -467,7 +467,7 @@ class Model:
             state.read[part] = self._next_position(
                 part, state.read.get(part, 0), (accepted, late_records), raws, schema
             )
-        check(not raws, "bad records were read that nobody wrote", raws)
+        check(not raws, "bad records were read that were not sent", raws)
         return parts
 
     def _next_position(

@@ -211,7 +211,7 @@ class Expected:
             "there are more dead letters than bad and late records:",
             dead_letters[position:],
         )
-        check(self._database.rows() == net(unlimited), "the table has other rows than hold")
+        check(self._database.rows() == net(unlimited), "the table differs from the live results")
         flushed_lines = [line for line in self._lines(flushed) if line[1] != self._own]
         self._check_parquet([name for _, _, name, _ in flushed_lines], [name for _, _, name, _ in unlimited])
 

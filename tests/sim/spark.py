@@ -560,9 +560,11 @@ class SparkSimulation(LocalSimulation):
         batch = self.model.batches[number - 1]
         before = batch.entry
         is_same = list(before.records.whole.records()) == list(entry.records.whole.records())
-        check(is_same and before.commands == commands, f"micro-batch {number} was other when it was repeated")
+        check(is_same and before.commands == commands, f"micro-batch {number} differs from its first run")
         raw_texts = [[orjson.loads(one)["raw"] for one in each] for each in (before.letters, dead_letters)]
-        check(raw_texts[0] == raw_texts[1], f"micro-batch {number} had other bad records")
+        check(
+            raw_texts[0] == raw_texts[1], f"micro-batch {number} has other bad records than in its first run"
+        )
         if batch.lines is None:
             batch.entry = entry  # a file may have been renamed
 

@@ -72,7 +72,7 @@ def test_all_kinds_of_faults_occur(source: str, host: str) -> None:
     [("local", "files", "no"), ("spark", "postgres", "no")],
 )
 @seeds(1, 10)
-def test_expression_windows_and_a_kind_of_another_package(
+def test_expression_windows_and_a_kind_of_another_package_survive_faults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, host: str, source: str, lateness: str
 ) -> None:
     counted(tmp_path, monkeypatch)

@@ -249,7 +249,9 @@ def test_meshes_of_the_paper_restore_live_tuples(run: Run, choice: MeshChoice) -
 
 @pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
 @seeds(3, 8)
-def test_repeated_restarts_with_other_queries(run: Run, seed: int, evaluator: EvaluatorName) -> None:
+def test_repeated_restarts_with_other_queries_have_the_results_of_one_run(
+    run: Run, seed: int, evaluator: EvaluatorName
+) -> None:
     """Each start has other queries, and rows are inserted and deleted in between."""
     rng, run.stream = Random(seed), Stream(SCHEMA, Unbounded(), evaluator=evaluator)
     candidates = [*QUERIES[1:], *(Query(f"{a} {b}") for a in WORDS for b in WORDS if a < b)]

@@ -78,6 +78,7 @@ class Server:
 
 @contextmanager
 def serving(source: str, schema: Path, *options: str) -> Iterator[Server]:
+    """A server that is ready. Raises SystemExit if it ends before."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "skws", "serve", source, "--schema", str(schema), "--port", str(port)]
@@ -88,6 +89,10 @@ def serving(source: str, schema: Path, *options: str) -> Iterator[Server]:
     server = Server(process, port)
     try:
         while b'"ok"' not in _try_call(lambda: server.ask("GET", "/healthz")):
+            if process.poll() is not None:
+                raise SystemExit(
+                    f"the server has ended with exit code {process.returncode}: {' '.join(command)}"
+                )
             time.sleep(0.1)
         yield server
     finally:

@@ -35,14 +35,20 @@ _ESCAPES: Final = re.compile(r"\x1b\[[0-9;:?<>=]*[a-zA-Z]|\x1b[()][0-9A-Za-z]|\x
 
 
 def measure(arguments: tuple[str, ...], result: str) -> dict[str, tuple[float, float]]:
-    """Seconds from the start of ``skws`` to each step, and the processor seconds of its processes."""
+    """Seconds from the start of ``skws`` to each step, and the processor seconds of its processes.
+
+    Raises SystemExit with its output if it ends before.
+    """
     steps = {"first picture": _PICTURE, "first result": result}
     times: dict[str, tuple[float, float]] = {}
     with TemporaryDirectory() as folder, _start_skws(arguments, folder) as (process, terminal):
         began = time.monotonic()
         output = ""
         while len(times) < len(steps) and time.monotonic() - began < _MOST:
-            output += _read_output(terminal)
+            try:
+                output += _read_output(terminal)
+            except OSError:  # the end of a terminal on Linux
+                raise SystemExit(f"skws has ended: {_ESCAPES.sub('', output).strip()}") from None
             text = _ESCAPES.sub("", output)
             for step, sign in steps.items():
                 if step not in times and sign in text:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from bench import tui_start
 from bench.bounded import decide, skws_run
 from bench.bounded.load import records
 from bench.floor import FORMATS, run
@@ -21,6 +22,7 @@ from bench.saved.courts import compare
 from bench.saved.percolator import Percolator
 from bench.scale import cost, measure_shards, predict
 from bench.seek import lines, moves
+from bench.serve import serving
 from bench.soak import KINDS, level, soak
 from skws.cli.main import run as skws
 from skws.queries.partitioning.parts import Partitioning
@@ -28,6 +30,7 @@ from skws_bounds.sql_reader import parse_sql
 from skws_bounds.verdict import check
 from skws_schema.errors import UsageError
 from skws_schema.show import to_yaml
+from tests.places import ROOT
 
 
 @pytest.mark.slow
@@ -215,3 +218,16 @@ def test_memory_and_checkpoint_size_are_measured_while_rows_change(kind: str) ->
     assert last.live >= 1_000
     assert level([samples[-1]] * 3)
     assert not level([rows, *samples])
+
+
+def test_a_server_that_cannot_start_ends_its_measurement() -> None:
+    with (
+        pytest.raises(SystemExit, match=r"the server has ended with exit code 2: .* serve no-such-source"),
+        serving("no-such-source", ROOT / "examples" / "movies" / "schema.yaml"),
+    ):
+        pass
+
+
+def test_a_terminal_ui_that_cannot_start_ends_its_measurement() -> None:
+    with pytest.raises(SystemExit, match=r"(?s)skws has ended: .*no-such-source"):
+        tui_start.measure(("tui", "no-such-source"), "x")

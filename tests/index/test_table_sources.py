@@ -322,10 +322,10 @@ def test_arrow_white_space_never_splits_a_token() -> None:
     part_counts = pc.list_value_length(
         pc.utf8_split_whitespace(pa.array([f"a{c}b" for c in characters]))
     ).to_pylist()
-    for char, parts in zip(characters, part_counts, strict=True):
-        if parts == 2:
-            stems = {token.stem for token in tokens(f"a{char}b")}
-            assert stems == {"a", "b"}, hex(ord(char))
+    white_space = [char for char, count in zip(characters, part_counts, strict=True) if count == 2]
+    assert len(white_space) > 20
+    for char in white_space:
+        assert {token.stem for token in tokens(f"a{char}b")} == {"a", "b"}, hex(ord(char))
 
 
 def text_schema() -> Schema:

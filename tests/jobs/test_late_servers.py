@@ -70,7 +70,7 @@ def test_a_resumed_run_waits_for_its_database(database: Database, tmp_path: Path
     with stopped_server(database):
         watch = opened(job, notes=notes)
     assert has_retried(notes)
-    until(lambda: not watch.ended and watch.step() and watch.ended)
+    until(lambda: watch.ended, watch.step)
     watch.close()
     assert [(op, query) for op, query, _ in result_events(out)] == [("+", QUERY)]
     assert skws("watch", "--drop-slot", "--source", database.uri()).code == 0

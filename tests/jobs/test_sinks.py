@@ -523,7 +523,7 @@ def test_standard_output_shows_the_query_of_a_result() -> None:
         ("sqlite:x?scores=maybe", "expected yes or no"),
         ("https://", "expected https://HOST"),
         ("https://h/#attempts=0", "above 0"),
-        ("parquet:x?every=soon", "every"),
+        ("parquet:x?every=soon", "expected a duration"),
     ],
 )
 def test_invalid_sink_addresses_are_rejected(text: str, reason: str) -> None:

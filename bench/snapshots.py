@@ -65,7 +65,7 @@ TASKS = (
 class Measured(NamedTuple):
     """``seconds``: CPU time in this process, or elapsed time if another one works; the median of runs."""
 
-    what: str
+    label: str
     results: int
     seconds: float
 
@@ -84,7 +84,7 @@ def main() -> None:
             *of_sqlite(path),
             *of_postgres(args.postgres, path, schema),
         ]:
-            print(f"{measurement.what:62} {measurement.results:6} {measurement.seconds * 1000:10.2f} ms")
+            print(f"{measurement.label:62} {measurement.results:6} {measurement.seconds * 1000:10.2f} ms")
 
 
 def rows(file: Path, relation: Any) -> Iterator[list[str | None]]:

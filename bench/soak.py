@@ -113,7 +113,7 @@ class Watch:
         command += ["--checkpoint", str(folder / "kept"), "--metrics-file", str(self.metrics)]
         command += ["--output", str(folder / "out.jsonl"), "--engine", "local"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self._done = Event()
+        self._stopping = Event()
         self._thread = Thread(target=self._sample, daemon=True)
         self.memory = self.checkpoint = 0
         self._thread.start()
@@ -145,13 +145,13 @@ class Watch:
         return maxima
 
     def stop(self) -> None:
-        self._done.set()
+        self._stopping.set()
         self._thread.join()
         self.process.send_signal(signal.SIGINT)
         self.process.communicate()
 
     def _sample(self) -> None:
-        while not self._done.wait(EACH):
+        while not self._stopping.wait(EACH):
             self.memory = max(self.memory, memory_of(self.process.pid))
             self.checkpoint = max(self.checkpoint, size_of(self._folder / "kept"))
 

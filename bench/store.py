@@ -66,7 +66,7 @@ _TEXT: Final = (
 class Line:
     """A line of the table."""
 
-    what: str
+    label: str
     seconds: float
     cpu: float | None = None
     memory: int | None = None
@@ -76,7 +76,7 @@ class Line:
         cpu = "" if self.cpu is None else f"{self.cpu:.1f}"
         memory = "" if self.memory is None else f"{self.memory / 1e6:,.0f}"
         disk = "" if self.disk is None else f"{self.disk / 1e6:,.0f}"
-        return f"{self.what:52} {self.seconds:10.3f} {cpu:>8} {memory:>10} {disk:>8}"
+        return f"{self.label:52} {self.seconds:10.3f} {cpu:>8} {memory:>10} {disk:>8}"
 
 
 @dataclass
@@ -85,18 +85,18 @@ class Shop:
 
     url: str
     rows: int
-    connected: Any = field(init=False)  # psycopg2 has no type hints
+    connection: Any = field(init=False)  # psycopg2 has no type hints
 
     def __post_init__(self) -> None:
-        self.connected = psycopg2.connect(self.url)
-        self.connected.autocommit = True
+        self.connection = psycopg2.connect(self.url)
+        self.connection.autocommit = True
 
     def run(self, statement: str, *values: object) -> None:
-        with self.connected.cursor() as cursor:
+        with self.connection.cursor() as cursor:
             cursor.execute(statement, values or None)
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        with self.connected.cursor() as cursor:
+        with self.connection.cursor() as cursor:
             cursor.execute(statement)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
@@ -156,7 +156,7 @@ class Watch:
             folder / "kept",
         )
         self._metrics.unlink(missing_ok=True)
-        self._seen = self._out.stat().st_size if self._out.exists() else 0
+        self._output_start = self._out.stat().st_size if self._out.exists() else 0
         command = [
             sys.executable,
             "-m",
@@ -186,7 +186,7 @@ class Watch:
         for _ in self._samples():
             if self._out.exists():
                 with self._out.open("rb") as file:
-                    file.seek(self._seen)
+                    file.seek(self._output_start)
                     if word.encode() in file.read():
                         break
 

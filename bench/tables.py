@@ -70,11 +70,11 @@ def stream(rows: int) -> Iterator[RecordBatch]:
     rng = np.random.default_rng(2)
     products = rng.integers(0, rows, STREAM)
     products[::1000] = products[::1000] // 10_000 * 10_000 + 7
-    sold = products.tolist()
+    products_of_sales = products.tolist()
     for begin in range(0, STREAM, 16_384):
         yield RecordBatch.of(
             [
-                Record(1, 1000 * n, (n, sold[n], "a gift" if n % 1000 == 0 else "sold"))
+                Record(1, 1000 * n, (n, products_of_sales[n], "a gift" if n % 1000 == 0 else "sold"))
                 for n in range(begin, min(begin + 16_384, STREAM))
             ]
         )
@@ -162,10 +162,10 @@ def measure_table(folder: Path, rows: int, processes: int) -> Iterator[str]:
 
 def _measure_index(schema: Schema) -> tuple[float, float]:
     """Seconds to index, and peak memory, sampled ten times a second."""
-    samples, ended = [private_megabytes()], threading.Event()
+    samples, stop_event = [private_megabytes()], threading.Event()
 
     def look() -> None:
-        while not ended.wait(0.1):
+        while not stop_event.wait(0.1):
             samples.append(private_megabytes())
 
     sampler = threading.Thread(target=look)
@@ -174,7 +174,7 @@ def _measure_index(schema: Schema) -> tuple[float, float]:
     open_tables(schema)
     took = time.process_time() - began
     os.sync()  # dirty pages would count as memory of the process that reads them
-    ended.set()
+    stop_event.set()
     sampler.join()
     return took, max(samples)
 

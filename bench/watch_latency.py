@@ -33,19 +33,19 @@ class Tail:
     def __init__(self, path: Path) -> None:
         self.ages: list[float] = []
         self._path = path
-        self._done = Event()
+        self._stopping = Event()
         self._thread = Thread(target=self._read)
         self._thread.start()
 
     def stop(self) -> None:
-        self._done.set()
+        self._stopping.set()
         self._thread.join()
 
     def _read(self) -> None:
         self._path.touch()
         with self._path.open("rb") as file:
             tail = b""
-            while not self._done.is_set():
+            while not self._stopping.is_set():
                 tail += file.read()
                 complete_lines, _, tail = tail.rpartition(b"\n")
                 now = time.time()

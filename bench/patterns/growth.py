@@ -61,11 +61,11 @@ def skewed(load: Load, share: float = 0.5) -> Callable[[int], Event]:
     event = spread(load)
     of_one = [source.random() < share for _ in range(300_000)]
 
-    def drawn(position: int) -> Event:
+    def skewed_event(position: int) -> Event:
         relation, row = event(position)
         return relation, (0,) * len(row) if of_one[position % len(of_one)] else row
 
-    return drawn
+    return skewed_event
 
 
 def unfinished(load: Load) -> Callable[[int], Event]:

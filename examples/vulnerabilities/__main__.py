@@ -115,7 +115,7 @@ def _write(folder: Path, machine: Machine, saved: list[Saved]) -> None:
             time = entry.time.isoformat()
             line = {"relation": "change", "time": time, "row": {**entry.row(), "time": time}}
             file.write(json.dumps(line) + "\n")
-    yaml_text = "".join(f"{json.dumps(one.text)}: {json.dumps(one.text)}\n" for one in saved)
+    yaml_text = "".join(f"{json.dumps(search.text)}: {json.dumps(search.text)}\n" for search in saved)
     (folder / "searches.yaml").write_text(yaml_text, encoding="utf-8")
 
 

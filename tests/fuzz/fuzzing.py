@@ -143,7 +143,7 @@ def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tu
             accepted[kind] += language.check(text, Random(data))
         inputs_by_kind[kind].add(text)
 
-    def each(generated: str | bytes, data: int) -> None:
+    def check_both(generated: str | bytes, data: int) -> None:
         check(0, generated, data)
         mutated = language.mutated(generated, Random(data))
         note(f"mutated: {mutated!r}")
@@ -151,7 +151,7 @@ def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tu
 
     for turn in range(TURNS):  # within one turn, many inputs are similar
         if missing := number - min(map(len, inputs_by_kind)):
-            run = given(language.grammar, st.integers(0, 2**32))(each)
+            run = given(language.grammar, st.integers(0, 2**32))(check_both)
             run = settings(_SETTINGS, max_examples=max(20, missing))(run)
             seed(Random().getrandbits(64) if fresh else turn)(run)()
     generated, mutated = (

@@ -43,7 +43,9 @@ def indexed(schema: Schema, tmp_path: Path) -> MakeDatabase:
         path, rows = tmp_path / "index", {"item": items, "sale": sales}
         with packed_folder(path) as parts:
             make_parts(
-                parts, schema, lambda each: as_batches(rows[each.relation.name], arrow_schema(each.relation))
+                parts,
+                schema,
+                lambda reader: as_batches(rows[reader.relation.name], arrow_schema(reader.relation)),
             )
         return StoredTuples.of_database(IndexFile(path), schema)
 

@@ -65,7 +65,7 @@ def comparable(results: Sequence[Result]) -> list[dict[str, Any]]:
         for part in result_dict["explanation"]:
             if part["part"] == "specificity":
                 part.pop("why", None)
-    return sorted(dicts, key=lambda shown: json.dumps(shown, default=str))
+    return sorted(dicts, key=lambda fields: json.dumps(fields, default=str))
 
 
 def _scores(results: Sequence[Result]) -> list[float]:

@@ -114,14 +114,14 @@ def test_a_run_from_an_old_checkpoint_copy_does_not_fence_the_current_run(
 
 
 def test_two_runs_may_write_to_one_topic(brokers: Broker, topic: str, tmp_path: Path) -> None:
-    one, other = parse_sink(brokers.uri(topic)), parse_sink(brokers.uri(topic))
-    for number, sink in enumerate((one, other)):
+    first, second = parse_sink(brokers.uri(topic)), parse_sink(brokers.uri(topic))
+    for number, sink in enumerate((first, second)):
         sink.open(
             SinkRun(f"run{number}", state_in(tmp_path / str(number)), SCHEMA, False, lambda _: True, print)
         )
-    one.write(0, batch(0))
-    other.write(0, batch(1))
-    one.write(1, batch(2))
+    first.write(0, batch(0))
+    second.write(0, batch(1))
+    first.write(1, batch(2))
     assert brokers.log(topic).committed == json_results(0, 1, 2)
 
 

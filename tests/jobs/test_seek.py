@@ -158,7 +158,7 @@ def test_a_move_gives_the_state_of_a_job_that_ran_to_that_time(
     window: str, keeps_records: bool, data: st.DataObject, ordered: bool
 ) -> None:
     records = data.draw(RECORDS)
-    records = sorted(records, key=lambda one: one[0]) if ordered else records
+    records = sorted(records, key=lambda r: r[0]) if ordered else records
     moves: list[Move] = data.draw(
         st.lists(st.integers(-5, 70) | st.sampled_from(["next", "previous"]), min_size=1, max_size=4)
     )
@@ -177,9 +177,7 @@ def test_a_move_gives_the_state_of_a_job_that_ran_to_that_time(
                 expected_time = max((time for time in times if time <= int(move)), default=times[0])
             run.move(move * SECOND if isinstance(move, int) else move)
             assert (run.watch.event_time or 0) / SECOND == expected_time
-            prefix = [
-                record for record in sorted(records, key=lambda one: one[0]) if record[0] <= expected_time
-            ]
+            prefix = [record for record in sorted(records, key=lambda r: r[0]) if record[0] <= expected_time]
             reference = ReplayJob(folder, write_replay(folder / "prefix.jsonl", prefix))
             reference.pass_time(1_000)
             assert run.alive == reference.alive
@@ -233,7 +231,7 @@ def test_a_move_after_a_schema_change_gives_the_state_under_the_new_schema(
         times = sorted({time for time, *_ in known_records})
         for move in moves if times else ():
             run.move(move * SECOND)
-            prefix = [record for record in sorted(known_records, key=lambda one: one[0]) if record[0] <= move]
+            prefix = [record for record in sorted(known_records, key=lambda r: r[0]) if record[0] <= move]
             reference = ReplayJob(folder, write_replay(folder / "prefix.jsonl", prefix))
             reference.pass_time(1_000)
             if prefix and (run.sink.moves or not adds_records):

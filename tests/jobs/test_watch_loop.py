@@ -227,10 +227,10 @@ def test_a_slow_sink_reduces_the_batch_size(tmp_path: Path) -> None:
 
         def write(self, batch: int, results: Sequence[LiveResult]) -> None:
             clock.sleep(10_000 * len(results))
-            self.most = max(self.most, watch.metrics().tuples - self.seen)
-            self.seen = watch.metrics().tuples
+            self.most = max(self.most, watch.metrics().tuples - self.count_before)
+            self.count_before = watch.metrics().tuples
 
-        seen = 0
+        count_before = 0
 
     path, sink = tmp_path / "stream.jsonl", Slow()
     append(path, *numbered(2000))

@@ -48,7 +48,7 @@ def _extras(fields: dict[str, Any]) -> list[str]:
 
 
 def _body(fields: dict[str, Any]) -> str:
-    tuples = " ".join(_tuple(one) for one in fields["tuples"])
+    tuples = " ".join(_tuple(tuple_fields) for tuple_fields in fields["tuples"])
     return f"{fields['network']}: {tuples}" if "network" in fields else tuples
 
 

@@ -44,9 +44,9 @@ def report(seed: int, options: Options, error: BaseException) -> None:
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     arguments_changed = " ".join(
-        f"--{one.name} {getattr(options, one.name)}"
-        for one in fields(options)
-        if one.name != "kinds" and getattr(options, one.name) != one.default
+        f"--{option.name} {getattr(options, option.name)}"
+        for option in fields(options)
+        if option.name != "kinds" and getattr(options, option.name) != option.default
     )
     print(f"seed {seed} at {commit}: {type(error).__name__}: {error}", flush=True)
     if not isinstance(error, Finding):
@@ -84,9 +84,9 @@ def main() -> int:
     print(f"first seed {first}", flush=True)
     begin, deadline = time.process_time(), time.monotonic() + arguments.seconds
     faults: Counter[str] = Counter()
-    done = steps = 0
-    while done < runs and (time.monotonic() < deadline or arguments.runs):
-        seed = first + done
+    run_count = steps = 0
+    while run_count < runs and (time.monotonic() < deadline or arguments.runs):
+        seed = first + run_count
         fixed_options = {name: value for name in CHOICES if (value := getattr(arguments, name))}
         options = replace(options_of(seed), actions=arguments.actions, **fixed_options)
         simulated = simulation(options)
@@ -95,11 +95,11 @@ def main() -> int:
         except Exception as error:  # as above
             report(seed, options, error)
             return 1
-        done, steps, faults = done + 1, steps + simulated.steps, faults + simulated.world.faults
+        run_count, steps, faults = run_count + 1, steps + simulated.steps, faults + simulated.world.faults
     seconds = time.process_time() - begin
     lost, short = faults.pop("lost", 0), faults.pop("short", 0)
     print(
-        f"{done:,} simulations, {steps:,} steps checked, {faults.total():,} faults"
+        f"{run_count:,} simulations, {steps:,} steps checked, {faults.total():,} faults"
         f" in {seconds:.0f} s of one core"
         f" ({faults.total() * 60 / seconds:,.0f} a minute): "
         + ", ".join(f"{count:,} {name}" for name, count in sorted(faults.items()))

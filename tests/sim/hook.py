@@ -152,7 +152,7 @@ class Hook:
             "there are dead letters of unknown results",
             unposted[max(dead_letter_counts) :],
         )
-        later_posts = [one for one in self.accepted if one[0] > len(batches)]
+        later_posts = [position for position in self.accepted if position[0] > len(batches)]
         check(
             posted_count + len(later_posts) == len(self.accepted),
             "there are posts without results",

@@ -428,8 +428,8 @@ class LocalSimulation:
     def _check_standing(self) -> None:
         """Check that the queries and the schema are those that result from the commands."""
         assert self.watch is not None
-        actual = {one.name: one.text for one in self.watch.standing_queries}
-        expected = {name: one.text for name, one in self.model.state.standing_queries.items()}
+        actual = {query.name: query.text for query in self.watch.standing_queries}
+        expected = {name: query.text for name, query in self.model.state.standing_queries.items()}
         check(actual == expected, "the queries are", actual, "and not", expected)
         check(
             self.watch.schema == self.model.state.stream.schema,
@@ -544,7 +544,7 @@ class LocalSimulation:
         if not isinstance(self.job.window, Unbounded):
             return
         tables = [row.row for row in rows_of(self.schema)]
-        while live_rows := [one for one in self.model.living if one[1] not in tables]:
+        while live_rows := [(relation, row) for relation, row in self.model.living if row not in tables]:
             for relation, row in live_rows:  # a database may delete a row that had arrived too late
                 self.upstream.publish(Event(relation, 0, row[:2], delete=True))
             self.upstream.settle()
@@ -604,7 +604,8 @@ class LocalSimulation:
         name = rng.choice(names)
         damaged_data = bytearray(files[name])
         damaged_data[rng.randrange(len(damaged_data))] ^= 1 << rng.randrange(8)
-        batches = [copy(one) for one in model.batches]  # a start notes in each that its results were written
+        # A start notes in each batch that its results were written.
+        batches = [copy(batch) for batch in model.batches]
         saved = deepcopy(disk.top), batches, set(model.commands), len(self.pipe.read)
         posts = {} if self.hook is None else dict(self.hook.accepted)
         restore, restore_database = self._save(), self.database.save()

@@ -137,7 +137,7 @@ class State:
     def fork(self) -> State:
         return replace(
             self,
-            oracles={name: one.fork() for name, one in self.oracles.items()},
+            oracles={name: oracle.fork() for name, oracle in self.oracles.items()},
             base=self.base.fork(),
             standing_queries=dict(self.standing_queries),
             read=dict(self.read),
@@ -287,7 +287,9 @@ class Model:
                 f"micro-batch {batch.entry.number} was undone though its results had been written",
             )
         del self.batches[last:]
-        self.commands = {one.id for batch in self.batches for one in batch.entry.commands if one.id}
+        self.commands = {
+            command.id for batch in self.batches for command in batch.entry.commands if command.id
+        }
 
     def written(self, number: int, results: Sequence[LiveResult]) -> None:
         """Check the results of a micro-batch that are passed to the sinks."""
@@ -332,9 +334,11 @@ class Model:
         before = self.batches[batch.entry.number - 2].state if batch.entry.number > 1 else self._first
         queries = [*batch.state.standing_queries.values(), *before.standing_queries.values()]
         added_queries = [
-            self.job.with_defaults(one.name, one.new_query) for one in batch.entry.commands if one.op == "add"
+            self.job.with_defaults(command.name, command.new_query)
+            for command in batch.entry.commands
+            if command.op == "add"
         ]
-        return {one.name: one.kind for one in (*queries, *added_queries)}
+        return {query.name: query.kind for query in (*queries, *added_queries)}
 
     def _hold(self, batch: Batch, results: Sequence[Result]) -> None:
         before = self.batches[batch.entry.number - 2].held if batch.entry.number > 1 else {}
@@ -601,7 +605,7 @@ def _count_change(oracle: KeywordOracle, records: Sequence[Record], size: int) -
 
 
 def _instant_change(oracle: KeywordOracle, tick: int, records: Sequence[Record], length: float) -> Difference:
-    return oracle.instant(tick, [one for one in records if one.relation != PASSED_OVER], length)
+    return oracle.instant(tick, [record for record in records if record.relation != PASSED_OVER], length)
 
 
 def _add(expected: ShapeCounts, op: str, name: str, shapes: Mapping[Shape, int]) -> None:

@@ -276,7 +276,7 @@ class Postgres(Upstream):
         """A run has a snapshot: it must read these rows, and everything after it."""
         self.copied = lsn, time
         snapshot_rows = [(table, row) for table in ("customer", "order") for row in rows[table]]
-        snapshot_rows.sort(key=lambda each: _own(each[1], time))
+        snapshot_rows.sort(key=lambda table_row: _own(table_row[1], time))
         self.truth["log"][:] = [
             (table, Record(-1, _own(row, time), row), b"") for table, row in snapshot_rows
         ]

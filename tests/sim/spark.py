@@ -202,12 +202,12 @@ class Client:
         self._sent: tuple[Any, ...] = ()
 
     def ask(self, *message: Any) -> Any:
-        self._meet(gone=True)
+        self._meet(is_gone=True)
         server = self._servers.get(self._shard)
         if server is None:
             raise RuntimeError("the server of a shard has gone")
         answer = pickle.loads(pickle.dumps(_answer(server, pickle.loads(pickle.dumps(message)))))
-        self._meet(gone=False)
+        self._meet(is_gone=False)
         if isinstance(answer, ShardFailure):
             raise getattr(errors, answer.kind, RuntimeError)(answer.message)
         return answer
@@ -221,13 +221,13 @@ class Client:
     def close(self) -> None:
         pass
 
-    def _meet(self, *, gone: bool) -> None:
+    def _meet(self, *, is_gone: bool) -> None:
         """End the server, or only the task: its server has done the work, and survives."""
         try:
             self._world.effect("task", "server")
         except OSError:
             self._world.failed = False  # Spark repeats the task
-            if gone:
+            if is_gone:
                 self._servers.pop(self._shard, None)
             raise RuntimeError("the server of a shard has gone") from None
 
@@ -549,7 +549,7 @@ class SparkSimulation(LocalSimulation):
     def _read(self, end: dict[str, Any], read: Any, commands: tuple[JobCommand, ...], *, again: bool) -> None:
         """A micro-batch as the reader returns it; it must be the same if Spark repeats it."""
         bad_records = malformed(read.bad)
-        dead_letters = tuple(dead_letter(one).decode().rstrip("\n") for one in bad_records)
+        dead_letters = tuple(dead_letter(record).decode().rstrip("\n") for record in bad_records)
         if not again:
             self._numbers[end["sequence"]] = len(self.model.batches) + 1
         number, feed, to = self._numbers[end["sequence"]], end["feed"], end["commands"]
@@ -561,7 +561,9 @@ class SparkSimulation(LocalSimulation):
         before = batch.entry
         is_same = list(before.records.whole.records()) == list(entry.records.whole.records())
         check(is_same and before.commands == commands, f"micro-batch {number} differs from its first run")
-        raw_texts = [[orjson.loads(one)["raw"] for one in each] for each in (before.letters, dead_letters)]
+        raw_texts = [
+            [orjson.loads(line)["raw"] for line in lines] for lines in (before.letters, dead_letters)
+        ]
         check(
             raw_texts[0] == raw_texts[1], f"micro-batch {number} has other bad records than in its first run"
         )

@@ -88,7 +88,7 @@ def test_a_failing_plan_is_shrunk_to_its_cause() -> None:
     options = options_for("files")
     plan = draw_plan(3, options)
     causes = [plan[7], plan[23]]
-    smallest = shrink(plan, lambda shorter: all(one in shorter for one in causes))
+    smallest = shrink(plan, lambda shorter: all(cause_action in shorter for cause_action in causes))
     assert smallest == causes
     action_with_faults = next(action for action in plan if len(action.faults) > 1)
     cause = action_with_faults.faults[1]

@@ -47,7 +47,9 @@ KEYS: Final[dict[str, tuple[tuple[AttributeType, ...], list[Row]]]] = {
 def schema_of(types: Sequence[AttributeType]) -> Schema:
     key = [Attribute(f"k{number}", kind) for number, kind in enumerate(types)]
     attributes = (*key, Attribute("t", TEXT), Attribute("n", INTEGER))
-    return Schema("s", (Relation("r", attributes, key=tuple(each.name for each in key), search=("t",)),), ())
+    return Schema(
+        "s", (Relation("r", attributes, key=tuple(attribute.name for attribute in key), search=("t",)),), ()
+    )
 
 
 def as_rows(records: list[Record], _schema: Schema) -> RecordBatch:
@@ -68,7 +70,7 @@ def as_arrow(records: list[Record], schema: Schema) -> RecordBatch:
         BOOLEAN: pa.bool_(),
         TEXT: pa.string(),
     }
-    arrow_types = [kinds[each.type] for each in schema.relations[0].attributes]
+    arrow_types = [kinds[attribute.type] for attribute in schema.relations[0].attributes]
 
     def block(rows: list[Row]) -> ArrowBlock:
         columns = zip(*rows, strict=True)
@@ -190,4 +192,4 @@ def test_live_rows_need_no_objects(lateness: int) -> None:
 
 def objects() -> int:
     gc.collect()
-    return sum(isinstance(each, StreamTuple) for each in gc.get_objects())
+    return sum(isinstance(instance, StreamTuple) for instance in gc.get_objects())

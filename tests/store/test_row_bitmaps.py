@@ -81,7 +81,9 @@ class Run:
         self.session = Session(STREAM)
 
     def add(self, queries: Iterable[Query]) -> None:
-        self.session.add_all(plans_over([one.named(one.text, 3) for one in queries], self.session.stream))
+        self.session.add_all(
+            plans_over([query.named(query.text, 3) for query in queries], self.session.stream)
+        )
 
     def take(self, records: list[Record]) -> None:
         self.session.take(RecordBatch.of(records))
@@ -96,8 +98,8 @@ class Run:
 
     def start(self, stored: Stored, queries: Iterable[Query]) -> dict[str, list[str]]:
         """The ids of the live results, by query, after the start of another process."""
-        self.begin([one.named(one.text, 3) for one in queries], stored)
-        return {one.text: self.alive(one.text) for one in queries}
+        self.begin([query.named(query.text, 3) for query in queries], stored)
+        return {query.text: self.alive(query.text) for query in queries}
 
     def begin(self, queries: Sequence[Query], stored: Stored) -> None:
         before = self._texts
@@ -127,9 +129,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def results_of(records: list[Record], queries: Iterable[Query]) -> dict[str, list[str]]:
     """The results of a session that was never interrupted."""
     session = Session(STREAM)
-    session.add_all(plans_over([one.named(one.text, 3) for one in queries], STREAM))
+    session.add_all(plans_over([query.named(query.text, 3) for query in queries], STREAM))
     session.take(RecordBatch.of(records))
-    return {one.text: sorted(result.id for result in session.alive(one.text)) for one in queries}
+    return {query.text: sorted(result.id for result in session.alive(query.text)) for query in queries}
 
 
 def test_texts_matched_by_a_run_are_not_matched_again(run: Run) -> None:
@@ -191,7 +193,7 @@ def test_damaged_and_foreign_files_are_ignored(run: Run, damage: str) -> None:
             data = b""
         else:
             foreign_session = Session(STREAM)
-            foreign_session.add_all(plans_over([one.named(one.text, 3) for one in QUERIES], STREAM))
+            foreign_session.add_all(plans_over([query.named(query.text, 3) for query in QUERIES], STREAM))
             foreign_session.take(RecordBatch.of(rows(60, seed=2)))
             live_records = foreign_session.live_records()
             assert live_records is not None
@@ -231,7 +233,7 @@ def test_bitmaps_are_deleted_with_their_rows(run: Run) -> None:
     run.take(rows(40))
     first = run.keep()
     assert list(run.folder.glob(f"*{SUFFIX}"))
-    run.take([Record(1, 2_000 + n, each.row, True) for n, each in enumerate(rows(40)) if each.relation])
+    run.take([Record(1, 2_000 + n, record.row, True) for n, record in enumerate(rows(40)) if record.relation])
     run.take([Record(0, 3_000 + n, (n, ""), True) for n in range(12)])
     second = run.keep()
     assert first.files

@@ -71,11 +71,13 @@ class SearchEvent(NamedTuple):
 class EventLog:
     """The latest events, up to ``most`` bytes of them. One thread appends, any thread reads.
 
-    ``floor``: the position of the last event that was dropped.
+    ``floor``: the position of the last event that was dropped. ``most_floors``: the most searches for which
+    this position is known separately.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_floors: int = 1 << 17) -> None:
         self._max_bytes = most
+        self._most_floors = most_floors
         self._lock = Lock()
         self._events: deque[SearchEvent] = deque()
         self._by_name: defaultdict[str, deque[SearchEvent]] = defaultdict(deque)
@@ -83,10 +85,12 @@ class EventLog:
         self.bytes = 0
         self.count = 0
         self.floor = self.last = EventPosition(*START)
+        self._common_floor = self.floor
+        self._floors: dict[str, EventPosition] = {}  # by name, the last event that was dropped since then
 
     def begin(self, floor: EventPosition, events: Iterable[SearchEvent]) -> None:
         """Begin with the events of an earlier process."""
-        self.floor = self.last = floor
+        self.floor = self.last = self._common_floor = floor
         stored_events = list(events)
         self.end(stored_events)
         self.append(stored_events)
@@ -110,6 +114,10 @@ class EventLog:
             self.last = events[-1].at
             while self.bytes > self._max_bytes and len(self._events) > 1:
                 self._drop()
+
+    def floor_of(self, name: str | None) -> EventPosition:
+        """A position after which no event of a search was dropped; of all searches without a name."""
+        return self.floor if name is None else self._floors.get(name, self._common_floor)
 
     def after(self, position: EventPosition, name: str, most: int) -> list[SearchEvent]:
         """The first ``most`` events of a search after a position."""
@@ -136,6 +144,9 @@ class EventLog:
         self.bytes -= len(oldest.data)
         self.floor = oldest.at
         name = oldest.name
+        self._floors[name] = oldest.at
+        if len(self._floors) > self._most_floors:
+            self._common_floor, self._floors = self.floor, {}
         of_name = self._by_name[name]
         of_name.popleft()
         if not of_name:

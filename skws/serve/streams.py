@@ -173,7 +173,7 @@ class EventStream(Response):
             subscription.wake_event.clear()
             last_position = log.last
             events = self._events(limits.behind + 1)
-            if subscription.at < log.floor or len(events) > limits.behind:
+            if subscription.at < log.floor_of(subscription.name) or len(events) > limits.behind:
                 self._streams.slow += 1
                 yield message("behind", orjson.dumps({"behind": len(events)}))
                 return

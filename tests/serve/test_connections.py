@@ -13,7 +13,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from skws.serve.event_publisher import EventPublisher
-from skws.serve.events import START, EventPosition, SearchEvent
+from skws.serve.events import START, EventLog, EventPosition, SearchEvent
 from skws.serve.saved import SavedSearch
 from skws.serve.server import HttpServer, connections, listening_socket
 from skws.serve.server_options import StreamLimits
@@ -257,6 +257,47 @@ def test_a_stream_without_events_of_its_own_gets_ids(of: str) -> None:
         await asyncio.wait_for(stream, 20)
 
     asyncio.run(scenario())
+
+
+def test_a_stream_is_not_behind_because_of_other_searches() -> None:
+    async def scenario() -> None:
+        streams = EventStreams(StreamLimits())
+        streams.begin(asyncio.get_running_loop())
+        hub = EventPublisher(None, 100, lambda: 0, streams.wake)
+        hub.saved["x"] = SavedSearch(Query("ada", name="x"))
+        client = Client(99)
+        stream = open_stream(hub, streams, client)
+        await asyncio.sleep(0)
+        for number in range(1, 100):
+            hub.log.append([SearchEvent(EventPosition(number, 1), "result", "y", b'{"other":1}')])
+        hub.log.append(events(100, 100))
+        streams.wake(["x", "y"])
+        await until_it_has(client, 100)
+        assert "behind" not in client.text
+        for first in (101, 201):
+            hub.log.append(events(first, first + 99))
+        streams.wake(["x"])
+        await asyncio.wait_for(stream, 20)
+        assert "event: behind" in client.text
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("most", [1, 1 << 17])
+def test_no_dropped_event_is_after_the_floor_of_its_search(most: int) -> None:
+    log = EventLog(100, most)
+    names = "xyz"
+    appended: list[SearchEvent] = []
+    for number in range(1, 200):
+        name = names[number * number % 7 % 3]
+        appended.append(SearchEvent(EventPosition(number, 1), "result", name, b"." * (number % 40)))
+        log.append(appended[-1:])
+        for one in names:
+            floor = log.floor_of(one)
+            assert floor <= log.floor
+            later = [event for event in appended if event.name == one and event.at > floor]
+            assert log.after(floor, one, 1_000) == later
+    assert log.floor_of(None) == log.floor
 
 
 def test_an_error_in_a_stream_reaches_the_server() -> None:

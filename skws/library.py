@@ -38,10 +38,18 @@ from skws.results.frames import result_table, results_html
 from skws.results.result import Result
 from skws.sources.addresses import Database
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
-from skws.spec.query_spec import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
+from skws.spec.query_spec import (
+    KEYWORDS,
+    TOP,
+    WINDOWED,
+    Query,
+    RankingChoice,
+    Stream,
+    read_lateness,
+)
 from skws_schema.errors import SkwsError, UsageError, quantity
 from skws_schema.model import AttributeType, Schema, sourced
-from skws_windows.window import Unbounded, Window, parse_duration, parse_window
+from skws_windows.window import Unbounded, Window, parse_window
 
 if TYPE_CHECKING:  # Arrow and pandas are loaded on demand
     import pandas as pd
@@ -237,7 +245,7 @@ class Session:
         max_size: int = DEFAULT_MAX_SIZE,
     ) -> None:
         self.schema = schema_of(schema)
-        microseconds = 0 if lateness is None else parse_duration(lateness, what="lateness")
+        microseconds = 0 if lateness is None else read_lateness(lateness)
         stream = stream_of(self.schema, window, max_size, finite=False)
         stream = replace(stream, lateness=microseconds)
         self._session = session.Session(stream)

@@ -507,6 +507,20 @@ def test_a_session_processes_batches() -> None:
         session.remove("q")
 
 
+def test_the_lateness_of_a_session_may_be_zero() -> None:
+    session = skws.Session(SHOP, lateness="0 s")
+    session.process({"customer": [{**CUSTOMERS[0], "time": 2}]})
+    session.process({"customer": [{**CUSTOMERS[1], "time": 1}]})
+    assert session.counts.late == 1
+    for lateness, message in (
+        (5, "found int"),
+        ("soon", "expected a duration"),
+        ("0 soon", "unknown unit"),
+    ):
+        with pytest.raises(UsageError, match=f"lateness.*{message}"):
+            skws.Session(SHOP, lateness=lateness)  # type: ignore[arg-type]
+
+
 def test_bad_rows_do_not_change_a_session() -> None:
     session = skws.Session(SHOP)
     session.add("byron leaks")

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from skws.cli.option_values import read_lateness, read_schema
+from skws.cli.option_values import read_schema
 from skws.cli.options import SOURCES, EngineOptions, InputOptions, LiveOptions, StreamOptions
 from skws.cli.terminal import tell
 from skws.sources.addresses import all_tables, is_address, is_postgres, is_sqlite
@@ -20,7 +20,7 @@ from skws.sources.inferred_schemas import draft_of
 from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import AHEAD, Job
-from skws.spec.query_spec import TypedSearch
+from skws.spec.query_spec import TypedSearch, read_lateness
 from skws_schema.errors import UsageError, nearest_file
 from skws_schema.model import Schema
 from skws_schema.paths import from_here

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
@@ -16,7 +15,7 @@ from skws.queries.windowed.window_checks import expression_fault
 from skws.ranking.rankings import known_ranking
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job, read_ahead
-from skws.spec.query_spec import DEFAULT, Query, RankingChoice, TopChoice
+from skws.spec.query_spec import DEFAULT, Query, RankingChoice, TopChoice, read_lateness
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
@@ -76,13 +75,6 @@ def chosen_format(
 def read_schema(path: Path) -> Schema:
     """The schema of a file, its window checked. Raises SchemaError."""
     return load_schema(path, check_window=window_fault, check_expression=expression_fault)
-
-
-def read_lateness(text: str) -> int:
-    """A lateness in microseconds; unlike other durations it may be 0."""
-    if re.fullmatch(r"0+(\.0+)?\s*[a-z]*", text.strip().lower()):
-        return 0
-    return parse_duration(text, what="lateness")
 
 
 def limit_of(text: str | None) -> int | None:

@@ -54,6 +54,7 @@ from skws.spark.spark_session import packages_zip
 from skws.spark.streaming.layout import Division, Layout
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.job import AHEAD, Job
+from skws.spec.query_spec import read_lateness
 from skws_schema.errors import SourceError, UsageError, nearest
 from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
@@ -184,7 +185,7 @@ def search(
             data_schema,
             window=stream.window,
             max_size=max_size,
-            lateness=0 if lateness is None else parse_duration(lateness, what="lateness"),
+            lateness=0 if lateness is None else read_lateness(lateness),
             on_error=OnError.DEAD_LETTER,
             dead_letters=_LATE,
             sinks=(),

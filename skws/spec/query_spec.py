@@ -12,7 +12,14 @@ from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
 from skws_mesh.mesh_kinds import MeshChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
-from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow, TimeWindow, Window
+from skws_windows.window import (
+    MICROSECOND,
+    CountWindow,
+    ExpressionWindow,
+    TimeWindow,
+    Window,
+    parse_duration,
+)
 
 if TYPE_CHECKING:
     from skws.data.batch import RecordBatch
@@ -253,6 +260,19 @@ class Stream:
     def by_count(self) -> bool:
         """True if ticks count positions in the stream instead of microseconds."""
         return isinstance(self.window, CountWindow)
+
+
+_ZERO: Final = re.compile(r"0+(?:\.0+)?\s*([a-zA-Z]*)")
+
+
+def read_lateness(text: object) -> int:
+    """A lateness in microseconds; unlike other durations it may be 0. Raises UsageError."""
+    if not isinstance(text, str):
+        raise UsageError(f"lateness: expected a duration such as '5 s', found {type(text).__name__}")
+    zero = _ZERO.fullmatch(text.strip())
+    if zero is not None and not zero[1]:
+        return 0
+    return parse_duration(text, what="lateness", may_be_zero=zero is not None)
 
 
 class TypedSearch(NamedTuple):

@@ -259,6 +259,7 @@ def test_lateness_may_be_zero_but_not_a_word(skws: Skws, tmp_path: Path) -> None
     replay = replay_of(tmp_path, movie_line(1000, "one") + movie_line(995, "Jackie"))
     assert ", 1 late" in skws("search", "jackie", *replay, "--lateness", "0 s").err
     assert skws("search", "jackie", *replay, "--lateness", "soon").code == 2
+    assert skws("search", "jackie", *replay, "--lateness", "0 hedgehogs").code == 2
 
 
 def test_deletions_and_retractions_are_counted(skws: Skws, tmp_path: Path) -> None:

@@ -188,8 +188,11 @@ def window_fault(text: str) -> str | None:
     return None
 
 
-def parse_duration(text: str, what: str = "duration") -> int:
-    """A duration such as ``1h 30m`` in microseconds, above 0; raises UsageError that names the offender."""
+def parse_duration(text: str, what: str = "duration", *, may_be_zero: bool = False) -> int:
+    """A duration such as ``1h 30m`` in microseconds, above 0 unless it ``may_be_zero``.
+
+    Raises UsageError that names the offender.
+    """
     total, position = Decimal(0), 0
     while position < len(text):
         amount = _PART.match(text, position)
@@ -197,7 +200,7 @@ def parse_duration(text: str, what: str = "duration") -> int:
             raise UsageError(f"{what} {text!r}: expected a duration such as '20 minutes' or '1h 30m'")
         total += Decimal(amount[1]) * _unit(amount[2], text, what)
         position = amount.end()
-    if total < 1:
+    if total < 1 and not may_be_zero:
         raise UsageError(f"{what} {text!r}: must be longer than 0")
     if total >= FOREVER // 4:
         raise UsageError(f"{what} {text!r}: too long; write 'none' for a window that never closes")

@@ -297,12 +297,13 @@ class Session:
 def named_queries(query: object) -> dict[str, Query]:
     """``Queries`` by name. Raises UsageError for two with one name, and for anything else."""
     if isinstance(query, Mapping):
-        return {str(name): _query(item) for name, item in query.items()}
-    if isinstance(query, str) or not isinstance(query, Sequence):
-        query = [query]
+        pairs = [(str(name), _query(item)) for name, item in query.items()]
+    else:
+        if isinstance(query, str) or not isinstance(query, Sequence):
+            query = [query]
+        pairs = [(item.name or item.text, item) for item in map(_query, query)]
     queries: dict[str, Query] = {}
-    for item in map(_query, query):
-        name = item.name or item.text
+    for name, item in pairs:
         if name in queries:
             raise UsageError(f"two queries are called {name!r}")
         queries[name] = item

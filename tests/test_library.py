@@ -473,6 +473,8 @@ def test_queries_and_schemas_are_checked_before_data_is_read() -> None:
         skws.search("byron", DATA, schema="relations: " * 1_000)
     with pytest.raises(UsageError, match="two queries are called 'byron'"):
         skws.search(["byron", "byron"], DATA, schema=SHOP)
+    with pytest.raises(UsageError, match="two queries are called '1'"):
+        skws.search({1: "byron", "1": "ada"}, DATA, schema=SHOP)  # type: ignore[dict-item]
 
 
 def test_a_schema_may_be_yaml_a_path_a_schema_or_a_dictionary(tmp_path: Path) -> None:

@@ -276,11 +276,27 @@ def checkpoint_folder(path: Path) -> None:
         private_folder(path)
 
 
+def user_folder(variable: str, default: str) -> Path:
+    """The folder of skws in a base directory of the user: that of ``variable``, or ``default`` in the home.
+
+    The XDG specification ignores a relative path in a variable. Raises StateError if there is no home.
+    """
+    folder = os.environ.get(variable, "")
+    if os.path.isabs(folder):
+        return Path(folder) / "skws"
+    try:
+        return Path.home() / default / "skws"
+    except RuntimeError:  # a container may run as a user without an entry in /etc/passwd
+        raise StateError(f"there is no home directory: set HOME, or {variable} to a folder") from None
+
+
 def cache_folder(kind: str) -> Path:
-    """The folder for one kind of files that can be rebuilt: in ``SKWS_CACHE``, or in the user's cache."""
+    """The folder for one kind of files that can be rebuilt: in ``SKWS_CACHE``, or in the user's cache.
+
+    Raises StateError if there is neither.
+    """
     configured = os.environ.get(CACHE)
-    user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return (Path(configured).absolute() if configured else Path(user).expanduser() / "skws") / kind
+    return (Path(configured).absolute() if configured else user_folder("XDG_CACHE_HOME", ".cache")) / kind
 
 
 def sync_folder(folder: Path) -> None:

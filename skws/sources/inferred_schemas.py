@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from skws.durable import replace_file
+from skws.durable import replace_file, user_folder
 from skws.formats.files import SCHEMA_SUFFIX, entries
 from skws.formats.sampling import sample
 from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
@@ -226,9 +226,7 @@ def _name(address: str) -> str:
 
 
 def _user_folder() -> Path:
-    data_home = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(data_home) if os.path.isabs(data_home) else Path.home() / ".local" / "share"
-    return base / "skws" / "schemas"
+    return user_folder("XDG_DATA_HOME", ".local/share") / "schemas"
 
 
 def _store(paths: Sequence[Path], text: Callable[[], str]) -> Path:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from skws.durable import (
     GrowingFile,
     all_frames,
+    cache_folder,
     decode_frame,
     encode_frame,
     is_torn,
@@ -153,3 +155,20 @@ def test_a_private_folder_is_accessible_only_by_its_owner(tmp_path: Path) -> Non
     finally:
         os.umask(umask)
     assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
+
+
+def test_a_user_without_a_home_is_told_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HOME", "SKWS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def unknown(user: int) -> NoReturn:
+        raise KeyError(user)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)  # as in a container with any user id
+    with pytest.raises(StateError, match="set HOME, or XDG_CACHE_HOME to a folder"):
+        cache_folder("indexes")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    with pytest.raises(StateError, match="set HOME, or XDG_CACHE_HOME to a folder"):
+        cache_folder("indexes")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder("indexes") == tmp_path / "skws" / "indexes"

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from skws.durable import explained, replace_file
+from skws.durable import explained, replace_file, user_folder
 from skws.results.result import Result
 from skws.sinks.base import destination
 from skws.sinks.formats import Writer, plain_encoder
@@ -37,13 +37,7 @@ _LARGEST: Final = 1_000_000
 
 def state_folder() -> Path:
     """The folder for sessions and logs."""
-    return _folder("XDG_STATE_HOME", Path(".local") / "state")
-
-
-def _folder(variable: str, default: Path) -> Path:
-    folder = os.environ.get(variable, "")
-    base = Path(folder) if os.path.isabs(folder) else Path.home() / default
-    return base / "skws"
+    return user_folder("XDG_STATE_HOME", ".local/state")
 
 
 class SavedSession(msgspec.Struct):
@@ -97,7 +91,7 @@ def save_session(session: SavedSession, path: Path) -> None:
 
 
 def keymap_file() -> Path:
-    return _folder("XDG_CONFIG_HOME", Path(".config")) / "keys.yaml"
+    return user_folder("XDG_CONFIG_HOME", ".config") / "keys.yaml"
 
 
 def load_keymap(path: Path, actions: Collection[str], retired: Collection[str] = ()) -> dict[str, str]:

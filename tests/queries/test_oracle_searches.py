@@ -18,7 +18,7 @@ from skws.spec.query_spec import RANK, Query, Stream
 from skws_mesh.columnar.store import Partials
 from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import QueryError, UsageError
-from skws_schema.model import Join, Schema
+from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream
 from tests.strategies import combinations, length, seeds
@@ -101,6 +101,37 @@ def test_a_search_has_the_first_results_of_a_new_query(schema: Schema, window: W
     assert [one.to_json() for one in results_beside_searches] == [one.to_json() for one in expected], (
         "searches disturb nothing"
     )
+
+
+ANALYZED = Schema(
+    "analyzed",
+    (
+        Relation(
+            "item",
+            (
+                Attribute("title", AttributeType.TEXT),
+                Attribute("code", AttributeType.TEXT, analyzer=Analyzer.SIMPLE),
+            ),
+            search=("title", "code"),
+        ),
+    ),
+    (),
+)
+
+
+@seeds(3, 30)
+def test_a_completion_counts_the_rows_that_a_search_for_it_finds(seed: int) -> None:
+    """Also if columns with different analyzers have the word, or only words with its stem."""
+    rng = random.Random(seed)
+    session = Session(Stream(ANALYZED, TimeWindow(100), max_size=1))
+    words = ("report", "reports", "reported", "repo")
+    rows = [tuple(" ".join(rng.choices(words, k=rng.randint(0, 2))) for _ in range(2)) for _ in range(8)]
+    session.take(RecordBatch.of([Record(0, time, row) for time, row in enumerate(rows)]))
+    written_words = {word for row in rows for text in row for word in text.split()}
+    completions = dict(session.completions("rep", 8))
+    assert completions == {
+        word: searched(session, ranked_query(word, "", 1), 1).found for word in written_words
+    }
 
 
 PARALLEL = Schema(

@@ -10,10 +10,9 @@ Texts have their own numbers, which outlive the slots of their tuples; slots cha
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -183,20 +182,20 @@ class LiveWords:
 
         A word counts the tuples that a search for it finds. Raises TimeLimitError.
         """
-        candidates: list[tuple[int, str, Analyzer]] = []
+        text_counts: Counter[str] = Counter()
         for analyzer, word_numbers in self._words.items():
             check()
             words = [word for word in word_numbers.beginning(start) if not _SPACE.search(word)]
             counts = self._counts(analyzer, word_numbers.numbers(words))
-            candidates += [(-n, word, analyzer) for word, n in zip(words, counts.tolist(), strict=True)]
-        candidates.sort(key=itemgetter(0, 1))
+            text_counts.update(dict(zip(words, counts.tolist(), strict=True)))
         numbers_by_word: dict[str, int] = {}
-        for _, word, analyzer in candidates:
+        for word, _ in sorted(text_counts.items(), key=lambda pair: (-pair[1], pair[0])):
             if len(numbers_by_word) == most:
                 break
             check()
-            if number := int(is_alive(self._slots_with(word, analyzer)).sum()):
-                numbers_by_word[word] = numbers_by_word.get(word, 0) + number
+            slots = distinct(np.concatenate([self._slots_with(word, analyzer) for analyzer in self._words]))
+            if number := int(is_alive(slots).sum()):
+                numbers_by_word[word] = number
         return sorted(numbers_by_word.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def _counts(self, analyzer: Analyzer, numbers: Ints) -> Ints:

@@ -170,7 +170,11 @@ class Updates:
         """
         self._unlogged_begins.clear()
         self._begins.clear()
-        self._expected_begins.update(((begin.name, begin.id), begin) for begin in begins)
+        for begin in begins:
+            if begin.begin == begin.version:  # its result has ended, or began again
+                self._expected_begins.pop((begin.name, begin.id), None)
+            else:
+                self._expected_begins[begin.name, begin.id] = begin
 
     def forget(self, now: int, horizon: int) -> None:
         """Forget results that have expired at ``now``, once there are many.
@@ -178,10 +182,10 @@ class Updates:
         No record comes before ``horizon``; both are ticks.
         """
         del horizon  # all records come later
-        if len(self._begins) > self._limit:
+        if len(self._begins) + len(self._expected_begins) > self._limit:
             seconds = now / MICROSECOND
             self._keep_begins(lambda each: each.end is None or each.end > seconds)
-            self._limit = 2 * len(self._begins) + _SPARE_ENTRIES
+            self._limit = 2 * (len(self._begins) + len(self._expected_begins)) + _SPARE_ENTRIES
 
     def _keep_begins(self, lives: Callable[[Begin], bool]) -> None:
         self._begins = {name: begin for name, begin in self._begins.items() if lives(begin)}
@@ -245,6 +249,7 @@ class Updates:
                     reports.append(_report_on(update, self.replaces))
                 continue
             begin = self._begin_of(self._begins.pop(key, None), result)
+            self._expected_begins.pop(key, None)
             index, former_result, retraction_index = additions.pop(key, (None, None, 0))
             if index is not None and former_result is None:  # found and retracted in one instant
                 reports[index] = None

@@ -17,6 +17,7 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
+from skws.queries.keywords.updates import Begin
 from skws.results.result import Result
 from skws.results.result_builder import NetworkTemplate, ResultLabels
 from skws.spec.enums import EvaluatorName
@@ -247,6 +248,40 @@ def test_begins_of_updated_results_are_forgotten_with_them(
         assert not logged or len(engine.begins()) <= 20
     assert len(engine.all_begins()) < 1_100
     assert len(engine.begins()) < 1_100
+
+
+@pytest.mark.parametrize("window", [TimeWindow(1_000_000), CountWindow(50), Unbounded()])
+@pytest.mark.parametrize("replayed_deletions", [False, True])
+def test_begins_of_a_log_are_forgotten_with_their_results(window: Window, replayed_deletions: bool) -> None:
+    """Whether the results end before or after a restart."""
+    engines = []
+    for _ in range(2):
+        engine = StreamEngine(STREAMS, window)
+        engine.add(Plan(STREAMS, parse_query("alpha", STREAMS), window, 1))
+        engines.append(engine)
+    before, after = engines
+    keyed = STREAMS.index["keyed"]
+    rows = [(text, number, 0) for number in range(20) for text in ("alpha", "alpha beta")]
+    updates = [Record(keyed, time, row) for time, row in enumerate(rows)]
+    deletions = [Record(keyed, 100 + number, ("", number, 0), delete=True) for number in range(20)]
+    logged = [*updates, *deletions] if replayed_deletions else updates
+    for record in logged:
+        list(before.process([record]))
+        list(after.process([record]))
+        after.expect_begins(before.begins())
+    assert bool(after.all_begins()) == (not replayed_deletions)
+    list(after.process([] if replayed_deletions else deletions))
+    assert not after.all_begins()
+
+
+def test_begins_of_a_log_expire() -> None:
+    window = TimeWindow(9)
+    engine = StreamEngine(STREAMS, window)
+    engine.add(Plan(STREAMS, parse_query("alpha", STREAMS), window, 1))
+    list(engine.process([Record(0, 1, ("beta", 1, 1))]))
+    engine.expect_begins(Begin("alpha", str(number), 1e-6, 0.0, 9e-6) for number in range(2_000))
+    list(engine.process([Record(0, 100, ("beta", 1, 1))]))
+    assert not engine.all_begins()
 
 
 @pytest.mark.parametrize(

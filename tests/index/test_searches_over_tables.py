@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import replace as replace_relation
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from skws.index import index_cache
 from skws.index.database import StoredTuples
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords import table_search
+from skws.queries.keywords import indexed_rows, table_search
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.result import Result
 from skws.spec.query_spec import RankingChoice
 from skws_purging import policy
 from skws_schema.errors import SourceError
-from skws_schema.model import Join, Schema
+from skws_schema.model import Attribute, AttributeType, Join, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.index.test_differential_tables import QUERIES, cases, indexed, relations_of, sparse_case
 from tests.strategies import WORDS, examples, seeds
@@ -48,7 +48,7 @@ def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Low limits, so that stores are rebuilt and slots renumbered during a test."""
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(table_search, "_DEAD_COPIES", 2)
-    monkeypatch.setattr(table_search, "_INDEXED_ROWS", 12)
+    monkeypatch.setattr(table_search, "_STORED_TEXTS", 12)
     monkeypatch.setattr(policy, "LEAST", 4)
     monkeypatch.setattr(index_cache, "_SPACE", 6)
 
@@ -154,22 +154,45 @@ def test_a_search_does_not_change_the_live_tuples(tmp_path: Path) -> None:
 
 def test_the_next_search_builds_a_store_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if it replaces a store with mostly dead copies."""
-    monkeypatch.setattr(table_search, "_INDEXED_ROWS", 1000)
+    monkeypatch.setattr(table_search, "_STORED_TEXTS", 1000)
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
     indexed_schema = indexed(tmp_path, schema, [Record(1, 0, ("beta", n, n)) for n in range(20)])
     engine = StreamEngine(indexed_schema, TimeWindow(3))
     assert not list(engine.load_tables([]))
     plan = _plan(indexed_schema, "gamma beta", TimeWindow(3), 2)
-    stored_tuples = index_cache.stored_tuples
+    failures = 0
     for number in range(40):
         assert not list(engine.process([Record(0, number, ("gamma", number % 20, 0))]))
-        with monkeypatch.context() as patch, suppress(SourceError):
+        with monkeypatch.context() as patch:
             if number % 2:
-                patch.setattr(index_cache, "stored_tuples", raise_source_error)
-            engine.search(plan, 10)
-        assert index_cache.stored_tuples is stored_tuples
+                patch.setattr(indexed_rows, "stored_tuples", raise_source_error)
+            try:
+                engine.search(plan, 10)
+            except SourceError:
+                failures += 1
         assert engine.search(plan, 10).found == min(number + 1, 3)
+    assert failures
+
+
+def test_a_store_is_used_again_however_many_texts_the_stream_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the words of table rows count towards the limit at which it is built again."""
+    sale, product = relations_of(("sale", "product"), "product")
+    names = tuple(f"t{number}" for number in range(4))
+    texts = tuple(Attribute(name, AttributeType.TEXT) for name in names)
+    sale = replace_relation(sale, attributes=(*sale.attributes, *texts), search=("t", *names))
+    schema = Schema("shop", (sale, product), (Join("of", "sale", "product", (("x", "x"),)),))
+    indexed_schema = indexed(tmp_path, schema, [Record(1, 0, ("beta", n, n)) for n in range(3)])
+    engine = StreamEngine(indexed_schema, Unbounded())
+    assert not list(engine.load_tables([]))
+    rows: list[Row] = [("gamma", number % 3, 0, *names) for number in range(20)]
+    assert not list(engine.process([Record(0, number, row) for number, row in enumerate(rows)]))
+    plan = _plan(indexed_schema, "gamma beta", Unbounded(), 2)
+    assert engine.search(plan, 10).found == 20
+    monkeypatch.setattr(indexed_rows, "stored_tuples", raise_source_error)
+    assert engine.search(plan, 10).found == 20
 
 
 def raise_source_error(*_: object) -> StoredTuples:

@@ -11,6 +11,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.queries.keywords import searching
 from skws.queries.keywords.result_emitter import ResultEmitter
 from skws.queries.keywords.searching import Best, Searched
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session
 from skws.results.result import Result
@@ -19,7 +20,7 @@ from skws_mesh.columnar.store import Partials
 from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
-from skws_windows.window import CountWindow, TimeWindow, Window
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream
 from tests.strategies import combinations, length, seeds
 
@@ -132,6 +133,16 @@ def test_a_completion_counts_the_rows_that_a_search_for_it_finds(seed: int) -> N
     assert completions == {
         word: searched(session, ranked_query(word, "", 1), 1).found for word in written_words
     }
+
+
+def test_words_of_many_columns_stay_indexed_if_no_row_has_died() -> None:
+    names = tuple(f"t{number}" for number in range(20))
+    relation = Relation("item", tuple(Attribute(name, AttributeType.TEXT) for name in names), search=names)
+    engine = StreamEngine(Schema("wide", (relation,), ()), Unbounded())
+    assert not list(engine.process([Record(0, time, names) for time in range(4_200)]))
+    assert not engine.prepare_searches(4_200)
+    engine.compact(0)
+    assert not engine.prepare_searches(0)
 
 
 PARALLEL = Schema(

@@ -48,7 +48,7 @@ _MOST_WORDS: Final = 200_000
 """The number of the most frequent words that are kept for suggestions."""
 _SPACE: Final = re.compile(r"\s")  # in whole values that are not analysed
 _REBUILD_FACTOR: Final = 4
-"""The index is rebuilt when the number of removed rows is this multiple of the number of rows."""
+"""The index is rebuilt when it has this multiple of the texts of live tuples."""
 
 
 class _Postings(NamedTuple):
@@ -124,13 +124,10 @@ class LiveWords:
         narrow = np.empty(0, dtype=np.int32)
         # Slots, which are negative once a tuple is gone, and lengths.
         self._texts = Table((narrow, narrow))  # type: ignore[arg-type]  # narrow as there can be millions
+        self.stored_texts = 0
+        """The number of texts of rows of tables whose words are in memory."""
         self.covered = 0 if self._stored is None else len(self._stored)
         """The number of leading slots whose rows are indexed, here or on disk."""
-
-    @property
-    def indexed(self) -> int:
-        """The number of texts whose words are in memory."""
-        return self._texts.size
 
     def is_behind(self, size: int) -> bool:
         """True if rows of the first ``size`` live tuples are not indexed yet."""
@@ -163,7 +160,8 @@ class LiveWords:
         text_slots, _ = self._texts.columns()
         is_live = text_slots >= 0
         text_slots[is_live] = slots[text_slots[is_live]]
-        if self._texts.size > _REBUILD_FACTOR * (self.covered + _ROWS_AT_A_TIME):
+        live_texts = int(np.count_nonzero(text_slots >= 0))
+        if self._texts.size > _REBUILD_FACTOR * (live_texts + _ROWS_AT_A_TIME):
             self._begin()
 
     def vocabulary(self) -> Vocabulary:
@@ -232,7 +230,9 @@ class LiveWords:
             for bit, passing in condition_slots:
                 if bit == matcher.excluding:
                     is_needed &= ~np.isin(slots, passing)
+            texts_before = self._texts.size
             self._index_all(slots[is_needed])
+            self.stored_texts += self._texts.size - texts_before
         by_place: dict[Place, list[tuple[int, _Postings]]] = {}
         for bit, alternative in matcher.alternatives():
             if not isinstance(alternative, Condition):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _NO_SLOT: Final = -1
 _DEAD_COPIES: Final = 4_096  # dead copies that may stay
-_INDEXED_ROWS: Final = 1 << 20
-"""The number of table rows whose words stay in memory between searches; these take some 100 MB."""
+_STORED_TEXTS: Final = 1 << 20
+"""The number of texts of table rows whose words stay in memory between searches; these take some 100 MB."""
 
 
 class TableSearch:
@@ -61,10 +61,10 @@ class TableSearch:
         self._examined = int(np.count_nonzero(slots[: self._examined] >= 0))
 
     def _is_worn(self, operator: KeywordOperator) -> bool:
-        """True if most copies are dead, or the words of very many table rows are in memory."""
+        """True if most copies are dead, or the words of very many texts of table rows are in memory."""
         dead_copies = np.count_nonzero(self._slots == _NO_SLOT)
-        learned_rows = operator.searches.words.indexed - len(self._slots)
-        return bool(dead_copies > max(_DEAD_COPIES, len(self._slots) // 2) or learned_rows > _INDEXED_ROWS)
+        has_many_texts = operator.searches.words.stored_texts > _STORED_TEXTS
+        return bool(dead_copies > max(_DEAD_COPIES, len(self._slots) // 2) or has_many_texts)
 
     def _end(self, operator: KeywordOperator, store: LiveStore) -> None:
         """End the copies of tuples that have ended."""

@@ -23,6 +23,7 @@ from skws_mesh.columnar.live import KeySets
 from skws_schema.graph import Edge, edges
 from skws_schema.model import AttributeType, Relation, Schema, Value
 
+_TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
 _PRIME: Final = np.uint64(0x100000001B3)
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
@@ -62,7 +63,7 @@ def likely_identities(block: Block, relation: Relation) -> Ints:
     This is faster than ``row_identities``, as it only compares the lengths of texts.
     """
     columns = relation.key_columns or range(len(relation.attributes))
-    return _combined([_length_or_value(block, column) for column in columns])
+    return _combined([_length_or_value(block, relation, column) for column in columns])
 
 
 def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[Ints, Flags]:
@@ -88,10 +89,9 @@ def _identities(block: Block, columns: Sequence[int]) -> Ints:
     return _combined([np.where(present, codes, _ABSENT) for codes, present in _code_columns(block, columns)])
 
 
-def _length_or_value(block: Block, column: int) -> Ints:
-    texts = block.texts(column)
-    if isinstance(texts, Texts):
-        return np.diff(texts.offsets).astype(np.int64)
+def _length_or_value(block: Block, relation: Relation, column: int) -> Ints:
+    if relation.attributes[column].type in _TEXTS:  # whatever the form of the block
+        return np.diff(Texts.of([block.texts(column)]).offsets).astype(np.int64)
     codes, present = _column(block, column)
     return np.where(present, codes, _ABSENT)
 

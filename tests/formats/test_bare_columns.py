@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws.data.batch import BATCH, Chunk, Item, Record, RecordBatch
+from skws.data.packing import pack, unpack
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats import parquet_files as parquet
 from skws.formats.csv_columns import chunks as csv_chunks
@@ -380,8 +381,10 @@ def test_parquet_columns_equal_parquet_rows(tmp_path: Path, index: int, kind: T,
 
 
 def records(rows: list[tuple[int, tuple[Any, ...]]]) -> Iterator[RecordBatch]:
+    """Batches of three rows, in turn as rows and as columns: a file may have both."""
     for begin in range(0, len(rows), 3):
-        yield RecordBatch.of([Record(relation, 0, row) for relation, row in rows[begin : begin + 3]])
+        batch = RecordBatch.of([Record(relation, 0, row) for relation, row in rows[begin : begin + 3]])
+        yield unpack(pack(batch)) if begin % 2 else batch
 
 
 TABLES = Schema(

@@ -98,10 +98,11 @@ def _length_or_value(block: Block, relation: Relation, column: int) -> Ints:
 
 def text_hashes(texts: Texts) -> Hashes:
     """A hash of each text; NULL counts as the empty text."""
-    if not texts.data:
+    first, end = int(texts.offsets[0]), int(texts.offsets[-1])  # other texts may share the data
+    if first == end:
         return np.zeros(len(texts), dtype=np.uint64)
-    begins, lengths = texts.offsets[:-1], np.diff(texts.offsets).astype(np.int64)
-    text_bytes = np.frombuffer(texts.data, dtype=np.uint8).astype(np.uint64)
+    begins, lengths = texts.offsets[:-1] - first, np.diff(texts.offsets).astype(np.int64)
+    text_bytes = np.frombuffer(texts.data, dtype=np.uint8, count=end - first, offset=first).astype(np.uint64)
     positions = np.arange(len(text_bytes), dtype=np.int64) - np.repeat(begins, lengths)
     weights = _powers(1 << max(6, int(lengths.max()).bit_length()))
     sums = np.zeros(len(text_bytes) + 1, dtype=np.uint64)

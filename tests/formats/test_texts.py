@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.texts import Texts
+from skws.index.values import text_hashes
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "movies"
 KINDS = [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
@@ -30,6 +31,12 @@ def test_texts_from_lists(texts: list[str | None], data: st.DataObject) -> None:
     assert as_list(packed) == [text or "" for text in texts]
     places = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
     assert packed.at(np.array(places, dtype=np.int64)) == [texts[place] or "" for place in places]
+
+
+@given(TEXTS, st.integers(0, 20), st.integers(0, 20))
+def test_texts_that_share_data_have_the_same_hashes(texts: list[str | None], first: int, end: int) -> None:
+    packed = Texts.of([texts])
+    assert text_hashes(packed[first:end]).tolist() == text_hashes(packed)[first:end].tolist()
 
 
 @given(TEXTS, st.integers(0, 3), st.data())

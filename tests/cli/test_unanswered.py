@@ -8,6 +8,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from docs.stepped_run import SteppedClock
 from skws.cli.watch import EmptyResultDiagnosis
 from skws.data.batch import Record
@@ -162,6 +164,21 @@ def test_only_the_latest_rows_of_each_relation_are_examined() -> None:
     diagnosis = engine.why_nothing(plan)
     assert diagnosis is not None
     assert diagnosis.reasons == ("no row of the latest 3 matches 'lamp'",)
+
+
+@pytest.mark.parametrize("text", ["lamp -red", "lamp -item:", "red ; lamp"])
+def test_rows_that_the_query_excludes_do_not_count_as_matches(skws: Skws, tmp_path: Path, text: str) -> None:
+    """Neither in a search over live rows, nor among the rows that a job examines."""
+    schema, rows = tmp_path / "shop.yaml", tmp_path / "in.jsonl"
+    schema.write_text(SCHEMA.format(window="none", table="false"))
+    rows.write_text(json.dumps({"relation": "item", "time": 1, "row": {"id": 1, "name": "red lamp"}}) + "\n")
+    search = skws("search", "--schema", schema, "--replay", rows, "--", text)
+    run = Run(tmp_path, text).open()
+    run.step()
+    run.unanswered.log_reasons(run.host)
+    for message in (search.err, *run.messages):
+        assert "no row that the query does not exclude matches" in message
+    assert run.messages
 
 
 def test_rows_of_static_tables_count_as_matches(tmp_path: Path) -> None:

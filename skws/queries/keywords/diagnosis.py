@@ -77,7 +77,8 @@ def _as_words(query: str) -> str:
 class KeywordCounts:
     """The number of tuples that satisfy each keyword of a plan, and their relations.
 
-    ``unsearched``: for each keyword, an attribute that contains its text but is not searched.
+    ``unsearched``: for each keyword, an attribute that contains its text but is not searched. ``excludes``:
+    True if the query excludes some tuples, which may satisfy keywords.
     """
 
     plan: Plan
@@ -85,6 +86,7 @@ class KeywordCounts:
     relations: list[set[int]] = field(init=False)
     unsearched: dict[int, str] = field(default_factory=dict)
     tuples: int = 0
+    excludes: bool = False
 
     def __post_init__(self) -> None:
         self.slots = [0] * len(self.plan.query.slots)
@@ -95,6 +97,7 @@ class KeywordCounts:
         self.tuples += 1
         plan = self.plan
         bitmap = plan.matcher.bitmap(number, row)
+        self.excludes |= bitmap == EXCLUDED or number in plan.query.without
         for slot, keyword in enumerate(plan.query.slots):
             if bitmap != EXCLUDED and bitmap >> slot & 1:
                 self.count(slot, number)
@@ -115,6 +118,7 @@ class KeywordCounts:
         if not is_searched and not self.unsearched:
             return EmptyResult(("no column is searched: --schema FILE can declare some as text",))
         where_text = where or (" of the stream" if sourced(plan.schema) else "")
+        where_text += " that the query does not exclude" if self.excludes else ""
         word_counts = {} if all(self.slots) else words()
         missing = meant_for(plan.query.slots, self.slots, word_counts)
         lines = why_missing(missing, where_text)

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec.structs import replace as struct_replace
 
 from skws.keywords.keyword_matching import KeywordMatching
+from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.keywords.diagnosis import EmptyResult, KeywordCounts
 from skws.queries.keywords.live_paths import MOST_COUNTED, LivePaths
@@ -146,7 +147,8 @@ class LiveSearch:
         return referred_notes(plan, results, carriers)
 
     def _why_nothing(self, plan: Plan, bitmaps: KeywordBitmaps) -> EmptyResult:
-        counts = KeywordCounts(plan, tuples=len(self._live))
+        excludes = bool(plan.query.without) or bool((bitmaps.bitmap == EXCLUDED).any())
+        counts = KeywordCounts(plan, tuples=len(self._live), excludes=excludes)
         relation = self._live.tuples.relation.take(bitmaps.tuple)
         for number in np.unique(relation).tolist():
             for slot, tuples in enumerate(_tuple_counts(plan, bitmaps.take(relation == number))):

@@ -249,6 +249,8 @@ def test_a_result_that_ends_after_the_year_9999_converts_to_a_table() -> None:
     ("data", "message"),
     [
         ({"customer": [{"id": 1, "name": "half \ud800"}]}, "customer: .*surrogates not allowed"),
+        ({"customer": {"name": [1, {"half": "\ud800"}]}}, "customer: name: .*surrogates not allowed"),
+        ({"customer": {"name": [1, "x", 10**5000]}}, "customer: name: .*4300 digits"),
         ({"custmer": CUSTOMERS}, "no relation 'custmer' in schema shop; did you mean 'customer'"),
         ({"customer": 3}, "customer: expected a data frame .* found int"),
         ({"customer": [CUSTOMERS[0], 3]}, "customer row 1: expected a dictionary, found int"),

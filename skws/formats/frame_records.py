@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.batch import Chunk
-from skws.data.value_conversion import LARGEST, Unreadable
+from skws.data.value_conversion import LARGEST, TOO_DEEP, Unreadable
 from skws.formats.parquet_files import ArrowReader, python_values
 from skws.formats.rows import Origins
 from skws.formats.sampling import SampleRow, Samples
@@ -124,15 +124,17 @@ def _of_values(name: str, label: str, values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, *_MISFIT_ERRORS):
-        known_values = [_plain_value(name, label, number, value) for number, value in enumerate(values)]
+        pass
     try:
-        return pa.array(known_values, from_pandas=True)
-    except (pa.ArrowException, *_MISFIT_ERRORS):
-        texts = list(map(_text, known_values))
-    try:
-        return pa.array(texts, pa.string())
-    except UnicodeEncodeError as error:  # a lone surrogate
+        plain_values = [_plain_value(name, label, number, value) for number, value in enumerate(values)]
+        try:
+            return pa.array(plain_values, from_pandas=True)
+        except (pa.ArrowException, *_MISFIT_ERRORS):
+            return pa.array(list(map(_text, plain_values)), pa.string())
+    except (TypeError, ValueError) as error:  # a lone surrogate, an integer of thousands of digits
         raise UsageError(f"{name}: {label}: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{name}: {label}: {TOO_DEEP}") from None
 
 
 def _plain_value(name: str, label: str, row: int, value: Any) -> Any:

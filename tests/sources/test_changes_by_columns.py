@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from skws.data.batch import Chunk
 from skws.data.blocks import ColumnBlock
 from skws.sources.postgres.catalog import CatalogTable, MatchedTables
-from skws.sources.postgres.changes import ChangeDecoder, Moment
+from skws.sources.postgres.changes import ChangeDecoder, LogReader, Moment
 from skws.sources.postgres.numerics import NUMBER_OF_TYPE, without_zeros
 from skws.sources.postgres.pgoutput import (
     UNCHANGED,
+    BeginMessage,
     Cell,
     Cells,
     Delete,
@@ -25,6 +27,7 @@ from skws.sources.postgres.pgoutput import (
     RowChange,
     Update,
 )
+from skws.sources.postgres.slot import LogPosition
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.sources.log_messages import encoded
@@ -158,6 +161,23 @@ def test_usual_changes_are_decoded_by_columns(timed: bool) -> None:
         messages[:5], [Moment(1, 2, 3)] * 5
     )
     assert not by_columns(chunk_of_few)
+
+
+def test_long_changes_are_decoded_in_parts() -> None:
+    """NumPy needs eight bytes for each byte of a text."""
+    text, number = b"x" * 200_000, 200
+    reader = LogReader(decoder(schema(key=False, timed=False), ReplicaIdentity.FULL), LogPosition(1))
+    reader.take(encoded(BeginMessage(5, 1)))
+    tracemalloc.start()
+    try:
+        for _ in range(number):
+            reader.take(encoded(Insert(8, (text,))))
+        chunk = reader.chunk()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [record.row for record in chunk.records.records()] == [(text.decode(),)] * number
+    assert peak < 4 * number * len(text)
 
 
 def test_other_changes_are_decoded_by_columns_beside_an_unlogged_value() -> None:

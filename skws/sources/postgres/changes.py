@@ -68,7 +68,8 @@ from skws_schema.model import AttributeType, Schema
 _FEW: Final = 32
 """Fewer changes of a table are decoded one by one, which then takes less time."""
 _MANY: Final = 1 << 13
-"""Changes that are decoded at once; more would only take memory."""
+_MANY_BYTES: Final = 4 << 20
+"""Changes that are decoded at once; more would only take memory, ten times that of the messages."""
 _ZEROS: Final = r"(\.[0-9]*[1-9])0+$|\.0*$"
 """The end of a text, of which ``without_zeros`` leaves only the group."""
 Name: TypeAlias = tuple[str, str]
@@ -462,6 +463,7 @@ class LogReader:
         self._chunks: list[Chunk] = []
         self._messages: list[bytes] = []
         """Row changes that are decoded together, after the chunks."""
+        self._message_bytes = 0
         self._moments: list[Moment] = []
 
     @property
@@ -526,10 +528,11 @@ class LogReader:
             return
         if self._decoder.follows(table_of(message)):
             self._messages.append(message)
+            self._message_bytes += len(message)
             self._moments.append(moment)
             self.record_count += 2 if is_update(message) else 1  # an update deletes and inserts
         self._advance(moment)
-        if len(self._messages) >= _MANY:
+        if len(self._messages) >= _MANY or self._message_bytes >= _MANY_BYTES:
             self._decode()
 
     def _take_truncation(self, truncate: Truncate) -> None:
@@ -561,4 +564,4 @@ class LogReader:
     def _decode(self) -> None:
         if self._messages:
             self._chunks.append(self._decoder.chunk(self._messages, self._moments))
-            self._messages, self._moments = [], []
+            self._messages, self._message_bytes, self._moments = [], 0, []

@@ -311,7 +311,7 @@ def _trim(fields: list[str]) -> list[str]:
 def _lenient(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     """The non-empty records, up to the first one that cannot be read."""
     try:
-        yield from filter(None, csv.reader(lines, delimiter=delimiter))
+        yield from filter(None, _csv_reader(lines, delimiter, strict=False))
     except csv.Error:
         return
 
@@ -321,9 +321,12 @@ def fields_of(lines: Iterable[str], layout: CsvLayout, *, strict: bool = True) -
 
     Raises csv.Error.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))
-    texts = islice(lines, layout.before, None)
-    return csv.reader(texts, strict=strict, delimiter=layout.delimiter)
+    return _csv_reader(islice(lines, layout.before, None), layout.delimiter, strict=strict)
+
+
+def _csv_reader(lines: Iterable[str], delimiter: str, *, strict: bool) -> Iterator[list[str]]:
+    csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))  # for the whole process
+    return csv.reader(lines, strict=strict, delimiter=delimiter)
 
 
 def csv_fault(error: Exception) -> str:

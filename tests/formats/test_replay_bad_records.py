@@ -183,6 +183,16 @@ def test_a_directory_without_replay_files_is_rejected(tmp_path: Path) -> None:
         plan(tmp_path, SCHEMA)
 
 
+def test_the_header_of_a_csv_file_does_not_depend_on_files_read_before(tmp_path: Path) -> None:
+    """Python's limit for a field is that of the process."""
+    (tmp_path / "director.csv").write_text(f"Report\ndid,name\n1,{'x' * 200_000}\n2,y\n3,z\n")
+    limit = csv.field_size_limit(128 << 10)
+    try:
+        assert list(sample([tmp_path / "director.csv"]).tables()["director"]) == ["did", "name"]
+    finally:
+        csv.field_size_limit(limit)
+
+
 def test_a_damaged_zip_is_reported(tmp_path: Path) -> None:
     line = b'{"mid":1,"role":"x","time":1}\n'
     for kind in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):

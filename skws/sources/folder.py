@@ -228,7 +228,8 @@ def check_path(root: Path) -> None:
         format_of(root)
 
 
-HEAD_BYTES: Final = 1024
+HEAD_BYTES: Final = 16 << 10
+"""The bytes at the beginning of a file by which it is recognized; more than the header of a wide CSV file."""
 
 
 class FilePosition(NamedTuple):

@@ -78,6 +78,20 @@ def test_a_replaced_file_is_reported(tmp_path: Path) -> None:
     assert "was replaced by another file" in follower.notices[0]
 
 
+def test_a_replaced_file_with_the_same_wide_header_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "movie.csv"
+    columns = [f"attribute_{number:03}" for number in range(500)]
+    header = ",".join(["mid", "time", *columns]) + "\n"
+    assert len(header) > 5000
+    path.write_text(header + f"1,1{',' * 500}\n" * 3)
+    follower = Follower(path)
+    assert follower.poll() == [1, 1, 1]
+    (tmp_path / "next").write_text(header + f"2,2{',' * 500}\n" * 5)
+    (tmp_path / "next").replace(path)
+    assert follower.poll() == [2] * 5
+    assert "replaced by another file" in follower.notices[0]
+
+
 def test_a_file_restored_from_a_copy_is_continued(tmp_path: Path) -> None:
     """A directory restored from a copy has other inodes, and the same beginnings."""
     path = tmp_path / "stream.jsonl"

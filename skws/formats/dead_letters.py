@@ -27,6 +27,9 @@ from skws_windows.window import duration_text, rounded_up
 
 KEPT: Final = 5
 """The most bad records, and the most reasons, that a summary shows."""
+_MOST_REASONS: Final = 1000
+_OTHER_REASONS: Final = "further values, for other reasons"
+"""Counted together beyond ``_MOST_REASONS``, as readers are made anew for each file or part."""
 T = TypeVar("T")
 
 
@@ -84,9 +87,11 @@ class BadRecordLog:
         Values that were passed over in good records are only counted.
         """
         if bad.passed_over:
-            if bad.reason not in self.passed_over:
-                self._new_reasons.append(bad.reason)
-            self.passed_over[bad.reason] += bad.passed_over
+            is_known = bad.reason in self.passed_over
+            reason = bad.reason if is_known or len(self.passed_over) < _MOST_REASONS else _OTHER_REASONS
+            if reason not in self.passed_over:
+                self._new_reasons.append(reason)
+            self.passed_over[reason] += bad.passed_over
             return
         self.note(bad)
         if self.on_error is OnError.FAIL:

@@ -49,6 +49,8 @@ from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, U
 
 Steps: TypeAlias = tuple[tuple[int, Convert], ...]
 _Plan: TypeAlias = tuple[tuple[int, ...], Steps]
+_MOST_NAMES: Final = 1000
+"""The most unknown fields that a reader names; objects may have values as names."""
 _MOST_PLANS: Final = 1000
 """The most combinations of types that a reader remembers; wide rows with NULL have more."""
 
@@ -179,9 +181,10 @@ class RowReader:
         """Pass over values of an attribute that the relation lacks, unless the schema refuses them."""
         if self.fails:
             raise self.no_attribute(name)
-        if name not in self._unknown_reasons:
-            self._unknown_reasons[name] = str(self.no_attribute(name))
-        self.passed_over[self._unknown_reasons[name]] += values
+        reason = self._unknown_reasons.get(name)
+        if reason is None and len(self._unknown_reasons) < _MOST_NAMES:
+            reason = self._unknown_reasons[name] = str(self.no_attribute(name))
+        self.passed_over[reason or f"{self.relation.name} has no attributes for other fields"] += values
 
     def missing_value(self, name: str, error: MalformedError) -> Value:
         """The value in place of one that is missing because of ``error``; raises any other error."""

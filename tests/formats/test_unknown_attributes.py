@@ -250,3 +250,20 @@ def test_notes_are_not_counted_as_bad_records() -> None:
     log = BadRecordLog(OnError.FAIL)
     assert list(log.records([note, Record(0, 1, (1,))])) == [Record(0, 1, (1,))]
     assert (log.count, log.news(), log.news()) == (0, ("ignored: a has no attribute 'x'",), ())
+
+
+def test_unknown_names_without_end_are_counted_together() -> None:
+    """Rows with values as names of fields, in a stream that never ends."""
+    texts = [
+        orjson.dumps({"relation": "order", "time": 1, "row": {"number": 1, f"x{n}": 1}}) for n in range(3000)
+    ]
+    schema = parse_schema(PLAIN)
+    with BadRecordLog(OnError.SKIP) as log:
+        for part in (texts[:2000], texts[2000:], texts[:1]):
+            for chunk in TextReader("texts", schema).read(part):
+                assert len(chunk.bad) <= 1001
+                log.take(chunk.bad)
+        assert len(log.passed_over) == 1001
+        assert log.passed_over["further values, for other reasons"] == 2000
+        assert log.passed_over.total() == 3001
+        assert len(log.news()) == 1001

@@ -409,7 +409,7 @@ class TextReader:
         self._lines = StreamedLines(name, schema)
 
     def read(self, texts: Iterable[bytes]) -> Iterator[Chunk]:
-        """The records of texts, in order; other texts are bad records."""
+        """The records of texts, in order; blank texts are skipped, and others are bad records."""
         lines: list[bytes] = []
         size = 0
         for text in texts:

@@ -80,8 +80,9 @@ class Neighbours:
         """
         if self._is_crowded:
             position, edge, partners = self._look_up(slots)
-            order = _order(position)
-            return position.take(order), edge.take(order), partners.take(order)
+            indices = np.flatnonzero(partners < self._lists.size)  # others are not known to any caller yet
+            indices = indices.take(_order(position.take(indices)))
+            return position.take(indices), edge.take(indices), partners.take(indices)
         first, counts, _ = self._lists.columns()
         lengths = counts.take(slots)
         codes = self._codes.take(ranges(first.take(slots), lengths))

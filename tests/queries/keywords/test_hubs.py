@@ -232,3 +232,33 @@ def test_an_added_query_walks_only_towards_its_words() -> None:
         results_by_evaluator.append(sorted(result.id for result in engine.add(beta)))
     assert results_by_evaluator[0] == results_by_evaluator[1]
     assert len(results_by_evaluator[0]) == 2 * 80 + 2 * 80 * 320
+
+
+PAIRED = Schema(
+    "paired",
+    (Relation("a", (KEY, TEXT), search=("t",)), Relation("b", (KEY, TEXT), search=("t",))),
+    (Join("j", "a", "b", (("docket", "docket"),)),),
+    "none",
+)
+
+
+@combinations("size", [3, 4])
+def test_many_tuples_of_one_batch_join_each_other(size: int) -> None:
+    """Pairs are then not stored: walks look them up, and meet tuples that arrive later in the batch."""
+    burst = [Record(n % 2, 1 + n, (1, "pad")) for n in range(1_000)]
+    later = [
+        Record(0, 1_100, (2, "alpha")),
+        Record(1, 1_101, (2, "beta")),
+        Record(0, 1_102, (2, "gamma")),
+        Record(1, 1_103, (2, "delta")),
+    ]
+    changes = []
+    for evaluator in (EvaluatorName.DELTA, EvaluatorName.AUTO):
+        engine = StreamEngine(PAIRED, TimeWindow(3_000))
+        for text in ("alpha beta", "alpha gamma", "beta gamma delta"):
+            engine.add(
+                Plan(PAIRED, parse_query(text, PAIRED), TimeWindow(3_000), size, evaluated_by=evaluator)
+            )
+        changes.append(changes_of([*engine.process(burst), *engine.process(later)]))
+    assert changes[0] == changes[1]
+    assert len(changes[0]) >= 2

@@ -282,6 +282,7 @@ class AskedWalks:
                 signatures = partners.copy()
                 np.bitwise_or.at(signatures, levels[1].owner, self._partners.signatures(levels[1].ends))
                 accepts = self._end_filter(signatures, partners)
+                walks = walks.take(np.flatnonzero(signatures.take(walks.owner)))
             levels.append(self.walker.extend(walks, earlier=earlier, accepts=accepts))
             rows += len(levels[-1])
             if rows > _MOST_ROWS and len(owners) > 1:

@@ -275,7 +275,9 @@ class LocalWatch:
         self._write(entry, outcome)
         self._show_schema()
         seconds = (self.clock.now() - arrival) / MICROSECOND
-        self.sizer.adapt(len(entry.records), seconds, len(outcome.results))
+        # Snapshots belong to commands: fewer records would not make them smaller.
+        result_count = sum(not result.snapshot for result in outcome.results)
+        self.sizer.adapt(len(entry.records), seconds, result_count)
         self.gauges.count_batch(seconds)
         if commands:
             self._command_queue.finish(commands, self.worker.standing_queries)

@@ -276,6 +276,18 @@ def test_batches_shrink_when_records_have_many_results() -> None:
     assert sizer.limit > LEAST
 
 
+def test_the_snapshot_of_a_new_query_does_not_reduce_the_batch_size(tmp_path: Path) -> None:
+    path, sink = tmp_path / "stream.jsonl", Collected()
+    append(path, *numbered(50))
+    watch = opened(request(path, queries={}, control=tmp_path / "control"), sink)
+    steps(watch)
+    watch.sizer.results = 10
+    watch.control.submit(JobCommand.add(Query(QUERY, name="lamps")))
+    steps(watch)
+    assert len(sink.results) == 50
+    assert watch.sizer.limit >= LEAST
+
+
 def test_a_hot_key_reaches_sinks_in_bounded_batches(tmp_path: Path) -> None:
     class Sizes(Collected):
         most = 0

@@ -445,14 +445,18 @@ class ControlFolder:
         replace_file(self.folder / _QUERIES, content, mode=PRIVATE)
 
     def standing_queries(self) -> list[Query]:
-        """The queries as the job last published them. Raises SourceError if no job has."""
+        """The queries as the job last published them. Raises SourceError without any."""
         path = self.folder / _QUERIES
         with explained(f"{path}: cannot read", SourceError):
             if not path.exists():
                 raise SourceError(
                     f"{self.folder}: no job has used this folder; expected the --control of a job"
                 )
-            return [Query.from_dict(fields) for fields in orjson.loads(path.read_bytes())["queries"]]
+            text = path.read_bytes()
+        try:
+            return [Query.from_dict(fields) for fields in orjson.loads(text)["queries"]]
+        except (ValueError, TypeError, KeyError):  # after a loss of power
+            raise SourceError(f"{path}: damaged; a job with this folder replaces it when it starts") from None
 
     def _size(self, name: str) -> int:
         path = self.folder / name

@@ -20,7 +20,7 @@ from skws.spec.enums import OnError
 from skws.spec.query_spec import Query
 from skws_schema import budgets
 from skws_schema.budgets import MemoryBudget
-from skws_schema.errors import BadRecordsError, MemoryBudgetError, UsageError
+from skws_schema.errors import BadRecordsError, MemoryBudgetError, SourceError, UsageError
 from skws_schema.yaml.load import parse_schema
 from tests.clocks import HandClock
 from tests.jobs.test_schema_changes import WITH_NOTES
@@ -90,6 +90,14 @@ def test_commands_after_an_emptied_command_file_are_executed(tmp_path: Path) -> 
         if name == "other lamps":
             steps(watch)
     assert [query.name for query in watch.standing_queries] == ["lamps", "other lamps", "others"]
+
+
+@pytest.mark.parametrize("text", [b"", b"\0\0\0", b"[]", b'{"queries": [{"name": 1}]}'])
+def test_a_damaged_list_of_standing_queries_is_refused(tmp_path: Path, text: bytes) -> None:
+    folder = ControlFolder(tmp_path / "control")
+    (tmp_path / "control" / "queries.json").write_bytes(text)
+    with pytest.raises(SourceError, match=r"queries\.json: damaged"):
+        folder.standing_queries()
 
 
 def test_bad_and_late_records_become_dead_letters(tmp_path: Path) -> None:

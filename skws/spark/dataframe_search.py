@@ -211,6 +211,8 @@ def _sources_by_name(data: object) -> dict[str, DataFrame | Source]:
     """DataFrames by relation, and a source of records. Raises UsageError."""
     if not isinstance(data, Mapping):
         data = {RECORDS: data}
+    if not data:
+        raise UsageError("data: expected at least one DataFrame")
     sources: dict[str, DataFrame | Source] = {}
     for name, value in data.items():
         source: Any = Source(value) if isinstance(value, str | Path) else value

@@ -102,6 +102,8 @@ def test_a_missing_schema_is_inferred(spark: SparkSession) -> None:
         skws.spark.search(spark, values, "byron")
     with pytest.raises(UsageError, match=r"expected a DataFrame of Spark, .* found list"):
         skws.spark.search(spark, {"customer": rows}, "byron")  # type: ignore[dict-item]
+    with pytest.raises(UsageError, match="expected at least one DataFrame"):
+        skws.spark.search(spark, {}, "byron", schema=SHOP)
     mistyped = spark.createDataFrame([(1, "Ada")], "id long, nmae string")
     with pytest.warns(UserWarning, match="no row of customer has 'name'; did you mean 'nmae'"):
         skws.spark.search(spark, {"customer": mistyped}, "ada", schema=SHOP)

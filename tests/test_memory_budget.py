@@ -124,6 +124,24 @@ def test_an_explanation_of_very_many_networks_ends_at_the_budget() -> None:
         drawn_networks(generator, *root, limit=1)
 
 
+def test_searches_may_begin_while_the_largest_holder_is_found() -> None:
+    """As in other threads of a server."""
+    later = [FakeHolder() for _ in range(100)]
+
+    class FirstHolder(FakeHolder):
+        def footprint(self) -> Footprint:
+            for holder in later:
+                budgets.register(holder)
+            return Footprint(1 << 63, "the first holds 9 results")
+
+    first_holders = [FirstHolder() for _ in range(3)]
+    for holder in first_holders:
+        budgets.register(holder)
+    budgets.use(MemoryBudget(1))
+    with pytest.raises(MemoryBudgetError, match="the first holds 9 results"):
+        budgets.check()
+
+
 def test_queries_without_rows_are_counted_as_holders() -> None:
     schema = parse_schema(SCHEMA, "s.yaml")
     engine = StreamEngine(schema, Unbounded())

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
 from mmap import mmap
+from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -95,6 +96,7 @@ class MemoryBudget:
 
 
 _holders: WeakSet[Holder] = WeakSet()
+_holders_lock: Final = Lock()
 
 
 class _Process:
@@ -117,7 +119,8 @@ def size() -> int | None:
 
 def register(holder: Holder) -> None:
     """Name this object in messages about memory while it exists."""
-    _holders.add(holder)
+    with _holders_lock:
+        _holders.add(holder)
 
 
 def check(planned: int = 0) -> None:
@@ -178,7 +181,9 @@ def size_text(size: int) -> str:
 
 def _largest_holder_text() -> str:
     """A description of the holder with the most entries."""
-    largest = max((holder.footprint() for holder in _holders), default=None)
+    with _holders_lock:  # other threads may begin searches
+        holders = list(_holders)
+    largest = max((holder.footprint() for holder in holders), default=None)
     return f": {largest.text}" if largest is not None and largest.entries else ""
 
 

@@ -21,6 +21,7 @@ from skws_windows.guards.letters import Ints, RowSource
 from skws_windows.processor.live_starts import Key
 from skws_windows.processor.spans import ANY, Code, OpenWindows, Tracker, TupleExpiry
 from skws_windows.window import FOREVER, ExpressionWindow
+from tests.growth.measured import Cost, cost
 from tests.jobs.watching import SCHEMA
 
 BEGIN: Final = 4
@@ -160,3 +161,15 @@ def test_positions_within_a_key_continue_after_its_windows_end() -> None:
         for window in processor.process([StreamRecord(0, time, (1, temp)) for temp in (39, 40, 37)])
     ]
     assert positions == [((1,), 3 * time, 3 * time + 2) for time in range(3)]
+
+
+def test_the_cost_of_reading_a_key_does_not_depend_on_the_number_of_keys() -> None:
+    def key_cost(n: int) -> Cost:
+        plan = WindowPlan.of_text(PATIENTS, "open when temp > 38 close when temp < 38 per p")
+        tracker = Tracker(plan.compiled(), plan.alphabet)
+        tracker.feed(RowSource.of([StreamRecord(0, 0, (p, 39)) for p in range(n)]))
+        code = tracker.codes_of([(n - 1,)])
+        assert tracker.values(code) == [[n - 1]]
+        return cost(lambda: tracker.values(code))
+
+    assert key_cost(2_000).allocated < 1.2 * key_cost(200).allocated + 1_000

@@ -101,9 +101,8 @@ class Tracker:
 
     def values(self, key: Ints) -> list[list[Value]]:
         """The values of keys, by their codes."""
-        values_of_codes = [codes.values() for codes in self._codes]
         return [
-            [values[code] for values, code in zip(values_of_codes, row, strict=True)] for row in key.tolist()
+            [codes.value(code) for codes, code in zip(self._codes, row, strict=True)] for row in key.tolist()
         ]
 
     def codes_of(self, keys: Sequence[Sequence[Value]]) -> Ints:
@@ -205,6 +204,7 @@ class _Codes:
 
     def __init__(self) -> None:
         self._code_by_value: dict[Value, int] = {}
+        self._value_by_code: dict[int, Value] = {}
         self._next = 0
         self._last_size = _LEAST_CODES
 
@@ -215,17 +215,19 @@ class _Codes:
     def of(self, value: Value) -> int:
         code = self._code_by_value.setdefault(value, self._next)
         if code == self._next:
+            self._value_by_code[code] = value
             self._next += 1
         return code
 
-    def values(self) -> dict[int, Value]:
-        """The values by their codes."""
-        return {code: value for value, code in self._code_by_value.items()}
+    def value(self, code: int) -> Value:
+        """Inverse of ``of``."""
+        return self._value_by_code[code]
 
     def keep(self, codes_in_use: Ints) -> None:
         """Forget all other codes."""
         codes = set(codes_in_use.tolist())
         self._code_by_value = {value: code for value, code in self._code_by_value.items() if code in codes}
+        self._value_by_code = {code: value for value, code in self._code_by_value.items()}
         self._last_size = max(_LEAST_CODES, len(self._code_by_value))
 
 

@@ -131,7 +131,7 @@ class _Resolver:
     def _constant_test(self, letter: TupleLetter, condition: Filter) -> ConstantTest:
         column = self._column(letter, condition.reference.attribute, condition.span)
         attribute = self._schema.relations[letter.relation].attributes[column]
-        self._refuse_versions(attribute, condition.operator, condition.span)
+        self._refuse_order(attribute, condition.operator, condition.span)
         try:
             return ConstantTest(column, condition.operator, coerce(condition.value, attribute))
         except ValueError as error:
@@ -147,18 +147,17 @@ class _Resolver:
             if first.type.family is not second.type.family:
                 types = f"{first.name} is of type {first.type} and {second.name} of type {second.type}"
                 raise self._fault(condition.span, f"{types}: they are not compared")
-            if first.type is AttributeType.BOOLEAN and operator not in {Op.EQUAL, Op.DIFFERENT}:
-                message = (
-                    f"{first.name} and {second.name} are booleans, which have no order; expected = or !="
-                )
-                raise self._fault(condition.span, message)
-            self._refuse_versions(first, operator, condition.span)
-            self._refuse_versions(second, operator, condition.span)
+            for attribute in (first, second):
+                self._refuse_order(attribute, operator, condition.span)
             yield ComparedColumns(left, operator, right)
 
-    def _refuse_versions(self, attribute: Attribute, operator: str, span: Span) -> None:
-        """Patterns compare texts letter by letter, which is not the order of versions."""
-        if attribute.order is not None and operator not in {Op.EQUAL, Op.DIFFERENT}:
+    def _refuse_order(self, attribute: Attribute, operator: str, span: Span) -> None:
+        """Booleans have no order, and patterns compare texts letter by letter, unlike versions."""
+        if operator in {Op.EQUAL, Op.DIFFERENT}:
+            return
+        if attribute.type is AttributeType.BOOLEAN:
+            raise self._fault(span, f"{attribute.name} is a boolean, which has no order; expected = or !=")
+        if attribute.order is not None:
             message = f"{attribute.name} is a version ({attribute.order}), and patterns do not order versions"
             raise self._fault(span, f"{message}; expected = or !=, or a keyword query")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, SpjStream
 from skws_schema.errors import BadRecordsError, nearest
-from skws_schema.model import Attribute, Op, Relation, Schema, Value, match_name
+from skws_schema.model import Attribute, AttributeType, Op, Relation, Schema, Value, iso, match_name
 
 PSEUDO_TIME = "time"
 """Names the time of the record, the application time of a stream whose relation names no attribute for it."""
@@ -85,7 +85,12 @@ def _bound_atoms(attr: Attr, attribute: Attribute) -> list[Atom]:
     text = f"{attr.stream}: {attribute.name} in the schema"
     ends = ((Op.AT_LEAST, low, "min"), (Op.AT_MOST, high, "max"))
     return [
-        Atom(attr, *_bound(attr.domain, op, value), f"{text} ({end} {value})", assumed=True)
+        Atom(
+            attr,
+            *_bound(attr.domain, op, value),
+            f"{text} ({end} {_value_text(attribute, value)})",
+            assumed=True,
+        )
         for op, value, end in ends
         if value is not None
     ]
@@ -134,10 +139,24 @@ class Promises:
         low, high = attribute.min, attribute.max
         for value in values:
             if _outside(value, low, high):
+                value_text, range_text = _value_text(attribute, value), _range_text(attribute)
                 raise BadRecordsError(
-                    f"{relation}.{attribute.name} is {value!r}, but the schema promises {low} to {high}; "
+                    f"{relation}.{attribute.name} is {value_text}, but the schema promises {range_text}; "
                     "the memory of this query is bounded only if that holds"
                 )
+
+
+def _range_text(attribute: Attribute) -> str:
+    low, high = (_value_text(attribute, bound) for bound in (attribute.min, attribute.max))
+    if attribute.min is None:
+        return f"at most {high}"
+    return f"at least {low}" if attribute.max is None else f"{low} to {high}"
+
+
+def _value_text(attribute: Attribute, value: Value) -> str:
+    if attribute.type is AttributeType.TIMESTAMP and isinstance(value, int):
+        return iso(value)
+    return repr(value)
 
 
 def _has_bounds(attribute: Attribute) -> bool:

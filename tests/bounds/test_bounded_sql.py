@@ -14,7 +14,7 @@ from skws_bounds.repairs import repairs
 from skws_bounds.sql_reader import parse_sql
 from skws_bounds.verdict import check
 from skws_schema.budgets import within_steps
-from skws_schema.errors import SqlError, UsageError
+from skws_schema.errors import BadRecordsError, SqlError, UsageError
 from skws_schema.model import Attribute, AttributeType, Op, Relation, Schema
 from tests.bounds.bounds_queries import STREAMS, sql, stream
 
@@ -191,3 +191,26 @@ def test_long_in_lists_are_refused_at_once() -> None:
     lists = " AND ".join(f"s.{name} IN ({values})" for name in ("a", "a2") * 4)
     with pytest.raises(SqlError, match="the IN lists make 10000000000000000 cases; expected at most 256"):
         sql(f"SELECT s.a FROM s WHERE {lists}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds", "value", "message"),
+    [
+        (AttributeType.INTEGER, (1, 9), 12, r"s.a is 12, but the schema promises 1 to 9;"),
+        (AttributeType.INTEGER, (None, 9), 12, r"s.a is 12, but the schema promises at most 9;"),
+        (AttributeType.NUMBER, (0.5, None), 0.25, r"s.a is 0.25, but the schema promises at least 0.5;"),
+        (
+            AttributeType.TIMESTAMP,
+            (1_000_000, 2_000_000),
+            3_000_000,
+            "s.a is 1970-01-01T00:00:03Z, but .* promises 1970-01-01T00:00:01Z to 1970-01-01T00:00:02Z;",
+        ),
+    ],
+)
+def test_a_broken_promise_is_told_with_its_bounds(
+    kind: AttributeType, bounds: tuple[float | None, float | None], value: float, message: str
+) -> None:
+    schema = Schema("promised", (Relation("s", (Attribute("a", kind, *bounds),)),), ())
+    run = UnionRun(parse_sql("SELECT 1 FROM s", schema), schema, {})
+    with pytest.raises(BadRecordsError, match=message):
+        run.step(1, {"s": [(value,)]})

@@ -159,8 +159,8 @@ class SpjEvaluator:
 
     @property
     def entries(self) -> int:
-        tuples = sum(len(self._bags[s.alias]) for s in self._streams) if self._bags is not None else 0
-        return tuples + sum(run.entries for run in self.runs)
+        bags = self._finite if self._bags is None else {s.alias: self._bags[s.alias] for s in self._streams}
+        return sum(map(len, bags.values())) + sum(run.entries for run in self.runs)
 
     @property
     def _streams(self) -> list[SpjStream]:

@@ -238,3 +238,14 @@ def test_null_keeps_the_promises_of_a_schema(text: str) -> None:
     outputs = synopsis_outputs(sql(text, PROMISED), PROMISED, arrivals, {})
     assert outputs == naive_outputs(sql(text, PROMISED), PROMISED, arrivals, {})
     assert any(outputs)
+
+
+def test_the_rows_of_a_finite_stream_count_as_entries_after_its_end() -> None:
+    """They are kept, since later tuples join them."""
+    run = UnionRun(sql("SELECT f.e FROM f, s WHERE s.i > f.m"), STREAMS, {})
+    entries = []
+    for second in range(1, 6):
+        time = second * SECOND
+        run.step(time, {"f": [(second, time)] if second < 3 else [], "s": [(1, 1, time)]})
+        entries.append(run.entries)
+    assert entries == [2, 4, 5, 2, 2]

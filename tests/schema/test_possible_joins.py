@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skws_schema.errors import UsageError
-from skws_schema.infer.infer import infer
+from skws_schema.infer.infer import infer, with_joins_by_values
 from skws_schema.model import Join
 from skws_schema.yaml.add_join import join_of, with_join
 from skws_schema.yaml.load import parse_schema
@@ -135,6 +135,12 @@ def test_a_shared_name_with_all_values_found_is_a_join(numbers: list[str]) -> No
         "loans": {"note": ["lost", "torn", "wet"], "isbn": numbers},
     }
     assert [join.name for join in infer(tables).schema().joins] == ["loans.isbn = books.isbn"]
+
+
+def test_a_table_without_columns_has_no_joins() -> None:
+    inference = infer({"a": {"x": [1, 2]}, "b": {"a_x": [1]}})
+    values: dict[str, dict[str, list[object]]] = {"a": {"x": [1, 2]}, "b": {}}
+    assert with_joins_by_values(inference, values).joins == ()
 
 
 def test_a_join_replaces_its_comment() -> None:

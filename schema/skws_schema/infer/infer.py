@@ -461,7 +461,7 @@ def _table(
     odd_rows = {row for column in profiles.values() for row in column.odd}
     if odd_rows:
         profiles = {name: column.without(odd_rows) for name, column in profiles.items()}
-    return SampledTable(relation, profiles, truncated=max(lengths) >= limit)
+    return SampledTable(relation, profiles, truncated=max(lengths, default=0) >= limit)
 
 
 def _types(earlier: Schema | None, relation: str) -> dict[str, AttributeType]:

@@ -224,6 +224,7 @@ def shift(guard: Guard, distance: int) -> Guard:
 
 
 def map_atoms(guard: Guard, change: Callable[[Atom], Guard]) -> Guard:
+    """The guard with ``change`` applied to each atom."""
     match guard:
         case Not(inner):
             return negation(map_atoms(inner, change))

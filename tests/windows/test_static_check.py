@@ -278,6 +278,24 @@ def test_an_attribute_called_time_is_not_the_event_time(kind: AttributeType, con
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "every match [b]+ [b] [{0} is not null and {0}[-1] is null]",
+        "every open when {0} is not null and {0}[-1] is null close when b",
+        "every match [{0} is null]+ [{0} > {0}[-1] and {0} < 5] [{0}[-1] is null]",
+    ],
+)
+def test_the_name_of_an_attribute_does_not_change_the_verdict(text: str) -> None:
+    verdicts = []
+    for name in ("time", "tick"):
+        attributes = (Attribute(name, AttributeType.NUMBER), Attribute("b", AttributeType.BOOLEAN))
+        alphabet = Alphabet(Schema("race", (Relation("lap", attributes),), ()))
+        verdict = check(parse_expression(text.format(name), alphabet), alphabet)
+        verdicts.append((verdict.open_starts, verdict.windows_per_position))
+    assert verdicts[0] == verdicts[1]
+
+
 def test_bounds_of_the_schema_count_as_promises() -> None:
     def alphabet(high: float | None, low: float | None = None) -> Alphabet:
         attributes = (

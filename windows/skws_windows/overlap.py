@@ -241,7 +241,7 @@ def _component_guards(
     component: Component, guards: Sequence[g.Guard], alphabet: Alphabet
 ) -> Iterable[g.Guard]:
     terms = component.terms
-    yield from (g.IsNull(field) for field in terms if field.name != TIME)
+    yield from (g.IsNull(field) for field in terms if not (field.name == TIME and alphabet.clock))
     sort = alphabet.fields[component.variables[0]].sort
     if component.fragment is RealizableFragment.TRANSLATION:
         return

@@ -319,7 +319,7 @@ class Top:
             if each.id not in ids_before or each.id in replaced:
                 yield self._report(each, TopChange("enter", rank, at))
         for rank, each in enumerate(after, 1):
-            if each.id in updated and each.id in ids_before:
+            if each.id in updated and each.id in ids_before and each.id not in replaced:
                 yield self._report(each, TopChange("update", rank, at))
 
     def _report(self, entry: Candidate, change: TopChange) -> Result:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
@@ -18,7 +20,7 @@ from skws.spec.query_spec import RankingChoice, TopChoice
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants
-from tests.strategies import WORDS, examples, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, schemas, seeds, static_rows, streams
 
 SCHEMA = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
 SECOND = 1_000_000
@@ -146,6 +148,39 @@ def test_results_expire_after_very_many_deletions(group: bool) -> None:
             pass
         assert [r.id for r in top.alive()] == best_by_brute_force(reports, tick, choice, SCHEMA)
     assert len(top) == 0
+
+
+@pytest.mark.parametrize("group", [False, True])
+@seeds(10, 100)
+def test_updates_and_results_that_return_within_an_instant(group: bool, seed: int) -> None:
+    random = Random(seed)
+    choice = TopChoice(random.randint(1, 4), group)
+    top, follower = Top(choice, SCHEMA, event_time), Follower(choice.size)
+    reports, live = list[Result](), dict[str, Result]()
+    tick = 0
+    for _ in range(30):
+        tick += random.choice([0, 1, 1, 2]) * SECOND
+        live = {name: result for name, result in live.items() if (result.expires or 0) > tick}
+        batch: list[Result] = []
+        for _ in range(random.randint(0, 4)):
+            change = random.choice(["-", "~", "+", "+"])
+            earlier = live[random.choice(list(live))] if live else None
+            number = int(earlier.id) if earlier is not None and change != "+" else len(reports) + len(batch)
+            expires = random.choice([tick + SECOND, tick + 3 * SECOND, FOREVER])
+            new = result_of(number, tick, expires, random.choice([1.0, 2.0, 4.0]), random.choice("ab"))
+            if earlier is not None and change == "-":
+                deletion = Result("-", "k", "k", new.id, None, 0.0, "r{k}", earlier.tuples, (), tick=tick)
+                batch.append(deletion)
+                del live[new.id]
+                if random.random() < 0.7:
+                    continue
+            batch.append(replace(new, op="~") if earlier is not None and change == "~" else new)
+            live[new.id] = new
+        follower.apply(top.take(batch))
+        follower.apply(top.advance(tick))
+        reports += batch
+        assert follower.best == best_by_brute_force(reports, tick, choice, SCHEMA)
+        assert [r.id for r in top.alive()] == follower.best
 
 
 @given(changes(), st.integers(1, 4), st.booleans())

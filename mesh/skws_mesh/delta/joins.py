@@ -285,6 +285,8 @@ class DeltaJoins:
 
     def _live_paths(self, numbers: Ints, slots: Ints, targets: Ints) -> Iterator[Partials]:
         """The live results of new queries for two words, from tuples with the first word to the others."""
+        if not (len(slots) and len(targets)):
+            return
         most = int(self._by_query.sizes(numbers).max()) - 1  # joins
         walker = self._walks.walker
         goal = Targets(self._walks.neighbours, targets, len(self._live), most)
@@ -310,7 +312,7 @@ class DeltaJoins:
                     stack.append((longer, joins - 1))
 
     def _toward(self, goal: Targets, walks: Walks, joins: int) -> Walks:
-        """The walks with one more join, after which at most ``joins`` lead to a target."""
+        """The walks extended by a join, after which a target is at most ``joins`` joins away."""
         if not joins:
             return self._walks.walker.extend_to(goal, walks)
         return self._walks.walker.extend(

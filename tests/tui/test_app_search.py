@@ -729,6 +729,12 @@ async def test_a_message_has_three_lines_at_most() -> None:
         driver.app.tell("error", "w" * 40 + " " + "x" * 37, shown=True)
         await driver.settle()
         assert driver.text().endswith("w " + "x" * 37)  # no empty line below
+        driver.app.tell("error", "本" * 60, shown=True)
+        await driver.settle()
+        assert [line.count("本") for line in driver.text().splitlines()[-2:]] == [39, 21]
+        driver.app.tell("error", "本" * 200, shown=True)
+        await driver.settle()
+        assert driver.text().endswith("l: the whole message")
 
 
 @scenario

@@ -36,6 +36,7 @@ from skws_tui.services.result_drawing import (
     sentence,
     separator,
     when,
+    wrap_cells,
 )
 from skws_tui.services.user_files import (
     SavedSession,
@@ -273,6 +274,14 @@ def test_a_sentence_keeps_matches_and_its_width(parts: list[tuple[str, bool]], w
         separator(*pair) + pair[1].text for pair in pairwise(sentence_parts)
     )
     assert cell_len(text) <= max(width, 14 * match_count + 3)
+
+
+@given(st.text("ab界 ", max_size=60), st.integers(2, 40))
+@examples(60)
+def test_wrapped_lines_fit_and_keep_the_text(text: str, width: int) -> None:
+    lines = wrap_cells(text, width)
+    assert all(cell_len(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
 
 
 def test_the_event_queue_notifies_once_until_emptied_and_drops_the_oldest() -> None:
@@ -568,6 +577,7 @@ def _theme(name: str):  # type: ignore[no-untyped-def]
             ["├─ PostLinks", "│  (PostLinks.Relate", "│  dPostId =", "│  Posts.Id)"],
         ),
         ("├─ PostLinks  (PostLinks.RelatedPostId = Posts.Id)", 12, None),
+        ("├─ 帖子  (帖子.编号 = 用户.编号)", 26, ["├─ 帖子  (帖子.编号 =", "│         用户.编号)"]),
     ],
 )
 def test_the_joins_of_a_graph_wrap_below_themselves(

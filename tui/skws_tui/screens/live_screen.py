@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import wrap
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, cast
 
 from rich.cells import cell_len
@@ -19,7 +18,7 @@ from textual.widget import Widget
 from skws.sinks.text import visible
 from skws_schema.errors import quantity
 from skws_tui.error_boundary import ViewChanged
-from skws_tui.services.result_drawing import Palette, day_or_time
+from skws_tui.services.result_drawing import Palette, day_or_time, wrap_cells
 from skws_tui.services.view import View
 from skws_tui.themes import palette
 from skws_tui.widgets.search_box import FilterBox
@@ -118,9 +117,13 @@ class KeyLine(Widget):
 def _notice_lines(notice: Notice, width: int, palette: Palette) -> list[Text]:
     """The lines of a message, at most three; the rest is in the log."""
     style = "" if notice.severity == "information" else palette.warn
-    lines = wrap(notice.text, max(width, 10))
+    width = max(width, 10)
+    lines = wrap_cells(notice.text, width)
     if len(lines) > _LINES:
-        lines = wrap(notice.text, max(width, 10), max_lines=_LINES, placeholder=_REST)
+        last = lines[_LINES - 1]
+        while last and cell_len(last + _REST) > width:
+            last = last.rpartition(" ")[0] if " " in last else last[:-1]
+        lines[_LINES - 1 :] = [last + _REST]
     return [Text(line, style, no_wrap=True) for line in lines] or [Text()]
 
 

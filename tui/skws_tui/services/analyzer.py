@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from textwrap import wrap
 from typing import Final
 
 from rich.cells import cell_len
@@ -31,6 +30,7 @@ from skws_schema.model import Schema
 from skws_schema.show import draw
 from skws_schema.yaml.load import parse_schema, warnings
 from skws_tui.services.live_rows import LiveRows
+from skws_tui.services.result_drawing import wrap_cells
 from skws_tui.services.typed import Analysis, SlotAnalysis, as_query, parse_typed
 from skws_windows.window import window_fault
 
@@ -196,14 +196,19 @@ def fold_line(line: str, width: int) -> str:
     bracket = line.find("(") + 1
     if not bracket or cell_len(line) <= width:
         return line
-    if width - bracket < _LEAST:
+    if width - cell_len(line[:bracket]) < _LEAST:
         return _below_the_name(line[: bracket - 1].rstrip(), line[bracket - 1 :], width)
-    below = "".join(_CONTINUED.get(sign, " ") for sign in line[:bracket])
-    return line[:bracket] + f"\n{below}".join(wrap(line[bracket:], width - bracket))
+    below = _lines_below(line[:bracket])
+    return line[:bracket] + f"\n{below}".join(wrap_cells(line[bracket:], width - len(below)))
 
 
 def _below_the_name(line: str, joins: str, width: int) -> str:
     tree = len(line) - len(line.lstrip("│├└─ "))
-    below = "".join(_CONTINUED.get(sign, " ") for sign in line[:tree])
+    below = _lines_below(line[:tree])
     room = width - len(below)
-    return f"\n{below}".join([line, *wrap(joins, room)]) if room >= _LEAST else f"{line}  {joins}"
+    return f"\n{below}".join([line, *wrap_cells(joins, room)]) if room >= _LEAST else f"{line}  {joins}"
+
+
+def _lines_below(start: str) -> str:
+    """The lines of a tree that continue below the start of a line, as wide as it."""
+    return "".join(_CONTINUED.get(sign, " " * cell_len(sign)) for sign in start)

@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Final
 
 from msgspec.structs import replace
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.style import Style
 from rich.text import Text
 
@@ -343,7 +343,7 @@ class Drawer:
     def _facts(self, row: ListedResult, width: int) -> Iterator[Text]:
         """All facts about a result except its tuples; values are wrapped to a width."""
         for label, value in self._named_facts(row):
-            lines = wrap(value, width) or [""]
+            lines = wrap_cells(value, width) or [""]
             yield Text.assemble((f"{label:<{_LABEL}}", self.palette.dim), lines[0])
             yield from (Text(" " * _LABEL + line) for line in lines[1:])
 
@@ -458,6 +458,22 @@ def day_or_second(text: str) -> str:
 def plain_text(results: Sequence[Text]) -> str:
     """Lines without their styles, to be copied."""
     return "\n".join(line.plain.rstrip() for line in results)
+
+
+def wrap_cells(text: str, width: int) -> list[str]:
+    """The lines of a text, of at most ``width`` cells: a character may have two."""
+    if cell_len(text) == len(text):
+        return wrap(text, width)
+    lines, line = list[str](), ""
+    for word in text.split():
+        longer = f"{line} {word}" if line else word
+        if cell_len(longer) <= width:
+            line = longer
+            continue
+        lines += [line] if line else []
+        *whole, line = chop_cells(word, width)
+        lines += whole
+    return [*lines, line] if line else lines
 
 
 def duration(seconds: float) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from skws.sinks.text import visible
+from skws.sinks.text import padded, visible
 from skws_schema.errors import quantity
 from skws_tui.services.result_drawing import Palette
 from skws_tui.services.start import RelationSummary, StartContents, Trial
@@ -106,10 +107,10 @@ class StartMenu(OptionList):
             yield Text(f"     {visible(query)}"), query, True
         if start.relations:
             yield Text(f"\n{_heading(start.relations)}", dim), None, False
-        longest = max((len(visible(relation.name)) for relation in start.relations), default=0)
+        longest = max((cell_len(visible(relation.name)) for relation in start.relations), default=0)
         most = max((len(f"{relation.rows:,}") for relation in start.relations), default=0)
         for relation in start.relations:
-            line = Text(f"  {visible(relation.name):<{longest}}  {relation.rows:>{most},}")
+            line = Text(f"  {padded(visible(relation.name), longest)}  {relation.rows:>{most},}")
             yield line.append(f"  {visible(_search_text(relation))}", dim), None, False
 
 

@@ -158,12 +158,16 @@ class Inputs:
                 if not has_time(table.column_names, schema.relations[position]):
                     static.add(position)
         names = {schema.relations[position].name for position in static}
-        relations = []
-        for relation in schema.relations:
-            if relation.name in names or (relation.parent in names and relation.time is None):
-                names.add(relation.name)
-            relations.append(replace(relation, table=relation.table or relation.name in names))
-        return replace(schema, relations=tuple(relations)) if names else schema
+        while inner_names := {
+            relation.name
+            for relation in schema.relations
+            if relation.parent in names and relation.time is None and relation.name not in names
+        }:
+            names |= inner_names
+        relations = tuple(
+            replace(relation, table=relation.table or relation.name in names) for relation in schema.relations
+        )
+        return replace(schema, relations=relations) if names else schema
 
     def chunks(self, schema: Schema, policy: BadRecordLog, time: int = 0) -> Iterator[RecordBatch]:
         """The records of all frames, chunk by chunk; ``time``: the time of rows without one, in microseconds.

@@ -403,6 +403,20 @@ def test_an_item_that_is_no_row_is_reported_beside_nested_rows() -> None:
     assert (len(results), results.bad.count) == (1, 1)
 
 
+@pytest.mark.parametrize("order", [("orders", "line", "part"), ("part", "line", "orders")])
+def test_nested_rows_of_static_rows_are_static_in_any_order_of_relations(order: tuple[str, ...]) -> None:
+    relations = {
+        "orders": {"attributes": {"id": "integer"}, "key": ["id"]},
+        "line": {"from": "orders.lines", "attributes": {"item": "text"}},
+        "part": {"from": "line.parts", "attributes": {"name": "text"}},
+    }
+    orders = [{"id": 1, "lines": [{"item": "lamp", "parts": [{"name": "bulb"}]}]}]
+    schema = {"name": "shop", "window": "1 hour", "relations": {name: relations[name] for name in order}}
+    results = skws.search("bulb", {"orders": orders}, schema=schema)
+    assert all(relation.table for relation in results.schema.relations)
+    assert [result.start for result in results] == [None]
+
+
 def test_nested_objects_of_a_frame_become_columns() -> None:
     (result,) = skws.search("byron", {"person": [{"name": {"first": "Byron"}, "born": {"year": 1788}}]})
     assert result.tuples[0].row == {"name_first": "Byron", "born_year": 1788}

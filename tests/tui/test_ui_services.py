@@ -408,10 +408,10 @@ def test_every_error_in_a_keymap_is_reported_with_its_line(tmp_path: Path) -> No
     assert load_keymap(path, ACTIONS) == {}
     path.write_text("copy: c, ctrl+y\nfilter: f\n")
     assert load_keymap(path, ACTIONS) == {"copy": "c,ctrl+y", "filter": "f"}
-    path.write_text("copie: c\nfilter: [f]\n")
+    path.write_text("copie: c\nfilter: [f]\ncopy: ','\nundo: 'x,,y'\n")
     with pytest.raises(SchemaError) as error:
         load_keymap(path, ACTIONS)
-    assert [(p.line, p.column) for p in error.value.problems] == [(1, 1), (2, 9)]
+    assert [(p.line, p.column) for p in error.value.problems] == [(1, 1), (2, 9), (3, 7), (4, 7)]
     assert "did you mean 'copy'?" in str(error.value)
     path.write_text("- copy\n")
     with pytest.raises(SchemaError, match="expected lines like"):

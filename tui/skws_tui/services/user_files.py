@@ -114,9 +114,10 @@ def load_keymap(path: Path, actions: Collection[str], retired: Collection[str] =
     for action, keys in keymap.items():
         if action not in actions:
             document.report(document.key_place((action,)), f"no action {action!r}{nearest(action, actions)}")
-        elif not isinstance(keys, str) or not keys.strip():
+        elif not isinstance(keys, str) or not all(key.strip() for key in keys.split(",")):
             document.report(
-                document.value_place((action,)), f"{action}: expected a key like ctrl+r, or several: x,delete"
+                document.value_place((action,)),
+                f"{action}: expected a key like ctrl+r or comma, or several: x,delete",
             )
     if document.problems:
         raise SchemaError(sorted(document.problems, key=lambda p: (p.line, p.column)))

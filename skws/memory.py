@@ -22,7 +22,7 @@ LEAST: Final = 64 << 20
 _MMAP_THRESHOLD: Final = -3
 _LARGE: Final = 4 << 20  # bytes; arrays of micro-batches are smaller, and too many to be worth a call each
 _UNITS: Final = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(%)|([kmgt]?)(i?)b?)", re.I)
+_SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(?:(%)|([kmgt]?)(i?)b?)", re.I)
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _CGROUP_FILES: Final = (  # limit, use and counter of cached files, of the second and the first version
     ("memory.max", "memory.current", "memory.stat", "inactive_file"),

@@ -87,7 +87,9 @@ def test_memory_sizes_are_parsed(text: str, size: int) -> None:
     assert read_size(text, 2) == max(LEAST, size // 2)
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1GiB", "0%", "101%", "1KiB", "1 GiB more", "nan%"])
+@pytest.mark.parametrize(
+    "text", ["", "much", "-1GiB", "0%", "101%", "1KiB", "1 GiB more", "nan%", f"{10**400}GiB"]
+)
 def test_invalid_memory_sizes_are_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="--memory"):
         read_size(text)

@@ -480,6 +480,24 @@ def test_invalid_arguments_of_search_are_rejected(arguments: dict[str, Any], mes
         skws.search(**{"query": "byron", "data": {"customer": CUSTOMERS}, "schema": SHOP, **arguments})
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"text": 5}, "query: expected a text, found int"),
+        ({"name": None}, "name: expected a text, found NoneType"),
+        ({"options": ["rank"]}, "options: expected texts by name, found list"),
+        ({"options": {"size": 5}}, "size: expected a text, found int"),
+        *(
+            ({"max_size": size}, f"max_size: expected a whole number of 1 or more, found {size!r}")
+            for size in (0, -1, 2.5, "3", True)
+        ),
+    ],
+)
+def test_invalid_fields_of_a_query_are_rejected(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        skws.Query(**{"text": "byron", **fields})
+
+
 def test_queries_and_schemas_are_checked_before_data_is_read() -> None:
     with pytest.raises(QueryError):
         skws.search('"byron', DATA, schema=SHOP)

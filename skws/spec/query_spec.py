@@ -109,8 +109,15 @@ class Query:
     tag: str = ""
 
     def __post_init__(self) -> None:
-        """Raises UsageError for texts that cannot be encoded."""
+        """Raises UsageError for fields of other types, and for texts that cannot be encoded."""
+        if not isinstance(self.options, Mapping):
+            raise UsageError(f"options: expected texts by name, found {type(self.options).__name__}")
+        size = self.max_size
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+            raise UsageError(f"max_size: expected a whole number of 1 or more, found {size!r}")
         for label, text in (("query", self.text), ("name", self.name), *self.options.items()):
+            if not isinstance(text, str):
+                raise UsageError(f"{label}: expected a text, found {type(text).__name__}")
             try:
                 text.encode()
             except UnicodeEncodeError as error:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import orjson
 import pytest
@@ -227,26 +228,30 @@ def test_the_limit_applies_to_batches_that_a_restart_repeats(tmp_path: Path) -> 
 
 
 def test_a_slow_sink_reduces_the_batch_size(tmp_path: Path) -> None:
-    """The sink delays reading, so that no more is read than it can write."""
+    """No more is read than the sink can write: batches grow only while it is fast."""
     clock = HandClock()
 
     class Slow(Collected):
-        most = 0
+        micros_per_result = 0
+        sizes: Final[list[int]] = []
 
         def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-            clock.sleep(10_000 * len(results))
-            self.most = max(self.most, watch.metrics().tuples - self.count_before)
-            self.count_before = watch.metrics().tuples
+            clock.sleep(self.micros_per_result * len(results))
+            self.sizes.append(len(results))
 
-        count_before = 0
-
-    path, sink = tmp_path / "stream.jsonl", Slow()
-    append(path, *numbered(2000))
+    path, sink, records = tmp_path / "stream.jsonl", Slow(), list(numbered(4000))
+    append(path, *records[:2000])
     watch = LocalWatch(request(path), [sink], Notes().log, control=RunControl(request(path), clock))
     watch.open()
     steps(watch)
-    assert watch.metrics().tuples == 4000
-    assert 0 < sink.most <= 256
+    fast_count = len(sink.sizes)
+    assert max(sink.sizes) >= LEAST
+    sink.micros_per_result = 10_000
+    append(path, *records[2000:])
+    steps(watch)
+    assert watch.metrics().tuples == len(records)
+    assert watch.sizer.limit == LEAST
+    assert max(sink.sizes[fast_count + 4 :]) <= LEAST / 2
 
 
 def test_a_batch_sizer_accepts_other_limits() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from skws.data.batch import Record
 from skws.data.value_conversion import EARLIEST, MalformedError
+from skws.formats.dead_letters import place
 from skws.formats.rows import RowReader
 from skws.sources.postgres.copied import CopiedRows
 from skws.sources.postgres.spool import SnapshotSpool
@@ -143,3 +144,11 @@ def test_texts_are_those_of_the_database(database: Database) -> None:
     with closing(source(database).open(schema)) as feed:
         items = feed.poll(feed.start(), 100).read
     assert [record.row for record in items.records.records()] == list(enumerate(texts))
+
+
+def test_a_bad_row_has_the_place_of_its_line() -> None:
+    lines = b"0\t1\tx\t1\tt\t2024-05-06\n1\tada\n0\tx\tx\t1\tt\t2024-05-06\n0\ty\tx\t1\tt\t2024-05-06\n"
+    bad = CopiedRows(SCHEMA, TIME, "snapshot of s").read(lines, 1000).bad
+    offsets = [1000 + lines.index(b"0\tx"), 1000 + lines.index(b"0\ty")]
+    assert [record.offset for record in bad] == offsets
+    assert place(bad[0]) == f"snapshot of s (event, at byte {offsets[0]:,})"

@@ -53,7 +53,8 @@ class CopiedRows:
             columns = _columns(relation_lines, len(self._readers[number].names))
             batch = self._columnar_batch(number, columns)
             if batch is None:
-                items = list(self._row_items(number, columns, offset))
+                offsets = (offset + _line_bounds(lines)[0].take(row_numbers)).tolist()
+                items = list(self._row_items(number, columns, offsets))
                 row_numbers = row_numbers[[type(item) is Record for item in items]]  # noqa: PLW2901 - without bad ones
                 chunk = Chunk.of(items)
                 batch = chunk.records
@@ -98,9 +99,10 @@ class CopiedRows:
             ColumnBlock(number, stored_columns, reader.relation.search_columns), times
         )
 
-    def _row_items(self, number: int, columns: Sequence[pa.Array], offset: int) -> Iterator[Item]:
+    def _row_items(self, number: int, columns: Sequence[pa.Array], offsets: Sequence[int]) -> Iterator[Item]:
         reader = self._readers[number]
-        for row in zip(*(column.to_pylist() for column in columns), strict=True):
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        for offset, row in zip(offsets, rows, strict=True):
             try:
                 yield reader.record(reader.convert(row), self._time)
             except MalformedError as error:
@@ -108,7 +110,8 @@ class CopiedRows:
                     "relation": reader.relation.name,
                     "row": dict(zip(reader.names, row, strict=True)),
                 }
-                yield BadRecord(self._source, 0, offset, orjson.dumps(row_fields), str(error))
+                where = f"({reader.relation.name}, at byte {offset:,})"
+                yield BadRecord(self._source, 0, offset, orjson.dumps(row_fields), str(error), where)
 
 
 def _time(text: str) -> int:
@@ -122,8 +125,7 @@ def _by_relation(lines: bytes) -> Iterator[tuple[int, bytes, Ints]]:
     """The lines of each relation, and their numbers."""
     if not lines:
         return
-    ends = np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == ord("\n")) + 1
-    starts = np.concatenate([[0], ends[:-1]])
+    starts, ends = _line_bounds(lines)
     prefix = lines[: lines.index(b"\t") + 1]
     characters = np.frombuffer(lines + bytes(len(prefix)), dtype=np.uint8)
     if all((characters.take(starts + index) == letter).all() for index, letter in enumerate(prefix)):
@@ -134,6 +136,12 @@ def _by_relation(lines: bytes) -> Iterator[tuple[int, bytes, Ints]]:
         groups.setdefault(lines[start : lines.index(b"\t", start)], []).append(number)
     for relation, numbers in groups.items():
         yield int(relation), b"".join([lines[starts[n] : ends[n]] for n in numbers]), np.array(numbers)
+
+
+def _line_bounds(lines: bytes) -> tuple[Ints, Ints]:
+    """The offsets of the first byte of each line, and after its last."""
+    ends = np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == ord("\n")) + 1
+    return np.concatenate([[0], ends[:-1]]), ends
 
 
 def _columns(lines: bytes, number: int, only: int | None = None) -> list[pa.Array]:

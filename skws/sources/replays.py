@@ -114,7 +114,7 @@ class TimeBuckets:
         length = max(last - first, 1)
         for bucket, count in list(counts.items()):
             middle = min(max(bucket * width + width // 2, first), last)
-            if first <= (bucket + 1) * width and bucket * width <= last:
+            if first < (bucket + 1) * width and bucket * width <= last:
                 totals[min((middle - first) * number // length, number - 1)] += count
         return totals
 

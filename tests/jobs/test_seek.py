@@ -279,6 +279,12 @@ def test_time_buckets_count_every_event(times: list[int], limit: int) -> None:
     assert sum(buckets.larger(other_buckets).columns(20, min(times), max(times))) == len(times)
 
 
+def test_time_buckets_count_no_event_before_the_first_column() -> None:
+    buckets = TimeBuckets()
+    buckets.add([3, 4, 8, 9])
+    assert buckets.columns(1, 4, 8) == [2]
+
+
 def test_a_job_without_a_replay_cannot_move(tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="5 s"))
     source = write_replay(tmp_path / "whole.jsonl", [(1, "item", 1, "red", False)])

@@ -253,6 +253,8 @@ class FilePosition(NamedTuple):
         """True if the file is still the one that was read. Raises OSError."""
         if self.offset == 0 and not self.done:
             return True
+        if source_file.whole != (self.size > 0):  # now read in another way, in which the offset means nothing
+            return False
         fits = source_file.size == self.size if source_file.whole else source_file.size >= self.offset
         return fits and _checksum(source_file.path, self.head) == self.crc
 

@@ -92,6 +92,17 @@ def test_a_replaced_file_with_the_same_wide_header_is_reported(tmp_path: Path) -
     assert "replaced by another file" in follower.notices[0]
 
 
+def test_a_file_that_is_no_longer_read_whole_counts_as_another_one(tmp_path: Path) -> None:
+    """A file whose lines end in CR arrives whole: its offset counts records, not bytes."""
+    path = tmp_path / "movie.csv"
+    path.write_bytes(b"mid,time\r1,1\r2,2\r")
+    follower = Follower(path)
+    assert follower.poll() == [1, 2]
+    append(path, b"3,3\n4,4\n")
+    follower.poll()
+    assert "replaced by another file: reading it from its start" in follower.notices[0]
+
+
 def test_a_file_restored_from_a_copy_is_continued(tmp_path: Path) -> None:
     """A directory restored from a copy has other inodes, and the same beginnings."""
     path = tmp_path / "stream.jsonl"

@@ -137,14 +137,14 @@ class Samples:
 
     def _unwrap(self, relation: str, row: SampleRow) -> list[SampleRow]:
         """The rows that an object wraps, at the path used for earlier ones; otherwise the object as a row."""
-        known_path = self._arrays.get(relation)
-        if relation in self._rows and known_path is None:
+        earlier_path = self._arrays.get(relation)
+        if relation in self._rows and earlier_path is None:
             return [row]
-        path = (_array_path(row.values) or "") if known_path is None else known_path.partition(".")[2]
+        path = (_array_path(row.values) or "") if earlier_path is None else earlier_path.partition(".")[2]
         elements = value_at(row.values, path) if path else MISSING
         if not isinstance(elements, list):
             return [row]
-        if known_path is None:
+        if earlier_path is None:
             self._arrays[relation] = f"{relation}.{path}"
             self._outer_names[relation] = tuple(leaves(without(row.values, {path: None})))
         return [SampleRow(None, element, json=True) for element in elements if isinstance(element, dict)]

@@ -23,13 +23,13 @@ from skws.sources.postgres.numerics import (
     AS_TEXT,
     NUMERIC,
     ColumnRef,
-    holds,
+    are_doubles,
+    is_identifying,
     is_integer,
     scale_of,
     spread,
     with_texts,
 )
-from skws.sources.postgres.numerics import identifies as identifies_rows
 from skws.sources.postgres.pgoutput import ReplicaIdentity
 from skws.sources.postgres.replica_identity import Partition, advice, faults, identifies, sql_name
 from skws_schema.errors import SourceError, nearest
@@ -446,7 +446,7 @@ def _exact_columns(conn: connection, tables: Mapping[str, CatalogTable]) -> Iter
         yield from ((table.name, column.name) for column in identifying)
         uncertain = [column for column in numerics if column not in identifying]
         for column, values in zip(uncertain, _first_numbers(conn, table, uncertain), strict=True):
-            if not holds(values) or identifies_rows(column.name, scale_of(column.modifier), values):
+            if not are_doubles(values) or is_identifying(column.name, scale_of(column.modifier), values):
                 yield table.name, column.name
 
 

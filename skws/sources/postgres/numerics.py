@@ -51,7 +51,7 @@ def is_integer(modifier: int) -> bool:
     return scale is not None and scale <= 0 and (modifier - 4 >> 16) - scale <= _DIGITS
 
 
-def identifies(name: str, scale: int | None, values: Iterable[Decimal | None]) -> bool:
+def is_identifying(name: str, scale: int | None, values: Iterable[Decimal | None]) -> bool:
     """True if a column that is in no key looks like one that others refer to."""
     is_whole = all(
         value is None or not value.is_finite() or value == value.to_integral_value() for value in values
@@ -59,8 +59,8 @@ def identifies(name: str, scale: int | None, values: Iterable[Decimal | None]) -
     return is_identifier_name(name) and (scale or 0) <= 0 and is_whole
 
 
-def holds(values: Iterable[Decimal | None]) -> bool:
-    """True if doubles can represent all values."""
+def are_doubles(values: Iterable[Decimal | None]) -> bool:
+    """True if doubles can represent all of the values."""
     return all(value is None or not value.is_finite() or is_double(value) for value in values)
 
 

@@ -49,6 +49,8 @@ _OF_DOCUMENTS: Final = (
     " ExtractNewDocumentState of Debezium, and read its output as rows"
 )
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+_LONGEST_BYTES: Final = LONGEST * 5 // 12
+"""The size of an integer of ``LONGEST`` digits, which takes a second; the time is quadratic in the size."""
 _VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
 
 _FIRST: Final = 1096 * 86_400_000_000
@@ -133,9 +135,9 @@ def _decimal(value: Any, scale: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        unscaled = Decimal(int.from_bytes(b64decode(value, validate=True), "big", signed=True))
-        sign, digits, _ = unscaled.as_tuple()
-        if abs(int(scale)) < LONGEST:
+        data = b64decode(value, validate=True)
+        if len(data) <= _LONGEST_BYTES and abs(int(scale)) < LONGEST:
+            sign, digits, _ = Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()
             return Decimal((sign, digits, -int(scale)))  # arithmetic would round to the digits of a context
     except (ValueError, TypeError, ArithmeticError):
         pass

@@ -322,3 +322,16 @@ def test_endless_numbers_and_deep_arrays_are_bad_records(
     (bad_record,) = items(tmp_path / name)
     assert isinstance(bad_record, BadRecord)
     assert reason in bad_record.reason
+
+
+def test_an_endless_decimal_is_a_bad_record(tmp_path: Path) -> None:
+    decimal = {
+        "field": "rating",
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "parameters": {"scale": "2"},
+    }
+    schema = {"fields": [{"field": "after", "fields": [decimal]}]}
+    after = ROW | {"rating": b64encode(b"\x7f" * 80_000).decode()}
+    (bad_record,) = read(tmp_path, {"schema": schema, "payload": event("c", after=after)})
+    assert isinstance(bad_record, BadRecord)
+    assert bad_record.reason.startswith("movie.rating: expected a decimal in base64 of scale '2'")

@@ -176,7 +176,7 @@ def test_the_colliding_texts_have_one_hash() -> None:
 
 @pytest.mark.parametrize("lateness", [0, 5 * MICROSECOND])
 def test_live_rows_need_no_objects(lateness: int) -> None:
-    """Rows become columns as soon as no late record can correct them."""
+    """The objects of tuples are released as soon as no late record can correct them."""
     schema = schema_of((INTEGER,))
     session = Session(Stream(schema, Unbounded(), lateness=lateness, finite=False))
     session.add(Query("none").named("query", 3))

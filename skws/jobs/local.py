@@ -623,9 +623,9 @@ class LocalWatch:
         rows = self._input.poll_tables()
         self._tables += self._table_rows(rows)
         if not self._input.tables_pending:
-            self._start = None
             self.worker.load_tables(self._tables)
             self._begin(replace(start, offset=self._input.feed.start()))
+            self._start = None  # last, since other threads read the session of a job that is ``ready``
         self._each_step()
         return bool(rows) or self._start is None
 

@@ -376,7 +376,14 @@ def test_table_rows_precede_the_stream_on_standard_input() -> None:
     read_end, write_end = os.pipe()
     tables = replace(SCHEMA, relations=(replace(SCHEMA.relations[0], table=True), SCHEMA.relations[1]))
     job = request("-", schema=tables, on_error=OnError.SKIP, queries={QUERY: QUERY, "ada": "ada"})
-    sink, rows = Collected(), [customer(0, 7), customer(0, 8, "eve"), customer(0, 7, "ada two")]
+    ready: list[bool] = []
+
+    class Observing(Collected):
+        def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+            super().write(batch, results)
+            ready.append(watch.ready)
+
+    sink, rows = Observing(), [customer(0, 7), customer(0, 8, "eve"), customer(0, 7, "ada two")]
     with os.fdopen(read_end, "rb") as reader, os.fdopen(write_end, "wb", buffering=0) as writer:
         watch = LocalWatch(job, [sink], Notes().log, source=StdinSource(reader))
         watch.open()
@@ -396,5 +403,6 @@ def test_table_rows_precede_the_stream_on_standard_input() -> None:
         ("+", QUERY, False),
         ("+", QUERY, False),
     ]
+    assert ready[:2] == [False, True], "other threads may read a job that is ready"
     assert "ada two" in str(sink.results[0].to_dict())
     assert (metrics.tuples, metrics.bad) == (2, 1)

@@ -82,7 +82,7 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
     sinks: Sequence[Sink] = open_sinks(request.sinks, color=color)
     control, reloading = RunControl(request), None
     if file is not None:
-        routing = Routing(sinks, file.alerts)
+        routing = Routing(dict(zip(dict.fromkeys(request.sinks), sinks, strict=True)), file.alerts)
         sinks = [routing]
         reloading = Reloading(file.path, file.alerts, routing.change, file.apply_options, notes)
 

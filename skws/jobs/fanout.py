@@ -108,13 +108,14 @@ class _Route(NamedTuple):
 class Routing:
     """A sink that sends the results of each alert to the alert's own sinks, within its limit.
 
-    Each address is opened once.
+    ``job``: the sinks of the job by address. Each address is opened once: two sinks would skip each other's
+    batches, which have the same numbers.
     """
 
-    def __init__(self, job: Sequence[Sink], alerts: Mapping[str, Alert]) -> None:
-        self._job_sinks = [WholeSink(sink) for sink in job]
+    def __init__(self, job: Mapping[str, Sink], alerts: Mapping[str, Alert]) -> None:
+        self._job_sinks = {address: WholeSink(sink) for address, sink in job.items()}
         self._alert_sinks = {
-            address: WholeSink(parse_sink(address)) for address in _addresses(alerts.values())
+            address: WholeSink(parse_sink(address)) for address in self._own_addresses(alerts)
         }
         self._routes: dict[str, _Route] = {}  # by the name of an alert
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
@@ -147,11 +148,8 @@ class Routing:
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if not self._is_restored:
             self._restore(batch)
-        job_results, address_results = self._route_results(results)
-        for sink, sink_results in zip(self._job_sinks, job_results, strict=True):
-            sink.write(batch, sink_results)
-        for address, sink in self._alert_sinks.items():
-            sink.write(batch, address_results[address])
+        for address, address_results in self._route_results(results).items():
+            self._sink(address).write(batch, address_results)
         self._last_batch = batch
 
     def flush(self) -> None:
@@ -176,7 +174,7 @@ class Routing:
         """Change the alerts. Raises SkwsError for an invalid limit or sink, and then changes nothing."""
         if self._run is not None:
             _check(alerts, self._run.schema)
-        addresses = _addresses(alerts.values())
+        addresses = self._own_addresses(alerts)
         removed = [address for address in self._alert_sinks if address not in addresses]
         for address in removed:
             self._alert_sinks[address].flush()
@@ -231,25 +229,31 @@ class Routing:
             self._progress.keep(states[0]["batch"], limits=states)
         self._states = states
 
-    def _route_results(
-        self, results: Sequence[LiveResult]
-    ) -> tuple[list[list[LiveResult]], dict[str, list[LiveResult]]]:
-        """The results for each of the job's sinks, and those for each address."""
-        job_results: list[list[LiveResult]] = [[] for _ in self._job_sinks]
-        address_results: dict[str, list[LiveResult]] = {address: [] for address in self._alert_sinks}
+    def _route_results(self, results: Sequence[LiveResult]) -> dict[str, list[LiveResult]]:
+        """The results for each address."""
+        results_by_address: dict[str, list[LiveResult]] = {
+            address: [] for address in (*self._job_sinks, *self._alert_sinks)
+        }
         for result in results:
             route = self._routes.get(result.name, _DEFAULT)
             limited = result if route.limiter is None else route.limiter.admit(result)
             if limited is None:
                 continue
-            targets = [(self._alert_sinks[address], address_results[address]) for address in route.sinks]
-            for sink, sink_results in targets or zip(self._job_sinks, job_results, strict=True):
-                if result.op != "~" or route.updates or not sink.posts:
-                    sink_results.append(limited)
-        return job_results, address_results
+            for address in route.sinks or self._job_sinks:
+                if result.op != "~" or route.updates or not self._sink(address).posts:
+                    results_by_address[address].append(limited)
+        return results_by_address
+
+    def _sink(self, address: str) -> WholeSink:
+        return self._job_sinks.get(address) or self._alert_sinks[address]
 
     def _all_sinks(self) -> list[WholeSink]:
-        return [*self._job_sinks, *self._alert_sinks.values()]
+        return [*self._job_sinks.values(), *self._alert_sinks.values()]
+
+    def _own_addresses(self, alerts: Mapping[str, Alert]) -> dict[str, None]:
+        """The addresses of alerts that are not addresses of the job."""
+        addresses = (address for alert in alerts.values() for address in alert.sinks)
+        return dict.fromkeys(address for address in addresses if address not in self._job_sinks)
 
 
 def _check(alerts: Mapping[str, Alert], schema: Schema) -> None:
@@ -262,7 +266,3 @@ def _check(alerts: Mapping[str, Alert], schema: Schema) -> None:
 
 
 _DEFAULT: Final = _Route((), None)
-
-
-def _addresses(alerts: Iterable[Alert]) -> dict[str, None]:
-    return dict.fromkeys(address for alert in alerts for address in alert.sinks)

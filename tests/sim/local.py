@@ -342,7 +342,7 @@ class LocalSimulation:
             sinks.append(WebhookSink(Endpoint(URL), Delivery(ATTEMPTS, MOST, dead_letter_path)))
         control = RunControl(self.job, SimClock(self.world))
         self._pipe_from = self._marked("stdout:jsonl"), len(self.pipe.read)
-        self._routing = Routing(sinks, {"own": self._alert()})
+        self._routing = Routing({sink.name: sink for sink in sinks}, {"own": self._alert()})
         self.watch = self._new_host([self.tap, self._routing], control)
         self.watch.open()
         self._counted_from, self._opened_at = self._counting_from, len(self.model.batches)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
 import orjson
+import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from skws.cli.main import run
 from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, alert_of, read_alerts
 from skws.jobs.fanout import Routing
 from skws.results.result import Result, ResultTuple
 from skws.sinks.base import SinkError, SinkProgress, SinkRun
-from skws.sinks.sink_addresses import open_sinks, parse_sink
+from skws.sinks.sink_addresses import parse_sink
 from skws.sinks.webhook import HookProgram
 from skws.spec.query_spec import TOP, Query
 from skws.state_database import StateDatabase
@@ -215,6 +219,30 @@ def test_each_query_has_its_own_sinks_and_limit(tmp_path: Path, capsys: pytest.C
     assert events.count(("lamp", "leave")) == 5
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "sqlite", "parquet"])
+def test_an_alert_may_name_a_sink_of_the_job(tmp_path: Path, kind: str) -> None:
+    address = f"{kind}:{tmp_path}/out"
+    alerts = {"q": alert_of({"query": "ada lamp", "sinks": [address, f"jsonl:{tmp_path}/own.jsonl"]})}
+    routing = Routing({address: parse_sink(address)}, alerts)
+    routing.open(SinkRun("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=lambda _: None))
+    other = replace(result(2, 6.0), name="other")
+    routing.write(1, [result(1, 5.0), other, result(3, 7.0)])
+    routing.flush()
+    routing.close()
+    assert [line["id"] for line in lines(tmp_path / "own.jsonl")] == ["1", "3"]
+    if kind == "jsonl":
+        assert [line["id"] for line in lines(tmp_path / "out")] == ["1", "2", "3"]
+    elif kind == "sqlite":
+        with closing(sqlite3.connect(tmp_path / "out")) as connection:
+            assert connection.execute("SELECT id FROM results ORDER BY id").fetchall() == [
+                ("1",),
+                ("2",),
+                ("3",),
+            ]
+    else:
+        assert pq.read_table(tmp_path / "out").column("id").to_pylist() == ["1", "2", "3"]
+
+
 def test_alerts_with_the_same_query_have_separate_limits_and_sinks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,7 +312,7 @@ def test_a_changed_query_file_is_reloaded_while_the_job_runs(tmp_path: Path) -> 
     queries.write_text(lamps_alert)
     alerts = read_alerts(queries)
     notes = Notes()
-    routing = Routing(open_sinks(()), alerts)
+    routing = Routing({}, alerts)
     job = request(source, queries={name: alert.query for name, alert in alerts.items()}, sinks=())
     watch = opened(job, routing, notes=notes)
     reloading = Reloading(queries, alerts, routing.change, dict, notes.log)
@@ -316,7 +344,7 @@ def test_a_refused_change_of_alerts_keeps_the_state_of_limits(tmp_path: Path) ->
     state = StateDatabase(tmp_path / "state.db")
     sink_run = SinkRun("r", state, SCHEMA, match_names=False, wait=lambda _: True, tell=lambda _: None)
     alerts = {"q": alert_of({"query": "ada lamp", "limit": "1 per minute"})}
-    routing = Routing([Collected()], alerts)
+    routing = Routing({"collected": Collected()}, alerts)
     routing.open(sink_run)
     routing.write(1, [result(1, 5.0)])
     routing.flush()

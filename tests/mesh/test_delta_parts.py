@@ -243,6 +243,25 @@ def test_neighbours_equal_all_joined_live_tuples(
     assert entries(len(live)) == sorted(expected(len(live)))
 
 
+def test_pairs_are_stored_again_after_a_burst() -> None:
+    live = LiveTuples(JOINED)
+    neighbours = Neighbours(live, JOINED, most=4, least=1)
+    burst = [(n % 2, n, 50, 1, -1) for n in range(60)]
+    later = [(n % 2, 100 + n, 500, n // 2, -1) for n in range(40)]
+    numbers = []
+    for batch in (burst, later):
+        live.insert(columns(batch, live.key_sets.width))
+        list(neighbours.extend(len(live)))
+        numbers.append(neighbours.pairs)
+    neighbours.remap(live.compact(80))
+    numbers.append(neighbours.pairs)
+    neighbours.remap(live.compact(110))
+    numbers.append(neighbours.pairs)
+    assert numbers[:2] == [0, 0]
+    _, _, partners = neighbours.of(np.arange(len(live), dtype=np.int64))
+    assert (numbers[2], numbers[3], len(partners)) == (0, 40, 40)
+
+
 def test_the_walks_of_a_removed_query_are_no_longer_made() -> None:
     """Walks, and the columns of results, are as long as the largest network of the present queries."""
     live = LiveTuples(JOINED)

@@ -34,8 +34,8 @@ _SLOT: Final = (1 << 32) - 1
 class Neighbours:
     """Lists of neighbours, each with space to grow.
 
-    ``most``: if tuples have more pairs than this on average, none are stored. ``least``: the average is taken
-    over at least this many tuples.
+    ``most``: if tuples have more pairs than this on average, none are stored until tuples are dropped.
+    ``least``: the average is taken over at least this many tuples.
     """
 
     def __init__(
@@ -103,6 +103,9 @@ class Neighbours:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         first, counts, _ = self._lists.columns()
         remaining = np.flatnonzero(slots[: self._lists.size] >= 0)
+        if self._is_crowded:
+            self._rebuild(len(remaining))
+            return
         lengths = counts.take(remaining)
         codes = self._codes.take(ranges(first.take(remaining), lengths))
         partners = slots.take(codes & _SLOT)
@@ -117,6 +120,16 @@ class Neighbours:
         self._codes, self._used, self.pairs = codes, len(codes), len(codes)
         self._lists = Table((NOTHING,) * 3)
         self._lists.append((np.cumsum(lengths) - lengths, lengths, lengths))
+
+    def _rebuild(self, live: int) -> None:
+        """Store the pairs of the tuples up to slot ``live``, unless they are too many again."""
+        self._is_crowded, self._codes, self._used, self.pairs = False, NOTHING, 0, 0
+        self._lists = Table((NOTHING,) * 3)
+        for _ in self.extend(live):
+            if self._is_crowded:
+                break
+        zeros = np.zeros(live - self._lists.size, dtype=np.int64)
+        self._lists.append((zeros, zeros, zeros))
 
     def _look_up(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Like ``of``, by join value and in any order: all live tuples."""

@@ -308,3 +308,13 @@ def test_brackets_in_quotes_are_not_nested() -> None:
 @pytest.mark.parametrize("length", [1, 1_500_000, 90_000_001, (1 << 56) + 11, FOREVER // 4 - 1])
 def test_every_duration_is_parsed_back(length: int) -> None:
     assert parse_duration(duration_text(length)) == length
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [("y * 1e300 > 1", [0, 1, 2]), ("y + y[-1] > 1.7e308", [1]), ("y * 1e300 - y * 1e300 = 0", [0, 1, 2])],
+)
+def test_sums_beyond_the_range_of_doubles_are_infinite_without_a_warning(
+    condition: str, expected: list[int]
+) -> None:
+    assert windows_of(f"match [{condition}]", temperatures(1e308, 1e308, 1.0)) == [(i, i) for i in expected]

@@ -221,9 +221,10 @@ class RecordColumns:
         if bound > EXACT:
             products = [(c, v.astype(object) if v.dtype == np.int64 else v) for c, v in products]
         total: Values = np.zeros(len(self), dtype=np.int64)
-        for coefficient, values in products:
-            total = total + coefficient * values
-        return total + constant
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite, as for Python's numbers
+            for coefficient, values in products:
+                total = total + coefficient * values
+            return total + constant
 
 
 _MOST_TABULATED: Final = 12

@@ -54,6 +54,13 @@ def test_deep_nesting_is_rejected(text: str) -> None:
     assert "nested more than 40 deep" in errors_of(text)[0]
 
 
+def test_a_file_of_synonyms_needs_a_valid_path(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text('relations:\n  a: {attributes: {x: text}}\nsynonyms: "a\\0b"\n')
+    with pytest.raises(SchemaError, match=r"s\.yaml:3:11: synonyms: .* cannot be read: embedded null"):
+        load_schema(path)
+
+
 def test_an_origin_must_be_a_text() -> None:
     expected = "2:13: a.from: expected the name of a table, or RELATION.PATH of an array, found the number 5"
     assert errors_of("relations:\n  a: {from: 5, attributes: {x: text}}\n") == [expected]

@@ -238,6 +238,8 @@ def _lines(located: Located, path: Path) -> list[str]:
         fault = f" cannot be read: {error.strerror}"
     except UnicodeDecodeError as error:
         fault = f": {not_utf8(error)}; save the file as UTF-8"
+    except ValueError as error:  # a NUL in the path
+        fault = f" cannot be read: {error}"
     located.report(located.value_place(_SYNONYMS), f"synonyms: {path}{fault}")
     return []
 

@@ -44,6 +44,12 @@ def test_whole_numbers_beyond_doubles_are_compared_exactly() -> None:
     assert columns_of(word).holds(is_rising).tolist()[1:] == [True, True, False, False]
 
 
+def test_a_missing_number_is_compared_with_a_large_integer_without_a_warning() -> None:
+    records = [StreamRecord(0, 0, (1 << 62, None, None)), StreamRecord(0, 0, (1 << 62, 1.0, None))]
+    columns = RecordColumns(ALPHABET, RowSource.of(records))
+    assert columns.holds(g.Compare("<", g.Field("y"), g.Field("x"))).tolist() == [False, True]
+
+
 @examples(100)
 @given(st.lists(guards(1), min_size=1, max_size=3), words(min_size=2, max_size=5))
 def test_occurring_combinations_are_possible_and_samples_true(

@@ -201,7 +201,8 @@ class RecordColumns:
     def _compare(self, atom: g.Compare) -> Flags:
         left, right = self._term(atom.left), self._term(atom.right)
         # An absent value is replaced by one of its sort.
-        truth = np.asarray(COMPARED[atom.operator](left, right)).astype(bool)
+        with np.errstate(invalid="ignore"):  # not-a-number marks a missing value
+            truth = np.asarray(COMPARED[atom.operator](left, right)).astype(bool)
         present = [self.column(field.name, field.back).present for field in g.fields(atom)]
         return reduce(np.logical_and, present, np.broadcast_to(truth, (len(self),)))
 

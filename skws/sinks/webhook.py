@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from socket import SHUT_RDWR, socket
@@ -64,10 +65,16 @@ class Delivery:
 
 
 class Receiver(Protocol):
-    """Receives posts: a web address or a program. ``shown`` contains no password."""
+    """Receives posts: a web address or a program.
+
+    ``shown`` contains no password. ``identity`` distinguishes all receivers, also by the hidden parts.
+    """
 
     @property
     def shown(self) -> str: ...
+
+    @property
+    def identity(self) -> str: ...
 
     def post(self, body: bytes, key: str) -> PostOutcome:
         """Make one attempt; ``key`` is the same each time."""
@@ -92,7 +99,7 @@ class WebhookSink(PostingSink):
         return self._endpoint.shown
 
     def _opened(self, run: SinkRun) -> int:
-        self._progress = SinkProgress(run, self.name)
+        self._progress = SinkProgress(run, self._endpoint.identity)
         progress = self._progress.read()
         self._last_posted: tuple[int, int] = progress.get("batch", NONE), progress.get("part", NONE)
         if self._delivery.dead_letters is not None:
@@ -175,11 +182,16 @@ def _letter(result: LiveResult) -> bytes:
     return b'{"result":%b%b' % (result.to_json(), _REASON)
 
 
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
 class Endpoint:
     """An ``http`` or ``https`` URL; an attempt takes ``seconds`` at most. Raises UsageError otherwise."""
 
     def __init__(self, url: str, seconds: float = SECONDS) -> None:
         self.shown = redacted(url)
+        self.identity = f"{self.shown} {_digest(url)}"
         self._seconds = seconds
         try:
             parts = urlsplit(url)
@@ -287,6 +299,7 @@ class HookProgram:
         if not self._words:
             raise UsageError("command: expected a program and its arguments")
         self.shown = f"command:{self._words[0]}"
+        self.identity = f"{self.shown} {_digest(text)}"
 
     def post(self, body: bytes, key: str) -> PostOutcome:
         """Make one attempt."""

@@ -450,6 +450,16 @@ def test_dead_letters_of_repeated_batches_are_not_taken_for_those_of_others(
     assert not any("other writers" in line for line in notes.lines)
 
 
+def test_commands_with_different_arguments_have_their_own_progress(tmp_path: Path) -> None:
+    sink_run = run(tmp_path / "kept")
+    for name in ("first", "second"):  # each ends without a flush, as if killed
+        write_batches(f"command:touch {tmp_path}/{name}", sink_run, (1, [result(1)]))
+        assert (tmp_path / name).exists()
+    (tmp_path / "first").unlink()
+    write_batches(f"command:touch {tmp_path}/first", sink_run, (1, [result(1)]))
+    assert not (tmp_path / "first").exists()
+
+
 def test_an_unreachable_web_hook_is_reported_without_its_password() -> None:
     waits: list[float] = []
     sink = opened("http://user:hush@127.0.0.1:1/#attempts=3", run(None, waits=waits))

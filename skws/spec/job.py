@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -276,7 +277,7 @@ RULES: Final = (
         "them: 'every open when ... close when ... per user'",
     ),
     Rule(
-        lambda job: job.speed is not None and not job.speed > 0,
+        lambda job: job.speed is not None and not 0 < job.speed < inf,
         "--speed {job.speed:g}: expected a number above 0",
     ),
 )

@@ -224,6 +224,7 @@ def test_a_run_that_ends_reports_all_its_work() -> None:
     ("fields", "message"),
     [
         ({"speed": 0}, "--speed 0"),
+        ({"speed": float("inf")}, "--speed inf"),
         ({"master": "local[2]"}, "--master needs --engine spark"),
         ({"on_error": OnError.DEAD_LETTER}, "--dead-letters FILE"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,10 @@ async def test_pausing_stops_the_stream_and_the_speed_is_shown() -> None:
         await driver.advance(5)
         assert "×2" in driver.text()
         assert driver.metrics.tuples == 769
+        for step in (1, -1):  # a key that is held down
+            for _ in range(1_200):
+                driver.app.action_faster(step)
+            assert 0 < driver.run.control.status().speed < inf
 
 
 @scenario

@@ -59,6 +59,8 @@ _LEAST_GAP: Final = 0.1
 _MOST_GAP: Final = 1.0
 _SHARE: Final = 4
 _SPEED_STEP: Final = 2.0
+_SLOWEST, _FASTEST = 2.0**-100, 2.0**100
+"""The limits of the speed of a replay: a held key soon leaves the range of numbers."""
 _SHOWN: Final[dict[SeverityLevel, float]] = {"information": 3.0, "warning": 10.0, "error": 10.0}
 """Seconds for which a message is shown."""
 _QUICK_CHECK: Final = 0.5
@@ -308,7 +310,8 @@ class SkwsApp(ResilientApp):
     def action_faster(self, step: int) -> None:
         if self.job is not None:
             control = self.job.control
-            control.set_speed(control.status().speed * _SPEED_STEP**step)
+            speed = control.status().speed * _SPEED_STEP**step
+            control.set_speed(min(max(speed, _SLOWEST), _FASTEST))
             self._redraw()
 
     async def action_quit(self) -> None:

@@ -74,9 +74,11 @@ def test_a_query_added_later_finds_the_best_live_results() -> None:
     expected = best_of_search("john OR man")
     assert listed(view) == [result.id for result in expected.results]
     assert view.best["john OR man"].part == f"{MOST_BEST} of {expected.of}"
+    assert run.networks
     run.remove_query("john OR man")
     advanced(run, view)
     assert (view.queries, listed(view)) == ((), [])
+    assert not run.networks
 
 
 def test_all_results_are_not_suggested_for_an_invalid_query() -> None:

@@ -294,8 +294,7 @@ class LiveJob:
         if answer.error:
             return
         self.queries.pop(name, None)
-        for key in [key for key in self.networks if key[0] == name]:
-            del self.networks[key]
+        self._forget_networks(name)
         for buckets_by_name in (self.result_times, self._new_result_times, self._former_result_times):
             buckets_by_name.pop(name, None)
         self._started_host.forget(name)
@@ -365,6 +364,9 @@ class LiveJob:
         it.
         """
         names = [name for name in list(self.queries) if self.request.best_first(name)]
+        for name in self._searched_positions.keys() - set(names):  # removed queries
+            del self._searched_positions[name]
+            self._forget_networks(name)
         position = self._started_view.position if names else None
         if position is None:
             return
@@ -397,14 +399,17 @@ class LiveJob:
         except SkwsError as error:
             self._leave_out(f"{name}: {error}; all: {name} finds all results as they come", name)
             return
-        for key in [key for key in self.networks if key[0] == name]:
-            del self.networks[key]
+        self._forget_networks(name)
         self.networks.update((name, result.network) for result in best_results.results)
         is_total = best_results.complete and best_results.size >= self.request.job.max_size
         self.unanswered.discard(name)
         self.events.put(
             best={name: BestResults(best_results.results, best_results.found, is_total, best_results.notes)}
         )
+
+    def _forget_networks(self, name: str) -> None:
+        for key in [key for key in self.networks if key[0] == name]:
+            del self.networks[key]
 
     def _leave_out(self, reason: str, name: str) -> None:
         self.log("error", reason)

@@ -96,8 +96,8 @@ def _changes(union: Union, failures: tuple[Failure, ...]) -> Iterator[Change]:
     other_streams = [s for s in kinds.values() if s.kind is Kind.INFINITE and s not in infinite]
     for first, second in combinations([*infinite, *other_streams], 2):
         yield from (_order(first, second), _order(second, first))
-    outputs = {t for q in union.queries for t in q.output if isinstance(t, Attr)}
-    yield from (_project_away(a) for a in attrs if a in outputs)
+    # All queries of a union have the same number of columns.
+    yield from (_project_away(a) for a in attrs if all(a in q.output for q in union.queries))
     yield from (_leave_out(a) for a in {a.place: a for f in failures for a in f.atoms}.values() if a.place)
     if union.distinct:
         yield Change("keep duplicates (drop DISTINCT)", lambda u: replace(u, distinct=False))

@@ -214,3 +214,13 @@ def test_a_broken_promise_is_told_with_its_bounds(
     run = UnionRun(parse_sql("SELECT 1 FROM s", schema), schema, {})
     with pytest.raises(BadRecordsError, match=message):
         run.step(1, {"s": [(value,)]})
+
+
+def test_no_column_of_one_query_of_a_union_is_projected_away() -> None:
+    """The others would have more columns than it."""
+    bounds = "0 < t.b AND t.b < 5 AND 0 < t.b2 AND t.b2 < 5"
+    first = "SELECT s.a, s.a2 FROM s WHERE 0 < s.a2 AND s.a2 < 5"
+    union = sql(f"{first} UNION SELECT t.b, t.b2 FROM t WHERE {bounds}")
+    single = sql(first.replace("SELECT", "SELECT DISTINCT"))
+    texts = [[str(repair) for repair in repairs(u, check(u))] for u in (single, union)]
+    assert ["project s.a away" in text for text in texts] == [True, False]

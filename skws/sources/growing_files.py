@@ -250,6 +250,7 @@ class FilesFeed(Feed):
         self._root = root
         self._clock = clock
         self._past_notices: set[str] = set()
+        self._new_notices: list[str] = []
         self.change_schema(schema)
         self._table_states: dict[str, tuple[int, int, int]] = {}
 
@@ -308,15 +309,14 @@ class FilesFeed(Feed):
         raise SourceError(f"{self._root}: its files appear and disappear faster than they can be read")
 
     def _read_batch(self, listing: Listing, start: Offset, limit: int) -> Batch:
-        notices = [
-            line for name in listing.unknown for line in self._notice_once(f"skipped {name}: unknown format")
-        ]
+        for name in listing.unknown:
+            self._notify(f"skipped {name}: unknown format")
         before = Positions.of(start)
         positions, moves = self._matcher.match(before, listing.files)
-        notices += self._missing_notices(before, listing.files)
+        self._notify_missing(before, listing.files)
         files = [source_file for source_file in listing.files if source_file.name in positions.files]
         self._whole.close_others({positions.files[source_file.name].id for source_file in files})
-        chunk, after = self._read_new(positions, files, limit, notices)
+        chunk, after = self._read_new(positions, files, limit)
         ended_partitions = frozenset(
             partition_of(f.name) for f in files if after[f.name].done and not positions.files[f.name].done
         )
@@ -324,7 +324,7 @@ class FilesFeed(Feed):
         end = start if end_positions == before else end_positions.offset()
         self._idle = (listing, end) if end is start and not len(chunk) else None
         answered = bool(files) or not before.files
-        return Batch(chunk, end, tuple(moves + notices), over=ended_partitions, answered=answered)
+        return Batch(chunk, end, (*moves, *self._take_notices()), over=ended_partitions, answered=answered)
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """None unless all files with new records can be divided, and a quarter of ``limit`` waits."""
@@ -345,9 +345,9 @@ class FilesFeed(Feed):
         if Backlogs({**start_positions, **before.files}, streams, self._schema).records * _WORTH < limit:
             return None
         positions, moves = self._matcher.match(before, listing.files)
-        notices = moves + self._missing_notices(before, listing.files)
+        self._notify_missing(before, listing.files)
         files = [source_file for source_file in listing.files if source_file.name in positions.files]
-        pending = self._pending(positions, files, notices)
+        pending = self._pending(positions, files)
         if not all(divides(source_file, self._schema) for source_file in pending):
             return None
         backlogs = Backlogs(positions.files, pending, self._schema)
@@ -355,7 +355,7 @@ class FilesFeed(Feed):
         if all(positions.files[name] == position for name, position in after.items()):
             return None
         end = replace(positions, files={**positions.files, **after}).offset()
-        return BatchPlan(end, backlogs.records > limit, tuple(notices))
+        return BatchPlan(end, backlogs.records > limit, (*moves, *self._take_notices()))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         spans = list(self._spans(start, end))
@@ -445,16 +445,16 @@ class FilesFeed(Feed):
         self._whole.close()
 
     def _read_new(
-        self, positions: Positions, files: Sequence[SourceFile], limit: int, notices: list[str]
+        self, positions: Positions, files: Sequence[SourceFile], limit: int
     ) -> tuple[Chunk, dict[str, FilePosition]]:
         after = dict(positions.files)
-        pending = self._pending(positions, files, notices)
+        pending = self._pending(positions, files)
         parts: list[Chunk] = []
-        for source_file, portion in self._portions(positions, pending, limit, notices):
+        for source_file, portion in self._portions(positions, pending, limit):
             position = positions.files[source_file.name]
             parts.append(_with_partition(source_file.name, portion.read.without(self._static)))
             if len(parts[-1]) < len(portion.read):
-                notices += self._table_notice(source_file)
+                self._notify_of_table(source_file)
             if portion.end != position.offset or portion.done:
                 after[source_file.name] = position.after(source_file, portion.end, done=portion.done)
             elif not len(portion.read):
@@ -462,7 +462,7 @@ class FilesFeed(Feed):
         return Chunk.concat(parts), after
 
     def _portions(
-        self, positions: Positions, pending: Sequence[SourceFile], limit: int, notices: list[str]
+        self, positions: Positions, pending: Sequence[SourceFile], limit: int
     ) -> list[tuple[SourceFile, FilePortion]]:
         """The next records of files, about ``limit`` in all, in the order of the files.
 
@@ -474,30 +474,26 @@ class FilesFeed(Feed):
         by_size = sorted(pending, key=lambda file: file.size - positions.files[file.name].offset)
         for number, source_file in enumerate(by_size):
             share = max(1, -(-remaining // (len(by_size) - number)))
-            portion = self._part(source_file, positions.files[source_file.name], share, notices)
+            portion = self._part(source_file, positions.files[source_file.name], share)
             portions[source_file.name] = portion
             remaining -= len(portion.read)
         return [(source_file, portions[source_file.name]) for source_file in pending]
 
-    def _pending(
-        self, positions: Positions, files: Sequence[SourceFile], notices: list[str]
-    ) -> list[SourceFile]:
+    def _pending(self, positions: Positions, files: Sequence[SourceFile]) -> list[SourceFile]:
         """The files with new records of the stream."""
         for source_file in files:
             if self._is_table(source_file):
-                notices += self._table_notice(source_file)
+                self._notify_of_table(source_file)
         updated = [f for f in files if self._has_news(f, positions.files[f.name])]
         for source_file in updated:
             if self._is_foreign(source_file):
-                notices += self._notice_once(
+                self._notify(
                     f"{source_file.name} is skipped: its records name no relation, and no relation of schema"
                     f" {self._schema.name} has its name"
                 )
         return [f for f in updated if not self._is_foreign(f)]
 
-    def _part(
-        self, source_file: SourceFile, position: FilePosition, share: int, notices: list[str]
-    ) -> FilePortion:
+    def _part(self, source_file: SourceFile, position: FilePosition, share: int) -> FilePortion:
         if not source_file.whole:
             return read_part(source_file, self._schema, position.offset, limit=share)
         try:
@@ -505,7 +501,7 @@ class FilesFeed(Feed):
         except SourceError as error:
             if position.offset:
                 raise
-            notices += self._notice_once(f"{error}; reading it once it is complete")
+            self._notify(f"{error}; reading it once it is complete")
             return FilePortion(NOTHING, 0)
 
     def _has_news(self, source_file: SourceFile, position: FilePosition) -> bool:
@@ -547,32 +543,35 @@ class FilesFeed(Feed):
     def _is_table(self, source_file: SourceFile) -> bool:
         return source_file.named_relation in self._static and source_file.relation(self._schema) is not None
 
-    def _table_notice(self, source_file: SourceFile) -> list[str]:
+    def _notify_of_table(self, source_file: SourceFile) -> None:
         earlier_state = self._table_states.get(source_file.name)
-        if earlier_state is None or earlier_state == source_file.state:
-            return []
-        return self._notice_once(
-            f"{source_file.name} has changed; rows of static tables are read again only at the next start"
-        )
+        if earlier_state is not None and earlier_state != source_file.state:
+            self._notify(
+                f"{source_file.name} has changed; rows of static tables are read again only at the next start"
+            )
 
-    def _missing_notices(self, before: Positions, files: tuple[SourceFile, ...]) -> list[str]:
-        """The notice that all files are missing, each time that happens."""
+    def _notify_missing(self, before: Positions, files: tuple[SourceFile, ...]) -> None:
+        """Notify the user that all files are missing, each time that happens."""
         line = f"{self._root}: all files are gone; reading continues when they return"
         if before.files and not files:
-            return self._notice_once(line)
-        self._past_notices.discard(line)
-        return []
+            self._notify(line)
+        else:
+            self._past_notices.discard(line)
 
     def _failure(self, error: OSError | SourceError) -> SourceError:
         if isinstance(error, SourceError):
             return error
         return SourceError(f"{error.filename or self._root}: cannot read: {error.strerror}")
 
-    def _notice_once(self, line: str) -> list[str]:
-        if line in self._past_notices:
-            return []
-        self._past_notices.add(line)
-        return [line]
+    def _notify(self, line: str) -> None:
+        """Add a notice, unless it was given before, to the next batch or plan."""
+        if line not in self._past_notices:
+            self._past_notices.add(line)
+            self._new_notices.append(line)
+
+    def _take_notices(self) -> list[str]:
+        notices, self._new_notices = self._new_notices, []
+        return notices
 
 
 def _with_partition(name: str, chunk: Chunk) -> Chunk:

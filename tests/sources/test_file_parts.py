@@ -189,6 +189,16 @@ def test_files_that_cannot_be_divided_are_polled(tmp_path: Path) -> None:
     assert len(batch.read) == 100
 
 
+def test_a_poll_has_the_notices_of_an_attempt_to_plan(tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl").write_text('{"a":1}\n')
+    (tmp_path / "stream.jsonl").write_bytes(line(1)[:-5])
+    feed = FilesFeed(tmp_path, SCHEMA)
+    start = feed.start()
+    assert feed.plan(start, 1) is None
+    (notice,) = feed.poll(start, 1).notices
+    assert notice.startswith("other.jsonl is skipped")
+
+
 def test_an_incomplete_line_waits(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     content = b"".join(line(n) for n in range(50))

@@ -29,7 +29,7 @@ KEPT: Final = 5
 """The most bad records, and the most reasons, that a summary shows."""
 _MOST_REASONS: Final = 1000
 _OTHER_REASONS: Final = "further values, for other reasons"
-"""Counted together beyond ``_MOST_REASONS``, as readers are made anew for each file or part."""
+"""The reason of all values beyond ``_MOST_REASONS``; the limit of a reader only holds for its file."""
 T = TypeVar("T")
 
 

@@ -25,6 +25,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_tui.screens.dialogs import ACTIONS
 from skws_tui.screens.metrics_screen import resampled
 from skws_tui.services.analyzer import QueryAnalyzer, change_text, fold_line, read_draft
+from skws_tui.services.browsing import Page, RowPlace, page_of
 from skws_tui.services.live_rows import LatestRows
 from skws_tui.services.result_buffer import ListOrder, ListSelection, ResultBuffer
 from skws_tui.services.result_drawing import (
@@ -584,3 +585,18 @@ def test_the_joins_of_a_graph_wrap_below_themselves(
     line: str, width: int, expected: list[str] | None
 ) -> None:
     assert fold_line(line, width).splitlines() == (expected or [line])
+
+
+def test_rows_are_browsed_with_the_schema_of_the_session() -> None:
+    """The view may still have the former one."""
+    rows = LatestRows(Stream(SCHEMA, Unbounded()))
+    rows.add(RecordBatch.of([Record(0, 1, (1, "red"))]), 1)
+    assert page_of(rows, RowPlace("note"), "") == Page([{"n": 1, "words": "red"}], 1, ["n", "words"])
+    wider = "relations: {note: {attributes: {n: integer, words: text, more: text}, key: [n]}}\njoins: []\n"
+    rows.change_schema(wider)
+    assert page_of(rows, RowPlace("note"), "") == Page([], 0, ["n", "words", "more"])
+    rows.add(RecordBatch.of([Record(2, 2, (2, "blue", "x"))]), 2)  # after the two former relations
+    page = page_of(rows, RowPlace("note", (("n", "2"),)), "blue")
+    assert page == Page([{"n": 2, "words": "blue", "more": "x"}], 1, ["n", "words", "more"])
+    assert page_of(rows, RowPlace("line", (("gone", "2"),)), "") == Page([], 0, ["words"])
+    assert page_of(rows, RowPlace("nosuch"), "") == Page([], 0, [])

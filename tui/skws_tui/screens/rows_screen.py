@@ -95,7 +95,7 @@ class RowsScreen(FilteredScreen):
     @work(group="rows")
     async def _look(self, rows: LiveRows, place: RowPlace, words: str) -> None:
         try:
-            page = await self._off_thread.run(partial(page_of, rows, self.skws.view.schema, place, words))
+            page = await self._off_thread.run(partial(page_of, rows, place, words))
         except SkwsError as error:
             self.skws.post_message(WorkFailed(str(error)))
             return
@@ -111,10 +111,9 @@ class RowsScreen(FilteredScreen):
         former_page, self._drawn_page = self._drawn_page, (place, page)
         table, cursor_row = self.listing, self.listing.cursor_row
         table.clear(columns=True)
-        attributes = self.skws.view.schema.relation(place.relation).attributes
         cells = [[self._cell(value) for value in row.values()] for row in page.rows]
-        for column, attribute in enumerate(attributes):
-            heading = Text(visible(attribute.name))
+        for column, attribute in enumerate(page.attributes):
+            heading = Text(visible(attribute))
             # Columns without a width are measured later, and not at all if the table is filled again before.
             width = max(heading.cell_len, *(row[column].cell_len for row in cells), 0)
             table.add_column(heading, width=width)

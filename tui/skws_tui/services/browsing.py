@@ -30,25 +30,30 @@ class RowPlace(NamedTuple):
 class Page(NamedTuple):
     """The first rows of a place that have all words of a filter; ``row_count``: their number.
 
-    ``latest``: the number of rows that were examined if there are more; 0 if all were.
+    ``attributes``: the names of their columns. ``latest``: the number of rows that were examined if there are
+    more; 0 if all were.
     """
 
     rows: Sequence[JsonRow]
     row_count: int
+    attributes: Sequence[str]
     latest: int = 0
 
 
-def page_of(rows: LiveRows, schema: Schema, place: RowPlace, words: str) -> Page:
-    relation = schema.relation(place.relation)
+def page_of(rows: LiveRows, place: RowPlace, words: str) -> Page:
+    """The page of a place; empty if the job has no such relation yet, or no longer."""
     search_words = words.casefold().split()
-    latest = rows.latest(place.relation)
+    relation, latest = rows.relation_with_latest(place.relation)
+    if relation is None:
+        return Page([], 0, [])
     matches = [
         row
         for row in (json_row(relation, values) for values in latest)
-        if all(_text(row[name]) == value for name, value in place.on) and _has(row, search_words)
+        if all(_text(row.get(name)) == value for name, value in place.on) and _has(row, search_words)
     ]
+    attributes = [attribute.name for attribute in relation.attributes]
     is_partial = rows.cut or rows.counts().get(place.relation, 0) > len(latest)
-    return Page(matches[:MOST_ROWS], len(matches), len(latest) if is_partial else 0)
+    return Page(matches[:MOST_ROWS], len(matches), attributes, len(latest) if is_partial else 0)
 
 
 def _text(value: str | float | bool | None) -> str | None:

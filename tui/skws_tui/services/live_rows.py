@@ -18,7 +18,7 @@ from skws.queries.operator import QueryPlan
 from skws.queries.session import Session
 from skws.spec.enums import EvaluatorName
 from skws.spec.query_spec import Stream
-from skws_schema.model import Row
+from skws_schema.model import Relation, Row
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
 
 if TYPE_CHECKING:
@@ -80,11 +80,16 @@ class LiveRows:
 
     def latest(self, relation: str, most: int = KEPT_ROWS) -> Sequence[Row]:
         """The latest rows of a relation, in order of arrival."""
+        return self.relation_with_latest(relation, most)[1]
+
+    def relation_with_latest(self, name: str, most: int = KEPT_ROWS) -> tuple[Relation | None, Sequence[Row]]:
+        """A relation as the session has it, which may be ahead of the view; and ``latest`` of it."""
         with self._present_rows() as rows:
             session = self._session()
-            if rows is None or session is None or relation not in session.stream.schema.index:
-                return []
-            return rows.latest(session.stream.schema.index[relation], most)
+            if rows is None or session is None or name not in session.stream.schema.index:
+                return None, []
+            number = session.stream.schema.index[name]
+            return session.stream.schema.relations[number], rows.latest(number, most)
 
     def words(self) -> Mapping[str, int]:
         """Searchable words with the number of texts that contain them."""

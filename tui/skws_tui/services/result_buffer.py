@@ -36,7 +36,7 @@ class ListedResult:
 
     ``alike``: results of the same tuples, which differ only in parallel joins; the row shows the first.
     ``settled``: the user has moved since it ended. ``rank``: its rank if the list shows the best first.
-    ``version`` changes with the results. ``due``: the earliest time at which the buffer looks at its end.
+    ``version`` changes with the results. ``due``: its earliest queued end.
     """
 
     number: int
@@ -282,7 +282,7 @@ class ResultBuffer:
         self.version += 1
 
     def _expect_end(self, row: ListedResult) -> None:
-        """Look at the end of a row when its time comes, unless that happens earlier anyway."""
+        """Queue the end of a row, unless an earlier end of it is queued: ``expire`` then looks again."""
         end = row.result.end
         if end is not None and end < row.due and row.query not in self.windowed_queries:
             row.due = end

@@ -42,6 +42,8 @@ def test_addresses_have_their_kinds_of_sources() -> None:
         ("replay:x?sped=1", "no parameter 'sped'; did you mean 'speed'"),
         ("postgresql://h/d?slot=Not%20This", "slot 'Not This': expected lower-case letters"),
         ("postgresql://h/d?snapshot=maybe", "snapshot=maybe: expected yes or no"),
+        ("postgresql://joe:p%e4ss@h/d", r"postgresql://joe:\*\*\*@h/d: not UTF-8"),
+        ("postgresql://h/d\udcff", "not UTF-8"),
         ("postgresql://h/d?slott=x", "invalid URI query parameter: .slott"),
     ],
 )

@@ -204,6 +204,8 @@ def _split_query(query: str) -> tuple[dict[str, str], str]:
 def _parameters(uri: str, shown: str) -> dict[str, str]:
     try:
         return parse_dsn(uri)
+    except UnicodeError:
+        raise UsageError(f"{shown}: not UTF-8: write each byte of a letter in UTF-8 as %XX") from None
     except psycopg2.Error as error:
         # libpq quotes text that it cannot parse, which may be the password.
         invalid_parameter = "invalid URI query parameter" in str(error)

@@ -460,11 +460,13 @@ def records_of(batches: Iterable[RecordBatch]) -> Iterator[Record]:
 def regroup(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch]:
     """The same records in batches of at least ``least`` each, except the last."""
     pending: list[RecordBatch] = []
+    size = 0
     for batch in batches:
         pending.append(batch)
-        if sum(map(len, pending)) >= least:
+        size += len(batch)
+        if size >= least:
             yield concat_batches(pending)
-            pending = []
+            pending, size = [], 0
     if pending:
         yield concat_batches(pending)
 
@@ -472,18 +474,21 @@ def regroup(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch]
 def align_to_timestamps(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
     """The same records in batches of about BATCH that end with an instant: at a change of time."""
     pending: list[RecordBatch] = []
+    size, has_change = 0, False
     for batch in batches:
+        if not len(batch):
+            continue
         pending.append(batch)
-        if sum(map(len, pending)) < BATCH:
+        size += len(batch)
+        has_change = has_change or bool((batch.time != pending[0].time[0]).any())
+        if size < BATCH or not has_change:  # an instant may have very many batches
             continue
         joined = concat_batches(pending)
-        changes = np.flatnonzero(np.diff(joined.time))
-        end = int(changes[-1]) + 1 if len(changes) else 0
+        end = int(np.flatnonzero(np.diff(joined.time))[-1]) + 1
         complete, remaining = joined.cut(end)
-        pending = [remaining.compact()]
-        if end:
-            yield complete
-    if any(map(len, pending)):
+        pending, size, has_change = [remaining.compact()], len(remaining), False
+        yield complete
+    if pending:
         yield concat_batches(pending)
 
 

@@ -20,7 +20,7 @@ import orjson
 import pytest
 
 import skws
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import BATCH, Record, RecordBatch, align_to_timestamps, regroup
 from skws.explain.explanation import explain
 from skws.formats.tabular import column_names
 from skws.jobs import local
@@ -274,6 +274,16 @@ def learning_words(n: int) -> Work:
     return work
 
 
+def small_batches(n: int) -> Work:
+    batches = [RecordBatch.of([Record(0, i, ("word", i))]) for i in range(n)]
+    return lambda: (list(regroup(batches, BATCH)), list(align_to_timestamps(batches)))
+
+
+def batches_of_one_instant(n: int) -> Work:
+    batches = [RecordBatch.of([Record(0, 0, ("word", i))] * 10_000) for i in range(n)]
+    return lambda: list(align_to_timestamps(batches))
+
+
 def completions(n: int) -> Work:
     live = Session(Stream(CHAIN, parse_window("10 hours"), finite=False))
     live.take(RecordBatch.of([Record(0, i, (f"word{i}", i)) for i in range(n)]))
@@ -497,6 +507,8 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (windows_of_a_key, 20),
     (searches_over_windows_of_keys, 10),
     (learning_words, 50),
+    (small_batches, 200),
+    (batches_of_one_instant, 10),
     (completions, 50),
     (searches_of_live_rows, 20),
     (frames_of_relations, 10),

@@ -222,13 +222,13 @@ window: {window}
 relations:
   person: {{attributes: {{pid: integer, name: text}}, key: [pid]}}
   order: {{attributes: {{oid: integer, pid: integer, item: text, code: string}}}}
-  note: {{attributes: {{nid: integer, body: text}}}}
+  note: {{attributes: {{nid: integer, body: text, region: text}}, search: [body]}}
 joins: {joins}
 """
 RECORDS = """\
 {"relation": "person", "time": "2026-01-01T00:00:00Z", "row": {"pid": 1, "name": "Ada"}}
 {"relation": "order", "time": "2026-01-02T00:00:00Z", "row": {"oid":1,"pid":1,"item":"kettle","code":"KT-7"}}
-{"relation": "note", "time": "2026-01-01T00:00:00Z", "row": {"nid": 1, "body": "urgent"}}
+{"relation": "note", "time": "2026-01-01T00:00:00Z", "row": {"nid":1,"body":"urgent","region":"north"}}
 """
 JOINS = "[person.pid = order.pid]"
 
@@ -245,7 +245,20 @@ JOINS = "[person.pid = order.pid]"
         ),
         ("ada urgent", "none", JOINS, (), "no joins lead from person ('ada') to note ('urgent')"),
         ("ada lamp", "none", JOINS, (), "no row matches 'lamp'"),
-        ("ada KT-7", "none", JOINS, (), "order.code contains 'kt-7', but is not searched"),
+        (
+            "ada KT-7",
+            "none",
+            JOINS,
+            (),
+            "order.code contains 'kt-7', but is not searched: give it type: text\n",
+        ),
+        (
+            "ada north",
+            "none",
+            JOINS,
+            (),
+            "note.region contains 'north', but is not searched: add it to the search: list\n",
+        ),
         (
             "ada kettle",
             "none",

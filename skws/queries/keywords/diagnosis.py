@@ -22,7 +22,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
 from skws.spec.query_spec import TypedSearch
-from skws_schema.model import Possible, Relation, Row, Schema, sourced
+from skws_schema.model import Attribute, AttributeType, Possible, Relation, Row, Schema, sourced
 from skws_schema.paths import from_here
 from skws_windows.window import Unbounded
 
@@ -31,7 +31,10 @@ _MOST_SUGGESTIONS: Final = 3
 _DIGIT: Final = re.compile(r"\d")
 
 
-_ADVICE_TEXTS: Final = ("did you mean", "; try ", ": try ", "possible: ", "give it type", "put a line with ")
+_ADVICE_TEXTS: Final = (
+    *("did you mean", "; try ", ": try ", "possible: "),
+    *("give it type", "add it to", "put a line with "),
+)
 """A line about an empty search that contains one of these texts says what to do."""
 
 
@@ -77,8 +80,8 @@ def _as_words(query: str) -> str:
 class KeywordCounts:
     """The number of tuples that satisfy each keyword of a plan, and their relations.
 
-    ``unsearched``: for each keyword, an attribute that contains its text but is not searched. ``excludes``:
-    True if the query excludes some tuples, which may satisfy keywords.
+    ``unsearched``: for each keyword, a line on an attribute that contains its text but is not searched.
+    ``excludes``: True if the query excludes some tuples, which may satisfy keywords.
     """
 
     plan: Plan
@@ -102,8 +105,8 @@ class KeywordCounts:
             if bitmap != EXCLUDED and bitmap >> slot & 1:
                 self.count(slot, number)
             elif slot not in self.unsearched and not self.slots[slot]:
-                attribute = _attribute_with(keyword.text, plan.schema.relations[number], row)
-                self.unsearched |= {slot: attribute} if attribute else {}
+                line = _unsearched(keyword.text, plan.schema.relations[number], row)
+                self.unsearched |= {slot: line} if line else {}
 
     def count(self, slot: int, relation: int, tuples: int = 1) -> None:
         """Count tuples of a relation that satisfy a keyword."""
@@ -122,11 +125,7 @@ class KeywordCounts:
         word_counts = {} if all(self.slots) else words()
         missing = meant_for(plan.query.slots, self.slots, word_counts)
         lines = why_missing(missing, where_text)
-        lines += [
-            f"{attribute} contains {plan.query.slots[slot].text!r}, but is not searched: give it type: text"
-            for slot, attribute in self.unsearched.items()
-            if not self.slots[slot]
-        ]
+        lines += [line for slot, line in self.unsearched.items() if not self.slots[slot]]
         join = ""
         is_unjoined = not lines and bool(self.tuples) and len(plan.query.slots) > 1
         if is_unjoined:
@@ -311,10 +310,21 @@ def _names(schema: Schema, relations: set[int]) -> str:
     return ", ".join(schema.relations[relation].name for relation in sorted(relations))
 
 
-def _attribute_with(text: str, relation: Relation, row: Row) -> str | None:
-    """An attribute that is not searched and whose value contains the words of ``text``."""
+def _unsearched(text: str, relation: Relation, row: Row) -> str:
+    """A line on an attribute that is not searched and whose value contains the words of ``text``, or ""."""
     words = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
     for attribute, value in zip(relation.attributes, row, strict=True):
         if type(value) is str and attribute.name not in relation.search and words.search(value):
-            return f"{relation.name}.{attribute.name}"
-    return None
+            return (
+                f"{relation.name}.{attribute.name} contains {text!r}, but is not searched:"
+                f" {_remedy(relation, attribute)}"
+            )
+    return ""
+
+
+def _remedy(relation: Relation, attribute: Attribute) -> str:
+    """The change of a schema by which an attribute is searched."""
+    text_names = [each.name for each in relation.attributes if each.type is AttributeType.TEXT]
+    steps = [] if attribute.name in text_names else ["give it type: text"]
+    # Without ``search:`` in the schema, all text attributes are searched.
+    return " and ".join(steps if text_names == [*relation.search] else [*steps, "add it to the search: list"])

@@ -57,6 +57,7 @@ def test_empty_results_contain_the_reason() -> None:
     unjoined = search("brazil peru", max_size=2)
     assert len(unjoined) == 0
     assert unjoined.notes == (
-        "every keyword matches some row, but no 2 joined rows have all; try a larger --max-size",
+        "every keyword matches some row, but no tree of up to 2 joined rows contains all of them;"
+        " try a larger --max-size",
     )
     assert repr(search("catholic peru", limit=1)) == "<1 result of 'catholic peru'>"

@@ -66,13 +66,16 @@ def test_an_empty_result_names_the_unmatched_keyword(skws: Skws) -> None:
     errors = skws("search", "tarantino", "travlota", *LOCAL).err
     assert "no row matches 'travlota'; did you mean 'travolta'?" in errors
     assert "'tarantino'" not in errors
-    assert "no 3 joined rows of one window have all" in skws(*SEARCH, "--max-size", 3).err
+    assert (
+        "no tree of up to 3 joined rows within a window contains all of them"
+        in skws(*SEARCH, "--max-size", 3).err
+    )
 
 
 def test_keyword_order_is_respected_and_explained(skws: Skws) -> None:
     outcome = skws("search", "travolta ; tarantino", *LOCAL, "-f", "jsonl", "-q")
     assert len(outcome.out.splitlines()) == 2
-    assert "have all in this order" in skws("search", "tarantino ; travolta", *LOCAL).err
+    assert "contains all of them in this order" in skws("search", "tarantino ; travolta", *LOCAL).err
     explanation = skws("explain", "tarantino uma ; travolta", "--schema", SCHEMA).out
     assert "order: rows with tarantino, uma before those with travolta" in explanation
 

@@ -102,8 +102,8 @@ def test_empty_queries_are_explained_after_ten_seconds_and_at_the_end(tmp_path: 
     run.step()
     run.unanswered.log_reasons(run.host)
     assert run.messages[2:] == [
-        "blue red: no results: every keyword matches some row, but no 5 joined rows have all;"
-        " try a larger --max-size"
+        "blue red: no results: every keyword matches some row, but no tree of up to 5 joined rows"
+        " contains all of them; try a larger --max-size"
     ]
 
 

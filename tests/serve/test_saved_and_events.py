@@ -76,7 +76,7 @@ def test_the_query_without_the_unmatched_keyword_is_suggested(client: httpx.Clie
     assert search_answer(client, "lovelce zzyzx engine")["meant"] == "engine lovelace"
     unjoined_answer = search_answer(client, "lovelace engine", max_size=1)
     assert unjoined_answer["instead"] == ""
-    assert "no 1 joined rows of one window have all" in unjoined_answer["notes"][0]
+    assert "no row within a window contains all of them" in unjoined_answer["notes"][0]
 
 
 def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:

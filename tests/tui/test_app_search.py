@@ -51,7 +51,9 @@ async def test_an_empty_list_names_the_keyword_without_matches() -> None:
             "tarantino travlta: no row of the window matches 'travlta'; did you mean 'travolta'?"
             in screen_text
         )
-        assert "pulp casino: every keyword matches some row, but no 5 joined rows" in screen_text
+        assert (
+            "pulp casino: every keyword matches some row, but no tree of up to 5 joined rows" in screen_text
+        )
         await driver.press("escape", "right_square_bracket")
         screen_text = " ".join(driver.text().split())
         assert "No result for 'tarantino travlta'" in screen_text

@@ -265,11 +265,10 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
         names = [_names(plan.schema, relations[slot]) for slot in slots]
         clause = ", apart from those left out" if plan.query.without_joins else ""
         return f"no joins lead from {names[0]} ({first!r}) to {names[1]} ({second!r}){clause}"
+    rows = "row" if plan.max_size == 1 else f"tree of up to {plan.max_size} joined rows"
     if isinstance(plan.window, Unbounded):
-        return f"no {plan.max_size} joined rows have all{order}; try a larger --max-size"
-    return (
-        f"no {plan.max_size} joined rows of one window have all{order}; try a larger --max-size or --window"
-    )
+        return f"no {rows} contains all of them{order}; try a larger --max-size"
+    return f"no {rows} within a window contains all of them{order}; try a larger --max-size or --window"
 
 
 def _example(schema: Schema, relations: Sequence[set[int]]) -> str:

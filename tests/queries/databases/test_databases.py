@@ -116,7 +116,10 @@ def test_an_unusable_cache_is_reported(skws: Skws, books: Path, cache: Path) -> 
     ("query", "message"),
     [
         (("solarix",), "no row matches 'solarix'; did you mean 'solaris'?"),
-        (("lem", "dispossessed"), "every keyword matches some row, but no 5 joined rows have all"),
+        (
+            ("lem", "dispossessed"),
+            "every keyword matches some row, but no tree of up to 5 joined rows contains all of them",
+        ),
         (("author", "lem", "fine"), "'author', 'fine' are also names in the schema: try --match-names"),
     ],
 )

@@ -244,6 +244,13 @@ JOINS = "[person.pid = order.pid]"
             "no row has all of them, and the schema has no joins\nadd a join: skws schema join",
         ),
         ("ada urgent", "none", JOINS, (), "no joins lead from person ('ada') to note ('urgent')"),
+        (
+            "ada urgent -order:",
+            "none",
+            "[person.pid = order.pid, order.oid = note.nid]",
+            (),
+            "no joins lead from person ('ada') to note ('urgent'), apart from those left out",
+        ),
         ("ada lamp", "none", JOINS, (), "no row matches 'lamp'"),
         (
             "ada KT-7",

@@ -263,7 +263,8 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
     if slots is not None:
         first, second = (plan.query.slots[slot].text for slot in slots)
         names = [_names(plan.schema, relations[slot]) for slot in slots]
-        clause = ", apart from those left out" if plan.query.without_joins else ""
+        leaves_out = plan.query.without_joins or plan.query.without
+        clause = ", apart from those left out" if leaves_out else ""
         return f"no joins lead from {names[0]} ({first!r}) to {names[1]} ({second!r}){clause}"
     rows = "row" if plan.max_size == 1 else f"tree of up to {plan.max_size} joined rows"
     if isinstance(plan.window, Unbounded):
@@ -289,8 +290,8 @@ def _unconnected_slots(
         neighbours.setdefault(relation, set()).update(joined_relations)
     excluded = schema.evolution.removed_joins | plan.query.without_joins
     for position, join in enumerate(schema.joins):
-        if position not in excluded:
-            ends = {schema.index[join.left], schema.index[join.right]}
+        ends = {schema.index[join.left], schema.index[join.right]}
+        if position not in excluded and ends.isdisjoint(plan.query.without):
             for end in ends:
                 neighbours.setdefault(end, set()).update(ends)
     reachable, frontier = set(relations[0]), set(relations[0])

@@ -12,7 +12,7 @@ from skws.data.batch import Record, RecordBatch, batched
 from skws.jobs.control import JobCommand
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.kinds import plans_of
+from skws.queries.kinds import plans_of, plans_over
 from skws.queries.session import Session
 from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.result import Result
@@ -24,8 +24,9 @@ from skws.spec.query_spec import (
     Stream,
 )
 from skws_schema.errors import UsageError
-from skws_windows.window import ExpressionWindow
+from skws_windows.window import CountWindow, ExpressionWindow
 from tests.jobs.watching import SCHEMA, request
+from tests.queries.random_streams import STREAMS, random_stream
 from tests.spark.streaming.shard_runs import all_shards, lines, micro_batch_of
 from tests.strategies import seeds
 
@@ -138,3 +139,37 @@ def test_queries_with_equal_windows_share_them() -> None:
         operators.append(len(joint.operators))
     assert set(counts) == {first.text, second.text, third.text}
     assert operators == [1] * 6 + [2] * 18  # queries added later have separate windows
+
+
+@pytest.mark.parametrize("seed", [13, 47, 67])
+def test_results_do_not_depend_on_batches_if_times_decrease(seed: int) -> None:
+    """As under a count window; nor on restarts."""
+    rng = random.Random(seed)
+    records = random_stream(STREAMS, seed, 40, 3, 0.03)
+    records = [each._replace(time=each.time + rng.choice([0, 0, -5, 3])) for each in records]
+    within = ("every match [plain] within 4 us per x", "longest match [keyed] [plain] within 6 us")
+    count_stream = Stream(STREAMS, CountWindow(10), max_size=3)
+    queries = [
+        Query("alpha beta").over(ExpressionWindow(text), allowed=True).named(text, 3) for text in within
+    ]
+
+    def results(size: int) -> list[Result]:
+        session, all_results = Session(count_stream), list[Result]()
+        session.add_all(plans_over(queries, count_stream))
+        for batch in batched_by(records, size):
+            all_results += session.take(batch)
+            states, position, now = session.snapshot(), session.position, session.now
+            session = Session(count_stream)
+            session.expect(states)
+            session.add_all(plans_over(queries, count_stream))
+            session.seek(position, now)
+            session.restore(states)
+        return all_results
+
+    expected = results(len(records))
+    assert expected
+    assert Counter(results(1)) == Counter(results(3)) == Counter(expected)
+
+
+def batched_by(records: Sequence[Record], size: int) -> list[RecordBatch]:
+    return [RecordBatch.of(records[first : first + size]) for first in range(0, len(records), size)]

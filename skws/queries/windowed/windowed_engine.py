@@ -92,8 +92,8 @@ class WaitingResults(LiveResults):
 class WindowedEngine(MeshEngine):
     """Answers queries over the windows of one expression, from the first record on.
 
-    Records come in order of time. Raises UsageError for an expression that
-    cannot be read.
+    A time before the latest one, as a stream with a count window may have, counts as the latest. Raises
+    UsageError for an expression that cannot be read.
     """
 
     def __init__(self, schema: Schema, window: ExpressionWindow) -> None:
@@ -108,6 +108,7 @@ class WindowedEngine(MeshEngine):
         self._waiting_results = WaitingResults(self._operator, self._members)
         self._queries = SharedPlans()
         self._closed = ClosedWindows(self.tracker)
+        self._latest_time = ALWAYS  # in microseconds
 
     @classmethod
     def of(cls, plan: Plan) -> WindowedEngine:
@@ -152,7 +153,7 @@ class WindowedEngine(MeshEngine):
         yield from self._count_results(list(self._operator.emitter.events(results, snapshot=True)))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """Process records in columns, in order of time."""
+        """Process records in columns, in order of arrival."""
         for batch in batches:
             if len(batch):
                 yield from self._count_results(self.events(batch))
@@ -172,6 +173,7 @@ class WindowedEngine(MeshEngine):
             "closed": self._closed.state(),
             "followed": sorted(self._members.followed),
             "counts": asdict(self.counts),
+            "latest": self._latest_time,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -196,10 +198,12 @@ class WindowedEngine(MeshEngine):
         self._members.follow(set(state["followed"]) - removed_relations)
         self._waiting_results.forget(self._closed.restore(state["closed"]))
         self.counts = Counts(**state["counts"])
+        self._latest_time = state.get("latest", ALWAYS)  # earlier versions have not stored it
         self._operator.excluded = self.counts.excluded  # restored tuples were counted before
 
     def events(self, batch: RecordBatch) -> list[Event]:
         """The results of a batch in order of time."""
+        batch = self._with_increasing_times(batch)
         deletes = batch.deletes()
         self.counts.deletions += int(deletes.sum())
         self.counts.tuples += len(batch) - int(deletes.sum())
@@ -219,6 +223,11 @@ class WindowedEngine(MeshEngine):
         if self.tracker.is_crowded:
             self.tracker.keep([self._members.keys, *self._closed.keys()])
         return events
+
+    def _with_increasing_times(self, batch: RecordBatch) -> RecordBatch:
+        time = np.maximum.accumulate(np.maximum(batch.time, self._latest_time))
+        self._latest_time = int(time[-1])
+        return batch if (time == batch.time).all() else replace(batch, time=time)
 
     def _renumber(self, horizon: int, slots: Ints) -> None:
         self._members.renumber(slots)

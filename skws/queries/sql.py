@@ -215,7 +215,7 @@ class SqlEvaluator(Evaluator):
                     f"a record deletes a tuple of {name}; query {self._query.name!r} runs in constant memory,"
                     " and only accepts insertions"
                 )
-            if record.time != self._now:
+            if self._now is None or record.time > self._now:  # under a count window, times may decrease
                 yield from self.end()
                 self._now = record.time
             self._rows.setdefault(name, []).append(record.row)

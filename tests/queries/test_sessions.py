@@ -21,14 +21,14 @@ from skws.queries.sql import row_result
 from skws.queries.windowed.windowed_kind import WindowedOperator
 from skws.results.result import AsGiven, EncodedResult, Result, ResultTuple, Score, TopChange
 from skws.spec.enums import EvaluatorName
-from skws.spec.query_spec import TOP, Query, Stream
+from skws.spec.query_spec import SQL, TOP, Query, Stream
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 from tests.jobs.watching import SCHEMA
 from tests.paper_modes import MODES
-from tests.queries.random_streams import DENSE, dense_rows, dense_tables
+from tests.queries.random_streams import DENSE, STREAMS, dense_rows, dense_tables
 from tests.strategies import combinations, length, seeds
 
 OVER = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
@@ -93,6 +93,17 @@ def test_the_order_of_results_does_not_depend_on_how_queries_were_added() -> Non
         assert results == [result.to_json() for result in single.take(batch)]
         names |= {orjson.loads(line)["name"] for line in results}
     assert len(names) == 3
+
+
+def test_sql_counts_equal_rows_together_if_times_decrease() -> None:
+    """As under a count window: a time before the latest one counts as the latest."""
+    stream = Stream(STREAMS, CountWindow(9))
+    session = Session(stream)
+    session.add(Query("SELECT p.x FROM plain p WHERE p.x = 1", kind=SQL).named("ones", 1))
+    results: list[Result] = []
+    for time in (2_000_000, 1_000_000, 2_000_000, 3_000_000):
+        results += session.take(RecordBatch.of([Record(0, time, ("alpha", 1, 1))]))
+    assert [(result.start, result.count) for result in results] == [(2.0, 3)]
 
 
 def test_one_duplicate_name_rejects_all_queries() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,6 +14,7 @@ from skws.results.result import LiveResult
 from skws.sinks.base import NONE, Sink, SinkProgress, SinkRun, WholeSink
 from skws.sinks.file_sinks import BatchFile
 from skws.sinks.sink_addresses import parse_sink
+from skws.sources.feed import redacted
 from skws_schema.errors import SkwsError, UsageError, quantity
 from skws_schema.model import Schema
 
@@ -117,6 +118,7 @@ class Routing:
         self._alert_sinks = {
             address: WholeSink(parse_sink(address)) for address in self._own_addresses(alerts)
         }
+        _check_places({**self._job_sinks, **self._alert_sinks})
         self._routes: dict[str, _Route] = {}  # by the name of an alert
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
         self._alerts: dict[str, Alert] = {}
@@ -183,6 +185,8 @@ class Routing:
             for address in addresses
             if address not in self._alert_sinks
         }
+        other_sinks = {a: sink for a, sink in self._alert_sinks.items() if a not in removed}
+        _check_places({**self._job_sinks, **other_sinks, **new_sinks})
         with nullcontext() if self._run is None else _opening(new_sinks.values(), self._run):
             self._forget({name for name in self._limiters if not self._is_same_limit(name, alerts.get(name))})
         for address in removed:
@@ -254,6 +258,16 @@ class Routing:
         """The addresses of alerts that are not addresses of the job."""
         addresses = (address for alert in alerts.values() for address in alert.sinks)
         return dict.fromkeys(address for address in addresses if address not in self._job_sinks)
+
+
+def _check_places(sinks: Mapping[str, WholeSink]) -> None:
+    """Raises UsageError if two addresses are of one place."""
+    addresses: dict[Hashable, str] = {}
+    for address, sink in sinks.items():
+        if sink.place is not None and (other := addresses.setdefault(sink.place, address)) != address:
+            raise UsageError(
+                f"sinks {redacted(other)} and {redacted(address)} write to one place: use one address"
+            )
 
 
 def _check(alerts: Mapping[str, Alert], schema: Schema) -> None:

@@ -13,7 +13,7 @@ import csv
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,6 +154,8 @@ class BatchSink(ABC):
     """
 
     every = 1.0
+    place: Hashable = None
+    """Where it writes, if only one sink of a run can write there: two would skip each other's batches."""
 
     def __init__(self) -> None:
         self._last = self._done = NONE
@@ -224,6 +226,7 @@ class WholeSink:
         self._sink = sink
         self._broken = False
         self.posts = isinstance(sink, PostingSink)
+        self.place = sink.place if isinstance(sink, BatchSink) else None
 
     @property
     def name(self) -> str:

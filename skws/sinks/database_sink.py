@@ -238,6 +238,7 @@ class SqliteSink(DatabaseSink[sqlite3.Cursor]):
     def __init__(self, path: Path, table: ResultTable = ResultTable()) -> None:
         super().__init__(Statements(table, "?", _SQLITE_TYPES), table)
         self._path = path
+        self.place = "sqlite", path.resolve(), table.name.casefold()
 
     @property
     def name(self) -> str:

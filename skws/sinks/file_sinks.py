@@ -279,6 +279,7 @@ class ParquetSink(BatchSink):
     def __init__(self, folder: Path, every: float = 10.0) -> None:
         super().__init__()
         self._folder = folder
+        self.place = "parquet", folder.resolve()
         self.every = every
         self._results: list[LiveResult] = []
         self._first_batch = NONE

@@ -23,7 +23,7 @@ from skws.sinks.sink_addresses import parse_sink
 from skws.sinks.webhook import HookProgram
 from skws.spec.query_spec import TOP, Query
 from skws.state_database import StateDatabase
-from skws_schema.errors import ConfigurationError
+from skws_schema.errors import ConfigurationError, UsageError
 from tests.jobs.watching import (
     SCHEMA,
     YAML,
@@ -241,6 +241,22 @@ def test_an_alert_may_name_a_sink_of_the_job(tmp_path: Path, kind: str) -> None:
             ]
     else:
         assert pq.read_table(tmp_path / "out").column("id").to_pylist() == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("parquet:{}", "parquet:{}/?every=1 s"), ("sqlite:{}", "sqlite:{}?table=results")]
+)
+def test_two_addresses_of_one_sink_are_rejected(tmp_path: Path, first: str, second: str) -> None:
+    first, second = (address.format(tmp_path / "out") for address in (first, second))
+    alerts = {"q": alert_of({"query": "ada lamp", "sinks": second})}
+    with pytest.raises(UsageError, match=r"sinks .*/out and .*/out.* write to one place: use one address"):
+        Routing({first: parse_sink(first)}, alerts)
+    routing = Routing({}, {"q": alert_of({"query": "ada lamp", "sinks": first})})
+    routing.open(SinkRun("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=lambda _: None))
+    routing.change(alerts)
+    with pytest.raises(UsageError, match="write to one place"):
+        routing.change(alerts | {"r": alert_of({"query": "ada lamp", "sinks": first})})
+    routing.close()
 
 
 def test_alerts_with_the_same_query_have_separate_limits_and_sinks(

@@ -66,6 +66,7 @@ class KafkaSink(BatchSink):
             )
         self._address = address
         self._topic = address.topics[0]
+        self.place = "kafka", address.brokers, self._topic
         self._settings = Settings.of(address, defaults=_DEFAULTS, own=_OWN_SETTINGS)
         self._max_bytes = self._limit()
         self._producer: Producer | None = None

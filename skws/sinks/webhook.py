@@ -91,6 +91,7 @@ class WebhookSink(PostingSink):
     def __init__(self, endpoint: Receiver, delivery: Delivery) -> None:
         super().__init__()
         self._endpoint = endpoint
+        self.place = endpoint.identity  # keys of posts distinguish batches, not sinks
         self._delivery = delivery
         self._dead_letters: AppendedFile | None = None
 

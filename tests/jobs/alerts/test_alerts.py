@@ -244,7 +244,12 @@ def test_an_alert_may_name_a_sink_of_the_job(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("parquet:{}", "parquet:{}/?every=1 s"), ("sqlite:{}", "sqlite:{}?table=results")]
+    ("first", "second"),
+    [
+        ("parquet:{}", "parquet:{}/?every=1 s"),
+        ("sqlite:{}", "sqlite:{}?table=results"),
+        ("command:true {}", "command:true {}#most=1"),
+    ],
 )
 def test_two_addresses_of_one_sink_are_rejected(tmp_path: Path, first: str, second: str) -> None:
     first, second = (address.format(tmp_path / "out") for address in (first, second))

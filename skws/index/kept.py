@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from errno import ENOENT
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ MOST: Final = 2 << 30
 """The most bytes of all indexes together, unless the latest alone is larger."""
 _DAYS: Final = 30
 _LOCK: Final = "lock"  # a file whose modification time is the time of the last use
+_ATTEMPTS: Final = 1_000  # to lock a folder that other processes remove
 _OF: Final = "of"
 _BLOCK: Final = 512  # bytes; a sparse file takes fewer blocks than its size
 
@@ -53,14 +55,26 @@ def locked_folder(folder: Path, source: str) -> Iterator[None]:
 
 
 def _lock(folder: Path) -> int:
-    while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except (FileExistsError, FileNotFoundError):  # another process may be removing the folder
+            if not attempts_left:
+                raise
+            continue
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.fstat(lock).st_ino == (folder / _LOCK).stat().st_ino:
-                return lock
-        os.close(lock)  # of a folder that was removed meanwhile
+        if _is_current(lock, folder):
+            return lock
+        os.close(lock)
+    raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(folder))
+
+
+def _is_current(lock: int, folder: Path) -> bool:
+    """False if the folder of a lock was removed meanwhile: then another process may have a new lock there."""
+    with suppress(FileNotFoundError):
+        return os.fstat(lock).st_ino == (folder / _LOCK).stat().st_ino
+    return False
 
 
 def cached_indexes() -> list[CachedIndex]:
@@ -100,6 +114,7 @@ def _read_entry(lock: Path) -> CachedIndex | None:
 def _remove(index: CachedIndex) -> bool:
     with suppress(OSError), (index.folder / _LOCK).open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(index.folder)
-        return True
+        if _is_current(lock.fileno(), index.folder):
+            shutil.rmtree(index.folder)
+            return True
     return False

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from skws.durable import cache_folder
-from skws.index.kept import DATABASES, cached_indexes, delete_old, locked_folder
+from skws.index.kept import DATABASES, TABLES, cached_indexes, clear, delete_old, locked_folder
 from tests.commands import Skws
 
 
@@ -63,3 +65,26 @@ def test_cached_indexes_are_listed_and_cleared(databases: list[Path], skws: Skws
     assert list(cache_folder(DATABASES).iterdir()) == []
     assert skws("cache").out.startswith("0 indexes, 0.0 MB in ")
     assert skws("search", databases[0], "pulp", "--quiet").code == 0
+
+
+def test_an_index_is_made_while_others_are_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder may be removed at any time before it is locked, and not after."""
+    monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
+    folder = cache_folder(TABLES) / "index"
+    done = Event()
+
+    def clear_all() -> None:
+        while not done.is_set():
+            clear()
+
+    with ThreadPoolExecutor() as threads:
+        clearing = [threads.submit(clear_all) for _ in range(2)]
+        try:
+            for _ in range(1_000):
+                with locked_folder(folder, "a source"):
+                    (folder / "part").touch()
+                    assert (folder / "part").exists()
+        finally:
+            done.set()
+        for each in clearing:
+            each.result()

@@ -140,18 +140,19 @@ def text_of_int(value: int) -> str:
         raise MalformedError(f"expected a text, got {shown(value)}") from None
 
 
-def text_of_decimal(value: Decimal) -> str:
-    """The digits of a decimal; the same for equal decimals."""
+def text_of_decimal(value: Decimal, kind: AttributeType) -> str:
+    """The digits of a decimal, for an attribute of type ``kind``; the same for equal decimals."""
     if not value.is_finite():
         raise MissingError(NOT_FINITE)
     if abs(value.adjusted()) > LONGEST:
-        raise MalformedError(f"expected a text, got {shown(value)}")
+        raise refusal(kind, value)
     return digits(value)
 
 
-def _decimal_conversion(convert: Convert) -> Convert:
+def _decimal_conversion(kind: AttributeType) -> Convert:
     """A conversion of decimals by their digits: no double is made unless the result is one."""
-    return lambda value: convert(text_of_decimal(value))
+    convert = JSON_CONVERSIONS[kind][str]
+    return lambda value: convert(text_of_decimal(value, kind))
 
 
 def number_of_float(value: float) -> float:
@@ -270,8 +271,8 @@ JSON_CONVERSIONS: Final[dict[AttributeType, dict[type, Convert]]] = {
     },
 }
 
-for _conversions in JSON_CONVERSIONS.values():
-    _conversions[Decimal] = _decimal_conversion(_conversions[str])
+for _kind, _conversions in JSON_CONVERSIONS.items():
+    _conversions[Decimal] = _decimal_conversion(_kind)
 
 # Conversions of the texts of CSV fields that are not empty.
 TEXT_CONVERSIONS: Final[dict[AttributeType, Convert]] = {
@@ -302,4 +303,6 @@ def timestamp(value: Any) -> int:
         return timestamp_of_int(value)
     if kind is float:
         return timestamp_of_float(value)
+    if kind is Decimal:
+        return timestamp_of_text(text_of_decimal(value, AttributeType.TIMESTAMP))
     raise refusal(AttributeType.TIMESTAMP, value)

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import skws as library
+from skws.data.value_conversion import MalformedError, conversion
+from skws_schema.model import AttributeType
 from tests.commands import Skws
 
 IDS = {
@@ -190,3 +192,17 @@ def test_integers_of_any_size_are_read_as_texts(skws: Skws, tmp_path: Path, numb
     (tmp_path / "r.jsonl").write_text(f'{{"time": 1, {line}}}\n')
     (result,) = skws("search", "kettle", "-s", schema, "-r", tmp_path / "r.jsonl", "-f", "jsonl").records
     assert result["tuples"][0]["row"] == {"a": "kettle", "v": number, "w": f"{number}, 1"}
+
+
+def test_the_time_of_a_record_may_be_a_decimal() -> None:
+    """As that of an attribute."""
+    schema = {"relations": {"a": {"attributes": {"t": "text"}}}}
+    rows = [{"t": "lamp", "time": Decimal("1704067200.25")}]
+    (result,) = library.search("lamp", {"a": rows}, schema=schema, window="1 day")
+    assert result.start == 1704067200.25
+
+
+@pytest.mark.parametrize("kind", ["integer", "number", "timestamp", "text", "boolean"])
+def test_the_error_for_a_huge_decimal_names_the_type_of_its_attribute(kind: str) -> None:
+    with pytest.raises(MalformedError, match=rf"^expected an? {kind}.*, got Decimal"):
+        conversion(AttributeType(kind), Decimal)(Decimal("1E+200000"))

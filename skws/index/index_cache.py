@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -33,7 +33,7 @@ from skws.formats.rows import RowReader
 from skws.formats.splits import plan, read_split
 from skws.formats.stored_columns import typed_batches
 from skws.index.database import StoredTuples, save_database_slots, save_slots
-from skws.index.kept import DATABASES, TABLES, delete_old, locked_folder
+from skws.index.kept import DATABASES, TABLES, delete_old, locked_folder, locked_parent
 from skws.index.postings import ChunkCollector, IndexFile, data_file, mark_of, packed_folder, save
 from skws.index.table import (
     PART,
@@ -341,7 +341,11 @@ def database_index(
         make_parts(folder, schema, partial(_batches_of, database), report, _unchanged(path, mark))
 
     try:
-        with locked_folder(path.parent, database.name) if file is None else nullcontext():
+        if file is None:
+            lock: AbstractContextManager[None] = locked_folder(path.parent, database.name)
+        else:  # an index that is up to date need not wait for others in the folder
+            lock = nullcontext() if _has_mark(path, mark) else locked_parent(path)
+        with lock:
             is_new = _ensure(path, mark, make)
             index = StoredTuples.of_database(IndexFile(path), schema)
         if is_new and file is None:

@@ -54,6 +54,21 @@ def locked_folder(folder: Path, source: str) -> Iterator[None]:
         os.close(lock)
 
 
+@contextmanager
+def locked_parent(path: Path) -> Iterator[None]:
+    """Hold a lock on the folder of a file, in which no other file is left. Raises OSError.
+
+    Without effect if the file system has no locks on folders.
+    """
+    lock = os.open(path.parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
 def _lock(folder: Path) -> int:
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:

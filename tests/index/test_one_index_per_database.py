@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -106,6 +108,26 @@ def test_only_changed_tables_are_reindexed(tmp_path: Path, monkeypatch: pytest.M
         assert shop.read == ["sale"]
         assert len(searched("lamp sold", index)) == 2
         assert shop.read == []
+
+
+class SlowDatabase(FakeDatabase):
+    def values(self, relation: Relation) -> Iterator[Row]:
+        sleep(0.1)
+        return super().values(relation)
+
+
+def test_searches_that_need_one_index_file_make_it_once(tmp_path: Path) -> None:
+    """Whether they are processes or, as here, threads."""
+    schema = parse_schema("relations:\n  item: {attributes: {id: integer, name: text}}\n")
+    shop = SlowDatabase(SPELLINGS[0])
+
+    def indexed_rows(_: int) -> int:
+        return len(database_index(shop, schema, tmp_path / "index", lambda _: None))
+
+    with ThreadPoolExecutor() as threads:
+        assert list(threads.map(indexed_rows, range(4))) == [1] * 4
+    assert shop.read == ["item"]
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
 def test_equivalent_addresses_have_the_same_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

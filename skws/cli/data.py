@@ -14,7 +14,14 @@ from typing import Final, NamedTuple
 from skws.cli.option_values import read_schema
 from skws.cli.options import SOURCES, EngineOptions, InputOptions, LiveOptions, StreamOptions
 from skws.cli.terminal import tell
-from skws.sources.addresses import all_tables, is_address, is_postgres, is_sqlite
+from skws.sources.addresses import (
+    all_tables,
+    is_address,
+    is_postgres,
+    is_sqlite,
+    replay_address,
+    replay_path,
+)
 from skws.sources.feed import redacted
 from skws.sources.inferred_schemas import draft_of
 from skws.sources.kafka.topic_address import KAFKA
@@ -73,7 +80,7 @@ def live_data(words: Sequence[str], inputs: InputOptions, *, needed: bool = True
         return Data(address, (), query_words)
     if len(replay or ()) > 1:
         raise UsageError("--replay: expected one PATH to follow; put several files into a folder")
-    return Data("".join(f"{_REPLAY}{path}" for path in replay or ()), (), query_words)
+    return Data("".join(map(replay_address, replay or ())), (), query_words)
 
 
 def finite_data(words: Sequence[str], inputs: InputOptions) -> Data:
@@ -95,7 +102,7 @@ def finite_data(words: Sequence[str], inputs: InputOptions) -> Data:
         raise UsageError(f"{redacted(address)} has no end; use skws watch, or give a file or a database")
     path = address.removeprefix(_FILE)
     if path.startswith(_REPLAY):
-        path = path.removeprefix(_REPLAY).split("?", 1)[0]
+        path, _ = replay_path(path)
     return Data("", (Path(path),), query_words)
 
 

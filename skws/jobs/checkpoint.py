@@ -25,6 +25,7 @@ import orjson
 from skws.data.batch import Record
 from skws.durable import PRIVATE, damaged, explained, missing, private_folder
 from skws.jobs.journal import Journal
+from skws.sources.addresses import replay_path
 from skws.sources.feed import redacted
 from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.job import Job
@@ -255,7 +256,9 @@ class Checkpoint:
 
 def _fixed_source(source: str) -> str:
     """The part of a source that must not change; a replay's speed and the settings for topics may."""
-    return source.partition("?")[0] if source.startswith(("replay:", KAFKA)) else redacted(source)
+    if source.startswith("replay:"):
+        return f"replay:{replay_path(source)[0]}"
+    return source.partition("?")[0] if source.startswith(KAFKA) else redacted(source)
 
 
 def _fixed_settings(request: Job) -> dict[str, str]:

@@ -117,7 +117,7 @@ def _source_without_horizon(
     if text.startswith(POSTGRES) or is_sqlite(text):
         return _database(text, folder, clock, resumable, horizon)
     if text.startswith(_REPLAY):
-        return _replay(text.removeprefix(_REPLAY), clock)
+        return _replay(text, clock)
     plugin_source = _plugin_source(text)
     if plugin_source is not None:
         return plugin_source
@@ -195,8 +195,20 @@ def _kafka(text: str, clock: Clock, horizon: Horizon) -> Source:
     return KafkaSource(TopicAddress.of(text), clock, horizon)
 
 
-def _replay(text: str, clock: Clock) -> Source:
+def replay_address(path: Path) -> str:
+    """The address of a replay without parameters."""
+    return f"{_REPLAY}{path}?" if "?" in str(path) else f"{_REPLAY}{path}"
+
+
+def replay_path(address: str) -> tuple[str, str]:
+    """The path and the parameters of the address of a replay: those after the last question mark."""
+    text = address.removeprefix(_REPLAY)
     path, _, query = text.rpartition("?") if "?" in text else (text, "", "")
+    return path, query
+
+
+def _replay(text: str, clock: Clock) -> Source:
+    path, query = replay_path(text)
     if not path:
         raise UsageError("replay: expected replay:PATH, or replay:PATH?speed=10")
     options = parameters(query, ("speed", "memory"), "replay: has")

@@ -16,7 +16,7 @@ from typing import Final
 from skws.durable import replace_file, user_folder
 from skws.formats.files import SCHEMA_SUFFIX, entries
 from skws.formats.sampling import sample
-from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
+from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite, replay_path
 from skws.sources.feed import redacted
 from skws.sources.kafka.topic_address import KAFKA
 from skws_schema.errors import SourceError, StateError, UsageError, quantity
@@ -149,7 +149,7 @@ def _address(source: str) -> str:
             f"{redacted(source)}: a schema cannot be inferred from this source; use --schema FILE"
         )
     if source.startswith(_REPLAY):
-        return source.removeprefix(_REPLAY).split("?", 1)[0]
+        return replay_path(source)[0]
     return source.removeprefix(_FILE)
 
 

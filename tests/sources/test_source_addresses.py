@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.sources.addresses import parse_source
+from skws.sources.addresses import parse_source, replay_address, replay_path
 from skws.sources.feed import redacted
 from skws.sources.growing_files import FilesSource
 from skws.sources.postgres.change_feed import PostgresSource
@@ -27,7 +27,16 @@ def test_addresses_have_their_kinds_of_sources() -> None:
     assert isinstance(replay, ReplaySource)
     assert (replay.path, replay.speed) == (Path("a?b.jsonl"), 2.5)
     assert replay.name == "replay:a?b.jsonl?speed=2.5"
+    assert replay_path("replay:a?b.jsonl?speed=2.5") == ("a?b.jsonl", "speed=2.5")
     assert parse_source("SHOP.DB") == SnapshotSource("SHOP.DB")
+
+
+@pytest.mark.parametrize("path", ["day.jsonl", "a?b.jsonl", "?", "a?speed=3"])
+def test_the_address_of_a_replay_has_any_path(path: str) -> None:
+    assert replay_path(replay_address(Path(path))) == (path, "")
+    replay = parse_source(replay_address(Path(path)))
+    assert isinstance(replay, ReplaySource)
+    assert replay.path == Path(path)
 
 
 @pytest.mark.parametrize(

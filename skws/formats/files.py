@@ -30,7 +30,7 @@ from skws.data.value_conversion import TOO_DEEP
 from skws.durable import explained
 from skws.formats.exact_json import loads
 from skws.results.result import dumped
-from skws_schema.errors import SourceError
+from skws_schema.errors import SourceError, nearest_file
 
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAC: Final = "cr"
@@ -245,6 +245,16 @@ def replay_entries(folder: Path) -> list[Path]:
         if is_endless(entry):
             raise SourceError(f"{entry}: not a file; replay directories cannot hold pipes or devices")
     return all_entries
+
+
+def check_exists(path: Path) -> None:
+    """Raises SourceError if there is no file or directory at a path, or its state cannot be read."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
+        raise SourceError(f"{path}: no such file or directory{nearest_file(path)}") from None
+    except OSError as error:
+        raise SourceError(f"{path}: cannot read: {error.strerror}") from None
 
 
 def is_endless(path: Path) -> bool:

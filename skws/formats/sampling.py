@@ -20,7 +20,7 @@ from skws.data.value_conversion import TOO_DEEP, MalformedError, Unreadable, sho
 from skws.formats import Format
 from skws.formats.debezium import changed_table, exact_row, is_change, unwrap
 from skws.formats.exact_json import loads
-from skws.formats.files import BOM, not_json, opened
+from skws.formats.files import BOM, check_exists, not_json, opened
 from skws.formats.nested import arrays, without
 from skws.formats.parquet import parquet
 from skws.formats.rows import DEEPEST, FIELDS, FLAT, MISSING, TRUNCATE, Flat, leaves, value_at
@@ -35,7 +35,7 @@ from skws.formats.tabular import (
     fit_fields,
     read_layout,
 )
-from skws_schema.errors import SourceError, nearest_file, quantity
+from skws_schema.errors import SourceError, quantity
 from skws_schema.infer.column_profile import profile
 from skws_schema.infer.infer import SAMPLE_ROWS, Nested
 from skws_schema.infer.keys import SampledTable, identifier_score
@@ -284,8 +284,7 @@ def _files(path: Path, skipped: list[NoRecordsError]) -> Iterator[Path]:
         format_of(parts[-1])
         return parts[-1]
 
-    if not path.exists():
-        raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
+    check_exists(path)
     return visit_files(path, check_format, skipped.append)
 
 

@@ -35,6 +35,7 @@ from skws.formats.files import (
     Advance,
     Format,
     Split,
+    check_exists,
     ignore,
     opened,
     replay_entries,
@@ -49,7 +50,7 @@ from skws.formats.jsonl import (
 )
 from skws.formats.parquet import parquet
 from skws_schema.budgets import check
-from skws_schema.errors import SourceError, nearest, nearest_file
+from skws_schema.errors import SourceError, nearest
 from skws_schema.model import Schema
 from skws_schema.yaml.document import as_name
 
@@ -100,8 +101,7 @@ def plan(
             raise SourceError(
                 "-: a replay is a file or directory; skws watch --source - reads standard input"
             )
-        if not path.exists():
-            raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
+        check_exists(path)
         files = list(visit_files(path, lambda paths: _file(paths, schema, relation), skipped.append))
         ordinals = count(first)
         splits = [split for file in files for split in _splits(file, split_bytes, ordinals)]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from skws.formats.files import Format, is_endless, is_packed, named_entries
+from skws.formats.files import Format, check_exists, is_endless, is_packed, named_entries
 from skws.formats.splits import format_of, names_relations, relation_named
 from skws.sources.feed import Clock, Offset, SystemClock, parse_offset
-from skws_schema.errors import SourceError, nearest_file
+from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 
 _ROTATED: Final = re.compile(r"\.([0-9]{1,9})\Z")
@@ -220,8 +220,7 @@ def arrival(name: str) -> tuple[str, int]:
 
 def check_path(root: Path) -> None:
     """Raises SourceError if the path does not exist, or is a file of unknown format."""
-    if not root.exists():
-        raise SourceError(f"{root}: no such file or directory{nearest_file(root)}")
+    check_exists(root)
     if is_endless(root):
         raise SourceError(f"{root}: not a file or directory; --source - reads a pipe")
     if not root.is_dir():

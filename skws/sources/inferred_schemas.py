@@ -143,7 +143,9 @@ def _same_catalog(inference: Inference, earlier: Schema) -> bool:
 
 
 def _address(source: str) -> str:
-    """The path or address without its speed. Raises UsageError."""
+    """The path or address without its speed. Raises UsageError, SourceError."""
+    if "\0" in source:
+        raise SourceError(f"{source}: no such file or directory")
     if source == "-" or source.startswith(KAFKA):
         raise UsageError(
             f"{redacted(source)}: a schema cannot be inferred from this source; use --schema FILE"

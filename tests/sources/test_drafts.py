@@ -9,7 +9,8 @@ import pytest
 
 from skws.formats.files import entries
 from skws.sources.addresses import database_at
-from skws.sources.inferred_schemas import draft_of, inferred
+from skws.sources.folder import check_path
+from skws.sources.inferred_schemas import draft_of, inferred, schema_for
 from skws_schema.errors import SkwsError, SourceError, UsageError
 from tests.commands import Skws
 
@@ -150,6 +151,15 @@ def test_sources_that_cannot_be_sampled_need_a_schema(source: str) -> None:
 def test_a_missing_source_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file"):
         draft_of([str(tmp_path / "nothing.jsonl")])
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "a\0b.jsonl"])
+def test_a_path_that_no_file_can_have_is_reported(tmp_path: Path, name: str) -> None:
+    for read in (draft_of, schema_for):
+        with pytest.raises(SourceError, match=r"no such file or directory|File name too long"):
+            read([str(tmp_path / name)])
+    with pytest.raises(SourceError, match=r"no such file or directory|File name too long"):
+        check_path(tmp_path / name)
 
 
 def test_commands_run_without_a_schema(day: Path, skws: Skws) -> None:

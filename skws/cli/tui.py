@@ -46,6 +46,8 @@ def tui(context: typer.Context, opts: TuiOptions, query: options.SourceAndWords 
     skws tui postgresql://localhost/shop
     skws tui -r examples/movies/replay.jsonl --speed 1e8 tarantino
     """  # noqa: D301 - the character keeps lines as they are
+    from skws.jobs.clock import replay_rate  # noqa: PLC0415 - only for this command
+
     # Help must not load Textual.
     from skws_tui.entry import UiRequest, live_job, open_ui  # noqa: PLC0415
 
@@ -56,12 +58,10 @@ def tui(context: typer.Context, opts: TuiOptions, query: options.SourceAndWords 
     data = live_data(query or [], opts, needed=opts.schema is None)  # a schema can be shown alone
     if data.address == "-":
         raise UsageError("the source - is standard input, from which the terminal UI reads keys")
-    speed = opts.speed
-    if speed == 1 or (speed is not None and speed > 0 and not data.address.startswith("replay:")):
-        speed = None  # other sources have their own speed
     text = option_values.query_text(data.words, opts.without)
     described_data = describe(data, opts, quiet=False, default=OnError.SKIP)
-    job = live_job(**option_values.job_fields(opts, described_data, speed=speed, engine=engine_of(opts)))
+    job = live_job(**option_values.job_fields(opts, described_data, speed=opts.speed, engine=engine_of(opts)))
+    replay_rate(job)  # refuses --speed before the screen is drawn
     request = UiRequest(
         job,
         schema_path=described_data.schema_path,

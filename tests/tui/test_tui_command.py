@@ -21,6 +21,8 @@ SCHEMA = str(movie_files()[0])
         (("--engine", "local", "--master", "local[2]"), 2, "--engine spark"),
         (("--lateness", "soon"), 2, "lateness"),
         (("studio:x",), 2, "studio"),
+        (("--source", SCHEMA, "--speed", "2"), 2, "--speed needs a source replay:PATH"),
+        (("--source", "replay:x.jsonl?speed=3", "--speed", "1"), 2, "give only one of them"),
         (("--theme", "light"), 2, "expected one of skws-dark, skws-light, ansi-dark, "),
         (("--theme", "light"), 2, "did you mean 'skws-light'?"),
     ],

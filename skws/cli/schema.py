@@ -101,8 +101,8 @@ def join(
     yaml_text = with_join(file.read_bytes().decode("utf-8-sig"), new_join, file.absolute().parent)
     try:
         replace_file(file, yaml_text.encode())
-    except (OSError, StateError) as error:
-        raise SourceError(f"{file}: cannot be written: {error}") from None
+    except StateError as error:  # it names the file
+        raise SourceError(str(error)) from None
     write_text(f"{file}: joined by {new_join.name}\n")
 
 

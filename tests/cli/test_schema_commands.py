@@ -73,6 +73,13 @@ def test_an_empty_search_suggests_a_join_that_can_be_added(skws: Skws, tmp_path:
     )
 
 
+def test_a_schema_that_cannot_be_written_is_named_once(skws: Skws, tmp_path: Path) -> None:
+    file = tmp_path / f"{'x' * 245}.yaml"  # too long for the name of a temporary file beside it
+    file.write_text("relations: {a: {attributes: {x: text}}, b: {attributes: {x: text}}}\njoins: []\n")
+    outcome = skws("schema", "join", file, "a.x=b.x")
+    assert (outcome.code, outcome.err) == (4, f"skws: {file}: cannot write: File name too long\n")
+
+
 def test_a_join_between_matching_relations_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
     data = write_crm(tmp_path)
     (data / "orders.csv").write_text("id,item\n" + "".join(f"{n},lamp {n}\n" for n in range(70, 90)))

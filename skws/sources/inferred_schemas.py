@@ -276,19 +276,21 @@ def _stamp(addresses: Sequence[str]) -> str | None:
     states = [
         (str(file), state.st_size, state.st_mtime_ns)
         for address in addresses
-        for file in _files(_path(address))
-        for state in (file.stat(),)
+        for file, state in _files(_path(address))
     ]
     return _digest(repr(states))
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _files(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The present files at a path, and their states. Raises SourceError."""
     try:
         if path.is_dir():
             for entry in entries(path):
                 yield from _files(entry)
         elif path.exists():
-            yield path
+            yield path, path.stat()
+    except FileNotFoundError:  # it vanished since it was listed
+        return
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror or error}") from None
 

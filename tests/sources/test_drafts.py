@@ -153,6 +153,21 @@ def test_a_missing_source_is_reported(tmp_path: Path) -> None:
         draft_of([str(tmp_path / "nothing.jsonl")])
 
 
+def test_a_file_may_vanish_while_its_folder_is_listed(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = day.with_name("gone.jsonl")
+    gone.write_text(DAY)
+    exists = Path.exists
+
+    def exists_before(path: Path) -> bool:
+        existed = exists(path)
+        if path == gone:
+            path.unlink(missing_ok=True)
+        return existed
+
+    monkeypatch.setattr(Path, "exists", exists_before)
+    assert len(draft_of([str(day.parent)]).schema.relations) == 3
+
+
 @pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "a\0b.jsonl"])
 def test_a_path_that_no_file_can_have_is_reported(tmp_path: Path, name: str) -> None:
     for read in (draft_of, schema_for):

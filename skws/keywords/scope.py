@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from decimal import Decimal, InvalidOperation
 from itertools import chain
 from math import ceil, floor
 from typing import Any, Final, NamedTuple
@@ -19,7 +20,6 @@ from skws.data.blocks import Block
 from skws.data.value_conversion import (
     TEXT_CONVERSIONS,
     MalformedError,
-    integer_of_int,
     number_of_text,
     refusal,
     shown,
@@ -423,7 +423,7 @@ def _read(kind: AttributeType, name: str, text: str, op: Op, order: VersionOrder
     return _Span(value, value)
 
 
-_ROUNDING: Final[dict[Op, Callable[[float], int]]] = {
+_ROUNDING: Final[dict[Op, Callable[[Decimal], int]]] = {
     Op.LESS: ceil,
     Op.AT_LEAST: ceil,
     Op.AT_MOST: floor,
@@ -436,11 +436,17 @@ def _integer(text: str, op: Op) -> Value:
     try:
         return TEXT_CONVERSIONS[AttributeType.INTEGER](text)
     except MalformedError:
-        number = number_of_text(text)
-    round_to_integer = _ROUNDING.get(op)
-    if round_to_integer is None and not number.is_integer():
+        number_of_text(text)
+    try:
+        number = Decimal(text)  # a double would be rounded beyond 2**53
+    except InvalidOperation:  # an exponent of 20 digits
+        raise refusal(AttributeType.INTEGER, text) from None
+    integer = _ROUNDING.get(op, int)(number)
+    if op not in _ROUNDING and integer != number:
         raise refusal(AttributeType.INTEGER, text)
-    return integer_of_int(round_to_integer(number) if round_to_integer else int(number))
+    if not _SMALLEST <= integer <= _LARGEST:
+        raise MalformedError(f"expected an integer of 64 bits, got {shown(text)}")
+    return integer
 
 
 Flags = npt.NDArray[np.bool_]

@@ -128,6 +128,29 @@ def test_fractions_are_compared_numerically_with_integers(sign: str, bound: floa
     assert bitmaps == (2 * (value is not None and COMPARED[sign](value, bound)),) * 2
 
 
+@pytest.mark.parametrize(
+    ("condition", "value", "holds"),
+    [
+        ("int<9007199254740992.5", 9007199254740992, True),
+        ("int<=9007199254740993.5", 9007199254740993, True),
+        ("int>9007199254740993.5", 9007199254740993, False),
+        ("int>=9007199254740993.5", 9007199254740994, True),
+        ("int=9007199254740993.0", 9007199254740993, True),
+        ("int=9.007199254740993e15", 9007199254740992, False),
+        ("int<=9.223372036854775807e18", 2**63 - 1, True),
+    ],
+)
+def test_fractions_beyond_the_integers_of_doubles_are_exact(condition: str, value: int, holds: bool) -> None:
+    assert labels(f"word !{condition}", "int", value) == (2 * holds,) * 2
+
+
+def test_a_number_beyond_64_bits_is_refused_as_it_was_typed() -> None:
+    with pytest.raises(QueryError, match=r"expected an integer of 64 bits, got '1e30'"):
+        parse_query("word int<1e30", SCHEMA)
+    with pytest.raises(QueryError, match=r"expected .*integer.*, got '1e-99999999999999999999'"):
+        parse_query("word int<1e-99999999999999999999", SCHEMA)
+
+
 def test_a_bare_name_may_become_ambiguous_when_the_schema_changes() -> None:
     added_relation = Relation(
         "more", (Attribute("int", AttributeType.INTEGER), Attribute("t", AttributeType.TEXT))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -79,6 +80,7 @@ class Session:
         self._state = StreamState(stream, share, Order(stream, on_late), past)
         self._plans: dict[str, QueryPlan] = {}
         self._key_by_query: dict[str, Key] = {}  # the key of each query's operator, if it has one, by name
+        self._query_counts: Counter[Key] = Counter()  # the number of queries of each operator that has any
         self.operators: dict[Key, Operator] = {}
         """One for each group of queries, by kind and group; the one for keywords stays without queries."""
         if keywords:
@@ -180,11 +182,12 @@ class Session:
         if name not in self._plans:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._plans)}")
         del self._plans[name]
-        key = self._key_by_query.pop(name, None)
-        if key is not None:
-            self.operators[key].remove(name)
-            if not self.operators[key].stays:  # else there may be very many queries
-                self._drop_idle()
+        if name in self._key_by_query:
+            key = self._remove_from_operator(name)
+            if not self._query_counts[key]:
+                del self._query_counts[key]
+                if not self.operators[key].stays:
+                    del self.operators[key]
 
     def alive(self, name: str) -> list[Result]:
         """The results of a query that are alive now, as snapshots; empty for a query that holds no results.
@@ -561,9 +564,8 @@ class Session:
             if self.operators[key].keeps is None:
                 origin = blake2b(states[name]).digest()
                 groups.setdefault((key, origin), []).append(self._plan(name))
-                self.operators[key].remove(name)
-                del self._key_by_query[name]
-        used_keys = set(self._key_by_query.values())
+                self._remove_from_operator(name)
+        used_keys = set(+self._query_counts)
         for (key, origin), plans in groups.items():
             operator = plans[0].operator(self._state) if key in used_keys else self.operators[key]
             used_keys.add(key)
@@ -612,14 +614,24 @@ class Session:
         group = plan.group(self._state)
         return None if group is None else (plan.query.kind, group)
 
-    def _set_operator(self, plans: Iterable[QueryPlan], key: Key, operator: Operator) -> None:
+    def _set_operator(self, plans: Sequence[QueryPlan], key: Key, operator: Operator) -> None:
         self.operators[key] = operator
         self._key_by_query |= {plan.query.name: key for plan in plans}
+        self._query_counts[key] += len(plans)
+
+    def _remove_from_operator(self, name: str) -> Key:
+        """Remove a query from its operator; returns the key of that."""
+        key = self._key_by_query.pop(name)
+        self.operators[key].remove(name)
+        self._query_counts[key] -= 1
+        return key
 
     def _drop_idle(self) -> None:
         """Forget operators without queries."""
-        used_keys = set(self._key_by_query.values())
-        self.operators = {key: each for key, each in self.operators.items() if each.stays or key in used_keys}
+        self._query_counts = +self._query_counts
+        self.operators = {
+            key: each for key, each in self.operators.items() if each.stays or key in self._query_counts
+        }
 
     def _by_query(self, results_by_query: Mapping[str, Iterable[Result]]) -> list[Iterable[Result]]:
         """The results that keyword queries share, then those of others in the order of their queries."""

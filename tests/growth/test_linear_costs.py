@@ -131,6 +131,19 @@ def removing_searches(n: int) -> Work:
     return work
 
 
+def removing_patterns(n: int) -> Work:
+    live = Session(Stream(CHAIN, parse_window("10 hours"), finite=False))
+    texts = [f"a x ; b y where x.k = y.k within {number} s" for number in range(1, n + 1)]
+    patterns = [Query(text, kind=PATTERN).named(text, 2) for text in texts]
+    live.add_all(plans_over(patterns, live.stream))
+
+    def work() -> None:
+        for pattern in patterns:
+            live.remove(pattern.name)
+
+    return work
+
+
 def pair(window: str, query: Query, before: list[Record]) -> Session:
     """Two relations, one with a key, with some records."""
     live = Session(Stream(PAIR, parse_window(window), finite=False))
@@ -484,6 +497,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (adding_a_search_to_rows, 500),
     (adding_searches, 5),
     (removing_searches, 5),
+    (removing_patterns, 20),
     (searches_of_one_text, 5),
     (patterns_added_and_removed, 5),
     (updates_of_one_key, 20),

@@ -267,8 +267,8 @@ _KEY_FACTOR = 1 << 40
 """Greater than any position: a key's number times this, plus a position, orders windows by key and end."""
 
 
-class Holding:
-    """Windows that ended, at most one at each record, in order of their ends."""
+class EndedWindows:
+    """Windows that have ended, at most one at each record; finds the first one that contains a result."""
 
     def __init__(self, closed: ClosedSpans) -> None:
         self._closed = closed
@@ -316,7 +316,7 @@ class _WindowOrder:
             self._least.append(np.minimum(level[:-step], level[step:]))
 
     def ends(self, first: Ints, last: Ints, key: Ints) -> Ints:
-        """As ``Holding.ends``, for whole keys."""
+        """As ``EndedWindows.ends``, for whole keys."""
         distinct, inverse = numbered(key)
         numbers = {code: number for number, code in enumerate(map(tuple, self._keys.tolist()))}
         group = np.array([numbers.get(tuple(code), -1) for code in distinct.tolist()], dtype=np.int64)[

@@ -22,7 +22,7 @@ from skws.queries.keywords.keyword_operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.live_results import LiveResults
 from skws.queries.keywords.meshes import SharedPlans
 from skws.queries.keywords.result_emitter import Event, completed, in_order
-from skws.queries.windowed.members import ClosedWindows, Holding, Members
+from skws.queries.windowed.members import ClosedWindows, EndedWindows, Members
 from skws.queries.windowed.stream_windows import BatchSource, StreamWindows, WindowSpan
 from skws.results.result import Result
 from skws.store.live_store import LiveStore
@@ -51,18 +51,18 @@ class WaitingResults(LiveResults):
 
     def forget(self, closed: ClosedSpans) -> None:
         """Drop the results that windows hold: they were emitted before."""
-        for _ in self._take_held(closed):
+        for _ in self._take_contained(closed):
             pass
 
     def due(self, closed: ClosedSpans, time: Ints, begin: int) -> Iterator[Event]:
         """Results that windows hold, at the end of the first one. ``time``: by position, from ``begin``."""
         if len(closed.last):
-            for results, ends in self._take_held(closed):
+            for results, ends in self._take_contained(closed):
                 yield from self._events(results, ends, time[ends - begin])
 
-    def _take_held(self, closed: ClosedSpans) -> Iterator[tuple[Partials, Ints]]:
-        holding = Holding(closed)
-        return self.take_due(lambda results: self._first_ends(holding, results))
+    def _take_contained(self, closed: ClosedSpans) -> Iterator[tuple[Partials, Ints]]:
+        ended_windows = EndedWindows(closed)
+        return self.take_due(lambda results: self._first_ends(ended_windows, results))
 
     def _is_streaming(self, results: Partials) -> Flags:
         """Flags the members that are tuples of streams."""
@@ -70,7 +70,7 @@ class WaitingResults(LiveResults):
         flags: Flags = (results.members != NO_MEMBER) & (starts != ALWAYS)
         return flags
 
-    def _first_ends(self, holding: Holding, results: Partials) -> Ints:
+    def _first_ends(self, ended_windows: EndedWindows, results: Partials) -> Ints:
         """The end of the first window that holds each result while its tuples are alive, or FOREVER."""
         starts, is_streaming = (
             self._operator.store.live.tuples.start[results.members],
@@ -78,7 +78,7 @@ class WaitingResults(LiveResults):
         )
         first = np.where(is_streaming, starts, FOREVER).min(axis=1)
         last = np.where(is_streaming, starts, -1).max(axis=1)
-        end = holding.ends(first, last, self._members.key_of(results.members)[1])
+        end = ended_windows.ends(first, last, self._members.key_of(results.members)[1])
         return np.where(end < results.end, end, FOREVER)
 
     def _events(self, rows: Partials, ends: Ints, time: Ints) -> Iterator[Event]:

@@ -332,7 +332,7 @@ def database_index(
     Raises UsageError if ``file`` is another kind of file, SourceError.
     """
     path = file if file is not None else _cache_path(database, schema)
-    if path.exists() and not _is_index(path):
+    if file is not None and file.exists() and not _is_index(file):
         raise UsageError(f"--index {path}: the file is not an index; expected an index or a new name")
     states = [_state(database, schema, number) for number in range(len(schema.relations))]
     mark = " ".join([__version__, str(_FORMAT), *states])

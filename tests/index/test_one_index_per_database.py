@@ -110,6 +110,21 @@ def test_only_changed_tables_are_reindexed(tmp_path: Path, monkeypatch: pytest.M
         assert shop.read == []
 
 
+@pytest.mark.parametrize("content", [b"", b"damaged", b"skws index 1\n"])
+def test_a_damaged_index_in_the_cache_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    """As after a loss of power; only a file that the user names must be an index."""
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    schema = parse_schema("relations:\n  item: {attributes: {id: integer, name: text}}\n")
+    shop = FakeDatabase(SPELLINGS[0])
+    assert len(database_index(shop, schema, None, lambda _: None)) == 1
+    (path,) = tmp_path.glob("**/index")
+    path.write_bytes(content)
+    assert len(database_index(shop, schema, None, lambda _: None)) == 1
+    assert shop.read == ["item", "item"]
+
+
 class SlowDatabase(FakeDatabase):
     def values(self, relation: Relation) -> Iterator[Row]:
         sleep(0.1)

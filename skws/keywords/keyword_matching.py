@@ -117,7 +117,8 @@ class JointMatcher:
         self._tables = PredicateTables(schema)
         self._conditions: list[dict[Condition, int]] = [{} for _ in schema.relations]  # predicates
         self._predicates: dict[Alternative, int] = {}
-        self._users: list[list[tuple[int, int]]] = [[]]  # by predicate; no predicate has the number 0
+        # By predicate, the pairs of a query and a bit, as keys; no predicate has the number 0.
+        self._users: list[dict[tuple[int, int], None]] = [{}]
         self._free: list[int] = []  # unused predicates
         self._name_bits: list[dict[int, int]] = [{} for _ in schema.relations]
         self._excluding: Ints = np.zeros(1, dtype=np.int64)
@@ -140,7 +141,7 @@ class JointMatcher:
                 if isinstance(alternative, Condition) and alternative.relation is not None:
                     self._conditions[alternative.relation][alternative] = predicate
                 self._tables.add(predicate, alternative)
-            self._users[predicate].append((query, bit))
+            self._users[predicate][query, bit] = None
 
     def remove(self, query: int) -> None:
         """Stop matching a query."""
@@ -148,9 +149,9 @@ class JointMatcher:
         self._torn_bitmaps.pop(query, None)
         for bits_by_query in self._name_bits:
             bits_by_query.pop(query, None)
-        for bit, alternative in self._matchers.pop(query).alternatives():
+        for bit, alternative in dict.fromkeys(self._matchers.pop(query).alternatives()):
             predicate = self._predicates[alternative]
-            self._users[predicate].remove((query, bit))
+            del self._users[predicate][query, bit]
             if not self._users[predicate]:
                 if isinstance(alternative, Condition) and alternative.relation is not None:
                     del self._conditions[alternative.relation][alternative]
@@ -162,7 +163,7 @@ class JointMatcher:
         """A predicate that no query uses."""
         if self._free:
             return self._free.pop()
-        self._users.append([])
+        self._users.append({})
         return len(self._users) - 1
 
     def bitmaps(self, block: Block, places: Ints) -> KeywordBitmaps:

@@ -340,6 +340,27 @@ def test_joint_bitmaps_equal_those_of_single_queries(
         assert bitmaps(joint, relation, [tuple(row) for row in rows_of_relation]) == expected
 
 
+def test_a_query_is_removed_without_a_look_at_the_others() -> None:
+    comparisons = 0
+
+    class Number(int):
+        def __eq__(self, other: object) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    joint, numbers = JointMatcher(SCHEMA), [Number(i) for i in range(100)]
+    matcher = Matcher(parse_query("pulp OR pulp fiction", SCHEMA), SCHEMA)
+    for number in numbers:
+        joint.add(number, matcher)
+    comparisons = 0
+    for number in reversed(numbers):
+        joint.remove(number)
+    assert comparisons <= 2 * len(numbers)
+
+
 @pytest.mark.parametrize("text", ["pulp fiction", '"pulp fiction" trav*', "travlota~2 p?lp !actor.aid:1"])
 def test_a_removed_query_is_no_longer_matched(text: str) -> None:
     joint = JointMatcher(SCHEMA)

@@ -24,14 +24,11 @@ _LARGE: Final = 4 << 20  # bytes; arrays of micro-batches are smaller, and too m
 _UNITS: Final = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(?:(%)|([kmgt]?)(i?)b?)", re.I)
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-_CGROUP_FILES: Final = (  # limit, use and counter of cached files, of the second and the first version
-    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-    (
-        "memory/memory.limit_in_bytes",
-        "memory/memory.usage_in_bytes",
-        "memory/memory.stat",
-        "total_inactive_file",
-    ),
+_OWN_CGROUPS: Final = Path("/proc/self/cgroup")
+# The controller and its folder; limit, use and counter of cached files; of the second and the first version.
+_CGROUP_FILES: Final = (
+    ("", ".", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 
 
@@ -126,14 +123,30 @@ def _free_pages() -> int:
     return 4 << 30
 
 
-def free_in_container(folder: Path = _CGROUPS) -> int:
-    """Bytes that the container may still take. Cached files count as free, as the kernel drops them first."""
+def free_in_container(folder: Path = _CGROUPS, own_groups: Path = _OWN_CGROUPS) -> int:
+    """Bytes that the container, or the unit of systemd, may still take: the least of all groups around it.
+
+    Cached files count as free, as the kernel drops them first. ``own_groups`` is a file as ``cgroups(7)``
+    describes it.
+    """
     least = _NO_LIMIT
-    for limit, used, statistics, counter in _CGROUP_FILES:
-        with suppress(OSError, ValueError):
-            free_bytes = int((folder / limit).read_text()) - int((folder / used).read_text())
-            least = min(least, free_bytes + _counted_bytes(folder / statistics, counter))
+    for controller, subfolder, limit, used, counter in _CGROUP_FILES:
+        path = _group_path(controller, own_groups)
+        for group in (folder / subfolder / each for each in (path, *path.parents)):
+            with suppress(OSError, ValueError):
+                free_bytes = int((group / limit).read_text()) - int((group / used).read_text())
+                least = min(least, free_bytes + _counted_bytes(group / "memory.stat", counter))
     return max(0, least)
+
+
+def _group_path(controller: str, own_groups: Path) -> Path:
+    """The relative path of the group of this process; the top if it is unknown."""
+    with suppress(OSError, ValueError):
+        for line in own_groups.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controller in controllers.split(",") and ".." not in path:
+                return Path(path.lstrip("/"))
+    return Path()
 
 
 def _counted_bytes(statistics: Path, counter: str) -> int:

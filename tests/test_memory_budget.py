@@ -73,6 +73,32 @@ def test_cached_files_of_a_container_count_as_free(
 
 
 @pytest.mark.parametrize(
+    ("line", "folder", "limit", "used"),
+    [
+        ("0::/user.slice/run-7.scope", ".", "memory.max", "memory.current"),
+        (
+            "4:cpu,memory:/user.slice/run-7.scope",
+            "memory",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+        ),
+    ],
+)
+def test_the_limits_of_all_groups_around_the_process_apply(
+    tmp_path: Path, line: str, folder: str, limit: str, used: str
+) -> None:
+    own_groups, scope = tmp_path / "cgroup", tmp_path / folder / "user.slice" / "run-7.scope"
+    own_groups.write_text(f"9:pids:/elsewhere\n{line}\n")
+    scope.mkdir(parents=True)
+    for group, free_bytes in ((scope, 500), (scope.parent, 300), (scope.parent.parent, 800)):
+        (group / limit).write_text(f"{1000 + free_bytes}\n")
+        (group / used).write_text("1000\n")
+    assert free_in_container(tmp_path, own_groups) == 300
+    (scope / used).write_text("1400\n")
+    assert free_in_container(tmp_path, own_groups) == 100
+
+
+@pytest.mark.parametrize(
     ("text", "size"),
     [
         ("2GiB", 2 << 30),

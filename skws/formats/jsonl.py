@@ -413,7 +413,8 @@ class TextReader:
         lines: list[bytes] = []
         size = 0
         for text in texts:
-            line = text.replace(b"\n", b" ") + b"\n"  # both are white space between the tokens of JSON
+            # Both are white space between the tokens of JSON, and not allowed inside a string.
+            line = text.replace(b"\n", b"\r") + b"\n"
             lines.append(line)
             size += len(line)
             if size >= CHUNK_BYTES:

@@ -252,6 +252,17 @@ def test_notes_are_not_counted_as_bad_records() -> None:
     assert (log.count, log.news(), log.news()) == (0, ("ignored: a has no attribute 'x'",), ())
 
 
+def test_line_feeds_are_white_space_between_tokens_only() -> None:
+    schema = parse_schema(PLAIN)
+    valid = b'{"relation": "order",\n"time": 1,\n"row": {"number": 7}}\n'
+    broken = b'{"relation": "order", "time": 1, "row": {"number": 7, "item": "a\nb"}}'
+    for texts in ([valid, broken], [valid, broken] * 20_000):
+        chunks = list(TextReader("x", schema).read(texts))
+        assert sum(len(chunk.records) for chunk in chunks) == len(texts) // 2
+        assert sum(len(chunk.bad) for chunk in chunks) == len(texts) // 2
+        assert "not JSON" in chunks[0].bad[0].reason
+
+
 def test_unknown_names_without_end_are_counted_together() -> None:
     """Rows with values as names of fields, in a stream that never ends."""
     texts = [

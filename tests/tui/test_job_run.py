@@ -53,6 +53,18 @@ def test_queries_are_added_and_removed_while_the_job_runs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
+def test_a_query_may_be_removed_while_another_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_job(movies("uma", "john"), EventQueue())
+
+    def text_after_removal(name: str) -> str:
+        run.queries.pop("uma", None)  # as the job's thread does
+        return name
+
+    monkeypatch.setattr("skws_tui.services.live_job.text_of", text_after_removal)
+    run.add_query("nolan bale")
+    assert list(run.queries) == ["john", "nolan bale"]
+
+
 def test_a_paused_job_reads_nothing(tmp_path: Path) -> None:
     source = tmp_path / "movies.jsonl"
     source.write_bytes(movie_files()[1].read_bytes())

@@ -116,7 +116,8 @@ class LiveJob:
         if self._refuses():
             return
         best_first = self.request.best_first
-        for duplicate in [query_name for query_name in self.queries if text_of(query_name) == text_of(name)]:
+        # A copy, as the job's thread may remove a query meanwhile.
+        for duplicate in [each for each in list(self.queries) if text_of(each) == text_of(name)]:
             if best_first(name) != best_first(duplicate):  # the same words with another kind of results
                 self.remove_query(duplicate)
         self.queries[name] = None

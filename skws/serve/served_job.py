@@ -122,7 +122,8 @@ class ServedJob:
         Raises NotReadyError, TimeLimitError.
         """
         self.check_ready()
-        with self._watch.turns.turn(seconds), within(seconds):
+        end = monotonic() + seconds
+        with self._watch.turns.turn(seconds), within(end - monotonic()):
             words = partial(self._watch.worker.live.completions, most=most)
             return list(islice(completions(text, words, completable(self.schema)), most))
 
@@ -134,7 +135,8 @@ class ServedJob:
         Also the position after which their changes follow. Raises NotReadyError, TimeLimitError.
         """
         self.check_ready()
-        with self._watch.turns.turn(_ALIVE_SECONDS), within(_ALIVE_SECONDS):
+        end = monotonic() + _ALIVE_SECONDS
+        with self._watch.turns.turn(_ALIVE_SECONDS), within(end - monotonic()):
             searches = choose()  # between two micro-batches, so all of them exist
             worker = self._watch.worker
             return self.hub.log.last, [

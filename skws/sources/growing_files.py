@@ -237,6 +237,7 @@ def _end(source_file: SourceFile) -> int:
 _PORTION: Final = 10_000
 _WORTH: Final = 4
 """The least part of a poll's records that must wait so that parts are worthwhile, as a divisor."""
+_FEW_NOTICES: Final = 64
 # A file may be removed between listing and reading.
 _TRIES: Final = 5
 
@@ -249,7 +250,9 @@ class FilesFeed(Feed):
         check_path(root)
         self._root = root
         self._clock = clock
-        self._past_notices: set[str] = set()
+        # By line, the name of the file that it is about, or an empty one.
+        self._past_notices: dict[str, str] = {}
+        self._most_past_notices = _FEW_NOTICES
         self._new_notices: list[str] = []
         self.change_schema(schema)
         self._table_states: dict[str, tuple[int, int, int]] = {}
@@ -309,8 +312,9 @@ class FilesFeed(Feed):
         raise SourceError(f"{self._root}: its files appear and disappear faster than they can be read")
 
     def _read_batch(self, listing: Listing, start: Offset, limit: int) -> Batch:
+        self._forget_notices(listing)
         for name in listing.unknown:
-            self._notify(f"skipped {name}: unknown format")
+            self._notify(f"skipped {name}: unknown format", name)
         before = Positions.of(start)
         positions, moves = self._matcher.match(before, listing.files)
         self._notify_missing(before, listing.files)
@@ -489,7 +493,8 @@ class FilesFeed(Feed):
             if self._is_foreign(source_file):
                 self._notify(
                     f"{source_file.name} is skipped: its records name no relation, and no relation of schema"
-                    f" {self._schema.name} has its name"
+                    f" {self._schema.name} has its name",
+                    source_file.name,
                 )
         return [f for f in updated if not self._is_foreign(f)]
 
@@ -501,7 +506,7 @@ class FilesFeed(Feed):
         except SourceError as error:
             if position.offset:
                 raise
-            self._notify(f"{error}; reading it once it is complete")
+            self._notify(f"{error}; reading it once it is complete", source_file.name)
             return FilePortion(NOTHING, 0)
 
     def _has_news(self, source_file: SourceFile, position: FilePosition) -> bool:
@@ -547,7 +552,9 @@ class FilesFeed(Feed):
         earlier_state = self._table_states.get(source_file.name)
         if earlier_state is not None and earlier_state != source_file.state:
             self._notify(
-                f"{source_file.name} has changed; rows of static tables are read again only at the next start"
+                f"{source_file.name} has changed; rows of static tables are read again only at the next"
+                " start",
+                source_file.name,
             )
 
     def _notify_missing(self, before: Positions, files: tuple[SourceFile, ...]) -> None:
@@ -556,18 +563,25 @@ class FilesFeed(Feed):
         if before.files and not files:
             self._notify(line)
         else:
-            self._past_notices.discard(line)
+            self._past_notices.pop(line, None)
 
     def _failure(self, error: OSError | SourceError) -> SourceError:
         if isinstance(error, SourceError):
             return error
         return SourceError(f"{error.filename or self._root}: cannot read: {error.strerror}")
 
-    def _notify(self, line: str) -> None:
-        """Add a notice, unless it was given before, to the next batch or plan."""
+    def _notify(self, line: str, name: str = "") -> None:
+        """Add a notice, unless it was given before, to the next batch or plan; ``name``: that of its file."""
         if line not in self._past_notices:
-            self._past_notices.add(line)
+            self._past_notices[line] = name
             self._new_notices.append(line)
+
+    def _forget_notices(self, listing: Listing) -> None:
+        """Forget the notices of files that are gone, each time that the number of notices has doubled."""
+        if len(self._past_notices) > self._most_past_notices:
+            names = {"", *listing.unknown, *(source_file.name for source_file in listing.files)}
+            self._past_notices = {line: name for line, name in self._past_notices.items() if name in names}
+            self._most_past_notices = max(_FEW_NOTICES, 2 * len(self._past_notices))
 
     def _take_notices(self) -> list[str]:
         notices, self._new_notices = self._new_notices, []

@@ -153,6 +153,17 @@ def test_new_files_of_every_format_are_read(tmp_path: Path) -> None:
     follower.replay()
 
 
+def test_notices_of_files_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no replay")
+    follower = Follower(tmp_path)
+    for number in (*range(300), 0):
+        (tmp_path / f"{number}.tmp").write_text("no replay")
+        assert follower.poll() == []
+        (tmp_path / f"{number}.tmp").unlink()
+    notices = [f"skipped {number}.tmp: unknown format" for number in (*range(300), 0)]
+    assert sorted(follower.notices) == sorted(["skipped notes.txt: unknown format", *notices])
+
+
 def test_whole_files_are_read_in_portions_across_restarts(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.jsonl.gz", "wb") as compressed_file:
         compressed_file.write(b"".join(map(line, range(10))))

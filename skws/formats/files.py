@@ -217,6 +217,11 @@ def ignore(_count: int) -> None:
     """Ignores progress."""
 
 
+def own_name(path: Path) -> str:
+    """The name of a file or folder; for ``.`` and ``..`` that of the folder which they denote."""
+    return path.resolve().name if path.name in ("", "..") else path.name
+
+
 def entries(folder: Path) -> list[Path]:
     """The entries of a folder that are read, in order of name.
 

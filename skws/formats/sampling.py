@@ -20,7 +20,7 @@ from skws.data.value_conversion import TOO_DEEP, MalformedError, Unreadable, sho
 from skws.formats import Format
 from skws.formats.debezium import changed_table, exact_row, is_change, unwrap
 from skws.formats.exact_json import loads
-from skws.formats.files import BOM, check_exists, not_json, opened
+from skws.formats.files import BOM, check_exists, not_json, opened, own_name
 from skws.formats.nested import arrays, without
 from skws.formats.parquet import parquet
 from skws.formats.rows import DEEPEST, FIELDS, FLAT, MISSING, TRUNCATE, Flat, leaves, value_at
@@ -223,7 +223,7 @@ def sample(paths: Sequence[Path]) -> Samples:
     """Samples of replay files, also in directories; bad records are skipped and counted.
 
     Files of a directory whose names differ only in numbers, such as ``1.json`` and ``2.json``, contain one
-    relation, named after the directory.
+    relation, named after the directory. So do files of Spark, such as ``part-0.csv``.
 
     Raises SourceError for a missing file, an unknown format, a file that cannot be read, or no record at all.
     """
@@ -232,11 +232,12 @@ def sample(paths: Sequence[Path]) -> Samples:
         files = _files(path, samples.skipped)
         for _, folder_files in groupby(files, key=lambda file: file.parent):
             files_of_folder = list(folder_files)
-            is_series = path.is_dir() and _is_series(files_of_folder)
+            is_series = _is_series(files_of_folder)
             for file in files_of_folder:
+                in_series = path.is_dir() and (is_series or file.name.startswith("part-"))
                 rows = islice(_rows(file, samples.skip), SAMPLE_RECORDS)
                 document = file if ".json" in map(str.lower, file.suffixes[-2:]) else None
-                samples.add_file(_relation_of(file, in_series=is_series), rows, document)
+                samples.add_file(_relation_of(file, in_series=in_series), rows, document)
     if not samples.tables():
         reasons = "".join(f"\n{line}" for line in (*samples.reasons, *skipped_notes(samples.skipped)))
         bad = f" ({quantity(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
@@ -294,9 +295,8 @@ def _is_series(files: Sequence[Path]) -> bool:
 
 
 def _relation_of(file: Path, *, in_series: bool) -> str:
-    """The file's name without suffixes; for a series, and for files of Spark, the directory's name."""
-    named_by_folder = in_series or file.name.startswith("part-")
-    return as_name((file.resolve().parent if named_by_folder else file).name.split(".", 1)[0])
+    """The file's name without suffixes; for a file in a series, the name of its directory."""
+    return as_name(own_name(file.parent if in_series else file).split(".", 1)[0])
 
 
 def _rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:

@@ -38,6 +38,7 @@ from skws.formats.files import (
     check_exists,
     ignore,
     opened,
+    own_name,
     replay_entries,
 )
 from skws.formats.jsonl import (
@@ -185,7 +186,7 @@ def format_of(path: Path) -> Format:
 
 def relation_named(path: Path, schema: Schema) -> int | None:
     """The position of the relation whose name a file or directory has."""
-    stem = path.name.split(".", 1)[0]
+    stem = own_name(path).split(".", 1)[0]
     if stem in schema.index:
         return schema.index[stem]
     positions = {name.casefold(): position for name, position in schema.index.items()}

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from skws.sources.folder import listing
+from skws_schema.yaml.load import load_schema
 from tests.commands import Skws
 
 PEOPLE = "id,name,city\n1,Ada Byron,Leeds\n2,Grace Murray,York\n"
@@ -373,3 +375,44 @@ def test_empty_texts_are_omitted_from_table_rows(skws: Skws, tmp_path: Path) -> 
     for words, match in (("kettle", "kettle - attic"), ("lamp", "lamp - red")):
         line = skws("search", path, words, "--format", "table", "-q").out.splitlines()[-1]
         assert line.endswith(f"  {match}")
+
+
+def numbered_files(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for number, text in enumerate(("Ada Byron", "Bo Ek")):
+        (folder / f"people{number}.csv").write_text(f"id,name\n{number},{text}\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("start", "source"), [("people", "."), ("people/sub", ".."), ("people", "../people")]
+)
+def test_a_folder_of_numbered_files_is_searched_from_inside(
+    skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, source: str
+) -> None:
+    numbered_files(tmp_path / "people")
+    (tmp_path / start).mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path / start)
+    outcome = skws("search", source, "byron", "--format", "jsonl")
+    assert [record["network"] for record in outcome.records] == ["people{byron}"]
+    assert [
+        file.named_relation
+        for file in listing(Path(source), load_schema(tmp_path / "people.schema.yaml")).files
+    ] == [0, 0]
+
+
+def test_links_to_numbered_files_are_named_after_their_own_folder(skws: Skws, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    for file in numbered_files(tmp_path / "people").iterdir():
+        (tmp_path / "links" / file.name).symlink_to(file)
+    outcome = skws("search", tmp_path / "links", "byron", "--format", "jsonl")
+    assert [record["network"] for record in outcome.records] == ["links{byron}"]
+
+
+def test_a_single_part_of_a_folder_of_spark_is_searched(skws: Skws, tmp_path: Path) -> None:
+    (tmp_path / "people").mkdir()
+    path = tmp_path / "people" / "part-0.csv"
+    path.write_text(PEOPLE)
+    for source, name in ((path, "part-0"), (path.parent, "people")):
+        outcome = skws("search", source, "byron", "--format", "jsonl")
+        assert [record["network"] for record in outcome.records] == [f"{name}{{byron}}"]

@@ -183,6 +183,7 @@ class KeywordQuery:
     display. ``sequence``: the order in time that the query demands of its keywords. ``without``: the
     relations, by position, whose tuples are in no result. ``without_joins``: the joins, by position, that are
     in no result. ``synonyms``: typed words with their synonyms. ``repeated``: terms that occur twice.
+    ``numbers``: the conditions that compare texts with a number, each with the type.
     """
 
     text: str
@@ -196,6 +197,7 @@ class KeywordQuery:
     without_joins: frozenset[int] = frozenset()
     synonyms: tuple[tuple[str, ...], ...] = ()
     repeated: tuple[str, ...] = ()
+    numbers: tuple[tuple[str, str], ...] = ()
 
     def __hash__(self) -> int:
         """The hash of the text, which is fast: equal queries have equal texts."""
@@ -212,7 +214,7 @@ class KeywordQuery:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on parts of the text that are not searched, one line per reason."""
+        """Notes on parts of the text that are not searched, or not compared as typed, one line per reason."""
         notes = []
         if self.dropped:
             words = ", ".join(map(printable, self.dropped))
@@ -221,6 +223,9 @@ class KeywordQuery:
             notes.append(f"ignored (not part of a word): {' '.join(map(repr, self.ignored))}")
         if self.repeated:
             notes.append(f"repeated, counted once: {', '.join(map(printable, self.repeated))}")
+        notes += [
+            f"compared as text, not as a number: {condition} ({reason})" for condition, reason in self.numbers
+        ]
         return tuple(notes)
 
     @property

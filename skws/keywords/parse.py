@@ -20,6 +20,7 @@ from skws.keywords.scope import (
     left_out,
     other_attribute,
     resolve,
+    type_of_text,
     versus,
 )
 from skws.keywords.syntax import fault
@@ -34,6 +35,8 @@ MAX_CHARACTERS: Final = 10_000
 """Parsing a text of this length takes a second or two; the time is quadratic."""
 _SIGNS: Final = re.compile(r"[:~\\]")
 """Every term that ``syntax.pasted`` finds contains one of these signs."""
+_NUMBER: Final = re.compile(r"[+-]?\d[\d.,]*")
+"""Also with separators of thousands, and with decimal commas."""
 _POSSESSIVE: Final = re.compile(f"^[{APOSTROPHES}]s(?!\\w)", re.IGNORECASE)
 
 
@@ -66,6 +69,7 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
         frozenset(reader.without_joins),
         tuple((word, *others) for word, others in reader.synonyms.items()),
         tuple(dict.fromkeys(reader.repeated)),
+        tuple(dict.fromkeys(reader.numbers)),
     )
 
 
@@ -144,6 +148,7 @@ class _Reader:
         self.dropped: list[str] = []
         self.ignored: list[str] = []
         self.repeated: list[str] = []
+        self.numbers: list[tuple[str, str]] = []
         self.synonyms: dict[str, dict[str, None]] = {}
         self.without: dict[int, int] = {}  # relations left out, with their positions in the text
         self.without_joins: set[int] = set()
@@ -298,6 +303,8 @@ class _Reader:
             condition = self._comparison(node, name.removeprefix("!"), attribute)
         except QueryError as error:
             raise fault(str(error), self.text, node.startchar) from None
+        if _compares_number(node) and (text_type := type_of_text(condition, self.schema)):
+            self.numbers.append((spelling, text_type))
         if isinstance(node, syntax.ComparisonNode):
             return _Leaf(spelling, (condition,), restricts=not node.must)
         condition_text = spelling if isinstance(node, syntax.Range) else f"{name}:{spelling}"
@@ -319,6 +326,16 @@ class _Reader:
         if other is not None:
             return versus(attribute, Op.EQUAL, other, self.schema)
         return compare(attribute, Op.EQUAL, node.text, self.schema)
+
+
+def _compares_number(node: syntax.Node) -> bool:
+    """True for an order against a number, such as ``<9``; a value in quotes is a text."""
+    return (
+        isinstance(node, syntax.ComparisonNode)
+        and not node.quoted
+        and node.sign not in {Op.EQUAL, Op.DIFFERENT}
+        and _NUMBER.fullmatch(node.text) is not None
+    )
 
 
 class _TypedWord(NamedTuple):

@@ -368,6 +368,15 @@ def compare(attribute: ComparedAttribute, sign: str, text: str, schema: Schema) 
     return _condition(attribute, interval._replace(order=order))
 
 
+def type_of_text(condition: Condition, schema: Schema) -> str:
+    """The attribute that a condition compares, with its type; empty if that is no text, or has versions."""
+    assert condition.scope is not None  # noqa: S101 - as in every condition
+    relation = schema.relations[condition.scope.relation]
+    attribute = relation.attributes[condition.tests[0][0]]
+    is_text = attribute.type.family is AttributeType.TEXT and attribute.order is None
+    return f"{relation.name}.{attribute.name} is of type {attribute.type}" if is_text else ""
+
+
 def in_range(attribute: ComparedAttribute, low: str, high: str, schema: Schema) -> Condition:
     """The condition that a value is in a range, ends included; an empty text is an open end.
 

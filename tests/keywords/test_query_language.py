@@ -309,6 +309,23 @@ def test_excluded_joins_are_parsed(text: str, joins: set[int]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("condition", "is_noted"),
+    [
+        ("title<9", True),
+        ("!title>=1.234,50", True),
+        ("-title>2.9.14", True),
+        ('title<"9"', False),
+        ("title<k", False),
+        ("title=9", False),
+        ("movie.mid<1990", False),
+    ],
+)
+def test_a_text_compared_with_a_number_is_noted(condition: str, is_noted: bool) -> None:
+    note = f"compared as text, not as a number: {condition.lstrip('-')} (movie.title is of type text)"
+    assert parse_query(f"pulp {condition}", SCHEMA).notes == ((note,) if is_noted else ())
+
+
+@pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("mid", "'mid' is in several joins; write one of movie.mid, plays.mid"),

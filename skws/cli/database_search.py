@@ -79,7 +79,7 @@ def _result_limit(job: Job, query: Query) -> int:
 
 
 def summary(page: Searched, max_size: int, seconds: float) -> str:
-    """One line: the number of results, the size beyond which no result can be better, the duration."""
+    """One line: the number of results, the duration, the size beyond which no result can be better."""
     is_total = page.size >= max_size
-    early = "" if is_total else f", none of more than {quantity(page.size, 'tuple')} can be better"
-    return f"{shown_of_total(len(page.results), page.found, is_total=is_total)}{early} in {seconds:.2f} s"
+    early = "" if is_total else f"; results of more than {quantity(page.size, 'row')} cannot be better"
+    return f"{shown_of_total(len(page.results), page.found, is_total=is_total)} in {seconds:.2f} s{early}"

@@ -115,10 +115,16 @@ def run_best(
 
 
 def shown_of_total(shown_count: int, total: int, *, is_total: bool) -> str:
-    """The number of results shown, out of all; ``is_total``: False if there are more than ``total``."""
-    if shown_count == total:
+    """The number of results shown, out of all.
+
+    ``is_total``: False if the search stopped when no other result could be better, so that there may be more
+    than ``total``.
+    """
+    if is_total and shown_count == total:
         return quantity(shown_count, "result")
-    return f"{shown_count:,} of {f'{total:,}' if is_total else 'more'} results (--limit all gives all)"
+    if is_total:
+        return f"{shown_count:,} of {total:,} results (--limit all gives all)"
+    return f"the best {'result' if shown_count == 1 else f'{shown_count:,} results'} (--limit all gives all)"
 
 
 def _by_score(most: int | None) -> Order:

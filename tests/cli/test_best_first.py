@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,33 @@ def test_a_search_of_a_database_shows_the_best_20_results(skws: Skws, shop: Path
     assert "20 of 26 results (--limit all gives all)" in page.err
     assert len(skws("search", path, "ada", "lamp", "--limit", "all").out.splitlines()) == 1 + 26
     assert len(skws("search", path, "ada", "lamp", "-f", "jsonl").records) == 26
+
+
+@pytest.mark.parametrize(("limit", "summary"), [(1, "the best result"), (2, "the best 2 results")])
+def test_the_summary_of_a_search_that_stops_early_does_not_claim_all_results(
+    skws: Skws, tmp_path: Path, limit: int, summary: str
+) -> None:
+    """One result of at most three rows, which is the best, and 48 of four rows, with long texts."""
+    long_text = "word " * 40
+    numbers = range(2, 50)
+    texts = {
+        "a": ["aid,name", "1,ada byron", *(f"{n},filler ada {long_text}" for n in numbers)],
+        "x": ["xid,aid", *(f"{100 + n},{n}" for n in numbers)],
+        "y": ["yid,xid", *(f"{200 + n},{100 + n}" for n in numbers)],
+        "b": ["bid,yid,text", *(f"{300 + n},{200 + n},byron {long_text}" for n in numbers)],
+    }
+    (tmp_path / "data").mkdir()
+    with closing(sqlite3.connect(tmp_path / "data.db")) as connection, connection:
+        for name, (header, *rows) in texts.items():
+            (tmp_path / "data" / f"{name}.csv").write_text("\n".join([header, *rows]))
+            connection.execute(f"create table {name} ({header})")
+            places = ",".join("?" * len(header.split(",")))
+            connection.executemany(f"insert into {name} values ({places})", [row.split(",") for row in rows])
+    for source in ("data", "data.db"):
+        outcome = skws("search", tmp_path / source, "ada", "byron", "--limit", limit)
+        assert f"{summary} (--limit all gives all) in " in outcome.err
+    assert "rows cannot be better" in outcome.err
+    assert "49 results" in skws("search", tmp_path / "data", "ada", "byron", "--limit", "all").err
 
 
 def test_limit_in_python_returns_the_best_results() -> None:

@@ -6,16 +6,18 @@ import bz2
 import gzip
 import zlib
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from skws.data.batch import BadRecord, Record
 from skws.formats.dead_letters import place
 from skws.sources.horizon import Horizon
-from skws.sources.kafka.topic_address import Form
-from skws.sources.kafka.topic_reader import TopicReader
+from skws.sources.kafka.client import Client, Partition
+from skws.sources.kafka.topic_address import Form, TopicAddress
+from skws.sources.kafka.topic_reader import TopicReader, table_rows
 from skws_schema.errors import SourceError
 from skws_schema.model import AttributeType, iso
 from tests.sources.following import SCHEMA
@@ -24,6 +26,7 @@ NOW = 5_000_000
 FILM = {"mid": 1, "title": "film", "gid": 2}
 ROW = (1, "film", 2)
 ENVELOPE = {"relation": "movie", "time": 3, "row": FILM}
+ALL_BROKERS_DOWN = -187  # of librdkafka
 CHANGE = {"op": "c", "before": None, "after": FILM, "source": {"table": "movie", "ts_ms": 4000}}
 
 
@@ -209,6 +212,34 @@ def test_an_impossible_key_is_a_bad_record(key: str) -> None:
 )
 def test_compressed_values_are_not_json(value: bytes, form: str) -> None:
     assert reason(read(value)).startswith(f"compressed with {form} by the sending program")
+
+
+def test_tables_are_not_awaited_while_all_brokers_are_down() -> None:
+    class Away:
+        """Has fetched nothing when its brokers become unreachable."""
+
+        fetches = 0
+
+        def offset_range(self, _: Partition) -> tuple[int, int]:
+            return 0, 5
+
+        def cached_end(self, _: Partition) -> int:
+            return 5
+
+        def assign(self, _: object) -> None:
+            pass
+
+        def fetch(self, *_: object) -> list[Any]:
+            self.fetches += 1
+            assert self.fetches < 10
+            return []
+
+        def errors(self) -> list[KafkaError]:
+            return [KafkaError(ALL_BROKERS_DOWN)] if self.fetches > 2 else []
+
+    address = TopicAddress.of("kafka://localhost/movie")
+    with pytest.raises(KafkaException):
+        list(table_rows(address, SCHEMA, cast("Client", Away()), {"movie": (("movie", 0),)}))
 
 
 def test_a_message_is_not_read_as_a_file() -> None:

@@ -638,6 +638,8 @@ def _read_all(client: Client, reader: TopicReader, partitions: tuple[Partition, 
     messages: list[Message] = []
     while True:
         partition_reader.fill(_WAIT_SECONDS)
+        for error in client.errors():
+            raise KafkaException(error)
         messages += partition_reader.take(_ALL)
         if not partition_reader.dry():
             return messages

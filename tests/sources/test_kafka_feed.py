@@ -14,6 +14,7 @@ import pytest
 from skws.data.batch import BadRecord, Item, Record
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, Offset
+from skws.sources.kafka.client import Client
 from skws.sources.kafka.topic_reader import PartitionReader
 from skws.sources.retry import GIVE_UP
 from skws_schema.errors import SourceError
@@ -242,6 +243,23 @@ def test_new_partitions_are_read_from_their_beginning(kafka: MockBroker, topic: 
 def test_an_unknown_topic_is_reported(kafka: MockBroker, topic: str) -> None:
     with pytest.raises(SourceError, match=rf"there is no topic {topic}s; did you mean '{topic}'"):
         open_topics(kafka, topic + "s")
+
+
+def test_the_client_of_topics_of_another_form_is_closed(
+    kafka: MockBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create("everything")
+    closed: list[Client] = []
+    close = Client.close
+
+    def counted_close(client: Client) -> None:
+        closed.append(client)
+        close(client)
+
+    monkeypatch.setattr(Client, "close", counted_close)
+    with pytest.raises(SourceError, match="format=rows needs a topic named after a relation"):
+        open_topics(kafka, "everything", format="rows")
+    assert len(closed) == 1
 
 
 def test_messages_deleted_by_retention_are_an_error(kafka: MockBroker, topic: str) -> None:

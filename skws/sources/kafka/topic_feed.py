@@ -78,6 +78,8 @@ class KafkaFeed(Feed):
         try:
             self._cluster = self._client.connect()
             self._topics: Topics = find_topics(address, schema, self._client)
+            for topic in self._topics.streams:
+                self._topic_reader(topic)
         except KafkaException as error:
             self._client.close()
             raise self._client.failure(error) from None
@@ -85,8 +87,6 @@ class KafkaFeed(Feed):
             self._client.close()
             raise
         self._notices += self._topics.notices
-        for topic in self._topics.streams:
-            self._topic_reader(topic)
         self._discovered_at = self._active_at = clock.now()
 
     def change_schema(self, schema: Schema) -> None:

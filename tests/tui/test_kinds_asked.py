@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from time import process_time
 
 import pytest
 from textual.theme import BUILTIN_THEMES
@@ -94,6 +95,21 @@ joins: []
 )
 def test_a_prefix_selects_the_kind_of_query(text: str, expected: TypedText) -> None:
     assert parse_typed(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "top 1 half-life a" + 6_000 * " window a",
+        "top 1 half-life a" + 20_000 * " " + "b",
+        "top 1 half-life" + 20_000 * " " + "b",
+    ],
+)
+@pytest.mark.parametrize("end", ["", ": uma"])
+def test_a_prefix_is_found_in_linear_time(text: str, end: str) -> None:
+    begin = process_time()
+    assert parse_typed(text + end).text == ("uma" if end else text)
+    assert process_time() - begin < 1
 
 
 def test_group_and_half_life_reach_the_standing_query() -> None:

@@ -25,12 +25,16 @@ from skws.spec.query_spec import DEFAULT, WINDOW, Query, RankingChoice, TopChoic
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, parse_duration, parse_window
 
+_PATTERN: Final = re.compile(r"\s*pattern\s*:\s*")
 # A colon directly before a word limits the keyword to a relation.
+_END: Final = re.compile(r":(?=\s)\s*")
 _PREFIX: Final = re.compile(
-    r"\s*(?:(?P<pattern>pattern\s*:)|all:(?=\s)"
-    r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?(?:\s+half-life\s+(?P<fading>.+?))?:(?=\s)"
-    r"|top\s+(?P<top>\d{1,9})(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
-    r"|window\s+(?P<window>.+?):(?=\s))\s*"
+    r"\s*(?:all"
+    r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?(?:\s+half-life\s+(?P<fading>.+))?"
+    # The lookbehind avoids a try at every blank of a row of blanks.
+    r"|top\s+(?P<top>\d{1,9})(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:(?<!\s)\s+window\s+(?P<within>.+))?"
+    r"|window\s+(?P<window>.+))",
+    re.DOTALL,
 )
 
 
@@ -62,14 +66,17 @@ class TypedText:
 
 def parse_typed(name: str) -> TypedText:
     """Split a text of the query box into its prefix and the rest."""
-    prefix = _PREFIX.match(name)
-    if prefix is None:
+    if (pattern := _PATTERN.match(name)) is not None:
+        return TypedText(name[pattern.end() :].strip(), pattern.group(), pattern=True)
+    end = _END.search(name)
+    prefix = None if end is None else _PREFIX.fullmatch(name, 0, end.start())
+    if end is None or prefix is None:
         return TypedText(name.strip())
     top = prefix["top"]
     return TypedText(
-        name[prefix.end() :].strip(),
-        prefix.group(),
-        prefix["pattern"] is not None,
+        name[end.end() :].strip(),
+        name[: end.end()],
+        False,
         prefix["rank"] is not None,
         prefix["ranking"] or "",
         None if top is None else int(top),

@@ -217,6 +217,10 @@ def _as_integer(value: Any) -> Any:
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MOST_RESULTS), BeforeValidator(_as_integer)]
 Completions: TypeAlias = Annotated[int, Field(ge=1, le=MOST_COMPLETIONS), BeforeValidator(_as_integer)]
 Size: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SIZE), BeforeValidator(_as_integer)]
+SavedSize: TypeAlias = Annotated[
+    int, Field(ge=1, json_schema_extra={"maximum": MOST_SIZE}), BeforeValidator(_as_integer)
+]
+"""At most MOST_SIZE, or the server's own size, which a restart writes into its saved searches."""
 Top: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_as_integer)]
 
 
@@ -292,7 +296,7 @@ class SavedBody(_Body):
     query: str | None = Field(None, description="Keywords.")
     pattern: str | None = Field(None, description="A pattern, as in skws search --pattern.")
     sql: str | None = Field(None, description="SQL that needs only constant memory.")
-    max_size: Size | None = Field(None, description="The most rows of a result.")
+    max_size: SavedSize | None = Field(None, description="The most rows of a result.")
     without: Texts | None = Field(None, description="Relations and joins to leave out.")
     rank: str | None = Field(None, description="The ranking of results.")
     half_life: str | None = Field(None, description="Time in which freshness halves.")

@@ -35,6 +35,7 @@ from skws.serve.events import EventPosition, SearchEvent
 from skws.serve.measures import Measures
 from skws.serve.request_guard import (
     MOST_ANSWER,
+    MOST_SIZE,
     CompleteBody,
     SavedBodies,
     SavedBody,
@@ -56,7 +57,7 @@ from skws.spec.query_spec import (
     ranking_options,
 )
 from skws_schema.budgets import TimeLimitError
-from skws_schema.errors import NotReadyError, SkwsError
+from skws_schema.errors import NotReadyError, SkwsError, UsageError
 from skws_schema.yaml.document import to_yaml
 from skws_windows.window import parse_duration
 
@@ -362,6 +363,9 @@ def _add_saved(app: FastAPI, app_state: AppState) -> None:
 
 def _check_saved(job: ServedJob, name: str, body: SavedBody) -> tuple[SavedSearch, QueryPlan]:
     saved_search = SavedSearch.from_request(name, body.request_fields())
+    size, most = saved_search.query.max_size, max(MOST_SIZE, job.max_size)
+    if size is not None and size > most:
+        raise UsageError(f"max_size: expected at most {most:,}, got {size:,}")
     return saved_search, job.plan(saved_search)
 
 

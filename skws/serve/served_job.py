@@ -93,6 +93,11 @@ class ServedJob:
         return self._watch.worker.standing_queries.stream
 
     @property
+    def max_size(self) -> int:
+        """The most tuples of a result, unless a search has its own limit."""
+        return self._job.max_size
+
+    @property
     def source(self) -> str:
         """The source without its password; a replay with its speed."""
         return self._watch.source_name

@@ -279,6 +279,22 @@ def test_a_saved_search_tells_the_request_that_saves_it(client: httpx.Client) ->
         client.delete(f"/queries/{name}")
 
 
+def test_a_saved_search_may_have_the_size_of_the_server(client: httpx.Client, tmp_path: Path) -> None:
+    """After a restart, the request of a search without a size has that of the server."""
+    body = {"query": "ada lamp", "max_size": 14}
+    refused = client.put("/queries/large", json=body)
+    assert (refused.status_code, refused.json()["error"]) == (400, "max_size: expected at most 12, got 14")
+    schema, stream = shop(tmp_path)
+    with (
+        serving(str(stream), "--schema", str(schema), "--max-size", "14") as server,
+        server.client() as large_client,
+    ):
+        answer = large_client.put("/queries/large", json=body)
+        assert (answer.status_code, answer.json()["request"]) == (201, body)
+        larger = large_client.put("/queries/large", json={**body, "max_size": 15})
+        assert (larger.status_code, larger.json()["error"]) == (400, "max_size: expected at most 14, got 15")
+
+
 def test_requests_at_the_same_time_respect_the_most_searches(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     with serving(str(stream), "--schema", str(schema), "--most-queries", "10") as server:

@@ -141,6 +141,17 @@ def test_a_window_that_cannot_exist_is_warned_of(skws: Skws, files: tuple[object
     )
 
 
+def test_static_tables_without_a_stream_are_warned_of(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "goods.csv"
+    path.write_text("name,price\nkettle,5\nlamp,3\n")
+    assert skws("search", path, "kettle").code == 0
+    schema = tmp_path / "goods.csv.schema.yaml"
+    outcome = skws("windows", "open when price > 4 close when price < 4", "-s", schema, "-r", path)
+    reason = "no record can be in a window: the schema has only static tables (goods); write 'time: "
+    assert outcome.err.startswith(f"warning: {reason}")
+    assert outcome.code == 0
+
+
 def test_unbounded_windows_are_rejected_unless_limited_or_forced(
     skws: Skws, files: tuple[object, ...]
 ) -> None:

@@ -239,9 +239,20 @@ def _with_origin(error: UsageError, schema: Schema, window: ExpressionWindow) ->
     )
 
 
+_MOST_NAMES: Final = 4
+
+
 def check_overlap(plan: WindowPlan) -> str:
     """A warning if windows may pile up or never occur; else empty. Raises UsageError if they can pile up."""
     verdict = plan.verdict()
+    relations = plan.alphabet.schema.relations
+    if verdict.never and all(relation.table for relation in relations):
+        names = ", ".join(relation.name for relation in relations[:_MOST_NAMES])
+        more = ", ..." if len(relations) > _MOST_NAMES else ""
+        return (
+            f"warning: no record can be in a window: the schema has only static tables ({names}{more});"
+            " write 'time: ATTRIBUTE' in place of 'table: true' if a relation has times"
+        )
     if verdict.never:
         return f"warning: {verdict.reason}"
     bounds = (verdict.open_starts, verdict.windows_per_position)

@@ -141,6 +141,29 @@ async def test_an_empty_answer_suggests_what_to_try(shopping: tuple[Path, Path],
 
 
 @scenario
+async def test_a_full_page_names_the_size_up_to_which_results_are_counted(tmp_path: Path, port: int) -> None:
+    """Ten results of one row; the search stops before those of four rows, whose texts are long."""
+    numbers = range(2, 50)
+    words = "word " * 40
+    tables = {
+        "a": ["aid,name", *["0,ada byron"] * 10, *(f"{n},filler ada {words}" for n in numbers)],
+        "x": ["xid,aid", *(f"{100 + n},{n}" for n in numbers)],
+        "y": ["yid,xid", *(f"{200 + n},{100 + n}" for n in numbers)],
+        "b": ["bid,yid,text", *(f"{300 + n},{200 + n},byron {words}" for n in numbers)],
+    }
+    (tmp_path / "store").mkdir()
+    for name, lines in tables.items():
+        (tmp_path / "store" / f"{name}.csv").write_text("\n".join(lines))
+    with serving(str(tmp_path / "store")) as served:
+        async with page(served, port) as tab:
+            await tab.run("document.getElementById('limit').value = '10'")
+            await tab.enter("ada byron")
+            await tab.until(f"{ITEMS} === 10")
+            status = await tab.run("document.getElementById('status').textContent")
+            assert status.startswith("10 results of up to 3 rows")
+
+
+@scenario
 async def test_a_folder_with_the_name_of_its_schema_is_named_once(tmp_path: Path, port: int) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "item.csv").write_text("id,name\n1,brass lamp\n2,kettle\n")

@@ -63,7 +63,9 @@ async function search({ again = false, fromAddress = false } = {}) {
     const newCount = show(answer.results, { keep: again && query === shownQuery });
     shownQuery = query;
     at("results-title").textContent = `Results for ${query}`;
-    const parts = [counted(answer.found, "result")];
+    // A full page may end the search before larger results, which are not counted.
+    const sized = answer.complete && answer.found >= Number(at("limit").value) ? ` of up to ${counted(answer.max_size, "row")}` : "";
+    const parts = [counted(answer.found, "result") + sized];
     if (answer.found > answer.results.length) parts.push(`the best ${answer.results.length} are shown`);
     if (!again) parts.push(`${Math.max(1, Math.round(answer.seconds * 1000))} ms`);
     if (!answer.complete) parts.push(`only those of up to ${counted(answer.max_size, "row")}, as time ran out`);

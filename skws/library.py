@@ -247,6 +247,8 @@ class Session:
         self.schema = schema_of(schema)
         microseconds = 0 if lateness is None else read_lateness(lateness)
         stream = stream_of(self.schema, window, max_size, finite=False)
+        if microseconds and stream.by_count:
+            raise UsageError("lateness needs a window of time: positions in a stream are never late")
         stream = replace(stream, lateness=microseconds)
         self._session = session.Session(stream)
         self.bad = BadRecordLog(remedy=_REMEDY)

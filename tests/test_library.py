@@ -557,6 +557,15 @@ def test_the_lateness_of_a_session_may_be_zero() -> None:
             skws.Session(SHOP, lateness=lateness)  # type: ignore[arg-type]
 
 
+def test_a_session_with_a_window_of_tuples_refuses_a_lateness() -> None:
+    with pytest.raises(UsageError, match="lateness needs a window of time"):
+        skws.Session(SHOP, window="20 tuples", lateness="5 s")
+    session = skws.Session(SHOP, window="20 tuples", lateness="0 s")
+    session.add("byron kettle")
+    session.process({"customer": [{**CUSTOMERS[0], "time": 2}]})
+    assert len(session.process({"purchase": [{**PURCHASES[0], "time": 1}]})) == 1
+
+
 def test_bad_rows_do_not_change_a_session() -> None:
     session = skws.Session(SHOP)
     session.add("byron leaks")

@@ -152,6 +152,21 @@ def test_keys_whose_windows_have_ended_are_forgotten() -> None:
         assert tracker_of_case.values(closed_windows.key) == [[7]]
 
 
+def test_the_cost_of_a_record_does_not_depend_on_the_records_of_its_open_window() -> None:
+    def record_cost(n: int) -> Cost:
+        plan = WindowPlan.of_text(PATIENTS, "open when temp > 40 close when temp < 38 per p")
+        tracker = Tracker(plan.compiled(), plan.alphabet)
+        temperatures = (41, *[39] * n)
+        tracker.feed(RowSource.of([StreamRecord(0, 0, (1, temp)) for temp in temperatures]))
+        tracker.feed(RowSource.of([StreamRecord(0, 1, (1, 39))]))  # may move all positions
+        record_costs = cost(lambda: tracker.feed(RowSource.of([StreamRecord(0, 2, (1, 39))])))
+        closed = tracker.feed(RowSource.of([StreamRecord(0, 3, (1, 36))])).closed
+        assert (closed.first.tolist(), closed.last.tolist()) == ([0], [n + 3])
+        return record_costs
+
+    assert record_cost(20_000).allocated < record_cost(200).allocated + 80_000
+
+
 def test_positions_within_a_key_continue_after_its_windows_end() -> None:
     plan = WindowPlan.of_text(PATIENTS, "open when temp > 38 close when temp < 38 per p")
     processor = plan.processor()

@@ -231,26 +231,46 @@ class _Codes:
         self._last_size = max(_LEAST_CODES, len(self._code_by_value))
 
 
+_SPARSE: Final = 4
+"""The least size of an array as a multiple of the positions in use so that a smaller copy is worthwhile."""
+_LEAST_POSITIONS: Final = 64
+
+
 class _KeyPositions:
     """The positions in the whole stream of one key's records, from some record on."""
 
     def __init__(self, first: int = 0, positions: Sequence[int] = ()) -> None:
         self._first = first
         self._positions = np.array(positions, dtype=np.int64)
+        # The part of the array in use; the space after it makes additions take constant time each.
+        self._begin, self._end = 0, len(self._positions)
 
     def state(self) -> tuple[int, list[int]]:
-        return self._first, self._positions.tolist()
+        return self._first, self._positions[self._begin : self._end].tolist()
 
     def add(self, positions: Ints) -> None:
-        self._positions = np.concatenate([self._positions, positions])
+        if self._end + len(positions) > len(self._positions):
+            self._move(self._end - self._begin + len(positions))
+        self._positions[self._end : self._end + len(positions)] = positions
+        self._end += len(positions)
 
     def at(self, position: int) -> int:
-        return self._positions.item(position - self._first)
+        return self._positions.item(self._begin + position - self._first)
 
     def forget(self, position: int) -> None:
         """Drop the records before ``position``."""
-        self._positions = self._positions[position - self._first :]
+        self._begin += position - self._first
         self._first = position
+        size = self._end - self._begin
+        if len(self._positions) > _SPARSE * max(size, _LEAST_POSITIONS):
+            self._move(size)
+
+    def _move(self, size: int) -> None:
+        """Move the positions to an array with space for a quarter more than ``size``."""
+        positions = self._positions[self._begin : self._end]
+        self._positions = np.empty(size + size // 4, dtype=np.int64)
+        self._begin, self._end = 0, len(positions)
+        self._positions[: self._end] = positions
 
 
 Code: TypeAlias = tuple[int, ...]

@@ -31,6 +31,8 @@ from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.model import AttributeType, Relation, Row, Schema, iso
 from skws_windows.window import MICROSECOND
 
+_COARSE: Final = MICROSECOND << 33
+"""From this time on, in microseconds, doubles of seconds are further apart than a microsecond."""
 _JSON = Encoder()  # a line for each name: line ends in texts are escaped
 
 
@@ -120,7 +122,12 @@ class RelationNames:
     def _start_text(self, start: int) -> str:
         if start == ALWAYS:
             return "table"
-        return f"{start / MICROSECOND}" if self._per_position is None else str(start)
+        if self._per_position is not None:
+            return str(start)
+        if abs(start) < _COARSE:
+            return f"{start / MICROSECOND}"
+        seconds, micros = divmod(abs(start), MICROSECOND)
+        return f"{'-' if start < 0 else ''}{seconds}.{f'{micros:06}'.rstrip('0') or '0'}"
 
 
 class TupleNames:

@@ -176,39 +176,43 @@ def play(
 ) -> list[tuple[Block, list[str] | None]]:
     """Each block with its output on a host. Without a searcher, searches and explanations give None."""
     stage, played, is_started = Stage(), [], False
-    for block in blocks:
-        output: list[str] | None = []
-        try:
-            if not block.input:
-                pass
-            elif block.verb == "schema":
-                stage.schema = schema_of(block.text)
-                output = [_size_line(stage.schema)]
-            elif block.verb == "options":
-                stage.options = yaml.safe_load(block.text)
-                stage.request()
-            elif block.verb in SHOWN:
-                output = [line for line in SHOWN[block.verb](stage.current_schema).split("\n") if line]
-            elif block.verb == "explain":
-                output = None if search is None else _explanation(stage, block.input[0].split()[1])
-            elif block.verb == "search":
-                output = None if search is None else _search_output(stage, block, search)
-            else:
-                step = _step_input(stage, block)
-                if not is_started and (step.commands or step.records or step.ended):
-                    host.start(stage.request(), stage.tables)
-                    is_started = True
-                if is_started:
-                    output = host.work(step).lines()
-                if block.verb == "change" and not any(line.startswith("error: ") for line in output or ()):
+    try:
+        for block in blocks:
+            output: list[str] | None = []
+            try:
+                if not block.input:
+                    pass
+                elif block.verb == "schema":
                     stage.schema = schema_of(block.text)
-        except SkwsError as error:
-            output = _error(str(error))
-            if block.verb == "schema" and any(other.input and other.verb != "schema" for other in blocks):
-                raise ValueError(f"only a script of schemas may have an invalid one: {error}") from None
-        played.append((block, output))
-    if is_started:
-        host.close()
+                    output = [_size_line(stage.schema)]
+                elif block.verb == "options":
+                    stage.options = yaml.safe_load(block.text)
+                    stage.request()
+                elif block.verb in SHOWN:
+                    output = [line for line in SHOWN[block.verb](stage.current_schema).split("\n") if line]
+                elif block.verb == "explain":
+                    output = None if search is None else _explanation(stage, block.input[0].split()[1])
+                elif block.verb == "search":
+                    output = None if search is None else _search_output(stage, block, search)
+                else:
+                    step = _step_input(stage, block)
+                    if not is_started and (step.commands or step.records or step.ended):
+                        host.start(stage.request(), stage.tables)
+                        is_started = True
+                    if is_started:
+                        output = host.work(step).lines()
+                    if block.verb == "change" and not any(
+                        line.startswith("error: ") for line in output or ()
+                    ):
+                        stage.schema = schema_of(block.text)
+            except SkwsError as error:
+                output = _error(str(error))
+                if block.verb == "schema" and any(other.input and other.verb != "schema" for other in blocks):
+                    raise ValueError(f"only a script of schemas may have an invalid one: {error}") from None
+            played.append((block, output))
+    finally:
+        if is_started:
+            host.close()
     return played
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from skws.queries.partitioning.parts import Partitioning
 from skws.spec.enums import EngineName
 from tests.scripts.hosts import JobHost, ReplaySearch, SessionHost, ShardsHost
-from tests.scripts.script import Block, Host, parse_script, play
+from tests.scripts.script import Block, Host, StepInput, StepOutput, parse_script, play
 
 FOLDER: Final = Path(__file__).parent
 SCRIPTS: Final = sorted(FOLDER.glob("*/*.skws"))
@@ -80,3 +80,21 @@ def test_searches_of_scripts_have_their_results_on_spark(
     for block, output in play(read(path), SessionHost(), search):
         if block.input and block.verb == "search":
             assert sorted(output or ()) == sorted(block.output), block.input
+
+
+def test_a_host_is_closed_after_a_failure() -> None:
+    class FailingHost(SessionHost):
+        closed = False
+
+        def work(self, step: StepInput) -> StepOutput:
+            raise RuntimeError("a defect")
+
+        def close(self) -> None:
+            self.closed = True
+            super().close()
+
+    host = FailingHost()
+    script = "schema\nrelations: {note: {attributes: {text: text}}}\n---\n\nquery q: lamp\n---\n"
+    with pytest.raises(RuntimeError, match="a defect"):
+        play(parse_script(script), host)
+    assert host.closed

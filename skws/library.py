@@ -214,8 +214,8 @@ def search(
     stream_schema = inputs.timed(inputs.schema if schema is None else schema_of(schema))
     if schema is not None:
         warn_of_missing({name: table.column_names for name, table in inputs.frames.items()}, stream_schema, 2)
-    queries = {name: named_query.named(name, max_size) for name, named_query in named_queries(query).items()}
     stream = stream_of(stream_schema, window, max_size)
+    queries = queries_over(stream, query)
     plans = plans_over(queries.values(), stream)
     results = Results(stream_schema, queries, OnError(on_error))
     answers = _search_results(results, inputs, stream, plans)
@@ -266,10 +266,7 @@ class Session:
         Raises QueryError, PatternError, UsageError, also for a name in use.
         """
         stream = self._session.stream
-        queries = [
-            named_query.named(name, stream.max_size) for name, named_query in named_queries(query).items()
-        ]
-        return self._session.add_all(plans_over(queries, stream))
+        return self._session.add_all(plans_over(queries_over(stream, query).values(), stream))
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
@@ -310,6 +307,14 @@ def named_queries(query: object) -> dict[str, Query]:
             raise UsageError(f"two queries are called {name!r}")
         queries[name] = item
     return queries
+
+
+def queries_over(stream: Stream, query: object) -> dict[str, Query]:
+    """``Queries`` by name, over the windows of an expression if the stream has one. Raises UsageError."""
+    return {
+        name: named_query.over_expression(stream.window).named(name, stream.max_size)
+        for name, named_query in named_queries(query).items()
+    }
 
 
 def at_least(least: int, name: str, value: object) -> None:

@@ -26,9 +26,11 @@ from skws.replay_search import Search
 from skws.results.frames import COLUMNS
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
+from skws.spec.query_spec import RankingChoice
 from skws_schema.errors import BadRecordsError, QueryError, SchemaError, UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
+from skws_windows.window import parse_window
 from tests.places import ROOT
 from tests.strategies import examples
 
@@ -99,6 +101,27 @@ def test_a_replay_has_the_results_of_the_command() -> None:
         skws.search("tarantino travolta", [str(MOVIES / "replay.jsonl")], schema=schema)[:3] == expected[:3]
     )
     assert len(skws.search("tarantino travolta", MOVIES / "replay.jsonl", schema=schema, limit=2)) == 2
+
+
+def test_a_window_expression_has_the_results_of_the_command() -> None:
+    schema = load_schema(MOVIES / "schema.yaml")
+    window = parse_window("longest match [director] .* [actor] at most 30 records")
+    job = Job.search("tarantino", schema, MOVIES / "replay.jsonl", window=window, engine=EngineName.LOCAL)
+    expected = list(Search(job).results())
+    assert expected
+    assert all(result.op == "+" for result in expected)
+    results = skws.search("tarantino", MOVIES / "replay.jsonl", schema=schema, window=window)
+    assert list(results) == expected
+
+
+def test_a_session_emits_results_when_their_window_ends() -> None:
+    session = skws.Session(SHOP, window="open when item:kettle close when text:leaks")
+    session.add("kettle -ada")
+    assert session.process({"purchase": [{**PURCHASES[0], "time": 1}]}) == []
+    (result,) = session.process({"complaint": [{**COMPLAINTS[0], "time": 2}]})
+    assert (result.op, result.start, result.end) == ("+", 1, 2)
+    with pytest.raises(UsageError, match="--rank and --top cannot be combined with a window expression"):
+        session.add(skws.Query.of_keywords("leaks", RankingChoice()))
 
 
 def test_files_and_frames_may_be_mixed(tmp_path: Path) -> None:

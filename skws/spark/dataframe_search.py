@@ -37,7 +37,7 @@ from skws.formats.dead_letters import malformed
 from skws.formats.frame_records import SAMPLED, arrow_table, frame_chunks, has_time, sampled_columns
 from skws.formats.jsonl import TextReader
 from skws.formats.rows import Origins
-from skws.library import Queries, at_least, named_queries, stream_of
+from skws.library import Queries, at_least, queries_over, stream_of
 from skws.library_inputs import SchemaLike, schema_of, take_times, warn_of_missing
 from skws.memory import MemoryShare, read_size, size_text
 from skws.queries.kinds import plans_over
@@ -172,7 +172,7 @@ def search(
     if idle is not None and not is_live:
         raise UsageError("idle: only partitions of streaming DataFrames can be idle")
     stream = stream_of(data_schema, window, max_size, finite=not is_live)
-    queries = [item.named(name, max_size) for name, item in named_queries(query).items()]
+    queries = list(queries_over(stream, query).values())
     windows = {plan.window for plan in plans_over(queries, stream)}
     if len(windows) > 1:
         raise UsageError("queries with different windows: search for them one by one")

@@ -21,8 +21,6 @@ from skws.spec.query_spec import (
     PAIRS,
     PER,
     SELECT,
-    TOP,
-    WINDOW,
     WINDOWS,
     Query,
     Stream,
@@ -158,10 +156,7 @@ class Job:
 
     def with_defaults(self, name: str, query: Query) -> Query:
         """A query with its name, and over the job's window expression if there is one."""
-        window_text = query.options.get(WINDOW)
-        window = self.plan_window if window_text is None else parse_window(window_text)
-        if query.kind in (KEYWORDS, TOP) and isinstance(window, ExpressionWindow):
-            query = query.over(window, allowed=self.allow_unbounded_windows)
+        query = query.over_expression(self.plan_window, allowed=self.allow_unbounded_windows)
         return query.named(name, self.max_size)
 
     def _as_queries(self) -> dict[str, Query]:

@@ -19,6 +19,7 @@ from skws_windows.window import (
     TimeWindow,
     Window,
     parse_duration,
+    parse_window,
 )
 
 if TYPE_CHECKING:
@@ -202,6 +203,14 @@ class Query:
         """The same query over the windows of an expression; ``allowed``: even if these can pile up."""
         options = {**self.options, WINDOW: window.text, **({ALLOWED: _YES} if allowed else {})}
         return replace(self, kind=WINDOWED, options=options)
+
+    def over_expression(self, window: Window, *, allowed: bool = False) -> Query:
+        """The same query, over the windows of an expression if its own window, or else ``window``, is one."""
+        text = self.options.get(WINDOW)
+        own = window if text is None else parse_window(text)
+        if self.kind in (KEYWORDS, TOP) and isinstance(own, ExpressionWindow):
+            return self.over(own, allowed=allowed)
+        return self
 
     def answers_like(self, other: Query) -> bool:
         """True if both queries give the same results, whatever their names and tags."""

@@ -290,6 +290,8 @@ class Session:
                 raise UsageError(
                     f"{relation.name} is a static table: pass its rows to the session (tables=...)"
                 )
+        if (np.diff(batch.time) < 0).any():  # the session sorts nothing under a window of tuples
+            batch = batch.take(np.argsort(batch.time, kind="stable"))
         return self._session.take(batch)
 
 

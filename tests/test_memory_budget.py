@@ -223,6 +223,7 @@ def test_a_search_warns_and_ends_at_its_memory_budget(tmp_path: Path) -> None:
     assert "What would help" in process.stderr
 
 
+@pytest.mark.slow
 def test_an_address_space_limit_ends_a_search_like_the_budget(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (1_200 << 20, 1_200 << 20))
@@ -241,6 +242,7 @@ def test_an_address_space_limit_ends_a_search_like_the_budget(tmp_path: Path) ->
     assert "What would help" in process.stderr
 
 
+@pytest.mark.slow
 def test_a_limited_search_stays_within_its_memory_budget(tmp_path: Path) -> None:
     process = subprocess.run(
         [*hot_key_search(tmp_path, 800), "-f", "jsonl", "--limit", "10", "--memory", "256MiB"],

@@ -45,6 +45,7 @@ def test_bench_floor_runs_engine_and_floor_on_the_same_stream() -> None:
     assert report.peak_bytes > 1 << 20
 
 
+@pytest.mark.slow
 def test_bench_floor_prints_medians_and_the_fastest_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert skws(["bench", "floor", "--hours", "0.25", "--runs", "2"]) == 0
     output, messages = capsys.readouterr()
@@ -90,6 +91,7 @@ def test_invalid_query_counts_are_rejected(numbers: str) -> None:
         parse_numbers(numbers)
 
 
+@pytest.mark.slow
 def test_query_points_are_measured_and_written_as_csv(tmp_path: Path) -> None:
     rows = write_csv(points(0.02, [1, 6], 1, 120.0, lambda _: None), tmp_path / "queries.csv")
     assert [(p.queries, p.tuples) for p in rows] == [(1, 1440), (6, 1440)]

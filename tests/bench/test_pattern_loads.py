@@ -44,6 +44,7 @@ def test_pattern_matches_equal_those_of_nested_loops(load: Load, tmp_path: Path)
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("load", "published"), [(STAR, 98_793), (NESTED, 97_386)], ids=["star", "nested"])
 def test_match_counts_equal_those_published_for_other_engines(load: Load, published: int) -> None:
     running = evaluator(load, load.window)

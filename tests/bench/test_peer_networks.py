@@ -224,6 +224,7 @@ def test_a_branch_joins_the_member_it_is_attached_to(seed: int) -> None:
     assert sum(map(len, query_results)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "load", [Load(5, 2, 2, 4, 0.05, 20), Load(4, 1, 3, 4, 0.1, 15), Load(8, 3, 2, 3, 0.03, 12)]
 )

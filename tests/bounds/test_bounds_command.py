@@ -183,6 +183,7 @@ def test_a_missing_query_file_exits_with_code_4(folder: Folder, skws: Skws) -> N
     assert (outcome.code, "cannot read none.sql" in outcome.err) == (4, True)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_bounds_run_gives_the_same_output_on_spark(folder: Folder, spark: SparkSession) -> None:
     assert spark is not None  # started once, and reused

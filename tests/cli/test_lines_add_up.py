@@ -227,6 +227,7 @@ def test_counts_over_many_files_add_up(files: tuple[Path, int], command: Callabl
     assert command(folder) == count
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @some("number", [4], [40])

@@ -114,6 +114,7 @@ def in_process(names: dict[str, Any]) -> list[Alert]:
     return sorted((result.name, result.op, result.id) for result in results)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_alerts_notebook_on_spark_neither_loses_nor_repeats_alerts(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]

@@ -540,11 +540,13 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prepared", "n"), DIMENSIONS, ids=lambda each: getattr(each, "__name__", None))
 def test_a_cost_is_linear_in_its_dimension(prepared: Callable[[int], Work], n: int) -> None:
     assert not faster_than_linear(prepared, n)
 
 
+@pytest.mark.slow
 @combinations(
     "query, evaluator, relation",
     [

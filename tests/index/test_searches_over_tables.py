@@ -118,6 +118,7 @@ def test_searches_of_indexed_tables_equal_those_of_loaded_tables(
     compare_searches(tmp_path, schema, static, stream, window, texts, random.Random(seed))
 
 
+@pytest.mark.slow
 @seeds(2, 40)
 def test_searches_of_sparse_joins_equal_those_of_loaded_tables(tmp_path: Path, seed: int) -> None:
     """With keys, deletions and rows that replace others."""
@@ -126,6 +127,7 @@ def test_searches_of_sparse_joins_equal_those_of_loaded_tables(tmp_path: Path, s
     assert compare_searches(tmp_path, schema, static, stream, rng.choice(WINDOWS), QUERIES, rng)
 
 
+@pytest.mark.slow
 @seeds(2, 40)
 def test_searches_with_late_records_equal_those_of_loaded_tables(tmp_path: Path, seed: int) -> None:
     """Tuples may live longer than expected, or have expired before they arrive."""

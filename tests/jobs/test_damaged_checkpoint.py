@@ -306,6 +306,7 @@ def start_watch(folder: Path, kilobytes: int | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, env=environment)
 
 
+@pytest.mark.slow
 @some("kilobytes", [300], [777, 1_500])
 def test_a_watch_resumes_after_a_file_became_too_large(tmp_path: Path, kilobytes: int) -> None:
     results = 6_000

@@ -143,6 +143,7 @@ def test_random_streams(
     compare(QUERIES[query], schema, path, jobs, window=window)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_op", [True, False], ids=["with op", "without"])
 def test_a_replay_in_order_is_split_into_ranges(tmp_path: Path, with_op: bool) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
@@ -151,6 +152,7 @@ def test_a_replay_in_order_is_split_into_ranges(tmp_path: Path, with_op: bool) -
     assert compare(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12)) == []
 
 
+@pytest.mark.slow
 @some("is_shuffled", [True], [False])
 def test_a_replay_and_results_of_several_blocks(tmp_path: Path, is_shuffled: bool) -> None:
     stream = insertions(random_stream(STREAMS, 4, 16_000, 400))
@@ -323,6 +325,7 @@ def test_counts_of_a_pattern_are_the_same(tmp_path: Path, limit: int | None) -> 
     assert counts[0] == counts[1] == counts[2] > 4
 
 
+@pytest.mark.slow
 @some("query", list(QUERIES)[::2], list(QUERIES)[1::2])
 def test_json_lines_are_the_results_as_json(tmp_path: Path, query: str) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 600, 7)))

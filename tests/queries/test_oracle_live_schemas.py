@@ -136,6 +136,7 @@ def results_by_search(text: str, stream: Stream, step: Step) -> Counter[Result]:
     return Counter(result for result in results if (result.tuples[-1].position or 0) >= step.position)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [TimeWindow(60), CountWindow(40)])
 @pytest.mark.parametrize("options", [{SIZE: "3"}, {SIZE: "2", GROUP: "yes"}])
 def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], window: Window) -> None:

@@ -158,6 +158,7 @@ def test_a_late_record_between_two_tuples_of_its_key() -> None:
     assert ends == [("+", 229 / MICROSECOND), ("-", 210 / MICROSECOND), ("-", 204 / MICROSECOND)]
 
 
+@pytest.mark.slow
 @some("lateness", [0, 5], [1])
 @seeds(1, 12)
 def test_partitions_of_any_rates_have_the_results_of_the_sorted_stream(lateness: int, seed: int) -> None:

@@ -460,6 +460,7 @@ def test_a_result_ended_by_a_schema_begins_anew_with_the_next(lateness: int) -> 
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", ["within 9 us", ""])
 def test_patterns_with_and_without_windows_are_rebuilt_unchanged(within: str) -> None:
     """One without a window, added later, has read live tuples, and one with a window all of its window."""
@@ -506,6 +507,7 @@ def test_without_a_window_the_log_is_the_only_state() -> None:
     assert not recovered.state_count
 
 
+@pytest.mark.slow
 @seeds(1, 60)
 def test_a_session_is_rebuilt_across_schema_changes(seed: int) -> None:
     """Equal rows, some of which ended by deletions before the log, are the right live ones."""

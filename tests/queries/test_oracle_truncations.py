@@ -93,6 +93,7 @@ def test_a_truncation_deletes_each_row_in_windows_of_expressions(seed: int) -> N
     assert results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("window", "lateness"), [(TimeWindow(8), 0), (TimeWindow(8), 3), (CountWindow(9), 0)]
 )

@@ -194,6 +194,7 @@ def results_by_step(window: Window, share: Part, **options: Any) -> list[list[Re
     return [*steps, session.take(RecordBatch.of(()), ended=True)]
 
 
+@pytest.mark.slow
 @combinations("window, share", WINDOWS, SHARES)
 def test_all_evaluators_have_the_same_results(window: Window, share: Part) -> None:
     by_mesh = results_by_step(window, share, evaluator=EvaluatorName.MESH)

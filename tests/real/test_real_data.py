@@ -66,6 +66,7 @@ def local(name: str, query: str, size: int) -> list[Result]:
     return [*engine.load_tables(files.tables(log)), *engine.process(files.stream(log))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "query", "size"),
     [pytest.param(*case, marks=() if n % 3 == 1 else pytest.mark.slow) for n, case in enumerate(CASES)],
@@ -79,6 +80,7 @@ def test_in_process_equals_path_search(name: str, query: str, size: int) -> None
     assert len({r.id for r in results}) == len(results)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @some("name, query, size", [CASES[1]], [CASES[3], CASES[5]])
 def test_spark_equals_in_process(spark: SparkSession, name: str, query: str, size: int) -> None:

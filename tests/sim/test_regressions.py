@@ -313,6 +313,7 @@ def test_fixed_faults_stay_fixed(name: str) -> None:
         case.run(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _REGRESSIONS)
 def test_each_plan_finds_its_fault(name: str) -> None:
     with mutated(MUTANTS[name]):

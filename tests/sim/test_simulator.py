@@ -66,6 +66,7 @@ def test_all_kinds_of_faults_occur(source: str, host: str) -> None:
     assert not missing_kinds
 
 
+@pytest.mark.slow
 @some(
     "host, source, lateness",
     [("local", "kafka", "yes"), ("spark", "files", "yes")],

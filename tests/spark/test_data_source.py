@@ -104,6 +104,7 @@ def test_a_record_far_ahead_of_the_clock_can_be_rejected(spark_one: SparkSession
         assert sorted(json.loads(row.value)["time"][:4] for row in rows) == expected
 
 
+@pytest.mark.slow
 @some("form", ["lines"], ["parts", "whole"])
 def test_partitions_out_of_step_lose_nothing(spark_one: SparkSession, tmp_path: Path, form: str) -> None:
     """Each is in order; one is 450 seconds behind the other, and catches up."""

@@ -80,6 +80,7 @@ def test_deletions_of_rows_without_a_key_are_searched_in_one_piece(
     assert both(spark, path, STREAMS, KEYWORDS, window=TimeWindow(12)) == 1
 
 
+@pytest.mark.slow
 @some("window", [Unbounded()], [TimeWindow(500)], ids=["endless", "long"])
 def test_a_stream_that_time_cannot_split_is_split_by_key(
     spark: SparkSession, tmp_path: Path, window: Window
@@ -163,6 +164,7 @@ def test_looking_ahead_ends_where_files_are_out_of_order(tmp_path: Path) -> None
     assert len(splits) > 1
 
 
+@pytest.mark.slow
 def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Path) -> None:
     """Their pieces overlap, so slices cut through them."""
     stream = without_dequeues(STREAMS, random_stream(STREAMS, 5, 600, 5))
@@ -176,6 +178,7 @@ def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Pa
 SCORED = {"all": RANKED, "best": BEST}
 
 
+@pytest.mark.slow
 @combinations("name, window", list(SCORED), [TimeWindow(40), CountWindow(25)])
 def test_scores(spark: SparkSession, tmp_path: Path, name: str, window: Window) -> None:
     stream = without_dequeues(TABLES, random_stream(TABLES, 3, 600, 5))
@@ -183,6 +186,7 @@ def test_scores(spark: SparkSession, tmp_path: Path, name: str, window: Window) 
     assert both(spark, path, TABLES, SCORED[name], window=window) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "window",
     ["open when x > 4 and plain close when x = 0", "longest match [plain] .* [keyed] within 60 us per x"],
@@ -206,6 +210,7 @@ def test_tables_without_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     both(spark, path, TABLES, Query("alpha"), some=3, window=TimeWindow(30))
 
 
+@pytest.mark.slow
 def test_a_limit_returns_the_first_results(spark: SparkSession, tmp_path: Path) -> None:
     stream = without_dequeues(STREAMS, random_stream(STREAMS, 7, 200, 3))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)

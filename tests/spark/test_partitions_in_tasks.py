@@ -55,6 +55,7 @@ def _seconds(time: datetime | None) -> float | None:
     return None if time is None else round(time.timestamp(), 6)
 
 
+@pytest.mark.slow
 @some("seed, lateness, silent", [(0, 0, False)], [(1, 5, True), (2, 0, True), (3, 5, True)])
 def test_files_of_any_rates_have_the_results_of_the_sorted_stream(
     spark_one: SparkSession, tmp_path: Path, seed: int, lateness: int, silent: bool

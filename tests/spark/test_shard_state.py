@@ -60,6 +60,7 @@ def from_rows(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     )
 
 
+@pytest.mark.slow
 def test_the_state_of_a_streaming_query_is_returned_as_rows(spark_one: SparkSession, tmp_path: Path) -> None:
     frames = shop(240)
     stream = Stream(spark_one, tmp_path)
@@ -124,6 +125,7 @@ def recorded(checkpoint: Path) -> bool:
     return planned == finished >= 0
 
 
+@pytest.mark.slow
 @some(
     "starts",
     [[LayoutRequest(2)]],

@@ -146,6 +146,7 @@ def test_columns_that_spark_cannot_distinguish_are_rejected(
         skws.spark.search(spark, {"thing": frame}, "x")
 
 
+@pytest.mark.slow
 def test_json_records_of_any_relation_are_searched(spark: SparkSession) -> None:
     frames = shop(300)
     expected = skws.search("byron leaks", frames, schema=SHOP, window="2 minutes", max_size=3)

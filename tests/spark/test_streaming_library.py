@@ -102,6 +102,7 @@ def timed(frames: Mapping[str, pd.DataFrame], part: slice) -> dict[str, pd.DataF
     return {name: frame[part] for name, frame in frames.items() if name in TYPES}
 
 
+@pytest.mark.slow
 def test_starts_of_a_query_together_have_the_results_of_the_whole_stream(
     spark_one: SparkSession, tmp_path: Path
 ) -> None:
@@ -175,6 +176,7 @@ def test_rows_that_are_too_late_are_reported(spark_one: SparkSession, tmp_path: 
     assert {row["name"] for row in rows} == {None, "alert"}
 
 
+@pytest.mark.slow
 def test_a_truncation_that_is_too_late_is_reported(spark_one: SparkSession, tmp_path: Path) -> None:
     records = tmp_path / "records"
     records.mkdir()
@@ -215,6 +217,7 @@ def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_p
     assert len(output_rows) == 1150
 
 
+@pytest.mark.slow
 @some("idle", ["1 us"], [None])
 def test_a_partition_that_is_behind_may_be_idle(
     spark_one: SparkSession, tmp_path: Path, idle: str | None

@@ -141,6 +141,7 @@ def test_deletions_are_kept_outside_of_files_and_come_first(tmp_path: Path) -> N
     assert read(tmp_path, stored) == [*leading[:2], *live_records[:2], leading[2], *live_records[2:]]
 
 
+@pytest.mark.slow
 @seeds(10, 30)
 def test_rows_are_added_and_removed_across_restarts(tmp_path: Path, seed: int) -> None:
     """A log is replaced again and again, with restarts in between; the number of files stays small."""

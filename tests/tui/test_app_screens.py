@@ -419,6 +419,7 @@ async def test_a_rejected_query_is_not_a_state_of_the_engine() -> None:
         assert "The engine is starting: Spark is starting." in driver.text()
 
 
+@pytest.mark.slow
 @some("theme", ["ansi-dark", "textual-light"], ["skws-dark"])
 def test_sixteen_colors_use_the_terminal_background(theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither black on black, nor any other color that may be the terminal's background."""
@@ -490,6 +491,7 @@ SHOWN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["textual-light", "ansi-dark", "ansi-light"])
 def test_every_screen_is_drawn_in_light_and_in_sixteen_colors(theme: str) -> None:
     @scenario

@@ -104,6 +104,7 @@ async def type_all(inputs: list[str], folder: Path) -> None:
         assert not driver.app.view.failure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_texts_are_accepted_or_rejected(kind: str, tmp_path: Path) -> None:
     @examples(3, suppress_health_check=list(HealthCheck), print_blob=False)
@@ -123,6 +124,7 @@ KEYS: Final = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("draws_changes")
 @seeds(1, 3)
 def test_any_key_can_be_pressed_anywhere(seed: int, tmp_path: Path) -> None:

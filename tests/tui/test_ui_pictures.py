@@ -16,6 +16,7 @@ def test_each_picture_shows_the_current_screen(name: str) -> None:
     assert stored_svg == screen_picture(name), "draw it anew: python -m docs.pictures"
 
 
+@pytest.mark.slow
 @some("size, theme", [(SIZES[0], DARK)], [(SIZES[1], LIGHT)])
 def test_every_screen_can_be_drawn_in_each_size_and_theme(size: tuple[int, int], theme: str) -> None:
     for name in SCENES.keys() - set(GUIDE):

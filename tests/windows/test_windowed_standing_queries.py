@@ -110,6 +110,7 @@ def over_windows(*queries: Query) -> tuple[Query, ...]:
 WORDS = over_windows(Query("ada lamp"), Query("lamp"), Query("ada"))
 
 
+@pytest.mark.slow
 def test_queries_with_equal_windows_share_them() -> None:
     """Each has the results that it has alone. One is added later, one removed, with a failure between."""
     first, second, third = WORDS

@@ -373,6 +373,7 @@ def test_the_joins_of_mondial_are_inferred(mondial: Path) -> None:
     assert {r.name: r.key for r in inference.relations} == {r.name: r.key for r in original.relations}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), [("germany", "poland"), ("greece", "albania")])
 def test_two_countries_and_organization_find_the_shared_memberships(
     skws: Skws, mondial: Path, one: str, other: str

@@ -59,6 +59,7 @@ def plan(text: str, size: int, window: Window) -> Plan:
     return Plan(schema(), parse_query(text, schema()), window, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4, 5])
 @pytest.mark.parametrize("batch", [2, 10, 8192])
 @pytest.mark.parametrize(

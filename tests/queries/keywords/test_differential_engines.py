@@ -62,6 +62,7 @@ def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[StreamEngine]:
     return [by_paper(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *by_shares]
 
 
+@pytest.mark.slow
 @given(
     cases(40),
     st.sampled_from(PARTS),
@@ -82,6 +83,7 @@ def test_engines_agree_for_any_schema(
     assert all(engine.counts == compared[0].counts for engine in compared)
 
 
+@pytest.mark.slow
 @combinations(
     "least, text, window",
     PARTS,

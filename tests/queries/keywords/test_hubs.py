@@ -144,6 +144,7 @@ ALERTS = {
 }
 
 
+@pytest.mark.slow
 def test_ten_thousand_attorneys_and_three_or_more_keywords() -> None:
     """The results of a mesh per query, while the hub and its join partners change."""
     window = Unbounded()

@@ -198,6 +198,7 @@ def memory_held(minutes: int) -> tuple[int, int]:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_stream() -> None:
     (short_bytes, short_entries), (long_bytes, long_entries) = memory_held(8), memory_held(16)
     assert short_entries > 240  # a full window is held

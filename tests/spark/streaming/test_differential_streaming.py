@@ -31,6 +31,7 @@ def write_stream(folder: Path, seed: int) -> str:
     return f"replay:{folder / 'r.jsonl'}?speed=1000000"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shards", "window"), [(1, CountWindow(30)), (2, TimeWindow(30))])
 def test_a_replay_has_the_results_of_one_process(tmp_path: Path, shards: int, window: Window) -> None:
     query = f"alhpa~ (b*ta OR !{NAME}.x=1) {NAME}.y!=2"

@@ -490,6 +490,7 @@ def test_shards_have_the_results_of_one_engine(
     assert {Partitioning.ROOTS, Partitioning.QUERIES} <= comparison.spreads
 
 
+@pytest.mark.slow
 @some("divided, equal", [(False, True), (True, False)], [(False, False), (True, True)])
 @some("lateness", [0], [5])
 @seeds(1, 12)
@@ -523,6 +524,7 @@ def test_patterns_with_windows_longer_than_that_of_the_job(seed: int) -> None:
     assert comparison.results > 100
 
 
+@pytest.mark.slow
 @some("window", [TimeWindow(40)], [CountWindow(40)])
 @seeds(1, 4)
 def test_shards_change_their_schemas_like_one_worker(window: Window, seed: int) -> None:
@@ -548,6 +550,7 @@ FULL_MESH: Final = {"mesh": MeshChoice(MeshKind.FULL)}
 BY_DELTA: Final = {"evaluator": EvaluatorName.DELTA}
 
 
+@pytest.mark.slow
 @some(
     "window, schema, layouts, lateness, values, by",
     [
@@ -628,6 +631,7 @@ def many_updates(rng: random.Random, count: int) -> list[Record]:
     return records
 
 
+@pytest.mark.slow
 @combinations("window, lateness, divided", [Unbounded(), TimeWindow(200)], [0, 5], [False, True])
 @seeds(1, 8)
 def test_logs_are_replaced_by_live_tuples(window: Window, lateness: int, divided: bool, seed: int) -> None:
@@ -641,6 +645,7 @@ def test_logs_are_replaced_by_live_tuples(window: Window, lateness: int, divided
     assert comparison.replaced > 1
 
 
+@pytest.mark.slow
 @some(
     "lateness, seed",
     [(0, 7), (5, 3)],
@@ -666,6 +671,7 @@ LONGER: Final = Query("* p ; * k where p.x = k.x within 30 us", kind=PATTERN)
 """Each shard has some of its matches, so added patterns begin with an unreplaced log."""
 
 
+@pytest.mark.slow
 @some(
     "lateness, schemas, seed",
     [(0, True, 1), (5, True, 7)],
@@ -719,6 +725,7 @@ def test_late_records_meet_logs_of_live_tuples_in_other_layouts(divided: bool, s
     assert compare(job, records, seed, draw=random_query, few_bytes=10_000).replaced > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [Unbounded(), TimeWindow(10_000)])
 def test_a_log_has_live_tuples_and_two_windows_of_patterns(window: Window) -> None:
     shard = all_shards(shards_job(window), 1)[0]
@@ -740,6 +747,7 @@ def test_a_log_has_live_tuples_and_two_windows_of_patterns(window: Window) -> No
     assert all(number > shard.live[0].number for number in shard.chunks if shard.live)
 
 
+@pytest.mark.slow
 def test_live_tuples_are_the_past_of_a_pattern_until_its_windows_end() -> None:
     """An added pattern reads the live tuples that replaced the log, also if it is rebuilt later."""
     (shard,) = all_shards(shards_job(Unbounded()), 1)
@@ -808,6 +816,7 @@ def test_a_rebuilt_query_does_not_retract_results_that_ended_before_it() -> None
     assert outputs[0] == outputs[1] != []
 
 
+@pytest.mark.slow
 @seeds(4, 20)
 def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
     """Chunks may end within an instant; adjacent chunks are replayed together."""

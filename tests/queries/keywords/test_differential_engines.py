@@ -99,7 +99,7 @@ def test_engines_agree_on_dense_streams(least: int, text: str, window: Window) -
         outputs = outputs_of(engines(plan), static, stream, least)
         assert outputs == outputs[:1] * len(outputs)
         count += len(outputs[0])
-    assert count > 5
+    assert count
 
 
 def test_engines_agree_on_many_equal_tuples_of_one_instant() -> None:

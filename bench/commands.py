@@ -60,7 +60,7 @@ def paper(
     ),
     draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Draw PNGs.")] = True,
 ) -> None:
-    """Measure Figures 5.1-5.8 of the S-KWS paper; write one CSV file, and a PNG for each figure.
+    """Measure Figures 5.1-5.8 of the S-KWS paper, as one CSV and a PNG each.
 
     skws bench paper --hours 0.25 --figures 5.1,5.3 --time-limit 60
     """
@@ -88,7 +88,7 @@ def queries(
     ),
     draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Draw a PNG.")] = True,
 ) -> None:
-    """Measure the cost of a tuple as the number of standing queries grows.
+    """Measure the cost of a tuple by the number of standing queries.
 
     skws bench queries --hours 0.25 --numbers 1,10,100
     """
@@ -123,7 +123,7 @@ def peers(
         "bench-peers.csv"
     ),
 ) -> None:
-    """Evaluate the same networks in DuckDB and Pathway, and compare the results.
+    """Evaluate the same networks in DuckDB and Pathway; compare results.
 
     skws bench peers --hours 0.25 --engines duckdb
     """

@@ -14,10 +14,8 @@ from typing import Any, Final
 
 from skws_schema.errors import SourceError, UsageError
 
-_SPARK: Final = ("Spark", "spark", "; --engine local does not need it")
 _EXTRAS: Final = {
-    "pyspark": _SPARK,
-    "py4j": _SPARK,
+    "pyspark": ("Spark", "spark", "; --engine local does not need it"),
     "textual": ("the terminal UI", "tui", ""),
     "z3": ("the check of window expressions", "windows", ""),
     "networkx": ("a graph, as for the check of window expressions,", "windows", ""),
@@ -33,7 +31,7 @@ _EXTRAS: Final = {
 
 def missing_extra(error: ImportError) -> SourceError | None:
     """The error that names the extra for a missing module; None if no extra installs it."""
-    module = (error.name or "").partition(".")[0]
+    module = (error.name or "").partition(".")[0].replace("py4j", "pyspark")  # which installs it
     if module not in _EXTRAS or not isinstance(error, ModuleNotFoundError):
         return None
     feature, extra, advice = _EXTRAS[module]

@@ -301,9 +301,10 @@ def _difference(content: bytes, expected: bytes) -> tuple[object, ...]:
 
 
 def _limited(lines: Iterable[Line], rate: Rate) -> Iterator[tuple[str, str]]:
-    """At most the limited number of results in each interval; a retraction is kept with its result."""
+    """The results that a limit passes, by intervals in order; a retraction stays with its result."""
     held_ids: set[str] = set()
-    interval, count = None, 0
+    interval: int | None = None
+    count = 0
     for op, _, name, line in lines:
         if op == "-":
             if name in held_ids:
@@ -317,7 +318,7 @@ def _limited(lines: Iterable[Line], rate: Rate) -> Iterator[tuple[str, str]]:
             continue
         start = orjson.loads(line)["start"]
         interval_of_result = int((-1 if start is None else start) * 1_000_000) // rate.length
-        if interval_of_result != interval:
+        if interval is None or interval_of_result > interval:
             interval, count = interval_of_result, 0
         if count == rate.most:
             held_ids.add(name)

@@ -399,7 +399,7 @@ def test_unsupported_streams_are_rejected(spark_one: SparkSession, tmp_path: Pat
     frames = shop(4)
     stream.arrive(timed(frames, slice(0, 4)))
     complaints = spark_one.createDataFrame(frames["complaint"])
-    with pytest.raises(UsageError, match="complaint: has times, so it has to be a streaming DataFrame"):
+    with pytest.raises(UsageError, match="complaint: has times, so it must be a streaming DataFrame"):
         skws.spark.search(spark_one, {**stream.frames(), "complaint": complaints}, "leaks", **_OPTIONS)
     with pytest.raises(UsageError, match="only rows of streaming DataFrames can be late"):
         skws.spark.search(spark_one, {"complaint": complaints}, "leaks", schema=SHOP, lateness="1 s")

@@ -238,7 +238,7 @@ def test_a_folder_that_disappears_is_a_temporary_error(run: str, tmp_path: Path)
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\nrm -r {socket_dir(run)}\n")
     program.chmod(0o755)
-    with pytest.raises(RuntimeError, match=r"^the server of a shard has gone"):
+    with pytest.raises(RuntimeError, match=r"^the server of a shard has ended"):
         ShardClient(run, pickle.dumps(REQUEST), SHARE, python=str(program))
     with pytest.raises(FileNotFoundError, match="no-such-python"):
         ShardClient(run, pickle.dumps(REQUEST), SHARE, python=str(tmp_path / "no-such-python"))

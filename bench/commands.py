@@ -60,7 +60,7 @@ def paper(
     ),
     draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Draw PNGs.")] = True,
 ) -> None:
-    """Measure Figures 5.1-5.8 of the S-KWS paper, as one CSV and a PNG each.
+    """Measure Figures 5.1-5.8 of the S-KWS paper as one CSV and PNGs.
 
     skws bench paper --hours 0.25 --figures 5.1,5.3 --time-limit 60
     """

@@ -123,7 +123,7 @@ def peers(
         "bench-peers.csv"
     ),
 ) -> None:
-    """Evaluate the same networks in DuckDB and Pathway; compare results.
+    """Compare with the same networks in DuckDB and Pathway.
 
     skws bench peers --hours 0.25 --engines duckdb
     """

@@ -20,9 +20,8 @@ from skws.sources.addresses import (
     is_postgres,
     is_sqlite,
     replay_address,
-    replay_path,
 )
-from skws.sources.feed import redacted
+from skws.sources.feed import redacted, replay_path
 from skws.sources.inferred_schemas import draft_of
 from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.enums import EngineChoice, EngineName, OnError

@@ -10,6 +10,7 @@ import typer
 from skws.cli import option_values, options
 from skws.cli.data import describe, engine_of, live_data
 from skws.cli.terminal import on_terminal
+from skws.jobs.clock import replay_rate
 from skws.spec.enums import OnError
 from skws_schema.errors import UsageError
 
@@ -46,8 +47,6 @@ def tui(context: typer.Context, opts: TuiOptions, query: options.SourceAndWords 
     skws tui postgresql://localhost/shop
     skws tui -r examples/movies/replay.jsonl --speed 1e8 tarantino
     """  # noqa: D301 - the character keeps lines as they are
-    from skws.jobs.clock import replay_rate  # noqa: PLC0415 - only for this command
-
     # Help must not load Textual.
     from skws_tui.entry import UiRequest, live_job, open_ui  # noqa: PLC0415
 

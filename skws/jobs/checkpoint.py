@@ -25,8 +25,7 @@ import orjson
 from skws.data.batch import Record
 from skws.durable import PRIVATE, damaged, explained, missing, private_folder
 from skws.jobs.journal import Journal
-from skws.sources.addresses import replay_path
-from skws.sources.feed import redacted
+from skws.sources.feed import redacted, replay_path
 from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.job import Job
 from skws.state_database import NAME, StateDatabase, StateKind

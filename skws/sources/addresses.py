@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from skws.data.batch import MEMORY_RECORDS
 from skws.extras import SOURCES, extension, installed
 from skws.formats.rows import RowReader
-from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
+from skws.sources.feed import REPLAY, Clock, Source, SystemClock, parameters, redacted, replay_path
 from skws.sources.growing_files import FilesSource
 from skws.sources.horizon import ANY_TIME, BoundedSource, Horizon
 from skws.sources.kafka.topic_address import KAFKA, TopicAddress
@@ -83,7 +83,6 @@ POSTGRES: Final = ("postgresql://", "postgres://")
 SQLITE: Final = "sqlite:"
 _SQLITE_SUFFIXES: Final = frozenset({".db", ".sqlite", ".sqlite3"})
 _SCHEMES: Final = ("postgresql", "postgres", "kafka", "replay", "file", "sqlite")
-_REPLAY: Final = "replay:"
 
 
 def parse_source(
@@ -116,7 +115,7 @@ def _source_without_horizon(
         return StdinSource()
     if text.startswith(POSTGRES) or is_sqlite(text):
         return _database(text, folder, clock, resumable, horizon)
-    if text.startswith(_REPLAY):
+    if text.startswith(REPLAY):
         return _replay(text, clock)
     plugin_source = _plugin_source(text)
     if plugin_source is not None:
@@ -150,7 +149,7 @@ def is_postgres(text: str) -> bool:
 def is_sqlite(text: str) -> bool:
     """True for the address of a SQLite file, or a path with the suffix of one."""
     return text.startswith(SQLITE) or (
-        Path(text).suffix.lower() in _SQLITE_SUFFIXES and "://" not in text and not text.startswith(_REPLAY)
+        Path(text).suffix.lower() in _SQLITE_SUFFIXES and "://" not in text and not text.startswith(REPLAY)
     )
 
 
@@ -197,14 +196,7 @@ def _kafka(text: str, clock: Clock, horizon: Horizon) -> Source:
 
 def replay_address(path: Path) -> str:
     """The address of a replay without parameters."""
-    return f"{_REPLAY}{path}?" if "?" in str(path) else f"{_REPLAY}{path}"
-
-
-def replay_path(address: str) -> tuple[str, str]:
-    """The path and the parameters of the address of a replay: those after the last question mark."""
-    text = address.removeprefix(_REPLAY)
-    path, _, query = text.rpartition("?") if "?" in text else (text, "", "")
-    return path, query
+    return f"{REPLAY}{path}?" if "?" in str(path) else f"{REPLAY}{path}"
 
 
 def _replay(text: str, clock: Clock) -> Source:

@@ -285,6 +285,8 @@ def parameters(query: str, names: Collection[str], where: str, hint: str = "") -
 
 
 HIDDEN: Final = "***"
+REPLAY: Final = "replay:"
+"""The beginning of the address of a replay."""
 # Up to the last @, so that a password that contains one is hidden (perhaps with the query).
 _USER_INFO: Final = re.compile(r"(?<=://)([^:/?#@]*):(.*)@", re.S)
 _PARAMETER: Final = re.compile(
@@ -295,3 +297,10 @@ _PARAMETER: Final = re.compile(
 def redacted(address: str) -> str:
     """``address`` with every password replaced by stars."""
     return _PARAMETER.sub(rf"\g<1>{HIDDEN}", _USER_INFO.sub(rf"\g<1>:{HIDDEN}@", address))
+
+
+def replay_path(address: str) -> tuple[str, str]:
+    """The path and the parameters of the address of a replay: those after the last question mark."""
+    text = address.removeprefix(REPLAY)
+    path, _, query = text.rpartition("?") if "?" in text else (text, "", "")
+    return path, query

@@ -16,8 +16,8 @@ from typing import Final
 from skws.durable import replace_file, user_folder
 from skws.formats.files import SCHEMA_SUFFIX, entries
 from skws.formats.sampling import sample
-from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite, replay_path
-from skws.sources.feed import redacted
+from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
+from skws.sources.feed import redacted, replay_path
 from skws.sources.kafka.topic_address import KAFKA
 from skws_schema.errors import SourceError, StateError, UsageError, quantity
 from skws_schema.infer.column_profile import is_value

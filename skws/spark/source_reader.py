@@ -28,7 +28,6 @@ from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Feed, FeedPart, Offset, SystemClock
 from skws.sources.partitions import PartitionEnds
 from skws.sources.retry import RetryingFeed
-from skws.spark.data_source import PARTITION
 from skws.spark.pieces import PARTS, shared_pieces
 from skws.spark.streaming.layout import Layout
 from skws.spec.enums import OnError
@@ -88,7 +87,7 @@ class Emit(Protocol):
 
 SILENCE: Final = "silence"
 """In offsets: the number of times that all partitions became idle."""
-_LINES: Final = pa.schema([("value", pa.string()), (PARTITION, pa.int64())])
+_LINES: Final = pa.schema([("value", pa.string()), ("skws_partition", pa.int64())])  # see ``SkwsSource``
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.sources.addresses import parse_source, replay_address, replay_path
-from skws.sources.feed import redacted
+from skws.sources.addresses import parse_source, replay_address
+from skws.sources.feed import redacted, replay_path
 from skws.sources.growing_files import FilesSource
 from skws.sources.postgres.change_feed import PostgresSource
 from skws.sources.replays import ReplaySource

@@ -26,6 +26,7 @@ from skws_tui.screens.dialogs import ACTIONS
 from skws_tui.screens.metrics_screen import resampled
 from skws_tui.services.analyzer import QueryAnalyzer, change_text, fold_line, read_draft
 from skws_tui.services.browsing import Page, RowPlace, page_of
+from skws_tui.services.cells import wrap_cells
 from skws_tui.services.live_rows import LatestRows
 from skws_tui.services.result_buffer import ListOrder, ListSelection, ResultBuffer
 from skws_tui.services.result_drawing import (
@@ -37,7 +38,6 @@ from skws_tui.services.result_drawing import (
     sentence,
     separator,
     when,
-    wrap_cells,
 )
 from skws_tui.services.user_files import (
     SavedSession,

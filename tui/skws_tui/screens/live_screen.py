@@ -18,7 +18,8 @@ from textual.widget import Widget
 from skws.sinks.text import visible
 from skws_schema.errors import quantity
 from skws_tui.error_boundary import ViewChanged
-from skws_tui.services.result_drawing import Palette, day_or_time, wrap_cells
+from skws_tui.services.cells import wrap_cells
+from skws_tui.services.result_drawing import Palette, day_or_time
 from skws_tui.services.view import View
 from skws_tui.themes import palette
 from skws_tui.widgets.search_box import FilterBox

@@ -29,8 +29,8 @@ from skws_schema.evolution import SchemaChange
 from skws_schema.model import Schema
 from skws_schema.show import draw
 from skws_schema.yaml.load import parse_schema, warnings
+from skws_tui.services.cells import wrap_cells
 from skws_tui.services.live_rows import LiveRows
-from skws_tui.services.result_drawing import wrap_cells
 from skws_tui.services.typed import Analysis, SlotAnalysis, as_query, parse_typed
 from skws_windows.window import window_fault
 

@@ -287,8 +287,10 @@ class LiveJob:
 
     def _on_added(self, name: str, answer: Answer) -> None:
         self.unanswered.discard(name)
-        standing = () if self._host is None else self._host.standing_queries
-        if answer.error and all(query.name != name for query in standing):  # it may have been added twice
+        current_queries = () if self._host is None else self._host.standing_queries
+        if answer.error and all(
+            query.name != name for query in current_queries
+        ):  # it may have been added twice
             self.queries.pop(name, None)
 
     def _on_removed(self, name: str, answer: Answer) -> None:

@@ -8,11 +8,10 @@ from dataclasses import replace as replaced
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from operator import itemgetter
-from textwrap import wrap
 from typing import Final
 
 from msgspec.structs import replace
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
@@ -32,6 +31,7 @@ from skws.sinks.text import (
 )
 from skws_schema.errors import quantity
 from skws_schema.model import AttributeType, Relation, Schema
+from skws_tui.services.cells import wrap_cells
 from skws_tui.services.result_buffer import ListedResult
 from skws_tui.services.view import View
 from skws_windows.window import Unbounded
@@ -458,22 +458,6 @@ def day_or_second(text: str) -> str:
 def plain_text(results: Sequence[Text]) -> str:
     """Lines without their styles, to be copied."""
     return "\n".join(line.plain.rstrip() for line in results)
-
-
-def wrap_cells(text: str, width: int) -> list[str]:
-    """The lines of a text, of at most ``width`` cells: a character may have two."""
-    if cell_len(text) == len(text):
-        return wrap(text, width)
-    lines, line = list[str](), ""
-    for word in text.split():
-        longer = f"{line} {word}" if line else word
-        if cell_len(longer) <= width:
-            line = longer
-            continue
-        lines += [line] if line else []
-        *whole, line = chop_cells(word, width)
-        lines += whole
-    return [*lines, line] if line else lines
 
 
 def duration(seconds: float) -> str:

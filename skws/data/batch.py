@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -269,6 +269,11 @@ class RecordBatch:
         ends = np.cumsum([0, *map(len, parts)]).tolist()
         contiguous = RecordBatch(ordered.relation, ordered.time, rows, ordered.delete)
         return [contiguous.take(slice(first, end)) for first, end in pairwise(ends)]
+
+    def without_decreasing_times(self, latest: int) -> RecordBatch:
+        """The records; a time before ``latest``, or before an earlier one, becomes the latest so far."""
+        time = np.maximum.accumulate(np.maximum(self.time, latest))
+        return self if (time == self.time).all() else replace(self, time=time)
 
     def cut(self, index: int) -> tuple[RecordBatch, RecordBatch]:
         """The records before an index, and the others."""

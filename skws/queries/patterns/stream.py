@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from operator import itemgetter
 from typing import NamedTuple
@@ -227,8 +227,7 @@ class PatternStream(Evaluator):
         """The records; a time before the latest, as a count window allows, is replaced by the latest."""
         batch = arrived.batch
         if not self._by_count and len(batch):
-            time = np.maximum.accumulate(np.maximum(batch.time, self._now))
-            batch = batch if (time == batch.time).all() else replace(batch, time=time)
+            batch = batch.without_decreasing_times(self._now)
         return batch, arrived.given_positions
 
     def process(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[Result]:

@@ -198,12 +198,13 @@ class WindowedEngine(MeshEngine):
         self._members.follow(set(state["followed"]) - removed_relations)
         self._waiting_results.forget(self._closed.restore(state["closed"]))
         self.counts = Counts(**state["counts"])
-        self._latest_time = state.get("latest", ALWAYS)  # earlier versions have not stored it
+        self._latest_time = state["latest"]
         self._operator.excluded = self.counts.excluded  # restored tuples were counted before
 
     def events(self, batch: RecordBatch) -> list[Event]:
         """The results of a batch in order of time."""
-        batch = self._with_increasing_times(batch)
+        batch = batch.without_decreasing_times(self._latest_time)
+        self._latest_time = int(batch.time[-1])
         deletes = batch.deletes()
         self.counts.deletions += int(deletes.sum())
         self.counts.tuples += len(batch) - int(deletes.sum())
@@ -223,11 +224,6 @@ class WindowedEngine(MeshEngine):
         if self.tracker.is_crowded:
             self.tracker.keep([self._members.keys, *self._closed.keys()])
         return events
-
-    def _with_increasing_times(self, batch: RecordBatch) -> RecordBatch:
-        time = np.maximum.accumulate(np.maximum(batch.time, self._latest_time))
-        self._latest_time = int(time[-1])
-        return batch if (time == batch.time).all() else replace(batch, time=time)
 
     def _renumber(self, horizon: int, slots: Ints) -> None:
         self._members.renumber(slots)

@@ -21,7 +21,7 @@ from skws.sources.addresses import (
     is_sqlite,
     replay_address,
 )
-from skws.sources.feed import redacted, replay_path
+from skws.sources.feed import REPLAY, redacted, replay_path
 from skws.sources.inferred_schemas import draft_of
 from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.enums import EngineChoice, EngineName, OnError
@@ -34,7 +34,6 @@ from skws_windows.window import Unbounded, parse_window
 
 SUBMITTED: Final = "SKWS_SUBMITTED"
 """Set by the file that spark-submit takes: the command then runs on Spark."""
-_REPLAY: Final = "replay:"
 _FILE: Final = "file://"
 VERY_LARGE: Final = 64 << 30
 """Bytes of a replay beyond which one process, or one machine, takes hours."""
@@ -66,7 +65,7 @@ class Data(NamedTuple):
     @property
     def may_grow(self) -> bool:
         """True for files that may grow."""
-        return bool(self.address) and not self.database and not self.address.startswith((_REPLAY, KAFKA, "-"))
+        return bool(self.address) and not self.database and not self.address.startswith((REPLAY, KAFKA, "-"))
 
 
 def live_data(words: Sequence[str], inputs: InputOptions, *, needed: bool = True) -> Data:
@@ -100,7 +99,7 @@ def finite_data(words: Sequence[str], inputs: InputOptions) -> Data:
     if address.startswith(KAFKA) or address == "-":
         raise UsageError(f"{redacted(address)} has no end; use skws watch, or give a file or a database")
     path = address.removeprefix(_FILE)
-    if path.startswith(_REPLAY):
+    if path.startswith(REPLAY):
         path, _ = replay_path(path)
     return Data("", (Path(path),), query_words)
 

@@ -25,7 +25,7 @@ import orjson
 from skws.data.batch import Record
 from skws.durable import PRIVATE, damaged, explained, missing, private_folder
 from skws.jobs.journal import Journal
-from skws.sources.feed import redacted, replay_path
+from skws.sources.feed import REPLAY, redacted, replay_path
 from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.job import Job
 from skws.state_database import NAME, StateDatabase, StateKind
@@ -255,8 +255,8 @@ class Checkpoint:
 
 def _fixed_source(source: str) -> str:
     """The part of a source that must not change; a replay's speed and the settings for topics may."""
-    if source.startswith("replay:"):
-        return f"replay:{replay_path(source)[0]}"
+    if source.startswith(REPLAY):
+        return f"{REPLAY}{replay_path(source)[0]}"
     return source.partition("?")[0] if source.startswith(KAFKA) else redacted(source)
 
 

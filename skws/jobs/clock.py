@@ -11,7 +11,7 @@ from threading import Event, Lock, current_thread, main_thread
 from types import FrameType
 from typing import Final
 
-from skws.sources.feed import Clock, SystemClock
+from skws.sources.feed import REPLAY, Clock, SystemClock, replay_path
 from skws.spec.job import Job
 from skws_schema.budgets import TimeLimitError
 from skws_schema.errors import UsageError
@@ -69,7 +69,6 @@ class Pace:
         self._pace_time, self._clock_time = self._now(), self._clock.now()
 
 
-_REPLAY: Final = "replay:"
 _LEAST_REST: Final = 2_000  # microseconds
 _MOST_REST: Final = 50_000
 
@@ -78,9 +77,9 @@ def replay_rate(request: Job) -> float:
     """The factor on a replay's own speed. Raises UsageError for a source that is no replay."""
     if request.speed is None:
         return 1.0
-    if not request.source.startswith(_REPLAY):
+    if not request.source.startswith(REPLAY):
         raise UsageError("--speed needs a source replay:PATH: other sources have their own speed")
-    if "speed=" in request.source.partition("?")[2]:
+    if "speed=" in replay_path(request.source)[1]:
         raise UsageError("--speed and speed= in the source mean the same: give only one of them")
     return request.speed
 
@@ -89,13 +88,13 @@ def name_at_rate(source: str, rate: float) -> str:
     """The name of a source; a replay's with ``rate`` times its own speed."""
     name, separator, speed = source.rpartition("?speed=")
     return (
-        f"{name}{separator}{float(speed) * rate:.10g}" if separator and source.startswith(_REPLAY) else source
+        f"{name}{separator}{float(speed) * rate:.10g}" if separator and source.startswith(REPLAY) else source
     )
 
 
 def name_with_pace(source: str, request: Job) -> str:
     """The name of a source for the log; a replay's includes its pace."""
-    if not request.source.startswith(_REPLAY) or "speed=" in request.source.partition("?")[2]:
+    if not request.source.startswith(REPLAY) or "speed=" in replay_path(request.source)[1]:
         return source
     name = source.rpartition("?")[0]
     if request.speed in (None, 1):

@@ -17,7 +17,7 @@ from skws.durable import replace_file, user_folder
 from skws.formats.files import SCHEMA_SUFFIX, entries
 from skws.formats.sampling import sample
 from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
-from skws.sources.feed import redacted, replay_path
+from skws.sources.feed import REPLAY, redacted, replay_path
 from skws.sources.kafka.topic_address import KAFKA
 from skws_schema.errors import SourceError, StateError, UsageError, quantity
 from skws_schema.infer.column_profile import is_value
@@ -26,7 +26,6 @@ from skws_schema.model import Schema, sides
 from skws_schema.paths import from_here
 from skws_schema.yaml.load import load_schema, parse_schema
 
-_REPLAY: Final = "replay:"
 _FILE: Final = "file://"
 _DATA: Final = "# Data: "
 _DRAFT: Final = "# Draft: "
@@ -150,7 +149,7 @@ def _address(source: str) -> str:
         raise UsageError(
             f"{redacted(source)}: a schema cannot be inferred from this source; use --schema FILE"
         )
-    if source.startswith(_REPLAY):
+    if source.startswith(REPLAY):
         return replay_path(source)[0]
     return source.removeprefix(_FILE)
 

@@ -101,12 +101,10 @@ class RelationNames:
 
     def tuple_id(self, row: Row, start: int, occurrence: int, follows: bool) -> str:
         """The id of a tuple in results."""
+        version = f"@{self._start_text(start)}{f'.{occurrence}' if occurrence else ''}"
         if self._relation.key_of(row) is None:
-            row_digest = blake2b(_JSON.encode(row), digest_size=6).hexdigest()
-            suffix = f".{occurrence}" if occurrence else ""
-            return f"{self.relation}:{row_digest}@{self._start_text(start)}{suffix}"
-        text = f"{self.relation}:{_key_text(self._relation, row)}"
-        return f"{text}@{self._start_text(start)}" if follows else text
+            return f"{self.relation}:{blake2b(_JSON.encode(row), digest_size=6).hexdigest()}{version}"
+        return f"{self.relation}:{_key_text(self._relation, row)}{version if follows else ''}"
 
     def _identity(self, row: Row, start: int, occurrence: int) -> tuple[Row] | tuple[Row, int, int]:
         """The identity of a tuple: its key, or else its row, start and number among equal ones."""

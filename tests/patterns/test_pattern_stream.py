@@ -72,6 +72,23 @@ def test_a_stream_rebuilt_from_two_windows_continues_unchanged(data: st.DataObje
     assert Counter(results_of(rebuilt, records[split:])) == Counter(expected)
 
 
+def test_versions_of_one_key_and_time_are_separate_results() -> None:
+    """Also in a shard that does not have all of them."""
+    query = read_query("B b", SCHEMA)
+    records = [Record(1, time, (None, 7, y)) for time, y in ((0, 1), (0, 1), (0, 2), (1, 2), (1, 2))]
+    results = results_of(PatternStream(query, SCHEMA, TimeWindow(8)), records)
+    assert [result.tuples[0].id for result in results] == [
+        "B:7",
+        "B:7@0.0.1",
+        "B:7@0.0.2",
+        "B:7@1e-06",
+        "B:7@1e-06.1",
+    ]
+    assert len({result.id for result in results}) == 5
+    shard = PatternStream(query, SCHEMA, TimeWindow(8), own=lambda _, row: row[2] == 2)
+    assert results_of(shard, records) == results[2:]
+
+
 def _needed(record: Record, position: int, records: list[Record], end_position: int, window: Window) -> bool:
     """True if a record started less than two windows before the end of the input."""
     match window:

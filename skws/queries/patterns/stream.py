@@ -76,23 +76,27 @@ class History:
         tuples = self._tuples
         while tuples and self._window.end(next(iter(tuples.values())).tick) <= tick:
             tuples.popitem(last=False)
-        if tick != self._tick and not self._by_count:
-            self._instant.clear()
-            self._tick = tick
-        occurrence, successor = 0, False
         key = self._relations[relation].key_of(row)
-        if key is not None:
-            successor = self._follows(relation, key, tick)
-        elif not self._by_count:  # by count no two tuples start together
-            occurrence = self._instant[relation, row]
-            self._instant[relation, row] += 1
+        occurrence = self._number(relation, row if key is None else key, tick)
+        successor = key is not None and self._follows(relation, key, tick)
         tuples[position] = _Entry(relation, row, tick, time, occurrence, successor)
 
     def note_key(self, relation: int, row: Row, tick: int) -> None:
-        """Note the key of a tuple that no result here has, as later tuples may replace it."""
+        """Note the key of a tuple that no result here has, as other tuples may have the same key."""
         key = self._relations[relation].key_of(row)
         if key is not None:
+            self._number(relation, key, tick)
             self._follows(relation, key, tick)
+
+    def _number(self, relation: int, values: Row, tick: int) -> int:
+        """The number of earlier tuples of one instant with the same key, or the same row without a key."""
+        if self._by_count:  # no two tuples start together
+            return 0
+        if tick != self._tick:
+            self._instant.clear()
+            self._tick = tick
+        self._instant[relation, values] += 1
+        return self._instant[relation, values] - 1
 
     def _follows(self, relation: int, values: Row, tick: int) -> bool:
         """True if another tuple of the key started less than a window ago; notes this one."""

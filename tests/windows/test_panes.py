@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from math import inf
 from statistics import fmean, pvariance
 from typing import Any
 
@@ -118,6 +119,14 @@ def test_sums_keep_their_precision_beside_large_values(values: list[float]) -> N
         exact_sum = sum(Fraction(value) for value in values[window.first : window.last + 1])
         largest = max(abs(v) for v in values)
         assert window.aggregates[0] == pytest.approx(float(exact_sum), rel=1e-12, abs=largest * 1e-28)
+
+
+def test_a_sum_that_is_infinite_leaves_later_windows_finite() -> None:
+    word = [StreamRecord(0, i, (None, value, None)) for i, value in enumerate((1.7e308, 1.7e308, 2.0, 3.0))]
+    aggregates = [Aggregate(name, "y") for name in ("sum", "mean")]
+    processor = Processor(expression([(r.EVERYTHING, r.repeat(r.ANY, 2, 2))]), ALPHABET, aggregates)
+    values = [w.aggregates for batch in (word[:3], word[3:]) for w in processor.process(batch)]
+    assert values == [(inf, 1.7e308), (1.7e308, 8.5e307), (5.0, 2.5)]
 
 
 def test_whole_numbers_are_summed_exactly() -> None:

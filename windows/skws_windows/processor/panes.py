@@ -328,7 +328,10 @@ class CountPanes:
         self._prefix = [self._prefix[-1]]
 
 
-# A prefix: the number of values, their sum, and its rounding error.
+_SCALE: Final = 2.0**40
+"""Sums of doubles are kept divided by this power of two: an infinite prefix would spoil all later sums."""
+
+# A prefix: the number of values, their sum, and its rounding error; the last two of doubles by ``_SCALE``.
 Total: TypeAlias = tuple[int, int | float, float]
 
 
@@ -356,7 +359,7 @@ class SumPanes:
         self._counts, self._is_list = counts, False
         values = np.where(column.present, column.values, 0)
         if values.dtype == np.float64:
-            self._add_doubles(values)
+            self._add_doubles(values / _SCALE)
         else:
             self._add_whole(values)
 
@@ -391,7 +394,7 @@ class SumPanes:
         self._is_list = True
 
     def total(self, mark: Total, offset: int) -> tuple[int, int | float]:
-        """The number of values between two prefixes, and their sum."""
+        """The number of values between two prefixes, and their sum, of doubles divided by ``_SCALE``."""
         count, total, error = self.begin(offset + 1)
         start_total = mark[1]
         difference = total - start_total
@@ -403,7 +406,9 @@ class SumPanes:
 
     def value(self, mark: Total, offset: int) -> Value:
         count, total = self.total(mark, offset)
-        return total if count else None
+        if not count:
+            return None
+        return total * _SCALE if isinstance(total, float) else total
 
     def forget(self, position: int) -> None:
         """Only the totals are kept."""
@@ -420,7 +425,9 @@ class MeanPanes(SumPanes):
 
     def value(self, mark: Total, offset: int) -> Value:
         count, total = self.total(mark, offset)
-        return total / count if count else None
+        if not count:
+            return None
+        return total / count * _SCALE if isinstance(total, float) else total / count
 
 
 def _plain(number: Any) -> int | float:

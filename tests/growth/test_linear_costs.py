@@ -32,6 +32,7 @@ from skws.jobs.standing_queries import StandingQueries
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan, network_counts
 from skws.queries.kinds import plan_of, plans_over
+from skws.queries.partitioning.parts import key_partitioning
 from skws.queries.session import Session
 from skws.queries.windowed.window_plan import WindowPlan
 from skws.sources.growing_files import FilesFeed
@@ -364,6 +365,12 @@ def joins_of_a_schema(n: int) -> Work:
     return lambda: (edges_from.__wrapped__(schema), _connectors.__wrapped__(schema))
 
 
+def division_of_a_chain(n: int) -> Work:
+    schema = schema_of_relations(n, [(i, i + 1) for i in range(n - 1)])
+    edges_from(schema)
+    return lambda: key_partitioning(schema, 5)
+
+
 def star(n: int) -> Schema:
     """Relations that all join the first one."""
     return schema_of_relations(n + 1, [(0, i) for i in range(1, n + 1)])
@@ -527,6 +534,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (searches_of_live_rows, 20),
     (frames_of_relations, 10),
     (joins_of_a_schema, 20),
+    (division_of_a_chain, 20),
     (rows_of_a_star, 5),
     (counting_networks_of_a_star, 5),
     (explanations, 3),

@@ -208,12 +208,12 @@ def _components(schema: Schema, max_size: int) -> Iterator[list[int]]:
 
 def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
     """The distinct choices of columns that follow, join by join, from each attribute that a join equates."""
-    choices: list[Chosen] = []
+    chosen: set[tuple[int, int]] = set()
     for relation in members:
         for column in dict.fromkeys(
             chain.from_iterable(edge.source_columns for edge in edges_from(schema)[relation])
         ):
-            if any(choice.get(relation) == column for choice in choices):
+            if (relation, column) in chosen:
                 continue
             columns = {relation: column}
             queue = [relation]
@@ -225,7 +225,7 @@ def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
                     if target_column is not None and edge.target not in columns:
                         columns[edge.target] = target_column
                         queue.append(edge.target)
-            choices.append(columns)
+            chosen |= columns.items()
             yield columns
 
 

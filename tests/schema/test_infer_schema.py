@@ -204,6 +204,26 @@ def test_a_key_that_is_a_reference_is_searched_in_its_target_only() -> None:
     }  # fmt: skip
 
 
+def test_a_key_that_refers_to_another_relation_only_with_other_columns_is_searched() -> None:
+    """A country and its capital's province together refer to a province; the code still names the country."""
+    codes: list[object] = [f"C{chr(65 + n // 26)}{chr(65 + n % 26)}" for n in range(30)]
+    tables: dict[str, dict[str, list[object]]] = {
+        "country": {"code": codes, "province": [f"Region {n % 4}" for n in range(30)]},
+        "province": {
+            "name": [f"Region {n % 4}" for n in range(120)],
+            "country": [codes[n // 4] for n in range(120)],
+        },
+    }
+    found = infer(tables).schema()
+    assert {join.name for join in found.joins} == {
+        "province.country = country.code",
+        "country.province = province.name and country.code = province.country",
+    }
+    assert {relation.name: relation.search for relation in found.relations} == {
+        "country": ("code",), "province": ("name",),
+    }  # fmt: skip
+
+
 def test_a_text_index_is_not_searched() -> None:
     """Its words are stems of words in other columns, which would count twice."""
     films = {"title": ["Alien", "It's", "Ran"], "fulltext": ["'alien':1A,4 'cat':2", "'it''s':1", "'ran':1"]}

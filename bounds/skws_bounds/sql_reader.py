@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import chain, count, product
 from math import isfinite, prod
 from typing import Final
@@ -160,7 +161,8 @@ class Reader:
             raise error_at(self._text, tree, f"{inner.this} is not a number") from None
         if not isfinite(number):
             raise error_at(self._text, tree, f"{inner.this} is too large a number")
-        value = int(inner.this) if inner.this.isdigit() else int(number) if number.is_integer() else number
+        exact = Decimal(inner.this)
+        value = int(exact) if exact == exact.to_integral_value() else number
         return -value if negative else value
 
 
@@ -253,7 +255,19 @@ def _read(text: str, schema: Schema) -> Union:
     queries = [q for select in selects for q in _Select(text, schema).queries(select)]
     if len({len(q.output) for q in queries}) > 1:
         raise error_at(text, tree, "the queries of a union must have the same number of columns")
+    _check_columns(text, queries)
     return Union(tuple(queries), is_distinct_union or distinct, text)
+
+
+def _check_columns(text: str, queries: list[SpjQuery]) -> None:
+    """Raises SqlError for a column that has values of different types in the queries of a union."""
+    for query in queries[1:]:
+        for first, term, place in zip(queries[0].output, query.output, query.places, strict=True):
+            if place and term.domain.family is not first.domain.family:
+                kinds = (
+                    f"{_article(first.domain)} in the first query of the union, {_article(term.domain)} here"
+                )
+                raise SqlError.at(text, place.start, place.end, f"this column is {kinds}")
 
 
 def _parse(text: str) -> exp.Expr:
@@ -374,6 +388,8 @@ class _Select:
                 raise error_at(self._text, inner, f"{attr} is the application time, which cannot be selected")
             return tree.alias_or_name, attr
         constant = reader.constant(inner, None)
+        if isinstance(constant.value, int) and not -(1 << 63) <= constant.value < 1 << 63:
+            raise error_at(self._text, inner, "expected an integer of 64 bits")
         return tree.alias_or_name or str(constant), constant
 
 

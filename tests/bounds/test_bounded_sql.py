@@ -180,6 +180,11 @@ def test_an_attribute_called_time_is_not_the_time_of_the_record() -> None:
     assert run.step(2 * hour, {"laps": [], "t": [(0, 2 * hour)]}) == [((1,), 1)]
 
 
+def test_large_constants_are_exact() -> None:
+    (query,) = sql("SELECT s.a FROM s WHERE s.a = 9223372036854775807.0 AND s.a2 < 1e23").queries
+    assert [a.right for a in query.atoms] == [Constant(n, Domain.INTEGER) for n in (2**63 - 1, 10**23)]
+
+
 def test_columns_have_different_names() -> None:
     (query,) = sql('SELECT 1, 1, s.a AS "1_2", s.a AS x, s.a2 AS x FROM s').queries
     assert query.names == ("1", "1_2", "1_2_2", "s.a", "s.a2")

@@ -119,7 +119,7 @@ class LocalWatch:
         self._first_late: Late | None = None
         self._late_warned = self._unwritable_warned = False
         self._offset: Offset = {}
-        self._logged_offset: Offset = {}
+        self._logged: tuple[Offset, int] = ({}, 0)  # offsets of the source and of the control folder
         self._last: JournalEntry | None = None  # the last entry, without its records
         self._checked_records = 0  # records of the log that may be alive
         self._checked_tail = 0  # bytes of the log when it could not be replaced by its live records
@@ -361,7 +361,7 @@ class LocalWatch:
         log = self._recent if self._checkpoint is None else self._checkpoint.journal
         if log is not None:
             entry = log.append(entry, self.worker.prior_state)
-        self._logged_offset = batch.end
+        self._logged = batch.end, self._command_queue.read_to
         self._last = replace(entry, commands=(), records=NO_RECORDS, letters=())
         return entry
 
@@ -449,8 +449,8 @@ class LocalWatch:
     def commit(self) -> None:
         """Make everything written durable in the sinks, then in the checkpoint, then in the source."""
         checkpoint = self._checkpoint
-        if checkpoint is not None and self._offset != self._logged_offset:
-            # The source skipped records of other tables; it may forget those, too.
+        if checkpoint is not None and self._logged != (self._offset, self._command_queue.read_to):
+            # The source skipped records of other tables, and may forget those, too; or commands were refused.
             self._take([], Batch(NOTHING, self._offset))
         if checkpoint is not None:
             checkpoint.journal.sync()
@@ -603,7 +603,8 @@ class LocalWatch:
 
     def _begin(self, start: RunStart) -> None:
         """Continue from ``start``, with the queries of this process."""
-        self._offset = self._logged_offset = start.offset
+        self._offset = start.offset
+        self._logged = start.offset, self._command_queue.read_to
         self._number = self._written_number = start.number
         checkpoint = self._checkpoint
         schema = None if checkpoint is None else checkpoint.new_schema()
@@ -611,9 +612,10 @@ class LocalWatch:
             self._start_queries, start.query_names, schema
         )
         self._change_source_schema(commands)
-        if commands:
+        if commands or (checkpoint is not None and start.control is None):
+            # The first micro-batch of a run also records which commands are older than the run.
             self._take(commands, Batch(NOTHING, self._offset))
-        else:
+        if not commands:
             self._command_queue.finish((), self.worker.standing_queries)
         if checkpoint is not None:
             checkpoint.record_start(self._start_queries)

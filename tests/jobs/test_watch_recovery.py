@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skws.jobs.checkpoint import VERSION
-from skws.jobs.control import JobCommand
+from skws.jobs.control import ControlFolder, JobCommand
 from skws.jobs.local import LocalWatch
 from skws.spec.query_spec import Query
 from skws.state_database import NAME, StateDatabase, StateKind
@@ -20,6 +20,7 @@ from tests.jobs.watching import (
     SCHEMA,
     Collected,
     Notes,
+    abandon,
     append,
     customer,
     opened,
@@ -53,6 +54,34 @@ def test_a_restart_uses_the_given_and_the_added_queries(tmp_path: Path) -> None:
     assert names == ["l", "both", "c"]
     assert results == []
     assert run({"l": "ada"}) == (["both", "l"], [("+", "ada")])
+
+
+def test_a_command_is_carried_out_if_a_quiet_run_was_killed_before_it(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    control = ControlFolder(tmp_path / "control")
+    job = request(tmp_path / "in", queries={}, control=control.folder, checkpoint=tmp_path / "checkpoint")
+    control.send(JobCommand.add(Query(QUERY, name="older than the run")))
+    abandon(opened(job, Collected()))
+    control.send(JobCommand.add(Query(QUERY, name="both")))
+    watch = opened(job, Collected())
+    steps(watch)
+    assert [query.name for query in watch.standing_queries] == ["both"]
+    watch.close()
+
+
+def test_a_refused_command_stays_refused_after_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    control = ControlFolder(tmp_path / "control")
+    job = request(tmp_path / "in", control=control.folder, checkpoint=tmp_path / "checkpoint")
+    watch = opened(job, Collected())
+    control.send(JobCommand.add(Query("ada", name=QUERY)))
+    steps(watch)
+    assert "already a query" in control.answers()[0].error
+    watch.close()
+    watch = opened(replace(job, queries={}), Collected())
+    steps(watch)
+    assert watch.standing_queries == ()
+    watch.close()
 
 
 def test_restarts_append_to_one_journal_segment(tmp_path: Path) -> None:

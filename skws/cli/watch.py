@@ -14,7 +14,7 @@ import typer
 from skws.cli import option_values, options
 from skws.cli.data import describe, engine_of, live_data
 from skws.cli.terminal import color_on_stdout, tell
-from skws.jobs.alerts import Alert, Reloading, read_alerts
+from skws.jobs.alerts import Alert, FileState, Reloading, file_state, read_alerts
 from skws.jobs.control import Host, RunControl, open_host
 from skws.jobs.fanout import Routing
 from skws.jobs.log import Log, LogFormat
@@ -38,13 +38,14 @@ INTERRUPTED: Final = 130
 
 
 class FollowedFile(NamedTuple):
-    """The file of queries and its content at the start.
+    """The file of queries and its content at the start; ``state``: that of the file before it was read.
 
     ``apply_options`` applies the options of the command line to its queries.
     """
 
     path: Path
     alerts: Mapping[str, Alert]
+    state: FileState | None
     apply_options: Callable[[Mapping[str, Query]], Mapping[str, Query]]
 
 
@@ -84,7 +85,7 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
     if file is not None:
         routing = Routing(dict(zip(dict.fromkeys(request.sinks), sinks, strict=True)), file.alerts)
         sinks = [routing]
-        reloading = Reloading(file.path, file.alerts, routing.change, file.apply_options, notes)
+        reloading = Reloading(file.path, file.alerts, file.state, routing.change, file.apply_options, notes)
 
     diagnosis = EmptyResultDiagnosis(notes)
 
@@ -187,6 +188,7 @@ def watch(opts: WatchOptions, query: options.SourceAndWords = None) -> None:
         return
     top = option_values.top_choice(opts)
     apply_options = partial(ranked_queries, ranking=option_values.ranking_choice(opts), top=top)
+    state = None if opts.queries is None else file_state(opts.queries)
     with making_long_lived_objects():
         alerts = {} if opts.queries is None else read_alerts(opts.queries)
     file_queries = {name: alert.query for name, alert in alerts.items()}
@@ -207,7 +209,7 @@ def watch(opts: WatchOptions, query: options.SourceAndWords = None) -> None:
     )
     if not request.queries and request.control is None:
         raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
-    file = None if opts.queries is None else FollowedFile(opts.queries, alerts, apply_options)
+    file = None if opts.queries is None else FollowedFile(opts.queries, alerts, state, apply_options)
     run_watch(request, Log(opts.log_format, quiet), file)
 
 

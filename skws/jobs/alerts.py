@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 import yaml
@@ -450,8 +450,12 @@ def _number(entry: Mapping[Any, Any], key: str) -> int | None:
     return value
 
 
+FileState: TypeAlias = tuple[int, int]
+"""Time and size of a file."""
+
+
 class Reloading:
-    """Follows the file ``path``, whose content was ``alerts``.
+    """Follows the file ``path``, whose content was ``alerts``, read after its ``state``.
 
     ``on_change`` is called with new alerts. ``job_queries`` turns the queries of the file into those of the
     job.
@@ -461,6 +465,7 @@ class Reloading:
         self,
         path: Path,
         alerts: Mapping[str, Alert],
+        state: FileState | None,
         on_change: Callable[[Mapping[str, Alert]], None],
         job_queries: Callable[[Mapping[str, Query]], Mapping[str, Query]],
         log: Log,
@@ -470,7 +475,7 @@ class Reloading:
         self._on_change = on_change
         self._job_queries = job_queries
         self._log = log
-        self._state = _state(path)
+        self._state = state
         self._last_check = 0
 
     def each_second(self, now: int, submit: Callable[[JobCommand], object]) -> None:
@@ -481,7 +486,7 @@ class Reloading:
         if now - self._last_check < MICROSECOND:
             return
         self._last_check = now
-        state = _state(self._path)
+        state = file_state(self._path)
         if state is None or state == self._state:
             return
         self._state = state
@@ -511,7 +516,7 @@ class Reloading:
         ]
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def file_state(path: Path) -> FileState | None:
     """Time and size of a file; None if it is missing, for instance while an editor replaces it."""
     try:
         status = path.stat()

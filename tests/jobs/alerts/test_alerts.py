@@ -8,14 +8,16 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+from typing import Any
 
 import orjson
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from skws.cli.data import describe
 from skws.cli.main import run
-from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, alert_of, read_alerts
+from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, alert_of, file_state, read_alerts
 from skws.jobs.fanout import Routing
 from skws.results.result import Result, ResultTuple
 from skws.sinks.base import SinkError, SinkProgress, SinkRun
@@ -336,7 +338,7 @@ def test_a_changed_query_file_is_reloaded_while_the_job_runs(tmp_path: Path) -> 
     routing = Routing({}, alerts)
     job = request(source, queries={name: alert.query for name, alert in alerts.items()}, sinks=())
     watch = opened(job, routing, notes=notes)
-    reloading = Reloading(queries, alerts, routing.change, dict, notes.log)
+    reloading = Reloading(queries, alerts, file_state(queries), routing.change, dict, notes.log)
 
     def change(text: str, now: int) -> None:
         queries.write_text(text)
@@ -359,6 +361,25 @@ def test_a_changed_query_file_is_reloaded_while_the_job_runs(tmp_path: Path) -> 
         (2.0, None),
         (3.0, None),
     ]
+
+
+def test_a_query_file_that_changes_during_the_start_is_reloaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start may take minutes, as it infers schemas and connects to servers."""
+    queries, source, schema = tmp_path / "queries.yaml", tmp_path / "in.jsonl", tmp_path / "schema.yaml"
+    queries.write_text("lamps: ada lamp\n")
+    schema.write_text(YAML)
+    append(source, customer(0, 1), order(1, 1))
+
+    def described(*args: Any, **options: Any) -> Any:
+        queries.write_text("lamps: ada lamp\nchairs: ada chair\n")
+        return describe(*args, **options)
+
+    monkeypatch.setattr("skws.cli.watch.describe", described)
+    options = ("--schema", schema, "--source", f"replay:{source}", "--engine", "local")
+    assert run([*map(str, ("watch", "--queries", queries, *options))]) == 0
+    assert "2 queries now, 1 change" in capsys.readouterr().err
 
 
 def test_a_refused_change_of_alerts_keeps_the_state_of_limits(tmp_path: Path) -> None:

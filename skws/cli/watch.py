@@ -85,7 +85,12 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
     if file is not None:
         routing = Routing(dict(zip(dict.fromkeys(request.sinks), sinks, strict=True)), file.alerts)
         sinks = [routing]
-        reloading = Reloading(file.path, file.alerts, file.state, routing.change, file.apply_options, notes)
+
+        def change(old: Mapping[str, Alert], new: Mapping[str, Alert]) -> None:
+            host.record_queries(old.keys() | new.keys())  # a removal takes effect later
+            routing.change(new)
+
+        reloading = Reloading(file.path, file.alerts, file.state, change, file.apply_options, notes)
 
     diagnosis = EmptyResultDiagnosis(notes)
 

@@ -457,8 +457,8 @@ FileState: TypeAlias = tuple[int, int]
 class Reloading:
     """Follows the file ``path``, whose content was ``alerts``, read after its ``state``.
 
-    ``on_change`` is called with new alerts. ``job_queries`` turns the queries of the file into those of the
-    job.
+    ``on_change`` is called with the old and the new alerts. ``job_queries`` turns the queries of the file
+    into those of the job.
     """
 
     def __init__(
@@ -466,7 +466,7 @@ class Reloading:
         path: Path,
         alerts: Mapping[str, Alert],
         state: FileState | None,
-        on_change: Callable[[Mapping[str, Alert]], None],
+        on_change: Callable[[Mapping[str, Alert], Mapping[str, Alert]], None],
         job_queries: Callable[[Mapping[str, Query]], Mapping[str, Query]],
         log: Log,
     ) -> None:
@@ -493,7 +493,7 @@ class Reloading:
         try:
             alerts = read_alerts(self._path)
             commands = self._commands(alerts)
-            self._on_change(alerts)
+            self._on_change(self._alerts, alerts)
         except SkwsError as error:
             self._log.warning("queries", f"{error}; the queries are unchanged")
             return

@@ -10,7 +10,7 @@ queries.json    the standing queries, replaced at each change
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -220,6 +220,12 @@ class Host(Protocol):
 
     def forget(self, name: str) -> None:
         """Count the results of a query from zero if it is added again."""
+
+    def record_queries(self, names: Collection[str]) -> None:
+        """Record the names of queries that this run is given beside those of its start.
+
+        The next start drops the ones that it is not given. Raises StateError.
+        """
 
 
 def open_host(job: Job, control: RunControl, **options: Any) -> Host:

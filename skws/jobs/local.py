@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -86,6 +86,7 @@ class LocalWatch:
         self.clock = self.control.clock
         self._plans = plans_of(request) if plans is None else plans
         self._start_queries = {name: plan.query for name, plan in self._plans.items()}
+        self._given_names: Collection[str] = self._start_queries
         warn_by(partial(log.warning, "memory"))
         self._sinks = sinks
         self._log = log
@@ -534,6 +535,11 @@ class LocalWatch:
     def forget(self, name: str) -> None:
         self.gauges.forget(name)
 
+    def record_queries(self, names: Collection[str]) -> None:
+        self._given_names = {*self._start_queries, *names}
+        if self._checkpoint is not None and self._start is None:
+            self._checkpoint.record_start(self._given_names)
+
     @property
     def _open_fanout(self) -> SinkFanout:
         assert self._fanout is not None  # noqa: S101 - open comes first
@@ -618,7 +624,7 @@ class LocalWatch:
         if not commands:
             self._command_queue.finish((), self.worker.standing_queries)
         if checkpoint is not None:
-            checkpoint.record_start(self._start_queries)
+            checkpoint.record_start(self._given_names)
 
     def _poll_tables(self, start: RunStart) -> bool:
         """Read static tables, which come before the stream and all queries. False if no row came."""

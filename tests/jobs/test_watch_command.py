@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws.cli.main import run
+from skws.jobs.control import ControlFolder, JobCommand
 from skws.jobs.metrics import Metrics
+from skws.spec.query_spec import Query
 from tests.commands import REPLAY, SCHEMA, Skws
 from tests.forked import forked_skws
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order
@@ -212,6 +214,33 @@ def test_a_query_file_contains_keywords_and_patterns(folder: Path, skws: Skws) -
     (folder / "more.yaml").write_text(f"{QUERY}: other words\n")
     outcome = skws("watch", "--queries", "more.yaml", *options[:2], QUERY, *options[2:])
     assert (outcome.code, f"'{QUERY}' is the name of a query of --queries, too" in outcome.err) == (2, True)
+
+
+def test_a_query_that_its_file_gained_during_a_run_is_dropped_with_its_line(
+    folder: Path, job: Callable[..., subprocess.Popen[str]]
+) -> None:
+    file, control = folder / "queries.yaml", ControlFolder(folder / "kept" / "control")
+
+    def started() -> subprocess.Popen[str]:
+        process = job("--queries", "queries.yaml", "--checkpoint", "kept", "--sink", "jsonl:out.jsonl")
+        until((control.folder / "queries.json").exists)
+        return process
+
+    def have(*names: str) -> Callable[[], bool]:
+        return lambda: tuple(query.name for query in control.standing_queries()) == names
+
+    file.write_text("a: ada\n")
+    process = started()
+    until(have("a"))
+    file.write_text("a: ada\nb: lamp\n")
+    until(have("a", "b"))
+    control.send(JobCommand.add(Query("chair", name="c")))
+    until(have("a", "b", "c"))
+    process.terminate()
+    process.wait()
+    file.write_text("a: ada\n")
+    started()
+    until(have("a", "c"))
 
 
 def test_query_commands_without_a_job_are_reported(folder: Path, skws: Skws) -> None:

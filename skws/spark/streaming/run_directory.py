@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
@@ -336,6 +336,10 @@ class CommandLog:
                 self._command_queue.answer([Answer(command.id, str(error)) for command in commands])
                 return
             self._register.take(commands, self._command_queue.read_to)
+
+    def record_queries(self, names: Collection[str]) -> None:
+        """As ``Host.record_queries``."""
+        self._run_directory.checkpoint.record_start({*self._start_queries, *names})
 
     def finish(self, commands: Sequence[JobCommand]) -> None:
         """Answers commands that the shards have carried out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -138,6 +138,10 @@ class SparkWatch:
 
     def forget(self, name: str) -> None:
         """Does nothing: counts of results are kept."""
+
+    def record_queries(self, names: Collection[str]) -> None:
+        if self._command_log is not None:
+            self._command_log.record_queries(names)
 
     def metrics(self) -> Metrics:
         """The current state of the run. Only for the thread that runs it."""

@@ -338,7 +338,9 @@ def test_a_changed_query_file_is_reloaded_while_the_job_runs(tmp_path: Path) -> 
     routing = Routing({}, alerts)
     job = request(source, queries={name: alert.query for name, alert in alerts.items()}, sinks=())
     watch = opened(job, routing, notes=notes)
-    reloading = Reloading(queries, alerts, file_state(queries), routing.change, dict, notes.log)
+    reloading = Reloading(
+        queries, alerts, file_state(queries), lambda _, new: routing.change(new), dict, notes.log
+    )
 
     def change(text: str, now: int) -> None:
         queries.write_text(text)

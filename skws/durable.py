@@ -140,6 +140,13 @@ class GrowingFile:
         """The size in bytes; 0 for a pipe or device."""
         return os.fstat(self._handle).st_size
 
+    def is_current(self) -> bool:
+        """False if another file has taken its path, or none is there."""
+        try:
+            return os.path.samestat(os.fstat(self._handle), self.path.stat())
+        except FileNotFoundError:
+            return False
+
     @property
     def regular(self) -> bool:
         """False for a pipe or device, which keeps nothing."""
@@ -253,6 +260,13 @@ def remove_file(path: Path) -> None:
     """Remove a file if it exists. Raises StateError."""
     with explained(f"{path}: cannot remove"):
         path.unlink(missing_ok=True)
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove the temporary files of a killed process in a folder, whichever component wrote them."""
+    for path in folder.rglob(".*.partial"):
+        with suppress(OSError):
+            path.unlink()
 
 
 def damaged(path: Path | str, location: str = "") -> StateError:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ from uuid import uuid4
 import orjson
 
 from skws.data.batch import Record
-from skws.durable import PRIVATE, damaged, explained, missing, private_folder
+from skws.durable import PRIVATE, damaged, explained, missing, private_folder, remove_partial_files
 from skws.jobs.journal import Journal
 from skws.sources.feed import REPLAY, redacted, replay_path
 from skws.sources.kafka.topic_address import KAFKA
@@ -80,7 +80,7 @@ class Checkpoint:
         with ExitStack() as stack:
             stack.callback(os.close, self._lock)
             self._acquire_lock()
-            self._clean()
+            remove_partial_files(folder)
             self.state = stack.enter_context(closing(self._open_state()))
             self._settings: dict[str, Any] | None = self.state.get_json(StateKind.RUN, _SETTINGS)
             self.fresh = self._settings is None
@@ -212,12 +212,6 @@ class Checkpoint:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
-
-    def _clean(self) -> None:
-        """Remove the temporary files of a killed process, whichever component wrote them."""
-        for path in self.folder.rglob(".*.partial"):
-            with suppress(OSError):
-                path.unlink()
 
     def _open_state(self) -> StateDatabase:
         path = self.folder / NAME

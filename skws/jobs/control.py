@@ -6,13 +6,17 @@ another process. Anyone who can write to the folder can change the job's queries
 commands.jsonl  one command per line, appended by ``skws query``; the job stores how far it has read
 answers.jsonl   one answer per command, appended by the job
 queries.json    the standing queries, replaced at each change
+
+The job replaces a long file of commands or answers by one without old lines. Its first line contains the
+number of bytes before the second line in the whole history, so offsets remain valid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from os import SEEK_END
@@ -53,6 +57,10 @@ _HOSTS: Final = {
     EngineName.SPARK: ("skws.spark.streaming.spark_watch", "SparkWatch"),
 }
 """Module and class of each host. A host is loaded when a job asks for it."""
+_MOST_BYTES: Final = 1 << 20  # of a file of commands or answers
+_HEAD: Final = re.compile(rb' *\{"begins": (\d+)\}\n')
+"""The first line of a file whose first lines were dropped: the offset of the second line."""
+_HEAD_BYTES: Final = 32
 _JOIN_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.02
 
@@ -403,11 +411,7 @@ class ControlFolder:
         If the file is shorter, or the offset is not the end of a line, the file was emptied: all commands in
         it are new.
         """
-        data = self._lines_after(_COMMANDS, max(0, start - 1))
-        if start and data.startswith(b"\n"):
-            data = data[1:]
-        elif start:
-            start, data = 0, self._lines_after(_COMMANDS, 0)
+        first, data = self._lines_after(_COMMANDS, start)
         commands: list[JobCommand] = []
         faults: list[Answer] = []
         for line in data.splitlines():
@@ -417,28 +421,40 @@ class ControlFolder:
             except ValueError as error:
                 identity = fields.get("id", "") if isinstance(fields, dict) else ""
                 faults.append(Answer(str(identity), f"not a command: {error}"))
-        return ReadCommands(tuple(commands), tuple(faults), start + len(data))
+        return ReadCommands(tuple(commands), tuple(faults), first + len(data))
+
+    def drop(self, end: int) -> None:
+        """Drop the commands up to an offset, which have been carried out, once they are many."""
+        if self._size(_COMMANDS) <= _MOST_BYTES:
+            return
+        with self._growing(_COMMANDS) as file:
+            first, data = self._lines_after(_COMMANDS, end)
+            if first == end and not _is_torn(file.path):
+                self._replace(_COMMANDS, end, data)
 
     def end(self) -> int:
         """The offset after the last command."""
-        return len(self._lines_after(_COMMANDS, 0))
+        return self._end(_COMMANDS)
 
     def answer_all(self, answers: Iterable[Answer]) -> None:
-        """Append answers, all with one sync to disk."""
+        """Append answers, all with one sync to disk. The older half of very many answers is dropped."""
+        if self._size(_ANSWERS) > _MOST_BYTES:
+            first, data = self._lines_after(_ANSWERS, 0)
+            half = data.find(b"\n", len(data) // 2) + 1
+            self._replace(_ANSWERS, first + half, data[half:])
         self._append(_ANSWERS, [orjson.dumps(asdict(answer)) for answer in answers])
 
     def answers(self, start: int = 0) -> list[Answer]:
         """All answers after an offset."""
-        lines = map(_parse_json, self._lines_after(_ANSWERS, start).splitlines())
+        lines = map(_parse_json, self._lines_after(_ANSWERS, start)[1].splitlines())
         return [Answer(**fields) for fields in lines if isinstance(fields, dict)]
 
     def ask(self, command: JobCommand, seconds: float) -> Answer | None:
         """Send a command and wait up to ``seconds`` for its answer; None if none comes."""
-        start = self._size(_ANSWERS)
+        start = self._end(_ANSWERS)
         identity = self.send(command)
         deadline = monotonic() + seconds
         while monotonic() < deadline:
-            start = start if start <= self._size(_ANSWERS) else 0  # it was emptied
             for answer in self.answers(start):
                 if answer.id == identity:
                     return answer
@@ -464,29 +480,62 @@ class ControlFolder:
         except (ValueError, TypeError, KeyError):  # after a loss of power
             raise SourceError(f"{path}: damaged; a job with this folder replaces it when it starts") from None
 
+    def _append(self, name: str, lines: Sequence[bytes]) -> None:
+        """Append lines, and sync them to disk."""
+        path = self.folder / name
+        with self._growing(name) as file:
+            file.append((b"\n" if _is_torn(path) else b"") + b"".join(line + b"\n" for line in lines))
+            file.sync()
+
+    @contextmanager
+    def _growing(self, name: str) -> Iterator[GrowingFile]:
+        """A file, which no other process replaces or appends to meanwhile."""
+        path, is_open = self.folder / name, False
+        while not is_open:
+            with (
+                explained(f"{path}: cannot write", SourceError),
+                closing(GrowingFile(path, mode=PRIVATE, shared=True)) as file,
+                file.exclusive_access(),
+            ):
+                if file.is_current():
+                    is_open = True
+                    yield file
+
+    def _replace(self, name: str, begin: int, lines: bytes) -> None:
+        """Replace a file by some of its lines; ``begin``: their offset."""
+        head = (b'{"begins": %d}' % begin).rjust(_HEAD_BYTES - 1) + b"\n"
+        replace_file(self.folder / name, head + lines, durable=True, mode=PRIVATE)
+
     def _size(self, name: str) -> int:
         path = self.folder / name
         return path.stat().st_size if path.exists() else 0
 
-    def _append(self, name: str, lines: Sequence[bytes]) -> None:
-        """Append lines, and sync them to disk."""
-        path = self.folder / name
-        with (
-            explained(f"{path}: cannot write", SourceError),
-            closing(GrowingFile(path, mode=PRIVATE, shared=True)) as file,
-        ):
-            file.append((b"\n" if _is_torn(path) else b"") + b"".join(line + b"\n" for line in lines))
-            file.sync()
+    def _end(self, name: str) -> int:
+        first, lines = self._lines_after(name, 0)
+        return first + len(lines)
 
-    def _lines_after(self, name: str, start: int) -> bytes:
+    def _lines_after(self, name: str, start: int) -> tuple[int, bytes]:
+        """The complete lines from an offset on, and this offset.
+
+        All lines, and the offset of the first, if ``start`` is not the end of a line.
+        """
         path = self.folder / name
         with explained(f"{path}: cannot read", SourceError):
             if not path.exists():
-                return b""
+                return 0, b""
             with path.open("rb") as file:
-                file.seek(start)
-                data = file.read()
-        return data[: data.rfind(b"\n") + 1]
+                head = _HEAD.fullmatch(file.read(_HEAD_BYTES))
+                first, skipped = (0, 0) if head is None else (int(head[1]), _HEAD_BYTES)
+                if start > first:
+                    file.seek(start - first + skipped - 1)
+                    if file.read(1) == b"\n":
+                        return start, _complete(file.read())
+                file.seek(skipped)
+                return first, _complete(file.read())
+
+
+def _complete(lines: bytes) -> bytes:
+    return lines[: lines.rfind(b"\n") + 1]
 
 
 def _is_torn(path: Path) -> bool:

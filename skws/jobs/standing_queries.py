@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
+from skws.durable import remove_partial_files
 from skws.jobs.control import Answer, ControlFolder, JobCommand, RunControl
 from skws.jobs.log import Log
 from skws.keywords.plan import many_networks
@@ -222,6 +223,7 @@ class CommandQueue:
         """``read_to``: where an earlier process stopped; None skips the commands that are there."""
         self._folder = folder
         if folder is not None:
+            remove_partial_files(folder.folder)
             end = folder.end()  # a loss of power may have cut off commands that an earlier process read
             self.read_to = end if read_to is None else min(read_to, end)
 
@@ -230,6 +232,7 @@ class CommandQueue:
         commands, plans = self._control.take_commands()
         faults: tuple[Answer, ...] = ()
         if self._folder is not None:
+            self._folder.drop(self.read_to)
             folder_commands = self._folder.read(self.read_to)
             self.read_to = folder_commands.end
             commands += folder_commands.commands

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -55,6 +56,7 @@ def test_records_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
 
 def test_commands_are_read_from_the_control_folder(tmp_path: Path) -> None:
     path, sink, folder = tmp_path / "stream.jsonl", Collected(), ControlFolder(tmp_path / "control")
+    (tmp_path / "control" / ".queries.json.1.partial").write_bytes(b"of a killed job")
     folder.send(JobCommand.add(Query("before the job was there", name="old")))
     append(path, customer(1, 7), order(2, 7))
     watch = opened(request(path, queries={}, control=tmp_path / "control"), sink)
@@ -72,6 +74,8 @@ def test_commands_are_read_from_the_control_folder(tmp_path: Path) -> None:
     assert answers.pop(command_id) == ""
     assert "expected {" in answers.pop("x")
     assert answers == {}
+    files = {path.name for path in (tmp_path / "control").iterdir()}
+    assert files == {"commands.jsonl", "answers.jsonl", "queries.json"}
 
 
 def test_commands_after_an_emptied_command_file_are_executed(tmp_path: Path) -> None:
@@ -91,6 +95,39 @@ def test_commands_after_an_emptied_command_file_are_executed(tmp_path: Path) -> 
         if name == "other lamps":
             steps(watch)
     assert [query.name for query in watch.standing_queries] == ["lamps", "other lamps", "others"]
+
+
+def test_a_control_folder_does_not_grow_with_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients send commands at the same time, while the job drops those that it has carried out."""
+    most, clients, commands = 3_000, 3, 40
+    monkeypatch.setattr("skws.jobs.control._MOST_BYTES", most)
+    path, control = tmp_path / "stream.jsonl", tmp_path / "control"
+    append(path)
+    job = request(path, queries={}, control=control, checkpoint=tmp_path / "checkpoint")
+
+    def send(client: int) -> list[str]:
+        answers = (
+            ControlFolder(control).ask(JobCommand.add(Query("ada", name=f"{client} {number}")), 60)
+            for number in range(commands)
+        )
+        return ["none" if answer is None else answer.error for answer in answers]
+
+    watch = opened(job, Collected())
+    with ThreadPoolExecutor(clients) as executor:
+        errors = [executor.submit(send, client) for client in range(clients)]
+        restarts = 0
+        while not all(error.done() for error in errors):
+            watch.step()
+            if len(watch.standing_queries) > 30 * (restarts + 1):
+                abandon(watch)
+                watch, restarts = opened(job, Collected()), restarts + 1
+    assert [error.result() for error in errors] == [[""] * commands] * clients
+    assert len(watch.standing_queries) == clients * commands
+    assert restarts > 2
+    assert all((control / name).stat().st_size < 2 * most for name in ("commands.jsonl", "answers.jsonl"))
+    watch.close()
 
 
 @pytest.mark.parametrize("text", [b"", b"\0\0\0", b"[]", b'{"queries": [{"name": 1}]}'])

@@ -53,7 +53,7 @@ from skws.sources.folder import (
     check_path,
 )
 from skws_schema.errors import SourceError
-from skws_schema.model import Schema
+from skws_schema.model import AttributeType, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,9 +553,17 @@ class FilesFeed(Feed):
         if earlier_state is not None and earlier_state != source_file.state:
             self._notify(
                 f"{source_file.name} has changed; rows of static tables are read again only at the next"
-                " start",
+                f" start; to follow new rows, {self._way_to_stream(source_file)}",
                 source_file.name,
             )
+
+    def _way_to_stream(self, source_file: SourceFile) -> str:
+        """How the user can make the table of a file a stream."""
+        relation = self._schema.relations[source_file.named_relation or 0]
+        times = [each.name for each in relation.attributes if each.type is AttributeType.TIMESTAMP]
+        if not times:
+            return "give each row a time, in a column 'time', and leave out 'table: true' in the schema"
+        return f"write 'time: {times[0]}' in the schema in place of 'table: true'"
 
     def _notify_missing(self, before: Positions, files: tuple[SourceFile, ...]) -> None:
         """Notify the user that all files are missing, each time that happens."""

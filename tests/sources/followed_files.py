@@ -37,9 +37,9 @@ def numbers(items: list[Item]) -> list[object]:
 class Follower:
     """Polls a path, and records each batch to read it again."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, schema: Schema = SCHEMA) -> None:
         self.path = path
-        self.feed = FilesFeed(path, SCHEMA)
+        self.feed = FilesFeed(path, schema)
         self.offset = self.feed.start()
         self.polled_batches: list[Taken] = []
         self.notices: list[str] = []

@@ -249,6 +249,27 @@ def test_static_tables_come_first(tmp_path: Path) -> None:
     follower.replay()
 
 
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        (AttributeType.TIMESTAMP, "write 'time: made' in the schema in place of 'table: true'"),
+        (AttributeType.INTEGER, "give each row a time, in a column 'time', and leave out 'table: true'"),
+    ],
+)
+def test_a_table_that_grows_is_reported_with_the_way_to_follow_it(
+    tmp_path: Path, kind: AttributeType, way: str
+) -> None:
+    table = Relation("genre", (Attribute("gid", AttributeType.INTEGER), Attribute("made", kind)), table=True)
+    (tmp_path / "genre.csv").write_text("gid,made\n1,5\n")
+    follower = Follower(tmp_path, Schema("shop", (table,), ()))
+    assert len([*follower.feed.tables()]) == 1
+    assert follower.poll() == []
+    append(tmp_path / "genre.csv", b"2,6\n")
+    assert follower.poll() == []
+    (notice,) = follower.notices
+    assert way in notice
+
+
 def test_debezium_events_are_read(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl"
     event = {"op": "u", "before": {"mid": 1, "title": "a"}, "after": {"mid": 1, "title": "b"}}

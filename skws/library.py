@@ -47,7 +47,7 @@ from skws.spec.query_spec import (
     Stream,
     read_lateness,
 )
-from skws_schema.errors import SkwsError, UsageError, quantity
+from skws_schema.errors import SkwsError, UsageError, quantity, shown
 from skws_schema.model import AttributeType, Schema, sourced
 from skws_windows.window import Unbounded, Window, parse_window
 
@@ -207,7 +207,7 @@ def search(
     read.
     """
     if on_error not in _ON_ERROR:
-        raise UsageError(f"on_error: expected {' or '.join(_ON_ERROR)}, found {on_error!r}")
+        raise UsageError(f"on_error: expected {' or '.join(_ON_ERROR)}, found {shown(on_error)}")
     if limit is not None:
         at_least(0, "limit", limit)
     inputs = Inputs.of(data) if schema is not None else Inputs.of(data).with_names()
@@ -306,7 +306,7 @@ def named_queries(query: object) -> dict[str, Query]:
     queries: dict[str, Query] = {}
     for name, item in pairs:
         if name in queries:
-            raise UsageError(f"two queries are called {name!r}")
+            raise UsageError(f"two queries are called {shown(name)}")
         queries[name] = item
     return queries
 
@@ -322,7 +322,7 @@ def queries_over(stream: Stream, query: object) -> dict[str, Query]:
 def at_least(least: int, name: str, value: object) -> None:
     """Raises UsageError unless ``value`` is a whole number of at least ``least``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name}: expected a whole number of {least} or more, found {value!r}")
+        raise UsageError(f"{name}: expected a whole number of {least} or more, found {shown(value)}")
 
 
 def _query(query: object) -> Query:

@@ -32,7 +32,7 @@ from skws.sources.addresses import (
 from skws.sources.feed import redacted
 from skws.sources.inferred_schemas import schema_for
 from skws.sources.kafka.topic_address import KAFKA
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, shown
 from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
 from skws_schema.yaml.document import as_name
@@ -91,7 +91,7 @@ class Inputs:
                 f" found {_kind_of(data)}"
             )
         if unnamed := [name for name in data if not isinstance(name, str)]:
-            raise UsageError(f"data: expected the name of a relation, found {unnamed[0]!r}")
+            raise UsageError(f"data: expected the name of a relation, found {shown(unnamed[0])}")
         files = [(name, Path(item)) for name, item in data.items() if isinstance(item, str | Path)]
         nested = {name: item for name, item in data.items() if _has_arrays(item)}
         frames = {
@@ -108,7 +108,9 @@ class Inputs:
         names = [as_name(name) for name in (*self.frames, *self.nested, *(n for n, _ in self.files)) if name]
         for name, times in Counter(names).items():
             if times > 1:
-                raise UsageError(f"data: {times} names become {name!r}; relations need names of their own")
+                raise UsageError(
+                    f"data: {times} names become {shown(name)}; relations need names of their own"
+                )
         files = [(name and as_name(name), path) for name, path in self.files]
         nested = {as_name(name): rows for name, rows in self.nested.items()}
         frames = {as_name(name): table for name, table in self.frames.items()}
@@ -243,7 +245,7 @@ def relation_of(name: str, schema: Schema) -> int:
     if name in schema.by_stored_name:
         return schema.by_stored_name[name]
     if name not in schema.index:
-        raise UsageError(f"no relation {name!r} in schema {schema.name}{nearest(name, schema.index)}")
+        raise UsageError(f"no relation {shown(name)} in schema {schema.name}{nearest(name, schema.index)}")
     return schema.index[name]
 
 

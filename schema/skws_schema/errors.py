@@ -11,11 +11,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 
 
 def quantity(count: int, noun: str, *, at_least: bool = False) -> str:
     """A number with its noun: ``1 network``, ``1,120 networks``, ``at least 7 networks``."""
     return f"{'at least ' if at_least else ''}{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+TOO_DEEP: Final = "a deeply nested value"
+_MOST_SHOWN: Final = 80
+"""Characters of a value in a message."""
+
+
+def shown(value: object) -> str:
+    """``value`` as messages show it: quoted, at most ``_MOST_SHOWN`` characters."""
+    try:
+        # Only the start of a long text is shown.
+        text = repr(value[:_MOST_SHOWN] if isinstance(value, str | bytes) else value)
+    except RecursionError:
+        return TOO_DEEP
+    except ValueError:  # Python does not convert integers of more than 4,300 digits
+        return "a number with thousands of digits"
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
 
 
 class SkwsError(Exception):

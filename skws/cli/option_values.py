@@ -17,7 +17,7 @@ from skws.spec.enums import OutputFormat
 from skws.spec.job import Job, read_ahead
 from skws.spec.query_spec import DEFAULT, Query, RankingChoice, TopChoice, read_lateness
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, shown
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import parse_duration, parse_window, window_fault
@@ -41,7 +41,9 @@ def query_text(words: Sequence[str], without: Sequence[str] | None = None) -> st
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"the query {text!r} is not valid UTF-8; check the terminal's encoding") from None
+        raise UsageError(
+            f"the query {shown(text)} is not valid UTF-8; check the terminal's encoding"
+        ) from None
     return text
 
 
@@ -82,7 +84,7 @@ def limit_of(text: str | None) -> int | None:
     if text is None or text == "all":
         return None
     if not (text.isascii() and text.isdecimal() and int(text)):
-        raise UsageError(f"--limit {text!r}: expected a number above 0, or all")
+        raise UsageError(f"--limit {shown(text)}: expected a number above 0, or all")
     return int(text)
 
 
@@ -121,12 +123,12 @@ def named_queries(
     queries = {text: Query(text)} if text else {}
     for pattern in patterns:
         if pattern in queries:
-            raise UsageError(f"--pattern {pattern!r}: there is already a query of this text")
+            raise UsageError(f"--pattern {shown(pattern)}: there is already a query of this text")
         queries[pattern] = pattern_query(pattern)
     for name in queries:
         if name in file_queries:
             raise UsageError(
-                f"{name!r} is the name of a query of --queries, too; expected another name there"
+                f"{shown(name)} is the name of a query of --queries, too; expected another name there"
             )
     return {**queries, **file_queries}
 

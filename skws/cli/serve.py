@@ -20,7 +20,7 @@ from skws.serve.server_options import Access, StreamLimits
 from skws.spec.enums import EngineChoice, EngineName, ToldUpdates
 from skws.spec.job import Job
 from skws_schema.budgets import size_text
-from skws_schema.errors import ConfigurationError, UsageError
+from skws_schema.errors import ConfigurationError, UsageError, shown
 
 TOKEN: Final = "SKWS_SERVE_TOKEN"  # noqa: S105 - the name of the variable
 _TOKEN_FILE: Final = "token"  # noqa: S105 - in the checkpoint
@@ -85,7 +85,7 @@ def serve(
     """
     data = live_data(words or [], opts)
     if data.words:
-        raise UsageError(f"expected one SOURCE to serve, found another: {data.words[0]!r}")
+        raise UsageError(f"expected one SOURCE to serve, found another: {shown(data.words[0])}")
     if data.address == "-":
         raise UsageError(
             "the source - is standard input, which cannot be served: expected files, a database or a topic"

@@ -17,6 +17,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
+from skws_schema.errors import shown
 from skws_schema.model import AttributeType, Value
 from skws_schema.number_texts import NOT_FINITE_TEXT, digits
 
@@ -61,7 +62,6 @@ SMALLEST: Final = -(2**63)
 EXACT: Final = 2**53
 LONGEST: Final = 150_000
 """The most digits of a decimal, as in PostgreSQL."""
-TOO_DEEP: Final = "a deeply nested value"
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
 
@@ -82,18 +82,6 @@ EXPECTED: Final = {
     AttributeType.BOOLEAN: "a boolean (true or false)",
     AttributeType.TIMESTAMP: "a timestamp (ISO 8601, or seconds since the epoch)",
 }
-
-
-def shown(value: object) -> str:
-    """``value`` as messages show it: quoted, at most 60 characters."""
-    try:
-        # Only the start of a long text is shown.
-        text = repr(value[:60] if isinstance(value, str | bytes) else value)
-    except RecursionError:
-        return TOO_DEEP
-    except ValueError:  # Python does not convert integers of more than 4,300 digits
-        return "a number with thousands of digits"
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def refusal(kind: AttributeType, value: object) -> MalformedError:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from skws.data.batch import BadRecord, Record
-from skws.data.value_conversion import LONGEST, MalformedError, Micros, shown
+from skws.data.value_conversion import LONGEST, MalformedError, Micros
 from skws.formats.rows import (
     UNAVAILABLE,
     RowReader,
@@ -29,6 +29,7 @@ from skws.formats.rows import (
     readers,
     refuse_deletion,
 )
+from skws_schema.errors import shown
 from skws_schema.model import AttributeType, Schema
 
 Decode: TypeAlias = Callable[[Any], Any]

@@ -26,11 +26,10 @@ from typing import IO, Any, Final, TypeAlias
 
 import orjson
 
-from skws.data.value_conversion import TOO_DEEP
 from skws.durable import explained
 from skws.formats.exact_json import loads
 from skws.results.result import dumped
-from skws_schema.errors import SourceError, nearest_file
+from skws_schema.errors import TOO_DEEP, SourceError, nearest_file
 
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAC: Final = "cr"

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.batch import Chunk
-from skws.data.value_conversion import LARGEST, TOO_DEEP, Unreadable
+from skws.data.value_conversion import LARGEST, Unreadable
 from skws.formats.parquet_files import ArrowReader, python_values
 from skws.formats.rows import Origins
 from skws.formats.sampling import SampleRow, Samples
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import TOO_DEEP, UsageError, nearest
 from skws_schema.model import AttributeType, Relation, Schema
 from skws_schema.number_texts import digits
 

@@ -15,8 +15,9 @@ from typing import Any
 import orjson
 
 from skws.data.batch import BadRecord, Record
-from skws.data.value_conversion import MalformedError, shown
+from skws.data.value_conversion import MalformedError
 from skws.formats.rows import DEEPEST, MISSING, BareRowReader, RowReader, notes, value_at
+from skws_schema.errors import shown
 from skws_schema.model import PLACE, Schema
 from skws_schema.number_texts import digits
 

@@ -31,7 +31,6 @@ from skws.data.value_conversion import (
     LARGEST,
     NOT_FINITE,
     SMALLEST,
-    TOO_DEEP,
     Convert,
     MalformedError,
     MissingError,
@@ -39,12 +38,11 @@ from skws.data.value_conversion import (
     integer_of_int,
     integer_of_text,
     refusal,
-    shown,
     timestamp,
     unchanged,
     within_calendar,
 )
-from skws_schema.errors import SourceError, nearest
+from skws_schema.errors import TOO_DEEP, SourceError, nearest, shown
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Unknown, Value
 
 Steps: TypeAlias = tuple[tuple[int, Convert], ...]

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from skws.data.value_conversion import TOO_DEEP, MalformedError, Unreadable, shown
+from skws.data.value_conversion import MalformedError, Unreadable
 from skws.formats import Format
 from skws.formats.debezium import changed_table, exact_row, is_change, unwrap
 from skws.formats.exact_json import loads
@@ -35,7 +35,7 @@ from skws.formats.tabular import (
     fit_fields,
     read_layout,
 )
-from skws_schema.errors import SourceError, quantity
+from skws_schema.errors import TOO_DEEP, SourceError, quantity, shown
 from skws_schema.infer.column_profile import profile
 from skws_schema.infer.infer import SAMPLE_ROWS, Nested
 from skws_schema.infer.keys import SampledTable, identifier_score

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from skws.data.batch import BadRecord, Record
-from skws.data.value_conversion import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
+from skws.data.value_conversion import TEXT_CONVERSIONS, Convert, MalformedError, timestamp_of_text
 from skws.formats.exact_json import loads
 from skws.formats.files import BOM, SAVE_AS_UTF8, Advance, Split, ignore, opened
 from skws.formats.rows import (
@@ -44,7 +44,7 @@ from skws.formats.rows import (
     truncated_row,
     within,
 )
-from skws_schema.errors import nearest
+from skws_schema.errors import nearest, shown
 from skws_schema.model import Attribute, Row, Schema, Value
 
 # The conversion of the column at a position to values of an attribute.

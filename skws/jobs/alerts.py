@@ -34,7 +34,7 @@ from skws.spec.query_spec import (
     WINDOWED,
     Query,
 )
-from skws_schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8, quantity
+from skws_schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8, quantity, shown
 from skws_schema.model import Schema
 from skws_schema.yaml.located import locate
 from skws_windows.window import MICROSECOND, ExpressionWindow, parse_duration, parse_window
@@ -56,6 +56,7 @@ _KEYS: Final = (
     *_DELIVERY,
 )
 _EXPECTED: Final = "expected keywords, or a mapping with query, pattern or sql"
+_FILE_FORM: Final = "expected lines of 'name: keywords' or 'name: {query: keywords, ...}'"
 _FORM: Final = re.compile(r"\s*(\d+)\s+per\s+(\d.*?|[a-z]+?)(?:\s+by\s+(\S+))?\s*", re.IGNORECASE)
 _LARGEST: Final = (1 << 31) - 1
 _MOST_DIGITS: Final = 9
@@ -80,7 +81,7 @@ class Rate:
         match = _FORM.fullmatch(text)
         digits = "" if match is None else match[1].lstrip("0")
         if match is None or not digits:
-            raise UsageError(f"limit {text!r}: expected a rate such as '10 per minute'")
+            raise UsageError(f"limit {shown(text)}: expected a rate such as '10 per minute'")
         if len(digits) > _MOST_DIGITS:
             raise UsageError("limit: a number too large")
         length = match[2] if match[2][0].isdigit() else f"1 {match[2]}"
@@ -100,9 +101,11 @@ class Rate:
             hint = nearest(
                 self.by, [name for owner, column in attributes for name in (column, f"{owner}.{column}")]
             )
-            raise UsageError(f"limit: no attribute {self.by!r}{hint or '; expected relation.attribute'}")
+            raise UsageError(f"limit: no attribute {shown(self.by)}{hint or '; expected relation.attribute'}")
         if len(matches) > 1:
-            raise UsageError(f"limit: {self.by!r} is in several relations; write one of {', '.join(matches)}")
+            raise UsageError(
+                f"limit: {shown(self.by)} is in several relations; write one of {', '.join(matches)}"
+            )
 
     def value(self, result: Result) -> str:
         """The group that a result counts in: its values of the attribute, if any, as JSON."""
@@ -223,20 +226,27 @@ def _alerts(path: Path) -> dict[str, Alert]:
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(entries, dict):
-        raise UsageError(f"{path}: expected lines of 'name: keywords' or 'name: {{query: keywords, ...}}'")
+        raise UsageError(f"{path}: {_FILE_FORM}")
+    if set(entries) == {"queries"} and not _is_alert(entries["queries"]):
+        raise UsageError(f"{path}: queries: {_FILE_FORM}, without 'queries:' above them")
     alerts: dict[str, Alert] = {}
     faults: list[str] = []
     for name, entry in entries.items():
         is_named = isinstance(name, str) and name
         try:
             if not is_named:
-                raise UsageError(f"{entry!r}: expected a name as text, and its keywords")
+                raise UsageError(f"{shown(entry)}: expected a name as text, and its keywords")
             alerts[name] = alert_of(entry)
         except SkwsError as error:
-            faults.append(f"{path}: {name if is_named else repr(name)}: {error}")
+            faults.append(f"{path}: {name if is_named else shown(name)}: {error}")
     if faults:
         raise UsageError("\n".join(faults))
     return alerts
+
+
+def _is_alert(entry: object) -> bool:
+    """True if a value of the file has the form of an alert, right or wrong."""
+    return isinstance(entry, str) or (isinstance(entry, dict) and not entry.keys().isdisjoint(_KEYS))
 
 
 class _Loader(yaml.CSafeLoader):
@@ -280,7 +290,7 @@ def alert_of(entry: Any) -> Alert:
     if isinstance(entry, str) and entry:
         return Alert(Query(entry))
     if not isinstance(entry, dict):
-        raise UsageError(f"{entry!r}: {_EXPECTED}, as text")
+        raise UsageError(f"{shown(entry)}: {_EXPECTED}, as text")
     return _alert_of_mapping(entry)
 
 
@@ -304,7 +314,7 @@ def entry_of(query: Query) -> dict[str, Any]:
 def _alert_of_mapping(entry: Mapping[Any, Any]) -> Alert:
     for key in entry:
         if key not in _KEYS:
-            raise UsageError(f"no {key!r}{nearest(str(key), _KEYS)}")
+            raise UsageError(f"no {shown(key)}{nearest(str(key), _KEYS)}")
         if entry[key] is None:
             raise UsageError(f"{key}: no value: give one, or remove the line")
     texts = [key for key in _TEXT if key in entry]
@@ -351,11 +361,12 @@ def _other_kind(entry: Mapping[Any, Any]) -> Query:
     _check_keys(entry, "query", "kind", "options", "max_size")
     if (kind := _text("kind", entry["kind"])) in KINDS:
         raise UsageError(
-            f"kind: {kind!r}: expected a kind of another package; leave it out for query, pattern and sql"
+            f"kind: {shown(kind)}: expected a kind of another package; leave it out for query,"
+            " pattern and sql"
         )
     options = entry.get("options", {})
     if not isinstance(options, dict):
-        raise UsageError(f"options: {options!r}: expected a mapping of names to texts")
+        raise UsageError(f"options: {shown(options)}: expected a mapping of names to texts")
     option_texts = {str(name): _text(f"options: {name}", value) for name, value in options.items()}
     return Query(_text("query", entry["query"]), _number(entry, "max_size"), kind, option_texts)
 
@@ -371,7 +382,7 @@ def flag(entry: Mapping[Any, Any], key: str) -> bool:
     """The value of a key, false by default. Raises UsageError if it is neither true nor false."""
     value = entry.get(key, False)
     if not isinstance(value, bool):
-        raise UsageError(f"{key}: {value!r}: expected true or false")
+        raise UsageError(f"{key}: {shown(value)}: expected true or false")
     return value
 
 
@@ -379,9 +390,9 @@ def _options(entry: Mapping[Any, Any]) -> dict[str, str]:
     """The options of the query, checked."""
     if isinstance(entry.get("group"), str | list):
         raise UsageError(
-            f"group: {entry['group']!r}: expected true or false: it folds near-duplicates of the best;"
+            f"group: {shown(entry['group'])}: expected true or false: it folds near-duplicates of the best;"
             " results are not grouped by an attribute, since an expired one could hide others that are alive;"
-            f" 'limit: 1 per day by {_first_name(entry['group'])}' reports one for each value"
+            f" 'limit: 1 per day by {_first_name(entry['group'])!s:.80}' reports one for each value"
         )
     options = {option: _text(key, entry[key]) for key, option in _TEXTS.items() if key in entry}
     for key, option in _FLAGS.items():
@@ -428,23 +439,23 @@ def _text_list(entry: Mapping[Any, Any], key: str, expected: str) -> tuple[str, 
         return ()
     texts = [entry[key]] if isinstance(entry[key], str) else entry[key]
     if not (isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
-        raise UsageError(f"{key}: {entry[key]!r}: expected {expected}, or a list of them")
+        raise UsageError(f"{key}: {shown(entry[key])}: expected {expected}, or a list of them")
     duplicate = next((text for index, text in enumerate(texts) if text in texts[:index]), None)
     if duplicate is not None:
-        raise UsageError(f"{key}: {duplicate!r} occurs twice")
+        raise UsageError(f"{key}: {shown(duplicate)} occurs twice")
     return tuple(texts)
 
 
 def _text(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise UsageError(f"{key}: {value!r}: expected a text")
+        raise UsageError(f"{key}: {shown(value)}: expected a text")
     return value
 
 
 def _number(entry: Mapping[Any, Any], key: str) -> int | None:
     value = entry.get(key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise UsageError(f"{key}: {value!r}: expected a number above 0")
+        raise UsageError(f"{key}: {shown(value)}: expected a number above 0")
     if value is not None and value > _LARGEST:
         raise UsageError(f"{key}: a number too large")
     return value

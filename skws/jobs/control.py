@@ -33,7 +33,7 @@ from skws.jobs.clock import Pace, StoppableClock, replay_rate
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query_spec import KEYWORDS, Query
-from skws_schema.errors import SourceError
+from skws_schema.errors import SourceError, shown
 
 if TYPE_CHECKING:  # the parts of a host are loaded with it
     from skws.data.batch import Record, RecordBatch
@@ -101,11 +101,11 @@ class JobCommand:
             case {"op": "add", "name": str(name), "query": str(query)} if name and query:
                 size = fields.get("max_size")
                 if size is not None and not (type(size) is int and size > 0):
-                    raise ValueError(f"max_size {size!r}: expected a number above 0")
+                    raise ValueError(f"max_size {shown(size)}: expected a number above 0")
                 kind, options = fields.get("kind", KEYWORDS), fields.get("options", {})
                 if not (isinstance(kind, str) and isinstance(options, dict)):
                     raise ValueError(  # noqa: TRY004 - as for all other faults
-                        f"kind {kind!r}, options {options!r}: expected a text and an object"
+                        f"kind {shown(kind)}, options {shown(options)}: expected a text and an object"
                     )
                 option_texts = {str(key): str(value) for key, value in options.items()}
                 identity, tag = str(fields.get("id", "")), str(fields.get("tag", ""))

@@ -19,7 +19,7 @@ from skws.results.result import Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query_spec import KEYWORDS, Query, Stream
-from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
+from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest, shown
 from skws_schema.evolution import SchemaChange
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window, parse_window
@@ -178,17 +178,17 @@ class StandingQueries:
             other_names = [other.name for other in queries.values() if other.kind != KEYWORDS]
             if other_names and not (shards or self._request.keeps_past):
                 raise UsageError(
-                    f"query {other_names[0]!r} would need the earlier records, and this run keeps none:"
+                    f"query {shown(other_names[0])} would need the earlier records, and this run keeps none:"
                     " use --control or --checkpoint"
                 )
             return check_change(stream, command.schema, queries.values(), self._request.window, shards=shards)
         if command.op == "remove":
             if command.name not in queries:
-                raise UsageError(f"no standing query {command.name!r}{nearest(command.name, queries)}")
+                raise UsageError(f"no standing query {shown(command.name)}{nearest(command.name, queries)}")
             del queries[command.name]
             return stream
         if command.name in queries:
-            raise UsageError(f"there is already a query {command.name!r}")
+            raise UsageError(f"there is already a query {shown(command.name)}")
         query = self._query_of(command)
         if plan is not None:
             self._plans[command.name] = plan
@@ -277,8 +277,8 @@ def check_change(
     change = SchemaChange.between(stream.schema, schema)
     if window is None and parse_window(schema.window) != stream.window:
         raise SchemaError(
-            f"the window of a running search cannot change, from {stream.schema.window!r} to"
-            f" {schema.window!r}: start a search with the new window"
+            f"the window of a running search cannot change, from {shown(stream.schema.window)} to"
+            f" {shown(schema.window)}: start a search with the new window"
         )
     relations = change.after.relations
     tables = [relations[i].name for i in sorted(change.added[0]) if relations[i].table]
@@ -303,11 +303,11 @@ def _check_query(query: Query, old_stream: Stream, new_stream: Stream) -> None:
     try:
         plan = plan_of(query, new_stream)
     except SkwsError as error:
-        raise UsageError(f"query {query.name!r} does not fit the new schema: {error}") from None
+        raise UsageError(f"query {shown(query.name)} does not fit the new schema: {error}") from None
     try:
         plan.check_change(old_stream)
     except SkwsError as error:
         raise UsageError(
-            f"query {query.name!r} ({query.kind}) cannot continue with the new schema: {error};"
+            f"query {shown(query.name)} ({query.kind}) cannot continue with the new schema: {error};"
             " remove it first"
         ) from None

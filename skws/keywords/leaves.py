@@ -25,6 +25,7 @@ from skws.keywords.keyword_query import (
     WordAlternative,
 )
 from skws.keywords.syntax import fault
+from skws_schema.errors import shown
 from skws_schema.model import Analyzer, Groups, Schema
 
 WILD: Final = "*?"
@@ -397,7 +398,7 @@ def _fuzzy(node: syntax.FuzzyNode, text: str, analyzer: Analyzer) -> list[_Meani
     if not LEAST[distance] <= len(word) <= MEMORABLE:
         message = (
             f"'~{node.distance}' needs a word of {LEAST[distance]} to {MEMORABLE} letters, as shorter words"
-            f" resemble too many others; {word!r} has {len(word)}"
+            f" resemble too many others; {shown(word)} has {len(word)}"
         )
         raise fault(message, text, node.startchar)
     terms = [each for each in _word(node.text, analyzer) if isinstance(each, Term)]

@@ -25,7 +25,7 @@ from skws.keywords.scope import (
 )
 from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
-from skws_schema.errors import QueryError
+from skws_schema.errors import QueryError, shown
 from skws_schema.evolution import nameable
 from skws_schema.model import Analyzer, Op, Schema
 
@@ -207,7 +207,7 @@ class _Reader:
 
     def _look_for(self, node: syntax.Node, slot: Slot, first: int) -> None:
         if any(slot.same(other) for other in self.slots[:first]):
-            message = f"{slot.text!r} is also before ';', but no tuple precedes itself"
+            message = f"{shown(slot.text)} is also before ';', but no tuple precedes itself"
             raise fault(message, self.text, node.startchar)
         self._add(slot, self.slots)
 
@@ -392,7 +392,7 @@ def _reason(dropped: list[str]) -> str:
 def _nothing_left(text: str, dropped: list[str]) -> str:
     if any(map(_is_word, dropped)):
         return f"no keyword is left: {_stop_words(dropped)}"
-    return f"the query {text!r} contains no word"
+    return f"the query {shown(text)} contains no word"
 
 
 def _stop_words(dropped: list[str]) -> str:
@@ -422,13 +422,15 @@ def _check_left_out(reader: _Reader, schema: Schema) -> None:
             if all(
                 each.scope is not None and each.scope.relation in reader.without for each in slot.alternatives
             ):
-                message = f"nothing can match: {slot.text!r} can only be in relations that are left out"
+                message = f"nothing can match: {shown(slot.text)} can only be in relations that are left out"
                 raise fault(message, reader.text, position)
         if relation in reader.restricted:
-            message = f"{reader.restricted[relation]!r} restricts {name!r}, which is left out"
+            message = f"{shown(reader.restricted[relation])} restricts {shown(name)}, which is left out"
             raise fault(message, reader.text, position)
         if len(reader.without) + len(removed_relations - reader.without.keys()) == len(schema.relations):
-            raise fault(f"nothing can match: with {name!r} every relation is left out", reader.text, position)
+            raise fault(
+                f"nothing can match: with {shown(name)} every relation is left out", reader.text, position
+            )
 
 
 def _check(reader: _Reader, text: str) -> None:
@@ -437,11 +439,12 @@ def _check(reader: _Reader, text: str) -> None:
     if not slots:
         if reader.restricted:
             raise QueryError(
-                f"the query {text!r} only restricts results; add a keyword, or '!' before a condition that a"
+                f"the query {shown(text)} only restricts results; add a keyword, or '!' before a"
+                " condition that a"
                 f" tuple of the result must satisfy{_reason(dropped)}"
             )
         if exclusions or reader.without:
-            raise QueryError(f"the query {text!r} only excludes; add a keyword{_reason(dropped)}")
+            raise QueryError(f"the query {shown(text)} only excludes; add a keyword{_reason(dropped)}")
         if dropped:
             raise QueryError(_nothing_left(text, dropped))
         raise QueryError("the query is empty; type at least one keyword")
@@ -449,7 +452,7 @@ def _check(reader: _Reader, text: str) -> None:
         raise QueryError(f"a query may have at most {MAX_SLOTS} keywords; this one has {len(slots)}")
     for slot in slots:
         if any(slot.same(exclusion) for exclusion in exclusions):
-            raise QueryError(f"nothing can match: {slot.text!r} is both a keyword and excluded")
+            raise QueryError(f"nothing can match: {shown(slot.text)} is both a keyword and excluded")
 
 
 class KeywordGroup(NamedTuple):

@@ -16,7 +16,7 @@ from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
 from skws_mesh.mesh_kinds import MeshChoice
 from skws_mesh.tree import NodeOrder
 from skws_schema.budgets import memory_checked
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, shown
 from skws_schema.model import Schema
 from skws_windows.window import Window, by_position, with_deletions
 
@@ -98,7 +98,9 @@ class Plan:
 
 def _check(noun: str, name: str, choices: Sequence[str]) -> None:
     if name not in choices:
-        raise UsageError(f"{noun} {name!r}: expected one of {', '.join(choices)}{nearest(name, choices)}")
+        raise UsageError(
+            f"{noun} {shown(name)}: expected one of {', '.join(choices)}{nearest(name, choices)}"
+        )
 
 
 MOST: Final = 1_000_000
@@ -127,7 +129,8 @@ def many_networks(plan: Plan) -> str:
     if total < _MANY_NETWORKS:
         return ""
     return (
-        f"query {plan.query.text!r} has {total:,} candidate networks, and its mesh may grow large: {ADVICE}"
+        f"query {shown(plan.query.text)} has {total:,} candidate networks, and its mesh may grow"
+        f" large: {ADVICE}"
     )
 
 

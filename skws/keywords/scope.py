@@ -17,16 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.blocks import Block
-from skws.data.value_conversion import (
-    TEXT_CONVERSIONS,
-    MalformedError,
-    number_of_text,
-    refusal,
-    shown,
-)
+from skws.data.value_conversion import TEXT_CONVERSIONS, MalformedError, number_of_text, refusal
 from skws.data.versions import EXPECTED, known_key
 from skws.keywords.keyword_query import Condition, Interval, Scope, Test, Versus
-from skws_schema.errors import QueryError, nearest
+from skws_schema.errors import QueryError, nearest, shown
 from skws_schema.model import (
     COMPARED,
     AttributeType,
@@ -93,7 +87,7 @@ def compared(name: str, schema: Schema) -> ComparedAttribute:
     if attribute is None:
         hint = nearest(name, [a.name for r in relations for a in r.attributes])
         hint = hint or "; to search for the text itself, put quotes around it"
-        raise QueryError(f"no attribute {name!r} to compare with{hint}")
+        raise QueryError(f"no attribute {shown(name)} to compare with{hint}")
     return _only(schema, attribute, [relation for relation in relations if attribute in relation.columns])
 
 
@@ -119,7 +113,7 @@ def other_attribute(attribute: ComparedAttribute, value: str, schema: Schema) ->
     name = f"{relation.name}.{definition.name}"
     if owner is not None and owner != relation.name:
         raise QueryError(
-            f"{value!r} is an attribute of another relation: a condition compares {name} with a value"
+            f"{shown(value)} is an attribute of another relation: a condition compares {name} with a value"
             f' or another attribute of the same row; write "{value}" for the text'
         )
     other_definition = relation.attributes[relation.columns[attribute_name]]
@@ -146,7 +140,7 @@ def versus(attribute: ComparedAttribute, sign: str, other: ComparedAttribute, sc
 
 def _operator(attribute: ComparedAttribute, sign: str, schema: Schema) -> Op:
     if sign not in _SIGNS:
-        raise QueryError(f"unknown comparison {sign!r}; expected one of {' '.join(_SIGNS)}")
+        raise QueryError(f"unknown comparison {shown(sign)}; expected one of {' '.join(_SIGNS)}")
     kind, name = _type_and_name(attribute, schema)
     if kind is AttributeType.BOOLEAN and sign not in {Op.EQUAL, Op.DIFFERENT}:
         raise QueryError(f"{name} is a boolean, which has no order; expected = or !=")
@@ -187,7 +181,7 @@ def completable(schema: Schema) -> tuple[str, ...]:
 def _only(schema: Schema, attribute: str, owners: list[Relation]) -> ComparedAttribute:
     if len(owners) > 1:
         names = ", ".join(f"{relation.name}.{attribute}" for relation in owners)
-        raise QueryError(f"{attribute!r} is in {len(owners)} relations; write one of {names}")
+        raise QueryError(f"{shown(attribute)} is in {len(owners)} relations; write one of {names}")
     return ComparedAttribute(schema.index[owners[0].name], owners[0].columns[attribute])
 
 
@@ -233,7 +227,7 @@ def left_out(name: str, schema: Schema) -> OmittedParts:
         else [each for each in joins_by_attribute if _attribute_of(each) == bare_name]
     )
     if len({frozenset(joins_by_attribute[each]) for each in attributes}) > 1:
-        raise QueryError(f"{name!r} is in several joins; write one of {', '.join(sorted(attributes))}")
+        raise QueryError(f"{shown(name)} is in several joins; write one of {', '.join(sorted(attributes))}")
     if attributes:
         return OmittedParts(None, frozenset(joins_by_attribute[attributes[0]]))
     hint = (
@@ -241,7 +235,8 @@ def left_out(name: str, schema: Schema) -> OmittedParts:
         or f"; relations are {', '.join(relations)}"
     )
     raise QueryError(
-        f"'-{name}:' leaves out nothing: {name!r} is not a relation, a join or an attribute of a join{hint}"
+        f"'-{name}:' leaves out nothing: {shown(name)} is not a relation, a join or an attribute of a"
+        f" join{hint}"
         " (to exclude the word, leave out the colon)"
     )
 
@@ -252,7 +247,7 @@ def _attribute_of(name: str) -> str:
 
 def _whole_relation(schema: Schema, name: str) -> Scope:
     if not schema.relation(name).search:
-        raise QueryError(f"relation {name!r} has no searched attribute")
+        raise QueryError(f"relation {shown(name)} has no searched attribute")
     return Scope(schema.index[name], None)
 
 
@@ -274,14 +269,14 @@ def _column(relation: Relation, name: str) -> int:
     attribute = match_name(name, relation.columns)
     if attribute is None:
         raise QueryError(
-            f"relation {relation.name!r} has no attribute {name!r}{nearest(name, relation.columns)}"
+            f"relation {shown(relation.name)} has no attribute {shown(name)}{nearest(name, relation.columns)}"
         )
     return relation.columns[attribute]
 
 
 def _searched(relation: Relation) -> str:
     names = ", ".join(f"{relation.name}.{name}" for name in relation.search)
-    return f"searched: {names}" if names else f"no attribute of {relation.name!r} is"
+    return f"searched: {names}" if names else f"no attribute of {shown(relation.name)} is"
 
 
 def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
@@ -289,7 +284,7 @@ def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttr
     owners = [relation for relation in schema.relations if attribute in relation.columns]
     if attribute is None:
         hint = nearest(name, _names(schema)) or "; if the colon is part of the text, put quotes around it"
-        raise QueryError(f"no relation or attribute {name!r}{hint}")
+        raise QueryError(f"no relation or attribute {shown(name)}{hint}")
     scopes = tuple(
         Scope(schema.index[owner.name], owner.columns[attribute])
         for owner in owners
@@ -304,7 +299,7 @@ def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttr
     if comparable_owners:
         return _only(schema, attribute, owners)
     raise QueryError(
-        f"attribute {attribute!r} is searched in no relation"
+        f"attribute {shown(attribute)} is searched in no relation"
         f" (it is in {', '.join(relation.name for relation in owners)});"
         f" to compare the whole text, write {attribute}=..."
     )
@@ -328,7 +323,7 @@ def with_left_out(text: str, names: Iterable[str]) -> str:
     """The query that also leaves out some relations or joins. Raises QueryError for an invalid name."""
     for name in names:
         if not all(map(_NAME.fullmatch, name.split(".", 1))):
-            raise QueryError(f"{name!r}: expected the name of a relation or a join to leave out")
+            raise QueryError(f"{shown(name)}: expected the name of a relation or a join to leave out")
         text += f" -{name}:"
     return text
 

@@ -11,6 +11,7 @@ from whoosh.spelling import ListCorrector
 from skws.keywords.analysis import fold, tokens
 from skws.keywords.keyword_query import Fuzzy, Slot, Term
 from skws.spec.query_spec import last_word
+from skws_schema.errors import shown
 from skws_schema.model import Analyzer
 
 _SHORT_WORD: Final = 5
@@ -88,7 +89,7 @@ def _longer_words(word: str, words: Mapping[str, int]) -> list[str]:
 def why_missing(meant: Mapping[str, Sequence[str]], where: str = "") -> list[str]:
     """A line for each slot of ``meant_for``; ``where``: the rows that were examined."""
     return [
-        f"no row{where} matches {text!r}"
+        f"no row{where} matches {shown(text)}"
         + (f"; did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "")
         for text, suggestions in meant.items()
     ]

@@ -20,7 +20,7 @@ from whoosh.qparser import plugins as whoosh_plugins
 from whoosh.qparser import syntax as whoosh_syntax
 from whoosh.qparser.default import QueryParser
 
-from skws_schema.errors import QueryError, pointed, printable
+from skws_schema.errors import QueryError, pointed, printable, shown
 
 MAX_DEPTH: Final = 40
 """The deepest nesting of parentheses, since Whoosh's filters recurse."""
@@ -325,7 +325,7 @@ def _check_balance(tags: list[Node], text: str) -> None:
             in_scope.pop()
         elif isinstance(node, Scope | Without | ComparisonNode | Range) and any(in_scope):
             name = _name(node)
-            raise fault(f"{name!r} is inside a group that already has a scope", text, node.startchar)
+            raise fault(f"{shown(name)} is inside a group that already has a scope", text, node.startchar)
     if open_positions:
         raise fault("this parenthesis is never closed", text, open_positions[-1])
 

@@ -11,7 +11,7 @@ from skws.queries.operator import SHARED, Key, LiveOperator, QueryPlan, StreamSt
 from skws.results.result import LiveResult, Result, instant_of
 from skws.spec.job import Job
 from skws.spec.query_spec import KEYWORDS, PATTERN, SQL, TOP, WINDOWED, Query, Stream
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, shown
 
 Kind: TypeAlias = Callable[[Query, Stream], QueryPlan]
 """Plans a query of one kind: a subclass of ``QueryPlan``."""
@@ -62,7 +62,9 @@ def kind_of(name: str) -> Kind:
         return KINDS[name]()
     kind: Kind | None = extension(ADDED, name)
     if kind is None:
-        raise UsageError(f"kind of query {name!r}: expected one of {', '.join(KINDS)}{nearest(name, KINDS)}")
+        raise UsageError(
+            f"kind of query {shown(name)}: expected one of {', '.join(KINDS)}{nearest(name, KINDS)}"
+        )
     return kind
 
 

@@ -45,7 +45,7 @@ from skws_mesh.backend import OperatorUse
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import memory_checked
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, shown
 from skws_schema.evolution import SchemaChange
 from skws_windows.window import Window
 
@@ -157,7 +157,7 @@ class Session:
         for plan in plans:
             name = plan.query.name
             if name in names or name in self._plans:
-                raise UsageError(f"there is already a query {name!r}")
+                raise UsageError(f"there is already a query {shown(name)}")
             names.add(name)
         groups: dict[Key | None, list[QueryPlan]] = {}
         for plan in plans:
@@ -180,7 +180,7 @@ class Session:
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
         if name not in self._plans:
-            raise UsageError(f"no standing query {name!r}{nearest(name, self._plans)}")
+            raise UsageError(f"no standing query {shown(name)}{nearest(name, self._plans)}")
         del self._plans[name]
         if name in self._key_by_query:
             key = self._remove_from_operator(name)
@@ -195,7 +195,7 @@ class Session:
         Raises UsageError for an unknown name.
         """
         if name not in self._plans:
-            raise UsageError(f"no standing query {name!r}{nearest(name, self._plans)}")
+            raise UsageError(f"no standing query {shown(name)}{nearest(name, self._plans)}")
         key, plan = self._key_by_query.get(name), self._plan(name)
         if key is None:
             return []

@@ -22,7 +22,7 @@ from skws_bounds.query_run import Output, UnionRun
 from skws_bounds.repairs import WINDOW, Repair
 from skws_bounds.repairs import repairs as repairs_of
 from skws_bounds.verdict import Verdict, check
-from skws_schema.errors import BadRecordsError, UsageError
+from skws_schema.errors import BadRecordsError, UsageError, shown
 from skws_schema.evolution import nameable
 from skws_schema.model import Row, Schema, iso
 from skws_windows.window import MICROSECOND, Unbounded, Window
@@ -212,7 +212,8 @@ class SqlEvaluator(Evaluator):
                 continue
             if record.delete:
                 raise BadRecordsError(
-                    f"a record deletes a tuple of {name}; query {self._query.name!r} runs in constant memory,"
+                    f"a record deletes a tuple of {name}; query {shown(self._query.name)} runs in"
+                    " constant memory,"
                     " and only accepts insertions"
                 )
             if self._now is None or record.time > self._now:  # under a count window, times may decrease

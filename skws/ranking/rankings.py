@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from skws.results.result import FRESHNESS, ScorePart
 from skws.spec.query_spec import DEFAULT
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, shown
 from skws_schema.model import Schema
 
 
@@ -301,5 +301,7 @@ def ranking_named(name: str) -> Ranking:
     """The ranking with a name. Raises UsageError if there is none."""
     by_name = rankings()
     if name not in by_name:
-        raise UsageError(f"ranking {name!r}: expected one of {', '.join(by_name)}{nearest(name, by_name)}")
+        raise UsageError(
+            f"ranking {shown(name)}: expected one of {', '.join(by_name)}{nearest(name, by_name)}"
+        )
     return by_name[name]

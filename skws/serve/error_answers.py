@@ -13,9 +13,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from skws.data.value_conversion import shown
 from skws_schema.budgets import TimeLimitError
-from skws_schema.errors import MemoryBudgetError, NotReadyError, SkwsError, UsageError
+from skws_schema.errors import MemoryBudgetError, NotReadyError, SkwsError, UsageError, shown
 
 FAULTS: Final = {
     400: "The request cannot be understood.",

@@ -22,11 +22,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic_core import PydanticCustomError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from skws.data.value_conversion import shown
 from skws.serve.error_answers import error_body
 from skws.serve.saved import MOST_NAME, MOST_TEXT
 from skws.serve.server_options import Access
-from skws_schema.errors import nearest, not_utf8
+from skws_schema.errors import nearest, not_utf8, shown
 
 MOST_BODY: Final = 16 << 20
 _BODY_SECONDS: Final = 30.0

@@ -13,7 +13,7 @@ import orjson
 
 from skws.jobs.alerts import alert_of, entry_of, flag
 from skws.spec.query_spec import KEYWORDS, Query
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, shown
 from skws_windows.window import parse_duration
 
 MOST_NAME: Final = 200
@@ -66,7 +66,7 @@ class SavedSearch:
         query_fields = {key: value for key, value in fields.items() if key not in _OWN}
         for key in ("sinks", "limit"):
             if key in query_fields:
-                raise UsageError(f"no {key!r} here: results go to the event stream of the query")
+                raise UsageError(f"no {shown(key)} here: results go to the event stream of the query")
         if "kind" in query_fields:
             raise UsageError("no 'kind' here: queries of other packages are not saved over the network")
         query = alert_of(query_fields).query
@@ -121,16 +121,16 @@ class SavedSearch:
 def _check_name(name: str) -> None:
     if not name or len(name) > MOST_NAME or not name.isprintable() or "/" in name:
         raise UsageError(
-            f"the name {name[:MOST_NAME]!r}: expected 1 to {MOST_NAME} printable characters without /"
+            f"the name {shown(name[:MOST_NAME])}: expected 1 to {MOST_NAME} printable characters without /"
         )
     if name in {".", ".."}:  # clients remove them from an address, however they are encoded
-        raise UsageError(f"the name {name!r}: expected one that can be part of an address")
+        raise UsageError(f"the name {shown(name)}: expected one that can be part of an address")
 
 
 def _owner(fields: Mapping[str, Any]) -> str:
     owner = fields.get("owner", "")
     if not isinstance(owner, str) or len(owner) > MOST_NAME or not owner.isprintable():
-        raise UsageError(f"owner {owner!r:.200}: expected at most {MOST_NAME} printable characters")
+        raise UsageError(f"owner {shown(owner)}: expected at most {MOST_NAME} printable characters")
     return owner
 
 
@@ -151,7 +151,7 @@ def _metadata(metadata: Any) -> Mapping[str, Any]:
 def _interval(fields: Mapping[str, Any]) -> str:
     interval = fields.get("every", "")
     if not isinstance(interval, str):
-        raise UsageError(f"every: {interval!r}: expected a duration such as '1 day'")
+        raise UsageError(f"every: {shown(interval)}: expected a duration such as '1 day'")
     if interval and parse_duration(interval, what="every") < LEAST_EVERY:
-        raise UsageError(f"every: {interval!r}: expected 1 second or more")
+        raise UsageError(f"every: {shown(interval)}: expected 1 second or more")
     return interval

@@ -19,7 +19,7 @@ import orjson
 
 from skws.results.result import LiveResult
 from skws.sinks.base import DESCRIBED, NONE, BatchSink, SinkError, SinkRun, persistently
-from skws_schema.errors import NotYetError, SourceError, UsageError, nearest
+from skws_schema.errors import NotYetError, SourceError, UsageError, nearest, shown
 
 PROGRESS: Final = "skws_progress"
 COLUMNS: Final = (*DESCRIBED, "retracted")
@@ -73,7 +73,9 @@ class ResultTable:
         """The table that ``PARAMETERS`` of an address describe. Raises UsageError."""
         name = parameters.get("table", cls().name)
         if not _NAME.fullmatch(name):
-            raise UsageError(f"table {name!r}: expected letters, digits and '_', optionally after SCHEMA.")
+            raise UsageError(
+                f"table {shown(name)}: expected letters, digits and '_', optionally after SCHEMA."
+            )
         retractions, choices = parameters.get("retractions", Retractions.DELETE), list(Retractions)
         if retractions not in choices:
             raise UsageError(

@@ -27,7 +27,7 @@ from skws.results.result import LiveResult
 from skws.sinks.base import NONE, PostingSink, SinkError, SinkProgress, SinkRun
 from skws.sinks.file_sinks import AppendedFile
 from skws.sources.feed import redacted
-from skws_schema.errors import UsageError, quantity
+from skws_schema.errors import UsageError, quantity, shown
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
@@ -296,7 +296,7 @@ class HookProgram:
         try:
             self._words = shlex.split(text)
         except ValueError as error:
-            raise UsageError(f"command {text!r}: {error}") from None
+            raise UsageError(f"command {shown(text)}: {error}") from None
         if not self._words:
             raise UsageError("command: expected a program and its arguments")
         self.shown = f"command:{self._words[0]}"

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from skws.data.batch import Chunk, Item
-from skws_schema.errors import SourceError, UsageError, nearest
+from skws_schema.errors import SourceError, UsageError, nearest, shown
 from skws_schema.model import Schema
 
 Offset: TypeAlias = dict[str, Any]
@@ -29,7 +29,7 @@ def parse_offset(offset: Offset, source: str, parse: Callable[[], _Position]) ->
     try:
         return parse()
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise SourceError(f"{offset!r} is not an offset of {source}") from None
+        raise SourceError(f"{shown(offset)} is not an offset of {source}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ def parameters(query: str, names: Collection[str], where: str, hint: str = "") -
     values = dict(parse_qsl(query, keep_blank_values=True))
     for name in values:
         if name not in names:
-            raise UsageError(f"{where} no parameter {name!r}{nearest(name, names)}{hint}")
+            raise UsageError(f"{where} no parameter {shown(name)}{nearest(name, names)}{hint}")
     return values
 
 

@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, shown
 
 DEFAULT_MAX_SIZE: Final = 5
 """The default maximum number of tuples of a result, T_max."""
@@ -91,7 +91,7 @@ def check_master(master: str | None) -> None:
     """Raises UsageError if a text is not a Spark master."""
     if master is not None and not _MASTER.fullmatch(master):
         raise UsageError(
-            f"--master {master!r}: expected local, local[N], local[*], yarn, spark://HOST:PORT or k8s://URL"
+            f"--master {shown(master)}: expected local, local[N], local[*], yarn, spark://HOST:PORT or k8s://URL"
         )
 
 

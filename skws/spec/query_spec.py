@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
 from skws_mesh.mesh_kinds import MeshChoice
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, shown
 from skws_schema.model import Schema
 from skws_windows.window import (
     MICROSECOND,
@@ -115,7 +115,7 @@ class Query:
             raise UsageError(f"options: expected texts by name, found {type(self.options).__name__}")
         size = self.max_size
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
-            raise UsageError(f"max_size: expected a whole number of 1 or more, found {size!r}")
+            raise UsageError(f"max_size: expected a whole number of 1 or more, found {shown(size)}")
         for label, text in (("query", self.text), ("name", self.name), *self.options.items()):
             if not isinstance(text, str):
                 raise UsageError(f"{label}: expected a text, found {type(text).__name__}")

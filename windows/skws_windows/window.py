@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TypeAlias
 
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, shown
 
 FOREVER = 1 << 62
 MICROSECOND = 1_000_000
@@ -143,9 +143,9 @@ def parse_window(text: str) -> Window:
     if count:
         size = Decimal(count[1])
         if size < 1:
-            raise UsageError(f"window {text!r}: must hold at least 1 tuple")
+            raise UsageError(f"window {shown(text)}: must hold at least 1 tuple")
         if size >= FOREVER // 4:
-            raise UsageError(f"window {text!r}: too long; write 'none' for a window that never closes")
+            raise UsageError(f"window {shown(text)}: too long; write 'none' for a window that never closes")
         return CountWindow(int(size))
     return TimeWindow(parse_duration(words, what="window"))
 
@@ -197,13 +197,13 @@ def parse_duration(text: str, what: str = "duration", *, may_be_zero: bool = Fal
     while position < len(text):
         amount = _PART.match(text, position)
         if not amount:
-            raise UsageError(f"{what} {text!r}: expected a duration such as '20 minutes' or '1h 30m'")
+            raise UsageError(f"{what} {shown(text)}: expected a duration such as '20 minutes' or '1h 30m'")
         total += Decimal(amount[1]) * _unit(amount[2], text, what)
         position = amount.end()
     if total < 1 and not may_be_zero:
-        raise UsageError(f"{what} {text!r}: must be longer than 0")
+        raise UsageError(f"{what} {shown(text)}: must be longer than 0")
     if total >= FOREVER // 4:
-        raise UsageError(f"{what} {text!r}: too long; write 'none' for a window that never closes")
+        raise UsageError(f"{what} {shown(text)}: too long; write 'none' for a window that never closes")
     return int(total)
 
 
@@ -212,4 +212,4 @@ def _unit(word: str, text: str, what: str) -> int:
         if name in _UNITS:
             return _UNITS[name]
     hint = nearest(word, _UNITS) or "; expected us, ms, s, min, h, d or week"
-    raise UsageError(f"{what} {text!r}: unknown unit {word!r}{hint}")
+    raise UsageError(f"{what} {shown(text)}: unknown unit {shown(word)}{hint}")

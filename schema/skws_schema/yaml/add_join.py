@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, shown
 from skws_schema.model import AttributeType, Join, Schema, sides
 from skws_schema.yaml.document import join_lines
 from skws_schema.yaml.load import Side, parse_condition, parse_schema
@@ -95,11 +95,11 @@ def _suggests(line: str, join: Join) -> bool:
 
 def _type(side: Side, schema: Schema) -> AttributeType:
     if side.relation not in schema.index:
-        raise UsageError(f"no relation {side.relation!r}{nearest(side.relation, schema.index)}")
+        raise UsageError(f"no relation {shown(side.relation)}{nearest(side.relation, schema.index)}")
     types = {a.name: a.type for a in schema.relation(side.relation).attributes}
     if side.attribute not in types:
         raise UsageError(
-            f"no attribute {side.attribute!r} in {side.relation!r}{nearest(side.attribute, types)}"
+            f"no attribute {shown(side.attribute)} in {shown(side.relation)}{nearest(side.attribute, types)}"
         )
     return types[side.attribute]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from skws_schema.errors import nearest
+from skws_schema.errors import nearest, shown
 from skws_schema.model import BOUNDABLE, AttributeType, Schema, instant, iso
 from skws_schema.yaml.located import Data, Located, Path
 
@@ -55,9 +55,13 @@ def _check_origin(located: Located, draft: RelationDraft, relations: Mapping[str
     if not dot:
         return
     if not path:
-        located.report(position, f"{draft.name}.from: expected a name or RELATION.PATH, found {origin!r}")
+        located.report(
+            position, f"{draft.name}.from: expected a name or RELATION.PATH, found {shown(origin)}"
+        )
     elif parent not in relations:
-        located.report(position, f"{draft.name}.from: no relation {parent!r}{nearest(parent, relations)}")
+        located.report(
+            position, f"{draft.name}.from: no relation {shown(parent)}{nearest(parent, relations)}"
+        )
     elif draft.entry.get("source") is not None:
         located.report(position, f"{draft.name}.from: a table with a source takes its rows only from there")
     elif parent != draft.name and draft.name in _enclosing_relations(parent, relations):
@@ -101,9 +105,9 @@ def bound_value(kind: AttributeType, value: Data) -> int | float:
     if kind is AttributeType.TIMESTAMP:
         return _microseconds(value)
     if kind is AttributeType.INTEGER and not (number and isinstance(value, int)):
-        raise ValueError(f"expected an integer, found {value!r}")
+        raise ValueError(f"expected an integer, found {shown(value)}")
     if not isinstance(value, int | float) or not number:
-        raise ValueError(f"expected a number, found {value!r}")
+        raise ValueError(f"expected a number, found {shown(value)}")
     return value
 
 
@@ -116,7 +120,7 @@ def _microseconds(value: Data) -> int:
         return instant(str(value))
     except (ValueError, OverflowError):
         raise ValueError(
-            f"expected a timestamp (2026-01-31T12:00:00Z, or seconds since the epoch), found {value!r}"
+            f"expected a timestamp (2026-01-31T12:00:00Z, or seconds since the epoch), found {shown(value)}"
         ) from None
 
 
@@ -144,10 +148,10 @@ def _check_names(located: Located, draft: RelationDraft) -> None:
                 continue
             if name in names:
                 located.report(
-                    located.value_place(item_path), f"{draft.name}.{field}: {name!r} is named twice"
+                    located.value_place(item_path), f"{draft.name}.{field}: {shown(name)} is named twice"
                 )
             elif draft.types is not None and name not in draft.types:
-                message = f"{draft.name}.{field}: no attribute {name!r}{nearest(name, draft.types)}"
+                message = f"{draft.name}.{field}: no attribute {shown(name)}{nearest(name, draft.types)}"
                 located.report(located.value_place(item_path), message)
             names.add(name)
 
@@ -158,7 +162,9 @@ def _check_search(located: Located, draft: RelationDraft) -> None:
         kind = (draft.types or {}).get(name) if isinstance(name, str) else None
         if kind and kind is not AttributeType.TEXT:
             position = located.value_place((*draft.path, "search", i))
-            located.report(position, f"{draft.name}.search: expected a text attribute; {name!r} is {kind}")
+            located.report(
+                position, f"{draft.name}.search: expected a text attribute; {shown(name)} is {kind}"
+            )
 
 
 def _check_time(located: Located, draft: RelationDraft) -> None:
@@ -168,7 +174,9 @@ def _check_time(located: Located, draft: RelationDraft) -> None:
     position = located.value_place((*draft.path, "time"))
     kind = (draft.types or {}).get(name)
     if kind and kind is not AttributeType.TIMESTAMP:
-        located.report(position, f"{draft.name}.time: expected a timestamp attribute; {name!r} is {kind}")
+        located.report(
+            position, f"{draft.name}.time: expected a timestamp attribute; {shown(name)} is {kind}"
+        )
     if draft.entry.get("table") is True:
         message = f"{draft.name}.time: a table has no event time; leave out 'time' or 'table: true'"
         located.report(located.key_place((*draft.path, "time")), message)

@@ -28,7 +28,7 @@ from pydantic import (
     ValidationError,
 )
 
-from skws_schema.errors import nearest
+from skws_schema.errors import nearest, shown
 from skws_schema.model import (
     Analyzer,
     Attribute,
@@ -58,7 +58,7 @@ def as_name(text: str) -> str:
 
 def _check_name(text: str) -> str:
     if not is_name(text):
-        raise ValueError(f"{text!r} cannot be a name: {NAME_RULE}")
+        raise ValueError(f"{shown(text)} cannot be a name: {NAME_RULE}")
     return text
 
 
@@ -283,7 +283,7 @@ def value_text(value: Data) -> str:
         return "a list"
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
-    return repr(value) if isinstance(value, str) else f"the number {value}"
+    return shown(value) if isinstance(value, str) else f"the number {shown(value)}"
 
 
 def _report(located: Located, fault: Mapping[str, Any]) -> None:
@@ -293,7 +293,9 @@ def _report(located: Located, fault: Mapping[str, Any]) -> None:
             located.report(located.key_place(path), _unknown_key(path))
         case "missing":
             if not _is_misspelt(located.at(path[:-1]), path):
-                located.report(located.key_place(path[:-1]), f"{_subject(path[:-1])}{path[-1]!r} is missing")
+                located.report(
+                    located.key_place(path[:-1]), f"{_subject(path[:-1])}{shown(path[-1])} is missing"
+                )
         case "value_error" if fault["loc"][-1] == "[key]":
             located.report(located.key_place(path), str(fault["ctx"]["error"]))
         case "enum" if isinstance(fault["input"], str):
@@ -342,7 +344,7 @@ def _unknown_key(path: Path) -> str:
     keys = _keys(path[:-1])
     key = str(path[-1])
     hint = nearest(key, keys) or f"; expected one of {', '.join(keys)}"
-    return f"{_subject(path[:-1])}unknown key {key!r}{hint}"
+    return f"{_subject(path[:-1])}unknown key {shown(key)}{hint}"
 
 
 def _keys(path: Path) -> list[str]:
@@ -364,7 +366,7 @@ def _unknown_choice(path: Path, value: str) -> str:
     hint = nearest(value.lower(), choices)
     if kind is AttributeType and value.lower() in {"version", "semver"}:
         hint = "; versions are texts with an order: {type: string, order: semantic}, or debian"
-    return f"unknown {noun} {value!r}; expected one of {', '.join(choices)}{hint}"
+    return f"unknown {noun} {shown(value)}; expected one of {', '.join(choices)}{hint}"
 
 
 def _is_misspelt(siblings: Data, path: Path) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from skws_schema.errors import Problem, SchemaError, nearest, not_utf8
+from skws_schema.errors import Problem, SchemaError, nearest, not_utf8, shown
 from skws_schema.model import Analyzer, Attribute, AttributeType, Groups, Join, Possible, Relation, Schema
 from skws_schema.yaml.check import (
     CheckExpression,
@@ -131,12 +131,12 @@ def warnings(schema: Schema) -> list[str]:
     """Warnings about valid but probably unintended parts, one sentence each."""
     joined_names = {name for join in schema.joins for name in (join.left, join.right)}
     isolated = [
-        f"relation {r.name!r} has no join: its tuples are results only on their own"
+        f"relation {shown(r.name)} has no join: its tuples are results only on their own"
         for r in schema.relations
         if r.name not in joined_names and len(schema.relations) > 1
     ]
     symmetric = [
-        f"join {j.name!r} is the same from both sides: each pair of tuples joins twice"
+        f"join {shown(j.name)} is the same from both sides: each pair of tuples joins twice"
         for j in schema.joins
         if j.left == j.right and set(j.on) == {(b, a) for a, b in j.on}
     ]
@@ -214,7 +214,7 @@ def read_synonyms(located: Located, folder: Path | None) -> Groups:
     elif not (isinstance(entry, str) and entry):
         return ()
     elif folder is None:
-        message = f"synonyms: a text has no folder to find {entry!r} in; write the groups as a list"
+        message = f"synonyms: a text has no folder to find {shown(entry)} in; write the groups as a list"
         located.report(position, message)
         return ()
     else:
@@ -252,9 +252,9 @@ def _group(located: Located, position: tuple[int, int], prefix: str, line: str) 
     if not all(words):
         fault = "expected a word between commas, found nothing"
     elif bad_word is not None:
-        fault = f"expected a word, found {bad_word!r}"
+        fault = f"expected a word, found {shown(bad_word)}"
     elif len(group) < 2:
-        fault = f"expected at least two words that mean the same, found {group[0]!r} alone"
+        fault = f"expected at least two words that mean the same, found {shown(group[0])} alone"
     else:
         return group
     located.report(position, f"synonyms: {prefix}{fault}")
@@ -281,11 +281,11 @@ def parse_condition(text: str) -> Condition:
     parts = text.split("=")
     if len(parts) == 1:
         raise ValueError(
-            f"a join needs '=': expected relation.attribute = relation.attribute, found {text!r}"
+            f"a join needs '=': expected relation.attribute = relation.attribute, found {shown(text)}"
         )
     if len(parts) > 2:
         raise ValueError(
-            f"more than one '=' in {text!r}; write a composite join as a list: on: [a.x = b.x, ...]"
+            f"more than one '=' in {shown(text)}; write a composite join as a list: on: [a.x = b.x, ...]"
         )
     return _side(parts[0], 0), _side(parts[1], len(parts[0]) + 1)
 
@@ -293,7 +293,7 @@ def parse_condition(text: str) -> Condition:
 def _side(text: str, start: int) -> Side:
     names = text.strip().split(".")
     if len(names) != 2 or not all(names) or any(c.isspace() for c in text.strip()):
-        raise ValueError(f"expected relation.attribute, found {text.strip()!r}")
+        raise ValueError(f"expected relation.attribute, found {shown(text.strip())}")
     return Side(names[0], names[1], start + len(text) - len(text.lstrip()))
 
 
@@ -351,14 +351,15 @@ def _check_side(
     """Whether the attribute exists (True if unknown), and its type if known."""
     draft = relations.get(side.relation)
     if draft is None:
-        message = f"no relation {side.relation!r}{nearest(side.relation, relations)}"
+        message = f"no relation {shown(side.relation)}{nearest(side.relation, relations)}"
         located.report(located.place_within(path, text, side.offset), message)
         return False, None
     if draft.types is None:
         return True, None
     if side.attribute not in draft.types:
         message = (
-            f"no attribute {side.attribute!r} in {side.relation!r}{nearest(side.attribute, draft.types)}"
+            f"no attribute {shown(side.attribute)} in"
+            f" {shown(side.relation)}{nearest(side.attribute, draft.types)}"
         )
         offset = side.offset + len(side.relation) + 1
         located.report(located.place_within(path, text, offset), message)
@@ -412,7 +413,7 @@ def _check_names(located: Located, joins: Mapping[KeyPath, Join]) -> None:
         if first_path != path and _meaning(join) != _meaning(joins[first_path]):
             line = located.value_place(first_path)[0]
             position = located.value_place((*path, "name"))
-            located.report(position, f"join name {join.name!r} is taken by the join in line {line}")
+            located.report(position, f"join name {shown(join.name)} is taken by the join in line {line}")
 
 
 def _check_twice(located: Located, joins: Mapping[KeyPath, Join]) -> None:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import yaml
 
-from skws_schema.errors import Problem, SchemaError
+from skws_schema.errors import Problem, SchemaError, shown
 
 Data: TypeAlias = "str | int | float | bool | list[Data] | dict[str, Data] | None"
 Path: TypeAlias = tuple[str | int, ...]
@@ -188,7 +188,7 @@ class _NodeReader:
             value_path = (*path, key)
             if key in data:
                 first = self._document.keys[value_path][0]
-                self._document.report(position, f"key {key!r} is written twice; first in line {first}")
+                self._document.report(position, f"key {shown(key)} is written twice; first in line {first}")
                 continue
             self._document.keys[value_path] = position
             data[key] = self._value(value_node, value_path, ancestors)

@@ -22,6 +22,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
 from skws.spec.query_spec import TypedSearch
+from skws_schema.errors import shown
 from skws_schema.model import Attribute, AttributeType, Possible, Relation, Row, Schema, sourced
 from skws_schema.paths import from_here
 from skws_windows.window import Unbounded
@@ -188,8 +189,8 @@ def _in_headers(schema: Schema, missing: Iterable[str]) -> Iterator[str]:
                 heading = attribute.origin or ""
                 if " " in heading and fold(text) in {token.word for token in tokens(heading)}:
                     yield (
-                        f"{text!r} is in {heading!r}, which names a column of {relation.name}: if that is a"
-                        " row, put a line with the column names before it"
+                        f"{shown(text)} is in {shown(heading)}, which names a column of"
+                        f" {relation.name}: if that is a row, put a line with the column names before it"
                     )
                     return
 
@@ -265,7 +266,7 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
         names = [_names(plan.schema, relations[slot]) for slot in slots]
         leaves_out = plan.query.without_joins or plan.query.without
         clause = ", apart from those left out" if leaves_out else ""
-        return f"no joins lead from {names[0]} ({first!r}) to {names[1]} ({second!r}){clause}"
+        return f"no joins lead from {names[0]} ({shown(first)}) to {names[1]} ({shown(second)}){clause}"
     rows = "row" if plan.max_size == 1 else f"tree of up to {plan.max_size} joined rows"
     if isinstance(plan.window, Unbounded):
         return f"no {rows} contains all of them{order}; try a larger --max-size"
@@ -316,7 +317,7 @@ def _unsearched(text: str, relation: Relation, row: Row) -> str:
     for attribute, value in zip(relation.attributes, row, strict=True):
         if type(value) is str and attribute.name not in relation.search and words.search(value):
             return (
-                f"{relation.name}.{attribute.name} contains {text!r}, but is not searched:"
+                f"{relation.name}.{attribute.name} contains {shown(text)}, but is not searched:"
                 f" {_remedy(relation, attribute)}"
             )
     return ""

@@ -40,7 +40,7 @@ from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.budgets import Footprint, memory_checked, register
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, shown
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Row, Schema, sourced
 from skws_windows.window import FOREVER, MICROSECOND, CountWindow, Unbounded, Window, with_deletions
@@ -112,7 +112,7 @@ class KeywordEngine(MeshEngine):
         for plan in plans:
             if plan.schema != self.schema or plan.window != self.window:
                 raise UsageError(
-                    f"query {plan.called!r}: standing queries of one stream share its schema and window"
+                    f"query {shown(plan.called)}: standing queries of one stream share its schema and window"
                 )
         if self._queries.next + len(plans) > self._sizes.numbers:
             self._renumber_queries(len(plans))

@@ -39,7 +39,7 @@ from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_purging.policy import Sweep
 from skws_schema.budgets import Footprint
-from skws_schema.errors import quantity
+from skws_schema.errors import quantity, shown
 from skws_schema.model import Row, sourced
 from skws_windows.window import ExpressionWindow, Unbounded
 
@@ -611,4 +611,4 @@ def _largest(queries: Mapping[int, MeshTenant], plans: Mapping[int, Plan], rows:
     plan = plans[number]
     network = CandidateNetwork.of(tree).text(plan.schema, plan.keywords)
     others_text = f" (besides {quantity(len(plans) - 1, 'other')})" if len(plans) > 1 else ""
-    return f"query {plan.query.text!r}{others_text}, most of it for the network {network}, holds"
+    return f"query {shown(plan.query.text)}{others_text}, most of it for the network {network}, holds"

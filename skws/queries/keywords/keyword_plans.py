@@ -26,7 +26,7 @@ from skws.spec.query_spec import (
     Stream,
     TopChoice,
 )
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, shown
 from skws_windows.window import (
     Window,
     parse_duration,
@@ -68,10 +68,10 @@ def top_of(options: Mapping[str, str]) -> TopChoice:
     """The number of best results in the options of a query. Raises UsageError."""
     for name in options:
         if name not in _OPTIONS:
-            raise UsageError(f"no option {name!r} of a query{nearest(name, _OPTIONS)}")
+            raise UsageError(f"no option {shown(name)} of a query{nearest(name, _OPTIONS)}")
     size = options.get(SIZE, "")
     if not size.isdecimal():
-        raise UsageError(f"top {size!r}: expected a number above 0")
+        raise UsageError(f"top {shown(size)}: expected a number above 0")
     return TopChoice(int(size), GROUP in options, APPEND_ONLY in options)
 
 

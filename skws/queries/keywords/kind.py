@@ -19,7 +19,7 @@ from skws.results.result import Result
 from skws.spec.query_spec import Query, Stream
 from skws.store.live_store import LiveRecords
 from skws_mesh.backend import OperatorUse
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, shown
 from skws_schema.evolution import SchemaChange
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window
@@ -95,7 +95,7 @@ class LiveKeywords(LiveOperator):
         if self._engine is None:
             raise UsageError(NOTHING_LIVES)
         if plan.search is None:
-            raise UsageError(f"{plan.query.text!r}: only keyword queries can search the live tuples")
+            raise UsageError(f"{shown(plan.query.text)}: only keyword queries can search the live tuples")
         return self._engine.search(ordered_by_sample(plan.search, self._state.stream.sample), most)
 
     def why_nothing(self, plan: QueryPlan) -> EmptyResult | None:

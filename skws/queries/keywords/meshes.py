@@ -21,7 +21,7 @@ from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.mesh import ColumnarMesh
 from skws_mesh.columnar.operators import OperatorTable
 from skws_mesh.paper.slots import SlotMesh
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, nearest, shown
 from skws_schema.model import Schema
 from skws_windows.window import Window
 
@@ -70,7 +70,7 @@ class SharedPlans:
         """
         name = plan.called
         if name in self._names:
-            raise UsageError(f"there is already a query {name!r}")
+            raise UsageError(f"there is already a query {shown(name)}")
         number, equal = self._numbers.setdefault(plan, self._next), None  # once, as plans are long to hash
         if number != self._next and not shares(number):
             number, equal = self._next, number
@@ -123,7 +123,7 @@ class SharedPlans:
     def of(self, name: str) -> int:
         """The number of a query. Raises UsageError if no query has that name."""
         if name not in self._names:
-            raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
+            raise UsageError(f"no standing query {shown(name)}{nearest(name, self._names)}")
         return self._names[name]
 
     def first(self, number: int) -> str:

@@ -30,7 +30,7 @@ from skws.spec.query_spec import (
 from skws.store.live_store import LiveRecords
 from skws_purging.lifespans import ALWAYS
 from skws_schema.budgets import memory_checked
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, shown
 from skws_schema.evolution import SchemaChange
 from skws_windows.window import (
     MICROSECOND,
@@ -280,9 +280,9 @@ def _plan(query: Query, stream: Stream) -> Plan:
     window_text = query.options.get(WINDOW)
     window = stream.window if window_text is None else parse_window(window_text)
     if isinstance(window, ExpressionWindow):
-        raise UsageError(f"window {window.text!r}: the best results need a window of time or of tuples")
+        raise UsageError(f"window {shown(window.text)}: the best results need a window of time or of tuples")
     if isinstance(window, CountWindow) != stream.by_count:
         raise UsageError(
-            f"window {window_text!r}: the job has a window of {'tuples' if stream.by_count else 'time'}"
+            f"window {shown(window_text)}: the job has a window of {'tuples' if stream.by_count else 'time'}"
         )
     return keyword_plan(query, stream, window, ranking)

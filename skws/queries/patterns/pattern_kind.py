@@ -30,7 +30,7 @@ from skws_patterns.columnar_evaluator import (
     column_plan,
 )
 from skws_patterns.tuple_evaluator import Valuation
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, shown
 from skws_schema.evolution import nameable
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window
@@ -136,7 +136,7 @@ class PatternPlan(SeparatePlan):
         self._window = pattern_window or stream.window
         if isinstance(self._window, ExpressionWindow):
             raise UsageError(
-                f"pattern {query.text!r}: a window expression is for keywords; "
+                f"pattern {shown(query.text)}: a window expression is for keywords; "
                 "expected a window in the pattern, such as: within 10 minutes"
             )
 

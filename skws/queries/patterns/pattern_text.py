@@ -20,7 +20,7 @@ from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import CompiledPattern, compile_pattern
 from skws_patterns.language.pattern_parser import Keyword, former_spellings, parse_pattern
 from skws_patterns.pcea import PCEA, RootKey
-from skws_schema.errors import PatternError
+from skws_schema.errors import PatternError, shown
 from skws_schema.model import Row, Schema
 from skws_windows.window import Window
 
@@ -95,20 +95,22 @@ def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable
         names = tuple(relation_schema.attributes[column].name for column in columns)
         if not names:
             raise PatternError(
-                f"{relation_schema.name} has no attribute that is searched, so none contains {text!r}"
+                f"{relation_schema.name} has no attribute that is searched, so none contains {shown(text)}"
             )
         relations = [*schema.relations]
         relations[relation] = replace(relation_schema, search=names)
         query = parse_query(text, schema)
         if query.without or query.without_joins:
             noun = "relation" if query.without else "join"
-            raise PatternError(f"one tuple must contain {text!r}: there is no {noun} to leave out")
+            raise PatternError(f"one tuple must contain {shown(text)}: there is no {noun} to leave out")
         if query.sequence:
-            raise PatternError(f"one tuple must contain {text!r}: use ';' in the pattern to order tuples")
+            raise PatternError(
+                f"one tuple must contain {shown(text)}: use ';' in the pattern to order tuples"
+            )
         for slot in (*query.slots, *query.exclusions):
             if not any(_can_satisfy(each, relation, columns) for each in slot.alternatives):
                 places = ", ".join(f"{relation_schema.name}.{name}" for name in names)
-                raise PatternError(f"{slot.text!r} is never found in {places}")
+                raise PatternError(f"{shown(slot.text)} is never found in {places}")
         matcher = Matcher(query, replace(schema, relations=tuple(relations)))
         all_bits = (1 << len(query.slots)) - 1
         return lambda row: matcher.bitmap(relation, row) == all_bits

@@ -20,6 +20,7 @@ from skws.spec.query_spec import PATTERN, Query
 from skws_patterns.tuple_evaluator import Mark, Valuation
 from skws_patterns.tuple_evaluator import TupleEvaluator as Automaton
 from skws_schema.budgets import Footprint, memory_checked, register
+from skws_schema.errors import shown
 from skws_schema.model import Row, Schema
 from skws_windows.window import (
     FOREVER,
@@ -203,7 +204,7 @@ class PatternStream(Evaluator):
 
     def footprint(self) -> Footprint:
         numbers = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
-        return Footprint(self.entries(), f"pattern {self.query.text!r} holds {numbers}")
+        return Footprint(self.entries(), f"pattern {shown(self.query.text)} holds {numbers}")
 
     def seek(self, position: int) -> None:
         """Move to the position of the next insertion."""

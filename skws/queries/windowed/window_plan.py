@@ -13,7 +13,7 @@ from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.queries.windowed.writers import witness_text
 from skws.spec.query_spec import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Query
-from skws_schema.errors import QueryError, SchemaError, SkwsError, UsageError, nearest
+from skws_schema.errors import QueryError, SchemaError, SkwsError, UsageError, nearest, shown
 from skws_schema.evolution import nameable
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Schema
 from skws_windows.automata.regular import Selection, WindowExpression
@@ -118,15 +118,17 @@ def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
     """The aggregate of a text, such as ``mean(temp)`` or ``count``. Raises UsageError."""
     match = _AGGREGATE.fullmatch(text)
     if match is None:
-        raise UsageError(f"--aggregate {text!r}: expected a name and a field, such as mean(temp)")
+        raise UsageError(f"--aggregate {shown(text)}: expected a name and a field, such as mean(temp)")
     name = _ALIASES.get(match[1].lower(), match[1].lower())
     if name not in monoid_names():
         names = [*monoid_names(), *_ALIASES]
         name_list = ", ".join(monoid_names())
-        raise UsageError(f"--aggregate {text!r}: expected one of {name_list}{nearest(name, names)}")
+        raise UsageError(f"--aggregate {shown(text)}: expected one of {name_list}{nearest(name, names)}")
     if match[2] is None:
         if name != "count":
-            raise UsageError(f"--aggregate {text!r}: expected the field to aggregate, such as {name}(temp)")
+            raise UsageError(
+                f"--aggregate {shown(text)}: expected the field to aggregate, such as {name}(temp)"
+            )
         return Aggregate(name)
     _check_sort(text, name, alphabet.fields[_known_field(match[2], alphabet)].sort)
     return Aggregate(name, match[2])
@@ -136,11 +138,11 @@ def _check_sort(text: str, name: str, sort: AttributeType) -> None:
     is_number = sort in (AttributeType.INTEGER, AttributeType.NUMBER)
     needs_number = name == "sum" or (name not in (*PREFIXED, "min", "max") and monoid(name).numeric)
     if needs_number and not is_number:
-        raise UsageError(f"--aggregate {text!r}: expected a number; the field is of type {sort}")
+        raise UsageError(f"--aggregate {shown(text)}: expected a number; the field is of type {sort}")
     if name == "mean" and not sort.numeric:
-        raise UsageError(f"--aggregate {text!r}: expected a number or time; the field is of type {sort}")
+        raise UsageError(f"--aggregate {shown(text)}: expected a number or time; the field is of type {sort}")
     if name in ("min", "max") and sort is AttributeType.BOOLEAN:
-        raise UsageError(f"--aggregate {text!r}: booleans have no order")
+        raise UsageError(f"--aggregate {shown(text)}: booleans have no order")
 
 
 def _known_field(name: str, alphabet: Alphabet) -> str:
@@ -148,8 +150,8 @@ def _known_field(name: str, alphabet: Alphabet) -> str:
         owners = [field for field in alphabet.fields if field.endswith(f".{name}")]
         if owners:
             message = "has different types or analyzers in different relations"
-            raise UsageError(f"{name!r} {message}; write {' or '.join(owners)}")
-        raise UsageError(f"no field {name!r}{nearest(name, alphabet.fields)}")
+            raise UsageError(f"{shown(name)} {message}; write {' or '.join(owners)}")
+        raise UsageError(f"no field {shown(name)}{nearest(name, alphabet.fields)}")
     return name
 
 
@@ -173,7 +175,7 @@ def _matcher(keyword: str, analyzer: Analyzer) -> Matcher | str:
     except QueryError as error:
         return str(error)
     if query.sequence:
-        return f"one text must contain {keyword!r}: to order several records, use ';' with 'match'"
+        return f"one text must contain {shown(keyword)}: to order several records, use ';' with 'match'"
     return Matcher(query, schema)
 
 

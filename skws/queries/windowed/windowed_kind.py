@@ -22,7 +22,7 @@ from skws.queries.windowed.window_plan import admit, check_same_windows, window_
 from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.result import Result
 from skws.spec.query_spec import ALLOWED, SIZE, WINDOW, Query, Stream
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, shown
 from skws_schema.evolution import nameable
 from skws_windows.window import ExpressionWindow
 
@@ -166,5 +166,5 @@ def _answer(engine: WindowedEngine, plans: Iterable[QueryPlan]) -> None:
 def _window(query: Query) -> ExpressionWindow:
     text = query.options.get(WINDOW)
     if text is None:
-        raise UsageError(f"query {query.name!r}: expected a window expression")
+        raise UsageError(f"query {shown(query.name)}: expected a window expression")
     return ExpressionWindow(text)

@@ -30,7 +30,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Fetched
 
 from skws.data.batch import BadRecord, Chunk, Item, Record
-from skws.data.value_conversion import EARLIEST, LATEST, MalformedError, shown
+from skws.data.value_conversion import EARLIEST, LATEST, MalformedError
 from skws.formats.debezium import ChangeReader, is_change
 from skws.formats.exact_json import loads
 from skws.formats.files import not_json
@@ -39,7 +39,7 @@ from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.kafka.client import Client, Partition
 from skws.sources.kafka.topic_address import Form, TopicAddress
 from skws_purging.lifespans import GroupKey, identity
-from skws_schema.errors import SourceError, nearest
+from skws_schema.errors import SourceError, nearest, shown
 from skws_schema.model import AttributeType, Relation, Row, Schema
 
 # The length of the prefix that serializers with a schema registry write: a zero and the id of a schema.

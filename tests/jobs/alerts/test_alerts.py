@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from skws.cli.data import describe
@@ -83,6 +84,9 @@ def test_a_query_file_is_read_with_all_options(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("- ada", "expected lines of"),
+        ("queries: [ada, bob]", "queries: expected lines of 'name: keywords' or"),
+        ("queries: {first: ada}", "{query: keywords, ...}', without 'queries:' above them"),
+        ("queries: {query: ada, tops: 3}", "queries: no 'tops'; did you mean 'top'?"),
         ("q: 7", "q: 7: expected keywords"),
         ("q: {query: ada, without: 7}", "without: 7: expected a relation, or a list of them"),
         ("q: {query: ada, without: 'a b'}", "'a b': expected the name of a relation"),
@@ -118,6 +122,18 @@ def test_errors_of_query_files_name_file_query_and_expected_form(
         read_alerts(path)
     assert str(error.value).startswith(str(path))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["", "query", "sinks", "limit", "kind", "group", "half_life", "top"])
+def test_a_long_value_in_a_query_file_is_cut_in_its_message(tmp_path: Path, key: str) -> None:
+    words = [f"word{number}" for number in range(10_000)]
+    path = tmp_path / "queries.yaml"
+    for value in (words, {word: word for word in words}):
+        entry = {"query": "ada", key: value} if key else value
+        path.write_text(yaml.safe_dump({"q": entry}))
+        with pytest.raises(ConfigurationError) as error:
+            read_alerts(path)
+        assert len(str(error.value)) < 600
 
 
 def test_results_beyond_the_limit_are_held_back_and_counted() -> None:

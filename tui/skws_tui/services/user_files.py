@@ -21,7 +21,7 @@ from skws.sinks.base import destination
 from skws.sinks.formats import Writer, plain_encoder
 from skws.sinks.text import visible
 from skws.spec.enums import OutputFormat
-from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
+from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest, shown
 from skws_schema.yaml.located import locate
 
 _HISTORY: Final = 200
@@ -113,7 +113,9 @@ def load_keymap(path: Path, actions: Collection[str], retired: Collection[str] =
     keymap = {action: keys for action, keys in keymap.items() if action not in retired}
     for action, keys in keymap.items():
         if action not in actions:
-            document.report(document.key_place((action,)), f"no action {action!r}{nearest(action, actions)}")
+            document.report(
+                document.key_place((action,)), f"no action {shown(action)}{nearest(action, actions)}"
+            )
         elif not isinstance(keys, str) or not all(key.strip() for key in keys.split(",")):
             document.report(
                 document.value_place((action,)),

@@ -103,3 +103,38 @@ def test_a_partial_match_of_an_unsearched_column_is_not_reported(tmp_path: Path,
     (tmp_path / "city" / "river.csv").write_text("id,city_id,text\n1,Brazzaville,deep\n2,Pointe,wide\n")
     err = skws("search", tmp_path / "city", "braz").err
     assert "is not searched" not in err
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("2024-03-15", "a date, and keywords are searched in texts only: try '!orders.day=2024-03-15'"),
+        ("2024-03-16T08:00", "try '!orders.sent=2024-03-16T08:00'"),
+        ('"2024-03-16 08:00"', "try '!orders.sent=\"2024-03-16 08:00\"'"),
+        ("499.50", "a number, and keywords are searched in texts only: try '!orders.price=499.50'"),
+        ("3", "try '!lines.id=3' or '!orders.price=3' or '!orders.id=3'"),
+        (
+            "2024",
+            "a year, and keywords are searched in texts only: try '!orders.day:2024-01-01..2024-12-31' or",
+        ),
+        ("99", "try '!lines.id=99' or '!orders.price=99' or '!lines.order_id=99'"),
+    ],
+)
+def test_a_number_or_date_is_offered_as_a_condition_that_a_row_satisfies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skws: Skws, word: str, hint: str
+) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "orders.csv").write_text(
+        "id,customer,day,sent,price\n1,Ada,2024-03-15,2024-03-16T08:00:00Z,499.50\n"
+        "2,Grace,2024-04-01,2024-04-02T08:00:00Z,3\n3,Alan,2024-04-02,2024-04-03T08:00:00Z,5\n"
+    )
+    (tmp_path / "shop" / "lines.csv").write_text("id,order_id,item\n1,1,lamp\n2,1,desk\n3,2,chair\n")
+    monkeypatch.chdir(tmp_path)
+    for words in ([word], ["ada", word]):
+        assert hint in skws("search", "shop", *words).err
+    condition = hint.split("'")[1]
+    assert word == "99" or "!" in skws("search", "shop", condition).out
+
+
+def test_a_word_of_an_attribute_that_is_no_number_has_no_condition(shop: Path, skws: Skws) -> None:
+    assert "try '!" not in skws("search", "shop", "2024-03-15", "7.5.1").err

@@ -20,7 +20,9 @@ from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.keywords.scope import satisfied
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
+from skws.keywords.typed_values import TypedValue, typed_values
 from skws.spec.query_spec import TypedSearch
 from skws_schema.errors import shown
 from skws_schema.model import Attribute, AttributeType, Possible, Relation, Row, Schema, sourced
@@ -29,6 +31,7 @@ from skws_windows.window import Unbounded
 
 SAMPLE_RECORDS: Final = 50_000
 _MOST_SUGGESTIONS: Final = 3
+_MOST_TYPED: Final = 100  # conditions that a number or a date could mean
 _DIGIT: Final = re.compile(r"\d")
 
 
@@ -82,19 +85,30 @@ class KeywordCounts:
     """The number of tuples that satisfy each keyword of a plan, and their relations.
 
     ``unsearched``: for each keyword, a line on an attribute that contains its text but is not searched.
-    ``excludes``: True if the query excludes some tuples, which may satisfy keywords.
+    ``typed``: for each keyword that is a number or a date, conditions on attributes of that type, and whether
+    a tuple satisfies them. ``excludes``: True if the query excludes some tuples, which may satisfy keywords.
     """
 
     plan: Plan
     slots: list[int] = field(init=False)
     relations: list[set[int]] = field(init=False)
     unsearched: dict[int, str] = field(default_factory=dict)
+    typed: list[dict[TypedValue, bool]] = field(init=False)
+    _typed_by_relation: dict[tuple[int, int | None], list[TypedValue]] = field(init=False)
     tuples: int = 0
     excludes: bool = False
 
     def __post_init__(self) -> None:
         self.slots = [0] * len(self.plan.query.slots)
         self.relations = [set() for _ in self.slots]
+        self.typed = [
+            dict.fromkeys(islice(typed_values(slot.text, self.plan.schema), _MOST_TYPED), False)
+            for slot in self.plan.query.slots
+        ]
+        self._typed_by_relation = {}
+        for number, values in enumerate(self.typed):
+            for value in values:
+                self._typed_by_relation.setdefault((number, value.condition.relation), []).append(value)
 
     def add(self, number: int, row: Row) -> None:
         """Count a tuple of the relation ``number``."""
@@ -105,9 +119,13 @@ class KeywordCounts:
         for slot, keyword in enumerate(plan.query.slots):
             if bitmap != EXCLUDED and bitmap >> slot & 1:
                 self.count(slot, number)
-            elif slot not in self.unsearched and not self.slots[slot]:
-                line = _unsearched(keyword.text, plan.schema.relations[number], row)
-                self.unsearched |= {slot: line} if line else {}
+            elif not self.slots[slot]:
+                for value in self._typed_by_relation.get((slot, number), ()):
+                    if satisfied(value.condition, row):
+                        self.typed[slot][value] = True
+                if slot not in self.unsearched:
+                    line = _unsearched(keyword.text, plan.schema.relations[number], row)
+                    self.unsearched |= {slot: line} if line else {}
 
     def count(self, slot: int, relation: int, tuples: int = 1) -> None:
         """Count tuples of a relation that satisfy a keyword."""
@@ -127,6 +145,8 @@ class KeywordCounts:
         missing = meant_for(plan.query.slots, self.slots, word_counts)
         lines = why_missing(missing, where_text)
         lines += [line for slot, line in self.unsearched.items() if not self.slots[slot]]
+        for keyword, values, count in zip(plan.query.slots, self.typed, self.slots, strict=True):
+            lines += [] if count else _typed_notes(keyword.text, values)
         join = ""
         is_unjoined = not lines and bool(self.tuples) and len(plan.query.slots) > 1
         if is_unjoined:
@@ -136,6 +156,14 @@ class KeywordCounts:
         if is_unjoined:
             lines += _suggestions(plan.schema, partial(_helps, plan, self.relations))
         return EmptyResult(tuple(lines), missing, _without(plan.query, missing), join)
+
+
+def _typed_notes(text: str, values: Mapping[TypedValue, bool]) -> Iterator[str]:
+    """A line on conditions that a keyword could mean: those that a tuple satisfies, else the first ones."""
+    chosen = [value for value, is_satisfied in values.items() if is_satisfied] or [*values]
+    if chosen:
+        conditions = " or ".join(repr(value.text) for value in chosen[:_MOST_SUGGESTIONS])
+        yield f"{shown(text)} is {chosen[0].noun}, and keywords are searched in texts only: try {conditions}"
 
 
 def _without(query: KeywordQuery, missing: Iterable[str]) -> str:

@@ -13,9 +13,7 @@ HEAD = "relations:\n  a: {attributes: {x: integer}}\n"
 # Texts that golden scripts cannot contain; tests/scripts/errors has the others.
 ODD = {
     "# x\n": ["1:1: empty; expected a mapping with 'relations' and 'joins'"],
-    HEAD + "---\na: 1\n": [
-        "3:1: but found another document (expected a single document in the stream at line 1)"
-    ],
+    HEAD + "---\na: 1\n": ["3:1: a second document; expected one"],
     HEAD + "name: \x07\n": ["3:7: character U+0007 is not allowed in YAML"],
 }
 

@@ -23,7 +23,7 @@ Place: TypeAlias = tuple[int, int]
 MAX_DEPTH = 40
 MAX_DIGITS = 300
 MAX_NODES = 200_000
-"""Nodes of a document with its aliases expanded."""
+"""The most nodes by which aliases may enlarge a document."""
 
 TAG_PREFIX = "tag:yaml.org,2002:"
 SCALARS = {
@@ -113,13 +113,13 @@ def locate(text: str, source: str) -> Located:
     try:
         node = _YamlLoader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        raise SchemaError([_syntax_problem(error, source)]) from None
+        raise SchemaError([syntax_problem(error, source)]) from None
     except yaml.reader.ReaderError as error:
         # The stubs say text; PyYAML gives the code point.
         message = f"character U+{int(error.character):04X} is not allowed in YAML"
         raise SchemaError([Problem(source, *place_of(text, error.position), message)]) from None
     if node is not None:
-        document.data = _NodeReader(document).read(node, ())
+        document.data = _NodeReader(document, MAX_NODES + len(text)).read(node, ())
     return document
 
 
@@ -128,25 +128,58 @@ def place_of(text: str, offset: int) -> Place:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _syntax_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
+NEEDS_QUOTES = "a text that begins with {} needs quotes"
+_SYNTAX_MESSAGES = (
+    (re.compile(r".*'\\t'"), "a tab cannot indent YAML; use spaces"),
+    (
+        re.compile(r"mapping values are not allowed here"),
+        "unexpected ': '; correct the indentation, or put the text in quotes",
+    ),
+    (
+        re.compile(r"expected <block end>, but found '<block mapping start>'"),
+        "the indentation is that of no line above",
+    ),
+    (
+        re.compile(r"expected <block end>, but found '<scalar>'"),
+        "unexpected text after a value; put all of the value in quotes",
+    ),
+    (re.compile(r"found character '(.)' that cannot start"), NEEDS_QUOTES),
+    (re.compile(r"while scanning an alias|found undefined alias"), NEEDS_QUOTES.format("*")),
+    (re.compile(r"while scanning an anchor"), NEEDS_QUOTES.format("&")),
+    (re.compile(r"while scanning a tag"), NEEDS_QUOTES.format("!")),
+    (re.compile(r"but found another document"), "a second document; expected one"),
+)
+"""Messages of PyYAML, or their contexts, and what users can do."""
+
+
+def syntax_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
+    """The problem that an error of PyYAML describes."""
     mark = error.problem_mark or error.context_mark
     message = error.problem or error.context or "not YAML"
-    if r"'\t'" in message:
-        message = "a tab cannot indent YAML; use spaces"
-    elif error.context and error.problem and error.context_mark:
-        message = f"{message} ({error.context} at line {error.context_mark.line + 1})"
+    for pattern, remedy in _SYNTAX_MESSAGES:
+        match = pattern.match(message) or pattern.match(error.context or "")
+        if match is not None:
+            message = remedy.format(*match.groups())
+            break
+    else:
+        if error.context and error.problem and error.context_mark:
+            message = f"{message} ({error.context} at line {error.context_mark.line + 1})"
     return Problem(source, *((mark.line + 1, mark.column + 1) if mark else (1, 1)), message)
 
 
 class _TooLargeError(Exception):
-    """Aliases expand to more than MAX_NODES nodes."""
+    """Aliases expand to too many nodes."""
 
 
 class _NodeReader:
-    """Turns nodes into data, and records positions and problems."""
+    """Turns nodes into data, and records positions and problems.
 
-    def __init__(self, document: Located) -> None:
+    ``most_nodes``: the most nodes with aliases expanded; a text without them has fewer than characters.
+    """
+
+    def __init__(self, document: Located, most_nodes: int) -> None:
         self._document = document
+        self._most_nodes = most_nodes
         self._count = 0
 
     def read(self, node: yaml.Node, path: Path) -> Data:
@@ -158,7 +191,7 @@ class _NodeReader:
 
     def _value(self, node: yaml.Node, path: Path, ancestors: tuple[int, ...]) -> Data:
         self._count += 1
-        if self._count > MAX_NODES:
+        if self._count > self._most_nodes:
             raise _TooLargeError
         self._document.values[path] = _start(node)
         if len(ancestors) > MAX_DEPTH:
@@ -217,7 +250,10 @@ class _NodeReader:
     def _expect_tag(self, node: yaml.Node, kind: str) -> None:
         if node.tag != TAG_PREFIX + kind:
             tag = node.tag.replace(TAG_PREFIX, "!!")
-            self._document.report(_start(node), f"tag {tag} is not supported; leave it out")
+            message = f"tag {tag} is not supported; leave it out"
+            if tag[1:2] != "!":  # not meant as a tag, such as !price<500
+                message = NEEDS_QUOTES.format("!")
+            self._document.report(_start(node), message)
 
 
 def _start(node: yaml.Node) -> Place:

@@ -27,6 +27,7 @@ from skws.sinks.webhook import HookProgram
 from skws.spec.query_spec import TOP, Query
 from skws.state_database import StateDatabase
 from skws_schema.errors import ConfigurationError, UsageError
+from skws_schema.yaml import located
 from tests.jobs.watching import (
     SCHEMA,
     YAML,
@@ -108,7 +109,21 @@ def test_a_query_file_is_read_with_all_options(tmp_path: Path) -> None:
         ("q: {query: ada, top: 3, group: source}", "'limit: 1 per day by source' reports one for each value"),
         ("q: {query: ada, updates: often}", "updates: 'often': expected true or false"),
         ("q: {query: ada, half_life: soon}", "half-life 'soon': expected a duration"),
-        ("q: [", "not valid YAML"),
+        ("q: [", ":1:5: expected the node content, but found '<stream end>'"),
+        (
+            'r: x\nq: "pulp fiction" ada',
+            ":2:19: unexpected text after a value; put all of the value in quotes",
+        ),
+        ("q: !price<500 lamp", ":1:10: a text that begins with ! needs quotes"),
+        ("q: !lamp ada", ":1:4: a text that begins with ! needs quotes"),
+        ("q: *amp", ":1:4: a text that begins with * needs quotes"),
+        ("q: @lamp", ":1:4: a text that begins with @ needs quotes"),
+        ("q: ada: lovelace", ":1:7: unexpected ': '; correct the indentation, or put the text in quotes"),
+        ("q:\n    query: ada\n  top: 3", ":3:3: the indentation is that of no line above"),
+        ("q: ada\n<<: 3", ":2:5: expected a mapping or list of mappings for merging"),
+        ("1: ada\n1.0: bob", ":1:1: a key is written twice"),
+        ("q: !!timestamp ada", ":1:4: tag !!timestamp is not supported; leave it out"),
+        ("q: !!int ''", ":1:4: tag !!int is not supported; leave it out"),
         ("q: ada\nr: lovelace\nq: bob", ":3:1: key 'q' is written twice; first in line 1"),
         ("q: {query: ada, query: bob}", "key 'query' is written twice"),
     ],
@@ -122,6 +137,24 @@ def test_errors_of_query_files_name_file_query_and_expected_form(
         read_alerts(path)
     assert str(error.value).startswith(str(path))
     assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["2024-05-06", "12:30", "2024-05-06T07:08:09Z", "2024-13-45", "07:08"])
+def test_a_date_or_time_is_a_keyword_without_quotes(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "queries.yaml"
+    path.write_text(f"q: {text}\nr: {{query: {text}, top: 3, group: yes}}")
+    assert [alert.query.text for alert in read_alerts(path).values()] == [text, text]
+
+
+def test_a_fault_is_located_in_a_file_of_very_many_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(located, "MAX_NODES", 100)
+    path = tmp_path / "queries.yaml"
+    path.write_text("\n".join([*(f"q{n}: ada" for n in range(1000)), "q7: bob"]))
+    with pytest.raises(ConfigurationError, match=r"1001:1: key 'q7' is written twice; first in line 8$"):
+        read_alerts(path)
 
 
 @pytest.mark.parametrize("key", ["", "query", "sinks", "limit", "kind", "group", "half_life", "top"])

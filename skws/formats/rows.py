@@ -184,10 +184,14 @@ class RowReader:
             reason = self._unknown_reasons[name] = str(self.no_attribute(name))
         self.passed_over[reason or f"{self.relation.name} has no attributes for other fields"] += values
 
-    def missing_value(self, name: str, error: MalformedError) -> Value:
-        """The value in place of one that is missing because of ``error``; raises any other error."""
+    def missing_value(self, name: str, error: MalformedError, *, in_table: bool = False) -> Value:
+        """The value in place of one that is missing because of ``error``; raises any other error.
+
+        Also raises it in the key, a join or the time, unless the row is that of a table that is read as a
+        whole (``in_table``): one row would make the whole table unreadable.
+        """
         named_error = MalformedError(f"{self.relation.name}.{name}: {error}")
-        if not isinstance(error, MissingError) or name in self._never_missing:
+        if not isinstance(error, MissingError) or (name in self._never_missing and not in_table):
             raise named_error from None
         self.passed_over[str(named_error)] += error.missing
         return error.value
@@ -539,7 +543,7 @@ def _typed_row(reader: RowReader, kinds: Sequence[AttributeType], row: tuple[Any
         try:
             values.append(_database_value(kind, value))
         except MalformedError as error:
-            values.append(reader.missing_value(reader.names[column], error))
+            values.append(reader.missing_value(reader.names[column], error, in_table=True))
     return tuple(values)
 
 

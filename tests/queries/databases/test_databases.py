@@ -281,7 +281,7 @@ def test_postgresql_and_sqlite_have_the_same_results(skws: Skws, books: Path, da
 
 
 def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Database) -> None:
-    """Their rows are kept; also reported if the index exists. In a key or a join, the row is bad."""
+    """Their rows are kept, also if it is in a key; also reported if the index exists."""
     database.run(
         "CREATE TABLE movie (mid float8 PRIMARY KEY, title text, until timestamp, worth float8)",
         "INSERT INTO movie VALUES (1, 'kettle', 'infinity', 'NaN'), (2, 'kettle', '0044-03-15 BC', 1),"
@@ -307,8 +307,27 @@ def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Dat
     assert sum(results.bad.passed_over.values()) == 5
     database.run("INSERT INTO movie VALUES ('NaN', 'kettle', NULL, NULL)")
     outcome = skws(*command)
-    assert outcome.code == 4
-    assert "row 4: movie.mid: NaN and infinity are not numbers" in outcome.err
+    assert outcome.code == 0
+    assert {one["tuples"][0]["row"].get("mid") for one in outcome.records} == {1.0, 2.0, 3.0, None}
+    assert (
+        "ignored: movie.mid: NaN and infinity are not numbers, so they are missing (1 value)" in outcome.err
+    )
+
+
+def test_a_row_with_infinity_in_its_key_or_a_join_is_found_in_a_database(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "rates.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE rate (since REAL PRIMARY KEY, name TEXT)")
+        connection.execute("INSERT INTO rate VALUES (1.5, 'kettle'), (9e999, 'kettle lamp')")
+        connection.execute("CREATE TABLE use (rate REAL REFERENCES rate, name TEXT)")
+        connection.execute("INSERT INTO use VALUES (1.5, 'tea'), (9e999, 'tea'), (-9e999, 'tea')")
+    outcome = skws("search", path, "kettle", "-f", "jsonl")
+    assert outcome.code == 0, outcome.err
+    assert [one["tuples"][0]["row"].get("since") for one in outcome.records] == [1.5, None]
+    assert "rate.since: NaN and infinity are not numbers, so they are missing (1 value)" in outcome.err
+    assert "use.rate: NaN and infinity are not numbers, so they are missing (2 values)" in outcome.err
+    results = library.search("kettle tea", path)
+    assert [result.tuples[0].row["since"] for result in results] == [1.5]
 
 
 def test_infinity_in_a_sqlite_file_is_missing(skws: Skws, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import csv
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -223,21 +224,25 @@ def sample(paths: Sequence[Path]) -> Samples:
     """Samples of replay files, also in directories; bad records are skipped and counted.
 
     Files of a directory whose names differ only in numbers, such as ``1.json`` and ``2.json``, contain one
-    relation, named after the directory. So do files of Spark, such as ``part-0.csv``.
+    relation, named after the directory. So do files of Spark, such as ``part-0.csv``, also in directories of
+    partitions such as ``day=1``.
 
     Raises SourceError for a missing file, an unknown format, a file that cannot be read, or no record at all.
     """
     samples = Samples()
     for path in paths:
-        files = _files(path, samples.skipped)
-        for _, folder_files in groupby(files, key=lambda file: file.parent):
-            files_of_folder = list(folder_files)
+        # Files of a folder are not always next to each other: 1.csv, 1/a.csv, 2.csv.
+        files_by_folder: defaultdict[Path, list[Path]] = defaultdict(list)
+        for file in _files(path, samples.skipped):
+            files_by_folder[file.parent].append(file)
+        for files_of_folder in files_by_folder.values():
             is_series = _is_series(files_of_folder)
             for file in files_of_folder:
                 in_series = path.is_dir() and (is_series or file.name.startswith("part-"))
                 rows = islice(_rows(file, samples.skip), SAMPLE_RECORDS)
                 document = file if ".json" in map(str.lower, file.suffixes[-2:]) else None
-                samples.add_file(_relation_of(file, in_series=in_series), rows, document)
+                name = _series_name(file.parent, path) if in_series else own_name(file)
+                samples.add_file(as_name(name.split(".", 1)[0]), rows, document)
     if not samples.tables():
         reasons = "".join(f"\n{line}" for line in (*samples.reasons, *skipped_notes(samples.skipped)))
         bad = f" ({quantity(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
@@ -294,9 +299,11 @@ def _is_series(files: Sequence[Path]) -> bool:
     return len(files) > 1 and len({_DIGITS.sub("0", file.name) for file in files}) == 1
 
 
-def _relation_of(file: Path, *, in_series: bool) -> str:
-    """The file's name without suffixes; for a file in a series, the name of its directory."""
-    return as_name(own_name(file.parent if in_series else file).split(".", 1)[0])
+def _series_name(folder: Path, root: Path) -> str:
+    """The name of the directory of a series of files: under ``root``, the first one that is no partition."""
+    while folder != root and "=" in folder.name:
+        folder = folder.parent
+    return own_name(folder)
 
 
 def _rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:

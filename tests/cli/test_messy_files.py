@@ -409,6 +409,31 @@ def test_links_to_numbered_files_are_named_after_their_own_folder(skws: Skws, tm
     assert [record["network"] for record in outcome.records] == ["links{byron}"]
 
 
+def test_folders_of_partitions_hold_one_relation(skws: Skws, tmp_path: Path) -> None:
+    for day in (1, 2):
+        folder = tmp_path / "shop" / "orders" / f"year=2026/day={day}"
+        folder.mkdir(parents=True)
+        (folder / "part-00000-3f2a.c000.csv").write_text(f"oid,item\n{day},kettle number{day}\n")
+    for source in (tmp_path / "shop", tmp_path / "shop" / "orders"):
+        outcome = skws("search", source, "kettle", "--format", "jsonl")
+        assert [record["network"] for record in outcome.records] == ["orders{kettle}"] * 2
+        watched = skws("watch", source, "kettle", "--limit", "2", "-f", "jsonl")
+        assert [record["network"] for record in watched.records] == ["orders{kettle}"] * 2
+    day_folder = tmp_path / "shop" / "orders" / "year=2026" / "day=1"
+    outcome = skws("search", day_folder, "kettle", "--format", "jsonl")
+    assert [record["network"] for record in outcome.records] == ["day_1{kettle}"]
+
+
+def test_a_series_of_files_may_have_a_folder_between_them(skws: Skws, tmp_path: Path) -> None:
+    folder = tmp_path / "people"
+    (folder / "1").mkdir(parents=True)
+    for name in ("1.csv", "2.csv"):
+        (folder / name).write_text(PEOPLE)
+    (folder / "1" / "orders.csv").write_text("oid,item\n1,kettle\n")
+    outcome = skws("search", folder, "byron", "--format", "jsonl")
+    assert {record["network"] for record in outcome.records} == {"people{byron}"}
+
+
 def test_a_single_part_of_a_folder_of_spark_is_searched(skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "people").mkdir()
     path = tmp_path / "people" / "part-0.csv"

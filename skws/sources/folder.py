@@ -237,7 +237,8 @@ class FilePosition(NamedTuple):
     ``id``: the id of the file in this run; a file that is read from its start again gets a new one.
     ``offset``: the number of bytes read, or of items if the file arrives whole. ``head`` and ``crc``: the
     length and checksum of its beginning. ``size``: that of a whole file when reading began. ``done``: the
-    file has no more items.
+    file has no more items. ``layout``: the bytes of a CSV file whose lines have determined its layout;
+    negative as long as no row could be read, so that the layout may change; 0 before the first record.
     """
 
     id: int
@@ -247,6 +248,7 @@ class FilePosition(NamedTuple):
     inode: int = 0
     size: int = 0
     done: bool = False
+    layout: int = 0
 
     def matches(self, source_file: SourceFile) -> bool:
         """True if the file is still the one that was read. Raises OSError."""
@@ -268,13 +270,14 @@ class FilePosition(NamedTuple):
         is_long_enough = self.offset > 0 and not source_file.whole and source_file.size >= self.head
         return is_long_enough and _checksum(source_file.path, self.head) == self.crc
 
-    def after(self, source_file: SourceFile, offset: int, *, done: bool = False) -> FilePosition:
+    def after(
+        self, source_file: SourceFile, offset: int, *, done: bool = False, layout: int = 0
+    ) -> FilePosition:
         """The position after the latest read. Raises OSError."""
         head = min(source_file.size if source_file.whole else offset, HEAD_BYTES)
         crc = self.crc if head == self.head else _checksum(source_file.path, head)
-        return FilePosition(
-            self.id, offset, head, crc, source_file.inode, source_file.size if source_file.whole else 0, done
-        )
+        size = source_file.size if source_file.whole else 0
+        return FilePosition(self.id, offset, head, crc, source_file.inode, size, done, layout or self.layout)
 
 
 _MOST_GONE: Final = 1_000

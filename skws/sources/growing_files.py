@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -58,19 +59,26 @@ from skws_schema.model import AttributeType, Schema
 
 @dataclass(frozen=True, slots=True)
 class FilePortion:
-    """Records of a file, and the position after them; ``done``: the file has no more."""
+    """Records of a file, and the position after them.
+
+    ``done``: the file has no more. ``layout``: as in ``FilePosition``.
+    """
 
     read: Chunk
     end: int
     done: bool = False
+    layout: int = 0
 
 
 def read_part(
-    source_file: SourceFile, schema: Schema, start: int, *, limit: int = END, end: int = END
+    source_file: SourceFile, schema: Schema, start: int, *, limit: int = END, end: int = END, layout: int = 0
 ) -> FilePortion:
-    """At most ``limit`` records from byte ``start`` on that begin before ``end``. Raises SourceError."""
+    """At most ``limit`` records from byte ``start`` on that begin before ``end``. Raises SourceError.
+
+    ``layout``: the bytes of the lines that determine the layout of a CSV file; 0 if all lines so far do.
+    """
     if source_file.format is Format.CSV:
-        return _csv_part(source_file, schema, start, limit, end)
+        return _csv_part(source_file, schema, start, limit, end, layout)
     return _json_part(source_file, schema, start, limit, end)
 
 
@@ -109,13 +117,23 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _csv_part(source_file: SourceFile, schema: Schema, offset: int, limit: int, end: int) -> FilePortion:
+def _csv_part(
+    source_file: SourceFile, schema: Schema, offset: int, limit: int, end: int, layout_bytes: int
+) -> FilePortion:
+    def portion(items: list[Item], end: int) -> FilePortion:
+        is_settled = layout_bytes or any(isinstance(item, Record) for item in items)
+        layout = sum(map(len, lines)) if items else 0
+        return FilePortion(Chunk.of(items), end, layout=layout if is_settled else -layout)
+
     with opened(source_file.path) as file:
-        head = _header(file)
+        lines = _head_lines(file, layout_bytes)
+        head = _header(lines)
         if head is None:
             return FilePortion(NOTHING, offset)
         header, layout = head
         size = sum(map(len, header))
+        if end < size:  # only lines before the header, which was not there yet
+            return FilePortion(NOTHING, end)
         if offset >= size:
             layout = layout._replace(passed_over=0)  # reported before
         start = max(offset, size)
@@ -127,7 +145,7 @@ def _csv_part(source_file: SourceFile, schema: Schema, offset: int, limit: int, 
         for item in reader.items():
             if isinstance(item, BadRecord):
                 if item.reason == OPEN_QUOTE:
-                    return FilePortion(Chunk.of([*items, *reader.notes()]), offset)
+                    return portion([*items, *reader.notes()], offset)
                 lines_before = (
                     _lines_before(source_file.path, start) if lines_before is None else lines_before
                 )
@@ -137,15 +155,29 @@ def _csv_part(source_file: SourceFile, schema: Schema, offset: int, limit: int, 
             items.append(item)
             offset = reader.end + start - size
             if len(items) >= limit:
-                return FilePortion(Chunk.of([*items, *reader.notes()]), offset)
-        return FilePortion(Chunk.of(items), reader.end + start - size)
+                return portion([*items, *reader.notes()], offset)
+        return portion(items, reader.end + start - size)
 
 
-def _header(file: IO[bytes]) -> tuple[list[bytes], CsvLayout] | None:
-    """The lines up to the header, and the layout of the file; None without a complete header."""
-    lines = [line for line in islice(file, HEAD_LINES) if line.endswith(b"\n")]
+def _head_lines(file: IO[bytes], size: int) -> list[bytes]:
+    """The lines that determine the layout: those in the first ``size`` bytes, or all so far if it is 0."""
+    lines: list[bytes] = []
+    for line in islice(file, HEAD_LINES):
+        if not line.endswith(b"\n") or 0 < size <= sum(map(len, lines)):
+            break
+        lines.append(line)
+    return lines
+
+
+def _header(lines: list[bytes]) -> tuple[list[bytes], CsvLayout] | None:
+    """The lines up to the header, and the layout; None without a complete header.
+
+    None also if the last line may be the header, and the others a title, as the next line will show.
+    """
     layout, texts = read_layout(lines)
     if layout.before >= len(lines):
+        return None
+    if len(lines) < HEAD_LINES and read_layout([*lines, _values_below(lines[-1])])[0].before != layout.before:
         return None
     reader: Any = fields_of(map(as_text, texts), layout)
     try:
@@ -155,6 +187,11 @@ def _header(file: IO[bytes]) -> tuple[list[bytes], CsvLayout] | None:
             return None
         return lines[: layout.before + 1], layout  # the reader of the rows reports it
     return lines[: layout.before + reader.line_num], layout
+
+
+def _values_below(header: bytes) -> bytes:
+    """A line of values below a header."""
+    return re.sub(rb"[^,;\t|]+", b"0", header)
 
 
 def _whole_lines(file: IO[bytes], offset: int, end: int) -> Iterator[bytes]:
@@ -460,7 +497,9 @@ class FilesFeed(Feed):
             if len(parts[-1]) < len(portion.read):
                 self._notify_of_table(source_file)
             if portion.end != position.offset or portion.done:
-                after[source_file.name] = position.after(source_file, portion.end, done=portion.done)
+                after[source_file.name] = position.after(
+                    source_file, portion.end, done=portion.done, layout=portion.layout
+                )
             elif not len(portion.read):
                 self._exhausted[position.id] = source_file.state
         return Chunk.concat(parts), after
@@ -500,7 +539,9 @@ class FilesFeed(Feed):
 
     def _part(self, source_file: SourceFile, position: FilePosition, share: int) -> FilePortion:
         if not source_file.whole:
-            return read_part(source_file, self._schema, position.offset, limit=share)
+            return read_part(
+                source_file, self._schema, position.offset, limit=share, layout=max(position.layout, 0)
+            )
         try:
             return self._whole.part(position.id, source_file, position.offset, share)
         except SourceError as error:
@@ -535,7 +576,7 @@ class FilesFeed(Feed):
     def _portion_between(self, source_file: SourceFile, position: FilePosition, first: int) -> FilePortion:
         if source_file.whole:
             return WholeFiles(self._schema).part(position.id, source_file, first, position.offset - first)
-        return read_part(source_file, self._schema, first, end=position.offset)
+        return read_part(source_file, self._schema, first, end=position.offset, layout=abs(position.layout))
 
     def _growing_items(self, source_file: SourceFile) -> Iterator[Item]:
         """The present items of a growing file."""

@@ -209,6 +209,46 @@ def test_the_header_of_a_growing_csv_file_may_have_several_lines(tmp_path: Path,
     follower.replay()
 
 
+@pytest.mark.parametrize("title", [b"Films\n", b"Films of 2026\n\n", b"sep=;\nFilms;\n"])
+def test_a_title_of_a_growing_csv_file_is_not_taken_for_its_header(tmp_path: Path, title: bytes) -> None:
+    path = tmp_path / "movie.csv"
+    follower = Follower(path.parent)
+    content = title + (b"mid;time\n1;5\n2;6\n" if title.startswith(b"sep") else b"mid,time\n1,5\n2,6\n")
+    items: list[object] = []
+    for text in content.splitlines(keepends=True):
+        append(path, text)
+        items += follower.poll()
+    assert items == ["text before the header in movie.csv", 1, 2]
+    follower.replay()
+
+
+def test_a_wrong_layout_of_a_growing_csv_file_is_corrected_before_its_first_row(tmp_path: Path) -> None:
+    path = tmp_path / "movie.csv"
+    path.write_bytes(b"Report\nby me\n")
+    follower = Follower(path)
+    assert follower.poll() == ["movie has no attribute 'Report'"]
+    append(path, b"mid,time,title\n1,5,x\n")
+    assert follower.poll() == ["text before the header in movie.csv", 1]
+    append(path, b"2,6,y\n")
+    assert follower.poll() == [2]
+    follower.replay()
+
+
+def test_the_number_of_columns_of_a_growing_csv_file_does_not_change_once_a_row_was_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "movie.csv"
+    path.write_bytes(b"mid,time\n1,5,an extra field\n")
+    follower = Follower(path)
+    assert follower.poll() == ["movie has no attribute 'column_3'", 1]
+    append(path, b"2,6\n3,7\n")
+    assert follower.poll() == [2, 3]
+    follower.restart()
+    append(path, b"4,8,5\n")
+    assert follower.poll() == ["movie has no attribute 'column_3'", 4]
+    follower.replay()
+
+
 def test_multiline_csv_records_wait_for_their_end(tmp_path: Path) -> None:
     path = tmp_path / "movie.csv"
     path.write_bytes(b"mid,title")

@@ -13,7 +13,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -130,7 +130,7 @@ class EventLog:
         """The first ``most`` events after a position that match."""
         with self._lock:
             events = _events_after(self._events, position)
-        return [event for event in events if matches(event)][:most]
+        return list(islice(filter(matches, events), most))
 
     def end_of(self, name: str, position: EventPosition) -> SearchEvent | None:
         """The end of the search that had a name at a position; None if it still exists, or never did."""

@@ -28,12 +28,10 @@ class Access:
 class StreamLimits:
     """``most``: the most streams at once.
 
-    ``behind``: the most events that a stream may be behind. ``stalled``: the seconds after which a client
-    that receives nothing is disconnected. ``heartbeat``: the seconds without events until a stream sends an
-    id, which keeps the connection open.
+    ``stalled``: the seconds after which a client that receives nothing is disconnected. ``heartbeat``: the
+    seconds without events until a stream sends an id, which keeps the connection open.
     """
 
     most: int = 5_000
-    behind: int = 10_000
     stalled: float = 30.0
     heartbeat: float = 15.0

@@ -1,7 +1,7 @@
 """Event streams (server-sent events): a snapshot, then the changes, resumable by the id of the last event.
 
-A stream stores no events: it reads the log from the last event that it has sent. A stream that falls too far
-behind, or whose client receives nothing for too long, is ended; its client may resume it.
+A stream stores no events: it reads the log from the last event that it has sent. A stream whose next event is
+no longer stored, or whose client receives nothing for too long, is ended; its client may resume it.
 
 event: snapshot    begins: the client's knowledge of the search is no longer valid
 event: result      a live result (without id), or a change (with id)
@@ -32,6 +32,8 @@ from skws.serve.server_options import StreamLimits
 
 _AT_ONCE: Final = 256
 """The most events in one piece of the response."""
+_READ: Final = 10_000
+"""The most events that a stream reads from the log at once; each read visits all later events."""
 
 
 @dataclass(slots=True, eq=False)
@@ -172,8 +174,8 @@ class EventStream(Response):
         while True:
             subscription.wake_event.clear()
             last_position = log.last
-            events = self._events(limits.behind + 1)
-            if subscription.at < log.floor_of(subscription.name) or len(events) > limits.behind:
+            events = self._events()
+            if subscription.at < log.floor_of(subscription.name):
                 self._streams.slow += 1
                 yield message("behind", orjson.dumps({"behind": len(events)}))
                 return
@@ -200,11 +202,11 @@ class EventStream(Response):
                 yield b"id: %b\n\n" % subscription.at.text(self._hub.run).encode()
                 id_due = loop.time() + limits.heartbeat
 
-    def _events(self, most: int) -> list[SearchEvent]:
+    def _events(self) -> list[SearchEvent]:
         subscription = self._subscription
         if subscription.name is not None:
-            return self._hub.log.after(subscription.at, subscription.name, most)
-        return self._hub.log.all_after(subscription.at, self._is_for_stream, most)
+            return self._hub.log.after(subscription.at, subscription.name, _READ)
+        return self._hub.log.all_after(subscription.at, self._is_for_stream, _READ)
 
     def _is_for_stream(self, event: SearchEvent) -> bool:
         """True if an event is for this stream, unless it is a result of a search with digests."""

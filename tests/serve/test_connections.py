@@ -184,20 +184,38 @@ async def until_it_has(client: Client, number: int) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("kept", [1 << 20, 20], ids=["all", "few"])
-def test_a_stream_that_falls_behind_is_ended(kept: int) -> None:
-    """By too many events, or by events that are no longer kept."""
-
+def test_a_stream_whose_next_event_is_no_longer_stored_is_ended() -> None:
     async def scenario() -> None:
-        streams = EventStreams(StreamLimits(behind=3))
+        streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        hub = EventPublisher(None, kept, lambda: 0, streams.wake)
+        hub = EventPublisher(None, 20, lambda: 0, streams.wake)
         hub.log.append(events(1, 5))
         client = Client(99)
         await asyncio.wait_for(open_stream(hub, streams, client), 20)
         assert "event: behind" in client.text
         assert client.numbers == []
         assert (streams.slow, len(streams)) == (1, 0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("of", ["search", "all"])
+def test_a_stream_resumes_however_many_events_are_stored(of: str) -> None:
+    """It was ended as behind, again whenever its client resumed."""
+
+    async def scenario() -> None:
+        streams = EventStreams(StreamLimits())
+        streams.begin(asyncio.get_running_loop())
+        hub = EventPublisher(None, 1 << 24, lambda: 0, streams.wake)
+        hub.saved["x"] = SavedSearch(Query("ada", name="x"))
+        hub.log.append(events(1, 11_000))
+        client = Client(999)
+        stream = open_stream(hub, streams, client, Subscription("x" if of == "search" else None))
+        await until_it_has(client, 11_000)
+        assert client.numbers == list(range(1, 11_001))
+        streams.close()
+        await asyncio.wait_for(stream, 20)
+        assert "behind" not in client.text
 
     asyncio.run(scenario())
 

@@ -359,10 +359,16 @@ class _StrictRequest(Request):
             raise HTTPException(400, f"the body: {not_utf8(error)}") from None
         except RecursionError:
             raise HTTPException(422, "the body is nested too deeply") from None
+        except ValueError:  # Python reads integers of up to 4,300 digits
+            raise HTTPException(422, "the body: an integer has too many digits") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
+    try:
+        "".join(fields).encode()
+    except UnicodeEncodeError:  # no answer could repeat it
+        raise HTTPException(422, "the name of a field is not Unicode text") from None
     if len(fields) < len(pairs):
         name = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise HTTPException(422, f"{name}: the field occurs twice")

@@ -448,7 +448,7 @@ def _stream(
         if subscription.name is not None and not alive:
             subscription.at = start  # the search was removed since then, and that event follows
             return
-        reason = "" if last_id is None else _not_resumed(position)
+        reason = "" if last_id is None else _not_resumed(position, log.last)
         names = [saved_search.name for saved_search, _ in alive]
         yield message("snapshot", orjson.dumps({"names": names, "reason": reason}))
         for saved_search, results in alive:
@@ -460,8 +460,8 @@ def _stream(
     return EventStream(job.hub, streams, subscription, begin, show)
 
 
-def _not_resumed(position: EventPosition | None) -> str:
-    if position is None:
+def _not_resumed(position: EventPosition | None, last: EventPosition) -> str:
+    if position is None or position > last:
         return "this run has no event with this id"
     return "the events after this id are no longer stored"
 

@@ -175,7 +175,7 @@ class ServedJob:
         commands: list[JobCommand] = []
         add_indexes: list[int] = []
         for search, _ in planned_searches:
-            if search.name in saved_searches:
+            if search.name in saved_searches or search.name in pending:
                 commands.append(JobCommand("remove", search.name))
             add_indexes.append(len(commands))
             commands.append(JobCommand.add(search.tagged_query))

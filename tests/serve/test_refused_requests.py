@@ -107,6 +107,7 @@ def test_foreign_hosts_origins_and_paths_are_rejected(served: Serving, head: str
         ("Content-Type: application/json\nContent-Length: 22\n", b'{"query":"a","what":1}', 422),
         ("Content-Type: application/json\nContent-Length: 25\n", b'{"query":"a","query":"b"}', 422),
         ("Content-Type: application/json\nContent-Length: 30\n", b'{"query":"a","time_limit":NaN}', 422),
+        ("Content-Type: application/json\nContent-Length: 5001\n", b"9" * 5001, 422),
     ],
 )
 def test_invalid_bodies_are_rejected(served: Serving, headers: str, body: bytes, status: int) -> None:
@@ -185,6 +186,9 @@ def test_invalid_searches_are_rejected(client: httpx.Client, body: dict[str, Any
         ("x", {"query": "ada", "metadata": {"a": "\ud800"}}, "metadata"),
         ("x", {"query": "ada", "owner": "o" * 300}, "owner"),
         ("x", {"query": "ada", "owner": "o\nwner"}, "owner"),
+        ("x", {"query": "ada", "metadata": {"\ud800": 1}}, "not Unicode text"),
+        ("x", {"\ud800": 1}, "not Unicode text"),
+        ("", {"queries": {"\ud800": {"query": "ada"}}}, "not Unicode text"),
         ("x", {"query": "ada \udc80"}, "expected Unicode text"),
         ("x", {"pattern": "customer c[c.name = '\ud800']"}, "expected Unicode text"),
         ("x", {"query": "ada", "every": "often"}, "every"),

@@ -194,6 +194,16 @@ def test_a_stream_resumes_after_the_last_event(client: httpx.Client, folder: Pat
     assert [data for _, _, data in query.events] == [result_events[4][1]]
 
 
+def test_an_event_id_of_the_future_is_not_called_old(client: httpx.Client) -> None:
+    client.put("/queries/later", json={"query": "carol lamp"})
+    stream = Stream(client, "/queries/later/events")
+    stream.wait_for("ready")
+    run = (stream.last or "").partition("-")[0]
+    later = Stream(client, "/queries/later/events", f"{run}-999999-1")
+    later.wait_for("ready")
+    assert later.of("snapshot")[0]["reason"] == "this run has no event with this id"
+
+
 @pytest.mark.parametrize("identity", ["0123456789ab-3-1", "nonsense", "", "-1", "a-b-c"])
 def test_an_unknown_event_id_begins_with_a_snapshot(client: httpx.Client, identity: str) -> None:
     client.put("/queries/anew", json={"query": "carol lamp"})
@@ -314,6 +324,23 @@ def test_requests_at_the_same_time_respect_the_most_searches(tmp_path: Path) -> 
             assert client.put("/queries/more", json={"query": "another"}).status_code == 400
             client.delete(f"/queries/{name}")
             assert client.put("/queries/more", json={"query": "another"}).status_code == 201
+
+
+def test_requests_at_the_same_time_replace_a_new_search(client: httpx.Client, served: Serving) -> None:
+    """The latest one replaces the others; all but one were refused, since the name existed."""
+
+    def statuses(request: int) -> list[int]:
+        with served.client() as other_client:
+            return [
+                other_client.put(f"/queries/busy{n}", json={"query": f"word{request} other"}).status_code
+                for n in range(10)
+            ]
+
+    with ThreadPoolExecutor(5) as pool:
+        assert {status for answer in pool.map(statuses, range(5)) for status in answer} <= {200, 201}
+    for n in range(10):
+        assert client.get(f"/queries/busy{n}").json()["query"].startswith("word")
+        client.delete(f"/queries/busy{n}")
 
 
 def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) -> None:

@@ -390,6 +390,38 @@ async def test_the_results_of_a_followed_search_are_counted(shopping: tuple[Path
 
 
 @scenario
+async def test_a_followed_result_ends_when_the_stream_has_passed_its_end(
+    shopping: tuple[Path, Path], port: int
+) -> None:
+    """Without a result that shows the time of the stream."""
+    _, stream = shopping
+    status = "document.getElementById('status')?.textContent"
+    async with shop_page(shopping, port) as (served, tab):
+        with served.client() as client:
+            client.put("/queries/a", json={"query": "ada lamp"})
+        await tab.ask("Page.navigate", url=f"{served.url}?follow=a")
+        await tab.until(f"{status} === '2 results, live'")
+        append(stream, customer(next(TIME) + 3700, 9, "Bob"))
+        await tab.until(f"{status} === '0 results, live'")
+        assert await tab.run("document.querySelectorAll('#results .gone').length") == 2
+        assert "ended" in await tab.run("document.querySelector('#results .facts').textContent")
+
+
+@scenario
+async def test_marks_of_direction_end_with_their_text(shopping: tuple[Path, Path], port: int) -> None:
+    schema, stream = shopping
+    schema.write_text(schema.read_text().replace("name: text", "name: text, city: text"))
+    record = customer(next(TIME), 5, "Ada \u202eKing")
+    append(stream, {**record, "row": {**record["row"], "city": "London"}})
+    left = "document.querySelectorAll('#results .tree li > :is(.attribute, .value)')"
+    async with shop_page(shopping, port) as (_, tab):
+        await tab.enter("king")
+        await tab.until(f"{ITEMS} === 1")
+        lefts = await tab.run(f"[...{left}].map(e => e.getBoundingClientRect().left)")
+        assert lefts == sorted(lefts), "attributes and values from left to right"
+
+
+@scenario
 async def test_a_followed_search_continues_after_a_kill(
     shopping: tuple[Path, Path], port: int, tmp_path: Path
 ) -> None:

@@ -273,6 +273,12 @@ function toggle(one) {
   say(`${one.name} is no longer followed`);
 }
 
+// The latest time in the stream.
+async function eventTime() {
+  const metrics = await ask("GET", "metrics");
+  return Number(/^skws_event_time_seconds\{.*\} (\S+)$/m.exec(metrics)?.[1]);
+}
+
 function start(one, { fromAddress = false } = {}) {
   let ready = false;
   let dropped = false; // live results that are no longer on the page
@@ -291,21 +297,32 @@ function start(one, { fromAddress = false } = {}) {
     say([counted(live, "result"), dropped && "older ones are left out", ready && "live"].filter(Boolean).join(", "));
   }
 
+  function end(item, why) {
+    item.classList.add("gone");
+    item.querySelector(".facts").append(element("span", {}, why));
+  }
+
+  // No event says that the end of a result has passed.
+  async function expire() {
+    if (document.hidden || !ready) return;
+    const time = await eventTime().catch(() => NaN); // the stream reports a lost connection
+    if (Number.isNaN(time) || following?.expiring !== expiring) return;
+    const ended = [...at("results").querySelectorAll("[data-end]:not(.gone)")].filter((item) => Number(item.dataset.end) <= time);
+    for (const item of ended) end(item, "ended");
+    if (ended.length) count();
+  }
+
   function take(result) {
     const items = at("results");
-    const earlier = items.querySelector(`[data-id="${CSS.escape(result.id)}"]:not(.gone)`);
+    const earlier = items.querySelector(`[data-id="${CSS.escape(result.id)}"]`);
+    const live = earlier && !earlier.classList.contains("gone");
     if (result.op === "-") {
-      if (earlier) {
-        earlier.classList.add("gone");
-        earlier.querySelector(".facts").append(element("span", {}, "retracted"));
-      }
+      if (live) end(earlier, "retracted");
       return;
     }
     const item = resultItem(result);
-    if (earlier) {
-      if (result.op === "~") earlier.replaceWith(item); // in the same place, and not marked as new
-      return;
-    }
+    if (earlier && result.op === "~") return earlier.replaceWith(item); // in the same place, and not marked as new
+    if (live) return;
     item.classList.toggle("new", ready && result.op === "+");
     items.prepend(item);
     while (items.children.length > MOST) {
@@ -340,13 +357,15 @@ function start(one, { fromAddress = false } = {}) {
     } else count();
   }
 
-  following = { name: one.name, ...follow(`queries/${encodeURIComponent(one.name)}/events?marks=true`, onEvent, onState) };
+  const expiring = setInterval(expire, REFRESH);
+  following = { name: one.name, expiring, ...follow(`queries/${encodeURIComponent(one.name)}/events?marks=true`, onEvent, onState) };
   pressed();
 }
 
 function stopFollowing() {
   if (!following) return;
   following.stop();
+  clearInterval(following.expiring);
   following = null;
   at("results-title").textContent = "Results";
   pressed();

@@ -24,7 +24,7 @@ export async function ask(method, path, body) {
   const answer = await fetch(path, options);
   if (answer.status === 204) return null;
   if (!answer.ok) throw await refusal(answer);
-  return answer.json();
+  return answer.headers.get("content-type").startsWith("application/json") ? answer.json() : answer.text();
 }
 
 async function refusal(answer) {

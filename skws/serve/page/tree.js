@@ -15,7 +15,7 @@ export function element(tag, properties = {}, ...children) {
 }
 
 export function resultItem(result) {
-  const item = element("li", { class: "result card", "data-id": result.id });
+  const item = element("li", { class: "result card", "data-id": result.id, ...(Number.isFinite(result.end) && { "data-end": result.end }) });
   const facts = [];
   if (result.rank !== undefined) facts.push(`#${result.rank}`);
   if (result.score !== undefined) facts.push(`score ${Number(result.score.toPrecision(3))}`);

@@ -113,6 +113,26 @@ def test_a_run_from_an_old_checkpoint_copy_does_not_fence_the_current_run(
     current.close()
 
 
+def test_opening_a_sink_does_not_wait_for_a_transaction_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers hold back the offsets of an open transaction from readers of committed messages."""
+    levels: list[str] = []
+
+    def consumer(settings: dict[str, str], **options: Any) -> Consumer:
+        levels.append(settings["isolation.level"])
+        return Consumer(settings, **options)
+
+    monkeypatch.setattr("skws.sinks.kafka.Consumer", consumer)
+    with closing(MockBroker()) as mock:
+        mock.create("out")
+        sink = opened(mock.uri("out"), tmp_path)
+        assert levels == ["read_uncommitted"]
+        sink.flush()
+        assert levels[1:] == ["read_committed"]
+        sink.close()
+
+
 def test_two_runs_may_write_to_one_topic(brokers: Broker, topic: str, tmp_path: Path) -> None:
     first, second = parse_sink(brokers.uri(topic)), parse_sink(brokers.uri(topic))
     for number, sink in enumerate((first, second)):

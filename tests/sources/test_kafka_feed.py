@@ -262,6 +262,13 @@ def test_the_client_of_topics_of_another_form_is_closed(
     assert len(closed) == 1
 
 
+def test_a_closed_feed_has_no_connection(kafka: MockBroker, topic: str) -> None:
+    feed = open_topics(kafka, topic)
+    feed.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        feed.start()
+
+
 def test_messages_deleted_by_retention_are_an_error(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(9)))
     feed = open_topics(kafka, topic)

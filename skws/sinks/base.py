@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from select import POLLERR, POLLHUP, poll
 from shutil import get_terminal_size
 from typing import IO, Any, Final, Generic, Protocol, TypeVar
 
@@ -304,6 +305,14 @@ class Destination:
         with self.guarded():
             self.file.flush()
             os.fsync(self.file.fileno())
+
+    def check_reader(self) -> None:
+        """Raises OutputClosedError if the reader has closed the output; a write may be a long time off."""
+        with suppress(io.UnsupportedOperation):  # not a file of the system
+            poller = poll()
+            poller.register(self.file.fileno(), 0)
+            if any(event & (POLLERR | POLLHUP) for _, event in poller.poll(0)):
+                raise self._output_error(BrokenPipeError())
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

@@ -129,6 +129,10 @@ class StdoutSink(BatchSink):
         with self._stdout.guarded():
             self._stdout.file.flush()
 
+    def flush(self) -> None:
+        self._stdout.check_reader()
+        super().flush()
+
     def _keep(self, batch: int) -> None:
         self._progress.keep(batch)
 

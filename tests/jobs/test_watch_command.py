@@ -42,12 +42,13 @@ def job(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts a watch in a separate process; returns it when it has reported that it runs."""
     processes: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: str) -> subprocess.Popen[str]:
+    def start(*arguments: str, stdout: int | None = None) -> subprocess.Popen[str]:
         data = ("-s", "schema.yaml", "-S", "in.jsonl", "--engine", "local")
         process = subprocess.Popen(
             [*forked_skws(), "watch", *arguments, *data],
             cwd=folder,
             env={"PYTHONPATH": str(ROOT)},
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -110,6 +111,17 @@ def test_a_signal_ends_a_watch_with_all_results_written(
     events = [json.loads(line) for line in error.splitlines()]
     assert [event["event"] for event in events] == ["started", "ended", "interrupted"]
     assert events[1]["results"] == 30
+
+
+def test_a_watch_without_a_reader_ends_before_its_next_result(
+    folder: Path, job: Callable[..., subprocess.Popen[str]]
+) -> None:
+    append(folder / "in.jsonl", customer(1, 7), order(2, 7))
+    process = job(QUERY, "-f", "jsonl", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["query"] == QUERY
+    process.stdout.close()
+    assert process.wait(30) == 0
 
 
 def test_a_json_log_contains_the_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.jsonl import CHUNK_BYTES, ChunkReader
-from skws.formats.jsonl_order import in_order
+from skws.formats.jsonl_order import in_order, timed_blocks
 from skws.spec.enums import OnError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.formats.samples import by_rows
@@ -225,6 +226,18 @@ def test_in_order_does_not_depend_on_block_size(
     path = tmp_path / "r.jsonl"
     path.write_bytes(b"\n".join(lines) + b"\n" * final_newline)
     assert in_order(Replay.open(path, SCHEMA).splits, block_bytes) is (times == sorted(times))
+
+
+def test_the_times_of_blocks_include_the_first_line_after_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    lines = b"".join(b'{"relation": "b", "time": %d, "row": {"x": 1}}\n' % time for time in (5, 6))
+    for mark in (b"", BOM_UTF8):
+        path.write_bytes(mark + lines)
+        (split,) = Replay.open(path, SCHEMA).splits
+        assert [(block.first, block.last) for block in timed_blocks(split) or ()] == [(5_000_000, 6_000_000)]
+        assert in_order([split])
+        path.write_bytes(mark + lines.replace(b"5", b"7"))
+        assert not in_order([split])
 
 
 def test_in_order_ignores_times_inside_texts(tmp_path: Path) -> None:

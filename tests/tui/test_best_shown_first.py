@@ -79,6 +79,7 @@ def test_a_query_added_later_finds_the_best_live_results() -> None:
     advanced(run, view)
     assert (view.queries, listed(view)) == ((), [])
     assert not run.networks
+    assert not run._searched_positions  # noqa: SLF001 - nothing else shows that it grows
 
 
 def test_all_results_are_not_suggested_for_an_invalid_query() -> None:

@@ -183,11 +183,7 @@ class Session:
             raise UsageError(f"no standing query {shown(name)}{nearest(name, self._plans)}")
         del self._plans[name]
         if name in self._key_by_query:
-            key = self._remove_from_operator(name)
-            if not self._query_counts[key]:
-                del self._query_counts[key]
-                if not self.operators[key].stays:
-                    del self.operators[key]
+            self._drop_if_idle(self._remove_from_operator(name))
 
     def alive(self, name: str) -> list[Result]:
         """The results of a query that are alive now, as snapshots; empty for a query that holds no results.
@@ -557,6 +553,7 @@ class Session:
         """Inverse of ``snapshot``; queries with equal states share an operator again."""
         self._state.expected = {}
         groups: dict[tuple[Key, bytes], list[QueryPlan]] = {}
+        former_keys: dict[Key, None] = {}
         for name in self._plans:
             key = self._key_by_query.get(name)
             if key is None or name not in states:
@@ -564,14 +561,15 @@ class Session:
             if self.operators[key].keeps is None:
                 origin = blake2b(states[name]).digest()
                 groups.setdefault((key, origin), []).append(self._plan(name))
-                self._remove_from_operator(name)
+                former_keys[self._remove_from_operator(name)] = None
         used_keys = set(+self._query_counts)
         for (key, origin), plans in groups.items():
             operator = plans[0].operator(self._state) if key in used_keys else self.operators[key]
             used_keys.add(key)
             operator.restore(states, plans)
             self._set_operator(plans, (key[0], (key[1], origin)), operator)
-        self._drop_idle()
+        for key in former_keys:
+            self._drop_if_idle(key)
 
     def window_spans(self, name: str) -> list[WindowSpan]:
         """The windows, ended and open, of a query over a window expression; none for other queries."""
@@ -626,12 +624,12 @@ class Session:
         self._query_counts[key] -= 1
         return key
 
-    def _drop_idle(self) -> None:
-        """Forget operators without queries."""
-        self._query_counts = +self._query_counts
-        self.operators = {
-            key: each for key, each in self.operators.items() if each.stays or key in self._query_counts
-        }
+    def _drop_if_idle(self, key: Key) -> None:
+        """Forget an operator that has no queries left."""
+        if not self._query_counts[key]:
+            del self._query_counts[key]
+            if not self.operators[key].stays:
+                del self.operators[key]
 
     def _by_query(self, results_by_query: Mapping[str, Iterable[Result]]) -> list[Iterable[Result]]:
         """The results that keyword queries share, then those of others in the order of their queries."""

@@ -12,9 +12,10 @@ record: the first reading stores the earliest time of each part.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -237,7 +238,7 @@ class ReplayFeed(Feed):
         self._speed = speed
         self._clock = clock
         self._memory_records = memory_records
-        self._bad_records: list[BadRecord] = []
+        self._bad_records: deque[BadRecord] = deque()
         self._records = RecordTimeline(iter(()))
         # The time of the first record and the time of its return; they determine those of all others.
         self._origin: tuple[int, int] | None = None
@@ -261,7 +262,7 @@ class ReplayFeed(Feed):
         """The bad records, and the records that are due."""
         self._seek(_Position.of(start))
         now = self._clock.now()
-        bad, self._bad_records = self._bad_records[:limit], self._bad_records[limit:]
+        bad = [self._bad_records.popleft() for _ in range(min(limit, len(self._bad_records)))]
         records = NO_RECORDS
         if (first := self._records.next_time) is not None:
             self._origin = self._origin or (first, now)
@@ -303,13 +304,13 @@ class ReplayFeed(Feed):
                 return
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        bad, records = self._items_after(_Position.of(start))
+        bad_records, records = self._items_after(_Position.of(start))
         count = _Position.of(end).items - _Position.of(start).items
-        bad = bad[:count]
+        bad = list(islice(bad_records, count))
         return Chunk(records.take(count - len(bad)), bad)
 
     def close(self) -> None:
-        self._bad_records, self._records, self._scan = [], RecordTimeline(iter(())), None
+        self._bad_records, self._records, self._scan = deque(), RecordTimeline(iter(())), None
 
     def _seek(self, position: _Position) -> None:
         if not self._open or position != self._position:
@@ -318,16 +319,16 @@ class ReplayFeed(Feed):
             self._position, self._open = position, True
             self._origin = None if is_new else self._origin
 
-    def _items_after(self, position: _Position) -> tuple[list[BadRecord], RecordTimeline]:
+    def _items_after(self, position: _Position) -> tuple[deque[BadRecord], RecordTimeline]:
         """The items after ``position``, which is found by its time, or by the number of bad records alone."""
         bad, batches = self._read_since(position.time)
         records = RecordTimeline(batches)
         if position.time is None:
             records.take(max(0, position.items - len(bad)))
-            return bad[position.items :], records
+            return deque(islice(bad, position.items, None)), records
         # If their relation was removed, there are now fewer of that time: later ones are returned.
         records.skip_to(position.time, position.same)
-        return [], records
+        return deque(), records
 
     def _due_until(self, now: int) -> int:
         if self._speed is None:
@@ -342,11 +343,10 @@ class ReplayFeed(Feed):
         records of the time ``since`` or later; other files are sorted again.
         """
         scan = self._scan = self._scan or self._read_files()
-        bad = list(scan.bad)
         if scan.batches is not None:
-            return bad, iter(scan.batches)
+            return scan.bad, iter(scan.batches)
         first_split = 0 if since is None else max(bisect_left(scan.starts, since) - 1, 0)
-        return bad, self._replay.since(first_split).batches(_BadRecords())
+        return scan.bad, self._replay.since(first_split).batches(BadRecordLog(OnError.SKIP))
 
     def _read_files(self) -> _Scan:
         log, times = _BadRecords(), TimeBuckets()

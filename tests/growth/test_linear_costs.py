@@ -37,6 +37,7 @@ from skws.queries.session import Session
 from skws.queries.windowed.window_plan import WindowPlan
 from skws.sources.growing_files import FilesFeed
 from skws.sources.kafka.topic_reader import final_rows
+from skws.sources.replays import ReplaySource
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query_spec import HALF_LIFE, PATTERN, TOP, WINDOW, Query, RankingChoice, Stream, TopChoice
@@ -442,6 +443,21 @@ def bad_rows_of_a_growing_file(n: int) -> Work:
     return work
 
 
+def bad_records_of_a_replay(n: int) -> Work:
+    """Small polls of a replay whose records are all bad."""
+
+    def work() -> None:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "a.jsonl"
+            path.write_text('{"relation": "none", "time": 1, "row": {}}\n' * n)
+            feed = ReplaySource(path).open(KEYED)
+            batch = feed.poll(feed.start(), 1)
+            while not batch.ended:
+                batch = feed.poll(batch.end, 1)
+
+    return work
+
+
 def starts_of_a_job(n: int) -> Work:
     """Restarts from one checkpoint, whose journal does not grow by a file per start."""
 
@@ -545,6 +561,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (equal_names_of_columns, 50),
     (equal_rows_of_a_topic, 200),
     (bad_rows_of_a_growing_file, 30),
+    (bad_records_of_a_replay, 600),
 )
 
 

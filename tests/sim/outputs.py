@@ -59,6 +59,9 @@ class Pipe:
     def isatty(self) -> bool:
         return False
 
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation
+
     def write(self, data: bytes) -> int:
         self._held += data
         return len(data)

@@ -297,15 +297,18 @@ class _Change:
         return after
 
     def _deleted_row(self) -> Any:
-        name, key_names = self.reader.relation.name, self.reader.relation.key
+        relation_name, key_names = self.reader.relation.name, self.reader.relation.key
         before = self._decoded_part("before")
         if before is None and self.key is not None and key_names:
             before = self.key
         if type(before) is not dict:
-            hint = " or a key beside it" if key_names else f", and {name} has no key"
+            hint = " or a key beside it" if key_names else f", and {relation_name} has no key"
             raise MalformedError(f"the change event has no row `before`{hint}")
         if key_names:
-            before = {n: None if is_unavailable(v) and n not in key_names else v for n, v in before.items()}
+            is_key = self.reader.is_key_field
+            before = {n: None if is_unavailable(v) and not is_key(n) else v for n, v in before.items()}
+            for name in [name for name, value in before.items() if is_unavailable(value)]:
+                raise not_logged(relation_name, name)
         return self.reader.deletion(before)
 
     def _decoded_part(self, part: str) -> Any:
@@ -318,20 +321,18 @@ class _Change:
         return {n: self._decode_value(n, v, decode) for n, v in row.items()}
 
     def _timestamp_decoders(self) -> dict[str, Decode]:
-        attributes = self.reader.relation.attributes
-        return {a.name: micros_by_size for a in attributes if a.type is AttributeType.TIMESTAMP}
+        attributes = self.reader.attributes_by_field.items()
+        return {name: micros_by_size for name, a in attributes if a.type is AttributeType.TIMESTAMP}
 
     def _decode_value(self, name: str, value: Any, decode: Mapping[str, Decode]) -> Any:
         if value is None or name not in decode:
             return value
-        columns = self.reader.relation.columns
         try:
             decoded = decode[name](value)
         except MalformedError as error:
             raise MalformedError(f"{self.reader.relation.name}.{name}: {error}") from None
-        is_timestamp = name in columns and (
-            self.reader.relation.attributes[columns[name]].type is AttributeType.TIMESTAMP
-        )
+        attribute = self.reader.attributes_by_field.get(name)
+        is_timestamp = attribute is not None and attribute.type is AttributeType.TIMESTAMP
         # An attribute of another type gets the number unchanged.
         return value if type(decoded) is Micros and not is_timestamp else decoded
 

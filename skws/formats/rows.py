@@ -96,6 +96,8 @@ class RowReader:
             self._origins.known_names if self._origins else self.relation.columns.keys()
         )
         """The names that fields of a row may have."""
+        attributes = self.relation.attributes
+        self.attributes_by_field = {a.name: a for a in attributes} | {a.column: a for a in attributes}
         self.fails = schema.unknown is Unknown.FAIL
         self.passed_over: Counter[str] = Counter()
         self._unknown_reasons: dict[str, str] = {}
@@ -136,6 +138,11 @@ class RowReader:
     def takes_time(self, *, delete: bool) -> bool:
         """True if the record's time matters."""
         return self.takes_record_time or (delete and not self.table)
+
+    def is_key_field(self, name: str) -> bool:
+        """True if the field of this name holds an attribute of the key."""
+        attribute = self.attributes_by_field.get(name)
+        return attribute is not None and attribute.name in self.relation.key
 
     def complete(self, row: Any, required: Iterable[str]) -> tuple[Any, ...]:
         """The values of ``row`` in order; NULL for missing ones that are not in ``required``."""
@@ -491,7 +498,7 @@ def logged_row(reader: RowReader, row: dict[str, Any], flat: Flat) -> dict[str, 
     """
     missing_names = [name for name, value in row.items() if is_unavailable(value)]
     for name in missing_names:
-        if not flat.deleted or name in reader.relation.key:
+        if not flat.deleted or reader.is_key_field(name):
             raise not_logged(reader.relation.name, name)
     return row | dict.fromkeys(missing_names) if missing_names else row
 

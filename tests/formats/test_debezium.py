@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws.data.batch import BadRecord, Record
+from skws.formats.rows import UNAVAILABLE
 from skws.formats.sampling import sample
+from skws.formats.splits import plan, read_split
 from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
@@ -160,6 +162,48 @@ def test_units_of_timestamps_follow_the_schema_or_their_size(
     payload = event("c", after=ROW | {"seen": value})
     message = {"payload": payload} if name is None else {"schema": schema, "payload": payload}
     assert read(tmp_path, message) == [Record(MOVIE, 7000, (*TUPLE[:4], micros, None))]
+
+
+RENAMED = parse_schema("""
+relations:
+  movie:
+    attributes:
+      mid: {type: integer, from: Movie ID}
+      released: {type: timestamp, from: Released At}
+      title: text
+    key: [mid]
+""")
+
+
+@pytest.mark.parametrize(
+    ("unit", "value"),
+    [
+        (None, 20454),
+        (None, 1767225600000),
+        ("io.debezium.time.MicroTimestamp", 1767225600000000),
+        ("io.debezium.time.Date", 20454),
+    ],
+)
+def test_the_unit_of_a_timestamp_with_another_name_in_events(
+    tmp_path: Path, unit: str | None, value: int
+) -> None:
+    payload = event("c", after={"Movie ID": 1, "Released At": value})
+    fields = [{"field": "after", "fields": [{"field": "Released At", "name": unit}]}]
+    path = tmp_path / "cdc.jsonl"
+    path.write_bytes(orjson.dumps({"schema": {"fields": fields}, "payload": payload} if unit else payload))
+    (split,) = plan(path, RENAMED)
+    assert list(read_split(split, RENAMED)) == [Record(0, 7000, (1, 1767225600000000, None))]
+
+
+def test_an_unlogged_key_with_another_name_in_events_is_a_bad_record(tmp_path: Path) -> None:
+    deleted = {"Movie ID": UNAVAILABLE, "title": UNAVAILABLE}
+    for name, item in (("cdc", event("d", before=deleted)), ("movie", deleted | {"__deleted": "true"})):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(orjson.dumps(item))
+        (split,) = plan(path, RENAMED)
+        (bad,) = read_split(split, RENAMED)
+        assert isinstance(bad, BadRecord)
+        assert bad.reason.startswith("movie.Movie ID: its value did not change and was not logged")
 
 
 def test_decimals_are_decoded_by_the_schema(tmp_path: Path) -> None:

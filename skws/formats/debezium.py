@@ -43,6 +43,7 @@ _UNITS: Final = {
     "io.debezium.time.Date": (86_400_000_000, 1),
     "org.apache.kafka.connect.data.Date": (86_400_000_000, 1),
 }
+_WRAPPER: Final = {"schema", "payload"}
 _ROWLESS: Final = ("t", "m")
 _MESSAGES: Final = "logical messages (op m) of Debezium"
 _OF_DOCUMENTS: Final = (
@@ -150,10 +151,21 @@ def _variable_decimal(value: Any) -> Any:
 
 
 def is_change(item: Any) -> bool:
-    """True if a JSON value is a change event, bare, wrapped, or beside its key."""
+    """True if a JSON value is a change event, bare, wrapped, or beside its key, or a tombstone with a key.
+
+    A row may have fields called ``payload``, or ``key`` and ``value``, too.
+    """
+    if _is_event(item):
+        return True
+    if type(item) is not dict or "key" not in item or "value" not in item:
+        return False
+    return item["value"] is None or _is_event(item["value"])
+
+
+def _is_event(item: Any) -> bool:
     if type(item) is not dict:
         return False
-    if "payload" in item or ("key" in item and "value" in item):
+    if "payload" in item and item.keys() <= _WRAPPER:
         return True
     if "op" not in item:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from skws.formats.rows import UNAVAILABLE
 from skws.formats.sampling import sample
 from skws.formats.splits import plan, read_split
 from skws_schema.infer.infer import infer
-from skws_schema.model import Schema
+from skws_schema.model import Relation, Schema
 from skws_schema.yaml.load import parse_schema
 from tests.formats.samples import MOVIE, PLAYS, items
 
@@ -118,6 +119,24 @@ def test_an_invalid_change_event_is_a_bad_record(tmp_path: Path, bad_event: Any,
     assert isinstance(bad, BadRecord)
     assert reason in bad.reason
     assert bad.line == 2
+
+
+@pytest.mark.parametrize(
+    "row", [{"id": 1, "payload": {"text": "kettle"}}, {"id": 1, "payload": "x"}, {"key": "a", "value": "x"}]
+)
+def test_a_row_may_have_the_field_names_of_change_events(tmp_path: Path, row: dict[str, Any]) -> None:
+    path = tmp_path / "things.jsonl"
+    path.write_bytes(orjson.dumps(row | {"other": None}) + b"\n")
+    schema = infer(sample([path]).tables(), "s").schema()
+    for definition in (schema, replace(schema, relations=(without_other(schema.relations[0]),))):
+        (split,) = plan(path, definition)
+        record, *notes = read_split(split, definition)
+        assert isinstance(record, Record)
+        assert len(notes) == (definition is not schema)
+
+
+def without_other(relation: Relation) -> Relation:
+    return replace(relation, attributes=relation.attributes[:-1], search=())
 
 
 def test_an_unlogged_value_is_taken_from_the_before_image(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from skws.sources.kafka.topic_address import Form, TopicAddress
 from skws.sources.kafka.topic_reader import TopicReader, table_rows
 from skws_schema.errors import SourceError
 from skws_schema.model import AttributeType, iso
+from skws_schema.yaml.load import parse_schema
 from tests.sources.following import SCHEMA
 
 NOW = 5_000_000
@@ -246,3 +247,22 @@ def test_a_message_is_not_read_as_a_file() -> None:
     assert reason(read('{"title": "é"}'.encode("latin-1"))) == (
         "not UTF-8: byte 0xE9 at column 12; let the producer send texts in UTF-8"
     )
+
+
+SETTINGS = parse_schema("""
+relations:
+  setting: {attributes: {key: string, value: text}, key: [key]}
+  renamed: {attributes: {k: {type: string, from: key}, v: {type: text, from: value}}, key: [k]}
+""")
+
+
+@pytest.mark.parametrize("relation", ["setting", "renamed"])
+def test_rows_may_have_a_key_and_a_value(relation: str) -> None:
+    number = SETTINGS.index[relation]
+    for form in (Form.AUTO, Form.ROWS):
+        reader = TopicReader(relation, SETTINGS, form)
+        for extra in ({}, {"time": 5}, {"other": 1}):
+            value = orjson.dumps({"key": "a", "value": "x"} | extra)
+            assert reader.items(0, 0, b"a", value, NOW)[0] == Record(number, NOW, ("a", "x"))
+    for key in (b"a", b'{"key": "a"}', b'{"schema": null, "payload": {"key": "a"}}'):
+        assert reader.items(0, 0, key, None, NOW) == [Record(number, NOW, ("a", None), delete=True)]

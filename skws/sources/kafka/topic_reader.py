@@ -40,7 +40,7 @@ from skws.sources.kafka.client import Client, Partition
 from skws.sources.kafka.topic_address import Form, TopicAddress
 from skws_purging.lifespans import GroupKey, identity
 from skws_schema.errors import SourceError, nearest, shown
-from skws_schema.model import AttributeType, Relation, Row, Schema
+from skws_schema.model import AttributeType, Row, Schema
 
 # The length of the prefix that serializers with a schema registry write: a zero and the id of a schema.
 _REGISTRY: Final = 5
@@ -82,7 +82,7 @@ class TopicReader:
         self._form = form
         self._rows = BareRowReader(schema, relation) if bare and relation is not None else None
         self._row = RowReader(schema, relation) if bare and relation is not None else None
-        self._columns = set(self._row.relation.columns) if self._row is not None else set()
+        self._columns = set(self._row.known_names) if self._row is not None else set()
         self._records = RecordReader(schema)
         self._changes = ChangeReader(schema)
         self._passed_over = False
@@ -177,7 +177,7 @@ class TopicReader:
             self._passed_over = True
             return []
         refuse_deletion(self._row)
-        row = self._row.deletion(_key_fields(key, self._row.relation))
+        row = self._row.deletion(_key_fields(key, self._row))
         return [self._row.record(row, time, delete=True)]
 
 
@@ -195,7 +195,7 @@ def _refuse_time(items: list[Item]) -> None:
             )
 
 
-def _key_fields(raw: bytes | None, relation: Relation) -> dict[str, Any]:
+def _key_fields(raw: bytes | None, reader: RowReader) -> dict[str, Any]:
     """The attributes of a key, which is an object or a single value.
 
     A single value of a text attribute is text, as most serializers write it: ``1.10`` is not ``1.1``.
@@ -203,9 +203,11 @@ def _key_fields(raw: bytes | None, relation: Relation) -> dict[str, Any]:
     key = _key(raw)
     if type(key) is dict and "payload" in key:
         key = key["payload"]
-    names = relation.key
-    if names and type(key) is dict and all(key.get(name, 0) is not None for name in names):
-        return {name: value for name, value in key.items() if name in names}
+    relation, names = reader.relation, reader.relation.key
+    if names and type(key) is dict:
+        fields = {name: value for name, value in key.items() if reader.is_key_field(name)}
+        if None not in fields.values():
+            return fields
     if len(names) == 1 and raw is not None:
         attribute_type = relation.attributes[relation.columns[names[0]]].type
         if attribute_type in _TEXTUAL and type(key) not in (str, dict):

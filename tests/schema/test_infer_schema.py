@@ -134,6 +134,21 @@ def test_joins_keys_and_event_time() -> None:
     }
 
 
+@pytest.mark.parametrize(("rows", "missing", "is_stream"), [(30, 0, True), (30, 1, False), (1000, 2, True)])
+def test_a_relation_of_which_some_rows_have_no_time_is_no_stream(
+    rows: int, missing: int, is_stream: bool
+) -> None:
+    times = [f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z" if n < rows - missing else None for n in range(rows)]
+    tables: dict[str, dict[str, Sequence[object]]] = {
+        "visit": {"title": [f"x{n}" for n in range(rows)], "created_at": times}
+    }
+    relation = infer(tables).schema().relation("visit")
+    assert (relation.time == "created_at", relation.table) == (is_stream, not is_stream)
+    assert f"missing in {missing} rows" in infer(tables).to_yaml() or is_stream
+    earlier = parse_schema("relations: {visit: {attributes: {created_at: timestamp}, time: created_at}}")
+    assert infer(tables, earlier=earlier).schema().relation("visit").time == "created_at"
+
+
 def test_relations_with_an_event_time_are_streams() -> None:
     schema = infer(MOVIES, timed=["plays", "actor"]).schema()
     assert [r.name for r in schema.relations if r.table] == ["directors"]

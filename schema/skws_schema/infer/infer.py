@@ -262,7 +262,8 @@ def infer(
     joins, keys = _references(samples)
     nested_tables = {name: array for name, array in nested.items() if array.own and name in table_names}
     joins, keys = _with_nested(joins, keys, nested_tables, columns_by_table)
-    times = {table.name: find_time(table) for table in samples}
+    earlier_times = {r.name: r.time for r in earlier.relations} if earlier else {}
+    times = {table.name: find_time(table, earlier_times.get(table.name)) for table in samples}
     streams = {name for name, time in times.items() if time and time.confidence >= MIN_CONFIDENCE} | {*timed}
     relations = []
     for table in samples:

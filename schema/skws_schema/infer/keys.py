@@ -14,7 +14,9 @@ from typing import Generic, TypeVar
 
 from skws_schema.infer.column_profile import (
     EVENT,
+    FEW_ODD,
     GENERIC,
+    HALF_ODD,
     IDENTIFIERS,
     LATER,
     ROLES,
@@ -30,6 +32,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 MIN_CONFIDENCE = 0.6
 """The least confidence of a guess in the schema."""
+_TIME_WITH_NULL = 0.5
 _WIDEST_KEY = 3
 _MOST_COLUMNS = 8
 
@@ -136,10 +139,14 @@ def widened_keys(
     return new_keys
 
 
-def find_time(table: SampledTable) -> Finding[str] | None:
-    """The likeliest event time among the timestamps."""
+def find_time(table: SampledTable, earlier: str | None = None) -> Finding[str] | None:
+    """The likeliest event time among the timestamps; ``earlier``: that of an earlier schema."""
     timestamps = [c for c in table.columns.values() if c.type is AttributeType.TIMESTAMP]
-    findings = [_time(table, c) for c in timestamps if len(c.distinct) > max(1, table.rows // 100)]
+    findings = [
+        _time(table, c, HALF_ODD if c.name == earlier else FEW_ODD)
+        for c in timestamps
+        if len(c.distinct) > max(1, table.rows // 100)
+    ]
     return max(findings, key=lambda f: f.confidence, default=None)
 
 
@@ -165,7 +172,8 @@ def _lower_if_few(score: float, rows: int) -> float:
     return round(score * rows / (rows + 1), 2) if score < 0.9 else score
 
 
-def _time(table: SampledTable, column: ColumnProfile) -> Finding[str]:
+def _time(table: SampledTable, column: ColumnProfile, most_missing: float) -> Finding[str]:
+    """``most_missing``: the share of rows that may be bad records, since they have no time."""
     words = set(tokens(column.name))
     texts = [str(v) for v in column.values if v is not None]
     order_share = sum(a <= b for a, b in pairwise(texts)) / max(1, len(texts) - 1)
@@ -180,6 +188,9 @@ def _time(table: SampledTable, column: ColumnProfile) -> Finding[str]:
         score, reasons = score + 0.1, [*reasons, "never empty"]
     if order_share >= 0.95:
         score, reasons = score + 0.2, [*reasons, "rows are in its order"]
+    missing_count = len(column.values) - len(texts)
+    if missing_count > len(column.values) * most_missing:
+        score, reasons = min(score, _TIME_WITH_NULL), [*reasons, f"missing in {missing_count:,} rows"]
     return Finding(column.name, round(max(0.0, min(score, 0.99)), 2), ", ".join(reasons))
 
 

@@ -118,12 +118,12 @@ def test_seeking_an_instant_reads_in_batches(tmp_path: Path, memory_limit: int) 
 
 def test_bad_records_of_a_long_replay_are_in_memory_once(tmp_path: Path) -> None:
     """It is read twice: first its bad records, then the others in order of time."""
-    path, count = tmp_path / "stream.jsonl", 500
-    path.write_bytes(b"nonsense\n" * count + b"".join(map(line, range(20))))
+    path, count = tmp_path / "stream.jsonl", 200
+    path.write_bytes((b"nonsense" * 10_000 + b"\n") * count + b"".join(map(line, range(20))))
     feed = ReplaySource(path, None, memory_records=3).open(SCHEMA)
     assert len(feed.poll(feed.poll(feed.start(), count).end, 1).read.records) == 1
     gc.collect()
-    assert sum(type(each) is BadRecord for each in gc.get_objects()) < count + 100
+    assert sum(type(each) is BadRecord for each in gc.get_objects()) < 1.5 * count
 
 
 def test_a_paced_replay_begins_with_its_tables(tmp_path: Path) -> None:

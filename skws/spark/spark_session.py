@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from skws.memory import MemoryShare, size_text
+from skws.spark.class_archive import archive_options
 from skws.spark.local_java import driver_memory, is_local, java_options, use_java
 
 PACKAGES = (
@@ -51,8 +52,8 @@ def start_session(
 
     Raises SourceError if there is no Java.
     """
-    use_java()
-    options = java_options()
+    java = use_java()
+    options = f"{java_options()} {archive_options(java)}".rstrip()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers choose another Python
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     is_submitted = "SPARK_ENV_LOADED" in os.environ and master is None

@@ -238,7 +238,9 @@ def sample(paths: Sequence[Path]) -> Samples:
         for files_of_folder in files_by_folder.values():
             is_series = _is_series(files_of_folder)
             for file in files_of_folder:
-                in_series = path.is_dir() and (is_series or file.name.startswith("part-"))
+                in_partition = file.parent != path and "=" in file.parent.name
+                is_part = in_partition or file.name.startswith("part-")
+                in_series = path.is_dir() and (is_series or is_part)
                 rows = islice(_rows(file, samples.skip), SAMPLE_RECORDS)
                 document = file if ".json" in map(str.lower, file.suffixes[-2:]) else None
                 name = _series_name(file.parent, path) if in_series else own_name(file)

@@ -13,6 +13,7 @@ from skws.formats import BadRecordLog, Replay
 from skws.formats.sampling import sample
 from skws.formats.splits import plan, read_pieces
 from skws.sources.folder import check_path, listing
+from skws.sources.inferred_schemas import inferred
 from skws.spec.enums import OnError
 from skws_schema.errors import SourceError
 from tests.formats.samples import SCHEMA, bad_records
@@ -163,3 +164,22 @@ def test_records_of_equal_time_are_ordered_by_file_and_line(folder: Path) -> Non
     (folder / "b.jsonl").write_bytes(line("c", 1) + line("e", 2))
     records = Replay.open(folder, SCHEMA).stream(BadRecordLog())
     assert "".join(str(record.row[1]) for record in records) == "abcde"
+
+
+@pytest.mark.parametrize("name", ["part-00000.snappy.parquet", "data_0.parquet"])
+def test_partitions_of_a_table_are_one_relation(tmp_path: Path, name: str) -> None:
+    """As Spark and DuckDB write them: each folder of a partition has the name of a column and a value."""
+    for table in ("events", "users"):
+        for day in (1, 2):
+            folder = tmp_path / "lake" / table / f"day=2024-01-0{day}" / "hour=7"
+            folder.mkdir(parents=True)
+            pq.write_table(pa.table({"id": [day], "what": [f"{table} {day}"]}), folder / name)
+    inference = inferred([str(tmp_path / "lake")])
+    schema = inference.schema()
+    assert [relation.name for relation in schema.relations] == ["events", "users"]
+    splits = plan(tmp_path / "lake", schema)
+    assert [split.relation for split in splits] == [0, 0, 1, 1]
+    partition = tmp_path / "lake" / "events" / "day=2024-01-01"
+    (relation,) = inferred([str(partition)]).schema().relations
+    assert relation.name == "day_2024-01-01"
+    assert [split.relation for split in plan(partition, inferred([str(partition)]).schema())] == [0]

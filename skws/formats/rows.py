@@ -691,7 +691,8 @@ class Origins:
     """The locations of the attributes of ``relation`` in records.
 
     A record may also have an attribute under its own name, as records written by skws do, unless records use
-    that name for another attribute.
+    that name for another attribute. If some attributes are inside another one, as ``error.code`` in
+    ``error``, the latter has only the values that are no objects.
     """
 
     def __init__(self, relation: Relation) -> None:
@@ -702,10 +703,16 @@ class Origins:
             (a.origin, a.name if a.name not in names else None) if a.origin else (None, a.name)
             for a in relation.attributes
         ]
+        columns = [a.column for a in relation.attributes]
+        around = {column[:end] for column in columns for end, char in enumerate(column) if char == "."}
+        self._around = [number for number, column in enumerate(columns) if column in around]
 
     def values(self, row: Mapping[str, Any]) -> list[Any]:
         """The values of all attributes in order; MISSING for absent ones."""
-        return [self._value(row, origin, name) for origin, name in self._locations]
+        values = [self._value(row, origin, name) for origin, name in self._locations]
+        for number in self._around:
+            values[number] = _without_objects(values[number])
+        return values
 
     @staticmethod
     def _value(row: Mapping[str, Any], origin: str | None, name: str | None) -> Any:
@@ -715,6 +722,16 @@ class Origins:
     def columns(self, names: Container[str]) -> list[tuple[str, str | None] | None]:
         """For each attribute, its column among ``names`` and the path inside the values; None without one."""
         return [_column(names, origin, name) for origin, name in self._locations]
+
+
+def _without_objects(value: Any) -> Any:
+    """A value without the objects in its arrays; MISSING for an object, and for an array of objects only."""
+    if isinstance(value, Mapping):
+        return MISSING
+    if not isinstance(value, list):
+        return value
+    others = [other for item in value if (other := _without_objects(item)) is not MISSING]
+    return others if others or not value else MISSING
 
 
 def _head(origin: str) -> str:

@@ -37,7 +37,7 @@ from skws.formats.tabular import (
     read_layout,
 )
 from skws_schema.errors import TOO_DEEP, SourceError, quantity, shown
-from skws_schema.infer.column_profile import profile
+from skws_schema.infer.column_profile import FEW_ODD, profile
 from skws_schema.infer.infer import SAMPLE_ROWS, Nested
 from skws_schema.infer.keys import SampledTable, identifier_score
 from skws_schema.model import PLACE
@@ -84,8 +84,8 @@ class Samples:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[str, list[Mapping[str, object]]] = {}
-        self._updates: dict[str, list[Mapping[str, object]]] = {}
+        self._rows: dict[str, list[dict[str, object]]] = {}
+        self._updates: dict[str, list[dict[str, object]]] = {}
         self.timed: set[str] = set()
         self.unreadable = 0
         self.reasons: list[str] = []
@@ -174,6 +174,7 @@ class Samples:
 
     def tables(self) -> dict[str, dict[str, list[object]]]:
         """Columns by relation; missing attributes are NULL. Rows in arrays have the key of the outer row."""
+        self._fold_mixed_arrays()
         tables = {relation: _columns(rows) for relation, rows in (self._updates | self._rows).items()}
         for child, origin in self._arrays.items():
             parent, _, path = origin.partition(".")
@@ -190,6 +191,29 @@ class Samples:
             values = outer[nested.parents]
             tables[child] = {nested.own: [values[n] for n in self._outer_rows[child]], **tables[child]}
         return tables
+
+    def _fold_mixed_arrays(self) -> None:
+        """Turn the rows in arrays into values of the outer rows if some of these have other values there."""
+        mixed: set[str] = set()
+        for child, origin in self._arrays.items():
+            parent, _, path = origin.partition(".")
+            if parent != child and (parent in mixed or self._has_values(parent, path)):
+                mixed.add(child)
+        for child in reversed([child for child in self._arrays if child in mixed]):  # inner ones first
+            parent, _, path = self._arrays.pop(child).partition(".")
+            for number, row in zip(self._outer_rows.pop(child), self._rows.pop(child), strict=True):
+                outer = self._rows[parent][number]
+                for name, value in row.items():
+                    inner_path = f"{path}.{name}"
+                    earlier = outer.get(inner_path, [])
+                    outer[inner_path] = [*_listed(earlier), *_listed(value)]
+
+    def _has_values(self, relation: str, path: str) -> bool:
+        """True if more than a few rows of a relation have a value at ``path`` that is no array of objects."""
+        rows = self._rows[relation]
+        names = [name for name in set[str]().union(*rows) if name == path or name.startswith(f"{path}.")]
+        count = sum(any(row.get(name) is not None for name in names) for row in rows)
+        return count > len(rows) * FEW_ODD
 
     @cached_property
     def nested(self) -> dict[str, Nested]:
@@ -280,6 +304,10 @@ def _lists(value: object, depth: int = DEEPEST) -> int:
         if isinstance(value, Mapping) and depth
         else 0
     )
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
 
 
 def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:

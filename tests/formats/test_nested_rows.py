@@ -270,3 +270,58 @@ def test_an_origin_in_python_may_be_any_name() -> None:
     )
     data = {"Order Details": [{"id": 1, "what": "lamp"}], "people": [{"id": 1, "name": "Ada"}]}
     assert len(list(skws.search("ada lamp", data, schema=schema))) == 1
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_field_may_be_a_text_an_object_or_an_array_of_both(tmp_path: Path, wrapped: bool) -> None:
+    """As the ``text`` of an exported chat; no value of the sample makes a bad record."""
+    texts: list[Any] = [
+        "hello",
+        ["see ", {"type": "link", "text": "here"}, " now"],
+        [{"type": "bold", "text": "only"}, {"type": "link", "text": "that"}],
+        {"type": "bold", "text": "one"},
+        "",
+        None,
+        [],
+    ]
+    messages = [{"id": number, "text": text} for number, text in enumerate(texts)]
+    chat = {"name": "chat", "id": 1, "messages": messages}
+    path = document(tmp_path / "chat.json", chat) if wrapped else lines(tmp_path / "chat.jsonl", messages)
+    schema = draft(path)
+    rows, bad = read(path, schema)
+    assert bad == []
+    relation = schema.relation("chat_messages" if wrapped else "chat")
+    columns = [relation.columns[name] for name in ("id", "text", "text_type", "text_text")]
+    assert [tuple(row[column] for column in columns) for row in rows[relation.name]] == [
+        (0, "hello", None, None),
+        (1, "see ,  now", "link", "here"),
+        (2, None, "bold, link", "only, that"),
+        (3, None, "bold", "one"),
+        (4, "", None, None),
+        (5, None, None, None),
+        (6, None, None, None),
+    ]
+    if not wrapped:
+        assert len(skws.search("see here", {"chat": messages})) == 1
+
+
+def test_one_odd_value_among_arrays_of_objects_is_a_bad_record(tmp_path: Path) -> None:
+    items = [{"id": number, "files": [{"path": f"p{number}"}]} for number in range(500)]
+    path = lines(tmp_path / "commits.jsonl", [*items, {"id": 500, "files": "none"}])
+    schema = draft(path)
+    rows, bad = read(path, schema)
+    assert len(rows["commits_files"]) == 500
+    assert bad == ["expected an array of rows at 'files', got 'none'"]
+
+
+def test_an_array_in_an_object_that_is_elsewhere_a_value_is_no_relation(tmp_path: Path) -> None:
+    items = [
+        {"id": 1, "files": [{"path": "a", "hunks": [{"line": 7}, {"line": 8}]}]},
+        {"id": 2, "files": "b"},
+    ]
+    path = lines(tmp_path / "commits.jsonl", items)
+    schema = draft(path)
+    assert [relation.name for relation in schema.relations] == ["commits"]
+    rows, bad = read(path, schema)
+    assert bad == []
+    assert [row[1:] for row in rows["commits"]] == [("a", "7, 8", None), (None, None, "b")]

@@ -308,20 +308,24 @@ def test_columns_are_renamed_and_unnameable_relations_left_out() -> None:
     )
 
 
-def test_nested_objects_become_attributes_and_other_values_are_left_out() -> None:
+def test_nested_objects_and_other_values_at_their_path_become_attributes() -> None:
     columns: dict[str, list[object]] = {
         "who": [None, "ada"],
         "who.name": ["Ada Byron", None],
+        "where": [None, None],
+        "where.city": ["London", None],
         "v1": [1, 2],
         "v1.0": [3, 4],
         "tags": [["gift card", "sale"], ["sale"]],
         "mixed": ["some words", 1.5],
     }
     (relation,) = infer({"a": columns}).relations
-    assert relation.left_out == (("who", "some rows have an object there, others a value"),)
+    assert relation.left_out == ()
     attributes = [(a.value.name, a.value.type.value, a.value.origin) for a in relation.attributes]
     assert attributes == [
+        ("who", "text", None),
         ("who_name", "text", "who.name"),
+        ("where_city", "text", "where.city"),
         ("v1", "integer", None),
         ("v1_0", "integer", "v1.0"),
         ("tags", "text", "tags"),

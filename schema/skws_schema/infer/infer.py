@@ -46,7 +46,6 @@ _KEY_ROUNDS = 4
 REFERS: Final = "refers to another relation, where it is searched"
 NO_RELATION: Final = "it is not a valid name"
 _TOO_MANY: Final = "the relation has more attributes than can be searched"
-_BOTH: Final = "some rows have an object there, others a value"
 WIDEST: Final = 200
 """The most attributes of a relation: an object may be a map with thousands of keys."""
 BYTES: Final = "no attribute type holds bytes"
@@ -403,9 +402,7 @@ def attribute_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str
     objects = _objects(columns)
     byte_paths = [path for path, values in columns.items() if _are_bytes(values)]
     valid_paths = [path for path in columns if path and path not in objects and path not in byte_paths]
-    mixed_paths = [path for path in objects if any(value is not None for value in columns[path])]
     omissions = [
-        *(Omission(path, _BOTH) for path in mixed_paths),
         *(Omission(path, BYTES) for path in byte_paths),
         *(Omission(path, NAMELESS) for path in columns if not path),
         *(Omission(path, _TOO_MANY) for path in valid_paths[WIDEST:]),
@@ -423,26 +420,10 @@ def _are_bytes(values: Sequence[object]) -> bool:
     return count > sum(value is not None for value in values) * FEW_ODD
 
 
-def _objects(columns: Mapping[str, Sequence[object]]) -> list[str]:
-    """The paths at which some rows have an object, whose fields have separate paths.
-
-    A row with values both at a path and below it has two fields with such names, and no object.
-    """
-    paths_below: dict[str, list[str]] = {}
-    for path in columns:
-        for position in (position for position, letter in enumerate(path) if letter == "."):
-            if path[:position] in columns:
-                paths_below.setdefault(path[:position], []).append(path)
-    return [
-        path
-        for path, paths in paths_below.items()
-        if not any(
-            value is not None and field_values.count(None) < len(field_values)
-            for value, *field_values in zip(
-                columns[path], *(columns[inner_path] for inner_path in paths), strict=True
-            )
-        )
-    ]
+def _objects(columns: Mapping[str, Sequence[object]]) -> set[str]:
+    """The paths at which rows only have objects, whose fields have separate paths."""
+    around = {path[:end] for path in columns for end, letter in enumerate(path) if letter == "."}
+    return {path for path in around & columns.keys() if all(value is None for value in columns[path])}
 
 
 def _table(

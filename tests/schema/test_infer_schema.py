@@ -437,3 +437,41 @@ def test_any_sample_gives_a_valid_schema(tables: dict[str, dict[str, list[object
                 assert all(int(str(v)) is not None for v in present_values)
             if attribute.type is AttributeType.NUMBER:
                 assert all(float(str(v)) is not None for v in present_values)
+
+
+def test_relations_of_several_years_are_joined_with_those_of_the_same_year() -> None:
+    """Also if ids begin again each year, and beside a second copy of a file."""
+    tables: dict[str, dict[str, list[object]]] = {
+        "customers_1": {"id": ["90"], "name": ["Ada"]},
+        "customers": {"id": ["1", "2"], "name": ["Ada", "Grace"]},
+    }
+    for first in (0, 100):
+        for year in (2023, 2024):
+            begin = first and first * (year - 2022)
+            orders: list[object] = [str(begin + n) for n in range(40)]
+            tables[f"orders_{year}"] = {
+                "order_id": orders,
+                "customer_id": [str(n % 2 + 1) for n in range(40)],
+                "item": ["lamp"] * 40,
+            }
+            tables[f"lines_{year}"] = {
+                "line_id": [str(n) for n in range(80)],
+                "order_id": [order for order in orders for _ in range(2)],
+                "article": ["a"] * 80,
+            }
+        joins = infer(tables).schema().joins
+        assert {join.name for join in joins} == {
+            "orders_2023.customer_id = customers.id",
+            "orders_2024.customer_id = customers.id",
+            "lines_2023.order_id = orders_2023.order_id",
+            "lines_2024.order_id = orders_2024.order_id",
+        }
+
+
+def test_a_column_refers_to_the_only_relation_of_several_numbered_ones_that_has_its_values() -> None:
+    tables: dict[str, dict[str, list[object]]] = {
+        "orders_1": {"id": [str(n) for n in range(40)], "item": ["a"] * 40},
+        "orders_2": {"id": [str(n) for n in range(40, 80)], "item": ["a"] * 40},
+        "complaints": {"order_id": [str(n) for n in range(40, 80)], "text": ["b"] * 40},
+    }
+    assert [join.name for join in infer(tables).schema().joins] == ["complaints.order_id = orders_2.id"]

@@ -95,7 +95,7 @@ def _candidates(
     targets: Sequence[tuple[SampledTable, ColumnProfile]],
     tables: Sequence[SampledTable],
 ) -> Iterator[_Candidate]:
-    named_table = relation_named(column.name, tables)
+    named_table = relation_named(column.name, source, tables)
     for target, identifier in targets:
         if target is source:
             continue

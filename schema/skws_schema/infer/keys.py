@@ -64,15 +64,33 @@ class SampledTable:
         return relation_tokens(self.alias or self.name)
 
     @property
+    def number(self) -> str:
+        """The digits at the end of its name."""
+        return self.name[len(self.name.rstrip("0123456789")) :]
+
+    @property
     def rows(self) -> int:
         return max((len(c.values) for c in self.columns.values()), default=0)
 
 
-def relation_named(name: str, tables: Sequence[SampledTable]) -> SampledTable | None:
-    """The relation to which an attribute's name refers: the one with the longest name that ends its stem."""
+def relations_named(name: str, source: SampledTable, tables: Sequence[SampledTable]) -> list[SampledTable]:
+    """The relations to which an attribute of ``source`` refers by its name: the longest that end its stem.
+
+    There are several if their names differ only in numbers, such as those of years; those with the number of
+    ``source`` are first. If ``source`` is among them, the name is its own.
+    """
     words = stem(name)
     candidates = [t for t in tables if t.words and words[-len(t.words) :] == t.words]
-    return max(candidates, key=lambda t: len(t.words), default=None)
+    longest = max((len(t.words) for t in candidates), default=0)
+    named = [t for t in candidates if len(t.words) == longest]
+    if any(t.name == source.name for t in named):
+        return [source]
+    return sorted(named, key=lambda t: t.number != source.number)
+
+
+def relation_named(name: str, source: SampledTable, tables: Sequence[SampledTable]) -> SampledTable | None:
+    """The first of ``relations_named``."""
+    return next(iter(relations_named(name, source, tables)), None)
 
 
 def identifier_score(table: SampledTable, column: ColumnProfile) -> float:
@@ -151,8 +169,7 @@ def find_time(table: SampledTable, earlier: str | None = None) -> Finding[str] |
 
 
 def _refers_elsewhere(column: ColumnProfile, table: SampledTable, tables: Sequence[SampledTable]) -> bool:
-    target = relation_named(column.name, tables)
-    return target is not None and target.name != table.name
+    return relation_named(column.name, table, tables) not in (None, table)
 
 
 def _composite(table: SampledTable, candidates: Sequence[ColumnProfile]) -> Finding[tuple[str, ...]] | None:
@@ -241,7 +258,7 @@ def find_references(tables: Sequence[SampledTable]) -> list[Finding[Join]]:
         max(options, key=lambda r: r.rank)
         for table in tables
         for column in table.columns.values()
-        if (options := list(_options(table, column, relation_named(column.name, tables), targets)))
+        if (options := list(_named_options(table, column, tables, targets)))
     ]
     reference_counts = Counter((r.target.name, r.identifier.name) for r in references)
     findings = [_finding_by_name(r) for r in references]
@@ -292,6 +309,14 @@ class _Targets:
         return map(self._identifiers.__getitem__, sorted(numbers))
 
 
+def _named_options(
+    source: SampledTable, column: ColumnProfile, tables: Sequence[SampledTable], targets: _Targets
+) -> Iterator[_Reference]:
+    named_tables: list[SampledTable | None] = [*relations_named(column.name, source, tables)]
+    for named_table in named_tables or [None]:
+        yield from _options(source, column, named_table, targets)
+
+
 def _options(
     source: SampledTable, column: ColumnProfile, named_table: SampledTable | None, targets: _Targets
 ) -> Iterator[_Reference]:
@@ -316,8 +341,7 @@ def _is_target(table: SampledTable, column: ColumnProfile, tables: Sequence[Samp
     """True if the column is unique, and not itself a reference to another relation."""
     if not (column.unique and column.joinable):
         return False
-    named_table = relation_named(column.name, tables)
-    return named_table is None or named_table.name == table.name
+    return relation_named(column.name, table, tables) in (None, table)
 
 
 def _name_evidence(
@@ -337,6 +361,8 @@ def _name_evidence(
         return 0.0
     words = tokens(column.name)
     if source is not target:
+        if named_table is source and target.words == source.words:
+            return 0.0  # the same ids of other things, as in exports of two years
         is_generic = len(words) == 1 and words[0] in GENERIC
         return _SHARED_NAME if words == tokens(identifier.name) and not is_generic else 0.0
     return _names_role(column, identifier) if identifier_score(target, identifier) > _SURE_IDENTIFIER else 0.0
@@ -415,8 +441,7 @@ def _by_values(reference: _Reference) -> Finding[Join]:
 
 def _is_link(table: SampledTable, key: Sequence[str], tables: Sequence[SampledTable]) -> bool:
     """True if every column of the key refers to another relation."""
-    targets = [relation_named(name, tables) for name in key]
-    return all(target is not None and target is not table for target in targets)
+    return all(relation_named(name, table, tables) not in (None, table) for name in key)
 
 
 def _composite_reference(

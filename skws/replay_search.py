@@ -106,6 +106,7 @@ class Search:
         with self._run_context(report):
             tables = self.replay.table_batches(self._log, self._step(report, "loading tables"))
             engine = StreamEngine.holding(self.plan, tables, self._batches(report), self.counts)
+            self._step(report, "searching")(self.replay.size_bytes)
             best_results = engine.search_once(self.plan, most)
         self.found = len(best_results.results)
         self.counts.results += self.found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
 from skws.cli.run import ALL, shown_of_total
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
@@ -19,6 +20,9 @@ from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query_spec import TOP, Query, RankingChoice, TypedSearch
 from skws_schema.errors import quantity
+
+_MANY_ROWS: Final = 500_000
+"""So many rows that a search with an index may take seconds, and shows that it is working."""
 
 
 def search_database(
@@ -51,12 +55,14 @@ def search_database(
 
     with ProgressBar(enabled=not quiet) as bar:
         database = database_index(source, job.schema, index, on_read)
-    bad = BadRecordLog()
-    bad.take(passed_over(database.tables))
-    search_start = perf_counter()
-    most = _result_limit(job, query)
-    engine = StreamEngine.over(plan, database)
-    page = engine.search_once(plan, most)
+        bad = BadRecordLog()
+        bad.take(passed_over(database.tables))
+        search_start = perf_counter()
+        most = _result_limit(job, query)
+        engine = StreamEngine.over(plan, database)
+        if rows or len(database) >= _MANY_ROWS:
+            bar.report(Progress("searching", len(database), len(database), "rows"))
+        page = engine.search_once(plan, most)
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
         for result in page.results:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 import skws as library
+from skws.cli import database_search, run
+from skws.cli.terminal import ProgressBar
+from skws.progress import Progress
 from tests.commands import Skws
 
 SHOP = """\
@@ -145,3 +149,36 @@ def test_limit_in_python_returns_the_best_results() -> None:
     assert [t.row["pid"] for r in best for t in r.tuples if "pid" in t.row] == [3, 2]
     assert best.counts.results == 2
     assert len(library.search("ada lamp", data)) == 4
+
+
+class RecordingBar(ProgressBar):
+    stages: ClassVar[list[str]] = []
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        super().__init__(enabled=enabled)
+        self.shown = enabled
+
+    def report(self, progress: Progress) -> None:
+        if progress.stage not in self.stages:
+            self.stages.append(progress.stage)
+
+
+def test_the_progress_of_a_search_tells_reading_from_searching(
+    skws: Skws, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "ProgressBar", RecordingBar)
+    monkeypatch.setattr(database_search, "ProgressBar", RecordingBar)
+    monkeypatch.setattr(RecordingBar, "stages", [])
+    skws("search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data")
+    assert RecordingBar.stages[-1] == "searching"
+    with closing(sqlite3.connect(shop / "shop.db")) as database:
+        database.execute("CREATE TABLE customer (cid INTEGER PRIMARY KEY, name TEXT)")
+        database.execute("INSERT INTO customer VALUES (1, 'ada')")
+        database.commit()
+    RecordingBar.stages.clear()
+    skws("search", shop / "shop.db", "ada")
+    assert RecordingBar.stages == ["indexing", "searching"]
+    monkeypatch.setattr(database_search, "_MANY_ROWS", 1)
+    RecordingBar.stages.clear()
+    skws("search", shop / "shop.db", "ada")
+    assert RecordingBar.stages == ["searching"]

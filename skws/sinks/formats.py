@@ -111,6 +111,7 @@ class StdoutSink(BatchSink):
         """Encoders by query, as each marks its own keywords; formats for programs share one."""
         self._query_texts: dict[str, str] = {}  # of these encoders
         self._matches: dict[str, Writer[Any]] = {}
+        self._has_scores = False  # the columns of scores, in CSV
         self._last_name = ""
 
     @property
@@ -146,6 +147,8 @@ class StdoutSink(BatchSink):
         writers = self._matches if people and not result.parsed.network else self._networks
         key = result.name if people else ""
         is_replaced = writers is self._networks and people and self._query_texts.get(key) != result.query
+        if self._format is OutputFormat.CSV and not self._has_scores:
+            is_replaced = self._has_scores = "score" in result.to_dict()
         if key not in writers or is_replaced:
             writers[key] = Writer(self._encoder(result), self._stdout)
             self._query_texts[key] = result.query
@@ -155,7 +158,7 @@ class StdoutSink(BatchSink):
 
     def _encoder(self, result: LiveResult) -> Encoder[Any]:
         if self._format not in _FOR_PEOPLE:
-            return plain_encoder(self._format, ranked="score" in result.to_dict())
+            return plain_encoder(self._format, ranked=self._has_scores)
         if not result.parsed.network:
             return MatchTable()
         query = parse_query(result.query, self._run.schema, match_names=self._run.match_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import socket
@@ -507,6 +508,18 @@ def test_standard_output_marks_the_keywords_of_a_replaced_query() -> None:
     sink.write(1, [found, changed(found, query="eve"), changed(found, query="eve")])
     members = [line for line in stdout.getvalue().decode().splitlines() if "cid" in line]
     assert [line.partition("name: ")[2] for line in members] == ["*ada* eve", "ada *eve*", "ada *eve*"]
+
+
+def test_csv_begins_again_with_the_columns_of_scores() -> None:
+    """The first result, such as a deletion after a restart, may have no score."""
+    stdout = io.BytesIO()
+    sink = StdoutSink(OutputFormat.CSV, stdout)
+    sink.open(run(None))
+    scored = changed(result(2), score=Score((ScorePart("text", 0.5),)))
+    sink.write(1, [result(1), scored, changed(result(3), op="-"), scored])
+    header, *rows = csv.reader(io.StringIO(stdout.getvalue().decode()))
+    assert (rows[0][3], rows[1][: len(header)], len(rows)) == ("id1", header, 5)
+    assert [dict(zip(rows[1], row, strict=True))["score"] for row in rows[2:]] == ["0.5", "", "0.5"]
 
 
 def test_standard_output_shows_the_query_of_a_result() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -91,7 +92,7 @@ def _json(query: Query) -> str:
 
 
 def _folder(control: Path) -> ControlFolder:
-    if not control.is_dir():
+    if not os.path.isdir(control):  # unlike a path's, false for a name that is too long
         raise UsageError(f"{control}: no such folder; expected the --control folder of a running job")
     return ControlFolder(control)
 

@@ -340,10 +340,10 @@ def destination(output: Path | None, stdout: IO[bytes]) -> Iterator[Destination]
         yield open_output
         with open_output.guarded():
             stdout.flush()
-    elif output.exists() and not output.is_file():
-        yield from _open_special(output)
-    else:
-        yield from _replace_file(output)
+        return
+    with explained(f"cannot write to {output}", OutputError):
+        is_special = output.exists() and not output.is_file()
+    yield from _open_special(output) if is_special else _replace_file(output)
 
 
 def _open_special(output: Path) -> Iterator[Destination]:

@@ -37,6 +37,8 @@ def open_sinks(texts: Iterable[str], *, color: bool = False) -> list[Sink]:
 
 def parse_sink(text: str, *, color: bool = False) -> Sink:
     """The sink at an address. Raises UsageError if it is invalid, SourceError if a package is missing."""
+    if "\0" in text:
+        raise UsageError(f"sink {redacted(text)}: expected an address without U+0000")
     kind, colon, location = text.partition(":")
     if colon and location and kind in (*_KINDS, "postgres"):
         return _built_in(text, kind, location, color=color)

@@ -539,6 +539,8 @@ def test_standard_output_shows_the_query_of_a_result() -> None:
     [
         ("out.jsonl", "expected stdout:FORMAT"),
         ("josnl:x", "did you mean 'jsonl'"),
+        ("jsonl:a\0b", "without U"),
+        ("command:true#letters=a\0b", "without U"),
         ("stdout:parquet", "expected one of table"),
         ("sqlite:x?tabel=y", "did you mean 'table'"),
         ("sqlite:x?table=a;b", "expected letters"),

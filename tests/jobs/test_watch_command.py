@@ -170,6 +170,14 @@ def test_query_commands_change_a_running_watch(
     )
 
 
+def test_a_control_folder_and_an_output_with_a_long_name_are_refused(folder: Path, skws: Skws) -> None:
+    name = f"{'x' * 300}.csv"
+    listed = skws("query", "list", "--control", name)
+    assert (listed.code, "no such folder" in listed.err) == (2, True)
+    searched = skws("search", "ada", "-s", folder / "schema.yaml", "-r", folder / "in.jsonl", "-o", name)
+    assert (searched.code, "cannot write to" in searched.err) == (1, True)
+
+
 def test_query_commands_exclude_relations_and_report_ignored_parts(
     folder: Path, job: Callable[..., subprocess.Popen[str]], skws: Skws
 ) -> None:

@@ -18,6 +18,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.results.result import Result, ResultTuple
+from skws.sinks.base import OutputError
 from skws.spec.query_spec import Stream, completed, last_word
 from skws_schema.errors import SchemaError, SkwsError, UsageError
 from skws_schema.model import Schema
@@ -539,8 +540,10 @@ def test_the_format_of_an_export_follows_from_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\.jsonl, \.csv, \.parquet"):
         export([], tmp_path / "x.txt")
     (tmp_path / "d.csv").mkdir()
-    with pytest.raises(UsageError, match="folder"):
+    with pytest.raises(OutputError, match="it is a directory"):
         export([], tmp_path / "d.csv")
+    with pytest.raises(OutputError, match="File name too long"):
+        export([], tmp_path / f"{'x' * 300}.csv")
 
 
 def test_a_limited_terminal_uses_its_own_sixteen_colors() -> None:

@@ -206,8 +206,6 @@ def export(results: Sequence[Result], path: Path) -> None:
     """
     if path.suffix not in FORMATS:
         raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; expected the name of a file")
     if not all(result.network for result in results) and path.suffix != ".jsonl":
         raise UsageError(f"{path}: results of patterns are exported as .jsonl")
     scored = any(result.score is not None for result in results)

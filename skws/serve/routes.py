@@ -45,7 +45,7 @@ from skws.serve.request_guard import (
 )
 from skws.serve.saved import SavedSearch
 from skws.serve.served_job import ServedJob, with_marks
-from skws.serve.streams import EventStream, EventStreams, Subscription, enveloped, message
+from skws.serve.streams import EventStream, EventStreams, Subscription, enveloped, in_pieces, message
 from skws.spec.query_spec import (
     KEYWORDS,
     TOP,
@@ -116,6 +116,8 @@ class AppState:
     searches: RequestQueue = field(default_factory=lambda: RequestQueue(4, _SEARCHES))
     completions: RequestQueue = field(default_factory=lambda: RequestQueue(1, _COMPLETIONS))
     """Runs beside long searches; each is quick, or stopped."""
+    marks: RequestQueue = field(default_factory=lambda: RequestQueue(2, maxsize))
+    """Finds keywords in the texts of event streams, which takes long in texts of megabytes."""
     others: RequestQueue = field(default_factory=lambda: RequestQueue(4, maxsize))
 
 
@@ -421,6 +423,7 @@ def _stream(
     if streams.full:
         raise HTTPException(503, f"there are {len(streams):,} event streams already", {"retry-after": "5"})
     show = _ShownEvents(job, marks=marks)
+    run = app_state.marks.answer if marks else None
     start = job.hub.log.last
     if subscription.name is not None:
         _saved_search(job, subscription.name)
@@ -452,12 +455,11 @@ def _stream(
         names = [saved_search.name for saved_search, _ in alive]
         yield message("snapshot", orjson.dumps({"names": names, "reason": reason}))
         for saved_search, results in alive:
-            for offset in range(0, len(results), 256):
-                page = results[offset : offset + 256]
-                yield b"".join(message("result", show.result(saved_search, result)) for result in page)
+            async for _, piece in in_pieces(results, partial(show.result, saved_search), run):
+                yield piece
         yield message("ready", b"{}", subscription.at.text(job.hub.run))
 
-    return EventStream(job.hub, streams, subscription, begin, show)
+    return EventStream(job.hub, streams, subscription, begin, show, run)
 
 
 def _not_resumed(position: EventPosition | None, last: EventPosition) -> str:
@@ -482,9 +484,9 @@ class _ShownEvents:
         return enveloped(_envelope(event.name, saved_search), event.kind, data)
 
     def result(self, saved_search: SavedSearch, result: LiveResult) -> bytes:
-        """The data of a result in a snapshot."""
+        """The event of a result in a snapshot."""
         data = self._with_marks(saved_search, result.to_json())
-        return enveloped(saved_search.envelope(), "result", data)
+        return message("result", enveloped(saved_search.envelope(), "result", data))
 
     def _with_marks(self, saved_search: SavedSearch | None, data: bytes) -> bytes:
         if (

@@ -17,10 +17,11 @@ event: end         the server ends, and the stream can be resumed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 from starlette.responses import Response
@@ -30,8 +31,12 @@ from skws.serve.event_publisher import EventPublisher
 from skws.serve.events import START, EventPosition, SearchEvent
 from skws.serve.server_options import StreamLimits
 
+T = TypeVar("T")
+RunInThread: TypeAlias = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 _AT_ONCE: Final = 256
 """The most events in one piece of the response."""
+_PIECE_BYTES: Final = 1 << 20
+"""The bytes from which a piece is sent: a client has ``stalled`` seconds for each piece."""
 _READ: Final = 10_000
 """The most events that a stream reads from the log at once; each read visits all later events."""
 
@@ -118,7 +123,8 @@ class EventStream(Response):
     """The response to a subscriber.
 
     ``snapshot`` makes the first pieces, and sets the position from which the subscription continues. ``show``
-    makes the data of an event that belongs to some searches of this stream.
+    makes the data of an event that belongs to some searches of this stream; a thread runs it if there is a
+    ``run``, since it may take long.
     """
 
     def __init__(
@@ -128,6 +134,7 @@ class EventStream(Response):
         subscription: Subscription,
         snapshot: Callable[[], AsyncIterator[bytes]],
         show: Callable[[SearchEvent], bytes],
+        run: RunInThread | None = None,
     ) -> None:
         super().__init__()
         self._hub = hub
@@ -135,6 +142,7 @@ class EventStream(Response):
         self._subscription = subscription
         self._snapshot = snapshot
         self._show = show
+        self._run = run
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of ASGI
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
@@ -179,10 +187,8 @@ class EventStream(Response):
                 self._streams.slow += 1
                 yield message("behind", orjson.dumps({"behind": len(events)}))
                 return
-            for offset in range(0, len(events), _AT_ONCE):
-                page = events[offset : offset + _AT_ONCE]
-                piece = b"".join(map(self._text, page))
-                subscription.at = page[-1].at
+            async for last_event, piece in in_pieces(events, self._text, self._run):
+                subscription.at = last_event.at
                 if piece:
                     yield piece
                     id_due = loop.time() + limits.heartbeat
@@ -225,6 +231,20 @@ class EventStream(Response):
             return b""
         kind = "removed" if event.kind == "replaced" else event.kind
         return message(kind, self._show(event), event.at.text(self._hub.run))
+
+
+async def in_pieces(
+    items: Sequence[T], text: Callable[[T], bytes], run: RunInThread | None
+) -> AsyncIterator[tuple[T, bytes]]:
+    """The bytes of items in pieces, each with its last item; ``run`` makes those of one item at a time."""
+    texts: list[bytes] = []
+    size = 0
+    for number, item in enumerate(items, 1):
+        texts.append(text(item) if run is None else await run(partial(text, item)))
+        size += len(texts[-1])
+        if number == len(items) or len(texts) == _AT_ONCE or size >= _PIECE_BYTES:
+            yield item, b"".join(texts)
+            texts, size = [], 0
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

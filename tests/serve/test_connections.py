@@ -133,6 +133,7 @@ class Client:
 
     def __init__(self, most: int) -> None:
         self.text = ""
+        self.sizes: list[int] = []
         self._left = most
 
     async def send(self, message: Message) -> None:
@@ -141,6 +142,7 @@ class Client:
         if not self._left:
             await asyncio.Event().wait()
         self._left -= 1
+        self.sizes.append(len(message["body"]))
         self.text += message["body"].decode()
 
     async def receive(self) -> Message:
@@ -241,6 +243,26 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
         streams.close()
         await asyncio.wait_for(active_stream, 20)
         assert "event: end" in active.text
+
+    asyncio.run(scenario())
+
+
+def test_large_events_are_sent_in_small_pieces() -> None:
+    """A client that reads slowly has its time for each piece."""
+
+    async def scenario() -> None:
+        streams = EventStreams(StreamLimits())
+        streams.begin(asyncio.get_running_loop())
+        hub = EventPublisher(None, 1 << 26, lambda: 0, streams.wake)
+        large = b'{"text":"%b","n":%%d}' % (b"x" * 300_000)
+        hub.log.append([event._replace(data=large % event.at.batch) for event in events(1, 20)])
+        client = Client(99)
+        stream = open_stream(hub, streams, client)
+        await until_it_has(client, 20)
+        assert client.numbers == list(range(1, 21))
+        assert max(client.sizes) < 2_000_000
+        streams.close()
+        await asyncio.wait_for(stream, 20)
 
     asyncio.run(scenario())
 

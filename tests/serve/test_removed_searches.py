@@ -1,14 +1,17 @@
-"""Searches that are removed or replaced while a client subscribes to them or looks them up."""
+"""Snapshots of streams, while searches are removed or replaced."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import pytest
 from starlette.types import Message
 
 from skws.jobs.control import JobCommand
+from skws.keywords.match import Span
 from skws.results.result import Result
 from skws.serve.event_publisher import EventPublisher
 from skws.serve.events import EventPosition
@@ -19,15 +22,17 @@ from skws.serve.served_job import ServedJob
 from skws.serve.server_options import StreamLimits
 from skws.serve.streams import EventStreams
 from skws.spec.query_spec import Query
+from tests.jobs.test_sinks import result
 
 
 class Job:
-    """A job without results."""
+    """A job; each of its searches has the same results."""
 
     ready = True
 
-    def __init__(self, hub: EventPublisher) -> None:
+    def __init__(self, hub: EventPublisher, results: Sequence[Result] = ()) -> None:
         self.hub = hub
+        self._results = list(results)
 
     def check_ready(self) -> None:
         pass
@@ -35,7 +40,7 @@ class Job:
     def alive(
         self, choose: Callable[[], Sequence[SavedSearch]]
     ) -> tuple[EventPosition, list[tuple[SavedSearch, list[Result]]]]:
-        return self.hub.log.last, [(search, []) for search in choose()]
+        return self.hub.log.last, [(search, self._results) for search in choose()]
 
 
 def publisher(*names: str) -> EventPublisher:
@@ -48,7 +53,13 @@ def adding(name: str, text: str = "ada lamp") -> JobCommand:
     return JobCommand.add(SavedSearch(Query(text, name=name)).tagged_query)
 
 
-def stream_text(hub: EventPublisher, path: str, on_start: Callable[[], None]) -> str:
+def stream_text(
+    hub: EventPublisher,
+    path: str,
+    on_start: Callable[[], None],
+    results: Sequence[Result] = (),
+    parameters: bytes = b"",
+) -> str:
     """What a client receives until the stream ends. ``on_start`` is called before the snapshot is taken."""
 
     async def receive() -> Message:
@@ -58,7 +69,7 @@ def stream_text(hub: EventPublisher, path: str, on_start: Callable[[], None]) ->
     async def answer() -> str:
         streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        app = make_app(AppState(cast("ServedJob", Job(hub)), streams, Measures(streams, hub)))
+        app = make_app(AppState(cast("ServedJob", Job(hub, results)), streams, Measures(streams, hub)))
         pieces: list[bytes] = []
 
         async def send(message: Message) -> None:
@@ -74,7 +85,7 @@ def stream_text(hub: EventPublisher, path: str, on_start: Callable[[], None]) ->
             "method": "GET",
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": parameters,
             "headers": [],
         }
         await asyncio.wait_for(app(scope, receive, send), 20)
@@ -104,6 +115,23 @@ def test_a_snapshot_has_the_searches_of_its_instant() -> None:
     assert text.startswith(
         'event: snapshot\ndata: {"names":["sofas","chairs"],"reason":""}\n\nevent: ready\n'
     )
+
+
+@pytest.mark.parametrize("of", ["search", "all"])
+def test_marks_are_not_found_in_the_thread_of_the_server(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In texts of megabytes this takes long, and all other clients waited."""
+    threads: list[int] = []
+
+    def marks(*_: str) -> list[Span]:
+        threads.append(threading.get_ident())
+        return [(0, 3, 0)]
+
+    monkeypatch.setattr("skws.serve.routes.marks_of", lambda *_: marks)
+    hub = publisher("lamps")
+    path = "/queries/lamps/events" if of == "search" else "/events"
+    text = stream_text(hub, path, lambda: None, [result(1), result(2)], b"marks=true")
+    assert text.count('"marks":{"name":[[0,3,0]]}') == len(threads) == 2
+    assert threading.get_ident() not in threads
 
 
 def test_a_replaced_search_is_never_missing() -> None:

@@ -54,6 +54,8 @@ def failing_case(query: Modified, criterion: Criterion, blame: Blame, budget: St
             if blame.matching(criterion(guess)):
                 return guess
         orders = pair_orders(query, failures)
+        if not orders:  # it is locally totally ordered
+            return query
     cases = filter(None, map(query.refine, orders))
     return next(filter(None, (failing_case(case, criterion, blame, budget) for case in cases)), None)
 

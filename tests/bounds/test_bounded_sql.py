@@ -160,6 +160,17 @@ def test_queries_of_a_union_share_the_step_budget() -> None:
         assert check(union).bounded is None
 
 
+@pytest.mark.parametrize(
+    "condition", ["a.n < b.n AND b.n < 1.5 AND b.k < 1", "a.n < b.k AND a.n > 0.5 AND b.k < 1.5 AND a.k > 0"]
+)
+def test_a_query_that_does_not_run_is_not_bounded(condition: str) -> None:
+    """Also if two constants, such as 1 and 1.5, have the same whole part."""
+    union = parse_sql(f"SELECT 1 FROM p AS a, p AS b WHERE {condition}", TYPED)
+    with pytest.raises(UsageError, match="unbounded memory"):
+        UnionRun(union, TYPED, {})
+    assert check(union).bounded is False
+
+
 def test_an_attribute_called_time_is_not_the_time_of_the_record() -> None:
     """It has its own type and bounds; the time of the record gets another name."""
     laps = Relation(

@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, SpjQuery, SpjStream, TextSpan, Union
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, SpjQuery, SpjStream, TextSpan, Union
 from skws_bounds.promises import UnknownNameError, promises, resolve, stream_of
 from skws_schema.errors import SqlError
 from skws_schema.model import AttributeType, Op, Schema
@@ -360,6 +360,8 @@ class _Select:
             self._stream(join.this)
             if join.args.get("on"):
                 self._join_conditions.append(join.args["on"])
+        if all(stream.kind is Kind.STATIC for stream in self._streams):
+            raise error_at(self._text, source, "expected a stream in FROM: its tuples make the results")
 
     def _stream(self, table: exp.Expr) -> None:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):

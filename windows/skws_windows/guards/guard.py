@@ -259,11 +259,11 @@ def _shift_term(term: Term, distance: int) -> Term:
 
 
 def add_scaled(left: Sum, right: Sum, factor: Number = 1) -> Sum:
-    """``left + factor * right``, with like terms combined."""
+    """``left + factor * right``, with like terms combined; one with the factor 0 must still have a value."""
     terms = [(factor * c, f) for c, f in right.terms]
 
     def add(sums: dict[Field, Number], term: tuple[Number, Field]) -> dict[Field, Number]:
         return sums | {term[1]: sums.get(term[1], 0) + term[0]}
 
     coefficients = reduce(add, [*left.terms, *terms], dict[Field, Number]())
-    return Sum(tuple((c, f) for f, c in coefficients.items() if c), left.constant + factor * right.constant)
+    return Sum(tuple((c, f) for f, c in coefficients.items()), left.constant + factor * right.constant)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, batched
+from skws.data.batch import Record, RecordBatch, batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.windowed.stream_windows import WindowSpan, timeline
@@ -150,6 +150,27 @@ def test_keys_whose_windows_have_ended_are_forgotten() -> None:
         closed_windows = tracker_of_case.feed(RowSource.of([StreamRecord(0, 301, (7, 36))])).closed
         assert (closed_windows.first.tolist(), closed_windows.last.tolist()) == ([900], [901])
         assert tracker_of_case.values(closed_windows.key) == [[7]]
+
+
+def test_ended_windows_without_live_tuples_are_forgotten_while_another_is_open() -> None:
+    """One with a tuple of the open window is kept, so that its result is not repeated after a restart."""
+    schema = parse_schema("relations: {a: {attributes: {k: integer, t: text}}, b: {attributes: {u: text}}}")
+    plan = Plan(
+        schema, parse_query("ada", schema), ExpressionWindow("open when t:start close when t:stop per k")
+    )
+    engine = WindowedEngine.of(plan)
+    results = list(engine.process_batches([RecordBatch.of([Record(0, 0, (0, "start"))])]))
+    for key in range(1, 400):
+        rows = [Record(0, key, (key, "start")), Record(0, key, (key, "stop"))]
+        if key == 200:
+            rows.insert(1, Record(1, key, ("ada",)))
+        results += engine.process_batches([RecordBatch.of(rows)])
+    assert len(results) == 1
+    state = engine.state()
+    assert len(state["closed"]) < 150
+    restored = WindowedEngine.of(plan)
+    restored.restore(state)
+    assert not list(restored.process_batches([RecordBatch.of([Record(0, 400, (0, "stop"))])]))
 
 
 def test_the_cost_of_a_record_does_not_depend_on_the_records_of_its_open_window() -> None:

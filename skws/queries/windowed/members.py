@@ -175,6 +175,12 @@ class Members:
         lowest = np.where(codes == ANY, FOREVER, codes).min(axis=1, initial=FOREVER)
         return ((lowest == FOREVER) | (lowest == highest)).all(axis=1), highest
 
+    def living(self) -> tuple[Ints, Ints]:
+        """The positions and the keys of the tuples of the stream that windows may still hold."""
+        tuples = self._operator.store.live.tuples
+        slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS))
+        return tuples.start[slots], self._keys[slots]
+
     def renumber(self, slots: Ints) -> None:
         """Move tuples to new slots; tuples with negative slots are dropped."""
         remaining = np.flatnonzero(slots >= 0)
@@ -355,18 +361,43 @@ ClosedRow: TypeAlias = tuple[int, int, Sequence[Any], int]
 """Positions of the first and last record, values of the key, time of the first."""
 
 
+_FEWEST_WINDOWS: Final = 64
+"""Up to twice this number of windows, those without live tuples are not removed."""
+
+
 class ClosedWindows:
     """Windows that ended while tuples in them are still live; positions and keys are those of a tracker."""
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
         self._spans: list[ClosedSpans] = []
+        self._kept_count = _FEWEST_WINDOWS
+
+    def __len__(self) -> int:
+        return sum(len(each.last) for each in self._spans)
+
+    @property
+    def crowded(self) -> bool:
+        """True if it is time to call ``keep``: there are twice as many windows as the last time."""
+        return len(self) > 2 * self._kept_count
 
     def add(self, closed: ClosedSpans) -> None:
         """Add windows that ended; forget those before the oldest open one."""
         if len(closed.last):
             self._spans.append(closed)
         self._spans = [each for each in self._spans if each.last[-1] >= self._tracker.horizon]
+
+    def keep(self, position: Ints, key: Ints) -> None:
+        """Forget all windows that hold none of some tuples, given by their positions and keys."""
+        closed = ClosedSpans(*map(np.concatenate, zip(*self._spans, strict=True)))
+        is_shared = (key == ANY).any(axis=1)
+        _, group = numbered(np.concatenate([closed.key, key]))
+        window_group, tuple_group = np.split(group, [len(closed.last)])
+        holds = _holds(closed, window_group, position[~is_shared], tuple_group[~is_shared])
+        # A tuple without some field of the key may be in windows of several keys.
+        holds |= _holds(closed, 0 * window_group, position[is_shared], 0 * tuple_group[is_shared])
+        self._spans = [ClosedSpans(*(column[holds] for column in closed))] if holds.any() else []
+        self._kept_count = max(_FEWEST_WINDOWS, len(self))
 
     def keys(self) -> Iterator[Ints]:
         """The codes of their keys."""
@@ -397,3 +428,12 @@ class ClosedWindows:
         )
         self._spans = [closed] if len(closed.last) else []
         return closed
+
+
+def _holds(closed: ClosedSpans, window_group: Ints, position: Ints, tuple_group: Ints) -> Flags:
+    """Flags windows with at least one of some tuples of their group."""
+    places = np.sort(tuple_group * _KEY_FACTOR + position)
+    flags: Flags = np.searchsorted(places, window_group * _KEY_FACTOR + closed.first) < np.searchsorted(
+        places, window_group * _KEY_FACTOR + closed.last, side="right"
+    )
+    return flags

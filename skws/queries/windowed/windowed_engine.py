@@ -221,6 +221,8 @@ class WindowedEngine(MeshEngine):
         self._closed.add(spans.closed)
         self._operator.purge(self.tracker.position)
         self._members.forget()
+        if self._closed.crowded:
+            self._closed.keep(*self._members.living())
         if self.tracker.is_crowded:
             self.tracker.keep([self._members.keys, *self._closed.keys()])
         return events

@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Tests of one file run in one process, and those on Spark, which come first. In the order of files: by the
-# number of their tests, the few that run long would come last, one after the other.
-JOBS ?= 2
+# number of their tests, the few that run long would come last, one after the other. One process more than there
+# are cores, since tests also wait, for processes, servers and terminals.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+JOBS ?= $(shell expr $(CORES) + 1)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder
 
 .PHONY: demo test check checked lint simulate test-all sim sim-night golden bench docs format clean
@@ -14,11 +16,11 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder
 demo: $(READY)
 	$(BIN)/skws demo
 
-## Tests, without the long ones
+## Tests, without the long ones and those for continuous integration
 test: $(READY)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not check and not slow"
 
-## What continuous integration runs: types, then the tests; simulations beside them, in the time that they wait
+## What continuous integration runs: types, then all tests but the long ones; simulations beside them
 check: $(READY)
 	$(MAKE) --jobs 2 simulate checked
 
@@ -48,7 +50,7 @@ sim: $(READY)
 
 ## The same for eight hours, on each core
 sim-night: $(READY)
-	for core in $$(seq $(JOBS)); do $(BIN)/python -m tests.sim --seconds 28800 & jobs="$$jobs $$!"; done; \
+	for core in $$(seq $(CORES)); do $(BIN)/python -m tests.sim --seconds 28800 & jobs="$$jobs $$!"; done; \
 	for job in $$jobs; do wait $$job || failed=1; done; exit $${failed:-0}
 
 ## Golden scripts written anew from what is right today; read the difference before you keep it

@@ -35,6 +35,7 @@ def _name_contains(part: str) -> Callable[[pytest.Item], bool]:
 
 _KINDS: Final[dict[str, Callable[[pytest.Item], bool]]] = {
     "tests": lambda _: True,
+    "of them in `make check`, not in `make test`": lambda item: item.get_closest_marker("check") is not None,
     "of them slow, in `make test-all` only": lambda item: item.get_closest_marker("slow") is not None,
     "of them on Spark": lambda item: item.get_closest_marker("spark") is not None,
     "properties of random input": lambda item: hasattr(getattr(item, "obj", None), "hypothesis"),

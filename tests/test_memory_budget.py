@@ -209,6 +209,7 @@ def hot_key_search(tmp_path: Path, number: int) -> list[str]:
     return [sys.executable, "-m", "skws", "search", "alpha", "beta", *options, "--max-size", "2"]
 
 
+@pytest.mark.check
 def test_a_search_warns_and_ends_at_its_memory_budget(tmp_path: Path) -> None:
     process = subprocess.run(
         [*hot_key_search(tmp_path, 2_500), "-f", "jsonl", "--memory", "256MiB"],
@@ -253,6 +254,7 @@ def test_a_limited_search_stays_within_its_memory_budget(tmp_path: Path) -> None
     assert len(process.stdout.splitlines()) == 10
 
 
+@pytest.mark.check
 def test_search_rejects_an_invalid_memory_size() -> None:
     process = subprocess.run(
         [sys.executable, "-m", "skws", "search", "x", "-s", "s", "-r", "r", "--memory", "lots"],

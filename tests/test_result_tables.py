@@ -62,6 +62,7 @@ def row_of(result: Result) -> dict[str, Any]:
     }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("number", [0, 1, 50, 10_001])
 def test_a_table_has_a_row_for_each_result(number: int) -> None:
     rng = random.Random(number)

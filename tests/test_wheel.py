@@ -36,6 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel_file
 
 
+@pytest.mark.check
 def test_the_wheel_contains_only_packages_with_the_prefix(wheel: Path) -> None:
     names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     packages = {name for name in names if not name.endswith(".dist-info")}
@@ -44,6 +45,7 @@ def test_the_wheel_contains_only_packages_with_the_prefix(wheel: Path) -> None:
     }
 
 
+@pytest.mark.check
 def test_the_wheel_contains_the_files_of_the_page(wheel: Path) -> None:
     files = {path.name for path in (ROOT / "skws" / "serve" / "page").iterdir() if path.suffix != ".py"}
     assert len(files) > 1
@@ -52,6 +54,7 @@ def test_the_wheel_contains_the_files_of_the_page(wheel: Path) -> None:
     )
 
 
+@pytest.mark.check
 @some("first", ["schema"], ["skws"])
 def test_the_wheel_coexists_with_the_package_schema(wheel: Path, tmp_path: Path, first: str) -> None:
     order = ["schema", str(wheel)] if first == "schema" else [str(wheel), "schema"]
@@ -66,6 +69,7 @@ def test_the_wheel_coexists_with_the_package_schema(wheel: Path, tmp_path: Path,
     assert all(file.startswith(str(tmp_path)) for file in files), files
 
 
+@pytest.mark.check
 def test_bench_without_a_checkout_is_rejected(wheel: Path, tmp_path: Path) -> None:
     python("-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, wheel)
     command = [sys.executable, "-m", "skws", "bench", "floor"]

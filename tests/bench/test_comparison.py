@@ -6,10 +6,13 @@ import random
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.comparison import changes, contenders, measure, searches, write
 from bench.load import WORDS
 
 
+@pytest.mark.check
 def test_all_contenders_find_the_same_results(tmp_path: Path) -> None:
     rng = random.Random(3)
     records = changes(300, rng)

@@ -50,6 +50,7 @@ def test_every_mode_finds_the_same_number_of_results(tmp_path: Path) -> None:
     assert run(FLOOR, load, path)["results"] > 0
 
 
+@pytest.mark.check
 def test_bench_paper_writes_a_row_for_points_over_the_time_limit(tmp_path: Path) -> None:
     options = ["--hours", "0.003", "--figures", "5.3", "--no-draw", "--output", str(tmp_path)]
     assert command(["bench", "paper", *options, "--time-limit", "0.1"]) == 0

@@ -198,6 +198,7 @@ def test_a_tuple_does_not_join_itself(seed: int) -> None:
     assert check(plan, [Record(0, time, row) for time, row in enumerate(rows)], 5, most=1000) > 20
 
 
+@pytest.mark.check
 @seeds(1, 4)
 def test_a_branch_joins_the_member_it_is_attached_to(seed: int) -> None:
     """A centre with three neighbours: a later step reads members other than the last."""

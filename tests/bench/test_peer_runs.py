@@ -100,6 +100,7 @@ def test_a_failed_peer_installation_is_an_error_and_leaves_no_files(
     assert list((tmp_path / "skws" / "peers").iterdir()) == []
 
 
+@pytest.mark.check
 def test_a_failed_or_slow_peer_has_its_status_in_the_row() -> None:
     # This environment has no Pathway; users would see the same import error.
     interpreter = Path(sys.executable)

@@ -134,6 +134,7 @@ def test_a_failure_found_within_the_step_budget_is_reported() -> None:
     assert repairs(union, verdict) == ()
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("few_steps")
 def test_a_query_that_exhausts_the_step_budget_is_undecided() -> None:
     union = wide_query([f"s.{a} <> s.{b}" for a, b in pairwise(NAMES)], streams="s")

@@ -164,6 +164,7 @@ def check_verdicts(count: int, streams: int, first: int) -> tuple[list[str], lis
     return wrong, unconfirmed, denied
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("count", "streams"), [(16, 2), (6, 3)])
 def test_verdicts_agree_with_growth(count: int, streams: int) -> None:
     wrong, unconfirmed, denied = check_verdicts(count, streams, 0)

@@ -101,6 +101,7 @@ def _synopses(query: Modified) -> tuple[Failure, ...]:
     return theorem_2(query) or keep_failures(query, distinct=True)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "criterion",
     [

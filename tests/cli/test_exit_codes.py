@@ -114,6 +114,7 @@ def test_messages_escape_control_characters(skws: Skws) -> None:
     assert "\x1b" not in skws("search", "x1", "-s", SCHEMA, "-r", "\x1b[2J", "--engine", "local").err
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("arguments", [SEARCH, ("--help",), ("--version",)])
 def test_a_full_disk_is_reported_in_one_line(arguments: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as device:

@@ -143,6 +143,7 @@ def test_counts_of_json_lines_add_up(
         assert command(path) == count
 
 
+@pytest.mark.check
 @combinations(
     "first, name",
     [line for line in (*BAD, *BLANK) if line],
@@ -221,6 +222,7 @@ def write_dirty_files(folder: Path, files: int) -> tuple[Path, int]:
     return folder, count
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("command", COMMANDS[:-1])
 def test_counts_over_many_files_add_up(files: tuple[Path, int], command: Callable[[Path], int]) -> None:
     folder, count = files

@@ -226,6 +226,7 @@ CODES = {
 """Values of columns without words, and the keyword that finds each."""
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("code", "keyword"), CODES.items())
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "db"])
 def test_codes_without_words_are_searchable(

@@ -152,6 +152,7 @@ def test_static_tables_without_a_stream_are_warned_of(skws: Skws, tmp_path: Path
     assert outcome.code == 0
 
 
+@pytest.mark.check
 def test_unbounded_windows_are_rejected_unless_limited_or_forced(
     skws: Skws, files: tuple[object, ...]
 ) -> None:

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import orjson
+import pytest
 
 from docs.page_files import files
 from tests.docs.blocks import steps
@@ -18,6 +19,7 @@ KIND = "build/fresh/skws_fresh/kind.py"
 INSTALL = "python -m pip install --quiet --no-deps --editable build/fresh"
 
 
+@pytest.mark.check
 def test_the_first_change_of_contributing_can_be_followed(tmp_path: Path) -> None:
     """Writes the metadata that an installer would write, so that this environment does not change."""
     package = tmp_path / "build" / "fresh"

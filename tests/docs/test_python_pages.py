@@ -56,6 +56,7 @@ def test_the_python_page_runs_on_spark(
     assert DeltaTable(tmp_path / "delta_alerts").to_pyarrow_table()["id"].to_pylist() == [alert.id]
 
 
+@pytest.mark.check
 @pytest.mark.spark
 def test_the_notebook_runs_on_spark(spark: SparkSession) -> None:
     assert spark is not None

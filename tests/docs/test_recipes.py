@@ -132,6 +132,7 @@ def test_the_mail_recipe_sends_results(tmp_path: Path) -> None:
     assert "Ada Byron · " in body.decode()
 
 
+@pytest.mark.check
 def test_the_postgresql_in_python_recipe_runs(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +156,7 @@ def _fill(folder: Path) -> sqlite3.Connection:
     return connection
 
 
+@pytest.mark.check
 def test_the_mysql_and_excel_recipe_searches_tables_and_sheets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -308,6 +310,7 @@ def test_commands_of_the_cluster_page_run(
     watch_until_results(shell, step, tmp_path / "shared" / "run1.jsonl")
 
 
+@pytest.mark.check
 @pytest.mark.spark
 def test_the_notebook_recipe_runs_on_spark(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark is not None

@@ -29,6 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.check
 def test_every_page_is_built_and_in_the_search_index(site: Path) -> None:
     locations = {
         entry["location"] for entry in json.loads((site / "search" / "search_index.json").read_text())["docs"]

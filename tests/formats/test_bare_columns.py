@@ -228,6 +228,7 @@ STRAY = (
 )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("text", STRAY)
 @pytest.mark.parametrize("piece_bytes", [1, 90, 10_000])
 def test_csv_columns_with_stray_quotes_and_returns_equal_rows(
@@ -318,6 +319,7 @@ def json_lines(draw: st.DrawFn) -> bytes:
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", SCHEMAS)
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(json_lines(), min_size=1, max_size=20), st.integers(1, 800), st.integers(20, 2000))
@@ -368,6 +370,7 @@ ARRAYS = [
 ]  # fmt: skip
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", T)
 @pytest.mark.parametrize("index", range(len(ARRAYS)))
 @pytest.mark.parametrize("relation", ["table", "timed"])

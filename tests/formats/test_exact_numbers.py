@@ -115,6 +115,7 @@ WRITERS: list[Callable[[Path, str, list[dict[str, Any]]], None]] = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
 def test_keys_and_joins_of_files_are_exact(

@@ -231,6 +231,7 @@ PUBLIC_COLUMNS = {
 }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("source", "name"), [(s, n) for s, names in PUBLIC_COLUMNS.items() for n in names])
 def test_public_data_has_no_bad_records(source: str, name: str) -> None:
     path = DATA / source / "csv" / f"{name}.csv"

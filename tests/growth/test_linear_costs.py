@@ -606,6 +606,7 @@ def test_the_cost_of_an_update_does_not_depend_on_matching_rows(
     assert large.allocated < 1.2 * small.allocated
 
 
+@pytest.mark.check
 def test_the_cost_of_polling_an_idle_folder_does_not_depend_on_its_files(tmp_path: Path) -> None:
     """Measured a minute after the files have grown."""
 
@@ -656,6 +657,7 @@ _BEST: Final = Query.of_keywords("byron leaks", RankingChoice(), TopChoice(3))
 _BEST_OF_A_WINDOW: Final = replace(_BEST, options={**_BEST.options, WINDOW: "90 milliseconds"})
 
 
+@pytest.mark.check
 @some(
     "queries",
     [{}, {"lately": _BEST_OF_A_WINDOW}, {"shorter": _SHORTER, "best": _BEST}],

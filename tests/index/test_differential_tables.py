@@ -183,6 +183,7 @@ def test_indexed_tables_give_the_results_of_loaded_tables(
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("rows_kept", ROWS_KEPT)
 @pytest.mark.parametrize("max_size", [3, 4, 5])
 @seeds(1, 3)

@@ -138,6 +138,7 @@ def search_results(skws: Skws, paths: tuple[Path, Path], *options: str) -> list[
     return outcome.records
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("source", WRITERS)
 @pytest.mark.parametrize("mesh", ["columnar", "full"])
 def test_every_table_source_gives_the_same_results(
@@ -165,6 +166,7 @@ def test_a_table_may_be_a_folder_of_files(skws: Skws, tmp_path: Path) -> None:
     assert "a lamp now" in outcome.out, outcome.err
 
 
+@pytest.mark.check
 def test_a_table_in_postgresql_is_indexed_until_it_changes(
     skws: Skws, tmp_path: Path, database: Database
 ) -> None:
@@ -316,6 +318,7 @@ def test_postings_contain_every_matching_row(tmp_path: Path, texts: list[str | N
         assert {n for n, text in enumerate(texts) if matcher.bitmap(0, (text,))} <= candidates
 
 
+@pytest.mark.check
 def test_arrow_white_space_never_splits_a_token() -> None:
     """Arrow splits the texts of the index, and Python those of rows, at the white space known to Arrow."""
     characters = [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n < 0xE000]

@@ -251,6 +251,7 @@ def test_an_outdated_checkpoint_file_is_rejected_or_harmless(tmp_path: Path, kil
     assert rejected_count > 5
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("small")
 def test_swapped_checkpoint_files_are_rejected(tmp_path: Path) -> None:
     run, state, _, expected = make_run(tmp_path / "run", tmp_path / "away", killed=True)
@@ -262,6 +263,7 @@ def test_swapped_checkpoint_files_are_rejected(tmp_path: Path) -> None:
         assert is_rejected(run, target, expected, source)
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("small")
 def test_a_missing_journal_is_rejected(tmp_path: Path) -> None:
     run, state, _, expected = make_run(tmp_path / "run", tmp_path / "away", killed=True)
@@ -277,6 +279,7 @@ def test_a_checkpoint_is_accessible_only_by_its_owner(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("small")
 def test_partial_files_of_a_killed_process_are_deleted(tmp_path: Path) -> None:
     run, state, _, _ = make_run(tmp_path / "run", tmp_path / "away", killed=True)

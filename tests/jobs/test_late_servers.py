@@ -50,6 +50,7 @@ def has_retried(notes: Notes) -> bool:
     return any("trying again in 0.1 s" in line and "Connection refused" in line for line in notes.lines)
 
 
+@pytest.mark.check
 def test_a_new_run_waits_for_its_database(database: Database) -> None:
     database.run(*TABLES, LAMP)
     sink, notes = Collected(), Notes()

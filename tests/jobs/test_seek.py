@@ -151,6 +151,7 @@ def write_replay(path: Path, records: list[Record]) -> Path:
     return path
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("window", ["5 s", "20 s", "3 tuples", "none"])
 @given(data=st.data(), ordered=st.booleans(), keeps_records=st.booleans())
 @examples(8)
@@ -188,6 +189,7 @@ def test_a_move_gives_the_state_of_a_job_that_ran_to_that_time(
         assert run.watch.ended
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("change", CHANGES)
 @given(
     data=st.data(),

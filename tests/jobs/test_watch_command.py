@@ -93,6 +93,7 @@ def test_exit_codes_and_messages_of_watch(folder: Path, skws: Skws) -> None:
         assert message in outcome.err
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_watch_with_all_results_written(
     folder: Path, job: Callable[..., subprocess.Popen[str]], number: signal.Signals

@@ -338,6 +338,7 @@ def test_the_snapshot_of_a_new_query_does_not_reduce_the_batch_size(tmp_path: Pa
     assert watch.sizer.limit >= LEAST
 
 
+@pytest.mark.check
 def test_a_hot_key_reaches_sinks_in_bounded_batches(tmp_path: Path) -> None:
     class Sizes(Collected):
         most = 0

@@ -41,6 +41,7 @@ def labels(query: str, name: str, value: Value) -> tuple[int, int]:
     return matcher.bitmap(0, row), int(by_block[0])
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("condition", "value", "holds"),
     [

@@ -69,6 +69,7 @@ def split_array(values: Sequence[str | None], cut: int) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())])
 
 
+@pytest.mark.check
 @examples(600)
 @given(queries(conditions=True), st.lists(rows(), max_size=6))
 @example("東", movie_with_title("U東"))

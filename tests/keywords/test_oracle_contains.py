@@ -43,6 +43,7 @@ def contains(text: str, schema: Schema, relation: int, row: Row) -> bool:
     return bitmap(query, schema, relation, row) == (1 << len(query.slots)) - 1
 
 
+@pytest.mark.check
 @given(st.data(), query_texts())
 @examples(150)
 def test_keywords_in_patterns_match_like_searches(data: st.DataObject, text: str) -> None:

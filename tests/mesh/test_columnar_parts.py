@@ -190,6 +190,7 @@ def test_labels_cover_later_tuples_without_keywords() -> None:
     assert labels.of(np.array([5, 5]), np.array([4, 1])).tolist() == [1, 0]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("seed", range(20))
 def test_partial_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some rows are not yet indexed, while rows are added, ended, dropped and renumbered."""

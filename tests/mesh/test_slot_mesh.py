@@ -72,6 +72,7 @@ def test_sleeping_joins_report_the_missing_node() -> None:
     assert sleep()[(0, 1), (alpha, beta)] == Sleep((1, beta), unwanted=False)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_compaction_between_tuples_of_a_result_preserves_it(mode: MeshChoice) -> None:
     """Most tuples expire and are compacted between the tuples of each result."""

@@ -117,6 +117,7 @@ def insertions(records: Sequence[Record]) -> list[Record]:
     return [record for record in records if not record.delete]
 
 
+@pytest.mark.check
 @combinations("query, jobs", list(QUERIES), [2, 3])
 @given(
     seed=st.integers(0, 10_000),
@@ -162,6 +163,7 @@ def test_a_replay_and_results_of_several_blocks(tmp_path: Path, is_shuffled: boo
     assert compare(KEYWORDS, STREAMS, path, 3, window=TimeWindow(60), cuts=cuts) == []
 
 
+@pytest.mark.check
 @combinations("is_shuffled, on_error", [False, True], list(OnError))
 @seeds(1, 4)
 def test_bad_records_are_reported_in_order_and_once(
@@ -195,6 +197,7 @@ def test_bad_records_are_reported_in_order_and_once(
     assert outcomes[0][1][0] > (0 if on_error is OnError.FAIL else 12)
 
 
+@pytest.mark.check
 def test_blocks_without_records(tmp_path: Path) -> None:
     stream = insertions(random_stream(STREAMS, 2, 300, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
@@ -228,6 +231,7 @@ WHOLE: dict[str, tuple[Query, Window]] = {
 }
 
 
+@pytest.mark.check
 @combinations("name, order", list(WHOLE), ["in order", "out of order"])
 def test_one_process_searches_a_stream_that_cannot_be_split(tmp_path: Path, name: str, order: str) -> None:
     """The search reports that, unless reading is shared."""
@@ -252,6 +256,7 @@ def test_deletions_of_rows_without_a_key(tmp_path: Path) -> None:
     compare(KEYWORDS, STREAMS, path, window=TimeWindow(12))
 
 
+@pytest.mark.check
 def test_several_files_and_formats(tmp_path: Path) -> None:
     """JSON lines of records and of bare rows, compressed or not, CSV and Parquet, merged by time."""
     stream = insertions(random_stream(STREAMS, 5, 900, 5))
@@ -277,6 +282,7 @@ def _field(value: object) -> str:
     return "" if value is None else str(value)
 
 
+@pytest.mark.check
 def test_parquet_in_order(tmp_path: Path) -> None:
     stream = [record for record in insertions(random_stream(STREAMS, 5, 900, 5)) if record.relation == 0]
     columns: dict[str, Any] = {"time": [record.time / 1e6 for record in stream]}
@@ -309,6 +315,7 @@ def test_a_limit_returns_the_same_results(tmp_path: Path, limit: int) -> None:
     assert compare(KEYWORDS, STREAMS, path, limited=True, window=TimeWindow(12), limit=limit) == []
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("limit", [None, 5])
 def test_counts_of_a_pattern_are_the_same(tmp_path: Path, limit: int | None) -> None:
     stream = without_dequeues(STREAMS, random_stream(STREAMS, 4, 600, 7))
@@ -339,6 +346,7 @@ def test_json_lines_are_the_results_as_json(tmp_path: Path, query: str) -> None:
     assert lines[0]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("held_limit", [0, 1_000])
 def test_pieces_that_overlap_too_much(tmp_path: Path, held_limit: int) -> None:
     """Fewer processes hold them, or one process sorts the replay on disk; bad records are reported once."""

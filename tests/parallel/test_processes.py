@@ -182,11 +182,13 @@ def started(request: pytest.FixtureRequest) -> Iterator[Workers]:
         yield workers
 
 
+@pytest.mark.check
 def test_messages_arrive_in_order_of_tasks(started: Workers) -> None:
     outputs = [list(messages) for messages in started.run([(_echo, (n, 300)) for n in range(5)])]
     assert [[each[:2] for each in one] for one in outputs] == [[(n, e) for e in range(300)] for n in range(5)]
 
 
+@pytest.mark.check
 def test_abandoned_tasks_do_not_disturb_later_ones(started: Workers) -> None:
     for messages in started.run([(_echo, (n, 50)) for n in range(5)]):
         assert next(messages)[:2] == (0, 0)
@@ -195,6 +197,7 @@ def test_abandoned_tasks_do_not_disturb_later_ones(started: Workers) -> None:
     assert [each[:2] for each in outputs[0]] == [(7, 0), (7, 1)]
 
 
+@pytest.mark.check
 def test_the_driver_reads_what_workers_store(started: Workers) -> None:
     blobs = [b"one" * 100_000, b"two", b"three"]
     locations = [next(messages) for messages in started.run([(_store, (data,)) for data in blobs])]
@@ -202,6 +205,7 @@ def test_the_driver_reads_what_workers_store(started: Workers) -> None:
         assert started.spools[number].read(offset, len(data)) == data
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("error", "message"),
     [(UsageError("as it is"), "as it is"), (OSError(28, "No space"), "No space"), (KeyError("x"), "x")],

@@ -34,6 +34,7 @@ def ands(count: int, conditions: str = "") -> str:
     return " AND ".join(f"A a{i}" for i in range(count)) + conditions
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("text", "transitions", "states"),
     [
@@ -100,6 +101,7 @@ def test_every_process_takes_the_same_steps() -> None:
     assert int(step_counts.pop()) > 100
 
 
+@pytest.mark.check
 def test_a_watcher_is_notified_of_steps() -> None:
     reports: list[tuple[str, int, int]] = []
     pattern = parse_pattern(ands(9), SCHEMA)

@@ -170,6 +170,7 @@ def test_the_example_stream_of_the_paper() -> None:
     assert [len(results) for results in by_position] == [0, 0, 0, 0, 0, 2, 0, 0]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("window", [CountWindow(6), CountWindow(9), TimeWindow(8)], ids=repr)
 @pytest.mark.parametrize("text", NESTED)
 def test_partial_runs_may_begin_before_the_window(text: str, window: Window) -> None:

@@ -109,6 +109,7 @@ def random_stream(seed: int, count: int, keys: int) -> list[tuple[int, tuple[int
     return stream
 
 
+@pytest.mark.check
 @combinations("repeated, window", [False, True], [CountWindow(50), TimeWindow(51)])
 def test_memory_is_bounded_by_the_window(repeated: bool, window: Window) -> None:
     """After fifty windows the evaluator holds no more than after a few, though no key ever recurs."""

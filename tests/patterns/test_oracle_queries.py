@@ -81,6 +81,7 @@ COINCIDING = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("text", COINCIDING)
 @given(stream=st.lists(st.tuples(st.just(0), st.tuples(*[st.integers(0, 1)] * 3)), max_size=5))
 def test_one_tuple_may_match_several_atoms(text: str, stream: list[tuple[int, Row]]) -> None:
@@ -99,6 +100,7 @@ NESTED = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("window", [6, 9])
 @pytest.mark.parametrize("text", NESTED)
 def test_results_over_many_windows(text: str, window: int) -> None:

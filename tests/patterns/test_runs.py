@@ -66,6 +66,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("text", TEXTS)
 @examples(30)
 @given(

@@ -88,6 +88,7 @@ def lives_of(
     return sorted((t.relation, t.row, t.start, t.end) for t in tuples if t.start < t.end), lifespans
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("window", [TimeWindow(4), TimeWindow(12), Unbounded()])
 @pytest.mark.parametrize("lateness", [0, 3, 10])
 @seeds(10, 200)
@@ -114,6 +115,7 @@ def test_the_state_of_truncations_does_not_grow_with_their_number(lateness: int)
     assert later_tuple.end == FOREVER
 
 
+@pytest.mark.check
 def test_truncations_of_empty_relations_are_fast() -> None:
     """Neither rows of other relations nor rows that late records may still correct add to the time."""
 

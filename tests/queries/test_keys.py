@@ -180,6 +180,7 @@ def keyed_cases(draw: st.DrawFn) -> Case:
     return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words, 30, 10))
 
 
+@pytest.mark.check
 @examples(600, deadline=None)
 @given(
     case=st.one_of(keyed_cases(), keyed_cases(), cases(max_records=24)),

@@ -65,6 +65,7 @@ def split_into_batches(records: Sequence[Record], splits: Sequence[int]) -> list
 STREAMS = [Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeWindow(9), 3)]
 
 
+@pytest.mark.check
 @examples(250)
 @given(
     streams(SCHEMA, 2, max_records=24),

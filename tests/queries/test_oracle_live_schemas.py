@@ -108,6 +108,7 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("window", [TimeWindow(12), TimeWindow(60), CountWindow(9)])
 @pytest.mark.parametrize("text", PATTERNS)
 def test_patterns_are_rebuilt_from_the_remaining_records(text: str, window: Window) -> None:
@@ -194,6 +195,7 @@ def test_the_state_of_sql_survives_changes(text: str) -> None:
 EXPRESSION = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 
 
+@pytest.mark.check
 def test_windows_of_unchanged_expressions_continue() -> None:
     """A relation is added and removed; results over it appear when their windows end, if it still exists."""
     counts = [windowed_counts(random.Random(seed)) for seed in range(length(3, 6))]

@@ -214,6 +214,7 @@ def compare(
     return recovered, count
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("window", [TimeWindow(5), TimeWindow(15), CountWindow(4), CountWindow(12)])
 @seeds(1, 16)
 def test_a_rebuilt_session_continues_unchanged(window: Window, seed: int) -> None:
@@ -224,6 +225,7 @@ def test_a_rebuilt_session_continues_unchanged(window: Window, seed: int) -> Non
     assert len(recovered.log) < 20
 
 
+@pytest.mark.check
 @seeds(1, 16)
 def test_a_rebuilt_session_accepts_records_out_of_order(seed: int) -> None:
     rng = random.Random(seed)

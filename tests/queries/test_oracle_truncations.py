@@ -68,6 +68,7 @@ def batches_of_single_deletions(batches: list[list[Record]], schema: Schema) -> 
     return batches_of_singles
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("window", "lateness"), WINDOWS, ids=str)
 @seeds(1, 60)
 def test_a_truncation_deletes_each_row_in_sessions(window: Window, lateness: int, seed: int) -> None:
@@ -148,6 +149,7 @@ def test_sql_in_constant_memory_rejects_truncations() -> None:
         session.take(RecordBatch.of([Record.truncation(STREAMS.index["plain"], 5)]))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("lateness", [0, 5])
 def test_truncated_rows_are_freed(lateness: int) -> None:
     session = Session(Stream(STREAMS, Unbounded(), lateness=lateness))

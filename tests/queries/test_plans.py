@@ -51,6 +51,7 @@ def test_a_watch_plans_each_saved_search_once(skws: Skws, planned: Counter[str],
     assert planned == dict.fromkeys(QUERIES.values(), 1)
 
 
+@pytest.mark.check
 def test_a_restart_plans_each_saved_search_once(skws: Skws, planned: Counter[str], tmp_path: Path) -> None:
     """From the log; the job recognizes the same queries among its arguments without parsing them."""
     file = tmp_path / "queries.yaml"

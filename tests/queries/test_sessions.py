@@ -59,6 +59,7 @@ def lines(results: list[Result]) -> list[bytes]:
     return sorted(result.to_json() for result in results)
 
 
+@pytest.mark.check
 @seeds(2, 5)
 def test_adding_queries_together_equals_adding_each(seed: int) -> None:
     joint, single = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))

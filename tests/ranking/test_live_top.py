@@ -48,6 +48,7 @@ def changes_of(results: list[Result]) -> list[tuple[str, str, str | None, int, f
     return changes
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(25)])
 def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
     records = random_stream(TABLES, 5, 500, 4)
@@ -166,6 +167,7 @@ SEVERAL = {
 """Queries by the number of the batch before which they are added."""
 
 
+@pytest.mark.check
 @some("window", [TimeWindow(40)], [CountWindow(25)])
 def test_queries_in_a_shared_engine_have_their_own_results(window: Window) -> None:
     records = random_stream(TABLES, 9, 400, 4)

@@ -134,6 +134,7 @@ def without_twins(stream: list[Record]) -> list[Record]:
     return singles
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("names", [False, True])
 @given(cases(), st.sampled_from(WINDOWS))
 @examples(150)

@@ -87,6 +87,7 @@ def test_the_first_query_finds_the_results_of_loops() -> None:
     assert count(f"TASK a AND TASK b AND TASK c {where}", rows, 100) == unordered_count
 
 
+@pytest.mark.check
 def test_the_second_query_finds_the_results_of_loops() -> None:
     """Four failures on one machine within 100 events."""
     rows = events("2")[:1500]

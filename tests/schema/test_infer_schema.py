@@ -182,6 +182,7 @@ def test_values_without_partner_make_a_join_doubtful() -> None:
     assert "  # - b.a_id = a.id" in infer(tables).to_yaml()
 
 
+@pytest.mark.check
 def test_a_name_suffices_if_the_other_side_was_only_sampled() -> None:
     people: dict[str, list[object]] = {
         "id": list(range(SAMPLE_ROWS + 1)),

@@ -112,6 +112,7 @@ def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
         assert client.post("/complete", json=bad_request).status_code == 422
 
 
+@pytest.mark.check
 def test_an_answer_is_limited_to_32_mb(tmp_path: Path) -> None:
     """The best results that fit; the same with the positions of keywords, which also take space."""
     schema, stream = shop(tmp_path)

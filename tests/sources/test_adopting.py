@@ -40,6 +40,7 @@ def poll_until(feed: Feed, offset: Offset, count: int) -> tuple[list[tuple[objec
     return items, offset
 
 
+@pytest.mark.check
 def test_tables_are_added_and_removed(database: Database) -> None:
     database.run(*TABLES)
     feed = PostgresSource(DatabaseAddress.of(database.uri(slot=database.name))).open(FEWER)

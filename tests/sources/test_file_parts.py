@@ -56,6 +56,7 @@ def write_rows(path: Path, rng: random.Random, number: int) -> None:
     pq.write_table(table, path, row_group_size=rng.choice([1, 7, 1000]))
 
 
+@pytest.mark.check
 @seeds(8, 60)
 def test_oracle_parts_have_the_records_of_polls(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

@@ -96,6 +96,7 @@ def test_files_of_unequal_lengths_fill_a_poll(tmp_path: Path) -> None:
 GENRE = b'{"relation":"genre","row":{"gid":7,"label":"x"}}\n'
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("unusual_lines", [[], [b"nonsense\n"], [GENRE, line(8)]])
 def test_usual_lines_of_a_long_portion_are_read_as_columns(
     tmp_path: Path, unusual_lines: list[bytes]

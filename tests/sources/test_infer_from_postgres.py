@@ -38,6 +38,7 @@ def inferred_schema(database: Database, skws: Skws, *options: str) -> tuple[Sche
     return parse_schema(text), text
 
 
+@pytest.mark.check
 def test_rows_may_exchange_keys_checked_at_the_end_of_a_statement(database: Database, skws: Skws) -> None:
     """So a deletion by such a key could end the row that has just got the key."""
     database.run(

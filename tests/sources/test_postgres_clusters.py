@@ -76,6 +76,7 @@ def copied(source: Path, target: Path) -> None:
         os.chown(target / path.relative_to(source), owner.st_uid, owner.st_gid)
 
 
+@pytest.mark.check
 def test_a_run_resumes_on_a_later_timeline_with_its_log(own: Database) -> None:
     own.run(*TABLES, insert(1, 3))
     with closing(open_feed(own)) as feed:

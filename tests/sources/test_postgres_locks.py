@@ -87,6 +87,7 @@ def test_changes_during_the_copy_of_another_table_wait(
     assert rows_of(list(items)) == movies(*range(1, 101))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_before_the_lock_are_noticed(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str

@@ -82,6 +82,7 @@ def followed_rows(database: Database, schema: Schema) -> tuple[set[tuple[Any, ..
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("key", "reference", "kinds"),
     [
@@ -108,6 +109,7 @@ def test_joined_columns_have_one_type(
     assert len(outcome.records) == 5, outcome.err
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("column_type", "values", "kind"),
     [

@@ -255,6 +255,7 @@ def test_a_role_that_may_not_see_all_rows_is_reported(database: Database) -> Non
         database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
+@pytest.mark.check
 def test_a_server_without_logical_replication_is_reported(postgres_server: Server) -> None:
     programs = binaries()
     assert programs is not None

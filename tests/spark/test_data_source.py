@@ -50,6 +50,7 @@ def data_of(spark: SparkSession, form: str, source: object, records_at_once: int
     return skws.spark.Source(str(source), records=records_at_once if form == "parts" else None)
 
 
+@pytest.mark.check
 @some("form", ["parts"], ["lines", "whole"])
 def test_a_source_is_searched_across_starts(spark_one: SparkSession, tmp_path: Path, form: str) -> None:
     spark = spark_one

@@ -73,6 +73,7 @@ def test_spark_and_process_have_equal_results(
     assert (both(spark, path, TABLES, query, window=window) > 1) == cut
 
 
+@pytest.mark.check
 def test_deletions_of_rows_without_a_key_are_searched_in_one_piece(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_fuzzy_terms_wildcards_and_conditions(spark: SparkSession, tmp_path: Pat
     assert both(spark, path, TABLES, query, window=TimeWindow(25)) > 1
 
 
+@pytest.mark.check
 def test_keywords_in_order(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(
         tmp_path / "r.jsonl", STREAMS, without_dequeues(STREAMS, random_stream(STREAMS, 5, 400, 5))
@@ -198,6 +200,7 @@ def test_queries_with_a_state_are_searched_in_one_piece(
     assert both(spark, path, STREAMS, KEYWORDS, window=ExpressionWindow(window)) == 1
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("count", [0, 1])
 def test_empty_replays_and_single_records(spark: SparkSession, tmp_path: Path, count: int) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 1, count, 5))
@@ -223,6 +226,7 @@ def test_a_limit_returns_the_first_results(spark: SparkSession, tmp_path: Path) 
     assert len(results) > 5
 
 
+@pytest.mark.check
 def test_bad_records_are_in_order_with_their_positions(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     good_line = b'{"relation": "plain", "time": 1, "row": {"t": "alpha", "x": 1, "y": 2}}\n'
@@ -251,6 +255,7 @@ def test_a_pattern_is_counted_up_to_the_limit(spark: SparkSession, tmp_path: Pat
         Search(Job.search(PATTERN, TABLES, bad_path, window=TimeWindow(12))).count()
 
 
+@pytest.mark.check
 def test_a_small_replay_is_searched_in_one_piece(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 200, 5))
     assert both(spark, path, STREAMS, KEYWORDS, SMALL, window=TimeWindow(12)) == 1

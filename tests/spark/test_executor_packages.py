@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from skws.spark.spark_session import packages_zip
 
 # Without site-packages, skws is not installed; the paths of its dependencies are added explicitly.
@@ -26,6 +28,7 @@ print(len(wanted))
 """
 
 
+@pytest.mark.check
 def test_the_archive_is_removed_at_the_end_of_the_process() -> None:
     program = "from skws.spark.spark_session import packages_zip; print(packages_zip())"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -34,6 +37,7 @@ def test_the_archive_is_removed_at_the_end_of_the_process() -> None:
     assert not path.parent.exists()
 
 
+@pytest.mark.check
 def test_every_module_loads_from_the_archive_only(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-P", "-c", EVERY_MODULE, str(packages_zip()), *site.getsitepackages()]
     run = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)

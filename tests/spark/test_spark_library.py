@@ -56,6 +56,7 @@ def shop(rows: int) -> dict[str, pd.DataFrame]:
     }
 
 
+@pytest.mark.check
 def test_data_frames_have_the_results_of_one_process(spark: SparkSession) -> None:
     frames = shop(600)
     expected = skws.search("byron leaks", frames, schema=SHOP, window="2 minutes", max_size=3)
@@ -173,6 +174,7 @@ def test_malformed_records_are_reported(spark: SparkSession) -> None:
         skws.spark.search(spark, spark.createDataFrame([(1, "")], "key int, line string"), "ada", schema=SHOP)
 
 
+@pytest.mark.check
 def test_several_queries_search_static_data_frames(spark: SparkSession) -> None:
     data = {"customer": spark.createDataFrame(shop(1)["customer"])}
     results = skws.spark.search(spark, data, {"a": "ada", "b": "byron"}, schema=SHOP)

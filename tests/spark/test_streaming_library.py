@@ -144,6 +144,7 @@ def test_a_stream_of_records_of_any_relation_is_searched(
     assert [row["id"] for row in stream.results()] == sorted(result.id for result in expected)
 
 
+@pytest.mark.check
 def test_table_rows_in_a_stream_of_records_are_rejected(spark_one: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "0.jsonl").write_text(
@@ -155,6 +156,7 @@ def test_table_rows_in_a_stream_of_records_are_rejected(spark_one: SparkSession,
         run(results, tmp_path)
 
 
+@pytest.mark.check
 def test_rows_that_are_too_late_are_reported(spark_one: SparkSession, tmp_path: Path) -> None:
     frames = shop(40)
     stream = Stream(spark_one, tmp_path)
@@ -199,6 +201,7 @@ def test_a_truncation_that_is_too_late_is_reported(spark_one: SparkSession, tmp_
     assert [(one["relation"], one["row"]) for one in rows[2]["tuples"]] == [("purchase", [])]
 
 
+@pytest.mark.check
 def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_path: Path) -> None:
     """Each is in order; one is 450 seconds behind the other, and catches up."""
     start = pd.Timestamp("2024-01-01", tz="UTC")

@@ -136,6 +136,7 @@ def rows_with_keyword(schema: Schema, rows: list[Row]) -> list[tuple[object, ...
     return sorted((tuple(row) for row in rows if "w" in str(row[keyword]).split()), key=repr)
 
 
+@pytest.mark.check
 @combinations(
     "keys, window, batch_of",
     list(KEYS),
@@ -174,6 +175,7 @@ def test_the_colliding_texts_have_one_hash() -> None:
     assert keyed.all()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("lateness", [0, 5 * MICROSECOND])
 def test_live_rows_need_no_objects(lateness: int) -> None:
     """The objects of tuples are released as soon as no late record can correct them."""

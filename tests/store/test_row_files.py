@@ -164,6 +164,7 @@ def test_rows_are_added_and_removed_across_restarts(tmp_path: Path, seed: int) -
     assert count
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("seed", range(20))
 def test_records_are_read_in_parts(tmp_path: Path, seed: int) -> None:
     """From several files with overlapping times and some dead rows, and with others that are in no file."""

@@ -66,6 +66,7 @@ def _in_file(rows: list[tuple[int, Row]], file: BlockFile) -> Rows:
     return Rows(number, places, tuple(blocks))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("long_lived", [True, False])
 @seeds(15, 30)
 def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, long_lived: bool) -> None:

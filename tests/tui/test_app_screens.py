@@ -90,6 +90,7 @@ async def test_the_join_graph_follows_the_text_and_edits_are_undone_and_saved(sc
         assert not screen.dirty
 
 
+@pytest.mark.check
 @scenario
 async def test_an_edited_schema_is_applied_without_losing_live_tuples(schema_file: Path) -> None:
     async with opened(movies(QUERY, path=schema_file)) as driver:
@@ -290,6 +291,7 @@ async def test_pausing_stops_the_stream_and_the_speed_is_shown() -> None:
             assert 0 < driver.run.control.status().speed < inf
 
 
+@pytest.mark.check
 @scenario
 async def test_the_menu_opens_over_any_screen_and_runs_actions() -> None:
     async with opened(movies(QUERY), size=(80, 24)) as driver:
@@ -355,6 +357,7 @@ async def test_the_list_of_themes_previews_each_and_escape_restores() -> None:
         assert driver.app.theme == before
 
 
+@pytest.mark.check
 @scenario
 async def test_queries_history_and_theme_are_restored(tmp_path: Path) -> None:
     path = tmp_path / "state" / "session.json"
@@ -388,6 +391,7 @@ async def test_every_screen_can_be_reached_from_the_editor() -> None:
         assert driver.app.current_mode == "search"
 
 
+@pytest.mark.check
 @scenario
 async def test_escape_leaves_every_screen_and_later_keys_edit_nothing(schema_file: Path) -> None:
     before = schema_file.read_text()
@@ -438,6 +442,7 @@ def test_sixteen_colors_use_the_terminal_background(theme: str, monkeypatch: pyt
     drawn()
 
 
+@pytest.mark.check
 @scenario
 async def test_borders_in_sixteen_colors_are_visible_on_every_background() -> None:
     async with opened(movies(QUERY, theme="ansi-dark"), size=(80, 24)) as driver:

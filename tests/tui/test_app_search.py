@@ -26,6 +26,7 @@ from tests.strategies import some
 from tests.tui.ui import QUERY, movies, opened, scenario, with_job
 
 
+@pytest.mark.check
 @scenario
 async def test_a_typed_query_shows_results_as_the_stream_continues() -> None:
     async with opened(movies()) as driver:
@@ -390,6 +391,7 @@ async def test_whole_trees_are_listed_on_request() -> None:
         assert driver.text().count("└ plays") == 2
 
 
+@pytest.mark.check
 @some("size", [(80, 24)], [(140, 40)])
 @pytest.mark.parametrize("keys", [(), ("escape",), ("f3",), ("f4",), ("f5",), ("f6",)])
 def test_the_key_line_fits_and_names_how_to_quit(size: tuple[int, int], keys: tuple[str, ...]) -> None:
@@ -485,6 +487,7 @@ async def test_a_result_is_copied_as_tree_or_json() -> None:
         assert json.loads(driver.app.clipboard)["query"] == QUERY
 
 
+@pytest.mark.check
 @scenario
 async def test_listed_results_can_be_exported_in_three_formats(tmp_path: Path) -> None:
     async with opened(movies(QUERY)) as driver:

@@ -140,6 +140,7 @@ def alive(view: View, query: str) -> list[str]:
     return [row.result.id for row in rows if not row.ending]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_best_are_the_first_of_all_scored_results(size: int) -> None:
     window = parse_window("4000 days")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from rich.segment import Segment
 from rich.text import Text
 from textual.color import Color
@@ -42,6 +43,7 @@ def check_printable(driver: Driver) -> None:
     assert not control_characters, sorted(map(ascii, control_characters))
 
 
+@pytest.mark.check
 @scenario
 async def test_no_screen_shows_control_characters(tmp_path: Path) -> None:
     session = tmp_path / "session.json"

@@ -98,6 +98,7 @@ async def test_an_exception_in_a_timer_is_reported(monkeypatch: pytest.MonkeyPat
         await check_continues(driver)
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("draws_changes")
 @pytest.mark.parametrize("widget", [QueryBar, StatusLine])
 @scenario

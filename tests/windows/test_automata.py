@@ -61,6 +61,7 @@ def test_closure_under_boolean_operations(case: Case) -> None:
         assert not accepted(negation, word[: k - 1] if k else word) or not k
 
 
+@pytest.mark.check
 @SOME
 @given(cases())
 def test_deterministic_automata_have_one_run_on_every_word(case: Case) -> None:
@@ -107,6 +108,7 @@ def test_unsatisfiable_guards_are_removed() -> None:
     assert trim(clean(to_automaton(r.LetterBlock(unsatisfiable), 0), THEORY)).transitions == ()
 
 
+@pytest.mark.check
 def test_too_many_macrostates_are_an_error() -> None:
     high = r.LetterBlock(g.Compare("<", g.GuardConstant(1), g.Field("x")))
     short_window, long_window = (r.Then(r.Then(r.EVERYTHING, high), r.repeat(r.ANY, n, n)) for n in (3, 12))

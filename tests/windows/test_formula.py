@@ -40,6 +40,7 @@ ALTERNATING = (
 )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("formula", "expression"),
     [

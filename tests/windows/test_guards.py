@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def test_a_missing_number_is_compared_with_a_large_integer_without_a_warning() -
     assert columns.holds(g.Compare("<", g.Field("y"), g.Field("x"))).tolist() == [False, True]
 
 
+@pytest.mark.check
 @examples(100)
 @given(st.lists(guards(1), min_size=1, max_size=3), words(min_size=2, max_size=5))
 def test_occurring_combinations_are_possible_and_samples_true(

@@ -135,6 +135,7 @@ LONG = (
 TEXTS = ("alpha", "beta", "alpha beta", "beta alpha", "beta pad", "")
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("form", WORDED)
 @seeds(1, 8)
 def test_keywords_in_windows_through_a_session_and_a_job(form: str, seed: int, tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def test_starts_that_are_too_old_are_dropped(selection: Selection, limits: Limit
     assert windows_of(processor, word[1_950:], [10]) == []
 
 
+@pytest.mark.check
 @examples(100)
 @given(cases(), CUTS, words(12), st.sampled_from((("n.b", "x"), ("x",))))
 def test_each_key_has_a_separate_stream(

@@ -74,6 +74,7 @@ def test_windows_have_the_aggregates_of_their_records(
                 assert type(value) is type(expected_value)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("sparse", [False, True])
 @seeds(1, 2)
 def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:

@@ -75,6 +75,7 @@ def _live(window: DeterministicAutomaton) -> frozenset[int]:
         live |= predecessors
 
 
+@pytest.mark.check
 @examples(200)
 @given(before=SMALL, window=SMALL)
 def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Regular) -> None:
@@ -212,6 +213,7 @@ def test_verdicts(text: str, bounds: tuple[Bound, Bound]) -> None:
         check_witness(verdict, compile_expression(window_expression, THEORY), ALPHABET)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_worst_pair_counts(order: int) -> None:
     pairs = [(".*", "[b]"), (".*", "[b]+"), (".*", "[not b] [b]")][::order]
@@ -323,6 +325,7 @@ def test_an_incomplete_check_is_not_called_bounded() -> None:
     assert "it is not known" in verdict.reason
 
 
+@pytest.mark.check
 def test_a_window_whose_deterministic_automaton_is_exponential_has_a_verdict() -> None:
     """Each of the last 30 records may be the one after which only 30 may follow: 2^30 macrostates."""
     tail = "[y > 3 or x > 2]"
@@ -343,6 +346,7 @@ def test_checks_of_hard_conditions_are_limited() -> None:
     assert "'first' or a limit" in verdict.reason
 
 
+@pytest.mark.check
 def test_a_check_that_is_too_large_is_not_called_bounded() -> None:
     # All subsets of eleven independent conditions are letters.
     parts = " ".join(f"([x = {i}] | [y = {i}] | [n.x = {i}])*" for i in range(12))

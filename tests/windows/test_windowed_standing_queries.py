@@ -59,6 +59,7 @@ def keywords() -> tuple[Evaluated, list[JobCommand]]:
     ]
 
 
+@pytest.mark.check
 @seeds(2, 8)
 def test_shards_that_lose_their_state_continue(seed: int) -> None:
     rng = random.Random(seed)
@@ -142,6 +143,7 @@ def test_queries_with_equal_windows_share_them() -> None:
     assert operators == [1] * 6 + [2] * 18  # queries added later have separate windows
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("seed", [13, 47, 67])
 def test_results_do_not_depend_on_batches_if_times_decrease(seed: int) -> None:
     """As under a count window; nor on restarts."""

@@ -324,6 +324,7 @@ def test_an_invalid_query_file_is_rejected(tmp_path: Path, text: str, message: s
     assert message in str(error.value)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("query", "message"), QUERIES)
 def test_an_invalid_query_is_rejected_with_its_text(tmp_path: Path, query: str, message: str) -> None:
     with pytest.raises(SkwsError) as error:

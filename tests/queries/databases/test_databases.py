@@ -271,6 +271,7 @@ def test_a_value_of_the_wrong_type_is_named(skws: Skws, books: Path, tmp_path: P
     assert "row 4: author.born: expected a timestamp" in outcome.err
 
 
+@pytest.mark.check
 def test_postgresql_and_sqlite_have_the_same_results(skws: Skws, books: Path, database: Database) -> None:
     database.run(*filter(str.strip, TABLES.split(";")))
     for query in (("guin", "dispossessed"), ("solaris",), ("guin", "lem")):

@@ -77,6 +77,7 @@ def texts(draw: st.DrawFn, words: int, more_relations: bool) -> str:
     return draw(st.one_of(exclusions.map(lambda names: plain + names), st.just(plain), query_texts(3)))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])
 @given(
     snapshots(),
@@ -132,6 +133,7 @@ def test_a_limited_search_stops_early() -> None:
         assert result.size == 1
 
 
+@pytest.mark.check
 @seeds(2, 8)
 def test_larger_results_may_be_better(seed: int) -> None:
     """Texts of all lengths, joined by rare values: the best results include some of several tuples."""

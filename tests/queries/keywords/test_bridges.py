@@ -137,6 +137,7 @@ def test_values_with_the_same_hash_bits_are_distinguished() -> None:
     assert len(results) == 1
 
 
+@pytest.mark.check
 @seeds(1, 6)
 def test_queries_are_added_and_removed(seed: int) -> None:
     """Bridges serve all queries with the same shape, including those that wake, sleep, arrive late or end."""

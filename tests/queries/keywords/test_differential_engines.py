@@ -149,6 +149,7 @@ def test_the_rarest_keyword_is_in_the_roots_of_the_mesh() -> None:
     assert {use.tree.keywords[0] & 0b10 for use in session.used()} == {0b10}
 
 
+@pytest.mark.check
 def test_compaction_keeps_live_tuples() -> None:
     """Thousands of tuples pass; only a window of them is kept, and no result is lost."""
     schema = Schema("s", (Relation("r", COLUMNS, search=("t",)),), (Join("j", "r", "r", (("x", "x"),)),))

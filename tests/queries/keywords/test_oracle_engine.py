@@ -145,6 +145,7 @@ def check_consumer(reported: list[Result], window: Window) -> None:
             live[result.id] = result
 
 
+@pytest.mark.check
 @given(cases(), WINDOWS, st.sampled_from([1, 2, 3, 4, 4, 4]))
 @examples(400)
 def test_results_equal_brute_force_for_any_schema(
@@ -162,6 +163,7 @@ def test_a_result_found_again_within_an_instant_is_reported_twice() -> None:
     assert check(plan, [], [Record(0, 5, row) for row in rows]) == 2
 
 
+@pytest.mark.check
 @combinations(
     "text, window",
     [
@@ -216,6 +218,7 @@ def test_updates_as_retractions_and_results(
         check_consumer(replacements, window)
 
 
+@pytest.mark.check
 @given(cases(), WINDOWS, st.sampled_from([1, 3, 9, 10**6]), st.booleans(), st.data())
 @examples(250)
 def test_late_records_have_the_results_of_sorted_records(
@@ -266,6 +269,7 @@ def test_late_records_have_the_results_of_sorted_records(
         )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("relation", [1, 0], ids=["with a key", "without keys"])
 @pytest.mark.parametrize("cuts", [(0, 3), (0, 1, 2, 3), (0, 2, 3)])
 def test_a_late_deletion_before_a_result_began(relation: int, cuts: tuple[int, ...]) -> None:

@@ -112,6 +112,7 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
     return words, result
 
 
+@pytest.mark.check
 @given(phases(), st.sampled_from(WINDOWS) | st.builds(CountWindow, st.integers(1, 8)))
 @examples(70)
 def test_results_equal_brute_force_after_every_change(case: tuple[int, list[Phase]], window: Window) -> None:
@@ -153,6 +154,7 @@ def test_results_equal_brute_force_after_every_change(case: tuple[int, list[Phas
         assert engine.idle or not isinstance(window, TimeWindow)
 
 
+@pytest.mark.check
 @given(phases(), st.sampled_from(WINDOWS), st.data())
 @examples(30)
 def test_late_records_between_schema_changes(

@@ -71,6 +71,7 @@ def changes_of(results: Iterable[Result]) -> list[tuple[str, str, float | None]]
     return sorted((r.op, r.id, r.end) for r in results)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "evaluator_options",
     [

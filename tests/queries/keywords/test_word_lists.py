@@ -43,6 +43,7 @@ def test_lists_built_in_batches_have_all_occurrences(batches: list[list[list[int
     assert counts == [len(expected[word]) for word in range(WORDS + 1)]
 
 
+@pytest.mark.check
 def test_small_runs_are_merged_and_large_ones_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_lists, "_LARGEST_RUN", 4000)
     lists = WordLists()

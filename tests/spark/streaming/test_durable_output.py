@@ -187,6 +187,7 @@ def test_any_damage_to_the_commands_is_rejected(tmp_path: Path) -> None:
             register_at(path, known_size)
 
 
+@pytest.mark.check
 def test_damage_to_commands_planned_by_spark_is_rejected(tmp_path: Path) -> None:
     """Before the checkpoint stores the length of their file. Damage after them is from a killed process."""
     job = request("in.jsonl", checkpoint=tmp_path)

@@ -51,6 +51,7 @@ def test_a_micro_batch_is_decoded_unchanged() -> None:
     assert MicroBatch.from_bytes(MicroBatch(BatchHeader(0.0)).to_bytes()) == MicroBatch(BatchHeader(0.0))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("names", range(1, 60))
 def test_headers_of_any_length_are_decoded(names: int) -> None:
     """No blob is mistaken for a compressed one."""

@@ -512,6 +512,7 @@ def test_shards_over_partitions_that_are_out_of_step(
     assert comparison.retractions > 0
 
 
+@pytest.mark.check
 @seeds(1, 4)
 def test_patterns_with_windows_longer_than_that_of_the_job(seed: int) -> None:
     """One shard has each pattern, and so a longer log; positions are those of one engine."""
@@ -841,6 +842,7 @@ def test_a_shard_is_rebuilt_from_a_log_of_many_chunks(seed: int) -> None:
     assert count > 20
 
 
+@pytest.mark.check
 @some("lateness", [0], [5])
 @some("out_of_step", [False, True], [])
 @seeds(3, 12)

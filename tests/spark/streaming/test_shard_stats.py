@@ -81,6 +81,7 @@ TWO = {0: Part(0, 2, Partitioning.ROOTS), 1: Part(1, 2, Partitioning.ROOTS)}
 LOCAL = replace(REQUEST, master="local[2]")
 
 
+@pytest.mark.check
 def test_a_task_finds_the_server_started_ahead() -> None:
     run = uuid4().hex[:12]
     servers_ahead(run, LOCAL, ONE.values()).join()

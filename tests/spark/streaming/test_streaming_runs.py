@@ -44,6 +44,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
+@pytest.mark.check
 def test_commands_in_a_control_folder_are_carried_out(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), order(2, 1))
@@ -77,6 +78,7 @@ def test_commands_in_a_control_folder_are_carried_out(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.check
 def test_a_job_that_does_not_fit_the_checkpoint_is_rejected_unchanged(tmp_path: Path) -> None:
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(source, customer(1, 1), order(2, 1))
@@ -96,6 +98,7 @@ def test_a_job_that_does_not_fit_the_checkpoint_is_rejected_unchanged(tmp_path: 
     assert before == {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
 
 
+@pytest.mark.check
 def test_bad_records_follow_the_policy(tmp_path: Path) -> None:
     source, dead_letter_path = tmp_path / "in.jsonl", tmp_path / "letters.jsonl"
     append(source, customer(20, 1))
@@ -124,6 +127,7 @@ def test_bad_records_follow_the_policy(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.check
 def test_the_limit_ends_the_run(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), *(order(2, 1) for _ in range(5)))
@@ -233,6 +237,7 @@ def test_topics_on_spark_have_the_results_of_one_process(tmp_path: Path) -> None
     assert sorted((r.op, r.id) for r in results) == sorted((r.op, r.id) for r in sink.results)
 
 
+@pytest.mark.check
 def test_changes_of_a_database_are_followed(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, LAMP)
     job = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
@@ -276,6 +281,7 @@ def test_a_run_without_a_checkpoint_leaves_no_slot(database: Database) -> None:
         assert database.ask("SELECT pubname FROM pg_publication") == []
 
 
+@pytest.mark.check
 def test_a_damaged_command_planned_by_spark_is_named(tmp_path: Path) -> None:
     """A process is killed before it commits, and the next one would overwrite its commands."""
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
@@ -329,6 +335,7 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     assert len(run.sink.results) == 1
 
 
+@pytest.mark.check
 def test_an_outbox_without_a_batch_done_by_spark_is_rejected(tmp_path: Path) -> None:
     """Even before a move, since the shards would repeat the batch for sinks that may have it."""
     source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"

@@ -20,7 +20,7 @@ from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgre
 from skws.sources.feed import REPLAY, redacted, replay_path
 from skws.sources.kafka.topic_address import KAFKA
 from skws_schema.errors import SourceError, StateError, UsageError, quantity
-from skws_schema.infer.column_profile import is_value
+from skws_schema.infer.column_profile import is_value, looks_typed
 from skws_schema.infer.infer import Inference, infer, keep_joins
 from skws_schema.model import Schema, sides
 from skws_schema.paths import from_here
@@ -325,6 +325,14 @@ def summary(inference: Inference) -> Iterator[str]:
                 f"warning: columns of {relation.name} are called {_brief(values)}: if these are values, add"
                 " a line with the column names before them"
             )
+    typed = [
+        f"{relation.name}.{a.value.name} ({a.reason})"
+        for relation in inference.relations
+        for a in relation.attributes
+        if looks_typed(a.reason)
+    ]
+    if typed:
+        yield f"read as text, also by conditions: {_brief(typed)}"
     omissions = [*inference.left_out, *(omission for r in inference.relations for omission in r.left_out)]
     if omissions:
         yield f"left out: {_brief([f'{omission.name!r} ({omission.reason})' for omission in omissions])}"

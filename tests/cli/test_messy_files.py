@@ -442,3 +442,17 @@ def test_a_single_part_of_a_folder_of_spark_is_searched(skws: Skws, tmp_path: Pa
     for source, name in ((path, "part-0"), (path.parent, "people")):
         outcome = skws("search", source, "byron", "--format", "jsonl")
         assert [record["network"] for record in outcome.records] == [f"{name}{{byron}}"]
+
+
+def test_columns_that_only_look_like_numbers_and_times_are_reported(tmp_path: Path, skws: Skws) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("id,boss,paid\n" + "".join(f'{n},{n // 2 or "NULL"},"{n},50"\n' for n in range(1, 9)))
+    assert (
+        "read as text, also by conditions:"
+        " people.boss (whole numbers, but for the text 'NULL' in 1 of 8 values),"
+        " people.paid (numbers with a decimal comma)\n"
+    ) in skws("search", path, "x").err
+    path.write_text(path.read_text().replace("NULL", ""))
+    err = skws("search", path, "x").err
+    assert "1 join: people.boss = people.id" in err
+    assert "read as text, also by conditions: people.paid" in err

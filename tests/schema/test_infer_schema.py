@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skws_schema.errors import SchemaError
 from skws_schema.infer import infer as inferring
-from skws_schema.infer.column_profile import profile, singular, stem, tokens
+from skws_schema.infer.column_profile import looks_typed, profile, singular, stem, tokens
 from skws_schema.infer.infer import SAMPLE_ROWS, infer
 from skws_schema.model import AttributeType, Schema
 from skws_schema.yaml.load import parse_schema
@@ -476,3 +476,30 @@ def test_a_column_refers_to_the_only_relation_of_several_numbered_ones_that_has_
         "complaints": {"order_id": [str(n) for n in range(40, 80)], "text": ["b"] * 40},
     }
     assert [join.name for join in infer(tables).schema().joins] == ["complaints.order_id = orders_2.id"]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (["1", "2", "3", "4", "NULL", "NULL"], "whole numbers, but for the text 'NULL' in 2 of 6 values"),
+        (["1.5", "2", "3", "4", "\\N"], "numbers, but for the text '\\\\N' in 1 of 5 values"),
+        (["1", "2", "3", "4", "Total"], "whole numbers, but for the text 'Total' in 1 of 5 values"),
+        (
+            ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04", "0000-00-00"],
+            "dates or times, but for the text '0000-00-00' in 1 of 5 values",
+        ),
+        (["1,50", "1.234,00", "-7,5", "1 000,5"], "numbers with a decimal comma"),
+        (["31.01.2024", "1.2.2024 10:00"], "dates, but not as 2024-01-31"),
+        (["3/31/2024 10:00 AM", "12/1/2024"], "dates, but not as 2024-01-31"),
+        (["1", "2", "3", "4", "NULL", "n/a"], ""),
+        (["1", "2", "3", "4", "4a"], ""),
+        (["1", "2", "NULL"], ""),
+        (["1,50", "word"], ""),
+        (["1.2.3", "1.10.2024x"], ""),
+    ],
+)
+def test_the_reason_for_a_text_says_what_its_values_look_like(values: list[str], reason: str) -> None:
+    ((attribute,),) = [relation.attributes for relation in infer({"a": {"x": values}}).relations]
+    assert attribute.value.type.value == "text"
+    assert attribute.reason == (reason or "neither numbers nor times")
+    assert looks_typed(attribute.reason) == bool(reason)

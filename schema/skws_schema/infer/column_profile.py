@@ -281,6 +281,8 @@ def _guess(
     guess = _type(name, values)
     texts = (AttributeType.TEXT, AttributeType.STRING)
     is_fraction = guess.type is AttributeType.NUMBER and is_reference_name(name)
+    if guess.type is AttributeType.TEXT:
+        guess = guess._replace(reason=_look(name, values) or guess.reason)
     if earlier in texts or not (guess.type is AttributeType.TEXT or is_fraction):
         return guess, ()
     limit = int(len(values) * (FEW_ODD if earlier is None else HALF_ODD))
@@ -292,6 +294,31 @@ def _guess(
         if regular.type not in texts and earlier in (None, regular.type):
             return regular._replace(reason=f"{regular.reason}, but for {quantity(len(odd), 'value')}"), odd
     return guess, ()
+
+
+def _look(name: str, values: Sequence[str]) -> str:
+    """What the values of a text column look like; empty for texts."""
+    for look, pattern in _LOOKS.items():
+        if values and all(map(pattern.fullmatch, values)):
+            return look
+    for holds in _KINDS[1:]:
+        placeholder, count = "", 0
+        for value in values:
+            if not holds(value):
+                placeholder = placeholder or value
+                count += 1
+                if value != placeholder or not _PLACEHOLDER.fullmatch(value):
+                    break
+        else:
+            regular = _type(name, list(filter(holds, values)))
+            if count and len(values) - count >= _LEAST_REGULAR and regular.type is not AttributeType.TEXT:
+                return f"{regular.reason}{_BUT_FOR}{placeholder!r} in {count:,} of {len(values):,} values"
+    return ""
+
+
+def looks_typed(reason: str) -> bool:
+    """True if the reason for the type of a column is that its texts look like numbers or times."""
+    return reason in _LOOKS or _BUT_FOR in reason
 
 
 def _odd_positions(values: Sequence[str], holds: Callable[[str], bool], limit: int) -> list[int] | None:
@@ -374,6 +401,16 @@ def _is_moment(text: str) -> bool:
         return False
     return True
 
+
+_LOOKS: Final = {
+    "numbers with a decimal comma": re.compile(r"[+-]?(?:\d+|\d{1,3}(?:[. ]\d{3})+),\d+"),
+    "dates, but not as 2024-01-31": re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{4}(?:[ ,].*)?"),
+}
+"""Forms of numbers and times that are not read as such."""
+_PLACEHOLDER: Final = re.compile(r"[^\d]{1,20}|[0:. -]+")
+"""A text that stands for no value, such as ``NULL`` or ``0000-00-00``, or for a sum."""
+_BUT_FOR: Final = ", but for the text "
+_LEAST_REGULAR: Final = 4
 
 _KINDS: Final[tuple[Callable[[str], bool], ...]] = (
     lambda text: text.lower() in {"true", "false", "t", "f"},

@@ -365,10 +365,10 @@ class TooManyKindsError(Exception):
     """There are so many kinds of nodes that counting would take as long as enumerating."""
 
 
-def count_networks(generator: CNGen) -> tuple[int, ...]:
+def count_networks(generator: CNGen, steps: int = MOST_STEPS) -> tuple[int, ...]:
     """The number of candidate networks of each size from 1 to T_max. Raises TooManyKindsError."""
     try:
-        with StepBudget(MOST_STEPS, "counting networks") as budget:
+        with StepBudget(steps, "counting networks") as budget:
             return _Count(generator, budget).sizes()
     except OverBudgetError:
         raise TooManyKindsError from None

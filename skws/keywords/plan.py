@@ -76,14 +76,17 @@ class Plan:
         """The window over the ticks of tuples."""
         return with_deletions(self.window)
 
-    def generator(self) -> CNGen:
-        """Candidate networks of the query."""
+    def generator(self, searchable: Sequence[int] | None = None, max_size: int | None = None) -> CNGen:
+        """Candidate networks of the query.
+
+        ``searchable``: the keywords that tuples of each relation can carry; default: by the schema.
+        """
         slots = len(self.query.slots)
         return CNGen(
             self.schema,
             slots,
-            self.max_size,
-            [self.matcher.searchable(r) for r in range(len(self.schema.relations))],
+            max_size or self.max_size,
+            searchable or [self.matcher.searchable(r) for r in range(len(self.schema.relations))],
             NodeOrder.default(slots, self.frequencies, self.schema.evolution.grown),
             self.query.sequence,
             self.query.without,

@@ -279,9 +279,9 @@ JOINS = "[person.pid = order.pid]"
             "1 hour",
             JOINS,
             (),
-            "within a window contains all of them; try a larger --max-size or --window",
+            "within a window contains all of them; try a larger --window\n",
         ),
-        ("kettle ; ada", "none", JOINS, (), "in this order; try a larger --max-size\n"),
+        ("kettle ; ada", "none", JOINS, (), "in this order\nin any order: skws search"),
         ("ada urgent", "none", JOINS, ("--lateness", "0 s"), "1 record came too late"),
     ],
 )

@@ -103,7 +103,7 @@ def test_empty_queries_are_explained_after_ten_seconds_and_at_the_end(tmp_path: 
     run.unanswered.log_reasons(run.host)
     assert run.messages[2:] == [
         "blue red: no results: every keyword matches some row, but no tree of up to 5 joined rows"
-        " contains all of them; try a larger --max-size"
+        " contains all of them"
     ]
 
 

@@ -138,3 +138,43 @@ def test_a_number_or_date_is_offered_as_a_condition_that_a_row_satisfies(
 
 def test_a_word_of_an_attribute_that_is_no_number_has_no_condition(shop: Path, skws: Skws) -> None:
     assert "try '!" not in skws("search", "shop", "2024-03-15", "7.5.1").err
+
+
+NO_LARGER = "every keyword matches some row, but no tree of up to 5 joined rows contains all of them\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ("byron murray", NO_LARGER + "with any of them: skws search shop '(byron OR murray)'\n"),
+        (
+            "byron murray -toaster",
+            NO_LARGER + "with any of them: skws search shop '(byron OR murray) -toaster'\n",
+        ),
+        ("(byron OR ada) murray", NO_LARGER + "skws schema show shop.schema.yaml lists the columns"),
+    ],
+)
+def test_a_larger_size_is_recommended_only_if_larger_trees_can_join_the_rows(
+    shop: Path, skws: Skws, words: str, lines: str
+) -> None:
+    """Customers are joined through purchases, each of which has one customer."""
+    (shop / "shop.yaml").write_text(
+        "relations:\n  customer: {attributes: {cid: integer, name: text}, key: [cid], table: true}\n"
+        "  purchase: {attributes: {pid: integer, cid: integer, item: text}, key: [pid], table: true}\n"
+        "joins: [purchase.cid = customer.cid]\n"
+    )
+    assert lines.replace("shop.schema.yaml", "shop.yaml") in (
+        skws("search", "shop", "-s", "shop.yaml", "--", words).err.replace("--schema shop.yaml --replay ", "")
+    )
+    outcome = skws("search", "shop", "-s", "shop.yaml", "--max-size", 1, "byron", "kettle")
+    assert outcome.err.endswith("no row contains all of them; try a larger --max-size\n")
+
+
+def test_a_search_of_one_relation_offers_rows_with_any_of_the_keywords(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skws: Skws
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("id,text\n1,red lamp\n2,blue desk\n")
+    err = skws("search", "log.csv", "red", "desk").err
+    assert err.endswith("with any of them: skws search log.csv '(red OR desk)'\n")
+    assert len(skws("search", "log.csv", "(red OR desk)").out.splitlines()) == 3

@@ -24,13 +24,16 @@ from skws.keywords.scope import satisfied
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
 from skws.keywords.typed_values import TypedValue, typed_values
 from skws.spec.query_spec import TypedSearch
-from skws_schema.errors import shown
+from skws_mesh.cngen import TooManyKindsError, count_networks
+from skws_schema.errors import QueryError, shown
 from skws_schema.model import Attribute, AttributeType, Possible, Relation, Row, Schema, sourced
 from skws_schema.paths import from_here
 from skws_windows.window import Unbounded
 
 SAMPLE_RECORDS: Final = 50_000
 _MOST_SUGGESTIONS: Final = 3
+_LARGER: Final = 3  # rows by which trees may be larger than --max-size to recommend that
+_MOST_STEPS: Final = 100_000
 _MOST_TYPED: Final = 100  # conditions that a number or a date could mean
 _DIGIT: Final = re.compile(r"\d")
 
@@ -46,7 +49,8 @@ class EmptyResult(NamedTuple):
     """The reason why a query has no results, in lines for the user.
 
     ``missing``: the keywords that no tuple satisfies, each with similar words, the likeliest first.
-    ``instead``: the query without them; empty if no keyword would be left. ``join``: the form of a join to
+    ``instead``: the query without them, empty if no keyword would be left; or, if all keywords occur but no
+    larger tree can help, a weaker query. ``join``: the form of a join to
     add, if there are none.
     """
 
@@ -70,7 +74,9 @@ class EmptyResult(NamedTuple):
             return f"add a join: {add}"
         if self.instead:
             search = f"skws search {command.data} {_as_words(self.instead)}" if command else self.instead
-            return f"without {', '.join(map(repr, self.missing))}: {search}"
+            weaker = "with any of them" if self.instead.startswith("(") else "in any order"
+            change = f"without {', '.join(map(repr, self.missing))}" if self.missing else weaker
+            return f"{change}: {search}"
         return f"skws schema show {command.schema} lists the columns that are searched" if command else ""
 
 
@@ -147,15 +153,18 @@ class KeywordCounts:
         lines += [line for slot, line in self.unsearched.items() if not self.slots[slot]]
         for keyword, values, count in zip(plan.query.slots, self.typed, self.slots, strict=True):
             lines += [] if count else _typed_notes(keyword.text, values)
-        join = ""
+        join, instead = "", _without(plan.query, missing)
         is_unjoined = not lines and bool(self.tuples) and len(plan.query.slots) > 1
         if is_unjoined:
-            lines.append(f"every keyword matches some row, but {_why_unjoined(plan, self.relations)}")
+            is_larger = _has_larger_networks(plan, self.relations)
+            reason = _why_unjoined(plan, self.relations, is_larger=is_larger)
+            lines.append(f"every keyword matches some row, but {reason}")
             join = "" if plan.schema.joins else _example(plan.schema, self.relations)
+            instead = "" if join or is_larger else _weaker(plan)
         lines += [*_name_notes(plan), *_in_headers(plan.schema, missing)]
         if is_unjoined:
             lines += _suggestions(plan.schema, partial(_helps, plan, self.relations))
-        return EmptyResult(tuple(lines), missing, _without(plan.query, missing), join)
+        return EmptyResult(tuple(lines), missing, instead, join)
 
 
 def _typed_notes(text: str, values: Mapping[TypedValue, bool]) -> Iterator[str]:
@@ -171,10 +180,24 @@ def _without(query: KeywordQuery, missing: Iterable[str]) -> str:
     keywords = [slot.text for slot in query.slots if slot.text not in missing]
     if not keywords or len(keywords) == len(query.slots) or query.sequence:
         return ""
-    exclusions = (
-        text if text in query.restrictions else f"-{text}" for text in (s.text for s in query.exclusions)
-    )
-    return " ".join([*keywords, *exclusions])
+    return " ".join([*keywords, *_exclusions(query)])
+
+
+def _weaker(plan: Plan) -> str:
+    """The query for rows with any of the keywords, or for these in any order; empty if there is none."""
+    keywords = [slot.text for slot in plan.query.slots]
+    weaker = " ".join(keywords) if plan.query.sequence else f"({' OR '.join(keywords)})"
+    text = " ".join([weaker, *_exclusions(plan.query)])
+    try:
+        parse_query(text, plan.schema, match_names=plan.query.match_names)
+    except QueryError:  # alternatives of alternatives
+        return ""
+    return text
+
+
+def _exclusions(query: KeywordQuery) -> list[str]:
+    texts = [slot.text for slot in query.exclusions]
+    return [text if text in query.restrictions else f"-{text}" for text in texts]
 
 
 def _suggestions(schema: Schema, helps: Callable[[Possible], tuple[bool, int]]) -> list[str]:
@@ -283,8 +306,24 @@ def note_words(words: Vocabulary, relation: Relation, row: Row) -> None:
             words.add(text, relation.attributes[column].analyzer)
 
 
-def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
-    """The reason why no result has a tuple for each slot, if all slots match tuples of ``relations``."""
+def _has_larger_networks(plan: Plan, relations: Sequence[set[int]]) -> bool:
+    """True if larger trees than the plan's could join tuples of ``relations``, or if that is not known."""
+    searchable = [
+        sum(1 << slot for slot, slot_relations in enumerate(relations) if number in slot_relations)
+        for number in range(len(plan.schema.relations))
+    ]
+    generator = plan.generator(searchable, plan.max_size + _LARGER)
+    try:
+        return any(count_networks(generator, _MOST_STEPS)[plan.max_size :])
+    except TooManyKindsError:
+        return True
+
+
+def _why_unjoined(plan: Plan, relations: Sequence[set[int]], *, is_larger: bool) -> str:
+    """The reason why no result has a tuple for each slot, if all slots match tuples of ``relations``.
+
+    ``is_larger``: larger trees could have them.
+    """
     order = " in this order" if plan.query.sequence else ""
     if not plan.schema.joins:
         return "no row has all of them, and the schema has no joins"
@@ -296,13 +335,17 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
         clause = ", apart from those left out" if leaves_out else ""
         return f"no joins lead from {names[0]} ({shown(first)}) to {names[1]} ({shown(second)}){clause}"
     rows = "row" if plan.max_size == 1 else f"tree of up to {plan.max_size} joined rows"
+    size = "--max-size" if is_larger else ""
     if isinstance(plan.window, Unbounded):
-        return f"no {rows} contains all of them{order}; try a larger --max-size"
-    return f"no {rows} within a window contains all of them{order}; try a larger --max-size or --window"
+        return f"no {rows} contains all of them{order}" + (f"; try a larger {size}" if size else "")
+    options = " or ".join(filter(None, (size, "--window")))
+    return f"no {rows} within a window contains all of them{order}; try a larger {options}"
 
 
 def _example(schema: Schema, relations: Sequence[set[int]]) -> str:
-    """The form of a join between relations that have keywords."""
+    """The form of a join between relations that have keywords; empty for one relation."""
+    if len(schema.relations) == 1:
+        return ""
     names = [schema.relations[each].name for each in sorted(set().union(*relations))]
     return f"{names[0]}.ATTRIBUTE = {names[-1]}.ATTRIBUTE"
 

@@ -234,6 +234,7 @@ class Journal:
     last: int = 0
     tail: int = 0
     """Bytes of the entries since the log was last replaced by one entry."""
+    _idle: int = 0  # bytes among these of dead letters, and of entries without records
     _files: RowFiles = field(init=False)
     _file: GrowingFile | None = None
     _dropped_paths: list[Path] = field(default_factory=list)
@@ -247,6 +248,11 @@ class Journal:
     def size(self) -> int:
         """Bytes of all segments, and of row files."""
         return sum(segment.size for segment in self.segments) + self._files.size
+
+    @property
+    def is_idle(self) -> bool:
+        """True if most bytes are of dead letters or of entries without records, as of a source's position."""
+        return 2 * self._idle > self.size
 
     @property
     def records(self) -> int:
@@ -348,8 +354,7 @@ class Journal:
             text = entry.to_bytes()
             frame = encode_frame(text, self._checksum_name(self._file.path), self._file.size)
             self._file.append(frame)
-        self.segments[-1].count(entry, len(frame))
-        self.tail += len(frame)
+        self._count(self.segments[-1], entry, len(frame))
         return (
             entry
             if len(entry.records) < _MANY
@@ -393,6 +398,7 @@ class Journal:
         self.append_begins(entry.begins)
         self.sync()
         self._needed_files, self.tail = stored.files, len(frame) if record_count(entry.recent) else 0
+        self._idle = 0
         return entry.number
 
     def sync(self) -> None:
@@ -443,12 +449,19 @@ class Journal:
         _, good_end = next(self._frames(segment.path), (b"", 0))
         for stored_entry, end in self._entries(segment.path, first_begins):
             entry = self._with_row_files(stored_entry)
-            segment.count(entry, end - good_end)
-            self.tail = 0 if entry.reached is not None else self.tail + end - good_end
+            self._count(segment, entry, end - good_end)
             good_end = end
             yield entry
         if not last and good_end < segment.path.stat().st_size:
             raise damaged(segment.path, f" after byte {good_end:,}")
+
+    def _count(self, segment: Segment, entry: JournalEntry, size: int) -> None:
+        segment.count(entry, size)
+        if entry.reached is not None:
+            self.tail = self._idle = 0
+        else:
+            self.tail += size
+            self._idle += sum(map(len, entry.letters)) if entry.size else size
 
     def _with_row_files(self, entry: JournalEntry) -> JournalEntry:
         """An entry with the records that are in row files."""
@@ -517,6 +530,7 @@ class Recent:
     """A log in memory. ``is_over`` is true for parts on which nothing alive depends."""
 
     tail = 0  # its size in bytes is never a reason to replace it
+    is_idle = False
 
     def __init__(self, is_over: Callable[[LogPart], bool]) -> None:
         self._is_over = is_over

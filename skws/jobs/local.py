@@ -379,11 +379,12 @@ class LocalWatch:
 
         The log is replaced if most of its records are dead. This is checked whenever it has twice as many
         records as were alive at the last check, so on average each record is checked and rewritten at most
-        twice. Records that live long also move to row files once the log would delay a start.
+        twice. Records that live long also move to row files once the log would delay a start. A log that is
+        mostly without records is replaced, too.
         """
         if self._last is None:
             return None
-        is_long = log.tail > max(TAIL_BYTES, 2 * self._checked_tail) and self._is_unbounded
+        is_long = log.tail > max(TAIL_BYTES, 2 * self._checked_tail) and (self._is_unbounded or log.is_idle)
         if not (is_long or self._is_mostly_dead(log)) or not log.replaceable(self._last.number):
             return None
         replacement = self.worker.log_replacement(self._last, log.recent)

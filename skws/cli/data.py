@@ -273,5 +273,8 @@ def preload_python(job: Job) -> AbstractContextManager[None]:
 def _very_large(replay: Sequence[Path]) -> bool:
     """True only where Spark is installed."""
     files = (file for path in replay for file in (path.rglob("*") if path.is_dir() else [path]))
-    size = sum(file.stat().st_size for file in files if file.is_file())
+    try:
+        size = sum(file.stat().st_size for file in files if file.is_file())
+    except OSError:  # the search will report what cannot be read
+        return False
     return size > VERY_LARGE and find_spec("pyspark") is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
@@ -197,6 +198,28 @@ def test_commands_load_no_unneeded_libraries(code: str, heavy: str) -> None:
     unwanted = {*heavy.split(), "pyspark", "pyarrow.parquet", "z3", "networkx", "lark"}
     outcome = python("-c", f"import sys; {code}; print({unwanted!r} & {{*sys.modules}})")
     assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "set()"), outcome.err
+
+
+def test_a_file_that_another_user_hides_is_named(
+    skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path in such a folder can neither be found nor missed."""
+    original_stat, hidden = Path.stat, tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "replay.jsonl").write_bytes(REPLAY.read_bytes())
+
+    def stat(path: Path, **options: bool) -> os.stat_result:
+        if path.parent == hidden:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return original_stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    for arguments in (
+        (*SEARCH, "-o", hidden / "results.jsonl"),
+        ("query", "list", "--control", hidden / "control"),
+        ("search", "tarantino", "-s", SCHEMA, "-r", hidden / "replay.jsonl", "--format", "csv"),
+    ):
+        assert "unexpected" not in skws(*arguments).err
 
 
 def test_force_color_is_ignored_without_a_terminal() -> None:

@@ -667,7 +667,7 @@ class LocalWatch:
         current = stream = self.worker.standing_queries.stream
         for command in commands:
             stream = changed(stream, command.schema) if command.op == "schema" else stream
-        if stream is not current:
+        if stream != current:
             self._input.change_schema(stream.schema)
 
     def _show_schema(self) -> None:

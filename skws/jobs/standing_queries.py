@@ -62,7 +62,10 @@ class StandingQueries:
             self._plans.pop(command.name, None)
             return []
         if command.op == "schema":
-            self.stream = changed(self.stream, command.schema)
+            stream = changed(self.stream, command.schema)
+            if stream == self.stream:  # deployments may apply the same schema again and again
+                return []
+            self.stream = stream
             self.schemas += (command.schema,)
             return [] if self._live is None else self._live.change_schema(command.schema)
         return self.add_all([self._query_of(command)])

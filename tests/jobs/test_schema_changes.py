@@ -93,6 +93,17 @@ def test_a_schema_change_without_stored_records_is_rejected(source: Path) -> Non
     run.close()
 
 
+def test_nothing_is_kept_of_a_schema_that_is_applied_again(source: Path) -> None:
+    run = opened(request(source), Collected())
+    for text in (YAML, WITH_NOTES, WITH_NOTES, f"# a comment\n{WITH_NOTES}"):
+        answer = run.control.submit(change(text))
+        steps(run)
+        assert answer.result(0).error == ""
+    assert run.worker.prior_state.schemas == (WITH_NOTES,)
+    assert [relation.name for relation in run.schema.relations] == ["customer", "order", "note"]
+    run.close()
+
+
 def test_a_replay_continues_after_a_schema_change(tmp_path: Path) -> None:
     path = tmp_path / "replay.jsonl"
     append(

@@ -217,7 +217,7 @@ def _add_search(app: FastAPI, app_state: AppState) -> None:
         responses=_answers_like(_SEARCH_EXAMPLE),
     )
     async def search(body: SearchBody) -> Response:
-        return Json(await app_state.searches.answer(partial(_search_answer, app_state, body)))
+        return Json(await app_state.searches.answer(partial(search_answer, app_state, body)))
 
     @app.post(
         "/complete",
@@ -235,7 +235,7 @@ def _add_search(app: FastAPI, app_state: AppState) -> None:
         return Json({"completions": completions})
 
 
-def _search_answer(app_state: AppState, body: SearchBody) -> bytes:
+def search_answer(app_state: AppState, body: SearchBody) -> bytes:
     began = perf_counter()
     half_life = None if body.half_life is None else parse_duration(body.half_life, what="half_life")
     ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
@@ -244,9 +244,13 @@ def _search_answer(app_state: AppState, body: SearchBody) -> bytes:
     marks = marks_of(app_state.job, body.query) if body.marks else None
     results: list[orjson.Fragment] = []
     size = 0
+    marked_count = 0
     for result in page.results:
         fields = result.to_dict()
-        text = orjson.dumps(fields if marks is None else with_marks(fields, marks))
+        if marks is not None and perf_counter() - began < body.time_limit:  # texts may have megabytes
+            fields = with_marks(fields, marks)
+            marked_count += 1
+        text = orjson.dumps(fields)
         size += len(text)
         if size > MOST_ANSWER:
             notes = (
@@ -256,6 +260,8 @@ def _search_answer(app_state: AppState, body: SearchBody) -> bytes:
             )
             break
         results.append(orjson.Fragment(text))
+    if marks is not None and marked_count < len(results):
+        notes = (*notes, f"only the best {marked_count:,} have marks, as time ran out")
     empty_result = page.why_nothing or EmptyResult(())
     seconds = perf_counter() - began
     app_state.measures.count_search(seconds)

@@ -542,7 +542,7 @@ def _add_state(app: FastAPI, app_state: AppState) -> None:
         return Json(
             {
                 "name": schema.name,
-                "window": schema.window,
+                "window": job.window,
                 "source": job.source,
                 "relations": relations,
                 "joins": joins,

@@ -30,6 +30,7 @@ from skws.spec.query_spec import Query, Stream
 from skws_schema.budgets import within
 from skws_schema.errors import NotReadyError, UsageError
 from skws_schema.model import Schema
+from skws_windows.window import window_text
 
 _EVENTS: Final = "events"
 _ALIVE_SECONDS: Final = 30.0
@@ -96,6 +97,11 @@ class ServedJob:
     def max_size(self) -> int:
         """The most tuples of a result, unless a search has its own limit."""
         return self._job.max_size
+
+    @property
+    def window(self) -> str:
+        """The window of the job, which replaces that of the schema."""
+        return self.schema.window if self._job.window is None else window_text(self._job.window)
 
     @property
     def source(self) -> str:

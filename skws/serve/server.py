@@ -63,8 +63,10 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer text that is not HTTP like other errors; uvicorn would send plain text."""
-        reason = sys.exception()
-        body = error_body(f"the request is not HTTP: {reason or msg}")
+        reason, _, _ = str(sys.exception() or msg).partition(
+            ": bytearray"
+        )  # without Python's form of the text
+        body = error_body(f"the request is not HTTP: {reason}")
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         head = h11.Response(
             status_code=400,

@@ -446,6 +446,7 @@ def test_the_schema_is_returned(client: httpx.Client) -> None:
     description = client.get("/schema").json()
     assert [relation["name"] for relation in description["relations"]] == ["customer", "order"]
     assert description["relations"][0]["attributes"] == {"cid": "integer", "name": "text"}
+    assert description["window"] == "1 hour", "of the server, in place of the schema's 10 seconds"
     assert description["joins"] == [
         {"name": "customer.cid = order.cid", "left": "customer", "right": "order", "on": [["cid", "cid"]]}
     ]

@@ -192,7 +192,7 @@ class EventStream(Response):
                 if piece:
                     yield piece
                     id_due = loop.time() + limits.heartbeat
-            if subscription.name is not None and any(event.kind == "removed" for event in events[-1:]):
+            if subscription.name is not None and events and events[-1].kind == "removed":
                 return
             if events:
                 continue
@@ -209,9 +209,12 @@ class EventStream(Response):
                 id_due = loop.time() + limits.heartbeat
 
     def _events(self) -> list[SearchEvent]:
+        """The next events; those of a search up to its removal, also if it was saved again at once."""
         subscription = self._subscription
         if subscription.name is not None:
-            return self._hub.log.after(subscription.at, subscription.name, _READ)
+            events = self._hub.log.after(subscription.at, subscription.name, _READ)
+            end = next((number for number, event in enumerate(events, 1) if event.kind == "removed"), None)
+            return events[:end]
         return self._hub.log.all_after(subscription.at, self._is_for_stream, _READ)
 
     def _is_for_stream(self, event: SearchEvent) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
+import orjson
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
@@ -243,6 +244,24 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
         streams.close()
         await asyncio.wait_for(active_stream, 20)
         assert "event: end" in active.text
+
+    asyncio.run(scenario())
+
+
+def test_the_stream_of_a_removed_search_ends_also_if_it_was_saved_again() -> None:
+    async def scenario() -> None:
+        streams = EventStreams(StreamLimits())
+        streams.begin(asyncio.get_running_loop())
+        hub = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
+        hub.saved["x"] = SavedSearch(Query("ada", name="x"))
+        data = orjson.dumps(hub.saved["x"].to_dict())
+        removed = SearchEvent(EventPosition(2, 1), "removed", "x", data)
+        added = SearchEvent(EventPosition(2, 2), "added", "x", data)
+        hub.log.append([*events(1, 1), removed, added, *events(3, 3)])
+        client = Client(99)
+        await asyncio.wait_for(open_stream(hub, streams, client), 20)
+        assert "event: removed" in client.text
+        assert (client.numbers, len(streams)) == ([1], 0)
 
     asyncio.run(scenario())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -125,14 +125,16 @@ def test_the_latest_rows_equal_a_plain_list(
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 9), st.sampled_from("+-m"), st.none() | st.integers(1, 40)), max_size=60
+        st.tuples(st.integers(0, 9), st.sampled_from("+-~m"), st.none() | st.integers(1, 40)), max_size=60
     )
 )
+@example([(0, "+", 1), (1, "+", None), (0, "~", 9)])
+@example([(0, "+", 1), (1, "+", None), (1, "m", None), (0, "~", 5), (1, "m", None), (1, "m", None)])
 @examples(60)
 def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
     steps: list[tuple[int, str, int | None]],
 ) -> None:
-    """``m``: the reader moves."""
+    """``m``: the reader moves. After late records, a result that seems to have ended may be updated."""
     buffer = ResultBuffer(capacity=5)
     rows: list[list[Any]] = []  # number, end, ending, rows ended before it, final
     dropped_count = ended_count = 0
@@ -142,9 +144,14 @@ def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
             for row in rows:
                 row[4] = row[2] is not None
             continue
-        buffer.take([result(number, op=op, end=end)])
         row_of_number = next((row for row in rows if row[0] == number), None)
-        if op == "+":
+        if op == "~" and row_of_number is None:
+            continue  # an update follows its result
+        buffer.take([result(number, op=op, end=end)])
+        if op == "~":
+            assert row_of_number is not None
+            row_of_number[1:] = end, None, 0, False
+        elif op == "+":
             rows = [row for row in rows if row is not row_of_number]
             rows.append([number, end, None, 0, False])
         elif row_of_number is not None and row_of_number[2] is None:

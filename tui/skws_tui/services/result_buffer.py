@@ -275,8 +275,12 @@ class ResultBuffer:
         self.version += 1
 
     def _update(self, row: ListedResult, result: Result) -> None:
-        """Update a result in its row."""
+        """Update a result in its row, which lives again if a late record has moved its end."""
         self._unfold(row)
+        if row.ending is not None:
+            del self._ended_rows[row.number]
+            self._settled_counts[row.query] -= row.settled
+            row.ending, row.settled = None, False
         row.update(result)
         self._expect_end(row)
         self.version += 1

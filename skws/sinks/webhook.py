@@ -36,6 +36,9 @@ PROGRAM_SECONDS: Final = 60.0
 _SCARCE: Final = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 """Errors of a machine that has no memory or files left for another process, which may pass."""
 _EXCERPT: Final = 200  # characters of a program's error output in a message
+_PIECE: Final = 1 << 16  # bytes of it that are read at once
+_LAST_SECONDS: Final = 1.0
+"""How long the last error output of a program that has ended is waited for."""
 SECONDS: Final = 10.0
 _MOST: Final = 1 << 16  # bytes of an answer
 _REFUSED_CODES: Final = range(400, 500)
@@ -318,20 +321,48 @@ class HookProgram:
         except OSError as error:
             final = error.errno not in _SCARCE
             return PostOutcome(accepted=False, reason=error.strerror or str(error), final=final)
+        errors = _ErrorOutput(process)
         with process:
             try:
-                _, errors = process.communicate(body, timeout=self._seconds)
+                errors.start()
+                process.communicate(body, timeout=self._seconds)
             except subprocess.TimeoutExpired:
                 return PostOutcome(accepted=False, reason=f"did not end within {self._seconds:g} s")
+            except RuntimeError as error:  # no thread is left
+                return PostOutcome(accepted=False, reason=str(error))
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
         if not process.returncode:
             return PostOutcome(accepted=True)
-        message = errors.decode(errors="replace").strip()[-_EXCERPT:]
+        message = errors.end()
         return PostOutcome(
             accepted=False, reason=f"ended with {process.returncode}" + (f": {message}" if message else "")
         )
 
     def close(self) -> None:
         """Does nothing: no process runs between posts."""
+
+
+class _ErrorOutput(Thread):
+    """Reads the error output of a program in a thread, and remembers its end.
+
+    A child that the program leaves behind may hold its error output open, and delays nothing.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(daemon=True)
+        # Without its own pipe, ``communicate`` waits for the program alone.
+        self._pipe, process.stderr = process.stderr, None
+        self._text = b""
+
+    def run(self) -> None:
+        assert self._pipe is not None  # noqa: S101 - the program was started with it
+        with self._pipe:
+            while piece := os.read(self._pipe.fileno(), _PIECE):
+                self._text = (self._text + piece)[-4 * _EXCERPT :]
+
+    def end(self) -> str:
+        """The last characters, once the program has ended."""
+        self.join(_LAST_SECONDS)
+        return self._text.decode(errors="replace").strip()[-_EXCERPT:]

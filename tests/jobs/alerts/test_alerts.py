@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+from resource import RLIMIT_NOFILE, RUSAGE_SELF, getrlimit, getrusage, setrlimit
 from typing import Any
 
 import orjson
@@ -560,6 +560,21 @@ def test_a_hanging_command_is_killed_with_its_children(tmp_path: Path) -> None:
     assert not outcome.accepted
     assert outcome.reason == "did not end within 0.5 s"
     until(lambda: gone(int(pid_file.read_text())))
+
+
+def test_a_command_that_leaves_a_child_behind_has_ended() -> None:
+    """The child holds the error output of the command open."""
+    command = "sh -c 'echo begun >&2; sleep 3 & exit CODE'"
+    assert HookProgram(command.replace("CODE", "0"), seconds=2.0).post(b"{}", "k").accepted
+    outcome = HookProgram(command.replace("CODE", "3"), seconds=2.0).post(b"{}", "k")
+    assert outcome.reason == "ended with 3: begun"
+
+
+def test_only_the_end_of_the_error_output_is_remembered() -> None:
+    program = HookProgram("sh -c 'head -c 100000000 /dev/zero >&2; echo broken >&2; exit 1'")
+    before = getrusage(RUSAGE_SELF).ru_maxrss
+    assert program.post(b"{}", "k").reason.endswith("broken")
+    assert getrusage(RUSAGE_SELF).ru_maxrss - before < 50_000  # of 100,000 kilobytes
 
 
 def test_all_errors_of_a_query_file_are_reported(tmp_path: Path) -> None:

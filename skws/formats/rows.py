@@ -242,6 +242,9 @@ class RowReader:
         return integers, tuple((i, step) for i, step in enumerate(conversions) if step not in trivial)
 
     def no_attribute(self, name: str) -> MalformedError:
+        if name in self.relation.columns:
+            column = self.relation.attributes[self.relation.columns[name]].column
+            return MalformedError(f"{self.relation.name}.{name} is read from {shown(column)}")
         near = nearest(name, self.names)
         return MalformedError(f"{self.relation.name} has no attribute {shown(name)}{near}")
 

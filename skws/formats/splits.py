@@ -50,6 +50,7 @@ from skws.formats.jsonl import (
     reads_columns,
 )
 from skws.formats.parquet import parquet
+from skws.formats.rows import Origins
 from skws_schema.budgets import check
 from skws_schema.errors import SourceError, nearest
 from skws_schema.model import Schema
@@ -198,8 +199,7 @@ def _bare_relation(path: Path, kind: Format, schema: Schema, relation: int | Non
     names_them = names_relations(path, kind, schema, relation)
     if names_them is None:
         return relation
-    has_attribute = relation is not None and "relation" in schema.relations[relation].columns
-    if names_them and not has_attribute:
+    if names_them and not (relation is not None and has_relation_field(schema, relation)):
         return None
     if relation is None:
         stem = path.name.split(".", 1)[0]
@@ -208,6 +208,11 @@ def _bare_relation(path: Path, kind: Format, schema: Schema, relation: int | Non
             f" is called {stem!r}{nearest(stem, schema.index)}"
         )
     return relation
+
+
+def has_relation_field(schema: Schema, relation: int) -> bool:
+    """True if ``relation`` is a field of the rows of a relation, and does not name their relation."""
+    return "relation" in Origins(schema.relations[relation]).known_names
 
 
 def _splits(file: _File, split_bytes: int, ordinals: Iterator[int]) -> Iterator[Split]:

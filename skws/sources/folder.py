@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from skws.formats.files import Format, check_exists, is_endless, is_packed, named_entries
-from skws.formats.splits import format_of, names_relations, relation_named
+from skws.formats.splits import format_of, has_relation_field, names_relations, relation_named
 from skws.sources.feed import Clock, Offset, SystemClock, parse_offset
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
@@ -46,8 +46,8 @@ class SourceFile:
         if self.named_relation is None:
             return None
         named_relations = names_relations(self.path, self.format, schema, self.named_relation)
-        has_attribute = "relation" in schema.relations[self.named_relation].columns
-        return None if named_relations and not has_attribute else self.named_relation
+        has_field = has_relation_field(schema, self.named_relation)
+        return None if named_relations and not has_field else self.named_relation
 
 
 @dataclass(frozen=True, slots=True)

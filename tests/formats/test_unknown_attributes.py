@@ -19,6 +19,7 @@ from skws.formats.debezium import ChangeReader
 from skws.formats.frame_records import frame_chunks
 from skws.formats.jsonl import TextReader
 from skws.formats.splits import Holds, read_pieces, unpack_bad
+from skws.sources.growing_files import FilesFeed
 from skws.spec.enums import OnError
 from skws_schema.model import Schema, Unknown
 from skws_schema.yaml.document import to_yaml
@@ -198,6 +199,23 @@ def test_a_column_of_another_attribute_is_not_read_by_its_name(tmp_path: Path, w
     )
     rows, _, _ = read(write(tmp_path, [{"b": 5}]), schema)
     assert rows == [(5, None)]
+
+
+@pytest.mark.parametrize("write", [json_rows, csv_rows, parquet_rows])
+@pytest.mark.parametrize("attributes", ["{relation: text}", "{kin: {type: text, from: relation}}"])
+def test_a_column_may_be_called_relation(tmp_path: Path, write: Write, attributes: str) -> None:
+    schema = parse_schema(f"relations: {{order: {{attributes: {attributes}}}}}")
+    path = write(tmp_path, [{"relation": "mother"}])
+    assert read(path, schema) == ([("mother",)], {}, [])
+    feed = FilesFeed(path, schema)
+    assert [record.row for record in feed.poll(feed.start(), 10).read.records.records()] == [("mother",)]
+
+
+@pytest.mark.parametrize("write", [csv_rows, parquet_rows])
+def test_a_column_beside_that_of_a_renamed_attribute_is_reported(tmp_path: Path, write: Write) -> None:
+    schema = parse_schema("relations: {order: {attributes: {number: {type: integer, from: Order ID}}}}")
+    rows, skipped, _ = read(write(tmp_path, [{"Order ID": 7, "number": 8}]), schema)
+    assert (rows, skipped) == ([(7,)], {"order.number is read from 'Order ID'": 1})
 
 
 def test_change_events_texts_and_frames_use_renamed_attributes(tmp_path: Path) -> None:

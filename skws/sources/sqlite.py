@@ -73,8 +73,9 @@ _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
 _INTERNAL: Final = 1
 """Marks of columns of virtual tables that ``*`` does not show; generated columns have other marks."""
 _GENERATED: Final = " GENERATED ALWAYS"
-_Kinds: TypeAlias = dict[tuple[str, str], Finding[AttributeType]]
-"""The type of each table and column."""
+_Column: TypeAlias = tuple[str, str]
+"""A table and its column."""
+_Kinds: TypeAlias = dict[_Column, Finding[AttributeType]]
 
 
 class CatalogColumn(NamedTuple):
@@ -315,29 +316,22 @@ class SqliteDatabase:
     def _unify_types(self, kinds: _Kinds, joins: Sequence[Finding[Join]]) -> None:
         """Give columns that refer to each other comparable types, since SQLite compares any types.
 
-        A text becomes a number if all of its values are numbers; otherwise both become texts.
+        A text becomes a number if all of its values are numbers; otherwise all of them become texts.
         """
         pairs = [((j.value.left, a), (j.value.right, b)) for j in joins for a, b in j.value.on]
-        has_changed = True
-        while has_changed:
-            has_changed = False
-            for first, second in pairs:
-                first_type, second_type = kinds[first].value, kinds[second].value
-                if first_type.family is second_type.family:
-                    continue
-                has_changed = True
-                options = [kind for kind in (second_type, first_type) if kind not in _TEXTS]
-                kind = next(
-                    (
-                        kind
-                        for kind in options
-                        if all(self._fits(*attribute, kind) for attribute in (first, second))
-                    ),
-                    AttributeType.STRING,
-                )
-                for attribute in (first, second):
-                    if kinds[attribute].value.family is not kind.family:
-                        kinds[attribute] = Finding(kind, 0.9, "like the column with which it is compared")
+        referred_columns = {far for _, far in pairs}
+        for columns in _connected(pairs):
+            column_types = [kinds[c].value for c in sorted(columns, key=lambda c: c not in referred_columns)]
+            if len({kind.family for kind in column_types}) == 1:
+                continue
+            options = (kind for kind in dict.fromkeys(column_types) if kind not in _TEXTS)
+            kind = next(
+                (kind for kind in options if all(self._fits(*column, kind) for column in columns)),
+                AttributeType.STRING,
+            )
+            for column in columns:
+                if kinds[column].value.family is not kind.family:
+                    kinds[column] = Finding(kind, 0.9, "like the column with which it is compared")
 
     def _sample(self, table: str, column: str) -> list[object]:
         with self._connection() as connection:
@@ -455,6 +449,16 @@ def _attribute(
     if kind.value is AttributeType.TEXT and key in referring_columns:
         kind = Finding(AttributeType.STRING, kind.confidence, REFERS)
     return Finding(Attribute(key[1], kind.value), kind.confidence, kind.reason)
+
+
+def _connected(pairs: Sequence[tuple[_Column, _Column]]) -> list[list[_Column]]:
+    """The columns of the pairs, in groups of those that pairs connect."""
+    groups: list[list[_Column]] = []
+    for pair in pairs:
+        joined = [group for group in groups if not set(group).isdisjoint(pair)]
+        columns = dict.fromkeys((*(column for group in joined for column in group), *pair))
+        groups = [*(group for group in groups if group not in joined), list(columns)]
+    return groups
 
 
 def _converts(value: Any, kind: AttributeType) -> bool:

@@ -123,6 +123,22 @@ def test_decimal_keys_are_exact(path: Path, key: str, reference: str, ids: list[
     assert len({row[0] for row in rows(database, schema, "a")}) == len(ids)
 
 
+@pytest.mark.parametrize(("values", "family"), [([], "boolean"), ([[0], [7]], "number"), ([["x"]], "text")])
+def test_columns_that_refer_to_columns_of_two_types_get_one(
+    path: Path, values: list[list[Any]], family: str
+) -> None:
+    """Changing the types pair by pair has no end here."""
+    database = database_with(
+        path,
+        ("CREATE TABLE a(id integer primary key)", []),
+        ("CREATE TABLE b(id boolean primary key)", []),
+        ("CREATE TABLE c(id integer references a references b)", values),
+    )
+    schema = database.inferred().schema()
+    assert {relation.attributes[0].type.family.value for relation in schema.relations} == {family}
+    assert len(schema.joins) == 2
+
+
 def test_a_column_of_bytes_is_omitted(path: Path) -> None:
     database = database_with(path, ("CREATE TABLE a(id integer, v text)", [[1, "x"], [2, b"\xff"]]))
     inference = database.inferred()

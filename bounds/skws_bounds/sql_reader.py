@@ -80,6 +80,9 @@ class Reader:
             conditions.atoms.append(self._atom(tree, tree.this, Op.AT_LEAST, low))
             conditions.atoms.append(self._atom(tree, tree.this, Op.AT_MOST, high))
         elif isinstance(tree, exp.In) and tree.expressions:
+            for choice in tree.find_all(exp.Column):
+                if choice is not tree.this.unnest():  # the cases would not be disjoint
+                    raise error_at(self._text, choice, "IN takes constants; compare attributes by =")
             choices = [self._atom(tree, tree.this, Op.EQUAL, c) for c in tree.expressions]
             conditions.choices.append(list({str(a.right): a for a in choices}.values()))
         elif isinstance(tree, exp.Not):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from skws_bounds.case import CaseRun, Rows
 from skws_bounds.lto import MOST_CASES, Case, cases
 from skws_bounds.maxref import keep_failures
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, SpjQuery, SpjStream, Union
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, SpjQuery, SpjStream, Term, Union
 from skws_bounds.promises import Promises
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import UsageError
-from skws_schema.model import COMPARED, Row, Schema
+from skws_schema.model import COMPARED, Op, Row, Schema
 
 
 def horizon(query: Modified) -> int:
@@ -139,7 +139,8 @@ class SpjEvaluator:
         }
         self._cases = list(_bounded_cases(query, distinct=distinct))
         self.horizon = max((horizon(c.query) for c in self._cases), default=0)
-        self._bags: dict[str, list[tuple[int, Row]]] | None = defaultdict(list, self._static)
+        self._join = NaiveJoin(query, schema)
+        self._bags: dict[str, Bag] | None = self._all_bags({})
         self._finite: dict[str, list[tuple[int, Row]]] = {}
         self.runs: list[CaseRun] = []
         if not self.horizon:
@@ -152,8 +153,8 @@ class SpjEvaluator:
             self._advance(time, rows, results)
             return
         arrivals = {s.alias: [(time, r) for r in rows.get(s.relation, ())] for s in self._streams}
-        new_bags = {s.alias: arrivals.get(s.alias, []) for s in self._query.streams}
-        results.update(new_results(self._query, self._schema, self._bags, new_bags))
+        new_bags = {s.alias: Bag(arrivals.get(s.alias, ())) for s in self._query.streams}
+        results.update(self._join.new_results(self._bags, new_bags))
         for alias, items in arrivals.items():
             self._bags[alias].extend(items)
 
@@ -161,6 +162,11 @@ class SpjEvaluator:
     def entries(self) -> int:
         bags = self._finite if self._bags is None else {s.alias: self._bags[s.alias] for s in self._streams}
         return sum(map(len, bags.values())) + sum(run.entries for run in self.runs)
+
+    def _all_bags(self, tuples: dict[str, list[Item]]) -> dict[str, Bag]:
+        """Bags of all streams: static relations, and some tuples of the others."""
+        items = self._static | tuples
+        return {s.alias: Bag(items.get(s.alias, ())) for s in self._query.streams}
 
     @property
     def _streams(self) -> list[SpjStream]:
@@ -175,7 +181,8 @@ class SpjEvaluator:
 
     def _hand_over(self) -> None:
         """Make the synopses and fill them with the tuples so far, whose results have been emitted."""
-        bags, self._bags = self._bags or {}, None
+        bags = {alias: bag.items for alias, bag in (self._bags or {}).items()}
+        self._bags = None
         finite_aliases = {s.alias for case in self._cases for s in case.query.finite}
         self._finite = {alias: bags.get(alias, []) for alias in finite_aliases}
         self._begin()
@@ -194,7 +201,7 @@ class SpjEvaluator:
     def snapshot(self) -> Any:
         """The state, as JSON: tuples while finite streams last, then synopses."""
         if self._bags is not None:
-            return {"tuples": {s.alias: self._bags[s.alias] for s in self._streams}}
+            return {"tuples": {s.alias: self._bags[s.alias].items for s in self._streams}}
         return {
             "finite": self._finite,
             "synopses": [[node.snapshot() for node in run.nodes] for run in self.runs],
@@ -203,7 +210,7 @@ class SpjEvaluator:
     def restore(self, state: Any) -> None:
         """Inverse of ``snapshot``."""
         if "tuples" in state:
-            self._bags = defaultdict(list, self._static | _tuples(state["tuples"]))
+            self._bags = self._all_bags(_tuples(state["tuples"]))
             self.runs = []
             return
         self._bags, self._finite = None, _tuples(state["finite"])
@@ -232,67 +239,128 @@ def _bounded_cases(query: SpjQuery, *, distinct: bool) -> Iterator[Case]:
         raise UsageError(f"this query has more than {MOST_CASES:,} orders of attributes") from None
 
 
-Bags = Mapping[str, Sequence[tuple[int, Row]]]
-"""The (time, row) of the tuples of each stream, by alias."""
+Item: TypeAlias = tuple[int, Row]
+"""A tuple with its time."""
 
 
-def new_results(query: SpjQuery, schema: Schema, past: Bags, new: Bags) -> Counter[tuple[Any, ...]]:
-    """The results that ``new`` tuples add to those of ``past`` ones."""
-    counts: Counter[tuple[Any, ...]] = Counter()
-    for index, stream in enumerate(query.streams):
-        if new[stream.alias]:
-            earlier = [past[s.alias] for s in query.streams[:index]]
-            later = [[*past[s.alias], *new[s.alias]] for s in query.streams[index + 1 :]]
-            _Join(query, schema, [*earlier, new[stream.alias], *later], counts).run()
-    return counts
+class Bag:
+    """The tuples of a stream, indexed by each column (-1: the time) by which they were looked up."""
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self.items = list(items)
+        self._by_value: dict[int, dict[Any, list[Item]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def extend(self, items: Sequence[Item]) -> None:
+        self.items += items
+        for column in self._by_value:
+            self._index(column, items)
+
+    def having(self, column: int, value: Any) -> Sequence[Item]:
+        """The tuples with a value in a column; none for NULL, which equals nothing."""
+        if column not in self._by_value:
+            self._by_value[column] = {}
+            self._index(column, self.items)
+        return () if value is None else self._by_value[column].get(value, ())
+
+    def _index(self, column: int, items: Iterable[Item]) -> None:
+        items_by_value = self._by_value[column]
+        for item in items:
+            items_by_value.setdefault(_value(item, column), []).append(item)
 
 
-class _Join:
-    def __init__(
-        self,
-        query: SpjQuery,
-        schema: Schema,
-        bags: list[Sequence[tuple[int, Row]]],
-        counts: Counter[tuple[Any, ...]],
-    ) -> None:
+Bags: TypeAlias = Mapping[str, Bag]
+"""The tuples of each stream, by alias."""
+
+
+def _value(item: Item, column: int) -> Any:
+    time, row = item
+    return time if column < 0 else row[column]
+
+
+class JoinStep(NamedTuple):
+    """Binds a stream. ``lookup``: a column and the term that it equals; ``atoms``: those to check then."""
+
+    alias: str
+    lookup: tuple[int, Term] | None
+    atoms: tuple[Atom, ...]
+
+
+class NaiveJoin:
+    """Joins all tuples of a query's streams, looked up by attributes that are equal to those bound before."""
+
+    def __init__(self, query: SpjQuery, schema: Schema) -> None:
         self._query = query
-        self._bags = bags
-        self._counts = counts
-        self._positions = {s.alias: (i, _columns(s, schema)) for i, s in enumerate(query.streams)}
-        # An atom is checked as soon as both sides are bound.
-        self._atoms: list[list[Atom]] = [[] for _ in query.streams]
-        for atom in query.atoms:
-            if not atom.assumed:
-                last = max(
-                    self._positions[t.stream][0] for t in (atom.left, atom.right) if isinstance(t, Attr)
-                )
-                self._atoms[last].append(atom)
-        self._binding: list[tuple[int, Row]] = []
+        self._aliases = [s.alias for s in query.streams]
+        self._columns = {s.alias: _columns(s, schema) for s in query.streams}
+        self._plans = [self._plan(alias) for alias in self._aliases]
+        self._binding: dict[str, Item] = {}
 
-    def run(self) -> None:
-        depth = len(self._binding)
-        if depth == len(self._bags):
-            self._counts[tuple(self._value(t) for t in self._query.output)] += 1
+    def new_results(self, past: Bags, new: Bags) -> Counter[Output]:
+        """The results that ``new`` tuples add to those of ``past`` ones."""
+        counts: Counter[Output] = Counter()
+        for index, first in enumerate(self._aliases):
+            if len(new[first]):
+                parts: dict[str, tuple[Bag, ...]] = {a: (past[a],) for a in self._aliases[:index]}
+                parts |= {a: (past[a], new[a]) for a in self._aliases[index:]}
+                self._run(self._plans[index], parts | {first: (new[first],)}, counts)
+        return counts
+
+    def _plan(self, first: str) -> list[JoinStep]:
+        atoms = [atom for atom in self._query.atoms if not atom.assumed]
+        remaining, bound = list(self._aliases), set[str]()
+        steps: list[JoinStep] = []
+        while remaining:
+            joined = (alias for alias in remaining if self._lookup(alias, atoms, bound))
+            alias = next(joined, remaining[0]) if bound else first
+            lookup = self._lookup(alias, atoms, bound)
+            remaining.remove(alias)
+            bound.add(alias)
+            checked = tuple(atom for atom in atoms if _streams_of(atom) <= bound)
+            atoms = [atom for atom in atoms if atom not in checked]
+            steps.append(JoinStep(alias, lookup, checked))
+        return steps
+
+    def _lookup(self, alias: str, atoms: Iterable[Atom], bound: set[str]) -> tuple[int, Term] | None:
+        """A column of a stream that equals a constant or a bound stream's attribute, and this term."""
+        for atom in atoms:
+            for term, other in ((atom.left, atom.right), (atom.right, atom.left)):
+                if atom.op is not Op.EQUAL or not isinstance(term, Attr) or term.stream != alias:
+                    continue
+                if not isinstance(other, Attr) or other.stream in bound:
+                    return self._columns[alias][term.name], other
+        return None
+
+    def _run(
+        self, steps: Sequence[JoinStep], parts: Mapping[str, tuple[Bag, ...]], counts: Counter[Output]
+    ) -> None:
+        if not steps:
+            counts[tuple(self._value_of(term) for term in self._query.output)] += 1
             return
-        for item in self._bags[depth]:
-            self._binding.append(item)
-            if all(self._holds(atom) for atom in self._atoms[depth]):
-                self.run()
-            self._binding.pop()
+        (alias, lookup, atoms), *remaining = steps
+        value = None if lookup is None else self._value_of(lookup[1])
+        for bag in parts[alias]:
+            for item in bag.items if lookup is None else bag.having(lookup[0], value):
+                self._binding[alias] = item
+                if all(self._holds(atom) for atom in atoms):
+                    self._run(remaining, parts, counts)
 
     def _holds(self, atom: Atom) -> bool:
-        left, right = self._value(atom.left), self._value(atom.right)
+        left, right = self._value_of(atom.left), self._value_of(atom.right)
         return left is not None and right is not None and bool(COMPARED[atom.op](left, right))
 
-    def _value(self, term: object) -> Any:
+    def _value_of(self, term: Term) -> Any:
         if isinstance(term, Constant):
             return term.value
         if not isinstance(term, Attr):
             raise TypeError(f"{term} has no value in a tuple")
-        number, columns = self._positions[term.stream]
-        time, row = self._binding[number]
-        column = columns[term.name]
-        return time if column < 0 else row[column]
+        return _value(self._binding[term.stream], self._columns[term.stream][term.name])
+
+
+def _streams_of(atom: Atom) -> set[str]:
+    return {term.stream for term in (atom.left, atom.right) if isinstance(term, Attr)}
 
 
 def _columns(stream: SpjStream, schema: Schema) -> dict[str, int]:

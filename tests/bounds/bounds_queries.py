@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from skws_bounds.normal_form import SpjQuery, Union
-from skws_bounds.query_run import Bags, UnionRun, new_results
+from skws_bounds.query_run import Bag, Item, NaiveJoin, UnionRun
 from skws_bounds.sql_reader import parse_sql
 from skws_schema.budgets import StepBudget
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
@@ -66,9 +66,12 @@ def sql(text: str, schema: Schema = STREAMS) -> Union:
     return parse_sql(text, schema)
 
 
-def results(query: SpjQuery, schema: Schema, bags: Bags) -> Counter[tuple[Any, ...]]:
+def results(
+    query: SpjQuery, schema: Schema, tuples: Mapping[str, Sequence[Item]]
+) -> Counter[tuple[Any, ...]]:
     """The results of a query over some tuples, by a naive join."""
-    return new_results(query, schema, {s.alias: [] for s in query.streams}, bags)
+    new = {alias: Bag(items) for alias, items in tuples.items()}
+    return NaiveJoin(query, schema).new_results({s.alias: Bag() for s in query.streams}, new)
 
 
 def naive_outputs(

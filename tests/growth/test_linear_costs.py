@@ -41,6 +41,8 @@ from skws.sources.replays import ReplaySource
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query_spec import HALF_LIFE, PATTERN, TOP, WINDOW, Query, RankingChoice, Stream, TopChoice
+from skws_bounds.query_run import UnionRun
+from skws_bounds.sql_reader import parse_sql
 from skws_mesh.candidate_networks import _connectors
 from skws_schema.graph import edges, edges_from
 from skws_schema.infer.column_profile import profile
@@ -344,6 +346,14 @@ def patterns_added_and_removed(n: int) -> Work:
     return work
 
 
+def tuples_before_the_end_of_a_stream(n: int) -> Work:
+    """Each joins one of the other stream, and only one."""
+    schema = parse_schema("relations: {a: {attributes: {k: integer}}, b: {attributes: {k: integer}}}")
+    union = parse_sql("SELECT a.k FROM a, b WHERE a.k = b.k AND a.time < '2030-01-01'", schema)
+    run = UnionRun(union, schema, {})
+    return lambda: [run.step(time, {"a": [(time,)], "b": [(time,)]}) for time in range(1, n)]
+
+
 def schema_of_relations(n: int, joins: list[tuple[int, int]]) -> Schema:
     """Relations r0, r1, ..., some of which are joined."""
     lines = [f"  r{i}: {{attributes: {{k: integer, t: text}}, search: [t]}}" for i in range(n)]
@@ -536,6 +546,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (truncations, 10),
     (truncations_of_late_rows, 10),
     (late_records, 40),
+    (tuples_before_the_end_of_a_stream, 20),
     (best_of_many, 20),
     (deletions_of_the_best, 20),
     (patterns, 40),

@@ -175,19 +175,26 @@ class CNGen:
         roots = [n for n in expanded_nodes(self.searchable) if n.keywords & bit and allows(n.keywords)]
         return tuple(sorted(roots, key=lambda n: -self.order.root_rank(*n)))
 
-    def networks(self) -> Iterator[Tree]:
-        """All candidate networks as canonical rooted trees, grouped by root (cluster)."""
-        for relation, keywords in self.roots:
-            yield from self.cluster(Tree.single(relation, keywords))
+    def networks(self, budget: StepBudget | None = None) -> Iterator[Tree]:
+        """All candidate networks as canonical rooted trees, grouped by root (cluster).
 
-    def cluster(self, root: Tree) -> Iterator[Tree]:
-        """The candidate networks discovered from one root, depth first."""
+        Each node of a tree on the way takes a step of the budget. Raises OverBudgetError.
+        """
+        for relation, keywords in self.roots:
+            yield from self.cluster(Tree.single(relation, keywords), budget)
+
+    def cluster(self, root: Tree, budget: StepBudget | None = None) -> Iterator[Tree]:
+        """The candidate networks discovered from one root, depth first; ``budget`` as in ``networks``."""
         if self.is_total(root):
             yield root
             return
         stack = [root]
         while stack:
-            for tree, complete in self.extensions(stack.pop()):
+            parent = stack.pop()
+            extensions = self.extensions(parent)
+            if budget is not None:
+                budget.spend(len(parent.relations) * (1 + len(extensions)))
+            for tree, complete in extensions:
                 if complete:
                     yield tree
                 else:

@@ -15,7 +15,7 @@ from skws.spec.query_spec import RankingChoice
 from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
 from skws_mesh.mesh_kinds import MeshChoice
 from skws_mesh.tree import NodeOrder
-from skws_schema.budgets import memory_checked
+from skws_schema.budgets import OverBudgetError, StepBudget, memory_checked
 from skws_schema.errors import UsageError, nearest, shown
 from skws_schema.model import Schema
 from skws_windows.window import Window, by_position, with_deletions
@@ -108,6 +108,7 @@ def _check(noun: str, name: str, choices: Sequence[str]) -> None:
 
 MOST: Final = 1_000_000
 """The most networks that are generated one by one: some ten seconds on one core, and a gigabyte."""
+_NODES_PER_NETWORK: Final = 16  # nodes of all trees that are made on the way, so that large T_max end, too
 _MANY_NETWORKS: Final = 100_000_000
 _FEW_NETWORKS: Final = 20  # keywords times T_max: below this there are few networks
 ADVICE: Final = "use fewer keywords or a smaller --max-size"
@@ -139,8 +140,12 @@ def many_networks(plan: Plan) -> str:
 
 def _generated_counts(plan: Plan, most: int) -> tuple[tuple[int, ...], bool]:
     sizes = [0] * plan.max_size
-    for number, tree in enumerate(memory_checked(plan.generator().networks())):
-        if number == most:
-            return tuple(sizes), False
-        sizes[len(tree.relations) - 1] += 1
+    try:
+        with StepBudget(_NODES_PER_NETWORK * most, "counting networks") as budget:
+            for number, tree in enumerate(memory_checked(plan.generator().networks(budget))):
+                if number == most:
+                    return tuple(sizes), False
+                sizes[len(tree.relations) - 1] += 1
+    except OverBudgetError:
+        return tuple(sizes), False
     return tuple(sizes), True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,14 +95,20 @@ def test_too_many_networks_are_counted_but_not_listed(skws: Skws, ternary: Path)
     assert len(skws("networks", *_EIGHT, "-s", ternary, "--limit", 3).out.splitlines()) >= 3
 
 
-def test_network_counts_beyond_the_step_budget_are_lower_bounds(skws: Skws, ternary: Path) -> None:
-    with within_steps(10):
-        outcome = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count")
-        schema = load_schema(ternary)
-        plan = Plan(schema, parse_query("nolan caine", schema), Unbounded())
-        counts, complete = network_counts(plan, most=100)
+def test_network_counts_beyond_the_step_budget_are_lower_bounds(
+    skws: Skws, ternary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skws_mesh.cngen.MOST_STEPS", 10)
+    outcome = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count")
     assert outcome.out.splitlines()[-1] == "total: 1120"
+    schema = load_schema(ternary)
+    plan = Plan(schema, parse_query("nolan caine", schema), Unbounded())
+    counts, complete = network_counts(plan, most=100)
     assert (sum(counts), complete) == (100, False)
+    large_plan = replace(plan, max_size=1000)
+    with within_steps(5_000):
+        large_counts, is_complete = network_counts(large_plan, most=2_000)
+    assert (0 < sum(large_counts) < 2_000, is_complete) == (True, False)
 
 
 def test_a_full_mesh_rejects_too_many_networks(skws: Skws, ternary: Path, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from skws.results.result import LiveResult, ResultTuple
 from skws.sinks.base import SinkError
 from skws.sources.stdin import StdinSource
 from skws.spec.enums import OnError
-from skws.spec.query_spec import Query
+from skws.spec.query_spec import Query, TopChoice
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema import budgets
 from skws_schema.budgets import MemoryBudget
 from skws_schema.errors import BadRecordsError, MemoryBudgetError, SourceError, UsageError
@@ -367,6 +368,31 @@ def test_a_query_with_too_many_networks_is_warned_of(tmp_path: Path) -> None:
     watch.open()
     assert any("candidate networks" in line and "--max-size" in line for line in notes.lines)
     watch.close()
+
+
+@pytest.mark.parametrize("top", [None, TopChoice(3)])
+def test_a_query_with_too_many_networks_for_a_mesh_is_refused(tmp_path: Path, top: TopChoice | None) -> None:
+    path, sink, folder = tmp_path / "stream.jsonl", Collected(), ControlFolder(tmp_path / "control")
+    job = request(
+        path,
+        queries={},
+        control=tmp_path / "control",
+        schema=parse_schema(WITH_NOTES),
+        mesh=MeshChoice(MeshKind.FULL),
+    )
+    append(path, customer(1, 7))
+    watch = opened(job, sink)
+    steps(watch)
+    words = " ".join(f"word{n}" for n in range(8))
+    for text, size in ((words, 9), (QUERY, 5)):
+        query = replace(Query.of_keywords(text, top=top), name="lamps", max_size=size)
+        folder.send(JobCommand.add(query))
+        steps(watch)
+    refused, accepted = (answer.error for answer in folder.answers())
+    assert ("candidate networks" in refused, accepted) == (True, "")
+    append(path, order(2, 7))
+    steps(watch)
+    assert [result.name for result in sink.results] == ["lamps"]
 
 
 def test_a_run_ends_at_its_memory_budget(tmp_path: Path) -> None:

@@ -19,25 +19,29 @@ MOST_NETWORKS: Final = 1_000_000
 
 
 def make_mesh(generator: CNGen, window: Window, choice: MeshChoice) -> PaperMesh:
-    """A mesh without tuples. Raises UsageError if the mesh makes all networks and there are too many."""
+    """A mesh without tuples. Call ``check_networks`` before."""
     policy: PurgePolicy[Producer] = LazyPurging(choice.by_demand)
     if choice.policy is PurgeKind.EAGER:
         policy = EagerPurging()
     if choice.kind is MeshKind.PARTIAL:
         return PartialMesh(generator, window, policy)
-    _check_number(generator, choice.kind)
     if choice.kind is MeshKind.FOREST:
         return Forest(generator, window, policy)
     return (DemandDrivenMesh if choice.by_demand else FullMesh)(generator, window, policy)
 
 
-def _check_number(generator: CNGen, mesh: MeshKind) -> None:
-    """Refuse too many networks; if they cannot be counted fast, the memory budget ends the run."""
+def check_networks(generator: CNGen, choice: MeshChoice) -> None:
+    """Raises UsageError if the mesh makes all networks and there are too many.
+
+    If they cannot be counted fast, the memory budget ends the run.
+    """
+    if choice.kind is MeshKind.PARTIAL:
+        return
     with suppress(TooManyKindsError):
         total = sum(count_networks(generator))
         if total > MOST_NETWORKS:
             raise UsageError(
-                f"--mesh {mesh} builds all operators in advance, and the query has {total:,} candidate "
-                f"networks: expected at most {MOST_NETWORKS:,}; use fewer keywords, a smaller --max-size or "
-                "another mesh"
+                f"--mesh {choice.kind} builds all operators in advance, and the query has {total:,} "
+                f"candidate networks: expected at most {MOST_NETWORKS:,}; use fewer keywords, a smaller "
+                "--max-size or another mesh"
             )

@@ -26,6 +26,7 @@ from skws.spec.query_spec import (
     Stream,
     TopChoice,
 )
+from skws_mesh.paper import check_networks
 from skws_schema.errors import UsageError, nearest, shown
 from skws_windows.window import (
     Window,
@@ -82,10 +83,10 @@ def keyword_plan(
     ranking: RankingChoice | None,
     evaluated_by: str = EvaluatorName.AUTO,
 ) -> Plan:
-    """The plan of a keyword search. Raises QueryError."""
+    """The plan of a keyword search. Raises QueryError; UsageError if a mesh would have too many networks."""
     parsed = parse_query(query.text, stream.schema, match_names=stream.match_names)
     size = query.max_size or stream.max_size
-    return Plan(
+    plan = Plan(
         stream.schema,
         parsed,
         window,
@@ -96,3 +97,6 @@ def keyword_plan(
         updates=stream.updates,
         name=query.name,
     )
+    if plan.mesh is not None:
+        check_networks(plan.generator(), plan.mesh)
+    return plan

@@ -157,7 +157,7 @@ class StandingKeywordRows:
         self._sizes: dict[int, int] = {}
         self._lazy: dict[int, Matcher] = {}
         # By row: the number of queries that insert it when it is reached. Other tables take no memory.
-        self._lazy_counts: dict[int, npt.NDArray[np.uint16]] = {}
+        self._lazy_counts: dict[int, npt.NDArray[np.uint32]] = {}
 
     @property
     def lazy(self) -> frozenset[int]:
@@ -183,7 +183,7 @@ class StandingKeywordRows:
         self._lazy[query] = matcher
         for relation, table in self._tables.items():
             if table.bound(matcher):
-                counts = self._lazy_counts.setdefault(relation, np.zeros(table.size, dtype=np.uint16))
+                counts = self._lazy_counts.setdefault(relation, np.zeros(table.size, dtype=np.uint32))
                 counts += table.keyword_flags(matcher)
         self._reach.set_targets(self._lazy_counts)
         return {}

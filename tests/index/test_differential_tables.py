@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record
+from skws.index.reach import StandingKeywordRows
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.keyword_operator import USUAL_SIZES, Sizes
@@ -359,3 +362,15 @@ def test_a_schema_change_closes_the_old_table_files(tmp_path: Path) -> None:
     finally:
         if gc_was_on:
             gc.enable()
+
+
+def test_a_row_may_belong_to_any_number_of_queries() -> None:
+    """Its counter had 16 bits: the row was no longer inserted for the 65,536th query."""
+    every_row = np.ones(1, dtype=bool)
+    table: Any = SimpleNamespace(size=1, bound=lambda _: 1, keyword_flags=lambda _: every_row)
+    reach: Any = SimpleNamespace(set_targets=lambda _: None)
+    matcher: Any = None
+    rows = StandingKeywordRows({0: table}, reach, at_once=0)
+    for query in range(1 << 16):
+        rows.add(query, matcher, 3)
+    assert rows.lazy_flags(0, np.zeros(1, dtype=np.int64)).all()

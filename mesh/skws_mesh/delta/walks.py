@@ -20,7 +20,6 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges, w
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.neighbours import CHUNK_TUPLES, Neighbours, Partners
 from skws_mesh.delta.words import CarriedWords
-from skws_schema.budgets import check
 from skws_schema.model import Schema
 
 _NONE: Final = -1
@@ -95,6 +94,17 @@ class Targets:
         return position, self._edges.take(rows), self._targets.take(rows)
 
 
+_UNLIMITED: Final = 1 << 62
+
+
+@dataclass(slots=True)
+class _Limits:
+    """``rows``: the most walks of the next length. ``tries``: joins that may still be tried for walks."""
+
+    rows: int = _UNLIMITED
+    tries: int = _UNLIMITED
+
+
 class Walker:
     """Makes walks over live tuples."""
 
@@ -113,19 +123,35 @@ class Walker:
     def extend(
         self, walks: Walks, *, earlier: bool, accepts: Callable[[Ints, Ints], Flags] | None = None
     ) -> Walks:
-        """Extend the walks by one join.
+        """As ``extend_within``, without limits."""
+        longer = self.extend_within(_Limits(), walks, earlier=earlier, accepts=accepts)
+        assert longer is not None  # noqa: S101 - there are no limits
+        return longer
+
+    def extend_within(
+        self,
+        limits: _Limits,
+        walks: Walks,
+        *,
+        earlier: bool,
+        accepts: Callable[[Ints, Ints], Flags] | None = None,
+    ) -> Walks | None:
+        """Extend the walks by one join; returns None beyond the limits.
 
         ``earlier``: only over tuples in lower slots than the first one, so that a path is found
         only from the last of its tuples. ``accepts`` flags the walks to keep, by their owners and ends.
         """
-        if accepts is None:
-            row, edge, slots = self._neighbours.of(walks.ends)
-            check()
-            return self._extend(walks, row, edge, slots, earlier=earlier)
-        parts = [(NOTHING, NOTHING, NOTHING)]
+        parts, count = [(NOTHING, NOTHING, NOTHING)], 0
         for row, edge, slots in self._neighbours.in_parts(walks.ends):
-            indices = np.flatnonzero(accepts(walks.owner.take(row), slots))
-            parts.append((row.take(indices), edge.take(indices), slots.take(indices)))
+            part = row, edge, slots
+            if accepts is not None:
+                indices = np.flatnonzero(accepts(walks.owner.take(row), slots))
+                part = row.take(indices), edge.take(indices), slots.take(indices)
+            parts.append(part)
+            count += len(part[0])
+            limits.tries -= len(row)
+            if count > limits.rows or limits.tries < 0:
+                return None
         return self._extend(walks, *map(np.concatenate, zip(*parts, strict=True)), earlier=earlier)
 
     def extend_to(self, targets: Targets, walks: Walks) -> Walks:
@@ -159,6 +185,7 @@ class Walker:
 
 
 _MOST_ROWS: Final = 1 << 19  # walks that are made together
+_MOST_TRIES: Final = 1 << 25  # joins to try for walks before those that lead nowhere are searched, a second
 
 
 class NeighbouringWords:
@@ -207,10 +234,56 @@ class NeighbouringWords:
         self._neighbours.remap(slots)
 
 
+class WordsInReach:
+    """Signatures of the words, and of their partners, that are in reach of tuples by at most some joins.
+
+    They cost as much as a walk over each pair of the tuples in reach, which may be far fewer than walks.
+    ``slots``: the tuples at which walks begin; ``joins``: the most joins of a walk.
+    """
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        words: CarriedWords,
+        partners: Partners,
+        slots: Ints,
+        live: int,
+        joins: int,
+    ) -> None:
+        is_near = np.zeros(live, dtype=bool)
+        is_near[slots] = True
+        for _ in range(joins):
+            for _, _, found in neighbours.in_parts(np.flatnonzero(is_near)):
+                is_near[found] = True
+        near = np.flatnonzero(is_near)
+        # By number of joins, then by slot.
+        self._words, self._partners = np.zeros((2, joins + 1, live), dtype=np.int64)
+        self._words[0, near], self._partners[0, near] = words.signatures(near), partners.signatures(near)
+        for number in range(joins):
+            for signatures in (self._words, self._partners):
+                signatures[number + 1] = signatures[number]
+            for position, _, found in neighbours.in_parts(near):
+                slot = near.take(position)
+                for signatures in (self._words, self._partners):
+                    np.bitwise_or.at(signatures[number + 1], slot, signatures[number].take(found))
+
+    def lead_to_leaves(self, owners: Ints, ends: Ints, joins: int) -> Flags:
+        """True for each walk that may lead to a leaf of a result by at most ``joins`` more joins.
+
+        ``owners``: the slots of the tuples at which the walks begin.
+        """
+        common = np.zeros(len(ends), dtype=np.int64)
+        for number in range(joins + 1):
+            common |= self._words[number].take(ends) & self._partners[joins - number].take(owners)
+        flags: Flags = common != 0
+        return flags
+
+
 class AskedWalks:
     """Walks from some tuples at a time, by length: level n has the walks of n joins."""
 
     def __init__(self, live: LiveTuples, schema: Schema, words: CarriedWords, partners: Partners) -> None:
+        self._live = live
         self.neighbours = Neighbours(live, schema)
         self.walker = Walker(live, self.neighbours)
         self._words = words
@@ -235,12 +308,17 @@ class AskedWalks:
         They include all walks to a tuple of a result. ``earlier``: as in ``Walker.extend``; if False, all
         tuples must have been added.
         """
-        at_once, first = 512, 0
+        at_once, first, limits = 512, 0, _Limits(tries=_MOST_TRIES)
+        reach: WordsInReach | None = None
         while first < len(owners):
             chunk = owners[first : first + at_once]
             self.extend(int(chunk[-1]) + 1)
-            levels = self._levels(chunk, width, earlier=earlier)
+            levels = self._levels(chunk, width, limits, reach, earlier=earlier)
             if levels is None:
+                if reach is None and (limits.tries < 0 or at_once == 1):
+                    self.extend(int(owners[-1]) + 1)
+                    reach = self._reach(owners[first:], width - 1)
+                    limits.tries = _UNLIMITED
                 at_once = max(1, at_once // 4)
                 continue
             first += len(chunk)
@@ -261,10 +339,13 @@ class AskedWalks:
             leaves.append(walks if valid.all() else walks.take(np.flatnonzero(valid)))
         return leaves
 
-    def _levels(self, owners: Ints, width: int, *, earlier: bool) -> list[Walks] | None:
-        """The levels, or None if there are too many walks to be made together.
+    def _levels(
+        self, owners: Ints, width: int, limits: _Limits, reach: WordsInReach | None, *, earlier: bool
+    ) -> list[Walks] | None:
+        """The levels, or None beyond the limits, or if there are too many walks to be made together.
 
-        Most walks of the two greatest lengths are left out; they would be most of all walks.
+        Most walks of the two greatest lengths are left out; they would be most of all walks. With ``reach``,
+        so are shorter ones that lead nowhere.
         """
         starts = self.walker.start(owners)
         levels, rows, last = [starts], len(owners), width - 1
@@ -283,11 +364,22 @@ class AskedWalks:
                 np.bitwise_or.at(signatures, levels[1].owner, self._partners.signatures(levels[1].ends))
                 accepts = self._end_filter(signatures, partners)
                 walks = walks.take(np.flatnonzero(signatures.take(walks.owner)))
-            levels.append(self.walker.extend(walks, earlier=earlier, accepts=accepts))
-            rows += len(levels[-1])
-            if rows > _MOST_ROWS and len(owners) > 1:
+            elif reach is not None:
+                accepts = self._reach_filter(reach, owners, last - joins)
+            limits.rows = _MOST_ROWS - rows if len(owners) > 1 or reach is None else _UNLIMITED
+            longer = self.walker.extend_within(limits, walks, earlier=earlier, accepts=accepts)
+            if longer is None:
                 return None
+            levels.append(longer)
+            rows += len(longer)
         return levels
+
+    def _reach(self, owners: Ints, joins: int) -> WordsInReach:
+        return WordsInReach(self.neighbours, self._words, self._partners, owners, len(self._live), joins)
+
+    def _reach_filter(self, reach: WordsInReach, owners: Ints, joins: int) -> Callable[[Ints, Ints], Flags]:
+        """A filter of walks by the words that ``joins`` more joins may reach."""
+        return lambda owner, ends: reach.lead_to_leaves(owners.take(owner), ends, joins)
 
     def _end_filter(
         self, end_signatures: Ints, next_signatures: Ints | None = None

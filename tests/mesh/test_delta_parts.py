@@ -263,18 +263,21 @@ def test_pairs_are_stored_again_after_a_burst() -> None:
 
 
 def test_the_walks_of_a_removed_query_are_no_longer_made() -> None:
-    """Walks, and the columns of results, are as long as the largest network of the present queries."""
+    """Walks, and the columns of results, are as long as the largest network of the present queries.
+
+    A query for one word has results of one tuple.
+    """
     live = LiveTuples(JOINED)
     joins, widths = DeltaJoins(live, JOINED), []
-    for number, size in ((0, 2), (1, 5), (2, 5), (3, 3)):
-        joins.ask({number: WordSearch((0,), size)})
+    for number, words, size in ((0, (0, 1), 2), (1, (0, 1), 5), (2, (0, 1), 5), (3, (0, 1), 3), (4, (0,), 9)):
+        joins.ask({number: WordSearch(words, size)})
         joins.add([number], KeywordBitmaps.none())
     for removed in (1, 2, 3):
         joins.remove(removed)
         batch = columns([(1, removed, 9, 1, 1)], live.key_sets.width)
         inserted = live.insert(batch)
-        slot, one = column([inserted.first]), column([1])
-        results = joins.insert(inserted, KeywordBitmaps(slot, column([0]), one))
+        slots, ones = column([inserted.first] * 2), column([1, 1])
+        results = joins.insert(inserted, KeywordBitmaps(slots, column([0, 1]), ones))
         assert 0 in results.query.tolist()
         widths.append(results.members.shape[1])
     assert widths == [5, 3, 2]

@@ -62,6 +62,11 @@ class WordSearch:
         return self.words[0], self.words[1] if len(self.words) > 1 else _NO_WORD
 
     @property
+    def most(self) -> int:
+        """The most tuples of a result: one if there is one word."""
+        return self.max_size if len(self.words) > 1 else 1
+
+    @property
     def branching(self) -> bool:
         """True if its results may have branches."""
         return len(self.words) > _PAIR_SIZE
@@ -80,7 +85,7 @@ class DeltaJoins:
         self._queries: dict[int, WordSearch] = {}
         self._networks = PathNetworks(schema)
         self._branching = TreeNetworks(schema)
-        self._size_counts: Counter[int] = Counter()  # the number of queries, by ``max_size``
+        self._size_counts: Counter[int] = Counter()  # the number of queries, by ``most``
         self._by_query = _SizeTable()
         self._exclusions: tuple[Ints, Ints] = NOTHING, NOTHING  # word and query, sorted by both
         self.results: list[Partials] = []
@@ -164,7 +169,7 @@ class DeltaJoins:
     def ask(self, queries: Mapping[int, WordSearch]) -> None:
         """Register the words of the queries that are added next."""
         self._queries |= queries
-        self._size_counts.update(query.max_size for query in queries.values())
+        self._size_counts.update(query.most for query in queries.values())
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
         """Add queries; ``bitmaps``: of the live tuples with words that no earlier query asked for."""
@@ -194,7 +199,7 @@ class DeltaJoins:
     def remove(self, query: int) -> None:
         """Remove a query."""
         search = self._queries.pop(query)
-        self._size_counts[search.max_size] -= 1
+        self._size_counts[search.most] -= 1
         self._size_counts = +self._size_counts
         if search.branching:
             self._sets.remove(query, search.words)
@@ -260,7 +265,7 @@ class DeltaJoins:
 
     @property
     def _trees(self) -> TreeJoins:
-        return TreeJoins(self._live, self._words, self._sets, self._width)
+        return TreeJoins(self._live, self._words, self._sets, self._width, self._by_query.sizes)
 
     def _live_results(self, numbers: Ints, pairs: Ints, carriers: tuple[Ints, Ints]) -> Iterator[Partials]:
         """The live results of new queries, perhaps among those of others.
@@ -378,8 +383,7 @@ class DeltaJoins:
     def _tree_results(self, trees: Trees) -> Partials:
         """The results of trees that contain no excluded tuple."""
         query, members = self._sets.query(trees.place), trees.members
-        valid = self._by_query.sizes(query) >= trees.size
-        valid &= self._is_allowed(query, np.where(members == NO_MEMBER, members[0], members), trees.edges)
+        valid = self._is_allowed(query, np.where(members == NO_MEMBER, members[0], members), trees.edges)
         trees = trees.take(np.flatnonzero(valid))
         relations = np.where(
             trees.members == NO_MEMBER, NO_NODE, self._live.tuples.relation.take(trees.members)
@@ -461,7 +465,7 @@ class _SizeTable:
             self._sizes = np.concatenate([self._sizes, np.zeros(growth, dtype=np.int64)])
             self._plain = np.concatenate([self._plain, np.ones(growth, dtype=bool)])
         numbers = list(queries)
-        self._sizes[numbers] = [query.max_size for query in queries.values()]
+        self._sizes[numbers] = [query.most for query in queries.values()]
         self._plain[numbers] = [query.plain for query in queries.values()]
 
     def sizes(self, query: Ints) -> Ints:

@@ -8,7 +8,7 @@ grow in several ways, and is returned once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, NamedTuple
@@ -280,13 +280,21 @@ class _Branches(NamedTuple):
 
 
 class TreeJoins:
-    """Finds trees among walks. ``width``: the most nodes of any tree."""
+    """Finds trees among walks. ``width``: the most nodes of any tree; ``sizes``: of those of each query."""
 
-    def __init__(self, live: LiveTuples, words: CarriedWords, sets: WordSets, width: int) -> None:
+    def __init__(
+        self,
+        live: LiveTuples,
+        words: CarriedWords,
+        sets: WordSets,
+        width: int,
+        sizes: Callable[[Ints], Ints],
+    ) -> None:
         self._live = live
         self._words = words
         self._sets = sets
         self._width = width
+        self._sizes = sizes
 
     def candidates(self, levels: Sequence[Walks]) -> Candidates:
         """The tuples at which walks begin, with all queries whose words are at the ends of these walks."""
@@ -334,8 +342,9 @@ class TreeJoins:
             total = np.zeros(len(batch.place), dtype=np.int64)
             for number in range(self._sets.most):
                 total |= (self._sets.word(batch.place, number) != NO_WORD).astype(np.int64) << number
-            branches = self._branches(longer, sorted_ends, batch)
-            trees = list(self._grow(self._single_nodes(starts, batch), branches, total))
+            sizes = self._sizes(self._sets.query(batch.place))
+            branches = self._branches(longer, sorted_ends, batch, sizes)
+            trees = list(self._grow(self._single_nodes(starts, batch), branches, total, sizes))
             if trees:
                 yield _unique(_minimal(_concat(trees)))
 
@@ -369,18 +378,23 @@ class TreeJoins:
         return bitmaps
 
     def _branches(
-        self, longer: Sequence[Walks], ends: Sequence[tuple[Ints, Ints]], candidates: Candidates
+        self, longer: Sequence[Walks], ends: Sequence[tuple[Ints, Ints]], candidates: Candidates, sizes: Ints
     ) -> _Branches:
-        """``ends``: for each of ``longer`` the sorted words at their ends, as ``_words_at`` returns them."""
+        """``ends``: for each of ``longer`` the sorted words at their ends, as ``_words_at`` returns them.
+
+        ``sizes``: the most nodes of each candidate's trees.
+        """
         nothing = np.empty((self._width - 1, 0), dtype=np.int64)
         parts = [(NOTHING, nothing, nothing, nothing, NOTHING, NOTHING)]
-        for walks, (codes, rows) in zip(longer, ends, strict=True):
+        for joins, (walks, (codes, rows)) in enumerate(zip(longer, ends, strict=True), start=1):
             hits = [NOTHING]
+            fitting = np.flatnonzero(sizes > joins)
+            owner, place = candidates.owner.take(fitting), candidates.place.take(fitting)
             for number in range(self._sets.most):
-                targets = candidates.owner << 32 | self._sets.word(candidates.place, number)
+                targets = owner << 32 | self._sets.word(place, number)
                 first = np.searchsorted(codes, targets)
                 counts = np.searchsorted(codes, targets, side="right") - first
-                numbers = np.repeat(np.arange(len(targets), dtype=np.int64), counts)
+                numbers = np.repeat(fitting, counts)
                 hits.append(numbers << 32 | rows.take(ranges(first, counts)))
             pairs = distinct(np.concatenate(hits))
             numbers, row = pairs >> 32, pairs & _WORD
@@ -396,7 +410,7 @@ class TreeJoins:
         order = np.argsort(branches.candidate, kind="stable")
         return _Branches(*(column.take(order, axis=-1) for column in branches))
 
-    def _grow(self, trees: Trees, branches: _Branches, total: Ints) -> Iterator[Trees]:
+    def _grow(self, trees: Trees, branches: _Branches, total: Ints, sizes: Ints) -> Iterator[Trees]:
         """The total trees, each at least once: ``trees`` with walks to the first word that they lack."""
         missing = total.take(trees.candidate) & ~trees.covered
         yield trees.take(np.flatnonzero(missing == 0))
@@ -409,9 +423,9 @@ class TreeJoins:
             rows = np.repeat(np.arange(len(trees), dtype=np.int64)[part], counts[part])
             branch_rows = ranges(first[part], counts[part])
             indices = np.flatnonzero(branch_keywords.take(branch_rows) & first_missing.take(rows))
-            larger = _attach(trees.take(rows.take(indices)), branches, branch_rows.take(indices))
+            larger = _attach(trees.take(rows.take(indices)), branches, branch_rows.take(indices), sizes)
             if len(larger):
-                yield from self._grow(larger, branches, total)
+                yield from self._grow(larger, branches, total, sizes)
 
 
 def _words_at(walks: Walks, words: CarriedWords) -> tuple[Ints, Ints]:
@@ -420,12 +434,15 @@ def _words_at(walks: Walks, words: CarriedWords) -> tuple[Ints, Ints]:
     return walks.owner.take(row) << 32 | end_words, row
 
 
-def _attach(trees: Trees, branches: _Branches, branch_rows: Ints) -> Trees:
-    """Attach a walk to each tree, if the union is a tree of live tuples that is not too large."""
+def _attach(trees: Trees, branches: _Branches, branch_rows: Ints, sizes: Ints) -> Trees:
+    """Attach a walk to each tree, if the union is a tree of live tuples that is not too large.
+
+    ``sizes``: the most nodes of each candidate's trees.
+    """
     start = np.maximum(trees.start, branches.start.take(branch_rows))
     end = np.minimum(trees.end, branches.end.take(branch_rows))
     fits = start < end
-    width = len(trees.members)
+    width, most = len(trees.members), sizes.take(trees.candidate)
     size, nodes = trees.size.copy(), np.zeros(len(trees), dtype=np.int64)
     for step in range(width - 1):
         slots, edges = branches.members[step].take(branch_rows), branches.edges[step].take(branch_rows)
@@ -436,7 +453,7 @@ def _attach(trees: Trees, branches: _Branches, branch_rows: Ints) -> Trees:
             is_member |= matches
             next_node[matches & (trees.parents[node] == nodes) & (trees.edges[node] == edges)] = node
         diverges = continues & (next_node == NO_NODE)  # the walk leaves the tree here, or has left it
-        fits &= ~diverges | (~is_member & (size < width))
+        fits &= ~diverges | (~is_member & (size < most))
         new = np.flatnonzero(diverges & fits)
         last = size.take(new)
         trees.members[last, new], trees.edges[last, new] = slots.take(new), edges.take(new)

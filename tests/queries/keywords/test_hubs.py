@@ -142,6 +142,24 @@ def test_delta_joins_and_mesh_agree_on_trees(
     assert by_joins.by_delta_joins == len(running)
 
 
+def test_the_size_of_a_query_applies_to_its_own_trees() -> None:
+    """Among 16 tuples that join each other in three ways there are a million trees of five nodes."""
+    relation = Relation("a", (KEY, TEXT), search=("t",))
+    schema = Schema(
+        "joined", (relation,), tuple(Join(f"j{n}", "a", "a", (("docket", "docket"),)) for n in range(3))
+    )
+    words = ("alpha", "beta", "gamma")
+    records = [Record(0, n, (1, words[n] if n < 3 else "pad")) for n in range(16)]
+    outputs = []
+    for evaluator in (EvaluatorName.MESH, EvaluatorName.DELTA):
+        engine = StreamEngine(schema, Unbounded())
+        for text, size in (("alpha beta gamma", 3), ("delta epsilon", 5)):
+            engine.add(Plan(schema, parse_query(text, schema), Unbounded(), size, evaluated_by=evaluator))
+        outputs.append(lines(list(engine.process(records))))
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0]) == 3 * 6 * 6
+
+
 ALERTS = {
     **dict.fromkeys(
         ("w1 w2 w3", "w4 w5 w6", "w7 (w8 OR w9) w10", "smith w11 w12", "smith jones w13", "w14 w14* w15"), 4

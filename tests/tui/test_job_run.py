@@ -51,8 +51,6 @@ def test_queries_are_added_and_removed_while_the_job_runs() -> None:
     assert not view.failure
 
 
-@pytest.mark.slow
-@pytest.mark.spark
 def test_a_query_may_be_removed_while_another_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     run = new_job(movies("uma", "john"), EventQueue())
 
@@ -65,6 +63,8 @@ def test_a_query_may_be_removed_while_another_is_added(monkeypatch: pytest.Monke
     assert list(run.queries) == ["john", "nolan bale"]
 
 
+@pytest.mark.slow
+@pytest.mark.spark
 def test_a_paused_job_reads_nothing(tmp_path: Path) -> None:
     source = tmp_path / "movies.jsonl"
     source.write_bytes(movie_files()[1].read_bytes())

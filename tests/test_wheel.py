@@ -47,11 +47,9 @@ def test_the_wheel_contains_only_packages_with_the_prefix(wheel: Path) -> None:
 
 @pytest.mark.check
 def test_the_wheel_contains_the_files_of_the_page(wheel: Path) -> None:
-    files = {path.name for path in (ROOT / "skws" / "serve" / "page").iterdir() if path.suffix != ".py"}
+    files = [path for path in (ROOT / "skws" / "serve" / "page").glob("*.*") if path.suffix != ".py"]
     assert len(files) > 1
-    assert {f"skws/serve/page/{name}" for name in files - {"__pycache__"}} <= set(
-        zipfile.ZipFile(wheel).namelist()
-    )
+    assert {f"skws/serve/page/{path.name}" for path in files} <= set(zipfile.ZipFile(wheel).namelist())
 
 
 @pytest.mark.check

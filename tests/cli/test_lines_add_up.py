@@ -159,8 +159,8 @@ def test_a_bad_line_at_any_position_does_not_change_the_format(
         b'{"cid": %d, "item": "lamp", "time": %d}' if name.startswith("rows") else ORDER.replace(b"7", b"%d")
     )
     if name.startswith("rows") and b"no time" in first:
-        return  # a record of a known relation marks a file of records
-    lines = [row % (n, n) if row is not ORDER else row for n in range(1, 6)]
+        pytest.skip("a record of a known relation marks a file of records")
+    lines = [row % (n, n) for n in range(1, 6)]
     for text in ([first, *lines], [*lines[:2], first, *lines[2:]], [*lines, first]):
         path.write_bytes(b"\n".join(text) + b"\n")
         job = Job.search("lamp", SCHEMA, source, engine=EngineName.LOCAL, on_error=OnError.SKIP)

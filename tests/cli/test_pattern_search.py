@@ -178,7 +178,7 @@ def test_bad_records_fail_or_are_skipped(skws: Skws, bank: tuple[object, ...], t
         (("--pattern", "login l ; refund r where l.user = q.user"), "no variable 'q'"),
         (("--pattern", "branch b"), "branch is a static table"),
         (("--pattern", "Q(i) <- branch(i, _)"), "branch is a static table"),
-        (("--pattern", 'login l where l:"the"'), "the"),
+        (("--pattern", 'login l where l:"the"'), "'the' is a stop word"),
         (("--pattern", 'login l where l:"a1 ; b1"'), "use ';' in the pattern to order tuples"),
         (("--pattern", 'refund r where r:"x"'), "refund has no attribute that is searched"),
         (

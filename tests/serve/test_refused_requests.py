@@ -196,7 +196,7 @@ def test_invalid_searches_are_rejected(client: httpx.Client, body: dict[str, Any
         ("x", {"query": "ada", "updates": "now"}, "updates"),
         ("x", {"query": "ada lamp", "window": "5 seconds"}, "window"),
         ("x", {"pattern": "customer c ; nothing n"}, "nothing"),
-        ("x", {"sql": "select"}, ""),
+        ("x", {"sql": "select"}, "there is no FROM"),
         ("x", {"sql": "select * from customer", "top": 3}, "top"),
         ("x", {"query": "ada", "pattern": "customer c"}, "query, pattern or sql"),
         ("x", {}, "query, pattern or sql"),

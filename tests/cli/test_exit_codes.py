@@ -111,10 +111,6 @@ def test_an_unexpected_error_is_one_line_without_skws_debug(
         skws(*command)
 
 
-def test_messages_escape_control_characters(skws: Skws) -> None:
-    assert "\x1b" not in skws("search", "x1", "-s", SCHEMA, "-r", "\x1b[2J", "--engine", "local").err
-
-
 @pytest.mark.check
 @pytest.mark.parametrize("arguments", [SEARCH, ("--help",), ("--version",)])
 def test_a_full_disk_is_reported_in_one_line(arguments: tuple[str, ...]) -> None:

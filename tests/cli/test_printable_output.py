@@ -41,8 +41,8 @@ joins:
 
 
 def assert_printable(text: str) -> None:
-    controls = sorted(map(ascii, RAW & set(text)))
-    assert not controls, ascii(text[max(text.find(next(iter(RAW & set(text)))) - 60, 0) :][:160])
+    controls = RAW & set(text)
+    assert not controls, ascii(text[max(min(map(text.find, controls)) - 60, 0) :][:160])
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from skws.spec.enums import EngineName, OutputFormat
 from skws.spec.job import Job
 from skws_schema.yaml.load import load_schema, parse_schema
 from skws_windows.window import Unbounded
-from tests.commands import REPLAY, SCHEMA, SEARCH, Skws, on_a_terminal
+from tests.commands import REPLAY, SCHEMA
 
 ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 
@@ -246,12 +246,6 @@ def test_tree_and_table_escape_control_characters(static: tuple[Plan, list[Resul
         text = output_of(kind, plan, [unsafe])
         assert not set(text) & set("\x1b\r\u202e")
         assert "␛[2J" in text
-
-
-def test_there_is_no_color_in_a_pipe_or_with_no_color(skws: Skws) -> None:
-    assert "\x1b" not in skws(*SEARCH, "--format", "tree").out
-    assert "\x1b[4;33mTarantino\x1b[0m" in on_a_terminal(*SEARCH, "--format", "tree")
-    assert "*Tarantino*" in on_a_terminal(*SEARCH, "--format", "tree", NO_COLOR="1")
 
 
 def test_instants_are_iso_times_or_seconds() -> None:

@@ -16,8 +16,8 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.error_boundary import Printable
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.user_files import SavedSession, save_session
-from tests.cli.test_printable_output import CONTROLS, RAW, SCHEMA
-from tests.tui.ui import Driver, opened, scenario
+from tests.cli.test_printable_output import CONTROLS, SCHEMA, assert_printable
+from tests.tui.ui import opened, scenario
 
 
 def request(folder: Path) -> UiRequest:
@@ -38,11 +38,6 @@ def request(folder: Path) -> UiRequest:
     return UiRequest(job, path, (f"ada{CONTROLS} lamp", f'rank: "lamp{CONTROLS}" ada'))
 
 
-def check_printable(driver: Driver) -> None:
-    control_characters = RAW & set(driver.text())
-    assert not control_characters, sorted(map(ascii, control_characters))
-
-
 @pytest.mark.check
 @scenario
 async def test_no_screen_shows_control_characters(tmp_path: Path) -> None:
@@ -51,18 +46,18 @@ async def test_no_screen_shows_control_characters(tmp_path: Path) -> None:
     async with opened(request(tmp_path), session_path=session) as driver:
         await driver.advance(1)
         assert "lamp" in driver.text()
-        check_printable(driver)
+        assert_printable(driver.text())
         for keys in (
             *(("escape", "j", "enter"), ("f4",), ("f5",), ("f6",), ("f3",), ("#", "x"), ("f2",), ("]",)),
             *(("ctrl+r",), ("escape",), ("slash", "l"), ("escape",), ("ctrl+s",), ("ctrl+o",), ("escape",)),
         ):
             await driver.press(*keys)
             await driver.advance(0.1)
-            check_printable(driver)
+            assert_printable(driver.text())
         driver.app.tell("error", f"told{CONTROLS}", shown=True)
         await driver.settle()
         assert "told" in driver.text()
-        check_printable(driver)
+        assert_printable(driver.text())
         driver.search.box.focus()
         for text in (
             f"nowhere:{CONTROLS}",
@@ -74,9 +69,9 @@ async def test_no_screen_shows_control_characters(tmp_path: Path) -> None:
             driver.app.screen.post_message(Paste(text))
             driver.search.box.value += text
             await driver.settle()
-            check_printable(driver)
+            assert_printable(driver.text())
             await driver.press("enter")
-            check_printable(driver)
+            assert_printable(driver.text())
 
 
 @scenario
@@ -85,9 +80,9 @@ async def test_an_editor_of_a_file_with_control_characters_shows_none(tmp_path: 
     ui_request.schema_path.write_text(SCHEMA + f"# {CONTROLS}\n")
     async with opened(ui_request) as driver:
         await driver.press("f3")
-        check_printable(driver)
+        assert_printable(driver.text())
         await driver.press("ctrl+s")
-        check_printable(driver)
+        assert_printable(driver.text())
 
 
 @scenario
@@ -96,7 +91,7 @@ async def test_control_characters_are_removed_by_the_last_filter(tmp_path: Path)
         await driver.app.screen.query_one("#table").mount(Static(Text("over\x1b\u202e\x9blooked")))
         await driver.settle()
         assert "overlooked" in driver.text()
-        check_printable(driver)
+        assert_printable(driver.text())
 
 
 def test_the_filter_leaves_printable_text_unchanged() -> None:

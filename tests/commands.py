@@ -1,4 +1,4 @@
-"""Runs commands in this process or in a new one, and returns their outcomes; a search of the movie stream."""
+"""Runs commands in this process or in a new one, and lists them; a search of the movie stream."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import IO, Any, Final, NamedTuple
 
 import orjson
+import typer
 
+from skws.cli.main import app
 from tests.forked import forked_skws
 from tests.places import ROOT
 
@@ -60,6 +62,18 @@ def run_process(command: list[str], stdout: int | IO[bytes], environment: Mappin
 def process(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
     """Runs a command line in a separate process."""
     return run_process([*forked_skws(), *map(str, arguments)], stdout, environment)
+
+
+def cli_commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The commands of a group, by default all of them, with names such as ``schema show``."""
+    group = group or typer.main.get_command(app)
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if hasattr(command, "list_commands"):
+            yield from cli_commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
 
 
 def on_a_terminal(*arguments: object, **environment: str) -> str:

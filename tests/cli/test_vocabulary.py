@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from skws.cli.main import app
 from skws.spec.enums import EngineChoice
-from tests.commands import Skws
+from tests.commands import Skws, cli_commands
 from tests.places import ROOT
 
 MOVIES = ROOT / "examples" / "movies"
@@ -28,23 +25,11 @@ COMMAND_SPECIFIC = {
 """Options whose meaning differs between commands, and why."""
 
 
-def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    context = typer.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if name == "bench":
-            continue
-        if hasattr(command, "list_commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
-
-
 def options() -> dict[str, dict[str, Any]]:
     """The parameters by long option and by command."""
     parameters: dict[str, dict[str, Any]] = defaultdict(dict)
-    for path, command in commands(typer.main.get_command(app)):
-        for parameter in command.params:
+    for path, command in cli_commands():
+        for parameter in command.params if not path.startswith("bench ") else ():
             for name in parameter.opts:
                 if name.startswith("--"):
                     parameters[name][path] = parameter

@@ -9,12 +9,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-import typer
 from pydantic import BaseModel
-from typer.core import TyperGroup
 
-from skws.cli.main import app
 from skws_schema.yaml.document import AttributeDocument, Document, JoinDocument, RelationDocument
+from tests.commands import cli_commands
 from tests.places import ROOT
 
 _SECTIONS: dict[str, type[BaseModel]] = {
@@ -34,23 +32,10 @@ def test_the_schema_page_lists_the_accepted_keys(section: str, model: type[BaseM
     assert documented_keys == {field.alias or name for name, field in model.model_fields.items()}
 
 
-def _commands(command: Any, name: str) -> list[tuple[str, Any]]:
-    if not isinstance(command, TyperGroup):
-        return [(name, command)]
-    context = typer.Context(command)
-    subcommands = [
-        (subcommand, command.get_command(context, subcommand))
-        for subcommand in command.list_commands(context)
-    ]
-    return [leaf for subcommand, nested in subcommands for leaf in _commands(nested, f"{name} {subcommand}")]
-
-
-COMMANDS = _commands(typer.main.get_command(app), "skws")
-
-
+COMMANDS = {f"skws {name}": command for name, command in cli_commands()}
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 _HEADING = re.compile(r"^##+ (skws [^\n]+)\n(.*?)(?=^##+ skws|\Z)", re.M | re.S)
-PARTS: dict[str, str] = {found[1]: found[2] for found in _HEADING.finditer(PAGE)}
+PARTS: dict[str, str] = {heading[1]: heading[2] for heading in _HEADING.finditer(PAGE)}
 
 
 def command_text(name: str) -> str:
@@ -60,7 +45,7 @@ def command_text(name: str) -> str:
     return text + "".join(command_text(other) for other in references - {name})
 
 
-@pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
+@pytest.mark.parametrize(("name", "command"), COMMANDS.items(), ids=COMMANDS)
 def test_the_cli_page_names_every_option(name: str, command: Any) -> None:
     options = [{*parameter.opts, *parameter.secondary_opts} for parameter in command.params]
     text = command_text(name)

@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 import pytest
 
-from docs.stepped_run import SteppedRun
 from skws.cli.demo import movie_files
 from skws.replay_search import Search
 from skws.spec.enums import EngineName
@@ -17,9 +16,9 @@ from skws.spec.query_spec import Query, RankingChoice
 from skws_tui.services.live_job import MOST_BEST
 from skws_tui.services.request import UiRequest
 from skws_tui.services.result_buffer import BestResults, ListOrder, ListSelection
-from skws_tui.services.view import EventQueue, View
+from skws_tui.services.view import View
 from skws_windows.window import parse_window
-from tests.tui.ui import QUERY, movies, opened, scenario
+from tests.tui.ui import QUERY, advance_view, movies, opened, scenario, start_view
 
 FOREVER = parse_window("none")
 
@@ -38,18 +37,6 @@ def best_of_search(text: str) -> BestResults:
     return BestResults(best.results, best.found, best.complete and best.size >= job.max_size)
 
 
-def start_view(request: UiRequest) -> tuple[SteppedRun, View]:
-    queue = EventQueue()
-    run = SteppedRun(request, queue)
-    run.start()
-    return run, View(request)
-
-
-def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
-    run.advance(seconds)
-    view.apply_events(run.events.take())
-
-
 def listed(view: View) -> list[str]:
     return [row.result.id for row in view.results.rows(ListSelection(sort=ListOrder.BEST))]
 
@@ -58,7 +45,7 @@ def listed(view: View) -> list[str]:
 def test_the_best_results_equal_a_search_of_the_same_data(text: str) -> None:
     run, view = start_view(movies_without_expiry(text))
     for _ in range(6):
-        advanced(run, view, 0.3)  # rows arrive, and better results with them
+        advance_view(run, view, 0.3)  # rows arrive, and better results with them
     expected = best_of_search(text)
     assert listed(view) == [result.id for result in expected.results]
     assert len(listed(view)) <= MOST_BEST
@@ -68,15 +55,15 @@ def test_the_best_results_equal_a_search_of_the_same_data(text: str) -> None:
 
 def test_a_query_added_later_finds_the_best_live_results() -> None:
     run, view = start_view(movies_without_expiry())
-    advanced(run, view, 2)
+    advance_view(run, view, 2)
     run.add_query("john OR man")
-    advanced(run, view)
+    advance_view(run, view)
     expected = best_of_search("john OR man")
     assert listed(view) == [result.id for result in expected.results]
     assert view.best["john OR man"].part == f"{MOST_BEST} of {expected.of}"
     assert run.networks
     run.remove_query("john OR man")
-    advanced(run, view)
+    advance_view(run, view)
     assert (view.queries, listed(view)) == ((), [])
     assert not run.networks
     assert not run._searched_positions  # noqa: SLF001 - nothing else shows that it grows
@@ -84,7 +71,7 @@ def test_a_query_added_later_finds_the_best_live_results() -> None:
 
 def test_all_results_are_not_suggested_for_an_invalid_query() -> None:
     run, view = start_view(movies_without_expiry("travolta price<5"))
-    advanced(run, view, 2)
+    advance_view(run, view, 2)
     [line] = [line for line in view.log if line.level == "error"]
     assert line.text.startswith("travolta price<5: no attribute 'price' to compare with")
     assert "all:" not in line.text
@@ -99,27 +86,27 @@ def test_deleted_rows_are_removed_from_the_best_results(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join([*lines, orjson.dumps(deletion)]) + b"\n")
     request = movies_without_expiry(QUERY)
     run, view = start_view(request)
-    advanced(run, view, 2)
+    advance_view(run, view, 2)
     before = listed(view)
     job = Job({}, request.job.schema, f"replay:{path}", sinks=(), window=FOREVER, engine=EngineName.LOCAL)
     run, view = start_view(UiRequest(job, request.schema_path, (QUERY,), restore=False, no_expiry=True))
     for _ in range(4):
-        advanced(run, view, 10**9)
+        advance_view(run, view, 10**9)
     assert set(listed(view)) < set(before)
     assert "Pulp Fiction" not in str([row.result for row in view.results.rows()])
 
 
 def test_the_all_prefix_shows_all_results_in_order_of_time() -> None:
     run, view = start_view(movies_without_expiry("john OR man"))
-    advanced(run, view, 2)
+    advance_view(run, view, 2)
     run.add_query("all: john OR man")
-    advanced(run, view)
+    advance_view(run, view)
     assert view.queries == ("all: john OR man",)
     assert not view.scored("all: john OR man")
     assert len(listed(view)) > MOST_BEST
     run.add_query("john OR man")
     for _ in range(3):
-        advanced(run, view)
+        advance_view(run, view)
     assert view.queries == ("john OR man",)
     assert view.scored("john OR man")
     assert len(listed(view)) == MOST_BEST
@@ -135,7 +122,7 @@ def test_a_stream_with_a_window_and_a_cluster_have_standing_queries() -> None:
 
 def test_a_query_that_cannot_run_is_reported_and_removed() -> None:
     run, view = start_view(movies_without_expiry("studio:x", QUERY))
-    advanced(run, view, 2)
+    advance_view(run, view, 2)
     assert view.queries == (QUERY,)
     assert any(line.level == "error" and "studio" in line.text for line in view.log)
 

@@ -27,7 +27,7 @@ from skws_tui.services.view import EventQueue, JobEvents, View
 from skws_tui.themes import palette
 from skws_tui.widgets.query_bar import draw_windows
 from skws_windows.window import parse_window
-from tests.tui.ui import QUERY, movies, opened, scenario
+from tests.tui.ui import QUERY, advance_view, movies, opened, scenario, start_view
 
 PLAIN = palette(BUILTIN_THEMES["textual-dark"])
 FEVER = "open when temp > 38 close when temp < 38 per patient"
@@ -122,19 +122,6 @@ def test_group_and_half_life_reach_the_standing_query() -> None:
         as_query(parse_typed("rank half-life soon: uma"))
 
 
-def start_view(request: UiRequest) -> tuple[SteppedRun, View]:
-    queue = EventQueue()
-    run = SteppedRun(request, queue)
-    run.start()
-    return run, View(request)
-
-
-def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
-    run.advance(seconds)
-    view.apply_events(run.events.take())
-    view.tick(run.hand.seconds())
-
-
 def alive(view: View, query: str) -> list[str]:
     rows = view.results.rows(ListSelection(query, sort=ListOrder.BEST))
     return [row.result.id for row in rows if not row.ending]
@@ -149,8 +136,8 @@ def test_the_best_are_the_first_of_all_scored_results(size: int) -> None:
     top_run, top_view = start_view(movies(name, window=window))
     ids = set()
     for _ in range(24):
-        advanced(ranked_run, ranked_view, 0.05)
-        advanced(top_run, top_view, 0.05)
+        advance_view(ranked_run, ranked_view, 0.05)
+        advance_view(top_run, top_view, 0.05)
         assert alive(top_view, name) == alive(ranked_view, "rank: john")[:size]
         ids.update(alive(top_view, name))
     assert len(ids) > size
@@ -160,7 +147,7 @@ def test_the_best_are_the_first_of_all_scored_results(size: int) -> None:
 def test_the_best_in_their_own_window_run_beside_keywords() -> None:
     run, view = start_view(movies("clint", "top 2 window 100 days: nolan bale"))
     for _ in range(24):
-        advanced(run, view, 0.05)
+        advance_view(run, view, 0.05)
     assert not [line for line in view.log if line.level == "error"]
     # Films within so few days do not join, though the window of the other queries is the whole stream.
     assert alive(view, "top 2 window 100 days: nolan bale") == []
@@ -169,14 +156,14 @@ def test_the_best_in_their_own_window_run_beside_keywords() -> None:
 
 def test_the_same_keywords_can_run_as_two_kinds() -> None:
     run, view = start_view(movies(QUERY))
-    advanced(run, view, 2)
+    advance_view(run, view, 2)
     top_query = f"top 1: {QUERY}"
     run.add_query(top_query)
-    advanced(run, view)
+    advance_view(run, view)
     assert view.queries == (QUERY, top_query)
     assert [len(alive(view, name)) for name in (QUERY, top_query)] == [2, 1]
     run.remove_query(QUERY)
-    advanced(run, view)
+    advance_view(run, view)
     assert list(view.queries) == [top_query]
     assert len(view.results.rows(ListSelection())) == len(alive(view, top_query)) == 1
 
@@ -196,7 +183,7 @@ def test_the_same_keywords_can_run_as_two_kinds() -> None:
 def test_an_unsupported_query_is_rejected_without_other_changes(text: str, reason: str) -> None:
     run, view = start_view(movies(QUERY))
     run.add_query(text)
-    advanced(run, view, 2)
+    advance_view(run, view, 2)
     assert view.queries == (QUERY,)
     assert reason in " ".join(line.text for line in view.log if line.level == "error")
     assert len(alive(view, QUERY)) == 2
@@ -260,7 +247,7 @@ def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: 
 def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query: str, window: str) -> None:
     run, view = start_view(at_the_ward(ward, query, window=window))
     for _ in range(12):
-        advanced(run, view, 1)
+        advance_view(run, view, 1)
     search = Job.search(
         "hopper",
         load_schema(ward / "ward.yaml"),
@@ -286,12 +273,12 @@ def test_windows_that_pile_up_are_rejected_unless_allowed(ward: Path) -> None:
     query = "window every open when temp > 38 close when temp < 38: hopper"
     run, view = start_view(at_the_ward(ward, window="1 hour"))
     run.add_query(query)
-    advanced(run, view, 12)
+    advance_view(run, view, 12)
     assert view.queries == ()
     assert any("pile up without bound" in line.text for line in view.log)
     run, view = start_view(at_the_ward(ward, query, window="1 hour", allow_unbounded_windows=True))
     for _ in range(12):
-        advanced(run, view, 1)
+        advance_view(run, view, 1)
     assert len(alive(view, query)) == 1
 
 
@@ -318,7 +305,7 @@ def test_queries_before_the_start_of_the_engine_are_shown_at_once() -> None:
     assert list(view.queries) == [QUERY, "nolan bale", f"top 1: {QUERY}"]
     run.start()
     for _ in range(4):
-        advanced(run, view, 1)
+        advance_view(run, view, 1)
     assert list(view.queries) == [QUERY, "nolan bale", f"top 1: {QUERY}"]
     assert len(alive(view, QUERY)) == 2
     assert len(alive(view, f"top 1: {QUERY}")) == 1
@@ -327,7 +314,7 @@ def test_queries_before_the_start_of_the_engine_are_shown_at_once() -> None:
 
 def test_an_export_has_the_scores(tmp_path: Path) -> None:
     run, view = start_view(movies(f"top 1: {QUERY}", "nolan bale"))
-    advanced(run, view, 2)
+    advance_view(run, view, 2)
     path = tmp_path / "found.csv"
     export([shown.result for shown in view.results.rows()], path)
     with path.open() as file:
@@ -339,7 +326,7 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
 
 def test_a_rejected_query_keeps_the_results_of_the_same_keywords() -> None:
     run, view = start_view(movies(QUERY))
-    advanced(run, view, 2)
+    advance_view(run, view, 2)
     view.apply_events(JobEvents(queries=(QUERY, f"top 1: {QUERY}")))
     view.apply_events(JobEvents(queries=(QUERY,)))
     assert len(alive(view, QUERY)) == 2

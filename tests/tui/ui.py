@@ -23,6 +23,7 @@ from skws_tui.entry import new_job
 from skws_tui.screens.networks_screen import NetworksScreen
 from skws_tui.screens.search_screen import SearchScreen
 from skws_tui.services.request import UiRequest, live_job
+from skws_tui.services.view import EventQueue, View
 
 SPEED = 1_600_000_000
 """Replays the half century of the movies in about a second."""
@@ -116,6 +117,20 @@ class Driver:
     def text(self) -> str:
         """The screen as plain text."""
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in self.strips())
+
+
+def start_view(request: UiRequest) -> tuple[SteppedRun, View]:
+    """A stepped run that has started, and a view of it without an app."""
+    run = SteppedRun(request, EventQueue())
+    run.start()
+    return run, View(request)
+
+
+def advance_view(run: SteppedRun, view: View, seconds: float = 0) -> None:
+    """Advance the time of a run, and let its view process the events."""
+    run.advance(seconds)
+    view.apply_events(run.events.take())
+    view.tick(run.hand.seconds())
 
 
 @asynccontextmanager

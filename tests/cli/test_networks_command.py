@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.load import HEAVY
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan, network_counts
 from skws_schema.budgets import within_steps
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import Unbounded
@@ -22,15 +22,8 @@ from tests.commands import IDS, REPLAY, SCHEMA, SEARCH, Skws
 @pytest.fixture
 def ternary(tmp_path: Path) -> Path:
     """20 relations whose joins form a ternary tree, as in the paper's experiments."""
-    attributes = (
-        Attribute("a", AttributeType.INTEGER),
-        Attribute("b", AttributeType.INTEGER),
-        Attribute("t", AttributeType.TEXT),
-    )
-    relations = tuple(Relation(f"r{i}", attributes, search=("t",)) for i in range(20))
-    joins = tuple(Join(f"j{i}", f"r{(i - 1) // 3}", f"r{i}", (("a", "b"),)) for i in range(1, 20))
     file = tmp_path / "ternary.yaml"
-    file.write_text(to_yaml(Schema("ternary", relations, joins)))
+    file.write_text(to_yaml(HEAVY.schema()))
     return file
 
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 
+from bench.load import HEAVY
 from skws.explain.branch import Branch, Role, to_dot, to_svg, to_text
 from skws.explain.explanation import Explanation, explain, shares
 from skws.explain.observed import Observed
@@ -43,14 +44,6 @@ def test_explain_does_not_shard_tables_by_key() -> None:
     text = to_text(explain(plan_of("tarantino travolta", tables)).branches)
     assert "not by key: all relations are tables, which every task has" in text
     assert "by key: ;" not in text
-
-
-def ternary() -> Schema:
-    attributes = tuple(Attribute(name, AttributeType.INTEGER) for name in "ab")
-    text = Attribute("t", AttributeType.TEXT)
-    relations = tuple(Relation(f"r{i}", (*attributes, text), search=("t",)) for i in range(20))
-    joins = tuple(Join(f"j{i}", f"r{(i - 1) // 3}", f"r{i}", (("a", "b"),)) for i in range(1, 20))
-    return Schema("ternary", relations, joins)
 
 
 def network_texts(branches: tuple[Branch, ...]) -> list[str]:
@@ -110,7 +103,7 @@ def test_networks_pruned_by_keys_are_counted(schema: Schema) -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 40])
 def test_networks_beyond_the_limit_are_counted(limit: int) -> None:
-    explanation = explain(plan_of("nolan caine", ternary(), 5), limit)
+    explanation = explain(plan_of("nolan caine", HEAVY.schema(), 5), limit)
     text = to_text(explanation.branches)
     hidden_count = sum(
         int(n.replace(",", "")) for n in re.findall(r"\.\.\. ([\d,]+) more networks?$", text, re.M)
@@ -121,7 +114,7 @@ def test_networks_beyond_the_limit_are_counted(limit: int) -> None:
 
 
 def test_counting_stops_at_a_bound_and_reports_it() -> None:
-    plan = plan_of("nolan caine pulp", ternary(), 5)
+    plan = plan_of("nolan caine pulp", HEAVY.schema(), 5)
     text = to_text(explain(plan, 5, most=1_000).branches)
     assert "at least" in text
     assert "counting stopped at" in text

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.kafka import address
-from tests.tui.ui import free_port
+from tests.ports import free_port
 from tests.waiting import until
 
 _FETCH: Final = (1, 4)

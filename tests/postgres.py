@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from tempfile import TemporaryFile, mkdtemp
 
 import psycopg2
 import pytest
+
+from tests.ports import free_port
 
 PASSWORD = "s3cret/pass@word"
 _QUOTED_PASSWORD = "s3cret%2Fpass%40word"
@@ -55,9 +56,7 @@ class Server:
         self._user = _unprivileged()
         if self._user is not None:
             shutil.chown(self.folder, self._user)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self._data = self.folder / "data"
         secret = self.folder / "password"
         secret.write_text(PASSWORD)

@@ -16,8 +16,8 @@ from tests.commands import SCHEMA
 from tests.docs.blocks import Block, matches, steps
 from tests.docs.shell import Shell, healthy, with_places
 from tests.places import ROOT
+from tests.ports import free_port
 from tests.postgres import PASSWORD, Database, Server, alone
-from tests.tui.ui import free_port
 from tests.waiting import until
 
 DOCS = ROOT / "docs"

@@ -23,8 +23,8 @@ from skws.cli.main import app
 from tests.docs.blocks import Block, steps
 from tests.docs.shell import Shell, healthy, with_places
 from tests.places import ROOT
+from tests.ports import free_port
 from tests.postgres import Database
-from tests.tui.ui import free_port
 from tests.waiting import until
 
 PAGE = ROOT / "docs" / "service.md"

@@ -15,8 +15,8 @@ from docs.page_files import files
 from tests.docs.blocks import Block, matches, steps
 from tests.docs.shell import Shell, healthy, text
 from tests.places import ROOT
+from tests.ports import free_port
 from tests.postgres import Database
-from tests.tui.ui import free_port
 from tests.waiting import until
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"

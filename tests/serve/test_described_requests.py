@@ -20,9 +20,9 @@ from skws.cli.demo import movie_files
 from tests.docs.blocks import blocks
 from tests.jobs.watching import append, customer, order
 from tests.places import ROOT
+from tests.ports import free_port
 from tests.serve.serving import Serving, Stream, serving, shop
 from tests.strategies import examples
-from tests.tui.ui import free_port
 from tests.waiting import until
 
 QUERIES = (

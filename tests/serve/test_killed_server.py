@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from tests.jobs.watching import LAMP, QUERY, TABLES, append, numbered
+from tests.ports import free_port
 from tests.postgres import Database
 from tests.serve.serving import Serving, Stream, shop
 from tests.strategies import some
-from tests.tui.ui import free_port
 from tests.waiting import until
 
 RESULTS = 600

@@ -14,8 +14,9 @@ import pytest
 
 from tests.browser import CHROMIUM, Browser, browser, chromium
 from tests.jobs.watching import append, customer, order
+from tests.ports import free_port
 from tests.serve.serving import Serving, serving, shop
-from tests.tui.ui import free_port, scenario
+from tests.tui.ui import scenario
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -150,12 +149,6 @@ async def opened(
         await driver.settle()
         yield driver
     assert faults is None or app.faults.caught == faults, app.faults.last
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
 
 
 def scenario(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
-from copy import deepcopy
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from random import Random
-from types import ModuleType
 from typing import Any
 
 import orjson
@@ -20,7 +14,6 @@ import yaml
 
 import skws
 from tests.places import ROOT
-from tests.strategies import THOROUGH
 
 EXAMPLE = ROOT / "examples" / "courts"
 CHANGES, HUB = 3000, 200
@@ -134,171 +127,3 @@ def test_alerts_searched_together_have_the_results_of_single_searches(day: Path)
             {name: alerts[name]}, day / "replay.jsonl", schema=EXAMPLE / "schema.yaml", max_size=4
         )
         assert [result.to_json() for result in separate] == by_query[name]
-
-
-PROGRAM = ROOT / "examples" / "transfers" / "transfers.py"
-Results = list[dict[str, Any]]
-
-
-def test_the_transfers_program_passes_its_own_checks() -> None:
-    command = [sys.executable, str(PROGRAM), "--transfers", "320" if THOROUGH else "160", "--seed", "7"]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stderr
-    assert "the live results equal those of brute force" in process.stdout
-    assert "matches and counts of patterns and SQL" in process.stdout
-
-
-@pytest.fixture(scope="module")
-def transfers() -> ModuleType:
-    spec = spec_from_file_location("transfers", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def first_result(results: Results, name: str, op: str = "+") -> dict[str, Any]:
-    return next(result for result in results if result["name"] == name and result["op"] == op)
-
-
-def delay_result(result: dict[str, Any]) -> None:
-    result["start"] += 1
-
-
-def increment_count(result: dict[str, Any]) -> None:
-    result["count"] += 1
-
-
-def delay_debit(results: Results) -> None:
-    """Delays a result in all of its lines, so that it is missing for one second only."""
-    id_of_result = first_result(results, "debits")["id"]
-    for result in results:
-        if (result["name"], result["id"]) == ("debits", id_of_result):
-            delay_result(result)
-
-
-def drop_updates(results: Results) -> None:
-    results[:] = [result for result in results if result["op"] != "~"]
-
-
-FAULTS: dict[str, Callable[[Results], object]] = {
-    "a second late": delay_debit,
-    "without updates": drop_updates,
-    "a result less": lambda results: results.remove(first_result(results, "credits")),
-    "a retraction less": lambda results: results.remove(first_result(results, "transfers", "-")),
-}
-OTHER_FAULTS: dict[str, Callable[[Results], object]] = {
-    "half counted": lambda results: results.remove(first_result(results, "ledger")),
-    "counted twice": lambda results: increment_count(first_result(results, "funded")),
-    "matched twice": lambda results: results.append(first_result(results, "sides")),
-    "a second late": lambda results: delay_result(first_result(results, "passed on")),
-}
-SearchRun = tuple[Results, Results]
-"""Results, and their records."""
-
-
-@pytest.fixture(scope="module")
-def joined(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> SearchRun:
-    records = transfers.records(40, Random(1))
-    results, late = transfers.search(tmp_path_factory.mktemp("transfers"), records)
-    assert late == []
-    assert transfers.check(results, records, []) > 20
-    return results, records
-
-
-@pytest.fixture(scope="module")
-def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> SearchRun:
-    """Inserts for patterns and SQL."""
-    records = [record for record in transfers.records(40, Random(1)) if record["op"] == "+"]
-    results, late = transfers.search(tmp_path_factory.mktemp("insertions"), records, "insertions.yaml")
-    assert late == []
-    assert transfers.check_insertions(results, records, []) > 15
-    return results, records
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_wrong_search_result_is_detected(transfers: ModuleType, joined: SearchRun, fault: str) -> None:
-    results, records = deepcopy(joined)
-    FAULTS[fault](results)
-    with pytest.raises(SystemExit, match=r"second \d+: "):
-        transfers.check(results, records, [])
-
-
-@pytest.mark.parametrize("fault", OTHER_FAULTS)
-def test_a_wrong_result_of_patterns_or_sql_is_detected(
-    transfers: ModuleType, inserted: SearchRun, fault: str
-) -> None:
-    results, records = deepcopy(inserted)
-    OTHER_FAULTS[fault](results)
-    with pytest.raises(SystemExit, match=r"second \d+: the matches and counts differ"):
-        transfers.check_insertions(results, records, [])
-
-
-XML_EXAMPLE = ROOT / "examples" / "stackexchange"
-COLUMNS: dict[str, list[str]] = {
-    name: list(relation["attributes"])
-    for name, relation in yaml.safe_load((XML_EXAMPLE / "schema.yaml").read_text(encoding="utf-8"))[
-        "relations"
-    ].items()
-}
-CREATED = 'CreationDate="2016-08-02T15:39:14.947"'
-
-
-def _run(*arguments: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(XML_EXAMPLE / "csv_from_xml.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-@pytest.fixture
-def converted(tmp_path: Path) -> dict[str, list[dict[str, str]]]:
-    dump = tmp_path / "dump"
-    dump.mkdir()
-    rows = {
-        "Posts": f'<row Id="1" {CREATED} Title="A &quot;b&quot;, c" Body="x&#xA;é" '
-        'Tags="&lt;a-b&gt;&lt;c&gt;" />'
-        f'<row Id="2" {CREATED} ParentId="1" ContentLicense="CC BY-SA 3.0" />'
-        f'<row Id="3" {CREATED} Tags="|d|e|" />',
-        "Users": '<row Id="-1" DisplayName="Community" />',
-    }
-    for name in COLUMNS.keys() - {"PostTags"}:
-        text = f'<?xml version="1.0" encoding="utf-8"?>\n<x>{rows.get(name, "")}</x>'
-        (dump / f"{name}.xml").write_text(text, encoding="utf-8")
-    process = _run(dump, tmp_path / "out")
-    assert process.returncode == 0, process.stderr
-    return {path.stem: _read(path) for path in (tmp_path / "out").iterdir()}
-
-
-def _read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        assert reader.fieldnames == COLUMNS[path.stem]
-        return list(reader)
-
-
-def test_the_converter_writes_a_csv_file_for_every_relation(
-    converted: dict[str, list[dict[str, str]]],
-) -> None:
-    assert converted.keys() == COLUMNS.keys()
-    assert {name for name, rows in converted.items() if rows} == {"Posts", "PostTags", "Users"}
-
-
-def test_the_converter_unescapes_values_and_leaves_missing_ones_empty(
-    converted: dict[str, list[dict[str, str]]],
-) -> None:
-    question, answer, _ = converted["Posts"]
-    assert (question["Title"], question["Body"], question["ParentId"]) == ('A "b", c', "x\né", "")
-    assert (answer["ParentId"], answer["Title"]) == ("1", "")
-    assert converted["Users"][0]["DisplayName"] == "Community"
-
-
-def test_the_converter_reads_tags_in_both_notations(converted: dict[str, list[dict[str, str]]]) -> None:
-    pairs = [(row["PostId"], row["TagName"]) for row in converted["PostTags"]]
-    assert pairs == [("1", "a-b"), ("1", "c"), ("3", "d"), ("3", "e")]
-    assert {row["CreationDate"] for row in converted["PostTags"]} == {"2016-08-02T15:39:14.947"}
-
-
-def test_the_converter_without_arguments_prints_its_usage() -> None:
-    process = _run()
-    assert process.returncode == 1
-    assert process.stderr == "usage: csv_from_xml.py DUMP_FOLDER CSV_FOLDER\n"

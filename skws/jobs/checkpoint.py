@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import orjson
@@ -25,7 +25,7 @@ import orjson
 from skws.data.batch import Record
 from skws.durable import PRIVATE, damaged, explained, missing, private_folder, remove_partial_files
 from skws.jobs.journal import Journal
-from skws.sources.feed import REPLAY, redacted, replay_path
+from skws.sources.feed import REPLAY, Offset, redacted, replay_path
 from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.job import Job
 from skws.state_database import NAME, StateDatabase, StateKind
@@ -60,11 +60,18 @@ def read_tables(folder: Path) -> Iterator[Record]:
         yield from table_records(state.items(StateKind.TABLES))
 
 
-VERSION: Final = 13
+VERSION: Final = 14
 """The version of the formats of the checkpoint and of Spark's log."""
 _WORK: Final = ("journal/*.log", "outbox/*.out", "commands/commands.jsonl", "spark/offsets")
 """Files that cannot exist before a run has begun; some belong to the host on Spark."""
 _SETTINGS, _GIVEN, _COMMITTED, _COMMANDS = "settings", "given", "committed", "commands"
+
+
+class Position(NamedTuple):
+    """An offset of the source, and one of the control folder."""
+
+    source: Offset
+    control: int
 
 
 class Checkpoint:
@@ -152,9 +159,23 @@ class Checkpoint:
         """Inside, sinks record their progress as they open or flush; then the run commits, all at once."""
         return self.state.gathering()
 
-    def commit(self, batch: int, states: Mapping[str, bytes], first: int = 1) -> None:
-        """Commit a micro-batch. ``states``: those of queries. ``first``: see ``journal_start``."""
-        progress = {"batch": batch, "first": first}
+    def position(self) -> Position | None:
+        """The position of the last commit; None before the first, and if the host has no such position."""
+        position = self._progress.get("position")
+        return None if position is None else Position(*position)
+
+    def commit(
+        self, batch: int, states: Mapping[str, bytes], first: int = 1, position: Position | None = None
+    ) -> None:
+        """Commit a micro-batch. ``states``: those of queries. ``first``: see ``journal_start``.
+
+        ``position``: where the run has read to; perhaps later than the micro-batch.
+        """
+        progress = {
+            "batch": batch,
+            "first": first,
+            "position": None if position is None else list(position),
+        }
         with self.state.transaction():
             self.state.clear(StateKind.STATES)
             for name, state in states.items():

@@ -251,7 +251,7 @@ class Journal:
 
     @property
     def is_idle(self) -> bool:
-        """True if most bytes are of dead letters or of entries without records, as of a source's position."""
+        """True if most bytes are of dead letters or of entries without records, such as commands."""
         return 2 * self._idle > self.size
 
     @property

@@ -16,7 +16,7 @@ from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record,
 from skws.data.value_conversion import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
 from skws.index import tell_missing
-from skws.jobs.checkpoint import Checkpoint
+from skws.jobs.checkpoint import Checkpoint, Position
 from skws.jobs.clock import Rest, Turns, ending_on_signals, name_at_rate, name_with_pace
 from skws.jobs.control import Answer, BatchListener, ControlFolder, JobCommand, JobListener, Move, RunControl
 from skws.jobs.fanout import SinkFanout
@@ -120,11 +120,11 @@ class LocalWatch:
         self._first_late: Late | None = None
         self._late_warned = self._unwritable_warned = False
         self._offset: Offset = {}
-        self._logged: tuple[Offset, int] = ({}, 0)  # offsets of the source and of the control folder
         self._last: JournalEntry | None = None  # the last entry, without its records
         self._checked_records = 0  # records of the log that may be alive
         self._checked_tail = 0  # bytes of the log when it could not be replaced by its live records
         self._number = self._written_number = self._committed_number = 0
+        self._committed_position: Position | None = None
         self._committed_at = self.clock.now()
 
     def _prepare(self, request: Job) -> None:
@@ -362,7 +362,6 @@ class LocalWatch:
         log = self._recent if self._checkpoint is None else self._checkpoint.journal
         if log is not None:
             entry = log.append(entry, self.worker.prior_state)
-        self._logged = batch.end, self._command_queue.read_to
         self._last = replace(entry, commands=(), records=NO_RECORDS, letters=())
         return entry
 
@@ -451,9 +450,6 @@ class LocalWatch:
     def commit(self) -> None:
         """Make everything written durable in the sinks, then in the checkpoint, then in the source."""
         checkpoint = self._checkpoint
-        if checkpoint is not None and self._logged != (self._offset, self._command_queue.read_to):
-            # The source skipped records of other tables, and may forget those, too; or commands were refused.
-            self._take([], Batch(NOTHING, self._offset))
         if checkpoint is not None:
             checkpoint.journal.sync()
         if self._listener is not None:
@@ -461,10 +457,12 @@ class LocalWatch:
         if checkpoint is None:
             self._flush_sinks()
         else:
+            # The source may have skipped records of other tables, which it may then forget, too.
+            position = Position(self._offset, self._command_queue.read_to)
             with checkpoint.committing():
                 self._flush_sinks()
-                first = self._commit_batch(checkpoint)
-            self._committed_number = self._written_number
+                first = self._commit_batch(checkpoint, position)
+            self._committed_number, self._committed_position = self._written_number, position
             checkpoint.journal.trim(first)
         self._input.commit(self._offset)
         self._committed_at = self.clock.now()
@@ -474,13 +472,13 @@ class LocalWatch:
         self._open_fanout.flush()
         self.gauges.count_seconds("sinks", perf_counter() - start)
 
-    def _commit_batch(self, checkpoint: Checkpoint) -> int:
-        """Commit everything written, if anything; returns the first entry of the journal to keep."""
-        if self._committed_number == self._written_number:
+    def _commit_batch(self, checkpoint: Checkpoint, position: Position) -> int:
+        """Commit everything written or skipped, if anything; returns the first journal entry to keep."""
+        if self._committed_number == self._written_number and self._committed_position == position:
             return checkpoint.journal_start()
         first = checkpoint.journal.first_to_keep(lambda part: self._is_over(part.log_part))
         first = self._rewrite_log(checkpoint.journal) or first
-        checkpoint.commit(self._written_number, self.worker.live.snapshot(), first)
+        checkpoint.commit(self._written_number, self.worker.live.snapshot(), first, position)
         return first
 
     def close(self, *, failed: bool = False) -> None:
@@ -611,7 +609,6 @@ class LocalWatch:
     def _begin(self, start: RunStart) -> None:
         """Continue from ``start``, with the queries of this process."""
         self._offset = start.offset
-        self._logged = start.offset, self._command_queue.read_to
         self._number = self._written_number = start.number
         checkpoint = self._checkpoint
         schema = None if checkpoint is None else checkpoint.new_schema()
@@ -619,10 +616,12 @@ class LocalWatch:
             self._start_queries, start.query_names, schema
         )
         self._change_source_schema(commands)
-        if commands or (checkpoint is not None and start.control is None):
-            # The first micro-batch of a run also records which commands are older than the run.
+        if checkpoint is not None and start.control is None:
+            # Commands that are older than the run are not carried out later either.
+            checkpoint.commit(0, {}, position=Position(self._offset, self._command_queue.read_to))
+        if commands:
             self._take(commands, Batch(NOTHING, self._offset))
-        if not commands:
+        else:
             self._command_queue.finish((), self.worker.standing_queries)
         if checkpoint is not None:
             checkpoint.record_start(self._given_names)

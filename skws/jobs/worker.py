@@ -216,6 +216,9 @@ def resume(
             write(entry, worker.work(entry))
         start = RunStart(entry.end, max(entry.number, committed), entry.control, start.query_names)
     journal.release_pages()
+    position = checkpoint.position()
+    if position is not None and start.number == committed:
+        start = replace(start, offset=position.source, control=position.control)
     worker.live.restore(states)
     journal.append_begins(worker.live.begins())
     return start

@@ -84,6 +84,28 @@ def test_a_refused_command_stays_refused_after_a_restart(tmp_path: Path) -> None
     watch.close()
 
 
+def test_skipped_input_is_not_read_again_and_not_logged(tmp_path: Path) -> None:
+    """So the log of a quiet table in a busy database does not grow."""
+    path = tmp_path / "in.jsonl"
+    append(path, customer(1, 7))
+    job = request(path, checkpoint=tmp_path / "checkpoint", window=CountWindow(10))
+    watch = opened(job, Collected())
+    steps(watch)
+    watch.commit()
+    log_bytes = watch.metrics().log_bytes
+    for _ in range(3):
+        with path.open("ab") as file:
+            file.write(b"\n")
+        steps(watch)
+        watch.commit()
+    assert watch.metrics().log_bytes == log_bytes
+    watch.close()
+    second_watch = opened(job, Collected())
+    first, second = (each._offset for each in (watch, second_watch))  # noqa: SLF001 - nothing else shows it
+    assert first == second
+    second_watch.close()
+
+
 def test_restarts_append_to_one_journal_segment(tmp_path: Path) -> None:
     job = request(tmp_path / "stream.jsonl", checkpoint=tmp_path / "kept")
     Path(job.source).touch()

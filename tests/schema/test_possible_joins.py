@@ -234,3 +234,18 @@ def test_an_invalid_condition_is_named(conditions: list[str], fault: str) -> Non
 def test_a_join_that_cannot_be_added_is_rejected(joins: str, fault: str) -> None:
     with pytest.raises(UsageError, match=fault):
         with_join(f"{RELATIONS}{joins}", Join.of("a", "b", (("x", "x"),)))
+
+
+@pytest.mark.parametrize(
+    ("second", "is_suggested"),
+    [
+        ([None, *(f"<{n // 2}@x>" for n in range(1, 60))], True),  # replies
+        ([f"<{n}@x>" for n in range(60)], False),  # the same ids in another form
+        ([None, *(f"<{n - n % 2}@x>" for n in range(1, 60))], False),  # some rows name themselves
+        ([None, *(f"<{n + 900}@x>" for n in range(1, 60))], False),
+    ],
+)
+def test_texts_may_refer_to_other_rows_of_their_relation(second: list[object], is_suggested: bool) -> None:
+    mails: dict[str, list[object]] = {"Message-ID": [f"<{n}@x>" for n in range(60)], "In-Reply-To": second}
+    possible = [each.on for each in infer({"mail": mails}).schema().possible]
+    assert possible == ["mail.In-Reply-To = mail.Message-ID"] * is_suggested

@@ -97,7 +97,7 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     named_table = relation_named(column.name, source, tables)
     for target, identifier in targets:
-        if target is source:
+        if target is source and not _may_refer_to_own(column, identifier):
             continue
         share = column.contained_in(identifier)
         strength = _strength(source, column, target, identifier, named_table)
@@ -112,6 +112,14 @@ def _candidates(
         if len(column.distinct) >= min_count:
             score = identifier_score(target, identifier)
             yield _Candidate(strength, share, score, source, column, target, identifier)
+
+
+def _may_refer_to_own(column: ColumnProfile, identifier: ColumnProfile) -> bool:
+    """True if texts, as in ``In-Reply-To``, may refer to identifiers of other rows of the same relation."""
+    is_text = column.type is AttributeType.TEXT
+    return is_text and all(
+        value is None or value != other for value, other in zip(column.values, identifier.values, strict=True)
+    )
 
 
 def _strength(

@@ -72,6 +72,14 @@ class Matcher:
 
     def bitmap(self, relation: int, row: Row) -> int:
         """The slots that a row of a relation (its position in the schema) satisfies; -1 if it is excluded."""
+        bits = self._bits(relation, row)
+        return EXCLUDED if bits & self.excluding or bits in self.torn else bits
+
+    def slots(self, relation: int, row: Row) -> int:
+        """The slots that a row satisfies, also if it is excluded."""
+        return self._bits(relation, row) & (self.excluding - 1)
+
+    def _bits(self, relation: int, row: Row) -> int:
         bits = self.names[relation]
         for column, table in self._columns[relation]:
             value = row[column]
@@ -80,7 +88,7 @@ class Matcher:
         for bit, condition in self._conditions[relation]:
             if satisfied(condition, row):
                 bits |= bit
-        return EXCLUDED if bits & self.excluding or bits in self.torn else bits
+        return bits
 
     def bitmaps_of(self, blocks: Sequence[Block]) -> list[Bitmaps]:
         """The bitmap of each row of some blocks; columns with the same alternatives are searched together."""

@@ -49,8 +49,9 @@ class EmptyResult(NamedTuple):
     """The reason why a query has no results, in lines for the user.
 
     ``missing``: the keywords that no tuple satisfies, each with similar words, the likeliest first.
-    ``instead``: the query without them, empty if no keyword would be left; or, if all keywords occur but no
-    larger tree can help, a weaker query. ``join``: the form of a join to
+    ``instead``: the query without them, empty if no keyword would be left; if they are in excluded tuples,
+    without the exclusions; or, if all keywords occur but no larger tree can help, a weaker query.
+    ``dropped``: what it leaves out. ``join``: the form of a join to
     add, if there are none.
     """
 
@@ -58,6 +59,7 @@ class EmptyResult(NamedTuple):
     missing: Mapping[str, Sequence[str]] = {}
     instead: str = ""
     join: str = ""
+    dropped: tuple[str, ...] = ()
 
     def lines(self, command: TypedSearch | None = None) -> tuple[str, ...]:
         """The reasons, and one thing to try if they name none, shown as a command if ``command`` is given."""
@@ -75,7 +77,7 @@ class EmptyResult(NamedTuple):
         if self.instead:
             search = f"skws search {command.data} {_as_words(self.instead)}" if command else self.instead
             weaker = "with any of them" if self.instead.startswith("(") else "in any order"
-            change = f"without {', '.join(map(repr, self.missing))}" if self.missing else weaker
+            change = f"without {', '.join(map(repr, self.dropped))}" if self.dropped else weaker
             return f"{change}: {search}"
         return f"skws schema show {command.schema} lists the columns that are searched" if command else ""
 
@@ -93,6 +95,7 @@ class KeywordCounts:
     ``unsearched``: for each keyword, a line on an attribute that contains its text but is not searched.
     ``typed``: for each keyword that is a number or a date, conditions on attributes of that type, and whether
     a tuple satisfies them. ``excludes``: True if the query excludes some tuples, which may satisfy keywords.
+    ``excluded_slots``: the keywords, as bits, of the excluded tuples that were added.
     """
 
     plan: Plan
@@ -103,6 +106,7 @@ class KeywordCounts:
     _typed_by_relation: dict[tuple[int, int | None], list[TypedValue]] = field(init=False)
     tuples: int = 0
     excludes: bool = False
+    excluded_slots: int = 0
 
     def __post_init__(self) -> None:
         self.slots = [0] * len(self.plan.query.slots)
@@ -122,6 +126,8 @@ class KeywordCounts:
         plan = self.plan
         bitmap = plan.matcher.bitmap(number, row)
         self.excludes |= bitmap == EXCLUDED or number in plan.query.without
+        if bitmap == EXCLUDED:
+            self.excluded_slots |= plan.matcher.slots(number, row)
         for slot, keyword in enumerate(plan.query.slots):
             if bitmap != EXCLUDED and bitmap >> slot & 1:
                 self.count(slot, number)
@@ -153,7 +159,15 @@ class KeywordCounts:
         lines += [line for slot, line in self.unsearched.items() if not self.slots[slot]]
         for keyword, values, count in zip(plan.query.slots, self.typed, self.slots, strict=True):
             lines += [] if count else _typed_notes(keyword.text, values)
-        join, instead = "", _without(plan.query, missing)
+        join, instead, dropped = "", _without(plan.query, missing), tuple(missing)
+        excluded = [
+            slot for slot, count in enumerate(self.slots) if not count and self.excluded_slots >> slot & 1
+        ]
+        exclusions = _exclusions(plan.query)
+        if excluded and exclusions and not plan.query.sequence:
+            absent = missing.keys() - {plan.query.slots[slot].text for slot in excluded}
+            instead = " ".join(slot.text for slot in plan.query.slots if slot.text not in absent)
+            dropped = (*exclusions, *(text for text in missing if text in absent))
         is_unjoined = not lines and bool(self.tuples) and len(plan.query.slots) > 1
         if is_unjoined:
             is_larger = _has_larger_networks(plan, self.relations)
@@ -164,7 +178,7 @@ class KeywordCounts:
         lines += [*_name_notes(plan), *_in_headers(plan.schema, missing)]
         if is_unjoined:
             lines += _suggestions(plan.schema, partial(_helps, plan, self.relations))
-        return EmptyResult(tuple(lines), missing, instead, join)
+        return EmptyResult(tuple(lines), missing, instead, join, dropped)
 
 
 def _typed_notes(text: str, values: Mapping[TypedValue, bool]) -> Iterator[str]:

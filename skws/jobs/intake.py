@@ -27,6 +27,8 @@ LEAST: Final = 256
 MOST: Final = 16_384  # larger batches gain little
 RESULTS: Final = 50_000
 """The approximate number of results of one batch; they are all in memory."""
+_FIRST_REPORT: Final = 3 * MICROSECOND
+_ROWS_BETWEEN_CHECKS: Final = 4_096
 _LAG_EVERY: Final = 5 * MICROSECOND  # it takes a query to a database
 
 
@@ -137,9 +139,22 @@ class Input:
             feed = self._feed = self._open(schema)
             offset = feed.start()
             self.opened = True
-            return offset, [] if feed.tables_pending else list(feed.tables())
+            return offset, [] if feed.tables_pending else self._table_rows(feed)
 
         return self._retry(attempt)
+
+    def _table_rows(self, feed: Feed) -> list[Item]:
+        """The present rows of static tables; if they take long, some lines report their number."""
+        clock, items = self._control.clock, list[Item]()
+        began, interval = clock.now(), _FIRST_REPORT
+        for number, item in enumerate(feed.tables(), 1):
+            items.append(item)
+            if number % _ROWS_BETWEEN_CHECKS == 0 and clock.now() - began > interval:
+                self._log.info("tables", f"reading static tables: {number:,} rows so far", rows=number)
+                interval *= 2
+        if interval > _FIRST_REPORT:
+            self._log.info("tables", f"loading static tables: {len(items):,} rows", rows=len(items))
+        return items
 
     @property
     def tables_pending(self) -> bool:
@@ -157,7 +172,7 @@ class Input:
 
     def poll_tables(self) -> list[Item]:
         """New rows of static tables; nothing while the job is paused."""
-        return [] if self._control.pace.paused else list(self.feed.tables())
+        return [] if self._control.pace.paused else self._table_rows(self.feed)
 
     def change_schema(self, schema: Schema) -> None:
         """Read all further records with another schema. Raises SourceError."""

@@ -470,3 +470,21 @@ def test_table_rows_precede_the_stream_on_standard_input() -> None:
     assert ready[:2] == [False, True], "other threads may read a job that is ready"
     assert "ada two" in str(sink.results[0].to_dict())
     assert (metrics.tuples, metrics.bad) == (2, 1)
+
+
+def test_the_rows_of_large_static_tables_are_reported_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skws.jobs.intake._ROWS_BETWEEN_CHECKS", 2)
+    monkeypatch.setattr("skws.jobs.intake._FIRST_REPORT", 1)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "customer.csv").write_text("cid,name\n" + "".join(f"{n},ada\n" for n in range(7)))
+    schema = parse_schema(
+        "relations:\n  customer: {attributes: {cid: integer, name: text}, table: true}\njoins: []\n"
+    )
+    notes = Notes()
+    watch = opened(request(tmp_path / "in", schema=schema, queries={}), Collected(), notes=notes)
+    steps(watch)
+    watch.close()
+    assert "reading static tables: 2 rows so far" in notes.lines
+    assert "loading static tables: 7 rows" in notes.lines

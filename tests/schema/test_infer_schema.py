@@ -503,3 +503,12 @@ def test_the_reason_for_a_text_says_what_its_values_look_like(values: list[str],
     assert attribute.value.type.value == "text"
     assert attribute.reason == (reason or "neither numbers nor times")
     assert looks_typed(attribute.reason) == bool(reason)
+
+
+@pytest.mark.parametrize("name", ["column_7", "Unnamed: 0", "Column1", "field2", "index"])
+def test_columns_without_names_of_their_own_are_not_joined(name: str) -> None:
+    tables: dict[str, dict[str, list[object]]] = {
+        table: {name: list(range(60)), "text": [f"{table} {n}" for n in range(60)]}
+        for table in ("a", "b", "c")
+    }
+    assert infer(tables).schema().joins == ()

@@ -32,6 +32,8 @@ GENERIC = IDENTIFIERS | {
     "text",
     "description",
     "count",
+    "index",
+    *("column", "unnamed", "field"),  # columns that had no name, as exported by skws, pandas and others
 }
 EVENT = frozenset(
     {"created", "creation", "create", "date", "time", "timestamp", "ts", "at", "when", "released", "occurred"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from bench.load import HEAVY
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan, network_counts
+from skws_mesh.cngen import count_networks
 from skws_schema.budgets import within_steps
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import load_schema
@@ -92,7 +94,7 @@ def test_too_many_networks_are_counted_but_not_listed(skws: Skws, ternary: Path)
 def test_network_counts_beyond_the_step_budget_are_lower_bounds(
     skws: Skws, ternary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skws_mesh.cngen.MOST_STEPS", 10)
+    monkeypatch.setattr("skws.keywords.plan.count_networks", partial(count_networks, steps=10))
     outcome = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count")
     assert outcome.out.splitlines()[-1] == "total: 1120"
     schema = load_schema(ternary)

@@ -106,6 +106,22 @@ class RequestQueue:
             self._waiting_count -= 1
 
 
+def _within(seconds: float, call: Callable[[float], T]) -> Callable[[], T]:
+    """``call`` with the seconds that are left once a thread begins with it.
+
+    Raises TimeLimitError then if none are left.
+    """
+    end = perf_counter() + seconds
+
+    def call_in_time() -> T:
+        left = end - perf_counter()
+        if left <= 0:
+            raise TimeLimitError("the server is busy: no answer within the time limit")
+        return call(left)
+
+    return call_in_time
+
+
 @dataclass(slots=True)
 class AppState:
     """The common state of the routes."""
@@ -217,7 +233,8 @@ def _add_search(app: FastAPI, app_state: AppState) -> None:
         responses=_answers_like(_SEARCH_EXAMPLE),
     )
     async def search(body: SearchBody) -> Response:
-        return Json(await app_state.searches.answer(partial(search_answer, app_state, body)))
+        answer = _within(body.time_limit, partial(search_answer, app_state, body))
+        return Json(await app_state.searches.answer(answer))
 
     @app.post(
         "/complete",
@@ -226,7 +243,7 @@ def _add_search(app: FastAPI, app_state: AppState) -> None:
     )
     async def complete(body: CompleteBody) -> Response:
         counts_of_texts = await app_state.completions.answer(
-            partial(app_state.job.complete, body.query, body.limit, _COMPLETE_SECONDS)
+            _within(_COMPLETE_SECONDS, partial(app_state.job.complete, body.query, body.limit))
         )
         completions = [
             {"text": text, "query": completed(body.query, text), "count": count or None}
@@ -235,19 +252,20 @@ def _add_search(app: FastAPI, app_state: AppState) -> None:
         return Json({"completions": completions})
 
 
-def search_answer(app_state: AppState, body: SearchBody) -> bytes:
+def search_answer(app_state: AppState, body: SearchBody, seconds: float) -> bytes:
+    """The answer to a search, which may take some seconds."""
     began = perf_counter()
     half_life = None if body.half_life is None else parse_duration(body.half_life, what="half_life")
     ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
     query = Query(body.query, body.max_size, options=ranking_options(ranking))
-    page, notes = app_state.job.search(query, body.limit, body.time_limit)
+    page, notes = app_state.job.search(query, body.limit, seconds)
     marks = marks_of(app_state.job, body.query) if body.marks else None
     results: list[orjson.Fragment] = []
     size = 0
     marked_count = 0
     for result in page.results:
         fields = result.to_dict()
-        if marks is not None and perf_counter() - began < body.time_limit:  # texts may have megabytes
+        if marks is not None and perf_counter() - began < seconds:  # texts may have megabytes
             fields = with_marks(fields, marks)
             marked_count += 1
         text = orjson.dumps(fields)
@@ -263,8 +281,8 @@ def search_answer(app_state: AppState, body: SearchBody) -> bytes:
     if marks is not None and marked_count < len(results):
         notes = (*notes, f"only the best {marked_count:,} have marks, as time ran out")
     empty_result = page.why_nothing or EmptyResult(())
-    seconds = perf_counter() - began
-    app_state.measures.count_search(seconds)
+    duration = perf_counter() - began
+    app_state.measures.count_search(duration)
     return orjson.dumps(
         {
             "query": body.query,
@@ -275,7 +293,7 @@ def search_answer(app_state: AppState, body: SearchBody) -> bytes:
             "notes": [*notes, *page.notes, *empty_result.lines()],
             "meant": _corrected_query(body.query, empty_result),
             "instead": empty_result.instead,
-            "seconds": round(seconds, 6),
+            "seconds": round(duration, 6),
         }
     )
 

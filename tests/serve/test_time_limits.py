@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import sleep
 from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx
 import orjson
 import pytest
 
@@ -17,7 +19,7 @@ from skws.serve import routes, served_job
 from skws.serve.event_publisher import EventPublisher
 from skws.serve.measures import Measures
 from skws.serve.request_guard import SearchBody
-from skws.serve.routes import AppState
+from skws.serve.routes import AppState, RequestQueue, make_app
 from skws.serve.served_job import ServedJob
 from skws.serve.server_options import StreamLimits
 from skws.serve.streams import EventStreams
@@ -69,7 +71,35 @@ def test_marks_of_long_texts_keep_to_the_limit(monkeypatch: pytest.MonkeyPatch) 
     job = SimpleNamespace(search=lambda *_: (searched, ()), hub=None)
     streams = EventStreams(StreamLimits())
     state = AppState(cast("ServedJob", job), streams, Measures(streams, cast("EventPublisher", None)))
-    body = SearchBody.model_validate({"query": "ada", "marks": True, "time_limit": LIMIT})
-    answer = orjson.loads(routes.search_answer(state, body))
+    body = SearchBody.model_validate({"query": "ada", "marks": True})
+    answer = orjson.loads(routes.search_answer(state, body, LIMIT))
     assert ["marks" in found["tuples"][0] for found in answer["results"]] == [True, True, False, False, False]
     assert answer["notes"] == ["only the best 2 have marks, as time ran out"]
+
+
+@pytest.mark.parametrize("path", ["/search", "/complete"])
+def test_the_wait_for_a_thread_counts_towards_the_limit(path: str) -> None:
+    """Of requests that arrive together, the last one waited for all others first."""
+    begun: list[float] = []
+
+    def answer(*arguments: Any) -> Any:
+        begun.append(arguments[-1])
+        sleep(0.3)
+        return (Searched([], 0, 5, complete=True), ()) if path == "/search" else []
+
+    job = cast("ServedJob", SimpleNamespace(search=answer, complete=answer))
+    streams = EventStreams(StreamLimits())
+    state = AppState(job, streams, Measures(streams, cast("EventPublisher", None)))
+    state.searches = RequestQueue(1, 9)
+
+    async def statuses() -> list[int]:
+        transport = httpx.ASGITransport(make_app(state))
+        body = {"query": "ada"} | ({"time_limit": 0.5} if path == "/search" else {})
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            answers = await asyncio.gather(*(client.post(path, json=body) for _ in range(4)))
+        return [answer.status_code for answer in answers]
+
+    answered = asyncio.run(statuses())
+    assert answered.count(200) == len(begun) in {1, 2}  # the second one, if the machine is quick
+    assert answered.count(504) == 4 - len(begun)
+    assert all(seconds < 0.3 for seconds in begun[1:])

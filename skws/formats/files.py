@@ -221,6 +221,11 @@ def own_name(path: Path) -> str:
     return path.resolve().name if path.name in ("", "..") else path.name
 
 
+def stem_of(path: Path) -> str:
+    """The name of a file or folder without suffixes, and without the dot of a hidden one."""
+    return own_name(path).lstrip(".").split(".", 1)[0]
+
+
 def entries(folder: Path) -> list[Path]:
     """The entries of a folder that are read, in order of name.
 

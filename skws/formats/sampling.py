@@ -21,7 +21,7 @@ from skws.data.value_conversion import MalformedError, Unreadable
 from skws.formats import Format
 from skws.formats.debezium import changed_table, exact_row, is_change, unwrap
 from skws.formats.exact_json import loads
-from skws.formats.files import BOM, check_exists, not_json, opened, own_name
+from skws.formats.files import BOM, check_exists, not_json, opened, stem_of
 from skws.formats.nested import arrays, without
 from skws.formats.parquet import parquet
 from skws.formats.rows import DEEPEST, FIELDS, FLAT, MISSING, TRUNCATE, Flat, leaves, value_at
@@ -267,8 +267,8 @@ def sample(paths: Sequence[Path]) -> Samples:
                 in_series = path.is_dir() and (is_series or is_part)
                 rows = islice(_rows(file, samples.skip), SAMPLE_RECORDS)
                 document = file if ".json" in map(str.lower, file.suffixes[-2:]) else None
-                name = _series_name(file.parent, path) if in_series else own_name(file)
-                samples.add_file(as_name(name.split(".", 1)[0]), rows, document)
+                named_path = _series_folder(file.parent, path) if in_series else file
+                samples.add_file(as_name(stem_of(named_path)), rows, document)
     if not samples.tables():
         reasons = "".join(f"\n{line}" for line in (*samples.reasons, *skipped_notes(samples.skipped)))
         bad = f" ({quantity(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
@@ -329,11 +329,11 @@ def _is_series(files: Sequence[Path]) -> bool:
     return len(files) > 1 and len({_DIGITS.sub("0", file.name) for file in files}) == 1
 
 
-def _series_name(folder: Path, root: Path) -> str:
-    """The name of the directory of a series of files: under ``root``, the first one that is no partition."""
+def _series_folder(folder: Path, root: Path) -> Path:
+    """The directory that names a series of files: the nearest one that is no partition, under ``root``."""
     while folder != root and "=" in folder.name:
         folder = folder.parent
-    return own_name(folder)
+    return folder
 
 
 def _rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:

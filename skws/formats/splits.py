@@ -38,8 +38,8 @@ from skws.formats.files import (
     check_exists,
     ignore,
     opened,
-    own_name,
     replay_entries,
+    stem_of,
 )
 from skws.formats.jsonl import (
     LinesHold,
@@ -187,7 +187,7 @@ def format_of(path: Path) -> Format:
 
 def relation_named(path: Path, schema: Schema) -> int | None:
     """The position of the relation whose name a file or directory has."""
-    stem = own_name(path).split(".", 1)[0]
+    stem = stem_of(path)
     if stem in schema.index:
         return schema.index[stem]
     positions = {name.casefold(): position for name, position in schema.index.items()}
@@ -202,7 +202,7 @@ def _bare_relation(path: Path, kind: Format, schema: Schema, relation: int | Non
     if names_them and not (relation is not None and has_relation_field(schema, relation)):
         return None
     if relation is None:
-        stem = path.name.split(".", 1)[0]
+        stem = stem_of(path)
         raise NoRecordsError(
             f"{path}: its records name no relation, and no relation of schema {schema.name}"
             f" is called {stem!r}{nearest(stem, schema.index)}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from skws.durable import replace_file, user_folder
-from skws.formats.files import SCHEMA_SUFFIX, entries
+from skws.formats.files import SCHEMA_SUFFIX, entries, stem_of
 from skws.formats.sampling import sample
 from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
 from skws.sources.feed import REPLAY, redacted, replay_path
@@ -24,7 +24,7 @@ from skws_schema.infer.column_profile import is_value, looks_typed
 from skws_schema.infer.infer import Inference, infer, keep_joins
 from skws_schema.model import Schema, sides
 from skws_schema.paths import from_here
-from skws_schema.yaml.load import load_schema, parse_schema
+from skws_schema.yaml.load import DEFAULT_NAME, load_schema, parse_schema
 
 _FILE: Final = "file://"
 _DATA: Final = "# Data: "
@@ -177,7 +177,7 @@ def inferred(
     samples = sample([Path(address) for address in addresses])
     if samples.unreadable:
         tell(f"skipped {quantity(samples.unreadable, 'record')} that cannot be read")
-    schema_name = name or Path(addresses[0]).resolve().name.split(".", 1)[0]
+    schema_name = name or stem_of(Path(addresses[0]).resolve()) or DEFAULT_NAME
     schema = infer(
         samples.tables(),
         schema_name,

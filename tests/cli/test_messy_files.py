@@ -435,6 +435,16 @@ def test_a_series_of_files_may_have_a_folder_between_them(skws: Skws, tmp_path: 
     assert {record["network"] for record in outcome.records} == {"people{byron}"}
 
 
+@pytest.mark.parametrize("source", [".shop", ".shop/.orders.csv"])
+def test_hidden_folders_and_files_are_searched(skws: Skws, tmp_path: Path, source: str) -> None:
+    (tmp_path / ".shop").mkdir()
+    for name in ("orders.csv", ".orders.csv"):
+        (tmp_path / ".shop" / name).write_text("oid,item\n1,kettle\n")
+    for _ in range(2):  # the second time with the stored schema
+        outcome = skws("search", tmp_path / source, "kettle", "--format", "jsonl")
+        assert [record["network"] for record in outcome.records] == ["orders{kettle}"]
+
+
 def test_a_single_part_of_a_folder_of_spark_is_searched(skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "people").mkdir()
     path = tmp_path / "people" / "part-0.csv"

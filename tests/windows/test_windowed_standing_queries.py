@@ -14,6 +14,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.kinds import plans_of, plans_over
 from skws.queries.session import Session
+from skws.queries.windowed.window_plan import check_same_windows
 from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.result import Result
 from skws.spec.job import Job
@@ -24,6 +25,7 @@ from skws.spec.query_spec import (
     Stream,
 )
 from skws_schema.errors import UsageError
+from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, ExpressionWindow
 from tests.jobs.watching import SCHEMA, request
 from tests.queries.random_streams import STREAMS, random_stream
@@ -94,6 +96,19 @@ def test_patterns_are_rejected() -> None:
     with pytest.raises(UsageError, match="a window expression is for keywords"):
         plans_of(job_over(queries={"q": Query.of_pattern("customer c ; order o")}))
     assert plans_of(job_over(queries={"q": Query.of_pattern("customer c ; order o within 5 s")}))
+
+
+def test_a_new_attribute_called_time_does_not_replace_the_time_of_records() -> None:
+    """Conditions on ``time`` would mean the attribute, and windows would no longer begin and end."""
+    relation = "a: {attributes: {k: integer, t: text}}"
+    before, after = (
+        parse_schema(f"relations: {{{relation}, {others}}}")
+        for others in ("b: {attributes: {u: text}}", "b: {attributes: {time: timestamp}}")
+    )
+    check_same_windows(before, after, ExpressionWindow("open when t:start close when t:stop per k"))
+    for text in ("match . [time - time[-1] > 1 h]", "first match [t:start] per time"):
+        with pytest.raises(UsageError, match="its windows would begin and end by other conditions"):
+            check_same_windows(before, after, ExpressionWindow(text))
 
 
 def session_with(queries: Sequence[Query], states: dict[str, bytes]) -> Session:

@@ -18,7 +18,7 @@ from skws_schema.evolution import nameable
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Schema
 from skws_windows.automata.regular import Selection, WindowExpression
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import Alphabet
+from skws_windows.guards.alphabet import TIME, Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.window_parser import (
     former_spellings,
@@ -78,6 +78,13 @@ class WindowPlan:
         """A processor that finds the windows. Raises UsageError for an unknown aggregate."""
         aggregates = [read_aggregate(text, self.alphabet) for text in self.aggregates]
         return Processor(self.compiled(), self.alphabet, aggregates)
+
+    @property
+    def reads_clock(self) -> bool:
+        """True if a condition or the key contains the event time."""
+        atoms = (atom for guard in self.expression.guards for atom in g.atoms(guard))
+        names = {field.name for atom in atoms for field in g.fields(atom)}
+        return self.alphabet.clock and TIME in names | set(self.expression.per)
 
     def compiled(self) -> WindowExpression:
         """The expression without transitions that cannot occur."""
@@ -275,10 +282,8 @@ def check_overlap(plan: WindowPlan) -> str:
 
 def check_same_windows(before: Schema, after: Schema, window: ExpressionWindow) -> None:
     """Raises UsageError if a changed schema leads to other automata: the state would be lost."""
-    former, present = (
-        WindowPlan.of_text(nameable(schema), window.text).compiled() for schema in (before, after)
-    )
-    if former != present:
+    former, present = (WindowPlan.of_text(nameable(schema), window.text) for schema in (before, after))
+    if former.compiled() != present.compiled() or former.reads_clock != present.reads_clock:
         raise UsageError("with the new relations its windows would begin and end by other conditions")
 
 

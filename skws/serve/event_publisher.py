@@ -25,13 +25,16 @@ from skws_windows.window import parse_duration
 
 MOST_DIGESTED: Final = 1_000
 """The most results that a digest lists; it only counts the others."""
+MOST_DIGEST_BYTES: Final = 32 << 20
+"""The bytes of listed results from which a digest only counts the others."""
 
 
 @dataclass(slots=True)
 class Digest:
     """An open digest. ``due``: its end, in microseconds since the epoch.
 
-    ``more``: the number of results left out. ``updates``: True if it includes updates.
+    ``more``: the number of results left out. ``updates``: True if it includes updates. ``size``: the bytes of
+    the listed results.
     """
 
     every: int
@@ -39,6 +42,10 @@ class Digest:
     updates: bool = False
     items: list[bytes] = field(default_factory=list)
     more: int = 0
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = sum(map(len, self.items))
 
 
 class Digests:
@@ -61,8 +68,9 @@ class Digests:
         digest = self._open[name]
         if op == "~" and not digest.updates:
             return
-        if len(digest.items) < MOST_DIGESTED:
+        if len(digest.items) < MOST_DIGESTED and digest.size < MOST_DIGEST_BYTES:
             digest.items.append(data)
+            digest.size += len(data)
         else:
             digest.more += 1
 
@@ -84,7 +92,7 @@ class Digests:
         """Record that the digest of a search was sent; the next one ends at ``due``."""
         digest = self._open.get(name)
         if digest is not None:
-            digest.items, digest.more, digest.due = [], 0, due
+            digest.items, digest.more, digest.size, digest.due = [], 0, 0, due
 
     def state(self) -> dict[str, Any]:
         """All open digests, as JSON."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from skws.jobs.control import JobCommand
 from skws.results.result import LiveResult, Result, ResultTuple
@@ -151,6 +152,30 @@ def test_a_digest_lists_some_results_and_counts_the_rest() -> None:
     hub.tick()
     (digest,) = digests(hub)
     assert (len(digest["results"]), digest["more"]) == (MOST_DIGESTED, 7)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_digest_lists_results_up_to_a_size(
+    restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand results with texts of megabytes would fill the memory."""
+    size = len(result(10).to_json())
+    monkeypatch.setattr("skws.serve.event_publisher.MOST_DIGEST_BYTES", 3 * size)
+    clock = Clock(NOON)
+    hub = open_publisher(tmp_path, clock, segment=1)
+    adding_daily = adding("daily", every="1 day")
+    take(hub, 1, [adding_daily], [result(10)])
+    for number in range(2, 7):
+        if restarts:
+            hub = open_publisher(tmp_path, clock, segment=1)
+        hub.take(number, [], [result(9 + number)], standing(adding_daily.new_query))
+    for _ in range(2):
+        clock.now += DAY
+        hub.tick()
+        hub.take(7, [], [result(20)], standing())
+    first, second = digests(hub)
+    assert (ids(first), first["more"]) == (["id10", "id11", "id12"], 3)
+    assert (ids(second), second["more"]) == (["id20"], 0)
 
 
 def test_a_removed_or_replaced_search_has_no_digest() -> None:

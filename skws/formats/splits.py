@@ -121,8 +121,9 @@ _SHOWN: Final = 3
 
 
 def skipped_notes(skipped: Sequence[NoRecordsError]) -> list[str]:
-    """A line for each of the first files that were left out, and one with the number of the others."""
-    lines = [f"skipped: {error}" for error in skipped[:_SHOWN]]
+    """Lines on a few files that were left out, those with advice first, and the number of the others."""
+    by_advice = sorted(skipped, key=lambda error: not str(error).endswith((*_ADVICE.values(),)))
+    lines = [f"skipped: {error}" for error in by_advice[:_SHOWN]]
     more_count = len(skipped) - _SHOWN
     return (
         [*lines, f"skipped: {more_count:,} more file{'' if more_count == 1 else 's'}"]
@@ -178,9 +179,11 @@ def format_of(path: Path) -> Format:
     """The format by the suffix of the name. Raises SourceError for an unknown one."""
     suffixes = [s.lower() for s in path.suffixes]
     is_compressed = suffixes[-1:] != [] and suffixes[-1] in files.PACKED_SUFFIXES
-    kind = SUFFIXES.get((suffixes[-2:-1] if is_compressed else suffixes[-1:] or [""])[0] if suffixes else "")
+    kind = SUFFIXES.get("".join(suffixes[-2:-1] if is_compressed else suffixes[-1:]))
     if kind is None or (is_compressed and kind not in PACKED):
         advice = _ADVICE.get("".join(suffixes[-1:]), "")
+        if is_compressed and len(suffixes) == 1:
+            advice = f"; give it a name that says what it holds, such as {path.stem}.csv{path.suffix}"
         raise NoRecordsError(f"{path}: unknown format; replay files end in {_known_suffixes()}{advice}")
     return kind
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from skws.durable import replace_file, user_folder
-from skws.formats.files import SCHEMA_SUFFIX, entries, stem_of
+from skws.formats.files import SAVE_AS_UTF8, SCHEMA_SUFFIX, entries, stem_of
 from skws.formats.sampling import sample
 from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
 from skws.sources.feed import REPLAY, redacted, replay_path
@@ -30,6 +30,8 @@ _FILE: Final = "file://"
 _DATA: Final = "# Data: "
 _DRAFT: Final = "# Draft: "
 _SHOWN: Final = 8
+_UNDECODED: Final = "\ufffd"
+"""Stands for bytes that are not UTF-8."""
 _SYSTEM: Final = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/srv", "/usr", "/var")
 """System folders, which are never used even if the user is root."""
 _SHARED: Final = "/var/tmp"  # noqa: S108 - written only if the data is there, too
@@ -325,6 +327,9 @@ def summary(inference: Inference) -> Iterator[str]:
                 f"warning: columns of {relation.name} are called {_brief(values)}: if these are values, add"
                 " a line with the column names before them"
             )
+    for relation in inference.relations:
+        if any(_UNDECODED in a.value.column for a in relation.attributes):
+            yield f"warning: the names of columns of {relation.name} are not UTF-8; {SAVE_AS_UTF8}"
     typed = [
         f"{relation.name}.{a.value.name} ({a.reason})"
         for relation in inference.relations

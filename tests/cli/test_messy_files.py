@@ -466,3 +466,39 @@ def test_columns_that_only_look_like_numbers_and_times_are_reported(tmp_path: Pa
     err = skws("search", path, "x").err
     assert "1 join: people.boss = people.id" in err
     assert "read as text, also by conditions: people.paid" in err
+
+
+def test_names_of_columns_in_another_encoding_are_reported(tmp_path: Path, skws: Skws) -> None:
+    path = tmp_path / "stock.csv"
+    path.write_bytes("Stückzahl;article\n1;lamp\n2;desk\n".encode("cp1252"))
+    outcome = skws("search", path, "lamp")
+    assert "warning: the names of columns of stock are not UTF-8; save the file as UTF-8" in outcome.err
+    assert len(outcome.out.splitlines()) == 2
+    path.write_text("Stückzahl;article\n1;lamp\n2;desk\n")
+    assert "UTF-8" not in skws("search", path, "lamp").err
+
+
+@pytest.mark.parametrize("name", ["export.zip", "export.gz", "export.BZ2"])
+def test_a_compressed_file_without_a_second_suffix_is_named(tmp_path: Path, skws: Skws, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / name).write_bytes(b"x")
+    (tmp_path / "in" / "a.csv").write_text("id,text\n1,lamp\n")
+    advice = f"give it a name that says what it holds, such as export.csv{name[6:]}"
+    outcome = skws("search", tmp_path / "in" / name, "lamp")
+    assert outcome.code == 4
+    assert advice in outcome.err
+    outcome = skws("search", tmp_path / "in", "lamp")
+    assert len(outcome.out.splitlines()) == 2
+    assert advice in outcome.err
+
+
+def test_skipped_files_that_could_be_read_in_another_form_are_named_first(tmp_path: Path, skws: Skws) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("README.txt", "a.png", "b.png", "c.png", "report.xlsx"):
+        (tmp_path / "in" / name).write_bytes(b"x")
+    (tmp_path / "in" / "a.csv").write_text("id,text\n1,lamp\n")
+    err = skws("search", tmp_path / "in", "lamp").err
+    lines = [line for line in err.splitlines() if line.startswith("skipped: ")]
+    assert "report.xlsx" in lines[0]
+    assert lines[0].endswith("; save its sheets as .csv")
+    assert lines[-1] == "skipped: 2 more files"

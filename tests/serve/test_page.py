@@ -25,6 +25,17 @@ pytestmark = pytest.mark.skipif(
 TIME = count(2000)
 NAMES = "[...document.querySelectorAll('#saved h3')].map(e => e.textContent)"
 ITEMS = "document.querySelectorAll('#results .result').length"
+LATE_LAMPS = """
+window.asked = fetch; window.late = false;
+window.fetch = async (path, options) => {
+  if (path === 'queries/lamps') {
+    await new Promise(done => setTimeout(done, 300));
+    late = true;
+  }
+  return asked(path, options);
+}
+"""
+"""Delays the request of the page for a saved search."""
 PICTURES = os.environ.get("SKWS_PICTURES")
 """A folder for screenshots, for inspection."""
 
@@ -317,6 +328,24 @@ async def test_the_address_reflects_the_page(shopping: tuple[Path, Path], port: 
         await tab.run("document.querySelectorAll('#saved button')[1].click()")
         await tab.until(f"{NAMES}.length === 0")
         assert await tab.run("location.search") == ""
+
+
+@scenario
+async def test_the_latest_address_is_shown(shopping: tuple[Path, Path], port: int) -> None:
+    """Also if the answer for an earlier one arrives later, as after going back twice."""
+    async with shop_page(shopping, port) as (served, tab):
+        with served.client() as client:
+            client.put("/queries/lamps", json={"query": "ada lamp"})
+        await tab.run(LATE_LAMPS)
+        for address in "?follow=lamps", "?q=byron":
+            await tab.run(
+                f"history.pushState(null, '', '{address}'); dispatchEvent(new PopStateEvent('popstate'))"
+            )
+        await tab.until(f"{ITEMS} === 1")
+        await tab.until("late")
+        await tab.run("new Promise(done => setTimeout(done, 300))")
+        title = await tab.run("document.getElementById('results-title').textContent")
+        assert (title, await tab.run(ITEMS)) == ("Results for byron", 1)
 
 
 @scenario

@@ -109,10 +109,12 @@ async function showAddress({ back = false } = {}) {
   const [query, name, limit] = [parameters.get("q") ?? "", parameters.get("follow"), parameters.get("limit")];
   if ([...at("limit").options].some((one) => one.value === limit)) at("limit").value = limit;
   if (name !== null) {
+    const request = ++latest;
     try {
-      start(await ask("GET", `queries/${encodeURIComponent(name)}`), { fromAddress: true });
+      const one = await ask("GET", `queries/${encodeURIComponent(name)}`);
+      if (request === latest) start(one, { fromAddress: true }); // else the address has changed since
     } catch (error) {
-      fault("search-fault", error);
+      if (request === latest) fault("search-fault", error);
     }
     return;
   }

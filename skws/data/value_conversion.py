@@ -268,12 +268,24 @@ TEXT_CONVERSIONS: Final[dict[AttributeType, Convert]] = {
 }
 
 
+def _or_null(convert: Convert) -> Convert:
+    """A conversion of texts that are not texts of the attribute: an empty one is NULL, as in CSV."""
+    return lambda text: None if text == "" else convert(text)
+
+
+for _kind, _conversions in JSON_CONVERSIONS.items():
+    if _kind.family is not AttributeType.TEXT:
+        _conversions[str] = _or_null(_conversions[str])
+
+
 def conversion(kind: AttributeType, source_type: type) -> Convert:
     """The conversion of values of type ``source_type`` to ``kind``; one that raises if there is none."""
     if source_type is type(None):
         return unchanged
 
     def refuse(value: Any) -> Value:
+        if value in ([], {}):  # many programs write [] for an empty object, or {} for an empty array
+            return None
         raise refusal(kind, value)
 
     return JSON_CONVERSIONS[kind].get(source_type, refuse)

@@ -186,7 +186,7 @@ def _text(value: object) -> str:
 def _elements(item: Mapping[str, Any], path: str) -> list[Any]:
     """The elements of the array at ``path``; empty if there is none. Raises MalformedError."""
     array = value_at(item, path)
-    if array is MISSING or array is None:
+    if array is MISSING or array is None or array == {}:
         return []
     if not isinstance(array, list):
         raise MalformedError(f"expected an array of rows at {path!r}, got {shown(array)}")

@@ -558,10 +558,9 @@ def _typed_row(reader: RowReader, kinds: Sequence[AttributeType], row: tuple[Any
 
 
 def _database_value(kind: AttributeType, value: Any) -> Value:
-    """A value of SQLite, whose columns may have any type: an empty text is NULL, a text may be a number."""
-    if kind not in _TEXTS:
-        return None if value == "" else conversion(kind, type(value))(value)
-    return _number_text(value) if type(value) is float else conversion(kind, type(value))(value)
+    """A value of SQLite, whose columns may have any type: a text may be a number, and a number a text."""
+    is_number_text = kind in _TEXTS and type(value) is float
+    return _number_text(value) if is_number_text else conversion(kind, type(value))(value)
 
 
 def _number_text(value: bool | float) -> str:
@@ -679,6 +678,8 @@ def _leaves(value: list[Any]) -> Iterator[Any]:
             open_lists.pop()
         elif isinstance(item, list):
             open_lists.append(iter(item))
+        elif item == {}:
+            continue
         elif isinstance(item, Mapping):
             raise MalformedError(f"expected a text, or an array of texts, got {shown(item)}")
         elif item is not None:

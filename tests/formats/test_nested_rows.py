@@ -325,3 +325,23 @@ def test_an_array_in_an_object_that_is_elsewhere_a_value_is_no_relation(tmp_path
     rows, bad = read(path, schema)
     assert bad == []
     assert [row[1:] for row in rows["commits"]] == [("a", "7, 8", None), (None, None, "b")]
+
+
+def test_empty_texts_arrays_and_objects_are_null(tmp_path: Path) -> None:
+    """PHP writes [] for an object without fields, Lua {} for an array without elements."""
+    orders: list[dict[str, Any]] = [
+        {"id": 1, "price": 5, "note": "kettle", "address": {"city": "Leeds"}, "lines": [{"item": "lamp"}]},
+        {"id": 2, "price": [], "note": {}, "address": [], "lines": {}},
+        {"id": 3, "price": "", "note": ["x", {}, []], "address": {}, "lines": []},
+    ]
+    path = tmp_path / "orders.jsonl"
+    path.write_text("".join(json.dumps(order) + "\n" for order in orders))
+    schema = inferred([str(path)]).schema()
+    (split,) = plan(path, schema)
+    records = list(read_split(split, schema))
+    assert [r.row for r in records if isinstance(r, Record) and r.relation == schema.index["orders"]] == [
+        (1, 5, "kettle", "Leeds"),
+        (2, None, None, None),
+        (3, None, "x", None),
+    ]
+    assert len(records) == 4

@@ -31,13 +31,18 @@ from skws_schema.model import Value
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAIVE = (datetime(1000, 1, 2), datetime(9990, 1, 1))  # noqa: DTZ001 - texts without an offset are tested
+_EMPTY: list[Any] = ["", [], {}]
+NULL = [
+    *((kind, raw, None) for kind in (T.INTEGER, T.NUMBER, T.BOOLEAN, T.TIMESTAMP) for raw in _EMPTY),
+    *((kind, raw, None) for kind in (T.TEXT, T.STRING) for raw in _EMPTY[1:]),
+]
 REFUSED: list[tuple[T, list[Any]]] = [
-    (T.INTEGER, ["abc", "1_0", " 1", "١", "1e3", "12.5", "", True, 12.5, 2**63, 2.0**60]),
+    (T.INTEGER, ["abc", "1_0", " 1", "١", "1e3", "12.5", True, 12.5, 2**63, 2.0**60]),
     (T.INTEGER, ["9223372036854775808", "1" * 5000, [1]]),
-    (T.NUMBER, ["1e999", "1_0", "0x1", "", ".", True]),
-    (T.BOOLEAN, ["maybe", "", 2, 1.0]),
-    (T.TEXT, [1.5, True, [], {}]),
-    (T.TIMESTAMP, ["2026-02-30", "2026-01-01x10:00", "soon", "", True, {}]),
+    (T.NUMBER, ["1e999", "1_0", "0x1", ".", True]),
+    (T.BOOLEAN, ["maybe", 2, 1.0]),
+    (T.TEXT, [1.5, True, [1], {"a": 1}]),
+    (T.TIMESTAMP, ["2026-02-30", "2026-01-01x10:00", "soon", True, {"a": 1}]),
     (T.TIMESTAMP, [1_767_225_600_000, "99999999999999", "2026-W01-1", "2026-01-01T25:00"]),
     (T.TIMESTAMP, ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00"]),
 ]
@@ -77,6 +82,7 @@ def test_nan_and_infinity_are_missing(kind: T, value: Any) -> None:
         (T.TEXT, 12, "12"),
         (T.STRING, "", ""),
         (T.TEXT, None, None),
+        *NULL,
         (T.TIMESTAMP, "1970-01-02", 86_400_000_000),
         (T.TIMESTAMP, "1970-01-01 00:00:01.5+00", 1_500_000),
         (T.TIMESTAMP, "1970-01-01T01:00:00.1234569+01:00", 123_456),

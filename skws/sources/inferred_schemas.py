@@ -20,7 +20,7 @@ from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgre
 from skws.sources.feed import REPLAY, redacted, replay_path
 from skws.sources.kafka.topic_address import KAFKA
 from skws_schema.errors import SourceError, StateError, UsageError, quantity
-from skws_schema.infer.column_profile import is_value, looks_typed
+from skws_schema.infer.column_profile import MILLISECONDS, is_value, looks_typed
 from skws_schema.infer.infer import Inference, infer, keep_joins
 from skws_schema.model import Schema, sides
 from skws_schema.paths import from_here
@@ -338,6 +338,15 @@ def summary(inference: Inference) -> Iterator[str]:
     ]
     if typed:
         yield f"read as text, also by conditions: {_brief(typed)}"
+    in_milliseconds = [
+        f"{relation.name}.{a.value.name}"
+        for relation in inference.relations
+        for a in relation.attributes
+        if a.reason == MILLISECONDS
+    ]
+    if in_milliseconds:
+        names = _brief(in_milliseconds)
+        yield f"not read as times: {names} ({MILLISECONDS}; skws reads seconds, or ISO 8601)"
     omissions = [*inference.left_out, *(omission for r in inference.relations for omission in r.left_out)]
     if omissions:
         yield f"left out: {_brief([f'{omission.name!r} ({omission.reason})' for omission in omissions])}"

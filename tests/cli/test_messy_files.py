@@ -502,3 +502,21 @@ def test_skipped_files_that_could_be_read_in_another_form_are_named_first(tmp_pa
     assert "report.xlsx" in lines[0]
     assert lines[0].endswith("; save its sheets as .csv")
     assert lines[-1] == "skipped: 2 more files"
+
+
+def test_milliseconds_since_the_epoch_are_reported(tmp_path: Path, skws: Skws) -> None:
+    path = tmp_path / "log.jsonl"
+    lines = [
+        f'{{"ts": {1709280000000 + 1000 * n}, "size": {1709280000000 + n}, "msg": "lamp"}}\n'
+        for n in range(9)
+    ]
+    path.write_text("".join(lines))
+    err = skws("search", path, "lamp").err
+    assert (
+        "not read as times: log.ts"
+        " (milliseconds since the epoch, by the name; skws reads seconds, or ISO 8601)\n"
+    ) in err
+    path.write_text("".join(lines).replace('000, "size', ', "size'))
+    outcome = skws("search", path, "lamp")
+    assert "not read as times" not in outcome.err
+    assert "2024-03-01T08:00:00Z" in outcome.out

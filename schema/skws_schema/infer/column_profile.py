@@ -150,6 +150,8 @@ _BOOLEANS = ({"true", "false"}, {"t", "f"})
 _TSVECTOR: Final = re.compile(r"('([^']|'')*':\d+[A-D]?(,\d+[A-D]?)*( |$))+", re.ASCII)
 _NUMERALS = {"phone", "fax", "zip", "postal", "postcode", "isbn", "ssn", "iban"}
 _EPOCH_SECONDS = range(500_000_000, 4_000_000_000)
+_EPOCH_MILLISECONDS = range(500_000_000_000, 4_000_000_000_000)
+MILLISECONDS: Final = "milliseconds since the epoch, by the name"
 _INTEGER_BITS = 63
 _LONGEST_NUMBER = 40
 _DIGITS_OF_DOUBLES = 17
@@ -364,7 +366,9 @@ def _number(name: str, texts: Sequence[str], penalty: float) -> _TypeGuess:
         if outliers <= len(texts) * FEW_ODD:
             return _TypeGuess(AttributeType.TIMESTAMP, 0.7 - penalty, "seconds since the epoch, by the name")
     if is_whole:
-        return _TypeGuess(AttributeType.INTEGER, 0.98 - penalty, "whole numbers")
+        in_milliseconds = is_time_name(name) and all(int(w) in _EPOCH_MILLISECONDS for w in texts)
+        reason = MILLISECONDS if in_milliseconds else "whole numbers"
+        return _TypeGuess(AttributeType.INTEGER, 0.98 - penalty, reason)
     return _TypeGuess(AttributeType.NUMBER, 0.95 - penalty, "numbers")
 
 

@@ -224,7 +224,7 @@ _INDEX_PREFIX: Final = "index:"
 
 def digest(text: str) -> str:
     """A short name for the data of an index: equal only for equal texts."""
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    return blake2b(text.encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
 
 def open_tables(schema: Schema, report: ReportProgress = unreported) -> list[TableIndex]:

@@ -48,7 +48,7 @@ def locked_folder(folder: Path, source: str) -> Iterator[None]:
     lock = _lock(folder)
     try:
         os.utime(folder / _LOCK)
-        (folder / _OF).write_text(redacted(source))
+        (folder / _OF).write_bytes(os.fsencode(redacted(source)))
         yield
     finally:
         os.close(lock)
@@ -120,7 +120,7 @@ def _read_entry(lock: Path) -> CachedIndex | None:
     folder = lock.parent
     try:
         size = sum(_BLOCK * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
-        source = (folder / _OF).read_text() if (folder / _OF).exists() else folder.name
+        source = os.fsdecode((folder / _OF).read_bytes()) if (folder / _OF).exists() else folder.name
         return CachedIndex(folder, source, size, lock.stat().st_mtime)
     except OSError:  # another process removes it
         return None

@@ -44,5 +44,11 @@ class Log:
         else:
             now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             line = {"time": now, "level": level, "event": event, "message": message} | fields
-            text = escaped(orjson.dumps(line, default=str)).decode()
+            unicode_line = {name: _as_unicode(value) for name, value in line.items()}
+            text = escaped(orjson.dumps(unicode_line, default=str)).decode()
         print(text, file=self.stream, flush=True)
+
+
+def _as_unicode(value: Any) -> Any:
+    """A value for JSON: paths in messages may have bytes that are not UTF-8."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

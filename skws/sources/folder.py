@@ -149,7 +149,7 @@ class Lookout:
             entries = self._files_below(self._root, "", None)
             return sorted(entries, key=lambda file: arrival(file.name))
         try:
-            root_file = self._file(self._root, self._root.name, None, self._root.stat())
+            root_file = self._file(self._root, _readable(self._root.name), None, self._root.stat())
         except FileNotFoundError:
             return []
         return [] if root_file is None else [root_file]
@@ -163,7 +163,7 @@ class Lookout:
         except FileNotFoundError:
             return
         for entry in entries:
-            name = f"{prefix}{entry.name}"
+            name = f"{prefix}{_readable(entry.name)}"
             try:
                 state = entry.stat()
             except FileNotFoundError:
@@ -206,6 +206,11 @@ class Lookout:
         except FileNotFoundError:
             return None
         return SourceFile(name, path, kind, named_relation, *state, whole)
+
+
+def _readable(name: str) -> str:
+    """A name of a file as Unicode, for offsets and messages: names may have bytes that are not UTF-8."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _state(status: os.stat_result) -> tuple[int, int, int]:

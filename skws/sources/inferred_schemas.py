@@ -267,7 +267,7 @@ def _label_value(text: str, label: str) -> str | None:
 
 
 def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:16]
+    return sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _stamp(addresses: Sequence[str]) -> str | None:

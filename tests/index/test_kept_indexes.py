@@ -50,6 +50,25 @@ def test_old_and_excess_indexes_are_deleted_when_one_is_built(databases: list[Pa
     assert third.folder.exists()
 
 
+def test_a_damaged_name_of_an_index_ends_no_command(databases: list[Path], skws: Skws) -> None:
+    (cached_indexes()[0].folder / "of").write_bytes(b"\xff")
+    assert skws("cache").code == 0
+    delete_old(cached_indexes()[2].folder)
+    assert names()[1:] == ["b.db", "c.db"]
+
+
+def test_an_index_of_a_file_whose_name_is_not_utf_8_is_cached(databases: list[Path], skws: Skws) -> None:
+    name = os.fsdecode(b"m\xfcller.db")
+    try:
+        path = databases[0].rename(databases[0].with_name(name))
+    except OSError:  # as on macOS
+        pytest.skip("the file system only has names in UTF-8")
+    schema = path.with_name("schema.yaml")
+    schema.write_text("relations: {movie: {attributes: {id: integer, title: text}}}\nwindow: none\n")
+    assert skws("search", path, "pulp", "--schema", schema, "--quiet").code == 0
+    assert names()[0] == name
+
+
 def test_cached_indexes_are_listed_and_cleared(databases: list[Path], skws: Skws) -> None:
     output = skws("cache").out.splitlines()
     assert [line.split("MB  ")[1].split() for line in output[:3]] == [

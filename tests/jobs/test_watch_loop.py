@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ import pytest
 from skws.jobs.control import ControlFolder, JobCommand, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
+from skws.jobs.log import Log, LogFormat
 from skws.results.result import LiveResult, ResultTuple
 from skws.sinks.base import SinkError
 from skws.sources.stdin import StdinSource
@@ -129,6 +131,12 @@ def test_a_control_folder_does_not_grow_with_commands(
     assert restarts > 2
     assert all((control / name).stat().st_size < 2 * most for name in ("commands.jsonl", "answers.jsonl"))
     watch.close()
+
+
+def test_a_log_in_json_may_name_files_whose_names_are_not_utf_8() -> None:
+    stream = StringIO()
+    Log(LogFormat.JSON, stream=stream).warning("source", "skipped m\udcfc")
+    assert orjson.loads(stream.getvalue())["message"] == r"skipped m\udcfc"
 
 
 @pytest.mark.parametrize("text", [b"", b"\0\0\0", b"[]", b'{"queries": [{"name": 1}]}'])

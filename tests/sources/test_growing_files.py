@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 from pathlib import Path
 
 import orjson
@@ -151,6 +152,27 @@ def test_new_files_of_every_format_are_read(tmp_path: Path) -> None:
     assert follower.poll() == []
     append(tmp_path / "play.csv", b"10,7\n")
     assert follower.poll() == [10]
+    follower.replay()
+
+
+def test_names_of_files_need_not_be_utf_8(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path)
+    try:
+        os.mkdir(folder + b"/of m\xfcller")
+    except OSError:  # as on macOS
+        pytest.skip("the file system only has names in UTF-8")
+    for name, content in (
+        (b"/m\xfc.jsonl", line(1)),
+        (b"/of m\xfcller/x.jsonl", line(2)),
+        (b"/\xfc.txt", b"x"),
+    ):
+        with open(folder + name, "wb") as file:
+            file.write(content)
+    follower = Follower(tmp_path)
+    assert follower.poll() == [1, 2]
+    assert follower.notices == [r"skipped \xfc.txt: unknown format"]
+    follower.restart()
+    assert follower.poll() == []
     follower.replay()
 
 

@@ -229,7 +229,12 @@ def test_an_invalid_condition_is_named(conditions: list[str], fault: str) -> Non
 
 @pytest.mark.parametrize(
     ("joins", "fault"),
-    [("joins:\n  - b.x = a.x\n", "has the join"), ("joins: [a.y = b.y]\n", "add this line under joins:")],
+    [
+        ("joins:\n  - b.x = a.x\n", "has the join"),
+        ("joins: [a.y = b.y]\n", "add this line under joins:"),
+        ("joins: &none []\n", "add this line under joins:"),
+        ("...\n", "add this line under joins:"),
+    ],
 )
 def test_a_join_that_cannot_be_added_is_rejected(joins: str, fault: str) -> None:
     with pytest.raises(UsageError, match=fault):

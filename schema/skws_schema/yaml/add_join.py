@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Final
 
-from skws_schema.errors import UsageError, nearest, shown
+from skws_schema.errors import SchemaError, UsageError, nearest, shown
 from skws_schema.model import AttributeType, Join, Schema, sides
 from skws_schema.yaml.document import join_lines
 from skws_schema.yaml.load import Side, parse_condition, parse_schema
@@ -59,11 +59,16 @@ def with_join(text: str, join: Join, folder: Path | None = None) -> str:
     line_end = "\r\n" if "\r\n" in text else "\n"
     lines = _with_line(text.replace("\r\n", "\n").removesuffix("\n").split("\n"), join)
     new_text = "".join(f"{line}{line_end}" for line in lines or ())
-    if lines is None or Counter(map(sides, parse_schema(new_text, folder=folder).joins)) != Counter(
-        [*joins, sides(join)]
-    ):
+    if lines is None or not _has_joins(new_text, [*joins, sides(join)], folder):
         raise UsageError(f"add this line under joins: with an editor: {' '.join(join_lines(join)).strip()}")
     return new_text
+
+
+def _has_joins(text: str, joins: Sequence[Hashable], folder: Path | None) -> bool:
+    try:
+        return Counter(map(sides, parse_schema(text, folder=folder).joins)) == Counter(joins)
+    except SchemaError:  # such as a line after the end of the document
+        return False
 
 
 def _with_line(lines: list[str], join: Join) -> list[str] | None:

@@ -251,6 +251,20 @@ def test_invalid_queries_are_rejected_with_a_reason(text: str, message: str) -> 
         parse_query(text, SCHEMA)
 
 
+@pytest.mark.parametrize("term", ['"pulp fiction"', "(pulp OR fiction)"])
+@pytest.mark.parametrize("sign", ["^", "~"])
+def test_a_sign_is_an_operator_next_to_a_term_only(term: str, sign: str) -> None:
+    with pytest.raises(QueryError, match=re.escape(f"'{sign}' is")):
+        parse_query(f"{term}{sign} heist", SCHEMA)
+    assert parse_query(f"{term} {sign} heist", SCHEMA).dropped == (sign,)
+
+
+def test_alternatives_in_another_order_are_one_keyword() -> None:
+    query = parse_query("(pulp OR heist) fiction (heist OR pulp)", SCHEMA)
+    assert query.keywords == ("pulp|heist", "fiction")
+    assert query.repeated == ("heist|pulp",)
+
+
 def test_the_caret_points_to_the_error_in_a_long_query() -> None:
     text = "pulp\x1b[31m " * 20 + '"fiction'
     with pytest.raises(QueryError) as error:

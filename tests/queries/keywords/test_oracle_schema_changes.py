@@ -195,6 +195,17 @@ def test_a_removed_relation_retracts_an_updated_result_with_its_reported_begin(l
         assert reports == [("+", 4e-6, 504e-6), ("~", 4e-6, 508e-6), ("-", 4e-6, 100e-6)]
 
 
+def test_a_late_record_ends_a_result_that_had_ended_before_the_change() -> None:
+    """It has fewer tuples than the largest network, and the last tuple belongs to a removed relation."""
+    first, after = Schema("first", (A, B, C), (AB,)), Schema("after", (A, B), (AB,))
+    stream = [Record(0, 1, ("alpha", 7)), Record(1, 2, ("beta", 7)), Record(2, 50, ("pad", 7))]
+    late = [Record(1, 4, ("beta", 7), delete=True)]
+    for mode, engine in engines_by_mode(first, 2, TimeWindow(10), lateness=10**6).items():
+        results = run(engine, [(first, []), (after, [])], [stream, late])
+        reports = [(one.op, one.start, one.end) for one in results]
+        assert (mode, reports) == (mode, [("+", 2e-6, 11e-6), ("-", 2e-6, 4e-6)])
+
+
 def run(engine: StreamEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
     results: list[Result] = []
     for number, ((schema, _), stream) in enumerate(zip(case, streams, strict=True)):

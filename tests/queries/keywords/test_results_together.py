@@ -8,9 +8,10 @@ import sys
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from resource import RUSAGE_SELF, getrusage
 from time import process_time
+from unittest.mock import Mock
 
 import numpy as np
 import orjson
@@ -23,12 +24,26 @@ from bench.load import Load
 from skws.data.batch import Record, RecordBatch
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.result_emitter import by_tick_and_id
+from skws.queries.keywords.result_emitter import (
+    COMPLETED,
+    RETRACTED,
+    Event,
+    by_tick_and_id,
+    events_in_order,
+)
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.names import digest, digest_of_join, id_of, ids, lanes, shown_ids
 from skws_schema.model import Row
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import TimeWindow
+
+
+def test_events_are_in_order_of_ticks_then_kinds_then_times_then_ids() -> None:
+    result = Mock()
+    keys = list(product((1, 2), (RETRACTED, COMPLETED), (3, 4), ("a", "b")))
+    assert keys == sorted(keys)
+    ordered = events_in_order(Event(*key, result) for key in reversed(keys))
+    assert [event[:4] for event in ordered] == keys
 
 
 @given(

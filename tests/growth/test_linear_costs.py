@@ -135,6 +135,18 @@ def removing_searches(n: int) -> Work:
     return work
 
 
+def removing_searches_that_exclude(n: int) -> Work:
+    live = Session(Stream(CHAIN, parse_window("10 hours"), evaluator=EvaluatorName.DELTA))
+    queries = [Query(f"w{i} -none{i}").named(f"query {i}", 4) for i in range(n)]
+    live.add_all(plans_over(queries, live.stream))
+
+    def work() -> None:
+        for query in queries:
+            live.remove(query.name)
+
+    return work
+
+
 def removing_patterns(n: int) -> Work:
     live = Session(Stream(CHAIN, parse_window("10 hours"), finite=False))
     texts = [f"a x ; b y where x.k = y.k within {number} s" for number in range(1, n + 1)]
@@ -530,6 +542,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (adding_a_search_to_rows, 500),
     (adding_searches, 5),
     (removing_searches, 5),
+    (removing_searches_that_exclude, 40),
     (removing_patterns, 20),
     (searches_of_one_text, 5),
     (patterns_added_and_removed, 5),

@@ -34,6 +34,7 @@ from skws_schema.model import Schema
 
 _BRANCHING: Final = 1 << 30  # numbers of networks that branch begin here
 _NO_WORD: Final = -1
+_QUERY: Final = (1 << 32) - 1
 _PAIR_SIZE: Final = 2
 
 
@@ -87,7 +88,7 @@ class DeltaJoins:
         self._branching = TreeNetworks(schema)
         self._size_counts: Counter[int] = Counter()  # the number of queries, by ``most``
         self._by_query = _SizeTable()
-        self._exclusions: tuple[Ints, Ints] = NOTHING, NOTHING  # word and query, sorted by both
+        self._exclusions: Ints = NOTHING  # excluded word and query in one integer, sorted
         self.results: list[Partials] = []
         """Results found so far for the tuples of the running call."""
         self._reset()
@@ -182,8 +183,9 @@ class DeltaJoins:
         word_sets = {n: query.words for n, query in new.items() if query.branching}
         if word_sets:
             self._sets.add(word_sets, self._words.frequencies)
-        if any(query.excluded for query in new.values()):
-            self._renew_exclusions()
+        exclusions = [word << 32 | number for number, query in new.items() for word in query.excluded]
+        if exclusions:
+            self._exclusions = distinct(np.concatenate([self._exclusions, exclusions]))
         self._partners.extend(live)
         if self._has_pairs:
             self._walks.extend(live)
@@ -206,7 +208,7 @@ class DeltaJoins:
         else:
             self._pairs.remove(query, *search.pair)
         if search.excluded:
-            self._renew_exclusions()
+            self._exclusions = self._exclusions[self._exclusions & _QUERY != query]
         if not self._queries:  # without queries, new tuples are not recorded
             self._reset()
 
@@ -226,7 +228,7 @@ class DeltaJoins:
     def exclusions(self, bitmaps: KeywordBitmaps) -> int:
         """The number of pairs of a tuple and a query that excludes it."""
         slots, words = bitmaps.tuple, bitmaps.query
-        excluded_words, queries = self._exclusions
+        excluded_words, queries = self._exclusions >> 32, self._exclusions & _QUERY
         first = np.searchsorted(excluded_words, words)
         counts = np.searchsorted(excluded_words, words, side="right") - first
         return len(distinct(np.repeat(slots, counts) << 32 | queries.take(ranges(first, counts))))
@@ -244,11 +246,6 @@ class DeltaJoins:
         self._partners.remap(slots)
         self._walks.remap(slots)
         self._sets.order(self._words.frequencies)
-
-    def _renew_exclusions(self) -> None:
-        pairs = [(word, n) for n, query in self._queries.items() for word in query.excluded]
-        columns = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-        self._exclusions = columns[:, 0].copy(), columns[:, 1].copy()
 
     def _results_around(self, owners: Ints) -> Iterator[Partials]:
         """The results whose last tuple is one of the owners."""
@@ -400,9 +397,7 @@ class DeltaJoins:
         rows = np.flatnonzero(~self._by_query.plain(query))
         if not len(rows):
             return allowed
-        excluded_words, queries = self._exclusions
-        relation = self._live.tuples.relation
-        codes = excluded_words << 32 | queries  # sorted, as the exclusions are
+        relation, codes = self._live.tuples.relation, self._exclusions
         for column in members:
             slots = column[rows]
             position, words = self._words.of(slots)

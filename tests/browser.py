@@ -81,7 +81,7 @@ class Browser:
         await self.ask("Input.dispatchKeyEvent", type="keyUp", **key_event)
 
     async def picture(self, path: Path) -> None:
-        """A screenshot as PNG."""
+        """Saves a screenshot as PNG."""
         screenshot = await self.ask("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(screenshot["result"]["data"]))
 

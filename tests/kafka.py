@@ -72,7 +72,7 @@ def address(broker: str, *topics: str, **parameters: str) -> str:
 
 
 class MockBroker:
-    """The broker as tests use it."""
+    """A broker in a separate process, controlled through its standard input."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

@@ -22,7 +22,7 @@ _QUOTED_PASSWORD = "s3cret%2Fpass%40word"
 _FREE_BYTES = 4 << 30
 """The least free memory for databases, in bytes: several times the size of a few hundred."""
 _UNLIMITED = "-c statement_timeout=0"
-"""Options for statements of tests, which limits of a database do not apply to."""
+"""Options that exempt the statements of tests from the limits of a database."""
 _SETTINGS = (
     "wal_level=logical",
     "max_wal_senders=20",
@@ -93,7 +93,7 @@ class Server:
         connection.autocommit = True
         with closing(connection), connection.cursor() as cursor:
             recovering = True
-            while recovering:  # a start ends before the recovery does
+            while recovering:  # the start returns before the recovery ends
                 cursor.execute("SELECT pg_is_in_recovery()")
                 ((recovering,),) = cursor.fetchall()
 

@@ -153,7 +153,7 @@ def test_an_explanation_of_very_many_networks_ends_at_the_budget() -> None:
 
 
 def test_searches_may_begin_while_the_largest_holder_is_found() -> None:
-    """As in other threads of a server."""
+    """Other threads of a server begin them."""
     later = [FakeHolder() for _ in range(100)]
 
     class FirstHolder(FakeHolder):

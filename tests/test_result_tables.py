@@ -31,7 +31,7 @@ def random_result(rng: random.Random, number: int) -> Result:
 
 
 def row_of(result: Result) -> dict[str, Any]:
-    """A row built by hand."""
+    """The row of a result, built from its fields."""
 
     def text(value: Any) -> str | None:
         return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)

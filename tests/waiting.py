@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 PATIENCE: Final = 400.0
-"""Seconds."""
+"""The seconds after which a wait fails."""
 
 
 def nap() -> None:

@@ -242,7 +242,7 @@ def first_of(
     word: Sequence[StreamRecord],
     alphabet: Alphabet = ALPHABET,
 ) -> list[tuple[int, int]]:
-    """The windows that ``first`` selects, record by record: at most one is open, and ends when it can."""
+    """The windows that ``first`` selects, record by record: one at a time, which ends as soon as it can."""
     selected_windows: list[tuple[int, int]] = []
     open_start: int | None = None
     for i in range(expression.k, len(word)):

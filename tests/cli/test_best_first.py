@@ -70,7 +70,7 @@ def test_json_lines_are_ranked_only_with_a_limit_or_sort_by_score(skws: Skws, sh
 
 
 def test_an_updated_result_is_written_once_as_a_result(skws: Skws, shop: Path) -> None:
-    """Nothing before it is written that its update could be applied to."""
+    """Its earlier version, to which an update would apply, is not written."""
     replacement = '{"relation": "customer", "time": 90, "row": {"cid": 0, "name": "ada byron"}}\n'
     (shop / "data" / "later.jsonl").write_text(replacement)
     files = ("-s", shop / "shop.yaml", "-r", shop / "data", "-f", "jsonl")

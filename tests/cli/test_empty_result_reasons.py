@@ -128,7 +128,7 @@ def test_only_the_first_of_many_empty_queries_are_explained(tmp_path: Path) -> N
 
 
 def test_a_resumed_run_without_records_explains_nothing(skws: Skws, tmp_path: Path) -> None:
-    """Its queries may have results, which an earlier run has written."""
+    """An earlier run may have written results of its queries."""
     source = tmp_path / "in.jsonl"
     source.write_text(json.dumps({"relation": "item", "time": 1, "row": {"id": 1, "name": "lamp"}}) + "\n")
     (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="none", table="false"))
@@ -168,7 +168,7 @@ def test_only_the_latest_rows_of_each_relation_are_examined() -> None:
 
 @pytest.mark.parametrize("text", ["lamp -red", "lamp -item:", "red ; lamp"])
 def test_rows_that_the_query_excludes_do_not_count_as_matches(skws: Skws, tmp_path: Path, text: str) -> None:
-    """Neither in a search over live rows, nor among the rows that a job examines."""
+    """In a search over live rows, and among the rows that a job examines."""
     schema, rows = tmp_path / "shop.yaml", tmp_path / "in.jsonl"
     schema.write_text(SCHEMA.format(window="none", table="false"))
     rows.write_text(json.dumps({"relation": "item", "time": 1, "row": {"id": 1, "name": "red lamp"}}) + "\n")

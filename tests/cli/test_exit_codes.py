@@ -78,7 +78,7 @@ def test_an_unreadable_file_has_the_exit_code_of_its_role(
 ) -> None:
     forbidden = tmp_path / "forbidden.jsonl"
     forbidden.touch()
-    # Typer would check with os.access and exit with 2. The tests may run as root, who may read all files.
+    # Typer would check with os.access and exit with 2. The tests may run as root, which may read all files.
     monkeypatch.setattr(os, "access", lambda path, _: str(path) != str(forbidden))
     assert skws(*SEARCH, option, forbidden).code == code
 
@@ -97,7 +97,7 @@ def test_unwritable_output_fails_before_the_replay_is_read(skws: Skws, tmp_path:
 def test_an_unexpected_error_is_one_line_without_skws_debug(
     skws: Skws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Here of a source in another package."""
+    """The error is raised by a source of another package."""
     installed(tmp_path, "broken", {SOURCES: {"broken": "broken_source:source"}})
     (tmp_path / "broken_source.py").write_text("def source(text):\n    raise RuntimeError('went\\nwrong')\n")
     monkeypatch.syspath_prepend(str(tmp_path))

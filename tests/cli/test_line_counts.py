@@ -152,7 +152,7 @@ def test_counts_of_json_lines_add_up(
 def test_a_bad_line_at_any_position_does_not_change_the_format(
     tmp_path: Path, first: bytes, name: str
 ) -> None:
-    """Neither of a file of records nor of a file of bare rows, named after its relation."""
+    """In files of records, and in files of bare rows named after their relation."""
     path, source = tmp_path / name, tmp_path / name.split("/")[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     row = (

@@ -127,7 +127,7 @@ SEARCHABLE: list[tuple[str, str, bytes, str]] = [
     ("nested columns of Parquet", "people.parquet", parquet_bytes(NESTED), "Ada Byron"),
     ("records of relations", "any.jsonl", b'{"relation":"people","row":{"n":"Ada Byron"}}\n', "Ada Byron"),
 ]
-"""What is unusual, the file, and words that a search finds."""
+"""The peculiarity, the name and content of the file, and words that a search finds."""
 REPORTED: list[tuple[str, str, bytes, int, str]] = [
     (
         "Latin-1 in some rows",
@@ -170,7 +170,7 @@ REPORTED: list[tuple[str, str, bytes, int, str]] = [
     ("Parquet that is none", "people.parquet", b"PAR1", 4, "cannot read as Parquet"),
     ("SQLite that is none", "people.sqlite", b"text", 4, "not a database"),
 ]
-"""What is wrong, the file, the exit code, and a part of the message."""
+"""The fault, the name and content of the file, the exit code, and a part of the message."""
 
 
 @pytest.fixture(autouse=True)

@@ -93,7 +93,7 @@ def test_a_join_between_matching_relations_is_suggested_first(skws: Skws, tmp_pa
 
 
 def test_a_join_that_connects_the_keywords_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
-    """Also if it does so through other joins; before joins from a keyword to other relations."""
+    """Even through other joins, and before joins that lead from a keyword to other relations."""
     data = write_crm(tmp_path)
     (data / "orders.csv").write_text(
         "code,user_id,item\n" + "".join(f"X{n},{n % 3 + 1},lamp\n" for n in range(9))

@@ -61,6 +61,6 @@ def words(command: str) -> list[str]:
 
 
 def matches(expected: str, output: str) -> bool:
-    """Whether the shown lines are the whole output, where ``...`` matches anything."""
+    """True if the shown lines are the whole output; ``...`` matches anything."""
     pattern = re.escape(expected).replace(re.escape("..."), ".*")
     return re.fullmatch(pattern.rstrip("\\\n") + r"\s*", output, re.S) is not None

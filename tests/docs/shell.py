@@ -36,7 +36,7 @@ class Shell:
         self._live: list[subprocess.Popen[bytes]] = []
 
     def run(self, block: Block, *, notes: bool = False) -> str:
-        """Returns the output of a block; ``notes``: including standard error."""
+        """The output of a block; ``notes``: including standard error."""
         script = "set -e\n" + "\n".join(block.commands)
         process = subprocess.run(
             ["bash", "-c", script],
@@ -112,7 +112,7 @@ def text(path: Path) -> str:
 
 
 def healthy(port: str | int) -> bool:
-    """Whether the server at a port answers."""
+    """True if the server at a port answers."""
     with suppress(httpx.HTTPError):
         return httpx.get(f"http://localhost:{port}/healthz", trust_env=False).status_code == 200
     return False

@@ -87,7 +87,7 @@ def _lay_out(page: Path, folder: Path) -> None:
 
 @cache
 def _mondial(folder: Path) -> Path:
-    """Written once, since this takes longer than most commands."""
+    """The database, which is written once because this takes longer than most commands."""
     path = folder / "mondial.sqlite"
     write_mondial(path)
     return path

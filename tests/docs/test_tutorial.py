@@ -101,7 +101,7 @@ class _Hook(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
-        """Nothing."""
+        """Logs nothing."""
 
 
 def test_the_slack_recipe_posts_results(tmp_path: Path, database: Database) -> None:

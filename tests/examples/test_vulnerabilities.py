@@ -1,4 +1,4 @@
-"""Changelogs of a synthetic Debian: what is read, which names are removed, and results of saved searches."""
+"""Changelogs of a synthetic Debian: their entries, removed names, and results of saved searches."""
 
 from __future__ import annotations
 

@@ -22,7 +22,11 @@ TIMEOUT: Final = httpx.Timeout(PATIENCE)
 
 
 class Serving:
-    """A server process. ``url`` is set once it listens. Signals reach ``program`` itself if it is Python."""
+    """A server process. ``url`` is set once it listens.
+
+    ``program``: the Python that runs the server and receives its signals. By default, the server is a fork
+    with its modules loaded, and another process forwards signals to it.
+    """
 
     def __init__(
         self,

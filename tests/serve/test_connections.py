@@ -130,7 +130,7 @@ def test_connections_are_limited_by_open_files() -> None:
 
 
 class Client:
-    """Reads what is sent, up to ``most`` pieces."""
+    """Reads up to ``most`` pieces of a stream."""
 
     def __init__(self, most: int) -> None:
         self.text = ""
@@ -204,7 +204,7 @@ def test_a_stream_whose_next_event_is_no_longer_stored_is_ended() -> None:
 
 @pytest.mark.parametrize("of", ["search", "all"])
 def test_a_stream_resumes_however_many_events_are_stored(of: str) -> None:
-    """It was ended as behind, again whenever its client resumed."""
+    """Otherwise it would end as behind each time its client resumes it."""
 
     async def scenario() -> None:
         streams = EventStreams(StreamLimits())
@@ -267,7 +267,7 @@ def test_the_stream_of_a_removed_search_ends_also_if_it_was_saved_again() -> Non
 
 
 def test_large_events_are_sent_in_small_pieces() -> None:
-    """A client that reads slowly has its time for each piece."""
+    """The time limit for a slow client applies to each piece."""
 
     async def scenario() -> None:
         streams = EventStreams(StreamLimits())
@@ -288,7 +288,7 @@ def test_large_events_are_sent_in_small_pieces() -> None:
 
 @pytest.mark.parametrize("of", ["owner", "digest"])
 def test_a_stream_without_events_of_its_own_gets_ids(of: str) -> None:
-    """Also while another owner's searches, or a digest that is being collected, have events all the time."""
+    """Even while another owner's searches, or a digest that is being collected, have events continuously."""
 
     async def scenario() -> None:
         streams = EventStreams(StreamLimits(heartbeat=0.1))

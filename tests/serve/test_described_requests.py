@@ -112,7 +112,7 @@ def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> No
     assert answer["schema"]["properties"]["results"]["items"]["properties"]["score"] == {"type": "number"}
     seen: set[str] = set()
 
-    # Whatever is drawn, an answer, an error in a query, and bodies that fit the description badly.
+    # In every run: an answer, an error in a query, and bodies that do not match the description.
     @example(("POST", "/search", {}, {"query": "ada"}, "/search"))
     @example(("POST", "/search", {}, {"query": "("}, "/search"))
     @example(("POST", "/search", {}, {"query": 5}, "/search"))

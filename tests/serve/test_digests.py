@@ -288,7 +288,7 @@ def test_snapshots_are_only_for_the_new_search() -> None:
 
 
 def test_open_digests_are_not_written_with_each_batch(tmp_path: Path) -> None:
-    """However much they hold, also after a restart."""
+    """However large they are, and even after a restart."""
     names = [f"digest {n}" for n in range(10)]
     hub = open_publisher(tmp_path, Clock(NOON), most=1 << 30, segment=10_000)
     take(hub, 1, [adding(name, every="1 day") for name in names])

@@ -191,7 +191,7 @@ def test_saved_and_removed_searches_survive_every_kill(tmp_path: Path, kills: in
     client = httpx.Client(base_url=serving.url, trust_env=False, timeout=httpx.Timeout(60))
 
     def answered(method: str, name: str, **options: Any) -> int:
-        """The status, once a server answers; a removal without an answer may have been made."""
+        """The status, once a server answers; a removal may have succeeded without an answer."""
         while True:
             try:
                 status = client.request(method, f"/queries/{name}", **options).status_code

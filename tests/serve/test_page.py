@@ -37,7 +37,7 @@ window.fetch = async (path, options) => {
 """
 """Delays the request of the page for a saved search."""
 PICTURES = os.environ.get("SKWS_PICTURES")
-"""A folder for screenshots, for inspection."""
+"""A folder in which to save screenshots for inspection."""
 
 
 @asynccontextmanager
@@ -399,7 +399,7 @@ async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], port: in
 
 @scenario
 async def test_the_results_of_a_followed_search_are_counted(shopping: tuple[Path, Path], port: int) -> None:
-    """Also those that end after the page has dropped them. The list of searches tells how many there are."""
+    """Including those that end after the page has dropped them. The list of searches shows their number."""
     _, stream = shopping
     status = "document.getElementById('status')?.textContent"
     async with shop_page(shopping, port) as (served, tab):
@@ -423,7 +423,7 @@ async def test_the_results_of_a_followed_search_are_counted(shopping: tuple[Path
 async def test_a_followed_result_ends_when_the_stream_has_passed_its_end(
     shopping: tuple[Path, Path], port: int
 ) -> None:
-    """Without a result that shows the time of the stream."""
+    """Even if no new result shows the time of the stream."""
     _, stream = shopping
     status = "document.getElementById('status')?.textContent"
     async with shop_page(shopping, port) as (served, tab):
@@ -520,7 +520,7 @@ async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], port: in
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_readable_in_both_color_schemes(shopping: tuple[Path, Path], port: int, scheme: str) -> None:
-    """Text is readable on its background in both: a contrast of 4.5 (WCAG 2.2, AA)."""
+    """Its contrast with the background is at least 4.5 (WCAG 2.2, AA)."""
 
     @scenario
     async def drawn() -> None:

@@ -211,7 +211,7 @@ def test_invalid_searches_are_rejected(client: httpx.Client, body: dict[str, Any
 def test_invalid_saved_searches_are_rejected(
     client: httpx.Client, name: str, body: dict[str, Any], message: str
 ) -> None:
-    # Not with httpx, which also rejects text that is not Unicode.
+    # Encoded here, because httpx rejects text that is not Unicode.
     answer = client.put(f"/queries/{name}", content=json.dumps(body), headers=JSON)
     assert answer.status_code in {400, 422}, answer.text
     assert message in answer.json()["error"]

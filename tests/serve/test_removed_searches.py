@@ -60,7 +60,7 @@ def stream_text(
     results: Sequence[Result] = (),
     parameters: bytes = b"",
 ) -> str:
-    """What a client receives until the stream ends. ``on_start`` is called before the snapshot is taken."""
+    """The text that a client receives. ``on_start`` is called before the snapshot is taken."""
 
     async def receive() -> Message:
         await asyncio.Event().wait()
@@ -119,7 +119,7 @@ def test_a_snapshot_has_the_searches_of_its_instant() -> None:
 
 @pytest.mark.parametrize("of", ["search", "all"])
 def test_marks_are_not_found_in_the_thread_of_the_server(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In texts of megabytes this takes long, and all other clients waited."""
+    """In texts of megabytes, this takes long and would block all other clients."""
     threads: list[int] = []
 
     def marks(*_: str) -> list[Span]:

@@ -20,7 +20,7 @@ TIME = count(1000)
 
 
 def pair(folder: Path, name: str, item: str, op: str = "+", number: int | None = None) -> int:
-    """A customer and an order of theirs in the stream."""
+    """Appends a customer with an order to the stream; returns the customer's id."""
     cid = next(_numbers) if number is None else number
     append(folder / "stream.jsonl", customer(next(TIME), cid, name, op), order(next(TIME), cid, item, op))
     return cid
@@ -114,7 +114,7 @@ def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
 
 @pytest.mark.check
 def test_an_answer_is_limited_to_32_mb(tmp_path: Path) -> None:
-    """The best results that fit; the same with the positions of keywords, which also take space."""
+    """It has the best results that fit, with and without the positions of keywords."""
     schema, stream = shop(tmp_path)
     padding = " " * 6_000_000
     names = [*["ada"] * 7, "bob", "eve"]
@@ -292,7 +292,7 @@ def test_a_saved_search_tells_the_request_that_saves_it(client: httpx.Client) ->
 
 
 def test_a_saved_search_may_have_the_size_of_the_server(client: httpx.Client, tmp_path: Path) -> None:
-    """After a restart, the request of a search without a size has that of the server."""
+    """After a restart, the request of a search that was saved without a size has that of the server."""
     body = {"query": "ada lamp", "max_size": 14}
     refused = client.put("/queries/large", json=body)
     assert (refused.status_code, refused.json()["error"]) == (400, "max_size: expected at most 12, got 14")
@@ -329,7 +329,7 @@ def test_requests_at_the_same_time_respect_the_most_searches(tmp_path: Path) -> 
 
 
 def test_requests_at_the_same_time_replace_a_new_search(client: httpx.Client, served: Serving) -> None:
-    """The latest one replaces the others; all but one were refused, since the name existed."""
+    """The latest one replaces the others."""
 
     def statuses(request: int) -> list[int]:
         with served.client() as other_client:
@@ -362,7 +362,7 @@ def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) ->
 
 
 def test_a_search_replaced_by_another_owner_is_removed_for_the_first(tmp_path: Path) -> None:
-    """Neither sees events of the other: at once, later, and after a kill."""
+    """No owner sees events of the other: immediately, later, or after a kill."""
     schema, stream = shop(tmp_path)
     command = [str(stream), "--schema", str(schema), "--window", "1 hour"]
     command += ["--checkpoint", str(tmp_path / "state")]
@@ -403,7 +403,7 @@ def test_a_search_replaced_by_another_owner_is_removed_for_the_first(tmp_path: P
 
 
 def check_owners(streams: dict[str, Stream], expected: dict[str, list[tuple[str, str]]]) -> None:
-    """The events after ``ready``, with their owners; no owner sees the address of another."""
+    """Checks the events after ``ready`` and their owners; no owner sees the address of another."""
     for name, stream in streams.items():
         stream.wait(lambda s=stream, e=expected[name]: len(changes(s)) >= len(e))  # type: ignore[misc]
         assert [(kind, owner) for kind, owner, _ in changes(stream)] == expected[name], name

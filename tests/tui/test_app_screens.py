@@ -304,7 +304,7 @@ async def test_the_menu_opens_over_any_screen_and_runs_actions() -> None:
         assert driver.app.current_mode == "networks"
         await driver.press("escape", "escape", "question_mark", "escape")
         assert "Enter does it" not in driver.text()
-        await driver.press("a", "f1")  # also while the query box has the focus
+        await driver.press("a", "f1")  # even while the query box has the focus
         await driver.write("whole trees")
         await driver.press("enter")
         assert driver.search.results.trees
@@ -327,7 +327,7 @@ async def test_the_menu_has_the_forms_of_queries_and_the_themes() -> None:
 
 @scenario
 async def test_a_list_of_choices_is_read_once_for_each_filter() -> None:
-    """However many there are, since thousands of queries may be standing."""
+    """There may be thousands of standing queries to choose from."""
 
     class Choices(tuple[tuple[str, str], ...]):
         readings = 0
@@ -412,7 +412,7 @@ async def test_escape_leaves_every_screen_and_later_keys_edit_nothing(schema_fil
 @scenario
 async def test_a_rejected_query_is_not_a_state_of_the_engine() -> None:
     async with opened(movies()) as driver:
-        driver.app.view.metrics = None  # like before the engine has started
+        driver.app.view.metrics = None  # as before the engine starts
         driver.run.log("info", "Spark is starting")
         await driver.write("-a -b")
         await driver.press("enter")
@@ -426,7 +426,7 @@ async def test_a_rejected_query_is_not_a_state_of_the_engine() -> None:
 @pytest.mark.slow
 @some("theme", ["ansi-dark", "textual-light"], ["skws-dark"])
 def test_sixteen_colors_use_the_terminal_background(theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither black on black, nor any other color that may be the terminal's background."""
+    """Any named color may be that of the terminal's background."""
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-16color")
     monkeypatch.delenv("COLORTERM", raising=False)

@@ -243,7 +243,7 @@ async def test_scrolling_pauses_following_and_new_results_are_counted() -> None:
 
 @scenario
 async def test_counts_of_queries_are_those_of_the_list() -> None:
-    """Also after all listed results have expired while another list was shown."""
+    """Even after all listed results have expired while another list was shown."""
     queries = ("clint", "nolan", "tarantino")
     request = movies(*queries, window=parse_window("300 days"))
     async with opened(request, size=(120, 24)) as driver:

@@ -246,7 +246,7 @@ def test_a_query_is_reported_before_its_first_results() -> None:
 
 
 def test_a_refused_query_is_left_out_and_one_added_twice_stays() -> None:
-    refused = "already actor.nosuch:x"  # the word is in the answer that a query is added twice, too
+    refused = "already actor.nosuch:x"  # the answer to a query that is added twice also contains this word
     run, _ = start_run(movies("uma", refused))
     run.add_query("uma")
     run.advance(1)

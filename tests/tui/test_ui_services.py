@@ -134,7 +134,7 @@ def test_the_latest_rows_equal_a_plain_list(
 def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
     steps: list[tuple[int, str, int | None]],
 ) -> None:
-    """``m``: the reader moves. After late records, a result that seems to have ended may be updated."""
+    """``m`` is a move of the reader. After late records, a result that seems to have ended may be updated."""
     buffer = ResultBuffer(capacity=5)
     rows: list[list[Any]] = []  # number, end, ending, rows ended before it, final
     dropped_count = ended_count = 0
@@ -251,7 +251,7 @@ def test_results_of_the_same_tuples_are_one_row() -> None:
     buffer.take([joined("3", "to")])  # the same tuples join again
     assert [one.ending for one in buffer.rows()] == [None, "gone"]
     buffer.clear()
-    # After an update, others get a row of their own, which stays open when the updated one ends.
+    # After an update, other results get their own row, which stays open when the updated one ends.
     buffer.take([joined("1", "from"), joined("1", "from", "~"), joined("2", "to")])
     buffer.take([joined("1", "from", "-"), joined("3", "via")])
     assert [[one.id for one in row.alike] for row in buffer.rows()] == [["2", "3"], ["1"]]
@@ -598,14 +598,14 @@ def test_the_joins_of_a_graph_wrap_below_themselves(
 
 
 def test_rows_are_browsed_with_the_schema_of_the_session() -> None:
-    """The view may still have the former one."""
+    """The view may still have the previous schema."""
     rows = LatestRows(Stream(SCHEMA, Unbounded()))
     rows.add(RecordBatch.of([Record(0, 1, (1, "red"))]), 1)
     assert page_of(rows, RowPlace("note"), "") == Page([{"n": 1, "words": "red"}], 1, ["n", "words"])
     wider = "relations: {note: {attributes: {n: integer, words: text, more: text}, key: [n]}}\njoins: []\n"
     rows.change_schema(wider)
     assert page_of(rows, RowPlace("note"), "") == Page([], 0, ["n", "words", "more"])
-    rows.add(RecordBatch.of([Record(2, 2, (2, "blue", "x"))]), 2)  # after the two former relations
+    rows.add(RecordBatch.of([Record(2, 2, (2, "blue", "x"))]), 2)  # after the two previous relations
     page = page_of(rows, RowPlace("note", (("n", "2"),)), "blue")
     assert page == Page([{"n": 2, "words": "blue", "more": "x"}], 1, ["n", "words", "more"])
     assert page_of(rows, RowPlace("line", (("gone", "2"),)), "") == Page([], 0, ["words"])

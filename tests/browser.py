@@ -25,28 +25,28 @@ _EVENTS = {"Runtime.exceptionThrown", "Log.entryAdded", "Network.requestWillBeSe
 
 
 class Browser:
-    """A page; ``seen`` is everything that the page's terminal has received."""
+    """A page; ``received`` is everything that the page's terminal has received."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._number = 0
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self.seen = ""
-        self.told: list[dict[str, Any]] = []
+        self.received = ""
+        self.events: list[dict[str, Any]] = []
         """Exceptions, log entries, and requests of the page."""
 
     async def listen(self) -> None:
         async for message in self._socket:
             payload = json.loads(message.data)
             if payload.get("method") in _EVENTS:
-                self.told.append(payload)
+                self.events.append(payload)
             if "id" in payload:
                 self._answers.pop(payload["id"]).set_result(payload)
             elif payload.get("method") == "Network.webSocketFrameReceived":
                 frame = payload["params"]["response"]
                 raw = frame["payloadData"]
                 text = base64.b64decode(raw).decode(errors="replace") if frame["opcode"] == 2 else raw
-                self.seen += text
+                self.received += text
 
     async def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1
@@ -102,7 +102,7 @@ class Browser:
 
     async def shows(self, text: str) -> None:
         async with asyncio.timeout(SECONDS):
-            while text not in ESCAPES.sub("", self.seen):  # a line may arrive in pieces
+            while text not in ESCAPES.sub("", self.received):  # a line may arrive in pieces
                 await asyncio.sleep(0.05)
 
 

@@ -84,7 +84,7 @@ class Server:
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
 
-    def restored(self) -> None:
+    def restore(self) -> None:
         """Starts as from a backup, on a new timeline. Returns when the server accepts writes."""
         (self._data / "recovery.signal").touch()
         self._settings = (*self._settings, "restore_command=false")
@@ -175,7 +175,7 @@ def database(postgres_server: Server, request: pytest.FixtureRequest) -> Iterato
     """An empty database, dropped with its slots after the test."""
     name = f"t{abs(hash(request.node.nodeid)) % 10**9}x{time.monotonic_ns()}"
     admin = Database(postgres_server, "postgres")
-    alone(admin, f"CREATE DATABASE {name}")
+    run_outside_transaction(admin, f"CREATE DATABASE {name}")
     yield Database(postgres_server, name)
     slots_of_database = f"FROM pg_replication_slots WHERE database = '{name}'"
     admin.ask(f"SELECT pg_terminate_backend(active_pid) {slots_of_database} AND active_pid IS NOT NULL")
@@ -184,10 +184,10 @@ def database(postgres_server: Server, request: pytest.FixtureRequest) -> Iterato
             break
         time.sleep(0.05)
     admin.ask(f"SELECT pg_drop_replication_slot(slot_name) {slots_of_database}")
-    alone(admin, f"DROP DATABASE {name} WITH (FORCE)")
+    run_outside_transaction(admin, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def alone(admin: Database, statement: str) -> None:
+def run_outside_transaction(admin: Database, statement: str) -> None:
     """Runs a statement outside of a transaction."""
     connection = psycopg2.connect(admin.uri())
     try:

@@ -176,7 +176,7 @@ def test_results_are_cut_like_a_list_however_many_are_read(read_before: int, par
     assert names == [f"byron {number}" for number in range(5)[part]]
 
 
-def test_results_after_an_error_are_not_complete() -> None:
+def test_an_error_is_raised_again_by_every_later_reading() -> None:
     times = ["1970-01-01", "1970-01-02", "never"]
     rows = [{"id": 1, "name": f"byron {time}", "time": time} for time in times]
     results = skws.search("byron", {"customer": rows}, schema=SHOP)
@@ -187,7 +187,7 @@ def test_results_after_an_error_are_not_complete() -> None:
             len(results)
 
 
-def test_results_after_an_interrupt_are_not_complete() -> None:
+def test_interrupted_results_cannot_be_read_again() -> None:
     class Interrupting(list[dict[str, Any]]):
         interrupts = False
 

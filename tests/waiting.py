@@ -27,7 +27,7 @@ def until(
         step()
 
 
-def gone(process: int) -> bool:
+def has_ended(process: int) -> bool:
     """True if a process has ended, even if its parent has not waited for it."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

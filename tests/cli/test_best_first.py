@@ -163,7 +163,7 @@ class RecordingBar(ProgressBar):
             self.stages.append(progress.stage)
 
 
-def test_the_progress_of_a_search_tells_reading_from_searching(
+def test_the_progress_of_a_search_distinguishes_reading_from_searching(
     skws: Skws, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "ProgressBar", RecordingBar)

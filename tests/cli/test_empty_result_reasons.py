@@ -52,7 +52,7 @@ class Run:
         queries_by_name = {query if isinstance(query, str) else query.text: query for query in queries}
         job = Job(queries_by_name, schema, str(self.file))
         log = Log(LogFormat.JSON, stream=self._log)
-        self.unanswered, self.control = EmptyResultDiagnosis(log), RunControl(job, self.clock)
+        self.diagnosis, self.control = EmptyResultDiagnosis(log), RunControl(job, self.clock)
         self.host = LocalWatch(job, [], log, control=self.control)
 
     def open(self) -> Run:
@@ -70,7 +70,7 @@ class Run:
         self.clock.pass_time(seconds)
         while self.host.step():
             pass
-        self.unanswered.each_step(self.clock.now(), self.host)
+        self.diagnosis.each_step(self.clock.now(), self.host)
 
     @property
     def messages(self) -> list[str]:
@@ -92,15 +92,15 @@ def test_empty_queries_are_explained_after_ten_seconds_and_at_the_end(tmp_path: 
     ]
     assert run.messages == messages
     run.step(60)
-    run.unanswered.log_reasons(run.host)
+    run.diagnosis.log_reasons(run.host)
     assert run.messages == messages
     run.append("visit", "a lamp", "blue")
     run.step()
-    run.unanswered.log_reasons(run.host)
+    run.diagnosis.log_reasons(run.host)
     assert run.messages == messages  # item 0 and visit 0 now form a result
     run.control.submit(JobCommand.add(Query("blue red", name="blue red")))
     run.step()
-    run.unanswered.log_reasons(run.host)
+    run.diagnosis.log_reasons(run.host)
     assert run.messages[2:] == [
         "blue red: no results: every keyword matches some row, but no tree of up to 5 joined rows"
         " contains all of them"
@@ -110,7 +110,7 @@ def test_empty_queries_are_explained_after_ten_seconds_and_at_the_end(tmp_path: 
 def test_only_keyword_queries_with_records_are_explained(tmp_path: Path) -> None:
     run = Run(tmp_path, "lamp", Query.of_pattern("item a ; visit b within 5 tuples")).open()
     run.step(60)
-    run.unanswered.log_reasons(run.host)
+    run.diagnosis.log_reasons(run.host)
     assert run.messages == []
     run.append("item", "red")
     run.step()
@@ -122,7 +122,7 @@ def test_only_the_first_of_many_empty_queries_are_explained(tmp_path: Path) -> N
     run = Run(tmp_path, *(f"word{number}" for number in range(8))).open()
     run.append("item", "red")
     run.step()
-    run.unanswered.log_reasons(run.host)
+    run.diagnosis.log_reasons(run.host)
     assert len(run.messages) == 6
     assert run.messages[-1] == "3 more queries have no results"
 
@@ -145,7 +145,7 @@ def test_only_rows_of_the_window_count_as_matches(tmp_path: Path) -> None:
     run.append("item", "lamp")
     run.append("item", "red", time=20)
     run.step()
-    run.unanswered.log_reasons(run.host)
+    run.diagnosis.log_reasons(run.host)
     assert run.messages == [
         f"lamp blue: no results: no row of the window matches {word!r}" for word in ("lamp", "blue")
     ]
@@ -175,7 +175,7 @@ def test_rows_that_the_query_excludes_do_not_count_as_matches(skws: Skws, tmp_pa
     search = skws("search", "--schema", schema, "--replay", rows, "--", text)
     run = Run(tmp_path, text).open()
     run.step()
-    run.unanswered.log_reasons(run.host)
+    run.diagnosis.log_reasons(run.host)
     for message in (search.err, *run.messages):
         assert "no row that the query does not exclude matches" in message
     assert run.messages
@@ -188,7 +188,7 @@ def test_rows_of_static_tables_count_as_matches(tmp_path: Path) -> None:
     run.step()
     run.append("visit", "blu")
     run.step()
-    run.unanswered.log_reasons(run.host)
+    run.diagnosis.log_reasons(run.host)
     assert run.messages == ["lamp blue: no results: no row matches 'blue'; did you mean 'blu'?"]
 
 
@@ -202,5 +202,5 @@ def test_records_before_a_schema_change_are_not_examined(tmp_path: Path) -> None
     assert not answer.result(0).error
     run.append("item", "green")
     run.step()
-    run.unanswered.log_reasons(run.host)
+    run.diagnosis.log_reasons(run.host)
     assert run.messages == [f"lamp blue: no results: no row matches {word!r}" for word in ("lamp", "blue")]

@@ -59,7 +59,9 @@ from tests.queries.counted import installed
         (0, ("search", "--help"), ""),
     ],
 )
-def test_exit_codes_and_messages(skws: Skws, code: int, arguments: tuple[object, ...], message: str) -> None:
+def test_errors_have_their_exit_code_and_message(
+    skws: Skws, code: int, arguments: tuple[object, ...], message: str
+) -> None:
     outcome = skws(*arguments)
     assert outcome.code == code
     assert message in outcome.err
@@ -73,7 +75,7 @@ def test_an_invalid_option_value_is_reported_with_the_choices(skws: Skws) -> Non
 
 
 @pytest.mark.parametrize(("code", "option"), [(3, "--schema"), (0, "--replay"), (1, "--output")])
-def test_an_unreadable_file_has_the_exit_code_of_its_role(
+def test_typer_does_not_check_whether_files_are_readable(
     skws: Skws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, option: str
 ) -> None:
     forbidden = tmp_path / "forbidden.jsonl"
@@ -130,7 +132,9 @@ def test_a_full_disk_is_reported_in_one_line(arguments: tuple[str, ...]) -> None
         ("| true; exit ${PIPESTATUS[0]}", 0, "", 0),  # a reader that stops early is not a failure
     ],
 )
-def test_closed_standard_streams(redirection: str, code: int, message: str, line_count: int) -> None:
+def test_only_a_closed_standard_output_is_an_error(
+    redirection: str, code: int, message: str, line_count: int
+) -> None:
     command = shlex.join([sys.executable, "-m", "skws", *map(str, SEARCH), "--format", "jsonl", "-q"])
     process = subprocess.run(
         ["bash", "-c", f"{command} {redirection}"], capture_output=True, text=True, check=False, timeout=60

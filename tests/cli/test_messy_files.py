@@ -61,28 +61,48 @@ SEARCHABLE: list[tuple[str, str, bytes, str]] = [
     ("a plain file", "people.csv", PEOPLE.encode(), "Ada Byron"),
     ("a byte order mark", "people.csv", b"\xef\xbb\xbf" + PEOPLE.encode(), "Ada Byron"),
     ("UTF-16 of Excel", "people.csv", PEOPLE.encode("utf-16"), "Ada Byron"),
-    ("UTF-16, the greater byte first", "people.csv", b"\xfe\xff" + PEOPLE.encode("utf-16-be"), "Ada Byron"),
+    ("big-endian UTF-16", "people.csv", b"\xfe\xff" + PEOPLE.encode("utf-16-be"), "Ada Byron"),
     ("UTF-16 of JSON lines", "people.jsonl", LINES.encode("utf-16"), "Ada Byron"),
-    ("UTF-16 without a mark", "people.csv", PEOPLE.encode("utf-16-le"), "Ada Byron"),
-    ("the same, the greater byte first", "people.csv", PEOPLE.encode("utf-16-be"), "Ada Byron"),
-    ("line ends of old Macs", "people.csv", PEOPLE.replace("\n", "\r").encode(), "Ada Byron"),
-    ("the same in UTF-16", "people.csv", PEOPLE.replace("\n", "\r").encode("utf-16"), "Ada Byron"),
-    ("the same of JSON lines", "people.jsonl", LINES.replace("\n", "\r").encode(), "Ada Byron"),
-    ("the separator told", "people.csv", b"sep=;\n" + PEOPLE.replace(",", ";").encode(), "Ada Byron"),
+    ("UTF-16 without a byte order mark", "people.csv", PEOPLE.encode("utf-16-le"), "Ada Byron"),
+    ("big-endian UTF-16 without a byte order mark", "people.csv", PEOPLE.encode("utf-16-be"), "Ada Byron"),
+    ("line endings of old Macs", "people.csv", PEOPLE.replace("\n", "\r").encode(), "Ada Byron"),
     (
-        "the separator told by Excel",
+        "line endings of old Macs in UTF-16",
+        "people.csv",
+        PEOPLE.replace("\n", "\r").encode("utf-16"),
+        "Ada Byron",
+    ),
+    (
+        "line endings of old Macs in JSON lines",
+        "people.jsonl",
+        LINES.replace("\n", "\r").encode(),
+        "Ada Byron",
+    ),
+    (
+        "a line that names the separator",
+        "people.csv",
+        b"sep=;\n" + PEOPLE.replace(",", ";").encode(),
+        "Ada Byron",
+    ),
+    (
+        "a line of Excel that names the separator",
         "people.csv",
         f"sep=;\r\n{PEOPLE.replace(',', ';')}".encode("utf-16"),
         "Ada",
     ),
-    ("a strange separator told", "people.csv", b"sep=^\n" + PEOPLE.replace(",", "^").encode(), "Ada Byron"),
-    ("one field more than the header", "people.csv", b"id,name\n1,Bo,Ada Byron\n2,Cy,x\n", "Ada Byron"),
-    ("line ends of Windows", "people.csv", PEOPLE.replace("\n", "\r\n").encode(), "Ada Byron"),
-    ("no line end at the end", "people.csv", PEOPLE.rstrip("\n").encode(), "Ada Byron"),
+    (
+        "a line that names an unusual separator",
+        "people.csv",
+        b"sep=^\n" + PEOPLE.replace(",", "^").encode(),
+        "Ada Byron",
+    ),
+    ("one more field than the header", "people.csv", b"id,name\n1,Bo,Ada Byron\n2,Cy,x\n", "Ada Byron"),
+    ("line endings of Windows", "people.csv", PEOPLE.replace("\n", "\r\n").encode(), "Ada Byron"),
+    ("no newline at the end", "people.csv", PEOPLE.rstrip("\n").encode(), "Ada Byron"),
     ("semicolons", "people.csv", PEOPLE.replace(",", ";").encode(), "Ada Byron"),
     ("tabs", "people.tsv", PEOPLE.replace(",", "\t").encode(), "Ada Byron"),
-    ("bars", "people.csv", PEOPLE.replace(",", "|").encode(), "Ada Byron"),
-    ("blank lines around", "people.csv", b"\n\n" + PEOPLE.encode() + b"\n\n", "Ada Byron"),
+    ("vertical bars", "people.csv", PEOPLE.replace(",", "|").encode(), "Ada Byron"),
+    ("blank lines before and after", "people.csv", b"\n\n" + PEOPLE.encode() + b"\n\n", "Ada Byron"),
     ("blanks in the header", "people.csv", PEOPLE.replace("name", " Full Name ").encode(), "Ada Byron"),
     (
         "a header that names a column twice",
@@ -91,12 +111,12 @@ SEARCHABLE: list[tuple[str, str, bytes, str]] = [
         "Ada Byron",
     ),
     ("a column without a name", "people.csv", b",name\n0,Ada Byron\n1,Bo Ek\n", "Ada Byron"),
-    ("signs in the header", "people.csv", "€ %,the.name\n1,Ada Byron\n2,Bo Ek\n".encode(), "Ada Byron"),
-    ("a name of the file with blanks", "2024 people (1).csv", PEOPLE.encode(), "Ada Byron"),
-    ("upper case in its ending", "People.CSV", PEOPLE.encode(), "Ada Byron"),
-    ("quoted line ends", "people.csv", b'id,name\n1,"Ada\nByron"\n2,"Bo ""E"" Ek"\n', "Byron"),
+    ("symbols in the header", "people.csv", "€ %,the.name\n1,Ada Byron\n2,Bo Ek\n".encode(), "Ada Byron"),
+    ("a file name with blanks", "2024 people (1).csv", PEOPLE.encode(), "Ada Byron"),
+    ("an upper-case suffix", "People.CSV", PEOPLE.encode(), "Ada Byron"),
+    ("quoted newlines", "people.csv", b'id,name\n1,"Ada\nByron"\n2,"Bo ""E"" Ek"\n', "Byron"),
     ("empty fields at the end", "people.csv", PEOPLE.replace("Leeds", "Leeds,,").encode(), "Ada Byron"),
-    ("numbers, texts and nothing", "mixed.csv", b"v,w\n1,Ada Byron\nx,2\n,3.5\n", "Ada Byron"),
+    ("numbers, texts and empty fields", "mixed.csv", b"v,w\n1,Ada Byron\nx,2\n,3.5\n", "Ada Byron"),
     (
         "values of several types",
         "mixed.jsonl",
@@ -109,8 +129,8 @@ SEARCHABLE: list[tuple[str, str, bytes, str]] = [
     ("an array", "people.json", json.dumps(ROWS, indent=2).encode(), "Ada Byron"),
     ("an array in gzip", "people.json.gz", gzip.compress(json.dumps(ROWS).encode()), "Ada Byron"),
     ("one object over several lines", "people.json", json.dumps(ROWS[0], indent=2).encode(), "Ada Byron"),
-    ("lines in a file called .json", "people.json", LINES.encode(), "Ada Byron"),
-    ("objects in objects, and arrays", "people.json", json.dumps(NESTED).encode(), "Ada Byron"),
+    ("JSON lines in a .json file", "people.json", LINES.encode(), "Ada Byron"),
+    ("nested objects and arrays", "people.json", json.dumps(NESTED).encode(), "Ada Byron"),
     ("a text in an array", "people.json", json.dumps(NESTED).encode(), "tea cup"),
     (
         "a field that not all objects have",
@@ -139,9 +159,9 @@ REPORTED: list[tuple[str, str, bytes, int, str]] = [
     ("Latin-1 in JSON", "people.jsonl", LINES.encode() + '{"name":"Zoë"}\n'.encode("latin-1"), 0, "iconv -f"),
     ("rows of other lengths", "people.csv", PEOPLE.encode() + b"3\n4,x,y,z\n", 0, "the header names 3"),
     ("an open quote", "people.csv", PEOPLE.encode() + b'3,"Bo,York\n', 0, "a quoted field is never closed"),
-    ("lines that are no JSON", "people.jsonl", LINES.encode() + b"oops\n", 0, "not JSON"),
+    ("lines that are not JSON", "people.jsonl", LINES.encode() + b"oops\n", 0, "not JSON"),
     ("an empty file", "people.csv", b"", 4, "no records in"),
-    ("a header alone", "people.csv", b"id,name\n", 4, "no records in"),
+    ("only a header", "people.csv", b"id,name\n", 4, "no records in"),
     ("an empty array", "people.json", b"[]", 4, "no records in"),
     (
         "objects of several lines each",
@@ -150,9 +170,9 @@ REPORTED: list[tuple[str, str, bytes, int, str]] = [
         4,
         "into JSON lines: jq -c .",
     ),
-    ("UTF-16 that is cut", "people.csv", PEOPLE.encode("utf-16")[:-1], 4, "save it as UTF-8"),
+    ("truncated UTF-16", "people.csv", PEOPLE.encode("utf-16")[:-1], 4, "save it as UTF-8"),
     (
-        "gzip that is cut",
+        "truncated gzip",
         "people.csv.gz",
         gzip.compress(PEOPLE.encode())[:-9],
         4,
@@ -165,10 +185,16 @@ REPORTED: list[tuple[str, str, bytes, int, str]] = [
         4,
         "unpack it first",
     ),
-    ("zip that is none", "people.csv.zip", PEOPLE.encode(), 4, "people.csv.zip: cannot read"),
+    (
+        "a .zip file that is not a zip archive",
+        "people.csv.zip",
+        PEOPLE.encode(),
+        4,
+        "people.csv.zip: cannot read",
+    ),
     ("Excel", "people.xlsx", b"PK\x03\x04", 4, "unknown format; replay files end in .jsonl"),
-    ("Parquet that is none", "people.parquet", b"PAR1", 4, "cannot read as Parquet"),
-    ("SQLite that is none", "people.sqlite", b"text", 4, "not a database"),
+    ("a .parquet file that is not Parquet", "people.parquet", b"PAR1", 4, "cannot read as Parquet"),
+    ("a .sqlite file that is not a database", "people.sqlite", b"text", 4, "not a database"),
 ]
 """The fault, the name and content of the file, the exit code, and a part of the message."""
 
@@ -445,7 +471,7 @@ def test_hidden_folders_and_files_are_searched(skws: Skws, tmp_path: Path, sourc
         assert [record["network"] for record in outcome.records] == ["orders{kettle}"]
 
 
-def test_a_single_part_of_a_folder_of_spark_is_searched(skws: Skws, tmp_path: Path) -> None:
+def test_a_single_part_file_is_searched(skws: Skws, tmp_path: Path) -> None:
     (tmp_path / "people").mkdir()
     path = tmp_path / "people" / "part-0.csv"
     path.write_text(PEOPLE)

@@ -91,7 +91,7 @@ def test_too_many_networks_are_counted_but_not_listed(skws: Skws, ternary: Path)
     assert sum(line.startswith("  ") for line in limited) == 3
 
 
-def test_network_counts_beyond_the_step_budget_are_lower_bounds(
+def test_networks_beyond_the_step_budget_are_generated_up_to_a_bound(
     skws: Skws, ternary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skws.keywords.plan.count_networks", partial(count_networks, steps=10))
@@ -142,7 +142,7 @@ def test_explain_of_the_full_mesh_shows_sleeping_networks(skws: Skws) -> None:
 
 
 @pytest.mark.parametrize("options", [("--no-demand",), ("--mesh", "full", "--evaluator", "delta")])
-def test_options_of_the_full_mesh_need_it(skws: Skws, options: tuple[str, ...]) -> None:
+def test_options_that_conflict_with_the_mesh_are_rejected(skws: Skws, options: tuple[str, ...]) -> None:
     outcome = skws(*EXPLAIN, *options)
     assert outcome.code == 2
     assert "--mesh full" in outcome.err

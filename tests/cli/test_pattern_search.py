@@ -133,7 +133,7 @@ def test_csv_and_parquet_have_the_tuples_of_json_lines(
     skws: Skws, bank: tuple[object, ...], tmp_path: Path
 ) -> None:
     results = search_results(skws, bank, URGENT)
-    paths = {name: tmp_path / f"found.{name}" for name in ("csv", "parquet")}
+    paths = {name: tmp_path / f"results.{name}" for name in ("csv", "parquet")}
     for name, path in paths.items():
         outcome = skws("search", *LOCAL, "--pattern", URGENT, *bank, "--format", name, "--output", path, "-q")
         assert outcome.code == 0, outcome.err

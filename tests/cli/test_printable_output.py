@@ -78,12 +78,12 @@ COMMANDS: Final = {
     ),
     "search as trees": ("search", "ada lamp", "--format", "tree", "-r"),
     "search without results": ("search", f"nobody{TYPED_CONTROLS} lampp", "-r"),
-    "words left out": ("search", f"the{TYPED_CONTROLS} {TYPED_CONTROLS} lamp", "-r"),
-    "a query that is wrong": ("search", f"nowhere:lamp{TYPED_CONTROLS}", "-r"),
-    "the best": ("search", f"ada{TYPED_CONTROLS} lamp", "--top", "1", "-r"),
+    "ignored words": ("search", f"the{TYPED_CONTROLS} {TYPED_CONTROLS} lamp", "-r"),
+    "an invalid query": ("search", f"nowhere:lamp{TYPED_CONTROLS}", "-r"),
+    "the best result": ("search", f"ada{TYPED_CONTROLS} lamp", "--top", "1", "-r"),
     "a pattern": ("search", "--pattern", PATTERN, "-r"),
     "a pattern as trees": ("search", "--pattern", PATTERN, "--format", "tree", "-r"),
-    "a pattern that is wrong": ("search", "--pattern", f"a ; {TYPED_CONTROLS}", "-r"),
+    "an invalid pattern": ("search", "--pattern", f"a ; {TYPED_CONTROLS}", "-r"),
     "explain": ("explain", f"ada{TYPED_CONTROLS} lamp", "-r"),
     "explain as DOT": ("explain", f"ada{TYPED_CONTROLS} lamp", "--format", "dot"),
     "explain as SVG": ("explain", f"ada{TYPED_CONTROLS} lamp", "--format", "svg"),
@@ -99,10 +99,14 @@ COMMANDS: Final = {
     ),
     "windows as DOT": ("windows", f"open when body = '{CONTROLS}' close when name = 'x'", "--format", "dot"),
     "windows as SVG": ("windows", f"open when body = '{CONTROLS}' close when name = 'x'", "--format", "svg"),
-    "windows checked": ("windows", f"every open when body = '{CONTROLS}' close when name = 'x'", "--check"),
-    "windows that are wrong": ("windows", f"open when {CONTROLS}", "-r"),
+    "a check of windows": (
+        "windows",
+        f"every open when body = '{CONTROLS}' close when name = 'x'",
+        "--check",
+    ),
+    "invalid windows": ("windows", f"open when {CONTROLS}", "-r"),
     "bounds": ("bounds", "check", f"select body from post where body = '{CONTROLS}'"),
-    "bounds that are wrong": ("bounds", "check", f"select {CONTROLS}"),
+    "invalid bounds": ("bounds", "check", f"select {CONTROLS}"),
     "schema show": ("schema", "show"),
     "schema as DOT": ("schema", "show", "--format", "dot"),
     "schema check": ("schema", "check"),
@@ -132,7 +136,7 @@ def test_no_command_writes_control_characters(
         arguments[1] = "q.sql"
     outcome = skws(command, *arguments)
     assert outcome.out + outcome.err
-    expected_code = 4 if name == "no such file" else 2 if "wrong" in name or "no such" in name else 0
+    expected_code = 4 if name == "no such file" else 2 if "invalid" in name or "no such" in name else 0
     assert outcome.code == expected_code, outcome.err
     assert_printable(outcome.out)
     assert_printable(outcome.err)

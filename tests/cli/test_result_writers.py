@@ -114,7 +114,7 @@ def test_data_formats_have_the_same_content(static: tuple[Plan, list[Result]], t
         assert from_parquet(file) == expected_records(results)
 
 
-def test_formats_of_an_empty_result(tmp_path: Path) -> None:
+def test_an_empty_result_has_at_most_a_header(tmp_path: Path) -> None:
     plan, _ = movie_results()
     assert [output_of(kind, plan, []) for kind in ("jsonl", "table", "tree")] == ["", "", ""]
     assert output_of("csv", plan, []).count("\n") == 1

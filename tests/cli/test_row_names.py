@@ -101,7 +101,7 @@ def test_names_are_short_texts_and_not_codes(value: object, expected: bool) -> N
     assert is_name(value) == expected
 
 
-def table(schema: Schema, query: str, *tuples: ResultTuple) -> str:
+def last_table_line(schema: Schema, query: str, *tuples: ResultTuple) -> str:
     out = io.BytesIO()
     plan = Plan(schema, parse_query(query, schema), Unbounded())
     with open_writer(OutputFormat.TABLE, None, plan, out) as writer:
@@ -111,11 +111,13 @@ def table(schema: Schema, query: str, *tuples: ResultTuple) -> str:
 
 def test_a_table_names_rows_that_have_a_name_column() -> None:
     tuples = change_tuple(), package("libxml2-dev")
-    assert table(BY_STRING, "leak", *tuples).endswith("libxml2 - Fixes a leak. - libxml2-dev")
-    assert table(BY_TEXT, "leak", *tuples).endswith("  Fixes a leak. - libxml2-dev")
+    assert last_table_line(BY_STRING, "leak", *tuples).endswith("libxml2 - Fixes a leak. - libxml2-dev")
+    assert last_table_line(BY_TEXT, "leak", *tuples).endswith("  Fixes a leak. - libxml2-dev")
     same_name = change_tuple(), package("libxml2")
     # A column shown for a condition is not repeated.
-    assert table(BY_STRING, "leak !package.name>a", *same_name).endswith("  Fixes a leak. - libxml2")
+    assert last_table_line(BY_STRING, "leak !package.name>a", *same_name).endswith(
+        "  Fixes a leak. - libxml2"
+    )
 
 
 def test_the_terminal_ui_names_rows_that_have_a_name_column(tmp_path: Path) -> None:

@@ -301,7 +301,7 @@ def test_output_follows_a_symbolic_link_or_goes_to_standard_output(skws: Skws, t
     assert skws(*SEARCH, "-f", "jsonl", "-o", "-").out == target.read_text()
 
 
-def test_output_to_a_named_pipe(skws: Skws, tmp_path: Path) -> None:
+def test_output_is_written_to_a_named_pipe(skws: Skws, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

@@ -57,7 +57,7 @@ def test_json_lines_have_one_line_per_window(skws: Skws, files: tuple[object, ..
     ]
 
 
-def test_windows_per_key(skws: Skws, files: tuple[object, ...]) -> None:
+def test_windows_are_separate_for_each_key(skws: Skws, files: tuple[object, ...]) -> None:
     windows = lines_of(skws("windows", f"{HYSTERESIS} per sensor", *files, "-f", "jsonl", "-a", "max(temp)"))
     assert [(w["key"], w["first"], w["last"], w["aggregates"]) for w in windows] == [
         ("a", 0, 3, {"max(temp)": 95.0}),
@@ -77,7 +77,7 @@ def test_windows_print_a_table_and_a_summary(skws: Skws, files: tuple[object, ..
     assert skws("windows", HYSTERESIS, *files, "--quiet").err == ""
 
 
-def test_windows_of_a_pair_of_regular_expressions(skws: Skws, files: tuple[object, ...]) -> None:
+def test_pairs_of_regular_expressions_define_windows(skws: Skws, files: tuple[object, ...]) -> None:
     pair = ("--pair", ".*", "[temp > temp[-1]] [temp < temp[-1]]")
     windows = lines_of(skws("windows", *pair, "--per", "sensor", *files, "-f", "jsonl"))
     joined = (f"--pair={pair[1]}", pair[2])
@@ -88,9 +88,7 @@ def test_windows_of_a_pair_of_regular_expressions(skws: Skws, files: tuple[objec
     assert [(w["first"], w["last"]) for w in windows] == [(3, 4)]
 
 
-FORMULA = (
-    "[temp > 90](b) and [temp < 70](e) and forall x: b < x < e -> [temp >= 70 and not login](x)"  # one line
-)
+FORMULA = "[temp > 90](b) and [temp < 70](e) and forall x: b < x < e -> [temp >= 70 and not login](x)"
 
 
 def test_a_formula_gives_the_windows_of_its_expression(skws: Skws, files: tuple[object, ...]) -> None:
@@ -218,7 +216,7 @@ def test_automata_are_drawn_as_svg_and_dot(skws: Skws, files: tuple[object, ...]
     assert '"note = \'a \\"b\'"' in dot
 
 
-REFUSED = {
+REJECTED = {
     ("open when tempp > 9 close when login",): "did you mean 'temp'",
     (): "expected a window expression",
     (HYSTERESIS, "--pair", ".", "."): "but only one of them",
@@ -241,8 +239,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), REFUSED.items())
-def test_usage_errors_of_windows(
+@pytest.mark.parametrize(("arguments", "message"), REJECTED.items())
+def test_invalid_arguments_of_windows_are_rejected(
     skws: Skws, files: tuple[object, ...], arguments: tuple[str, ...], message: str
 ) -> None:
     outcome = skws("windows", *files, *arguments)
@@ -336,7 +334,7 @@ SearchShop = Callable[..., Outcome]
 
 
 @pytest.fixture
-def searched(shop: Path, skws: Skws) -> SearchShop:
+def search_shop(shop: Path, skws: Skws) -> SearchShop:
     """Searches the shop with one of its schemas."""
     return lambda schema, *more: skws(
         "search",
@@ -345,15 +343,15 @@ def searched(shop: Path, skws: Skws) -> SearchShop:
     )
 
 
-def test_tuples_of_a_result_are_in_one_window(searched: SearchShop) -> None:
+def test_tuples_of_a_result_are_in_one_window(search_shop: SearchShop) -> None:
     # The window begins after the first login, so only the second is in it.
-    (line,) = searched("shop.yaml").out.splitlines()
+    (line,) = search_shop("shop.yaml").out.splitlines()
     assert '"start":4.0,"end":5.0' in line
     assert "vip again" in line
 
 
-def test_the_window_option_overrides_the_schema(searched: SearchShop) -> None:
-    outcome = searched("shop.yaml", "--window", "open when login close when logout per user")
+def test_the_window_option_overrides_the_schema(search_shop: SearchShop) -> None:
+    outcome = search_shop("shop.yaml", "--window", "open when login close when logout per user")
     assert len(outcome.records) == 2
 
 
@@ -370,20 +368,20 @@ def test_the_window_option_overrides_the_schema(searched: SearchShop) -> None:
     ],
 )
 def test_invalid_search_windows_and_options_are_rejected(
-    searched: SearchShop, schema: str, options: list[str], message: str
+    search_shop: SearchShop, schema: str, options: list[str], message: str
 ) -> None:
-    outcome = searched(schema, *options)
+    outcome = search_shop(schema, *options)
     assert outcome.code == 2
     assert message in outcome.err
 
 
-def test_unbounded_windows_of_a_schema_are_rejected(shop: Path, skws: Skws, searched: SearchShop) -> None:
+def test_unbounded_windows_of_a_schema_are_rejected(shop: Path, skws: Skws, search_shop: SearchShop) -> None:
     schema = SHOP_SCHEMA.format(window="window: every open when login close when logout")
-    (shop / "piling.yaml").write_text(schema)
-    rejection = searched("piling.yaml")
+    (shop / "unbounded.yaml").write_text(schema)
+    rejection = search_shop("unbounded.yaml")
     assert (rejection.code, "--force-unbounded-windows" in rejection.err) == (3, True)
-    assert searched("piling.yaml", "--force-unbounded-windows").code == 0
-    checked = skws("schema", "check", shop / "piling.yaml")
+    assert search_shop("unbounded.yaml", "--force-unbounded-windows").code == 0
+    checked = skws("schema", "check", shop / "unbounded.yaml")
     assert (checked.code, "unbounded, because" in checked.err) == (0, True)
 
 

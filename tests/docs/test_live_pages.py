@@ -17,7 +17,7 @@ from tests.docs.blocks import Block, matches, steps
 from tests.docs.shell import Shell, healthy, with_places
 from tests.places import ROOT
 from tests.ports import free_port
-from tests.postgres import PASSWORD, Database, Server, alone
+from tests.postgres import PASSWORD, Database, Server, run_outside_transaction
 from tests.waiting import until
 
 DOCS = ROOT / "docs"
@@ -41,7 +41,9 @@ def own_server(postgres_server: Server) -> Iterator[dict[str, str]]:
         "PGUSER": "owner",
         "PGPASSWORD": PASSWORD,
     }
-    alone(Database(postgres_server, "postgres"), "DROP DATABASE IF EXISTS skws_shop WITH (FORCE)")
+    run_outside_transaction(
+        Database(postgres_server, "postgres"), "DROP DATABASE IF EXISTS skws_shop WITH (FORCE)"
+    )
 
 
 @pytest.mark.spark

@@ -46,9 +46,9 @@ def test_the_python_page_runs_on_spark(
             exec(compile(code, str(PAGE), "exec"), names)
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", parts)
-    printed = capsys.readouterr().out
-    assert "customer{byron} - purchase{} - complaint{leaks}" in printed
-    assert "+ alert" in printed
+    output = capsys.readouterr().out
+    assert "customer{byron} - purchase{} - complaint{leaks}" in output
+    assert "+ alert" in output
     assert names["matches"].count() == len(names["results"]) == 1
     (alert,) = spark.read.parquet(str(tmp_path / "alerts")).collect()
     assert (alert.op, alert.network) == ("+", "customer{byron} - purchase{} - complaint{leaks}")

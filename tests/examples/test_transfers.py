@@ -65,8 +65,8 @@ def drop_updates(results: Results) -> None:
 FAULTS: dict[str, Callable[[Results], object]] = {
     "a second late": delay_debit,
     "without updates": drop_updates,
-    "a result less": lambda results: results.remove(first_result(results, "credits")),
-    "a retraction less": lambda results: results.remove(first_result(results, "transfers", "-")),
+    "a missing result": lambda results: results.remove(first_result(results, "credits")),
+    "a missing retraction": lambda results: results.remove(first_result(results, "transfers", "-")),
 }
 OTHER_FAULTS: dict[str, Callable[[Results], object]] = {
     "half counted": lambda results: results.remove(first_result(results, "ledger")),

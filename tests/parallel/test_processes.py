@@ -16,7 +16,7 @@ import pytest
 from skws.formats.files import Spool
 from skws.parallel import ProcessWorker, Workers
 from skws_schema.errors import SkwsError, UsageError
-from tests.waiting import gone, until
+from tests.waiting import has_ended, until
 
 SCHEMA = """version: 1
 name: s
@@ -76,7 +76,7 @@ def searching(
         finally:
             search.kill()
     for process in workers:
-        until(lambda process=process: gone(process))  # type: ignore[misc]  # bound now
+        until(lambda process=process: has_ended(process))  # type: ignore[misc]  # bound now
     assert list(folder.iterdir()) == []
 
 

@@ -59,7 +59,7 @@ class Serving:
         # Reading the certificates of all authorities, which no test needs, takes longer than a request.
         return httpx.Client(base_url=self.url, timeout=TIMEOUT, trust_env=False, verify=False, **options)
 
-    def ready(self) -> None:
+    def wait_until_ready(self) -> None:
         """Wait until the job has started."""
         with self.client() as client:
             until(lambda: self._answers(client), state=lambda: self.raw)
@@ -73,13 +73,14 @@ class Serving:
 
     def kill(self) -> None:
         self.process.kill()
-        self.ended()
+        self.wait()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.ended()
+        return self.wait()
 
-    def ended(self) -> int:
+    def wait(self) -> int:
+        """Waits until the process has ended; returns its exit code."""
         code = self.process.wait(PATIENCE)
         self._reading.join()
         if self.process.stderr is not None:
@@ -102,7 +103,7 @@ def serving(
     """A server that runs until the block ends."""
     server = Serving(["--port", "0", *arguments], environment, program)
     try:
-        server.ready()
+        server.wait_until_ready()
         yield server
     finally:
         server.kill()

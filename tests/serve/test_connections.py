@@ -22,7 +22,7 @@ from skws.serve.streams import EventStream, EventStreams, Subscription
 from skws.spec.query_spec import Query
 from tests.waiting import until
 
-PATIENCE = 0.3
+STALL_SECONDS = 0.3
 LARGE = 64 << 20  # more than the buffers of both ends can hold
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -30,7 +30,7 @@ HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 async def app(scope: Scope, _: Receive, send: Send) -> None:
     """Answers with many bytes, or late."""
     if scope["path"] == "/late":
-        await asyncio.sleep(5 * PATIENCE)
+        await asyncio.sleep(5 * STALL_SECONDS)
     size = LARGE if scope["path"] == "/large" else 2
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
     await send({"type": "http.response.body", "body": b"x" * size})
@@ -39,7 +39,7 @@ async def app(scope: Scope, _: Receive, send: Send) -> None:
 @contextmanager
 def server(streams: int = 10, beside: int = 1_000) -> Iterator[int]:
     listener = listening_socket("127.0.0.1", 0)
-    http_server = HttpServer(app, EventStreams(StreamLimits(most=streams)), listener, PATIENCE, beside)
+    http_server = HttpServer(app, EventStreams(StreamLimits(most=streams)), listener, STALL_SECONDS, beside)
     http_server.start()
     try:
         yield listener.getsockname()[1]
@@ -95,8 +95,8 @@ def test_an_answer_that_is_read_slowly_is_completed() -> None:
             piece = connection.recv(1 << 20)
             assert piece
             size += len(piece)
-            if time.monotonic() - start < 5 * PATIENCE:
-                time.sleep(PATIENCE / 10)
+            if time.monotonic() - start < 5 * STALL_SECONDS:
+                time.sleep(STALL_SECONDS / 10)
 
 
 def test_a_slow_request_is_completed() -> None:
@@ -165,7 +165,7 @@ def events(first: int, last: int) -> list[SearchEvent]:
 
 
 def open_stream(
-    hub: EventPublisher, streams: EventStreams, client: Client, subscription: Subscription | None = None
+    publisher: EventPublisher, streams: EventStreams, client: Client, subscription: Subscription | None = None
 ) -> asyncio.Task[None]:
     async def snapshot() -> AsyncIterator[bytes]:
         yield b"event: ready\n\n"
@@ -177,11 +177,11 @@ def open_stream(
         return event.data
 
     subscribed = subscription or Subscription("x", at=EventPosition(*START))
-    stream = EventStream(hub, streams, subscribed, snapshot, show)
+    stream = EventStream(publisher, streams, subscribed, snapshot, show)
     return asyncio.create_task(stream({}, client.receive, client.send))
 
 
-async def until_it_has(client: Client, number: int) -> None:
+async def until_received(client: Client, number: int) -> None:
     async with asyncio.timeout(20):
         while number not in client.numbers:
             await asyncio.sleep(0.01)
@@ -191,10 +191,10 @@ def test_a_stream_whose_next_event_is_no_longer_stored_is_ended() -> None:
     async def scenario() -> None:
         streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        hub = EventPublisher(None, 20, lambda: 0, streams.wake)
-        hub.log.append(events(1, 5))
+        publisher = EventPublisher(None, 20, lambda: 0, streams.wake)
+        publisher.log.append(events(1, 5))
         client = Client(99)
-        await asyncio.wait_for(open_stream(hub, streams, client), 20)
+        await asyncio.wait_for(open_stream(publisher, streams, client), 20)
         assert "event: behind" in client.text
         assert client.numbers == []
         assert (streams.slow, len(streams)) == (1, 0)
@@ -209,12 +209,12 @@ def test_a_stream_resumes_however_many_events_are_stored(of: str) -> None:
     async def scenario() -> None:
         streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        hub = EventPublisher(None, 1 << 24, lambda: 0, streams.wake)
-        hub.saved["x"] = SavedSearch(Query("ada", name="x"))
-        hub.log.append(events(1, 11_000))
+        publisher = EventPublisher(None, 1 << 24, lambda: 0, streams.wake)
+        publisher.saved["x"] = SavedSearch(Query("ada", name="x"))
+        publisher.log.append(events(1, 11_000))
         client = Client(999)
-        stream = open_stream(hub, streams, client, Subscription("x" if of == "search" else None))
-        await until_it_has(client, 11_000)
+        stream = open_stream(publisher, streams, client, Subscription("x" if of == "search" else None))
+        await until_received(client, 11_000)
         assert client.numbers == list(range(1, 11_001))
         streams.close()
         await asyncio.wait_for(stream, 20)
@@ -227,19 +227,22 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
     async def scenario() -> None:
         streams = EventStreams(StreamLimits(stalled=0.5))
         streams.begin(asyncio.get_running_loop())
-        hub = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
+        publisher = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
         stalled, active = Client(2), Client(99)
-        stalled_stream, active_stream = open_stream(hub, streams, stalled), open_stream(hub, streams, active)
+        stalled_stream, active_stream = (
+            open_stream(publisher, streams, stalled),
+            open_stream(publisher, streams, active),
+        )
         for number in range(1, 9):
-            hub.log.append(events(number, number))
+            publisher.log.append(events(number, number))
             streams.wake(["x"])
-            await until_it_has(active, number)
+            await until_received(active, number)
         await asyncio.wait_for(stalled_stream, 20)
         assert stalled.numbers == [1]
         assert (streams.slow, len(streams)) == (1, 1)
-        hub.log.append(events(9, 9))
+        publisher.log.append(events(9, 9))
         streams.wake(["x"])
-        await until_it_has(active, 9)
+        await until_received(active, 9)
         assert active.numbers == list(range(1, 10))
         streams.close()
         await asyncio.wait_for(active_stream, 20)
@@ -252,14 +255,14 @@ def test_the_stream_of_a_removed_search_ends_also_if_it_was_saved_again() -> Non
     async def scenario() -> None:
         streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        hub = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
-        hub.saved["x"] = SavedSearch(Query("ada", name="x"))
-        data = orjson.dumps(hub.saved["x"].to_dict())
+        publisher = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
+        publisher.saved["x"] = SavedSearch(Query("ada", name="x"))
+        data = orjson.dumps(publisher.saved["x"].to_dict())
         removed = SearchEvent(EventPosition(2, 1), "removed", "x", data)
         added = SearchEvent(EventPosition(2, 2), "added", "x", data)
-        hub.log.append([*events(1, 1), removed, added, *events(3, 3)])
+        publisher.log.append([*events(1, 1), removed, added, *events(3, 3)])
         client = Client(99)
-        await asyncio.wait_for(open_stream(hub, streams, client), 20)
+        await asyncio.wait_for(open_stream(publisher, streams, client), 20)
         assert "event: removed" in client.text
         assert (client.numbers, len(streams)) == ([1], 0)
 
@@ -272,12 +275,12 @@ def test_large_events_are_sent_in_small_pieces() -> None:
     async def scenario() -> None:
         streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        hub = EventPublisher(None, 1 << 26, lambda: 0, streams.wake)
+        publisher = EventPublisher(None, 1 << 26, lambda: 0, streams.wake)
         large = b'{"text":"%b","n":%%d}' % (b"x" * 300_000)
-        hub.log.append([event._replace(data=large % event.at.batch) for event in events(1, 20)])
+        publisher.log.append([event._replace(data=large % event.at.batch) for event in events(1, 20)])
         client = Client(99)
-        stream = open_stream(hub, streams, client)
-        await until_it_has(client, 20)
+        stream = open_stream(publisher, streams, client)
+        await until_received(client, 20)
         assert client.numbers == list(range(1, 21))
         assert max(client.sizes) < 2_000_000
         streams.close()
@@ -293,21 +296,23 @@ def test_a_stream_without_events_of_its_own_gets_ids(of: str) -> None:
     async def scenario() -> None:
         streams = EventStreams(StreamLimits(heartbeat=0.1))
         streams.begin(asyncio.get_running_loop())
-        hub = EventPublisher(None, 100, lambda: 0, streams.wake)
-        hub.saved["x"] = SavedSearch(Query("ada", name="x"), "ann", every="1 day" if of == "digest" else "")
+        publisher = EventPublisher(None, 100, lambda: 0, streams.wake)
+        publisher.saved["x"] = SavedSearch(
+            Query("ada", name="x"), "ann", every="1 day" if of == "digest" else ""
+        )
         client = Client(99)
         subscription = Subscription(None, "bob") if of == "owner" else Subscription("x")
-        stream = open_stream(hub, streams, client, subscription)
+        stream = open_stream(publisher, streams, client, subscription)
         number = 0
         async with asyncio.timeout(20):
             while len(client.ids) < 3:
                 number += 1
-                hub.log.append(events(number, number))
+                publisher.log.append(events(number, number))
                 streams.wake(["x"])
                 await asyncio.sleep(0.01)
                 assert not stream.done(), client.text
-        assert hub.log.floor > EventPosition(*START), "the first of these events are no longer stored"
-        positions = [position for text in client.ids if (position := EventPosition.of(text, hub.run))]
+        assert publisher.log.floor > EventPosition(*START), "the first of these events is no longer stored"
+        positions = [position for text in client.ids if (position := EventPosition.of(text, publisher.run))]
         assert len(positions) >= 3
         assert positions == sorted(set(positions))
         assert client.numbers == []
@@ -322,19 +327,19 @@ def test_a_stream_is_not_behind_because_of_other_searches() -> None:
     async def scenario() -> None:
         streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        hub = EventPublisher(None, 100, lambda: 0, streams.wake)
-        hub.saved["x"] = SavedSearch(Query("ada", name="x"))
+        publisher = EventPublisher(None, 100, lambda: 0, streams.wake)
+        publisher.saved["x"] = SavedSearch(Query("ada", name="x"))
         client = Client(99)
-        stream = open_stream(hub, streams, client)
+        stream = open_stream(publisher, streams, client)
         await asyncio.sleep(0)
         for number in range(1, 100):
-            hub.log.append([SearchEvent(EventPosition(number, 1), "result", "y", b'{"other":1}')])
-        hub.log.append(events(100, 100))
+            publisher.log.append([SearchEvent(EventPosition(number, 1), "result", "y", b'{"other":1}')])
+        publisher.log.append(events(100, 100))
         streams.wake(["x", "y"])
-        await until_it_has(client, 100)
+        await until_received(client, 100)
         assert "behind" not in client.text
         for first in (101, 201):
-            hub.log.append(events(first, first + 99))
+            publisher.log.append(events(first, first + 99))
         streams.wake(["x"])
         await asyncio.wait_for(stream, 20)
         assert "event: behind" in client.text
@@ -363,10 +368,10 @@ def test_an_error_in_a_stream_reaches_the_server() -> None:
     async def scenario() -> None:
         streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        hub = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
-        stream = open_stream(hub, streams, Client(99))
+        publisher = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
+        stream = open_stream(publisher, streams, Client(99))
         await asyncio.sleep(0)
-        hub.log.append([SearchEvent(EventPosition(1, 1), "result", "x", b"bad")])
+        publisher.log.append([SearchEvent(EventPosition(1, 1), "result", "x", b"bad")])
         streams.wake(["x"])
         with pytest.raises(ValueError, match="bad"):
             await asyncio.wait_for(stream, 20)

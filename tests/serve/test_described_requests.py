@@ -194,7 +194,7 @@ def test_the_documented_client_continues_after_a_kill(tmp_path: Path) -> None:
     options = ["--checkpoint", str(tmp_path / "state"), "--port", str(free_port())]
     command = [str(stream), "--schema", str(schema), *options]
     server = Serving(command, program=sys.executable)
-    server.ready()
+    server.wait_until_ready()
     httpx.put(f"{server.url}queries/duo", json={"query": "ada lamp"}, timeout=60, trust_env=False)
     output_path = tmp_path / "out"
     with output_path.open("w") as output:

@@ -37,9 +37,9 @@ def run(identity: str = "r" * 32) -> SinkRun:
 def open_publisher(
     folder: Path | None, clock: Clock, most: int = 1 << 20, segment: int = SEGMENT
 ) -> EventPublisher:
-    hub = EventPublisher(folder, most, clock, lambda _: None, segment)
-    hub.open(run())
-    return hub
+    publisher = EventPublisher(folder, most, clock, lambda _: None, segment)
+    publisher.open(run())
+    return publisher
 
 
 def result(number: int, name: str = "daily", op: str = "+", *, snapshot: bool = False) -> LiveResult:
@@ -47,7 +47,7 @@ def result(number: int, name: str = "daily", op: str = "+", *, snapshot: bool = 
     return Result(op, name, "ada lamp", f"id{number}", 1.0, None, "network", (member,), (), snapshot=snapshot)  # type: ignore[arg-type]
 
 
-def adding(name: str, text: str = "ada lamp", **more: Any) -> JobCommand:
+def addition(name: str, text: str = "ada lamp", **more: Any) -> JobCommand:
     return JobCommand.add(SavedSearch(Query(text, name=name), **more).tagged_query)
 
 
@@ -55,10 +55,10 @@ def standing(*queries: Query) -> Callable[[], Sequence[Query]]:
     return lambda: queries
 
 
-def digests(hub: EventPublisher, name: str = "daily") -> list[Any]:
+def digests(publisher: EventPublisher, name: str = "daily") -> list[Any]:
     return [
         orjson.loads(event.data)
-        for event in hub.log.after(hub.log.floor, name, 10_000)
+        for event in publisher.log.after(publisher.log.floor, name, 10_000)
         if event.kind == "digest"
     ]
 
@@ -68,39 +68,42 @@ def ids(digest: Any) -> list[str]:
 
 
 def take(
-    hub: EventPublisher, number: int, commands: Sequence[JobCommand] = (), results: Sequence[LiveResult] = ()
+    publisher: EventPublisher,
+    number: int,
+    commands: Sequence[JobCommand] = (),
+    results: Sequence[LiveResult] = (),
 ) -> None:
-    hub.take(number, commands, results, standing())
+    publisher.take(number, commands, results, standing())
 
 
 def test_a_day_ends_at_midnight(tmp_path: Path) -> None:
     clock = Clock(NOON)
-    hub = open_publisher(tmp_path, clock)
-    take(hub, 1, [adding("daily", every="1 day")], [result(0, snapshot=True)])
-    take(hub, 2, results=[result(1), result(2), result(1, op="-")])
+    publisher = open_publisher(tmp_path, clock)
+    take(publisher, 1, [addition("daily", every="1 day")], [result(0, snapshot=True)])
+    take(publisher, 2, results=[result(1), result(2), result(1, op="-")])
     clock.now = NOON + DAY // 2 - 1
-    hub.tick()
-    assert not digests(hub)
+    publisher.tick()
+    assert not digests(publisher)
     clock.now += 1
-    hub.tick()
-    (digest,) = digests(hub)
+    publisher.tick()
+    (digest,) = digests(publisher)
     assert ids(digest) == ["id1", "id2", "id1"]
     assert (digest["from"], digest["due"], digest["more"]) == (20_000 * DAY, 20_001 * DAY, 0)
-    hub.tick()
+    publisher.tick()
     clock.now += DAY
-    hub.tick()
-    assert len(digests(hub)) == 1, "nothing was found, so nothing is told"
-    take(hub, 3, results=[result(3)])
+    publisher.tick()
+    assert len(digests(publisher)) == 1, "there is no digest without results"
+    take(publisher, 3, results=[result(3)])
     clock.now += DAY
-    hub.tick()
-    assert ids(digests(hub)[1]) == ["id3"]
+    publisher.tick()
+    assert ids(digests(publisher)[1]) == ["id3"]
 
 
 def test_digests_include_updates_on_request(tmp_path: Path) -> None:
     clock = Clock(NOON)
-    hub = open_publisher(tmp_path, clock)
-    commands = [adding("daily", every="1 day"), adding("whole", every="1 day", updates=True)]
-    take(hub, 1, commands, [result(1, name, op) for name in ("daily", "whole") for op in "+~"])
+    publisher = open_publisher(tmp_path, clock)
+    commands = [addition("daily", every="1 day"), addition("whole", every="1 day", updates=True)]
+    take(publisher, 1, commands, [result(1, name, op) for name in ("daily", "whole") for op in "+~"])
     restarted = open_publisher(tmp_path, clock)
     standing_queries = standing(*(command.new_query for command in commands))
     restarted.take(2, [], [result(1, name, "~") for name in ("daily", "whole")], standing_queries)
@@ -111,23 +114,27 @@ def test_digests_include_updates_on_request(tmp_path: Path) -> None:
 
 def test_a_clock_set_back_does_not_stop_digests() -> None:
     clock = Clock(NOON)
-    hub = open_publisher(None, clock)
-    take(hub, 1, [adding("now", every="1 hour")])
-    take(hub, 2, results=[result(1, "now")])
+    publisher = open_publisher(None, clock)
+    take(publisher, 1, [addition("now", every="1 hour")])
+    take(publisher, 2, results=[result(1, "now")])
     clock.now -= 40 * DAY
-    hub.tick()
+    publisher.tick()
     clock.now += 3_600_000_000
-    hub.tick()
-    assert [event.kind for event in hub.log.after(hub.log.floor, "now", 9)] == ["added", "result", "digest"]
+    publisher.tick()
+    assert [event.kind for event in publisher.log.after(publisher.log.floor, "now", 9)] == [
+        "added",
+        "result",
+        "digest",
+    ]
 
 
 def test_a_restart_continues_the_collected_digests(tmp_path: Path) -> None:
     clock = Clock(NOON)
-    hub = open_publisher(tmp_path, clock)
-    take(hub, 1, [adding("daily", every="1 day")])
-    take(hub, 2, results=[result(1)])
+    publisher = open_publisher(tmp_path, clock)
+    take(publisher, 1, [addition("daily", every="1 day")])
+    take(publisher, 2, results=[result(1)])
     restarted = open_publisher(tmp_path, clock)
-    assert restarted.log.last == hub.log.last
+    assert restarted.log.last == publisher.log.last
     query = Query("ada lamp", name="daily", tag='{"every":"1 day"}')
     restarted.begin([query])
     take(restarted, 2, results=[result(1)])  # a batch that was not committed is repeated
@@ -140,17 +147,17 @@ def test_a_restart_continues_the_collected_digests(tmp_path: Path) -> None:
     last = open_publisher(tmp_path, clock)
     last.begin([query])
     last.tick()
-    assert len(digests(last)) == 1, "it is given once"
+    assert len(digests(last)) == 1, "it is delivered once"
 
 
 def test_a_digest_lists_some_results_and_counts_the_rest() -> None:
     clock = Clock(NOON)
-    hub = open_publisher(None, clock)
-    take(hub, 1, [adding("daily", every="1 hour")])
-    take(hub, 2, results=[result(n) for n in range(MOST_DIGESTED + 7)])
+    publisher = open_publisher(None, clock)
+    take(publisher, 1, [addition("daily", every="1 hour")])
+    take(publisher, 2, results=[result(n) for n in range(MOST_DIGESTED + 7)])
     clock.now += 3_600_000_000
-    hub.tick()
-    (digest,) = digests(hub)
+    publisher.tick()
+    (digest,) = digests(publisher)
     assert (len(digest["results"]), digest["more"]) == (MOST_DIGESTED, 7)
 
 
@@ -162,32 +169,32 @@ def test_a_digest_lists_results_up_to_a_size(
     size = len(result(10).to_json())
     monkeypatch.setattr("skws.serve.event_publisher.MOST_DIGEST_BYTES", 3 * size)
     clock = Clock(NOON)
-    hub = open_publisher(tmp_path, clock, segment=1)
-    adding_daily = adding("daily", every="1 day")
-    take(hub, 1, [adding_daily], [result(10)])
+    publisher = open_publisher(tmp_path, clock, segment=1)
+    daily_addition = addition("daily", every="1 day")
+    take(publisher, 1, [daily_addition], [result(10)])
     for number in range(2, 7):
         if restarts:
-            hub = open_publisher(tmp_path, clock, segment=1)
-        hub.take(number, [], [result(9 + number)], standing(adding_daily.new_query))
+            publisher = open_publisher(tmp_path, clock, segment=1)
+        publisher.take(number, [], [result(9 + number)], standing(daily_addition.new_query))
     for _ in range(2):
         clock.now += DAY
-        hub.tick()
-        hub.take(7, [], [result(20)], standing())
-    first, second = digests(hub)
+        publisher.tick()
+        publisher.take(7, [], [result(20)], standing())
+    first, second = digests(publisher)
     assert (ids(first), first["more"]) == (["id10", "id11", "id12"], 3)
     assert (ids(second), second["more"]) == (["id20"], 0)
 
 
 def test_a_removed_or_replaced_search_has_no_digest() -> None:
     clock = Clock(NOON)
-    hub = open_publisher(None, clock)
-    take(hub, 1, [adding("daily", every="1 hour"), adding("other", every="1 hour")])
-    take(hub, 2, results=[result(1)])
-    take(hub, 3, [JobCommand("remove", "daily"), JobCommand("remove", "other"), adding("other")])
+    publisher = open_publisher(None, clock)
+    take(publisher, 1, [addition("daily", every="1 hour"), addition("other", every="1 hour")])
+    take(publisher, 2, results=[result(1)])
+    take(publisher, 3, [JobCommand("remove", "daily"), JobCommand("remove", "other"), addition("other")])
     clock.now += 3_600_000_000
-    hub.tick()
-    assert not digests(hub)
-    assert not digests(hub, "other")
+    publisher.tick()
+    assert not digests(publisher)
+    assert not digests(publisher, "other")
 
 
 def positions(events: Sequence[SearchEvent]) -> list[tuple[int, int]]:
@@ -195,11 +202,11 @@ def positions(events: Sequence[SearchEvent]) -> list[tuple[int, int]]:
 
 
 def test_events_are_restored_from_a_truncated_log(tmp_path: Path) -> None:
-    hub = open_publisher(tmp_path, Clock(NOON))
-    take(hub, 1, [adding("now")])
+    publisher = open_publisher(tmp_path, Clock(NOON))
+    take(publisher, 1, [addition("now")])
     for number in range(2, 20):
-        take(hub, number, results=[result(number), result(100 + number)])
-    events = hub.log.after(hub.log.floor, "now", 1000)
+        take(publisher, number, results=[result(number), result(100 + number)])
+    events = publisher.log.after(publisher.log.floor, "now", 1000)
     (file,) = tmp_path.glob("*.events")
     data = file.read_bytes()
     for length in range(len(data), 0, -997):
@@ -219,24 +226,24 @@ def test_events_are_restored_from_a_truncated_log(tmp_path: Path) -> None:
 
 
 def test_old_events_are_dropped_and_the_floor_advances(tmp_path: Path) -> None:
-    hub = open_publisher(tmp_path, Clock(NOON), most=3_000)
-    take(hub, 1, [adding("now")])
+    publisher = open_publisher(tmp_path, Clock(NOON), most=3_000)
+    take(publisher, 1, [addition("now")])
     for number in range(2, 60):
-        take(hub, number, results=[result(number, "now")])
-    assert hub.log.bytes <= 3_000
-    remaining = hub.log.after(hub.log.floor, "now", 1000)
+        take(publisher, number, results=[result(number, "now")])
+    assert publisher.log.bytes <= 3_000
+    remaining = publisher.log.after(publisher.log.floor, "now", 1000)
     assert remaining[-1].at == (59, 1)
-    assert hub.log.floor == (remaining[0].at.batch - 1, 1)
-    assert hub.log.count == 59
+    assert publisher.log.floor == (remaining[0].at.batch - 1, 1)
+    assert publisher.log.count == 59
 
 
 def test_open_digests_are_carried_into_the_next_segment(tmp_path: Path) -> None:
     clock = Clock(NOON)
-    hub = open_publisher(tmp_path, clock, most=2_000, segment=1_000)
-    take(hub, 1, [adding("daily", every="1 day")])
+    publisher = open_publisher(tmp_path, clock, most=2_000, segment=1_000)
+    take(publisher, 1, [addition("daily", every="1 day")])
     for number in range(2, 40):
-        take(hub, number, results=[result(number)])
-        hub.flush()
+        take(publisher, number, results=[result(number)])
+        publisher.flush()
     assert len(list(tmp_path.glob("*.events"))) < 10
     restarted = open_publisher(tmp_path, clock, most=2_000)
     restarted.begin([Query("ada lamp", name="daily", tag='{"every":"1 day"}')])
@@ -246,14 +253,14 @@ def test_open_digests_are_carried_into_the_next_segment(tmp_path: Path) -> None:
     assert restarted.log.floor > (0, 0)
 
 
-def test_a_kill_before_the_events_of_a_replacement_are_stored(tmp_path: Path) -> None:
+def test_a_replacement_survives_a_kill_before_its_events_are_stored(tmp_path: Path) -> None:
     """The batch is repeated, and the queries before it are known."""
     clock = Clock(NOON)
     first = open_publisher(tmp_path, clock)
-    take(first, 1, [adding("moves", "ada lamp", owner="ann")])
+    take(first, 1, [addition("moves", "ada lamp", owner="ann")])
     restarted = open_publisher(tmp_path, clock)
     before = standing(SavedSearch(Query("ada lamp", name="moves"), owner="ann").tagged_query)
-    commands = [JobCommand("remove", "moves"), adding("moves", "ada sofa", owner="bob")]
+    commands = [JobCommand("remove", "moves"), addition("moves", "ada sofa", owner="bob")]
     restarted.take(2, commands, [result(1, "moves")], before)
     events = restarted.log.after(EventPosition(1, 9), "moves", 9)
     assert [event.kind for event in events] == ["replaced", "added", "result"]
@@ -266,12 +273,12 @@ def test_a_kill_before_the_events_of_a_replacement_are_stored(tmp_path: Path) ->
 
 
 def test_snapshots_are_only_for_the_new_search() -> None:
-    hub = open_publisher(None, Clock(NOON))
-    take(hub, 1, [adding("first")], [result(1, "first", snapshot=True)])
+    publisher = open_publisher(None, Clock(NOON))
+    take(publisher, 1, [addition("first")], [result(1, "first", snapshot=True)])
     take(
-        hub,
+        publisher,
         2,
-        [adding("second"), adding("third")],
+        [addition("second"), addition("third")],
         [
             result(1, "second", snapshot=True),
             result(1, "third", snapshot=True),
@@ -280,7 +287,9 @@ def test_snapshots_are_only_for_the_new_search() -> None:
     )
     events_by_name = {
         name: [
-            orjson.loads(e.data)["id"] for e in hub.log.after(hub.log.floor, name, 9) if e.kind == "result"
+            orjson.loads(e.data)["id"]
+            for e in publisher.log.after(publisher.log.floor, name, 9)
+            if e.kind == "result"
         ]
         for name in ("first", "second", "third")
     }
@@ -290,16 +299,16 @@ def test_snapshots_are_only_for_the_new_search() -> None:
 def test_open_digests_are_not_written_with_each_batch(tmp_path: Path) -> None:
     """However large they are, and even after a restart."""
     names = [f"digest {n}" for n in range(10)]
-    hub = open_publisher(tmp_path, Clock(NOON), most=1 << 30, segment=10_000)
-    take(hub, 1, [adding(name, every="1 day") for name in names])
+    publisher = open_publisher(tmp_path, Clock(NOON), most=1 << 30, segment=10_000)
+    take(publisher, 1, [addition(name, every="1 day") for name in names])
     size = 0
     for number in range(2, 202):
         if number == 100:
-            hub.close()
-            hub = open_publisher(tmp_path, Clock(NOON), most=1 << 30, segment=10_000)
+            publisher.close()
+            publisher = open_publisher(tmp_path, Clock(NOON), most=1 << 30, segment=10_000)
         results = [result(number, name) for name in names]
         size += sum(len(one.to_json()) for one in results)
-        take(hub, number, results=results)
+        take(publisher, number, results=results)
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 5 * size
 
 

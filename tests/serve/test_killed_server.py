@@ -79,7 +79,7 @@ def check(follower: Follower, expected: int) -> None:
     assert len(follower.results) == expected
     assert set(Counter(follower.results).values()) == {1}
     assert follower.positions == sorted(set(follower.positions))
-    assert len(follower.of("snapshot")) == 1, "every other connection went on where the one before ended"
+    assert len(follower.of("snapshot")) == 1, "each later connection continues where the previous one ended"
 
 
 @some("kills", [2], [20])
@@ -99,7 +99,7 @@ def test_subscribers_of_a_killed_server_miss_nothing(tmp_path: Path, kills: int)
     records = list(numbered(RESULTS))
     share = len(records) // kills
     serving = Serving([*command, "--lateness", "1 s"])
-    serving.ready()
+    serving.wait_until_ready()
     url = serving.url
     with serving.client() as client:
         for name, more in (("now", {}), ("later", {"every": "1 second"})):
@@ -119,13 +119,13 @@ def test_subscribers_of_a_killed_server_miss_nothing(tmp_path: Path, kills: int)
         serving.kill()
         serving = Serving([*command, "--lateness", "1 s"])
         if kill % 4 != 1:
-            serving.ready()
+            serving.wait_until_ready()
         else:
             time.sleep(rng.uniform(0.2, 1.5))  # killed during its start
     serving.kill()
     serving = Serving([*command, "--lateness", "1 s"])
     append(source, *records[kills * share :])
-    serving.ready()
+    serving.wait_until_ready()
     now, later, owned = followers
     check(now, RESULTS)
     check(later, RESULTS)
@@ -144,7 +144,9 @@ def test_subscribers_of_a_killed_server_miss_nothing(tmp_path: Path, kills: int)
 
 
 @pytest.mark.slow
-def test_a_killed_server_over_a_database(database: Database, tmp_path: Path) -> None:
+def test_a_subscriber_of_a_killed_server_over_a_database_misses_nothing(
+    database: Database, tmp_path: Path
+) -> None:
     kills = 20
     rng = random.Random(kills)
     database.run(*TABLES)
@@ -160,7 +162,7 @@ def test_a_killed_server_over_a_database(database: Database, tmp_path: Path) -> 
         str(port),
     ]
     serving = Serving([*command, "--window", "1 hour"])
-    serving.ready()
+    serving.wait_until_ready()
     with serving.client() as client:
         assert client.put("/queries/now", json={"query": QUERY}).status_code == 201
     follower = Follower(serving.url, "/queries/now/events")
@@ -172,7 +174,7 @@ def test_a_killed_server_over_a_database(database: Database, tmp_path: Path) -> 
         serving.kill()
         database.run(LAMP)
         serving = Serving([*command, "--window", "1 hour"])
-        serving.ready()
+        serving.wait_until_ready()
     check(follower, 6 * kills)
     assert serving.stop(signal.SIGTERM) == 130
     follower.close()
@@ -186,11 +188,11 @@ def test_saved_and_removed_searches_survive_every_kill(tmp_path: Path, kills: in
     port = free_port()
     command = [str(source), "--schema", str(schema), "--checkpoint", str(tmp_path / "s"), "--port", str(port)]
     serving = Serving(command)
-    serving.ready()
+    serving.wait_until_ready()
     saved: dict[str, str] = {}
     client = httpx.Client(base_url=serving.url, trust_env=False, timeout=httpx.Timeout(60))
 
-    def answered(method: str, name: str, **options: Any) -> int:
+    def status_of(method: str, name: str, **options: Any) -> int:
         """The status, once a server answers; a removal may have succeeded without an answer."""
         while True:
             try:
@@ -204,11 +206,11 @@ def test_saved_and_removed_searches_survive_every_kill(tmp_path: Path, kills: in
     def work() -> None:
         for number in range(100):
             name, text = f"n{number}", f"ada word{number}"
-            assert answered("PUT", name, json={"query": text}) in {200, 201}
+            assert status_of("PUT", name, json={"query": text}) in {200, 201}
             saved[name] = text
             if number % 3 == 2:
                 removed = f"n{number - 1}"
-                assert answered("DELETE", removed) in {204, 404}
+                assert status_of("DELETE", removed) in {204, 404}
                 del saved[removed]
 
     worker = Thread(target=work, daemon=True)
@@ -217,12 +219,12 @@ def test_saved_and_removed_searches_survive_every_kill(tmp_path: Path, kills: in
         until(lambda: len(saved) > rng.randrange(100) or not worker.is_alive())
         serving.kill()
         serving = Serving(command)
-        serving.ready()
+        serving.wait_until_ready()
     worker.join(120)
     assert not worker.is_alive()
     serving.kill()
     serving = Serving(command)
-    serving.ready()
+    serving.wait_until_ready()
     listed = client.get("/queries").json()["queries"]
     assert {one["name"]: one["query"] for one in listed} == saved
     client.close()

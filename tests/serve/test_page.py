@@ -48,9 +48,11 @@ async def page(served: Serving, port: int) -> AsyncIterator[Browser]:
             " || document.getElementById('token-form')?.hidden === false"
         )
         yield tab
-        exceptions = [message for message in tab.told if message["method"] == "Runtime.exceptionThrown"]
+        exceptions = [message for message in tab.events if message["method"] == "Runtime.exceptionThrown"]
         assert not exceptions
-        urls = {message["params"]["request"]["url"] for message in tab.told if "request" in message["params"]}
+        urls = {
+            message["params"]["request"]["url"] for message in tab.events if "request" in message["params"]
+        }
         assert urls
         assert all(url.startswith((served.url, "about:", "data:")) for url in urls), urls
 
@@ -106,7 +108,7 @@ async def test_a_search_with_the_keyboard_only(shopping: tuple[Path, Path], port
         marks = await tab.run("[...document.querySelectorAll('mark')].map(e => e.textContent)")
         assert sorted(marks) == ["Ada", "Ada", "lamp", "lamp"]
         text = await tab.run("document.getElementById('results').innerText")
-        assert "<b>of</b>" in text, "data is shown, never taken for markup"
+        assert "<b>of</b>" in text, "data is not interpreted as markup"
         assert await tab.run("document.querySelectorAll('#results ul.tree ul li').length") == 2
         assert await tab.run("document.querySelectorAll('#results b').length") == 0
         await tab.run("document.querySelector('#results button.plain').click()")
@@ -217,7 +219,7 @@ async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path,
         await tab.enter()
         assert await tab.run(f"{FIELD}.value") == "ada lamp"
         assert await tab.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
-        assert await tab.run(f"{ITEMS} === 0"), "the first Enter takes the word, the second searches"
+        assert await tab.run(f"{ITEMS} === 0"), "the first Enter accepts the completion, the second searches"
         await tab.enter()
         await tab.until(f"{ITEMS} === 2")
         await tab.type(" cu")
@@ -267,7 +269,7 @@ async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Pat
         await tab.enter()
         await tab.until(f"{NAMES}.length === 1")
         assert await tab.run(NAMES) == ['Lamps & "more"']
-        assert await tab.run("document.activeElement.textContent") == "Follow", "ready for the next key"
+        assert await tab.run("document.activeElement.textContent") == "Follow", "Enter follows the new search"
         await tab.enter()
         await tab.until(f"{ITEMS} === 2")
         assert await tab.run("document.activeElement.getAttribute('aria-pressed')") == "true"
@@ -280,7 +282,7 @@ async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Pat
         before = await tab.run(result_ids)
         append(stream, customer(next(TIME), 2, "Ada Byron of Ockham"))
         await tab.until("document.querySelector('#results .changed')?.textContent === 'Ada Byron of Ockham'")
-        assert await tab.run(result_ids) == before, "an update changes its card where it stands"
+        assert await tab.run(result_ids) == before, "an update changes its card in place"
         assert await tab.run("document.querySelectorAll('#results .result.new').length") == 1
         assert "updated 1970" in await tab.run("document.getElementById('results').innerText")
         assert (await tab.run("document.getElementById('status').textContent")).startswith("3 results")
@@ -319,7 +321,7 @@ async def test_the_address_reflects_the_page(shopping: tuple[Path, Path], port: 
         assert await tab.run(f"{FIELD}.value") == ""
         await tab.run("document.querySelector('#saved button').click()")
         await tab.until("document.querySelector('#saved button').textContent === 'Follow'")
-        assert await tab.run("location.search") == "", "loaded again, it would be followed again"
+        assert await tab.run("location.search") == "", "reloading the page would follow it again"
         assert (
             await tab.run("document.getElementById('results-title').textContent") == "Results of lamps so far"
         )
@@ -356,7 +358,7 @@ async def test_a_removal_is_undone_and_a_name_is_edited(shopping: tuple[Path, Pa
         await tab.type("mine")
         await tab.enter()
         await tab.until(f"{NAMES}.length === 1")
-        assert await tab.run(NAMES) == ["mine"], "the name that was offered is typed over"
+        assert await tab.run(NAMES) == ["mine"], "typing replaces the suggested name"
         with served.client() as client:
             saved = client.get("/queries/mine").json()
             await tab.run("document.querySelectorAll('#saved button')[1].click()")
@@ -438,7 +440,7 @@ async def test_a_followed_result_ends_when_the_stream_has_passed_its_end(
 
 
 @scenario
-async def test_marks_of_direction_end_with_their_text(shopping: tuple[Path, Path], port: int) -> None:
+async def test_direction_marks_end_with_their_text(shopping: tuple[Path, Path], port: int) -> None:
     schema, stream = shopping
     schema.write_text(schema.read_text().replace("name: text", "name: text, city: text"))
     record = customer(next(TIME), 5, "Ada \u202eKing")
@@ -460,7 +462,7 @@ async def test_a_followed_search_continues_after_a_kill(
     command += ["--checkpoint", str(tmp_path / "state")]
     first = Serving(command, program=sys.executable)
     try:
-        first.ready()
+        first.wait_until_ready()
         httpx.put(f"{first.url}queries/lamps", json={"query": "ada lamp"}, timeout=60, trust_env=False)
         async with page(first, port) as tab:
             await tab.until(f"{NAMES}.length === 1")
@@ -486,7 +488,7 @@ async def test_a_followed_search_asks_for_a_new_token(shopping: tuple[Path, Path
     command = [str(stream), "--schema", str(schema), "--window", "1 hour", "--port", str(free_port())]
     first = Serving(command, program=sys.executable)
     try:
-        first.ready()
+        first.wait_until_ready()
         with first.client() as client:
             client.put("/queries/lamps", json={"query": "ada lamp"})
         async with page(first, port) as tab:
@@ -523,7 +525,7 @@ def test_text_is_readable_in_both_color_schemes(shopping: tuple[Path, Path], por
     """Its contrast with the background is at least 4.5 (WCAG 2.2, AA)."""
 
     @scenario
-    async def drawn() -> None:
+    async def check() -> None:
         schema, stream = shopping
         with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
             with served.client() as client:
@@ -556,7 +558,7 @@ def test_text_is_readable_in_both_color_schemes(shopping: tuple[Path, Path], por
                 assert '"limit": 3' in text
                 assert '"found": 1' in text
 
-    drawn()
+    check()
 
 
 CONTRAST = """(() => {

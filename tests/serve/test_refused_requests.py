@@ -25,7 +25,7 @@ JSON = {"content-type": "application/json"}
 NESTED = json.loads("[" * 300 + "]" * 300)
 
 
-def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
+def send_raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
     """The status and body of the answer to a request, which is sent unchanged."""
     with socket.create_connection(("127.0.0.1", port), 60) as connection:
         connection.sendall(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
@@ -88,7 +88,7 @@ def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
     ],
 )
 def test_foreign_hosts_origins_and_paths_are_rejected(served: Serving, head: str, status: int) -> None:
-    answer_status, body = raw(served.port, head.format(port=served.port))
+    answer_status, body = send_raw(served.port, head.format(port=served.port))
     assert answer_status == status, body
     if status >= 400:
         assert orjson.loads(body)["error"]
@@ -111,7 +111,7 @@ def test_foreign_hosts_origins_and_paths_are_rejected(served: Serving, head: str
     ],
 )
 def test_invalid_bodies_are_rejected(served: Serving, headers: str, body: bytes, status: int) -> None:
-    answer_status, answer = raw(served.port, f"POST /search HTTP/1.1\nHost: localhost\n{headers}", body)
+    answer_status, answer = send_raw(served.port, f"POST /search HTTP/1.1\nHost: localhost\n{headers}", body)
     assert answer_status == status, answer
     if status >= 400:
         assert orjson.loads(answer)["error"]
@@ -131,8 +131,8 @@ def test_a_number_without_a_fraction_is_an_integer(client: httpx.Client) -> None
     assert client.post(
         "/search", content=b'{"query":"ada","limit":3.0,"max_size":2.0}', headers=JSON
     ).is_success
-    answer_status = client.post("/search", content=b'{"query":"ada","max_size":2.5}', headers=JSON)
-    assert (answer_status.status_code, answer_status.json()["error"]) == (
+    answer = client.post("/search", content=b'{"query":"ada","max_size":2.5}', headers=JSON)
+    assert (answer.status_code, answer.json()["error"]) == (
         422,
         "max_size: expected an integer, got 2.5",
     )
@@ -226,7 +226,7 @@ def test_names_that_clients_drop_from_an_address_are_rejected(served: Serving, n
         f"PUT /queries/{name} HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
         f"Content-Length: {len(body)}\n"
     )
-    status, answer = raw(served.port, head, body)
+    status, answer = send_raw(served.port, head, body)
     assert status == 400
     assert "expected one that can be part of an address" in orjson.loads(answer)["error"]
 
@@ -338,7 +338,7 @@ def test_errors_in_addresses_are_explained(
     ],
 )
 def test_invalid_http_is_rejected_in_json(served: Serving, head: str) -> None:
-    status, body = raw(served.port, head)
+    status, body = send_raw(served.port, head)
     error = orjson.loads(body)["error"]
     assert (status, error.partition(":")[0]) == (400, "the request is not HTTP")
     assert "bytearray" not in error
@@ -372,11 +372,11 @@ def test_requests_need_the_token(guarded: Serving, authorization: str, status: i
         if status == 200 and path == "/events":
             continue  # it never ends
         request = f"GET {path} HTTP/1.1\nHost: search.example.org\nAuthorization: {authorization}\n"
-        answer_status, _ = raw(guarded.port, request)
+        answer_status, _ = send_raw(guarded.port, request)
         assert answer_status == status, path
     for path in ("/", "/healthz"):
-        assert raw(guarded.port, f"GET {path} HTTP/1.1\nHost: 192.0.2.1:{guarded.port}\n")[0] == 200
-    assert raw(guarded.port, "GET / HTTP/1.1\nHost: other.example.org\n")[0] == 421
+        assert send_raw(guarded.port, f"GET {path} HTTP/1.1\nHost: 192.0.2.1:{guarded.port}\n")[0] == 200
+    assert send_raw(guarded.port, "GET / HTTP/1.1\nHost: other.example.org\n")[0] == 421
 
 
 def test_the_token_is_never_shown(guarded: Serving) -> None:

@@ -30,8 +30,8 @@ class Job:
 
     ready = True
 
-    def __init__(self, hub: EventPublisher, results: Sequence[Result] = ()) -> None:
-        self.hub = hub
+    def __init__(self, publisher: EventPublisher, results: Sequence[Result] = ()) -> None:
+        self.hub = publisher
         self._results = list(results)
 
     def check_ready(self) -> None:
@@ -43,18 +43,18 @@ class Job:
         return self.hub.log.last, [(search, self._results) for search in choose()]
 
 
-def publisher(*names: str) -> EventPublisher:
-    hub = EventPublisher(None, 1 << 20, lambda: 0, lambda _: None)
-    hub.take(1, [adding(name) for name in names], [], list)
-    return hub
+def open_publisher(*names: str) -> EventPublisher:
+    publisher = EventPublisher(None, 1 << 20, lambda: 0, lambda _: None)
+    publisher.take(1, [addition(name) for name in names], [], list)
+    return publisher
 
 
-def adding(name: str, text: str = "ada lamp") -> JobCommand:
+def addition(name: str, text: str = "ada lamp") -> JobCommand:
     return JobCommand.add(SavedSearch(Query(text, name=name)).tagged_query)
 
 
 def stream_text(
-    hub: EventPublisher,
+    publisher: EventPublisher,
     path: str,
     on_start: Callable[[], None],
     results: Sequence[Result] = (),
@@ -69,7 +69,9 @@ def stream_text(
     async def answer() -> str:
         streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        app = make_app(AppState(cast("ServedJob", Job(hub, results)), streams, Measures(streams, hub)))
+        app = make_app(
+            AppState(cast("ServedJob", Job(publisher, results)), streams, Measures(streams, publisher))
+        )
         pieces: list[bytes] = []
 
         async def send(message: Message) -> None:
@@ -95,23 +97,23 @@ def stream_text(
 
 
 def test_a_search_removed_before_its_snapshot_ends_the_stream() -> None:
-    hub = publisher("lamps", "sofas")
+    publisher = open_publisher("lamps", "sofas")
 
     def remove() -> None:
-        hub.take(2, [JobCommand("remove", "lamps")], [], list)
+        publisher.take(2, [JobCommand("remove", "lamps")], [], list)
 
-    text = stream_text(hub, "/queries/lamps/events", remove)
+    text = stream_text(publisher, "/queries/lamps/events", remove)
     assert text.startswith("event: removed\n")
     assert "event: end" not in text
 
 
 def test_a_snapshot_has_the_searches_of_its_instant() -> None:
-    hub = publisher("lamps", "sofas")
+    publisher = open_publisher("lamps", "sofas")
 
     def change() -> None:
-        hub.take(2, [JobCommand("remove", "lamps"), adding("chairs")], [], list)
+        publisher.take(2, [JobCommand("remove", "lamps"), addition("chairs")], [], list)
 
-    text = stream_text(hub, "/events", change)
+    text = stream_text(publisher, "/events", change)
     assert text.startswith(
         'event: snapshot\ndata: {"names":["sofas","chairs"],"reason":""}\n\nevent: ready\n'
     )
@@ -127,20 +129,20 @@ def test_marks_are_not_found_in_the_thread_of_the_server(of: str, monkeypatch: p
         return [(0, 3, 0)]
 
     monkeypatch.setattr("skws.serve.routes.marks_of", lambda *_: marks)
-    hub = publisher("lamps")
+    publisher = open_publisher("lamps")
     path = "/queries/lamps/events" if of == "search" else "/events"
-    text = stream_text(hub, path, lambda: None, [result(1), result(2)], b"marks=true")
+    text = stream_text(publisher, path, lambda: None, [result(1), result(2)], b"marks=true")
     assert text.count('"marks":{"name":[[0,3,0]]}') == len(threads) == 2
     assert threading.get_ident() not in threads
 
 
 def test_a_replaced_search_is_never_missing() -> None:
-    hub = publisher("lamps")
+    publisher = open_publisher("lamps")
 
     class Watched(dict[str, SavedSearch]):
         def pop(self, name: str, *_: object) -> SavedSearch:
             raise AssertionError(name)
 
-    hub.saved = Watched(hub.saved)
-    hub.take(2, [JobCommand("remove", "lamps"), adding("lamps", "ada sofa")], [], list)
-    assert hub.saved["lamps"].query.text == "ada sofa"
+    publisher.saved = Watched(publisher.saved)
+    publisher.take(2, [JobCommand("remove", "lamps"), addition("lamps", "ada sofa")], [], list)
+    assert publisher.saved["lamps"].query.text == "ada sofa"

@@ -196,7 +196,7 @@ def test_a_stream_resumes_after_the_last_event(client: httpx.Client, folder: Pat
     assert [data for _, _, data in query.events] == [result_events[4][1]]
 
 
-def test_an_event_id_of_the_future_is_not_called_old(client: httpx.Client) -> None:
+def test_an_event_id_of_the_future_is_reported_as_unknown(client: httpx.Client) -> None:
     client.put("/queries/later", json={"query": "carol lamp"})
     stream = Stream(client, "/queries/later/events")
     stream.wait_for("ready")
@@ -266,7 +266,7 @@ def test_many_searches_are_saved_at_once_and_invalid_ones_named(client: httpx.Cl
     assert (len(saved["queries"]), saved["count"]) == (50, 200)
 
 
-def test_a_saved_search_tells_the_request_that_saves_it(client: httpx.Client) -> None:
+def test_a_saved_search_contains_the_request_that_saves_it(client: httpx.Client) -> None:
     own_fields = {"owner": "ann", "metadata": {"mail": "ann@example.org"}, "every": "1 day", "updates": True}
     requests: dict[str, dict[str, Any]] = {
         "keywords": {"query": "ada lamp -customer:", "max_size": 3, **own_fields},
@@ -307,7 +307,7 @@ def test_a_saved_search_may_have_the_size_of_the_server(client: httpx.Client, tm
         assert (larger.status_code, larger.json()["error"]) == (400, "max_size: expected at most 14, got 15")
 
 
-def test_requests_at_the_same_time_respect_the_most_searches(tmp_path: Path) -> None:
+def test_concurrent_requests_respect_the_limit_of_searches(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     with serving(str(stream), "--schema", str(schema), "--most-queries", "10") as server:
 
@@ -328,7 +328,7 @@ def test_requests_at_the_same_time_respect_the_most_searches(tmp_path: Path) -> 
             assert client.put("/queries/more", json={"query": "another"}).status_code == 201
 
 
-def test_requests_at_the_same_time_replace_a_new_search(client: httpx.Client, served: Serving) -> None:
+def test_concurrent_requests_replace_a_new_search(client: httpx.Client, served: Serving) -> None:
     """The latest one replaces the others."""
 
     def statuses(request: int) -> list[int]:
@@ -453,7 +453,7 @@ def test_the_schema_is_returned(client: httpx.Client) -> None:
     ]
 
 
-def test_metrics_of_the_job_and_the_server(client: httpx.Client, served: Serving) -> None:
+def test_metrics_of_the_job_and_the_server_are_exported(client: httpx.Client, served: Serving) -> None:
     metrics = client.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain")
     assert "skws_tuples_total" in metrics.text

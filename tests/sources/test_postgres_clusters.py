@@ -12,7 +12,7 @@ import pytest
 
 from skws.sources.feed import Feed
 from skws_schema.errors import SourceError
-from tests.postgres import Database, Server, alone, binaries
+from tests.postgres import Database, Server, binaries, run_outside_transaction
 from tests.sources.following import TABLES, follow, insert, movies, open_feed, rows_of
 
 
@@ -25,7 +25,7 @@ def own(postgres_server: Server) -> Iterator[Database]:
     server = Server(programs)
     try:
         server.start()
-        alone(Database(server, "postgres"), "CREATE DATABASE films")
+        run_outside_transaction(Database(server, "postgres"), "CREATE DATABASE films")
         yield Database(server, "films")
         server.stop("immediate")
     finally:
@@ -63,7 +63,7 @@ def test_a_server_restored_from_before_the_offset_is_rejected(own: Database) -> 
     server.start()
     assert "was restored to a state before the saved offset" in refusal(open_feed(own), offset)
     server.stop()
-    server.restored()  # restored in another way, to another timeline
+    server.restore()  # restored in another way, to another timeline
     own.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 9000000))")
     assert "was restored to a state before the saved offset" in refusal(open_feed(own), offset)
 
@@ -82,7 +82,7 @@ def test_a_run_resumes_on_a_later_timeline_with_its_log(own: Database) -> None:
     with closing(open_feed(own)) as feed:
         items, offset, _ = follow(feed, own, feed.start())
     own.server.stop()
-    own.server.restored()
+    own.server.restore()
     own.run(insert(4, 6))
     with closing(open_feed(own)) as feed:
         later_items, later_offset, _ = follow(feed, own, offset)

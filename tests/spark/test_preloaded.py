@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from skws.spark.preloaded import PreloadedPython, preloaded_python
-from tests.waiting import gone, until
+from tests.waiting import has_ended, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks elsewhere start Python as usual")
 
@@ -88,7 +88,7 @@ def test_a_signal_reaches_the_module(python: PreloadedPython) -> None:
         fork = int(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 128 + signal.SIGTERM
-        until(lambda: gone(fork))
+        until(lambda: has_ended(fork))
 
 
 def test_a_killed_stand_in_ends_its_module(python: PreloadedPython) -> None:
@@ -96,7 +96,7 @@ def test_a_killed_stand_in_ends_its_module(python: PreloadedPython) -> None:
         assert process.stdout is not None
         fork = int(process.stdout.readline())
         process.kill()
-        until(lambda: gone(fork))
+        until(lambda: has_ended(fork))
 
 
 def test_without_a_server_a_new_python_starts(python: PreloadedPython) -> None:

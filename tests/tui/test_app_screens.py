@@ -381,7 +381,7 @@ async def test_queries_history_and_theme_are_restored(tmp_path: Path) -> None:
 
 
 @scenario
-async def test_every_screen_can_be_reached_from_the_editor() -> None:
+async def test_other_screens_can_be_reached_from_the_editor() -> None:
     async with opened(movies()) as driver:
         await driver.press("f3")
         assert "undo" in driver.text()
@@ -410,7 +410,7 @@ async def test_escape_leaves_every_screen_and_later_keys_edit_nothing(schema_fil
 
 
 @scenario
-async def test_a_rejected_query_is_not_a_state_of_the_engine() -> None:
+async def test_a_rejected_query_is_not_shown_as_the_state_of_the_engine() -> None:
     async with opened(movies()) as driver:
         driver.app.view.metrics = None  # as before the engine starts
         driver.run.log("info", "Spark is starting")
@@ -432,14 +432,14 @@ def test_sixteen_colors_use_the_terminal_background(theme: str, monkeypatch: pyt
     monkeypatch.delenv("COLORTERM", raising=False)
 
     @scenario
-    async def drawn() -> None:
+    async def check() -> None:
         async with opened(movies(QUERY, theme=theme), size=(80, 24)) as driver:
             await driver.advance(2)
             for key in ("f2", "f3", "f4", "f5", "f6", "question_mark"):
                 await driver.press(key)
-                assert colours(driver) <= {"default"}, key
+                assert screen_colors(driver) <= {"default"}, key
 
-    drawn()
+    check()
 
 
 @pytest.mark.check
@@ -449,10 +449,10 @@ async def test_borders_in_sixteen_colors_are_visible_on_every_background() -> No
         await driver.advance(2)
         for key in ("f2", "f3", "f4", "f5", "f6"):
             await driver.press(key)
-            assert not colours(driver) & {"black", "white", "bright_black", "bright_white"}, key
+            assert not screen_colors(driver) & {"black", "white", "bright_black", "bright_white"}, key
 
 
-def colours(driver: Driver) -> set[str]:
+def screen_colors(driver: Driver) -> set[str]:
     """The colors of texts, borders and backgrounds, as they reach the terminal."""
     names: set[str] = set()
     for strip in driver.strips():
@@ -487,7 +487,7 @@ async def test_an_invalid_keymap_is_reported(tmp_path: Path, monkeypatch: pytest
         assert any("did you mean 'remove-query'?" in line.text for line in driver.app.view.log)
 
 
-SHOWN = (
+SCREENS = (
     ("f3", "schema", "director"),
     ("f4", "networks", "director{tarantino}"),
     ("f5", "metrics", "769 read"),
@@ -500,17 +500,17 @@ SHOWN = (
 @pytest.mark.parametrize("theme", ["textual-light", "ansi-dark", "ansi-light"])
 def test_every_screen_is_drawn_in_light_and_in_sixteen_colors(theme: str) -> None:
     @scenario
-    async def drawn() -> None:
+    async def check() -> None:
         async with opened(movies(QUERY, theme=theme), size=(80, 24)) as driver:
             await driver.advance(2)
-            for key, mode, text in SHOWN:
+            for key, mode, text in SCREENS:
                 await driver.press(key)
                 assert driver.app.current_mode == mode
                 # On a busy machine, the content of a screen appears after the keys are processed.
                 await until(lambda text=text: text in driver.text(), driver.pilot.pause)  # type: ignore[misc]
                 await until(lambda: driver.text().endswith("quit"), driver.pilot.pause)
 
-    drawn()
+    check()
 
 
 @scenario

@@ -114,7 +114,7 @@ async def test_only_some_searched_attributes_of_a_wide_schema_are_named(tmp_path
 
 
 @scenario
-async def test_the_start_suggests_words_with_results_and_earlier_queries() -> None:
+async def test_the_start_screen_suggests_words_with_results_and_earlier_queries() -> None:
     async with opened(movies(), size=(80, 24)) as driver:
         driver.app.session.history.append("uma thurman")
         await driver.advance(2)

@@ -37,7 +37,7 @@ def best_of_search(text: str) -> BestResults:
     return BestResults(best.results, best.found, best.complete and best.size >= job.max_size)
 
 
-def listed(view: View) -> list[str]:
+def listed_ids(view: View) -> list[str]:
     return [row.result.id for row in view.results.rows(ListSelection(sort=ListOrder.BEST))]
 
 
@@ -47,8 +47,8 @@ def test_the_best_results_equal_a_search_of_the_same_data(text: str) -> None:
     for _ in range(6):
         advance_view(run, view, 0.3)  # rows arrive, and better results with them
     expected = best_of_search(text)
-    assert listed(view) == [result.id for result in expected.results]
-    assert len(listed(view)) <= MOST_BEST
+    assert listed_ids(view) == [result.id for result in expected.results]
+    assert len(listed_ids(view)) <= MOST_BEST
     assert view.best[text].part == expected.part
     assert not run.unanswered
 
@@ -59,12 +59,12 @@ def test_a_query_added_later_finds_the_best_live_results() -> None:
     run.add_query("john OR man")
     advance_view(run, view)
     expected = best_of_search("john OR man")
-    assert listed(view) == [result.id for result in expected.results]
+    assert listed_ids(view) == [result.id for result in expected.results]
     assert view.best["john OR man"].part == f"{MOST_BEST} of {expected.of}"
     assert run.networks
     run.remove_query("john OR man")
     advance_view(run, view)
-    assert (view.queries, listed(view)) == ((), [])
+    assert (view.queries, listed_ids(view)) == ((), [])
     assert not run.networks
     assert not run._searched_positions  # noqa: SLF001 - nothing else shows that it grows
 
@@ -87,12 +87,12 @@ def test_deleted_rows_are_removed_from_the_best_results(tmp_path: Path) -> None:
     request = movies_without_expiry(QUERY)
     run, view = start_view(request)
     advance_view(run, view, 2)
-    before = listed(view)
+    before = listed_ids(view)
     job = Job({}, request.job.schema, f"replay:{path}", sinks=(), window=FOREVER, engine=EngineName.LOCAL)
     run, view = start_view(UiRequest(job, request.schema_path, (QUERY,), restore=False, no_expiry=True))
     for _ in range(4):
         advance_view(run, view, 10**9)
-    assert set(listed(view)) < set(before)
+    assert set(listed_ids(view)) < set(before)
     assert "Pulp Fiction" not in str([row.result for row in view.results.rows()])
 
 
@@ -103,13 +103,13 @@ def test_the_all_prefix_shows_all_results_in_order_of_time() -> None:
     advance_view(run, view)
     assert view.queries == ("all: john OR man",)
     assert not view.scored("all: john OR man")
-    assert len(listed(view)) > MOST_BEST
+    assert len(listed_ids(view)) > MOST_BEST
     run.add_query("john OR man")
     for _ in range(3):
         advance_view(run, view)
     assert view.queries == ("john OR man",)
     assert view.scored("john OR man")
-    assert len(listed(view)) == MOST_BEST
+    assert len(listed_ids(view)) == MOST_BEST
 
 
 def test_a_stream_with_a_window_and_a_cluster_have_standing_queries() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,7 @@ def test_a_paused_job_reads_nothing(tmp_path: Path) -> None:
     assert not view.failure
 
 
-def _until(queue: EventQueue, view: View, condition: object) -> None:
-    assert callable(condition)
+def _until(queue: EventQueue, view: View, condition: Callable[[], bool]) -> None:
     end = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < end, (view.queries, len(view.results), list(view.log))

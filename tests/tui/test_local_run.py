@@ -134,7 +134,7 @@ def test_a_failed_run_explains_what_to_do_and_rejects_queries(tmp_path: Path) ->
     assert events.queries is None
 
 
-def test_an_unavailable_database_is_awaited_until_the_end() -> None:
+def test_a_run_waits_for_an_unavailable_database_until_it_is_stopped() -> None:
     queue = EventQueue()
     run = new_job(with_job(movies(), source="postgresql://joe@127.0.0.1:1/none"), queue)
     run.start()

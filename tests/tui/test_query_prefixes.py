@@ -122,7 +122,7 @@ def test_group_and_half_life_reach_the_standing_query() -> None:
         as_query(parse_typed("rank half-life soon: uma"))
 
 
-def alive(view: View, query: str) -> list[str]:
+def live_ids(view: View, query: str) -> list[str]:
     rows = view.results.rows(ListSelection(query, sort=ListOrder.BEST))
     return [row.result.id for row in rows if not row.ending]
 
@@ -138,8 +138,8 @@ def test_the_best_are_the_first_of_all_scored_results(size: int) -> None:
     for _ in range(24):
         advance_view(ranked_run, ranked_view, 0.05)
         advance_view(top_run, top_view, 0.05)
-        assert alive(top_view, name) == alive(ranked_view, "rank: john")[:size]
-        ids.update(alive(top_view, name))
+        assert live_ids(top_view, name) == live_ids(ranked_view, "rank: john")[:size]
+        ids.update(live_ids(top_view, name))
     assert len(ids) > size
     assert {shown.ending for shown in top_view.results.rows(ListSelection(name))} >= {"outranked"}
 
@@ -150,8 +150,8 @@ def test_the_best_in_their_own_window_run_beside_keywords() -> None:
         advance_view(run, view, 0.05)
     assert not [line for line in view.log if line.level == "error"]
     # Films within so few days do not join, though the window of the other queries is the whole stream.
-    assert alive(view, "top 2 window 100 days: nolan bale") == []
-    assert alive(view, "clint")
+    assert live_ids(view, "top 2 window 100 days: nolan bale") == []
+    assert live_ids(view, "clint")
 
 
 def test_the_same_keywords_can_run_as_two_kinds() -> None:
@@ -161,11 +161,11 @@ def test_the_same_keywords_can_run_as_two_kinds() -> None:
     run.add_query(top_query)
     advance_view(run, view)
     assert view.queries == (QUERY, top_query)
-    assert [len(alive(view, name)) for name in (QUERY, top_query)] == [2, 1]
+    assert [len(live_ids(view, name)) for name in (QUERY, top_query)] == [2, 1]
     run.remove_query(QUERY)
     advance_view(run, view)
     assert list(view.queries) == [top_query]
-    assert len(view.results.rows(ListSelection())) == len(alive(view, top_query)) == 1
+    assert len(view.results.rows(ListSelection())) == len(live_ids(view, top_query)) == 1
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_an_unsupported_query_is_rejected_without_other_changes(text: str, reaso
     advance_view(run, view, 2)
     assert view.queries == (QUERY,)
     assert reason in " ".join(line.text for line in view.log if line.level == "error")
-    assert len(alive(view, QUERY)) == 2
+    assert len(live_ids(view, QUERY)) == 2
 
 
 @scenario
@@ -222,7 +222,7 @@ def ward(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: object) -> UiRequest:
+def ward_request(folder: Path, *queries: str, window: str | None = None, **more: object) -> UiRequest:
     path = folder / "ward.yaml"
     return UiRequest(
         live_job(
@@ -245,7 +245,7 @@ def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: 
     ],
 )
 def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query: str, window: str) -> None:
-    run, view = start_view(at_the_ward(ward, query, window=window))
+    run, view = start_view(ward_request(ward, query, window=window))
     for _ in range(12):
         advance_view(run, view, 1)
     search = Job.search(
@@ -257,8 +257,8 @@ def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query
     )
     expected = {result.id for result in Search(search).results()}
     assert len(expected) == 1
-    assert set(alive(view, query)) == expected  # they do not expire with their window
-    spans = [(stretch.key, stretch.end is None) for stretch in view.windows[query]]
+    assert set(live_ids(view, query)) == expected  # they do not expire with their window
+    spans = [(span.key, span.end is None) for span in view.windows[query]]
     assert sorted(spans) == [(("ann",), False), (("bob",), True)]
     drawn_lines = draw_windows(view, None, PLAIN, 80)
     assert drawn_lines is not None
@@ -271,20 +271,20 @@ def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query
 
 def test_windows_that_pile_up_are_rejected_unless_allowed(ward: Path) -> None:
     query = "window every open when temp > 38 close when temp < 38: hopper"
-    run, view = start_view(at_the_ward(ward, window="1 hour"))
+    run, view = start_view(ward_request(ward, window="1 hour"))
     run.add_query(query)
     advance_view(run, view, 12)
     assert view.queries == ()
     assert any("pile up without bound" in line.text for line in view.log)
-    run, view = start_view(at_the_ward(ward, query, window="1 hour", allow_unbounded_windows=True))
+    run, view = start_view(ward_request(ward, query, window="1 hour", allow_unbounded_windows=True))
     for _ in range(12):
         advance_view(run, view, 1)
-    assert len(alive(view, query)) == 1
+    assert len(live_ids(view, query)) == 1
 
 
 @scenario
 async def test_the_time_line_of_windows_is_below_the_results(ward: Path) -> None:
-    async with opened(at_the_ward(ward, "hopper", window=FEVER), (100, 30)) as driver:
+    async with opened(ward_request(ward, "hopper", window=FEVER), (100, 30)) as driver:
         await driver.advance(2)
         assert "windows  1 open, 0 ended lately" in driver.text()
         for _ in range(6):
@@ -307,9 +307,9 @@ def test_queries_before_the_start_of_the_engine_are_shown_at_once() -> None:
     for _ in range(4):
         advance_view(run, view, 1)
     assert list(view.queries) == [QUERY, "nolan bale", f"top 1: {QUERY}"]
-    assert len(alive(view, QUERY)) == 2
-    assert len(alive(view, f"top 1: {QUERY}")) == 1
-    assert len(alive(view, "nolan bale")) == 3
+    assert len(live_ids(view, QUERY)) == 2
+    assert len(live_ids(view, f"top 1: {QUERY}")) == 1
+    assert len(live_ids(view, "nolan bale")) == 3
 
 
 def test_an_export_has_the_scores(tmp_path: Path) -> None:
@@ -329,4 +329,4 @@ def test_a_rejected_query_keeps_the_results_of_the_same_keywords() -> None:
     advance_view(run, view, 2)
     view.apply_events(JobEvents(queries=(QUERY, f"top 1: {QUERY}")))
     view.apply_events(JobEvents(queries=(QUERY,)))
-    assert len(alive(view, QUERY)) == 2
+    assert len(live_ids(view, QUERY)) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import stat
 import threading
 from functools import partial
@@ -116,15 +117,15 @@ async def test_an_exception_while_drawing_is_reported(widget: type) -> None:
 
 @scenario
 async def test_an_exception_in_a_thread_task_or_finalizer_is_reported() -> None:
-    class Left:
+    class FailingFinalizer:
         def __del__(self) -> None:
             raise_error()
 
-    def dropped() -> None:
-        failing_object = Left()
+    def drop_object() -> None:
+        failing_object = FailingFinalizer()
         del failing_object
 
-    async def nobody_waits() -> None:
+    async def abandon_task() -> None:
         task = asyncio.create_task(asyncio.to_thread(raise_error))
         await asyncio.wait([task])
 
@@ -133,9 +134,9 @@ async def test_an_exception_in_a_thread_task_or_finalizer_is_reported() -> None:
             thread = threading.Thread(target=raise_error)
             thread.start()
             thread.join()
-            dropped()
-            await nobody_waits()
-            __import__("gc").collect()
+            drop_object()
+            await abandon_task()
+            gc.collect()
             await until(lambda: driver.app.faults.caught == 3, driver.settle)
         await driver.settle()
         await check_continues(driver)

@@ -13,7 +13,7 @@ from tests.strategies import some
 @pytest.mark.parametrize("name", GUIDE)
 def test_each_picture_shows_the_current_screen(name: str) -> None:
     stored_svg = (IMAGES / f"{name}.svg").read_text(encoding="utf-8")
-    assert stored_svg == screen_picture(name), "draw it anew: python -m docs.pictures"
+    assert stored_svg == screen_picture(name), "redraw it: python -m docs.pictures"
 
 
 @pytest.mark.slow

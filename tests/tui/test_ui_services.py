@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual.theme import BUILTIN_THEMES
 
 from skws.data.batch import Record, RecordBatch
 from skws.keywords.match import Matcher
@@ -307,7 +308,7 @@ def test_the_event_queue_notifies_once_until_emptied_and_drops_the_oldest() -> N
     assert queue.take().queries == ()
 
 
-def test_results_of_removed_queries_are_dropped_also_if_late() -> None:
+def test_results_of_removed_queries_are_dropped_even_if_late() -> None:
     view = View(movies())
     view.apply_events(JobEvents(queries=("q", "r"), results=[result(1), result(2, query="r")]))
     view.apply_events(JobEvents(queries=("r",)))
@@ -316,7 +317,7 @@ def test_results_of_removed_queries_are_dropped_also_if_late() -> None:
 
 
 @pytest.fixture
-def moving() -> tuple[View, LatestRows, Schema]:
+def live_rows() -> tuple[View, LatestRows, Schema]:
     request = movies()
     rows = LatestRows(replace(request.job.stream, window=Unbounded()))
     index = request.job.schema.index
@@ -326,8 +327,8 @@ def moving() -> tuple[View, LatestRows, Schema]:
     return View(request), rows, request.job.schema
 
 
-def test_an_analysis_counts_matches_and_suggests(moving: tuple[View, LatestRows, Schema]) -> None:
-    view, rows, _ = moving
+def test_an_analysis_counts_matches_and_suggests(live_rows: tuple[View, LatestRows, Schema]) -> None:
+    view, rows, _ = live_rows
     analysis = view.analyzer.analyse("travlta actor:uma the", rows)
     assert [(slot.count, slot.correction) for slot in analysis.slots] == [(0, "travolta"), (1, "")]
     assert analysis.dropped == ("the",)
@@ -369,8 +370,8 @@ def test_an_analysis_counts_matches_and_suggests(moving: tuple[View, LatestRows,
         ),
     ],
 )
-def test_an_incomplete_prefix_is_rejected(moving: tuple[View, LatestRows, Schema], text: str) -> None:
-    view, rows, _ = moving
+def test_an_incomplete_prefix_is_rejected(live_rows: tuple[View, LatestRows, Schema], text: str) -> None:
+    view, rows, _ = live_rows
     with pytest.raises(SkwsError):
         view.analyzer.check(text)
     assert view.analyzer.analyse(text, rows).fault
@@ -385,8 +386,8 @@ def test_an_analysis_with_expression_windows_names_the_counted_rows() -> None:
     ]
 
 
-def test_the_last_word_is_completed(moving: tuple[View, LatestRows, Schema]) -> None:
-    view, rows, _ = moving
+def test_the_last_word_is_completed(live_rows: tuple[View, LatestRows, Schema]) -> None:
+    view, rows, _ = live_rows
     assert view.analyzer.analyse("uma tr", rows).completions == (("travolta", 1),)
     assert [last_word(text) for text in ("", "a ", 'a "b', "actor:Tr", "-x")] == ["", "", "b", "Tr", "x"]
     assert view.analyzer.analyse("uma rel", rows).completions == (("released", 0),)
@@ -479,7 +480,7 @@ def test_a_result_is_dimmed_once_it_has_ended() -> None:
     live_result = Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (member,), ())
     view.results.take([live_result])
     (row,) = view.results.rows()
-    drawer, columns = Drawer(view, palette(_theme("textual-dark"))), TableColumns(70, badge=7)
+    drawer, columns = Drawer(view, palette(BUILTIN_THEMES["textual-dark"])), TableColumns(70, badge=7)
     lines = [drawer.line(row, columns), *drawer.tree(row)]
     assert "\x1b" not in plain_text(lines)
     for line in lines:
@@ -489,7 +490,9 @@ def test_a_result_is_dimmed_once_it_has_ended() -> None:
     view.results.expire(60)
     lines = [drawer.line(row, columns), *drawer.tree(row)]
     assert lines[0].plain.rstrip().endswith("expired")
-    assert {str(s.style) for line in lines for s in line.spans} == {str(palette(_theme("textual-dark")).dim)}
+    assert {str(s.style) for line in lines for s in line.spans} == {
+        str(palette(BUILTIN_THEMES["textual-dark"]).dim)
+    }
     assert drawer.countdown(row) == "expired, 1970-01-01 00:01:00"
 
 
@@ -506,7 +509,7 @@ def test_an_update_changes_its_row_in_place_and_marks_the_change() -> None:
     changes = (("actor:1", ("age",)),)
     assert view.results.take([change("~", "1", "John Travolta", 70, at=30.0, changed=changes)]) == 0
     first, second = view.results.rows(ListSelection(sort=ListOrder.OLDEST))
-    drawer = Drawer(view, palette(_theme("textual-dark")))
+    drawer = Drawer(view, palette(BUILTIN_THEMES["textual-dark"]))
     for row, marked in ((first, ["70"]), (second, [])):
         for is_whole in (False, True):
             lines = drawer.detail(row, 80, whole=is_whole)
@@ -522,7 +525,7 @@ def test_a_keyword_late_in_a_long_value_is_visible_in_a_narrow_tree() -> None:
     member = ResultTuple.given("actor", "actor:1", ("travolta",), {"aid": 1, "name": name})
     view.results.take([Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (member,), ())])
     (row,) = view.results.rows()
-    drawer = Drawer(view, palette(_theme("textual-dark")))
+    drawer = Drawer(view, palette(BUILTIN_THEMES["textual-dark"]))
     for width in range(30, 100):
         first = drawer.detail(row, width, whole=False).plain.splitlines()[0]
         assert "Travolta" in first
@@ -559,12 +562,6 @@ def test_a_limited_terminal_uses_its_own_sixteen_colors() -> None:
     assert default_theme({"TERM": "xterm-256color"}) == "skws-dark"
     assert default_theme({"TERM": "xterm", "COLORTERM": "truecolor"}) == "skws-dark"
     assert default_theme({"TERM": "xterm-256color", "NO_COLOR": "1"}) == "ansi-dark"
-
-
-def _theme(name: str):  # type: ignore[no-untyped-def]
-    from textual.theme import BUILTIN_THEMES
-
-    return BUILTIN_THEMES[name]
 
 
 @pytest.mark.parametrize(

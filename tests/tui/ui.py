@@ -170,4 +170,4 @@ async def until(
         if condition():
             return
         await wait()
-    raise AssertionError("it did not come to that")
+    raise AssertionError("the condition did not become true")

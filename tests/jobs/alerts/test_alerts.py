@@ -41,7 +41,7 @@ from tests.jobs.watching import (
     request,
     steps,
 )
-from tests.waiting import gone, until
+from tests.waiting import has_ended, until
 
 EXAMPLE = """
 plain: ada lamp
@@ -559,7 +559,7 @@ def test_a_hanging_command_is_killed_with_its_children(tmp_path: Path) -> None:
     outcome = HookProgram(str(program), seconds=0.5).post(b"{}", "k")
     assert not outcome.accepted
     assert outcome.reason == "did not end within 0.5 s"
-    until(lambda: gone(int(pid_file.read_text())))
+    until(lambda: has_ended(int(pid_file.read_text())))
 
 
 def test_a_command_that_leaves_a_child_behind_has_ended() -> None:

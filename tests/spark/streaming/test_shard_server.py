@@ -33,7 +33,7 @@ from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import micro_batch_of
 from tests.spark.streaming.test_oracle_shards import shards_job
-from tests.waiting import gone, until
+from tests.waiting import has_ended, until
 
 SHARE = Part(0, 1, Partitioning.ROOTS)
 REQUEST = shards_job(TimeWindow(10))
@@ -177,7 +177,7 @@ def test_a_killed_server_is_replaced_and_has_no_epoch(run: str) -> None:
     os.kill(server, signal.SIGKILL)
     with pytest.raises(RuntimeError, match="the server of a shard has gone"):
         work(client, 3)
-    until(lambda: gone(server))
+    until(lambda: has_ended(server))
     client.close()
     second_client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     assert work(second_client, 3) == "behind"
@@ -189,7 +189,7 @@ def test_servers_end_with_their_sockets(run: str) -> None:
     server = server_of(run)
     shut_down(run)
     assert not socket_dir(run).exists()
-    until(lambda: gone(server))
+    until(lambda: has_ended(server))
 
 
 ORPHAN = """

@@ -27,7 +27,7 @@ from tests.spark.streaming.shard_runs import all_shards, micro_batch_of
 from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records
 from tests.spark.streaming.test_shard_server import REQUEST, server_of
 from tests.strategies import seeds
-from tests.waiting import gone, until
+from tests.waiting import has_ended, until
 
 _REQUEST = Job({"a": "alpha beta"}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
 
@@ -92,7 +92,7 @@ def test_a_task_finds_the_server_started_ahead() -> None:
         assert server != os.getpid()
     finally:
         shut_down(run)
-    until(lambda: gone(server))
+    until(lambda: has_ended(server))
 
 
 @pytest.mark.slow

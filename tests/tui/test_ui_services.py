@@ -202,11 +202,7 @@ def test_a_row_expires_when_its_present_version_ends(steps: list[tuple[str, int,
         buffer.take([result(number, op=op, end=end)])
         name = str(number)
         known_end, ending = ends.get(name, (None, None))
-        if op == "+":
-            ends[name] = end, None
-        elif op == "~" and name in ends:
-            ends[name] = end, ending
-        elif op == "~":
+        if op in "+~":  # an update lets an ended result live again
             ends[name] = end, None
         elif name in ends:
             ends[name] = known_end, ending or "gone"

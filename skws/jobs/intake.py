@@ -8,11 +8,12 @@ from math import inf
 from typing import Final, TypeVar
 
 from skws.data.batch import NOTHING, BadRecord, Item
-from skws.formats.dead_letters import BadRecordLog, dead_letter, encoded_each, malformed
+from skws.formats.dead_letters import BadRecordLog, dead_letter, encoded_each, malformed, place
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log
 from skws.results.result import EncodedResult, LiveResult
 from skws.sources.feed import Backlog, Batch, Feed, Offset, Source
+from skws.sources.horizon import FAR_AHEAD
 from skws.sources.partitions import PartitionedFeed
 from skws.sources.retry import retry
 from skws.spec.enums import OnError
@@ -79,6 +80,8 @@ class BadRecordPolicy:
         self._keeps_letters = on_error is OnError.DEAD_LETTER
         # Dead letters are written with their batch, so here they are only counted.
         self.bad = BadRecordLog(OnError.SKIP if self._keeps_letters else on_error)
+        self._first: BadRecord | None = None
+        self._first_reported = False
 
     def refuse(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
         """The dead letters of bad records, if the policy keeps them: lines without line ends.
@@ -87,7 +90,17 @@ class BadRecordPolicy:
         """
         for record in bad:
             self.bad.add(record)
+        others = (record for record in malformed(bad) if FAR_AHEAD not in record.reason)
+        self._first = self._first or next(others, None)
         return self.dead_letter_lines(malformed(bad)) if self._keeps_letters else ()
+
+    def news(self) -> tuple[str, ...]:
+        """A line on the first bad record, once, and on each new reason for which values were passed over."""
+        lines = self.bad.news()
+        if self._first is None or self._first_reported:
+            return lines
+        self._first_reported = True
+        return (f"bad record: {place(self._first)}: {self._first.reason}; others are counted", *lines)
 
     def writable(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], list[BadRecord]]:
         """The results that can be written as JSON, with it; the others are counted under any policy."""

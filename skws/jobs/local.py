@@ -693,7 +693,7 @@ class LocalWatch:
             self._log.warning("result", unwritable_notice(unwritable[0]))
 
     def _warn_of_bad(self) -> None:
-        for line in self.intake.bad.news():
+        for line in self.intake.news():
             self._log.warning("source", line)
 
     def _warn_of_late(self) -> None:

@@ -26,6 +26,10 @@ def _now() -> int:
     return time_ns() // 1_000
 
 
+FAR_AHEAD: Final = "ahead of the clock"
+"""In the reasons of records beyond a horizon, the first of which a feed reports."""
+
+
 @dataclass(frozen=True, slots=True)
 class Horizon:
     """The latest time that a record may have: ``ahead`` microseconds after the clock; None for any time.
@@ -49,7 +53,7 @@ class Horizon:
         """The reason why a record of ``time`` is bad: it is after ``latest``."""
         ahead = self.ahead or 0
         return (
-            f"the time {iso(time)} is more than {duration_text(ahead)} ahead of the clock, which is"
+            f"the time {iso(time)} is more than {duration_text(ahead)} {FAR_AHEAD}, which is"
             f" {iso(latest - ahead)}: it would make all later ones late (--ahead allows more, 'none' any)"
         )
 

@@ -496,3 +496,19 @@ def test_the_rows_of_large_static_tables_are_reported_while_they_are_read(
     watch.close()
     assert "reading static tables: 2 rows so far" in notes.lines
     assert "loading static tables: 7 rows" in notes.lines
+
+
+def test_the_first_bad_record_is_reported_at_once(tmp_path: Path) -> None:
+    path, notes = tmp_path / "stream.jsonl", Notes()
+    append(path, customer(1, 7))
+    watch = opened(request(path, on_error=OnError.SKIP), Collected(), notes=notes)
+    steps(watch)
+    for number in range(2):
+        with path.open("a") as file:
+            file.write("nonsense\n")
+        steps(watch)
+        lines = [line for line in notes.lines if line.startswith("bad record")]
+        assert [line.partition(" (")[0] for line in lines] == [
+            f"bad record: {path}:2: not JSON: invalid literal, expected 'null'"
+        ], number
+    watch.close()

@@ -324,7 +324,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             dead_letters,
             len(malformed(chunk.bad)),
             tuple(f"{place(record)}: {record.reason}" for record in self._intake.bad.first[bad_count:]),
-            (*poll.batch.notices, *self._intake.bad.news()),
+            (*poll.batch.notices, *self._intake.news()),
             backlog,
             watched=self._reading.watched,
             reading=poll.seconds + time.perf_counter() - start_time,

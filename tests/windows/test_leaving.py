@@ -209,3 +209,21 @@ def test_the_cost_of_reading_a_key_does_not_depend_on_the_number_of_keys() -> No
         return cost(lambda: tracker.values(code))
 
     assert key_cost(2_000).allocated < 1.2 * key_cost(200).allocated + 1_000
+
+
+def test_the_cost_of_a_batch_does_not_depend_on_the_keys_of_live_tuples() -> None:
+    """Those without records in the batch are not looked at one by one."""
+
+    def expiry_cost(keys: int) -> Cost:
+        trails: dict[Code, OpenWindows] = {
+            (5, key): OpenWindows.of([(-1, key), (keys, None)]) for key in (3, 8)
+        }
+        expiry = TupleExpiry(trails, {}, {}, keys, np.array([keys]), Limits(), keyed=True)
+        position = np.arange(keys)
+        key = np.stack([np.full(keys, 5), position], axis=1)
+        return cost(lambda: ends.append(expiry(position, position, key)))
+
+    ends: list[Ints] = []
+    assert expiry_cost(100).steps == expiry_cost(1_000).steps
+    for each in ends:
+        assert np.flatnonzero(each < FOREVER).tolist() == [3, 8]

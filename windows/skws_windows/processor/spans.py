@@ -348,10 +348,7 @@ class TupleExpiry:
         """The number of each key's trail; -1 for one without records in the batch."""
         if not self._keyed:
             return np.zeros(len(key), dtype=np.int64)
-        numbers = {code: number for number, code in enumerate(self._trails)}
-        distinct, inverse = np.unique(key, axis=0, return_inverse=True)
-        numbers_of_codes = [numbers.get(tuple(code), -1) for code in distinct.tolist()]
-        return np.array(numbers_of_codes, dtype=np.int64)[inverse.reshape(-1)]
+        return _numbers_among(key, np.array(list(self._trails), dtype=np.int64).reshape(-1, key.shape[1]))
 
     def _key_expiry(self, position: Ints, key: Ints) -> Ints:
         numbers = self._trail_numbers(key)
@@ -396,6 +393,27 @@ class TupleExpiry:
                 heappop(queue)
             changes.append((at, queue[0][0] if queue else None))
         return OpenWindows.of(changes)
+
+
+def _numbers_among(keys: Ints, codes: Ints) -> Ints:
+    """The number of each key among some distinct ones, -1 if it is none of them.
+
+    There are many keys, one for each live tuple, and often few codes, so the keys are not sorted.
+    """
+    places, own_places = np.zeros(len(keys), dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
+    if not len(codes):
+        return places - 1
+    is_known = np.ones(len(keys), dtype=bool)
+    for column, own_column in zip(keys.T, codes.T, strict=True):
+        values, own_numbers = np.unique(own_column, return_inverse=True)
+        numbers = np.minimum(np.searchsorted(values, column), len(values) - 1)
+        is_known &= values[numbers] == column
+        # The first columns of each key as one number, which stays small.
+        pairs, own_places = np.unique(own_places * len(values) + own_numbers, return_inverse=True)
+        combined = places * len(values) + numbers
+        places = np.minimum(np.searchsorted(pairs, combined), len(pairs) - 1)
+        is_known &= pairs[places] == combined
+    return np.where(is_known, np.argsort(own_places)[places], -1)
 
 
 class _JoinedTrails:

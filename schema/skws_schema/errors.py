@@ -7,7 +7,7 @@ line's contract.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -26,14 +26,33 @@ _MOST_SHOWN: Final = 80
 
 def shown(value: object) -> str:
     """``value`` as messages show it: quoted, at most ``_MOST_SHOWN`` characters."""
+    text = ""
     try:
-        # Only the start of a long text is shown.
-        text = repr(value[:_MOST_SHOWN] if isinstance(value, str | bytes) else value)
+        for part in _repr_parts(value):
+            text += part
+            if len(text) > _MOST_SHOWN:  # aliases of YAML make lists of which no one reads the end
+                break
     except RecursionError:
         return TOO_DEEP
     except ValueError:  # Python does not convert integers of more than 4,300 digits
         return "a number with thousands of digits"
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+
+
+def _repr_parts(value: object) -> Iterator[str]:
+    """``repr(value)`` in parts, and only of the start of long texts."""
+    if type(value) is list:
+        for number, item in enumerate(value):
+            yield ", " if number else "["
+            yield from _repr_parts(item)
+        yield "]" if value else "[]"
+    elif type(value) is dict:
+        for number, (key, item) in enumerate(value.items()):
+            yield f"{', ' if number else '{'}{key!r}: "
+            yield from _repr_parts(item)
+        yield "}" if value else "{}"
+    else:
+        yield repr(value[:_MOST_SHOWN] if isinstance(value, str | bytes) else value)
 
 
 class SkwsError(Exception):

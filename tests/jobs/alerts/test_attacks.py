@@ -354,3 +354,12 @@ def test_ignored_parts_of_a_query_are_noted(tmp_path: Path, query: str) -> None:
     _, job = read(f'q: "{query}"', tmp_path)
     (alert_query,) = job.named().values()
     assert plan_of(alert_query, job.stream).notes
+
+
+def test_aliases_that_make_a_huge_list_are_shown_in_part(tmp_path: Path) -> None:
+    lines = [f"q{n}: &q{n} [{', '.join([f'*q{n - 1}' if n else 'x'] * 10)}]" for n in range(12)]
+    path = tmp_path / "queries.yaml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(SkwsError) as error:
+        read_alerts(path)
+    assert "q11: [[[[[[[[[[[['x', 'x', 'x'" in str(error.value)

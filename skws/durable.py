@@ -322,6 +322,11 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def as_unicode(text: str) -> str:
+    """A text for JSON and databases; a path may have bytes that are not UTF-8, which are escaped."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 _PIECE: Final = 1 << 20
 
 

@@ -23,7 +23,15 @@ from uuid import uuid4
 import orjson
 
 from skws.data.batch import Record
-from skws.durable import PRIVATE, damaged, explained, missing, private_folder, remove_partial_files
+from skws.durable import (
+    PRIVATE,
+    as_unicode,
+    damaged,
+    explained,
+    missing,
+    private_folder,
+    remove_partial_files,
+)
 from skws.jobs.journal import Journal
 from skws.sources.feed import REPLAY, Offset, redacted, replay_path
 from skws.sources.kafka.topic_address import KAFKA
@@ -280,7 +288,7 @@ def _fixed_settings(request: Job) -> dict[str, str]:
     return {
         "schema": to_yaml(request.schema),
         "window": window_text(request.plan_window),
-        "source": _fixed_source(request.source),
+        "source": as_unicode(_fixed_source(request.source)),
         "lateness": f"{request.stream.lateness / 1e6:.15g} s",
         "engine": str(request.engine),
     }

@@ -14,6 +14,7 @@ import orjson
 
 from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record, RecordBatch, concat_batches
 from skws.data.value_conversion import EARLIEST
+from skws.durable import as_unicode
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
 from skws.index import tell_missing
 from skws.jobs.checkpoint import Checkpoint, Position
@@ -138,7 +139,7 @@ class LocalWatch:
     @property
     def source_name(self) -> str:
         """The source without its password; a replay with its speed."""
-        return name_at_rate(self._input.source.name, self.control.pace.rate)
+        return as_unicode(name_at_rate(self._input.source.name, self.control.pace.rate))
 
     @property
     def event_time(self) -> int | None:

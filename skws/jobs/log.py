@@ -10,6 +10,7 @@ from typing import Any, Literal, TextIO, TypeAlias
 
 import orjson
 
+from skws.durable import as_unicode
 from skws.sinks.text import escaped, visible_lines
 
 Level: TypeAlias = Literal["info", "warning", "error"]
@@ -44,11 +45,8 @@ class Log:
         else:
             now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             line = {"time": now, "level": level, "event": event, "message": message} | fields
-            unicode_line = {name: _as_unicode(value) for name, value in line.items()}
+            unicode_line = {
+                name: as_unicode(value) if isinstance(value, str) else value for name, value in line.items()
+            }
             text = escaped(orjson.dumps(unicode_line, default=str)).decode()
         print(text, file=self.stream, flush=True)
-
-
-def _as_unicode(value: Any) -> Any:
-    """A value for JSON: paths in messages may have bytes that are not UTF-8."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

@@ -24,7 +24,7 @@ from typing import IO, Any, Final, Generic, Protocol, TypeVar
 import orjson
 
 from skws.data.batch import BadRecord
-from skws.durable import explained
+from skws.durable import as_unicode, explained
 from skws.results.result import LiveResult
 from skws.sinks.text import DEFAULT_WIDTH, escaped
 from skws.sources.feed import SystemClock
@@ -44,7 +44,7 @@ class SinkProgress:
 
     def __init__(self, run: SinkRun, address: str) -> None:
         self._run = run
-        self._address = address
+        self._address = as_unicode(address)
 
     def read(self) -> dict[str, Any]:
         """The last progress; empty if there is none."""

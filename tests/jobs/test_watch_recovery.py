@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.jobs.watching import (
     abandon,
     append,
     customer,
+    lines,
     opened,
     order,
     ran,
@@ -104,6 +106,22 @@ def test_skipped_input_is_not_read_again_and_not_logged(tmp_path: Path) -> None:
     first, second = (each._offset for each in (watch, second_watch))  # noqa: SLF001 - nothing else shows it
     assert first == second
     second_watch.close()
+
+
+def test_a_run_resumes_with_paths_that_are_not_utf_8(tmp_path: Path) -> None:
+    path, out = (tmp_path / os.fsdecode(name) for name in (b"m\xfc.jsonl", b"\xfc.out"))
+    try:
+        path.touch()
+    except OSError:  # as on macOS
+        pytest.skip("the file system only has names in UTF-8")
+    job = request(path, checkpoint=tmp_path / "checkpoint", sinks=(f"jsonl:{out}",))
+    for number in range(2):
+        watch = opened(job)
+        append(path, customer(number, number), order(number, number))
+        steps(watch)
+        assert watch.metrics().to_json()
+        watch.close()
+    assert len(lines(out)) == 2
 
 
 def test_restarts_append_to_one_journal_segment(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from skws.durable import replace_file, user_folder
+from skws.durable import as_unicode, replace_file, user_folder
 from skws.formats.files import SAVE_AS_UTF8, SCHEMA_SUFFIX, entries, stem_of
 from skws.formats.sampling import sample
 from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
@@ -179,7 +179,7 @@ def inferred(
     samples = sample([Path(address) for address in addresses])
     if samples.unreadable:
         tell(f"skipped {quantity(samples.unreadable, 'record')} that cannot be read")
-    schema_name = name or stem_of(Path(addresses[0]).resolve()) or DEFAULT_NAME
+    schema_name = as_unicode(name or stem_of(Path(addresses[0]).resolve()) or DEFAULT_NAME)
     schema = infer(
         samples.tables(),
         schema_name,

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from skws.data.batch import NOTHING, Chunk, Item, Record
 from skws.data.value_conversion import EXACT, MalformedError, MissingError, conversion
+from skws.durable import as_unicode
 from skws.formats.rows import RowReader, typed_rows
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file
@@ -148,7 +149,7 @@ class SqliteDatabase:
             self._relation(name, columns, kinds, referring_columns) for name, columns in usable.items()
         )
         left_out = tuple(Omission(name, self._fault(name)) for name in self._tables if name not in usable)
-        inference = Inference(self._path.stem, relations, joins, "none", left_out)
+        inference = Inference(as_unicode(self._path.stem), relations, joins, "none", left_out)
         return with_valid_names(
             inference if joins else with_joins_by_values(inference, self._first_rows(usable))
         )

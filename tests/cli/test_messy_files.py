@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import os
 import sqlite3
 import zipfile
 from collections.abc import Callable
@@ -546,3 +547,12 @@ def test_milliseconds_since_the_epoch_are_reported(tmp_path: Path, skws: Skws) -
     outcome = skws("search", path, "lamp")
     assert "not read as times" not in outcome.err
     assert "2024-03-01T08:00:00Z" in outcome.out
+
+
+def test_the_schema_of_a_file_whose_name_is_not_utf_8_is_inferred(tmp_path: Path, skws: Skws) -> None:
+    path = tmp_path / os.fsdecode(b"m\xfc.csv")
+    try:
+        path.write_text("name,room\nada,1\nbob,2\n")
+    except OSError:  # as on macOS
+        pytest.skip("the file system only has names in UTF-8")
+    assert skws("search", path, "ada").code == 0

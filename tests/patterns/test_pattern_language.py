@@ -76,6 +76,12 @@ def test_filters_have_the_types_of_their_attributes() -> None:
     assert transition.unary.holds(0, row(3, at=1_767_225_599_999_999))
 
 
+def test_an_attribute_that_equals_itself_is_not_null() -> None:
+    (transition,) = automaton("login l where l.user = l.user").transitions
+    assert transition.unary.holds(0, row(3))
+    assert not transition.unary.holds(0, (None, "", 0, True))
+
+
 def test_a_constant_may_have_thousands_of_digits() -> None:
     digits = "9" * 5_000
     for text, user, expected in ((f"< {digits}", 5, 1), (f"> -{digits}", 5, 1), (f"= {digits}", 5, 0)):

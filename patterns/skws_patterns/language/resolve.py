@@ -83,7 +83,7 @@ class _Resolver:
             class_columns = self._columns(letter, members)
             if class_columns:
                 columns[number] = class_columns[0]
-            if len(class_columns) > 1:
+            if len(class_columns) > 1 or (class_columns and len(members) == 1):  # a.x = a.x: no NULL
                 tests.append(EqualColumns(tuple(class_columns)))
         for condition in self._pattern.conditions:
             if isinstance(condition, Filter) and condition.reference.variable == letter.variable:

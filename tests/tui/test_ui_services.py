@@ -542,6 +542,17 @@ def test_instants_of_today_are_times_and_others_dates(seconds: float | None, now
     assert when(seconds, now)[:10] == text
 
 
+def test_keywords_of_a_long_text_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each key draws the selected result again."""
+    job = movies().job
+    analyzer = QueryAnalyzer(job, job.schema)
+    text = "blue " * 1000 + "red"
+    spans = analyzer.spans("red", "movie", "title", text)
+    assert spans == [(5000, 5003, 0)]
+    monkeypatch.setattr("skws_tui.services.analyzer.highlight", None)
+    assert analyzer.spans("red", "movie", "title", text) == spans
+
+
 def test_the_format_of_an_export_follows_from_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\.jsonl, \.csv, \.parquet"):
         export([], tmp_path / "x.txt")

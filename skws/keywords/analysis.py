@@ -261,15 +261,19 @@ def chunks(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> list[str]:
     return text.split()
 
 
+def placed_chunks(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Iterator[tuple[int, str]]:
+    """The ``chunks`` of a text in order, each after its offset."""
+    if analyzer is not Analyzer.NONE:
+        yield from ((match.start(), match.group()) for match in _CHUNK.finditer(text))
+    elif text:
+        yield 0, text
+
+
 def tokens(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Iterator[Token]:
     """The tokens of a text in order, each whole after its pieces."""
-    if analyzer is Analyzer.NONE:
-        yield from _untouched(text).tokens
-        return
     position = 0
-    for match in _CHUNK.finditer(text):
-        chunk = analyse(match.group(), analyzer)
-        offset = match.start()
+    for offset, chunk_text in placed_chunks(text, analyzer):
+        chunk = analyse(chunk_text, analyzer)
         for token in chunk.tokens:
             yield token._replace(
                 start=token.start + offset, end=token.end + offset, position=token.position + position

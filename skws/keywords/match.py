@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from skws.data.blocks import Block
 from skws.data.texts import Column
-from skws.keywords.analysis import Token, tokens
+from skws.keywords.analysis import Token, analyse, placed_chunks, tokens
 from skws.keywords.chunk_table import Bitmaps, ChunkTable, Numbered
 from skws.keywords.keyword_query import Alternative, Condition, KeywordQuery, Phrase, Slot
 from skws.keywords.leaves import runs, satisfies
@@ -191,15 +191,34 @@ def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str
     ]
     if column not in schema.relations[position].search_columns:
         return _without_overlaps(spans)
-    words = list(tokens(text, definition.analyzer))
-    spans += [
-        (start, end, number)
+    alternatives = [
+        (number, alternative)
         for number, slot in enumerate(query.slots)
         for alternative in slot.alternatives
         if alternative.applies(position, column)
-        for start, end in _spans(alternative, words, text)
     ]
+    phrases = [(number, phrase) for number, phrase in alternatives if isinstance(phrase, Phrase)]
+    if phrases:
+        words = list(tokens(text, definition.analyzer))
+        spans += [(*span, number) for number, phrase in phrases for span in runs(words, phrase, text)]
+    spans += _word_spans(alternatives, text, definition.analyzer)
     return _without_overlaps(spans)
+
+
+def _word_spans(
+    alternatives: Sequence[tuple[int, Alternative]], text: str, analyzer: Analyzer
+) -> Iterator[Span]:
+    """The spans of single words; each distinct chunk of the text is compared once."""
+    spans_by_chunk: dict[str, list[Span]] = {}
+    for offset, chunk in placed_chunks(text, analyzer):
+        if chunk not in spans_by_chunk:
+            spans_by_chunk[chunk] = [
+                (token.start, token.end, number)
+                for token in analyse(chunk, analyzer).tokens
+                for number, alternative in alternatives
+                if not isinstance(alternative, Condition | Phrase) and satisfies(token, alternative)
+            ]
+        yield from ((start + offset, end + offset, n) for start, end, n in spans_by_chunk[chunk])
 
 
 def occurrences(slot: Slot, relation: int, column: int, text: str) -> int:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from skws.data.batch import Record
 from skws.keywords import occurrences as cutting
+from skws.keywords.analysis import Token
+from skws.keywords.leaves import satisfies
 from skws.keywords.match import Matcher, highlight, occurrences
 from skws.keywords.parse import parse_query
 from skws.queries.keywords.keyword_operator import KeywordOperator
@@ -163,3 +166,19 @@ def test_remembered_counts_do_not_keep_long_texts() -> None:
         assert tracemalloc.get_traced_memory()[0] < 30_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_each_distinct_chunk_of_a_text_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text may be a document of thousands of words, many of which occur often."""
+    compared: list[str] = []
+
+    def counted(token: Token, alternative: Any) -> bool:
+        compared.append(token.word)
+        return satisfies(token, alternative)
+
+    monkeypatch.setattr("skws.keywords.match.satisfies", counted)
+    text = "the pulp of a film " * 500
+    spans = highlight(parse_query("pulp film", SCHEMA), SCHEMA, "movie", "title", text)
+    assert len(spans) == 1000
+    assert all(text[start:end] == ("pulp", "film")[slot] for start, end, slot in spans)
+    assert len(compared) <= 2 * len(set(text.split()))

@@ -13,7 +13,7 @@ from typing import Final
 from rich.cells import cell_len
 
 from skws.extras import installed
-from skws.keywords.match import EXCLUDED, Matcher, highlight
+from skws.keywords.match import EXCLUDED, Matcher, Span, highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import completable
@@ -36,6 +36,9 @@ from skws_windows.window import window_fault
 
 _PLANS_KEPT: Final = 256
 """Texts without a fault: a query has usually been checked while it was typed, before Enter."""
+_SPANS_KEPT: Final = 512
+"""Values with their spans: each key draws the selected result again."""
+_LONG: Final = 2_000  # characters of a value whose spans take a while to find
 
 
 def plan_of_typed(job: Job, name: str, schema: Schema) -> QueryPlan:
@@ -55,6 +58,7 @@ class QueryAnalyzer:
         self.schema = schema
         self._names = completable(schema)
         self._cached_plan = lru_cache(_PLANS_KEPT)(partial(plan_of_typed, job, schema=schema))
+        self._cached_spans = lru_cache(_SPANS_KEPT)(self._spans)
 
     def plan(self, name: str) -> Plan:
         """The plan of a keyword query, by its name. Raises like ``plan_of_typed``."""
@@ -67,8 +71,12 @@ class QueryAnalyzer:
         """Raises like ``plan_of_typed``."""
         self._cached_plan(name)
 
-    def spans(self, name: str, relation: str, attribute: str, value: str) -> list[tuple[int, int, int]]:
-        """The spans of a query's keywords in a value."""
+    def spans(self, name: str, relation: str, attribute: str, value: str) -> list[Span]:
+        """The spans of a query's keywords in a value; those of the latest long values are remembered."""
+        find = self._cached_spans if len(value) > _LONG else self._spans
+        return find(name, relation, attribute, value)
+
+    def _spans(self, name: str, relation: str, attribute: str, value: str) -> list[Span]:
         return highlight(self.plan(name).query, self.schema, relation, attribute, value)
 
     def analyse(self, name: str, rows: LiveRows | None) -> Analysis:

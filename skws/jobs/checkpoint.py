@@ -237,10 +237,11 @@ class Checkpoint:
         return value
 
     def _acquire_lock(self) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
+        with explained(f"{self.folder}: cannot be locked"):
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
 
     def _open_state(self) -> StateDatabase:
         path = self.folder / NAME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import closing
 from dataclasses import replace
@@ -122,6 +123,17 @@ def test_a_run_resumes_with_paths_that_are_not_utf_8(tmp_path: Path) -> None:
         assert watch.metrics().to_json()
         watch.close()
     assert len(lines(out)) == 2
+
+
+def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    path, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
+    path.touch()
+    monkeypatch.setattr("skws.jobs.checkpoint.fcntl.flock", flock)
+    with pytest.raises(StateError, match="checkpoint: cannot be locked: No locks available"):
+        opened(request(path, checkpoint=checkpoint), Collected())
 
 
 def test_restarts_append_to_one_journal_segment(tmp_path: Path) -> None:

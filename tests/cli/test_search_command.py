@@ -157,8 +157,9 @@ def test_excluded_relations_are_in_no_network(skws: Skws, terms: tuple[str, ...]
     assert (outcome.code, outcome.out) == (0, "")
     for options in ((), ("--mesh", "full"), ("--mesh", "partial")):
         assert skws("search", *words, *LOCAL, "-q", "-f", "jsonl", *options).out == ""
-    networks = skws("networks", *words, "-s", SCHEMA, "--format", "json").out
-    assert all(node["relation"] != "plays" for network in json.loads(networks) for node in network["nodes"])
+    networks = json.loads(skws("networks", *words, "-s", SCHEMA, "--format", "json").out)
+    relations = {node["relation"] for network in networks for node in network["nodes"]}
+    assert relations == {"actor", "director", "movie"}
     explanation = skws("explain", *words, "-s", SCHEMA).out
     assert "left out, also as a connection: plays" in explanation
     assert "plays{" not in explanation
@@ -179,9 +180,10 @@ def test_excluded_joins_are_in_no_network(skws: Skws, exclusion: tuple[str, ...]
     assert reason in outcome.err
     explanation = skws("explain", *words, "-s", SCHEMA).out
     assert "joins left out: movie.mid = plays.mid" in explanation
-    networks = skws("networks", *words, "-s", SCHEMA, "--format", "json").out
+    unscoped = [word.replace("director:", "").replace("actor:", "") for word in words]
+    networks = skws("networks", *unscoped, "-s", SCHEMA, "--format", "json").out
     joins = {name for network in json.loads(networks) for _, _, name in network["joins"]}
-    assert "movie.mid = plays.mid" not in joins
+    assert joins == {"director.did = movie.did", "plays.aid = actor.aid"}
 
 
 def test_invalid_exclusions_are_rejected(skws: Skws) -> None:

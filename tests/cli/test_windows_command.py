@@ -294,7 +294,7 @@ def test_old_window_syntax_of_keywords_is_read_with_a_note(skws: Skws) -> None:
     )
     options = ("--schema", SCHEMA, "--replay", REPLAY, "-f", "jsonl")
     outcome = skws("windows", old_expression, *options)
-    assert lines_of(outcome) == lines_of(skws("windows", expression, *options))
+    assert lines_of(outcome) == lines_of(skws("windows", expression, *options)) != []
     assert (
         "name contains 'tarantino' is now written name:'tarantino'; later versions accept only that"
         in outcome.err

@@ -82,7 +82,9 @@ def test_the_csv_folder_recipe_searches_and_watches_files(shell: Shell, tmp_path
 
 @pytest.mark.parametrize("page", ["add-a-join.md", "json-of-an-api.md", "best-first.md"])
 def test_recipes_for_joining_data_give_their_output(shell: Shell, tmp_path: Path, page: str) -> None:
-    for step in steps(RECIPES / page, __file__, tmp_path):
+    recipe_steps = steps(RECIPES / page, __file__, tmp_path)
+    assert recipe_steps
+    for step in recipe_steps:
         output = shell.run(step, notes=True)
         assert step.output is not None
         assert matches(step.output, output), output

@@ -129,7 +129,8 @@ def test_explain_of_a_replay_shows_waiting_partials_and_results() -> None:
     text = to_text(explain(plan, 1000, observed).branches)
     partial_count = sum(int(n) for n in re.findall(r": (\d+) waiting$", text, re.M))
     assert observed.waiting is not None
-    assert (observed.tuples, partial_count) == (769, sum(observed.waiting.values()))
+    assert observed.tuples == 769
+    assert partial_count == sum(observed.waiting.values()) > 0
     assert sum(int(n) for n in re.findall(r"^ +=>.*: (\d+) results?$", text, re.M)) == 2
 
 

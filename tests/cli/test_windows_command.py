@@ -228,7 +228,7 @@ REJECTED = {
     (HYSTERESIS, "--lookback", "1"): "need --pair",
     ("--pair", "."): "expected two regular expressions",
     ("--pair=.",): "expected two regular expressions",
-    ("--pair", ".", "[", "--per", "user"): "expected",
+    ("--pair", ".", "[", "--per", "user"): "expected a condition",
     ("--pair", ".", ".", "--per", "usr"): "did you mean 'user'",
     (HYSTERESIS, "-a", "men(temp)"): "did you mean 'mean'",
     (HYSTERESIS, "-a", "mean"): "such as mean(temp)",
@@ -360,11 +360,11 @@ def test_the_window_option_overrides_the_schema(search_shop: SearchShop) -> None
     [
         ("none.yaml", ["--window", "every open when login close when logout"], "repeatedly:"),
         ("none.yaml", ["--window", "open when logn close when logout"], "did you mean 'login'"),
-        ("none.yaml", ["--window", "open when login"], "expected"),
-        ("shop.yaml", ["--lateness", "1 s"], "window expression"),
-        ("shop.yaml", ["--mesh", "full"], "window expression"),
-        ("shop.yaml", ["--top", "2"], "window expression"),
-        ("shop.yaml", ["--rank", "relevance"], "window expression"),
+        ("none.yaml", ["--window", "open when login"], "expected 'close'"),
+        ("shop.yaml", ["--lateness", "1 s"], "--lateness cannot be combined"),
+        ("shop.yaml", ["--mesh", "full"], "--mesh full cannot be combined"),
+        ("shop.yaml", ["--top", "2"], "--rank and --top cannot be combined"),
+        ("shop.yaml", ["--rank", "relevance"], "--rank and --top cannot be combined"),
     ],
 )
 def test_invalid_search_windows_and_options_are_rejected(

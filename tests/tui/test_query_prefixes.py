@@ -171,10 +171,10 @@ def test_the_same_keywords_can_run_as_two_kinds() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("top 0: uma", "--top 0"),
-        ("rank fame: uma", "fame"),
+        ("top 0: uma", "--top 0: expected a number above 0"),
+        ("rank fame: uma", "ranking 'fame': expected one of"),
         ("window 1 hour: uma", "share the window of the stream"),
-        ("window open when nothing: uma", "window"),
+        ("window open when nothing: uma", "window: expected 'close'"),
         (f"top 2 window {FEVER}: hopper", "cannot be combined with a window expression"),
         ("top 3: the", "no keyword is left"),
         ("pattern: nonsense ;", "the text ends here"),

@@ -67,12 +67,18 @@ def explain(
     """The plan as a tree, with at most ``limit`` networks, spread over the clusters.
 
     Networks are counted up to ``most`` operators. Raises UsageError if
-    ``limit`` or ``most`` is below 1.
+    ``limit`` or ``most`` is below 1, or if the tree would be too deep.
     """
     if min(limit, most) < 1:
         raise UsageError(f"limit {limit}, bound {most}: each must be at least 1")
-    parts = _plan_parts(plan, limit, most)
-    clusters = tuple(_clusters(plan, parts, observed))
+    try:
+        parts = _plan_parts(plan, limit, most)
+        clusters = tuple(_clusters(plan, parts, observed))
+    except RecursionError:
+        raise UsageError(
+            f"--max-size {plan.max_size}: the tree of such large networks is too deep to be shown; use a "
+            "smaller --max-size, or skws networks --limit N"
+        ) from None
     operators = _summary(parts.count, observed)
     branches = (*parts.sections, Branch("mesh", (*operators, *clusters)))
     return Explanation(branches, clusters, *parts.networks)

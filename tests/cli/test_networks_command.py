@@ -120,6 +120,12 @@ def test_a_full_mesh_rejects_too_many_networks(skws: Skws, ternary: Path, tmp_pa
 EXPLAIN = ("explain", "tarantino", "travolta", "-s", SCHEMA)
 
 
+def test_a_plan_that_is_too_deep_is_refused(skws: Skws) -> None:
+    outcome = skws(*EXPLAIN, "--max-size", 2_000)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--max-size 2000" in outcome.err
+
+
 def test_explain_shows_window_and_network_count(skws: Skws) -> None:
     outcome = skws(*EXPLAIN, "--window", "90 minutes", "--max-size", 3)
     assert (outcome.code, outcome.err) == (0, "")

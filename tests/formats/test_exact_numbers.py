@@ -196,7 +196,7 @@ def test_integers_of_any_size_are_read_as_texts(skws: Skws, tmp_path: Path, numb
 
 
 def test_the_time_of_a_record_may_be_a_decimal() -> None:
-    """As that of an attribute."""
+    """Like that of an attribute."""
     schema = {"relations": {"a": {"attributes": {"t": "text"}}}}
     rows = [{"t": "lamp", "time": Decimal("1704067200.25")}]
     (result,) = library.search("lamp", {"a": rows}, schema=schema, window="1 day")

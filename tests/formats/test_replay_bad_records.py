@@ -184,7 +184,7 @@ def test_a_directory_without_replay_files_is_rejected(tmp_path: Path) -> None:
 
 
 def test_the_header_of_a_csv_file_does_not_depend_on_files_read_before(tmp_path: Path) -> None:
-    """Python's limit for a field is that of the process."""
+    """Python's limit on the size of a field applies to the whole process."""
     (tmp_path / "director.csv").write_text(f"Report\ndid,name\n1,{'x' * 200_000}\n2,y\n3,z\n")
     limit = csv.field_size_limit(128 << 10)
     try:

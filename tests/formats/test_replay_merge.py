@@ -37,9 +37,8 @@ RECORDS = st.lists(
 
 @pytest.fixture
 def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(
-        tempfile, "tempdir", str(tmp_path)
-    )  # as TMPDIR, if set before the first temporary file
+    # As by TMPDIR, if it is set before the first temporary file.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 

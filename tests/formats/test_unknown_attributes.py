@@ -282,7 +282,7 @@ def test_line_feeds_are_white_space_between_tokens_only() -> None:
 
 
 def test_unknown_names_without_end_are_counted_together() -> None:
-    """Rows with values as names of fields, in a stream that never ends."""
+    """A stream that never ends may have rows whose field names are values."""
     texts = [
         orjson.dumps({"relation": "order", "time": 1, "row": {"number": 1, f"x{n}": 1}}) for n in range(3000)
     ]

@@ -222,6 +222,7 @@ TOLERANCE: Final = 400
 result or run takes more.
 """
 COUNT: Final = 260
+"""Bytes per key for the number of its records."""
 CASES: Final = (
     (windows, COUNT),
     (keywords_over_windows, TOLERANCE),

@@ -76,7 +76,7 @@ def searching(
         finally:
             search.kill()
     for process in workers:
-        until(lambda process=process: has_ended(process))  # type: ignore[misc]  # bound now
+        until(lambda process=process: has_ended(process))  # type: ignore[misc]  # bound in each iteration
     assert list(folder.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""All of three public data sets: every engine compared with a search of paths in the data graph.
+"""Three whole public data sets: every engine compared with a search of paths in the data graph.
 
 For two keywords a result is a tuple with both, or a path between a tuple with only
 the first and a tuple with only the second, through tuples with neither.

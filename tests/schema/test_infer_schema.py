@@ -1,3 +1,5 @@
+"""Schemas inferred from samples: types, keys, event times, joins and searched columns."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,5 @@
+"""Valid schemas, warnings about them, and malformed texts."""
+
 from __future__ import annotations
 
 from pathlib import Path

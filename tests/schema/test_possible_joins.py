@@ -81,7 +81,7 @@ def test_a_customer_is_suggested_to_be_a_person() -> None:
 
 
 def test_an_identifier_refers_to_no_other_identifier() -> None:
-    """Even if the plural is irregular: an identifier does not refer to another identifier."""
+    """Even if the name of the relation is an irregular plural of that of its identifier."""
     suggestions = suggestions_of(
         {
             "people": {"person_id": list(range(1, 8)), "first": list("abcdefg")},

@@ -1,3 +1,5 @@
+"""Schemas as YAML, as a drawing, as a graph for Graphviz, and as a JSON schema for editors."""
+
 from __future__ import annotations
 
 import json

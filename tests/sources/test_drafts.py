@@ -130,7 +130,7 @@ def _is_readable(file: Path) -> bool:
 
 
 def test_a_draft_that_cannot_be_saved_beside_the_data(day: Path, user_folder: Path) -> None:
-    """The draft's name would be too long. Permissions would not do: tests may run as a user who has all."""
+    """The name of the draft would be too long. Missing permissions are not tested, since root has all."""
     day = day.rename(day.with_name("d" * 240 + ".jsonl"))
     draft = draft_of([str(day)])
     assert draft.path.parent == user_folder

@@ -77,7 +77,7 @@ def test_oracle_parts_have_the_records_of_polls(seed: int, tmp_path: Path) -> No
         end_of_plans = end
     remaining = feed.poll(end_of_plans, 1_000_000).read
     expected = FilesFeed(tmp_path, SCHEMA).poll(feed.start(), 1_000_000).read
-    # Bad records are those of the whole, including their positions in the files.
+    # Bad records of parts have their positions in the whole files.
     actual = sorted(
         map(repr, [*(item for items in items_by_partition.values() for item in items), *remaining])
     )
@@ -109,7 +109,7 @@ def test_a_batch_ends_at_one_time_in_all_files(
 
 @seeds(8, 60)
 def test_no_record_after_a_batch_is_earlier_than_its_records(seed: int, tmp_path: Path) -> None:
-    """Otherwise the next records of a file without records in a batch would be late."""
+    """Otherwise a file that adds no record to a batch would have late records afterwards."""
     rng = random.Random(seed)
     for file in range(rng.randrange(2, 5)):
         times = sorted(rng.sample(range(10_000), rng.choice([3, 100, 1000])))
@@ -152,7 +152,7 @@ def test_row_groups_are_read_in_order_of_time(tmp_path: Path) -> None:
 
 
 def test_a_time_outside_of_the_calendar_does_not_prevent_a_plan(tmp_path: Path) -> None:
-    """Parquet may hold it, also in the statistics of a row group."""
+    """Parquet allows such a time, also in the statistics of a row group."""
     (tmp_path / "movie").mkdir()
     times = pa.array([1_000_000, 2**60], pa.timestamp("us", "UTC"))
     pq.write_table(pa.table({"mid": [1, 2], "time": times}), tmp_path / "movie" / "rows.parquet")

@@ -361,7 +361,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_siz
 def test_portions_of_any_size_have_the_records_of_a_replay(
     tmp_path_factory: pytest.TempPathFactory, kind: str, titles: list[str], data: st.DataObject
 ) -> None:
-    """However the bytes arrive and however few are read at once: the records of the whole file, once."""
+    """Each record of the whole file once, for any arrival of its bytes and any size of polls."""
     path = tmp_path_factory.mktemp("pieces") / f"movie.{kind}"
     content = _jsonl(titles) if kind == "jsonl" else _csv(titles)
     path.touch()

@@ -40,7 +40,7 @@ def inferred_schema(database: Database, skws: Skws, *options: str) -> tuple[Sche
 
 @pytest.mark.check
 def test_rows_may_exchange_keys_checked_at_the_end_of_a_statement(database: Database, skws: Skws) -> None:
-    """So a deletion by such a key could end the row that has just got the key."""
+    """So such a key does not identify the deleted row, and the inferred schema has none."""
     database.run(
         "CREATE TABLE place (rank int PRIMARY KEY DEFERRABLE, name text)",
         "ALTER TABLE place REPLICA IDENTITY FULL",

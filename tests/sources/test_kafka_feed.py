@@ -168,7 +168,7 @@ def test_reading_ahead_of_a_long_backlog_is_limited(
     kafka: MockBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One partition waits while the other returns all older messages; pausing loses and repeats nothing."""
-    # A hundred thousand messages, for which the tests' broker would take long.
+    # Smaller limits, since the tests' broker takes long for 100,000 messages.
     monkeypatch.setattr("skws.sources.kafka.topic_reader._LEAST_WAITING", 50)
     monkeypatch.setattr("skws.sources.kafka.topic_reader._MOST_WAITING", 150)
     monkeypatch.setattr("skws.sources.kafka.topic_reader._CHUNK", 40)

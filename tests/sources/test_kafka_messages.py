@@ -205,7 +205,10 @@ def test_an_impossible_key_is_a_bad_record(key: str) -> None:
 @pytest.mark.parametrize(
     ("value", "form"),
     [
-        (gzip.compress(b"{}", mtime=0), "gzip"),  # all workers have to name this case the same
+        (
+            gzip.compress(b"{}", mtime=0),
+            "gzip",
+        ),  # so the id of this case is the same in all workers of pytest-xdist
         (bz2.compress(b"{}"), "bzip2"),
         (zlib.compress(b"{}"), "zlib"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "Zstandard"),
@@ -217,7 +220,7 @@ def test_compressed_values_are_not_json(value: bytes, form: str) -> None:
 
 def test_tables_are_not_awaited_while_all_brokers_are_down() -> None:
     class Away:
-        """Has fetched nothing when its brokers become unreachable."""
+        """A client whose brokers become unreachable before it fetches a message."""
 
         fetches = 0
 

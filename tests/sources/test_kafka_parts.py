@@ -112,7 +112,7 @@ def test_deleted_messages_are_left_to_a_poll(kafka: MockBroker) -> None:
 def test_parts_of_topics_use_the_horizon_of_their_plan(kafka: MockBroker) -> None:
     kafka.create("ahead.movie", 2)
     for partition in range(2):
-        far_millis = 4_000_000_000_000  # milliseconds
+        far_millis = 4_000_000_000_000
         kafka.send("ahead.movie", [film(1)], partition=partition, millis=1000)
         kafka.send("ahead.movie", [film(2)], partition=partition, millis=far_millis)
     source = parse_source(kafka.uri("ahead.movie"), ahead=1_000_000)

@@ -260,7 +260,7 @@ def test_a_file_that_disappears_while_it_is_read_is_harmless(
 def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_count: int
 ) -> None:
-    """For two seconds, with a poll every 50 ms."""
+    """During two seconds, with a poll every 50 ms."""
     calls: list[str] = []
     for number in range(file_count):
         (tmp_path / f"{number}.jsonl").write_bytes(line(number))

@@ -49,7 +49,7 @@ def test_the_snapshot_comes_first_then_the_changes(database: Database, feed: Fee
 
 
 def test_the_snapshot_is_in_order_of_event_times(database: Database, tmp_path: Path) -> None:
-    """So no row of it is late, though tables are copied one by one; rows without a time are first."""
+    """No row is late, although tables are copied one by one; relations without event times come last."""
     database.run(
         "CREATE TABLE movie (mid int PRIMARY KEY, title text)",
         "CREATE TABLE sighting (mid int, at timestamptz)",
@@ -84,7 +84,7 @@ def test_the_snapshot_is_in_order_of_event_times(database: Database, tmp_path: P
 
 
 def test_padding_blanks_are_removed_from_values(database: Database) -> None:
-    """So that it joins a varchar: in the snapshot, in changes, and as a deleted key."""
+    """A char joins a varchar: in the snapshot, in changes, and as the key of a deletion."""
     database.run(
         "CREATE TABLE movie (mid char(5) PRIMARY KEY, title varchar)", "INSERT INTO movie VALUES ('a', 'a ')"
     )
@@ -129,7 +129,6 @@ def test_times_beyond_the_range_of_attributes_are_missing(database: Database) ->
 
 
 def test_a_snapshot_ignores_the_statement_timeout(database: Database) -> None:
-    """Whatever time the role is allowed for a statement."""
     database.run(
         *TABLES,
         "INSERT INTO movie SELECT i, 'film ' || i, 1 FROM generate_series(1, 2000) i",

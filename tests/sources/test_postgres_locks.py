@@ -30,7 +30,6 @@ CHANGES = (
 
 
 def run_outside_transaction(database: Database, statement: str) -> None:
-    """Run a statement outside of a transaction."""
     with closing(psycopg2.connect(database.uri())) as connection_of_statement:
         connection_of_statement.autocommit = True
         connection_of_statement.cursor().execute(statement)

@@ -1,4 +1,4 @@
-"""The publication of a slot: which one is used, who shares it, and when it is dropped."""
+"""The publication of a slot: which one is used, which slots share it, and when it is dropped."""
 
 from __future__ import annotations
 

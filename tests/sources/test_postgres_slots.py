@@ -1,4 +1,4 @@
-"""The slot and the snapshot: what the server and the run keep, and the errors if it is gone."""
+"""The slot and the snapshot: what the server and the run keep, and the errors if they are gone."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.sources.following import SCHEMA
 
 @contextmanager
 def server_that_says(severity: str, code: str, text: str) -> Iterator[int]:
-    """A server that answers every connection with a message of PostgreSQL's protocol; returns its port."""
+    """A server that answers every connection with a message of PostgreSQL's protocol; yields its port."""
     fields = b"".join(
         f"{kind}{value}\0".encode() for kind, value in (("S", severity), ("C", code), ("M", text))
     )

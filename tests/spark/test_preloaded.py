@@ -65,7 +65,7 @@ def test_a_module_gets_arguments_environment_folder_and_files(python: PreloadedP
         output, errors = process.communicate("asked", timeout=60)
     assert output == f"['one', 'two words'] yes {Path.cwd()} asked\n"
     assert errors.endswith("complains\n")
-    assert int(errors.split()[0]) != process.pid  # a fork, which the process stands in for
+    assert int(errors.split()[0]) != process.pid  # that of the fork, for which the process waits
     assert process.returncode == 7
 
 

@@ -98,7 +98,7 @@ def test_a_live_job_with_one_two_and_four_cores(tmp_path: Path) -> None:
             PYSPARK_SUBMIT_ARGS=f"--conf spark.skws.shards={cores} pyspark-shell",
         )
         try:
-            until(lambda: count_results(output_path) >= len(expected), state=starts.errors)  # noqa: B023 - it is called here
+            until(lambda: count_results(output_path) >= len(expected), state=starts.errors)  # noqa: B023 - called in this iteration only
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(PATIENCE)

@@ -156,4 +156,4 @@ def test_a_run_without_batches_has_no_state(tmp_path: Path) -> None:
     StateDatabase(tmp_path / NAME).close()
     (tmp_path / "spark" / "commits").mkdir(parents=True)
     with pytest.raises(UsageError, match="no micro-batch is complete yet"):
-        skws.spark.state(None, tmp_path)  # type: ignore[arg-type]  # nothing is asked of it
+        skws.spark.state(None, tmp_path)  # type: ignore[arg-type]  # the session is not used

@@ -195,7 +195,7 @@ def test_unsupported_searches_are_rejected(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_searches_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> None:
-    """In a separate process, since a process has sessions of one kind. Streams take as long as the rest."""
+    """In a separate process, since a process has sessions of one kind. Streams take half of the time."""
     script = textwrap.dedent(
         """
         import sys

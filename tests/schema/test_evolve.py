@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_schema.errors import SchemaError
 from skws_schema.evolution import SchemaChange
 from skws_schema.graph import edges, edges_from, present_edges
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws_schema.yaml.document import to_yaml
-from skws_schema.yaml.load import load_schema, parse_schema
 from tests.strategies import examples, schemas
 
 X = (Attribute("x", AttributeType.INTEGER),)
@@ -80,37 +75,3 @@ def test_each_schema_of_a_sequence_is_preserved(sequence: list[Schema]) -> None:
         assert set(range(len(current.relations))) - {*positions} == evolution.removed_relations
         joins = [j for p, j in enumerate(current.joins) if p not in evolution.removed_joins]
         assert sorted(joins, key=lambda j: j.name) == sorted(target.joins, key=lambda j: j.name)
-
-
-REST = "relations:\n  a: {attributes: {t: text}}\n"
-GROUPS = (("car", "automobile", "motor car"), ("c#", "csharp"))
-
-
-def test_synonyms_are_read_from_a_file(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text(f"synonyms: words/synonyms.txt\n{REST}")
-    (tmp_path / "words").mkdir()
-    lines = "\ufeff# vehicles\n\ncar,  automobile , motor   car, car # all the same\nc#, csharp\n"
-    (tmp_path / "words" / "synonyms.txt").write_text(lines)
-    schema = load_schema(tmp_path / "s.yaml")
-    assert schema.synonyms == GROUPS
-    # Other processes read the schema's text where the file may not exist.
-    assert parse_schema(to_yaml(schema), default_name="s") == schema
-
-
-def test_synonyms_may_be_in_the_schema() -> None:
-    assert parse_schema(f"synonyms: ['car, automobile, motor car', 'c#, csharp']\n{REST}").synonyms == GROUPS
-    assert parse_schema(f"synonyms: []\n{REST}").synonyms == ()
-
-
-def test_all_errors_in_the_synonyms_file_are_reported(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text(f"synonyms: w.txt\n{REST}")
-    with pytest.raises(SchemaError, match=r"w.txt cannot be read: No such file"):
-        load_schema(tmp_path / "s.yaml")
-    (tmp_path / "w.txt").write_text("car, bus\ncar\n# x\na,,b\n")
-    with pytest.raises(SchemaError) as error:
-        load_schema(tmp_path / "s.yaml")
-    assert "w.txt, line 2: expected at least two words" in str(error.value)
-    assert "w.txt, line 4: expected a word between commas" in str(error.value)
-    (tmp_path / "w.txt").write_bytes(b"car, \xff\n")
-    with pytest.raises(SchemaError, match="save the file as UTF-8"):
-        load_schema(tmp_path / "s.yaml")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from skws_schema.errors import Problem, SchemaError
 from skws_schema.model import Attribute, AttributeType
+from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import load_schema, parse_schema, warnings
 from tests.strategies import examples
 
@@ -49,6 +50,40 @@ def test_self_joins_and_missing_joins_are_warnings() -> None:
         "relation 'b' has no join",
     ]
     assert warnings(parse_schema("relations:\n  a: {attributes: {t: text}}\n")) == []
+
+
+REST = "relations:\n  a: {attributes: {t: text}}\n"
+GROUPS = (("car", "automobile", "motor car"), ("c#", "csharp"))
+
+
+def test_synonyms_are_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(f"synonyms: words/synonyms.txt\n{REST}")
+    (tmp_path / "words").mkdir()
+    lines = "\ufeff# vehicles\n\ncar,  automobile , motor   car, car # all the same\nc#, csharp\n"
+    (tmp_path / "words" / "synonyms.txt").write_text(lines)
+    schema = load_schema(tmp_path / "s.yaml")
+    assert schema.synonyms == GROUPS
+    # Other processes read the schema's text where the file may not exist.
+    assert parse_schema(to_yaml(schema), default_name="s") == schema
+
+
+def test_synonyms_may_be_in_the_schema() -> None:
+    assert parse_schema(f"synonyms: ['car, automobile, motor car', 'c#, csharp']\n{REST}").synonyms == GROUPS
+    assert parse_schema(f"synonyms: []\n{REST}").synonyms == ()
+
+
+def test_all_errors_in_the_synonyms_file_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(f"synonyms: w.txt\n{REST}")
+    with pytest.raises(SchemaError, match=r"w.txt cannot be read: No such file"):
+        load_schema(tmp_path / "s.yaml")
+    (tmp_path / "w.txt").write_text("car, bus\ncar\n# x\na,,b\n")
+    with pytest.raises(SchemaError) as error:
+        load_schema(tmp_path / "s.yaml")
+    assert "w.txt, line 2: expected at least two words" in str(error.value)
+    assert "w.txt, line 4: expected a word between commas" in str(error.value)
+    (tmp_path / "w.txt").write_bytes(b"car, \xff\n")
+    with pytest.raises(SchemaError, match="save the file as UTF-8"):
+        load_schema(tmp_path / "s.yaml")
 
 
 def problems_of(text: str) -> tuple[Problem, ...]:

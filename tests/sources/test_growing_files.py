@@ -19,23 +19,8 @@ from skws.data.batch import BadRecord, Chunk, Record
 from skws.data.blocks import ColumnBlock
 from skws.formats import plan, read_split
 from skws.sources.growing_files import FilesFeed
-from skws.sources.postgres.catalog import CatalogTable, MatchedTables
-from skws.sources.postgres.changes import ChangeDecoder, LogReader
-from skws.sources.postgres.log_history import LogHistory
-from skws.sources.postgres.pgoutput import (
-    BeginMessage,
-    Change,
-    Commit,
-    Insert,
-    RelationColumn,
-    ReplicaIdentity,
-)
-from skws.sources.postgres.pgoutput import RelationMessage as Described
-from skws.sources.postgres.slot import LogPosition
-from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
-from tests.sources.log_messages import encoded
 from tests.strategies import examples
 
 
@@ -408,76 +393,3 @@ def test_a_file_of_no_relation_is_skipped_with_a_notice(tmp_path: Path) -> None:
     third = feed.poll(second.end, 100)
     (tmp_path / "any.csv").write_text("relation,mid,time\nmovie,1,5\n")
     assert len(feed.poll(third.end, 100).read.records) == 1
-
-
-PLAIN = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
-TABLE = CatalogTable(7, "public", "movie", "r", ReplicaIdentity.FULL, (), (), frozenset(), ())
-DESCRIBED = Described(7, "public", "movie", ReplicaIdentity.FULL, (RelationColumn("mid", False),))
-
-
-def reader_from(position: LogPosition) -> LogReader:
-    reader = LogReader(ChangeDecoder(PLAIN, MatchedTables({0: TABLE}, {}, ())), position)
-    reader.take(encoded(DESCRIBED))
-    return reader
-
-
-def transaction(lsn: int, time: int, *numbers: int) -> list[Change]:
-    inserts = [Insert(7, (str(number).encode(),)) for number in numbers]
-    return [BeginMessage(lsn, time), *inserts, Commit(lsn, lsn + 5, time)]
-
-
-def numbers_and_times(follower: LogReader, messages: list[Change]) -> list[tuple[object, int]]:
-    for message in messages:
-        follower.take(encoded(message))
-    return [(record.row[0], record.time) for record in follower.chunk().records.records()]
-
-
-def test_event_times_do_not_decrease_when_commit_times_do() -> None:
-    follower = reader_from(LogPosition(100))
-    messages = transaction(110, 50, 1) + transaction(120, 40, 2) + transaction(130, 60, 3)
-    assert numbers_and_times(follower, messages) == [(1, 50), (2, 50), (3, 60)]
-    assert follower.position == LogPosition(135, 0, 60)
-
-
-def test_event_times_do_not_decrease_when_a_run_resumes() -> None:
-    follower = reader_from(LogPosition(115, time=50))
-    assert numbers_and_times(follower, transaction(120, 40, 2)) == [(2, 50)]
-
-
-def test_read_changes_of_a_transaction_are_skipped_once() -> None:
-    follower = reader_from(LogPosition(100, change=2, time=50))
-    messages = transaction(110, 50, 1, 2, 3) + transaction(120, 60, 4, 5, 6)
-    assert numbers_and_times(follower, messages) == [(3, 50), (4, 60), (5, 60), (6, 60)]
-
-
-def test_a_transaction_before_the_position_is_skipped() -> None:
-    follower = reader_from(LogPosition(115, change=1, time=50))
-    assert numbers_and_times(follower, transaction(110, 40, 1, 2) + transaction(120, 60, 3, 4)) == [(4, 60)]
-    assert follower.position == LogPosition(125, 0, 60)
-
-
-def test_the_position_advances_only_between_transactions() -> None:
-    follower = reader_from(LogPosition(100))
-    follower.skip_to(150)
-    follower.skip_to(140)
-    assert follower.position == LogPosition(150)
-    follower.take(encoded(BeginMessage(160, 50)))
-    follower.skip_to(170)
-    assert follower.position == LogPosition(150)
-    inside_transaction = reader_from(LogPosition(100, change=2, time=50))
-    inside_transaction.skip_to(150)
-    assert inside_transaction.position == LogPosition(100, 2, 50)
-
-
-@pytest.mark.parametrize("offset", [{}, {"lsn": "0/1"}, {"lsn": "x", "change": 0, "time": 0}, {"items": 3}])
-def test_offsets_of_other_sources_are_rejected(offset: dict[str, object]) -> None:
-    with pytest.raises(SourceError, match=r"is not an offset of a PostgreSQL source|is not a position"):
-        LogPosition.of(offset)
-
-
-def test_an_offset_without_a_server_is_rejected() -> None:
-    """It may belong to another cluster's log, which nothing would reveal."""
-    position = LogPosition(100, time=5, server=LogHistory("7300000000000000001", 2))
-    assert LogPosition.of(position.offset()) == position
-    with pytest.raises(SourceError, match="does not name the server of its log"):
-        LogPosition.of({"lsn": "0/64", "change": 0, "time": 5})

@@ -28,7 +28,7 @@ from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.window import parse_window
-from tests.growth.measured import growth
+from tests.growth.measurements import growth
 from tests.growth.streams import FEVER, MINUTE, PAIR, WARD
 
 Round = Callable[[int], object]

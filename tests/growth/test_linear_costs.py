@@ -54,7 +54,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.window import MICROSECOND, Unbounded, parse_window
 from tests.clocks import HandClock
-from tests.growth.measured import Cost, Work, cost, faster_than_linear
+from tests.growth.measurements import Cost, Work, cost, faster_than_linear
 from tests.growth.streams import FEVER, MINUTE, PAIR, WARD
 from tests.strategies import combinations, some
 

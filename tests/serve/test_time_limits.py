@@ -25,7 +25,7 @@ from skws.serve.server_options import StreamLimits
 from skws.serve.streams import EventStreams
 from skws_schema.budgets import TimeLimitError, check_time
 from tests.jobs.test_sinks import result
-from tests.sources.following import SCHEMA
+from tests.sources.film_database import SCHEMA
 
 LIMIT = 0.4
 

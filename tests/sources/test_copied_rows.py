@@ -19,7 +19,7 @@ from skws.sources.postgres.copied import CopiedRows
 from skws.sources.postgres.spool import SnapshotSpool
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from tests.postgres import Database
-from tests.sources.following import source
+from tests.sources.film_database import source
 from tests.strategies import examples
 
 TIME = 1_700_000_000_000_000

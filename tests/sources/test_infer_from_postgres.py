@@ -12,7 +12,7 @@ from skws_schema.model import AttributeType, Schema
 from skws_schema.yaml.load import parse_schema
 from tests.commands import Skws
 from tests.postgres import Database
-from tests.sources.following import follow, records, source
+from tests.sources.film_database import follow, records, source
 
 TABLES = (
     "CREATE TYPE mood AS ENUM ('fine', 'foul')",

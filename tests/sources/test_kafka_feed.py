@@ -21,7 +21,7 @@ from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.kafka import MockBroker
 from tests.kafka_broker import Broker
-from tests.sources.following import SCHEMA, rows_of
+from tests.sources.film_database import SCHEMA, rows_of
 from tests.strategies import seeds
 from tests.waiting import PATIENCE, until
 

@@ -21,7 +21,7 @@ from skws.sources.kafka.topic_reader import TopicReader, table_rows
 from skws_schema.errors import SourceError
 from skws_schema.model import AttributeType, iso
 from skws_schema.yaml.load import parse_schema
-from tests.sources.following import SCHEMA
+from tests.sources.film_database import SCHEMA
 
 NOW = 5_000_000
 FILM = {"mid": 1, "title": "film", "gid": 2}

@@ -15,7 +15,7 @@ from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, FeedPart, Offset
 from skws_schema.errors import SourceError
 from tests.kafka import MockBroker
-from tests.sources.following import SCHEMA
+from tests.sources.film_database import SCHEMA
 from tests.strategies import seeds
 
 

@@ -21,7 +21,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import MICROSECOND, TimeWindow
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, TABLES, follow, records, rows_of, source
+from tests.sources.film_database import SCHEMA, TABLES, follow, records, rows_of, source
 
 LONG = "SELECT string_agg(md5(i::text), ' ') FROM generate_series(1, 2000) i"
 

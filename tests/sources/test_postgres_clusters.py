@@ -13,7 +13,7 @@ import pytest
 from skws.sources.feed import Feed
 from skws_schema.errors import SourceError
 from tests.postgres import Database, Server, binaries, run_outside_transaction
-from tests.sources.following import TABLES, follow, insert, movies, open_feed, rows_of
+from tests.sources.film_database import TABLES, follow, insert, movies, open_feed, rows_of
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from skws.sources.postgres import spool
 from skws.sources.postgres.slot import create_slot
 from skws_schema.errors import NotYetError, SourceError
 from tests.postgres import Database
-from tests.sources.following import TABLES, follow, insert, movies, open_feed, rows_of
+from tests.sources.film_database import TABLES, follow, insert, movies, open_feed, rows_of
 
 # Each leaves a new file of the table, in which an older snapshot sees nothing.
 CHANGES = (

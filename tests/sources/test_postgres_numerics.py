@@ -11,7 +11,7 @@ from skws.sources.addresses import inference_of
 from skws_schema.model import Schema
 from tests.commands import Skws
 from tests.postgres import Database
-from tests.sources.following import follow, records, source
+from tests.sources.film_database import follow, records, source
 
 
 def types(database: Database) -> dict[str, str]:

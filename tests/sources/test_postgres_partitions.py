@@ -14,7 +14,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.model import Schema
 from tests.clocks import HandClock
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, follow, movies, rows_of, source
+from tests.sources.film_database import SCHEMA, follow, movies, rows_of, source
 
 ROOT = (
     "CREATE TABLE genre (gid int PRIMARY KEY, label text)",

@@ -14,7 +14,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.slot import server_of
 from skws_schema.errors import SourceError
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, rows_of
+from tests.sources.film_database import SCHEMA, TABLES, follow, insert, movies, rows_of
 
 LEGACY = (
     "CREATE PUBLICATION skws FOR TABLE movie, sighting WITH (publish_via_partition_root = true)",

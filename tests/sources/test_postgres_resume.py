@@ -21,7 +21,7 @@ from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.places import ROOT
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, records, rows_of, source
+from tests.sources.film_database import SCHEMA, TABLES, follow, insert, movies, records, rows_of, source
 from tests.strategies import THOROUGH
 
 
@@ -177,7 +177,7 @@ import json, sys
 from pathlib import Path
 from skws.sources.addresses import parse_source
 from tests.clocks import HandClock
-from tests.sources.following import SCHEMA
+from tests.sources.film_database import SCHEMA
 
 uri, folder, log = sys.argv[1:]
 feed = parse_source(uri, folder=Path(folder)).open(SCHEMA)

@@ -15,7 +15,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType
 from tests.postgres import Database, Server, binaries
-from tests.sources.following import SCHEMA, TABLES, follow, rows_of, source
+from tests.sources.film_database import SCHEMA, TABLES, follow, rows_of, source
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.log_history import lsn_of, lsn_text
 from skws_schema.errors import SourceError
 from tests.postgres import PASSWORD, Database
-from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, open_feed, rows_of, source
+from tests.sources.film_database import SCHEMA, TABLES, follow, insert, movies, open_feed, rows_of, source
 from tests.waiting import until
 
 

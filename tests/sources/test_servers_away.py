@@ -18,7 +18,7 @@ from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
 from tests.clocks import HandClock
 from tests.postgres import Database
-from tests.sources.following import SCHEMA
+from tests.sources.film_database import SCHEMA
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def test_addresses_without_secrets_are_unchanged() -> None:
     ],
 )
 def test_no_error_shows_the_password(uri: str) -> None:
-    from tests.sources.following import SCHEMA
+    from tests.sources.film_database import SCHEMA
 
     with pytest.raises((SourceError, UsageError)) as error:
         parse_source(uri).open(SCHEMA)

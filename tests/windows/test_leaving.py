@@ -21,7 +21,7 @@ from skws_windows.guards.letters import Ints, RowSource
 from skws_windows.processor.live_starts import Key
 from skws_windows.processor.spans import ANY, Code, OpenWindows, Tracker, TupleExpiry
 from skws_windows.window import FOREVER, ExpressionWindow
-from tests.growth.measured import Cost, cost
+from tests.growth.measurements import Cost, cost
 from tests.jobs.watching import SCHEMA
 
 BEGIN: Final = 4

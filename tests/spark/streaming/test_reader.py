@@ -20,7 +20,7 @@ from skws.spark.streaming.messages import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
 from skws.spark.streaming.run_directory import COMMANDS, ReplayControl, name_of
 from skws.state_database import NAME, StateDatabase
-from tests.growth.measured import faster_than_linear
+from tests.growth.measurements import faster_than_linear
 from tests.jobs.test_schema_changes import WITH_NOTES
 from tests.jobs.watching import SCHEMA, append, customer, order, request
 

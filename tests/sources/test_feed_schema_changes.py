@@ -19,7 +19,7 @@ from skws_schema.model import Schema
 from tests.jobs.watching import append
 from tests.kafka import MockBroker
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, rows_of
+from tests.sources.film_database import SCHEMA, TABLES, follow, insert, movies, rows_of
 from tests.waiting import PATIENCE
 
 FEWER = Schema("films", SCHEMA.relations[:2], SCHEMA.joins[:1])

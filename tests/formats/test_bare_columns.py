@@ -383,7 +383,7 @@ def test_parquet_columns_equal_parquet_rows(tmp_path: Path, index: int, kind: T,
     assert repr(normalized(items)) == repr(row_reader_items(path, schema))
 
 
-def records(rows: list[tuple[int, tuple[Any, ...]]]) -> Iterator[RecordBatch]:
+def record_batches(rows: list[tuple[int, tuple[Any, ...]]]) -> Iterator[RecordBatch]:
     """Batches of three rows, in turn as rows and as columns: a file may have both."""
     for begin in range(0, len(rows), 3):
         batch = RecordBatch.of([Record(relation, 0, row) for relation, row in rows[begin : begin + 3]])
@@ -409,13 +409,13 @@ table_rows = st.one_of(
 def test_table_rows_with_equal_keys_are_replaced(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
     """The last one of equal keys, in the position of the first; equal rows without a key are distinct."""
     expected = static_tuples(TABLES, rows)
-    tuples = table_tuples(TABLES, records(rows))
+    tuples = table_tuples(TABLES, record_batches(rows))
     assert list(zip(tuples.relation.tolist(), tuples.rows, strict=True)) == [
         (t.relation, t.row) for t in expected
     ]
-    tracked = {place: (t.relation, t.row, t.occurrence) for place, t in tuples.followed.items()}
+    tracked = {position: (t.relation, t.row, t.occurrence) for position, t in tuples.followed.items()}
     expected_tracked = {
-        place: (t.relation, t.row, t.occurrence) for place, t in enumerate(expected) if t.occurrence
+        position: (t.relation, t.row, t.occurrence) for position, t in enumerate(expected) if t.occurrence
     }
     assert tracked == expected_tracked
     assert np.all(tuples.end > tuples.start)
@@ -441,8 +441,8 @@ from skws_schema.model import AttributeType as T
 data = b"text,integer,number,boolean,timestamp\\none,1,1.5,true,2024-05-06 07:08:09\\n" + b",,,,\\n" * 600
 options = pv.ConvertOptions(column_types=dict.fromkeys(map(str, T), "string"), strings_can_be_null=True)
 table = pv.read_csv(io.BytesIO(data), convert_options=options).combine_chunks()
-found = [typed(table[name].combine_chunks(), T(name)).to_pylist()[:2] for name in table.column_names]
-print(found, "pandas" in sys.modules)
+values = [typed(table[name].combine_chunks(), T(name)).to_pylist()[:2] for name in table.column_names]
+print(values, "pandas" in sys.modules)
 """
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     expected = "[['one', None], [1, None], [1.5, None], [True, None], [1714979289000000, None]]"

@@ -30,8 +30,8 @@ IDS = {
 
 def tables(ids: tuple[int, ...]) -> dict[str, list[dict[str, Any]]]:
     return {
-        "owner": [{"id": number, "name": f"owner {place}"} for place, number in enumerate(ids)],
-        "pet": [{"owner_id": number, "pet": f"pet {place}"} for place, number in enumerate(ids)],
+        "owner": [{"id": number, "name": f"owner {position}"} for position, number in enumerate(ids)],
+        "pet": [{"owner_id": number, "pet": f"pet {position}"} for position, number in enumerate(ids)],
     }
 
 
@@ -125,7 +125,9 @@ def test_keys_and_joins_of_files_are_exact(
         write(tmp_path, name, rows)
     outcome = skws("search", tmp_path, "owner", "pet", "-f", "jsonl")
     assert outcome.code == 0, outcome.err
-    assert joined_ids(outcome.records) == {(str(number), place, place) for place, number in enumerate(ids)}
+    assert joined_ids(outcome.records) == {
+        (str(number), position, position) for position, number in enumerate(ids)
+    }
     watch_outcome = skws("watch", "owner", "pet", "-S", f"replay:{tmp_path}?speed=1e9", "-f", "jsonl")
     assert joined_ids(watch_outcome.records) == joined_ids(outcome.records), watch_outcome.err
 
@@ -149,7 +151,7 @@ def test_keys_and_joins_of_frames_are_exact(make_frame: Callable[[Any], Any], id
     )
     assert joined_ids(
         [{"tuples": [{"row": tuple_.row} for tuple_ in result.tuples]} for result in results]
-    ) == {(str(number), place, place) for place, number in enumerate(ids)}
+    ) == {(str(number), position, position) for position, number in enumerate(ids)}
 
 
 @pytest.mark.parametrize(

@@ -326,15 +326,19 @@ def test_parquet_batches_equal_the_row_reader(
 
 
 USUAL = {name: [None] for name in VALUES}
-LATER: list[tuple[dict[str, Any], str]] = [
+IRREGULAR: list[tuple[dict[str, Any], str]] = [
     ({"time": [5, 4], **{name: [None, None] for name in VALUES}}, "times out of order"),
     ({"time": [5], **USUAL, "a_number": [float("nan")]}, "a number that is NaN"),
     ({"time": [5], **{k: v for k, v in USUAL.items() if k != "a_text"}}, "a missing attribute"),
 ]
 
 
-@pytest.mark.parametrize(("a", "why"), LATER, ids=[why for _, why in LATER])
-def test_irregular_parquet_falls_back_to_the_row_reader(tmp_path: Path, a: dict[str, Any], why: str) -> None:
+@pytest.mark.parametrize(
+    ("a", "irregularity"), IRREGULAR, ids=[irregularity for _, irregularity in IRREGULAR]
+)
+def test_irregular_parquet_falls_back_to_the_row_reader(
+    tmp_path: Path, a: dict[str, Any], irregularity: str
+) -> None:
     replay = Replay.open(write(tmp_path / "r", a, {"x": [1], "at": [2]}), PLAIN)
     assert not parquet.plain(replay.splits, PLAIN)
     logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)

@@ -145,8 +145,9 @@ def test_json_lines_may_be_split_anywhere(lines: list[bytes], final_newline: boo
     ]
     bad = [i for i in unsplit if isinstance(i, BadRecord)]
     assert [b.line for b in bad] == bad_lines
-    for b in bad:
-        assert text[b.offset : b.offset + len(b.raw)] == b.raw == lines[b.line - 1]
+    for record in bad:
+        raw = text[record.offset : record.offset + len(record.raw)]
+        assert raw == record.raw == lines[record.line - 1]
 
 
 @pytest.mark.parametrize("split_bytes", [1, 700, 1 << 30])

@@ -36,7 +36,7 @@ NULL = [
     *((kind, raw, None) for kind in (T.INTEGER, T.NUMBER, T.BOOLEAN, T.TIMESTAMP) for raw in _EMPTY),
     *((kind, raw, None) for kind in (T.TEXT, T.STRING) for raw in _EMPTY[1:]),
 ]
-REFUSED: list[tuple[T, list[Any]]] = [
+MALFORMED: list[tuple[T, list[Any]]] = [
     (T.INTEGER, ["abc", "1_0", " 1", "١", "1e3", "12.5", True, 12.5, 2**63, 2.0**60]),
     (T.INTEGER, ["9223372036854775808", "1" * 5000, [1]]),
     (T.NUMBER, ["1e999", "1_0", "0x1", ".", True]),
@@ -100,7 +100,7 @@ def test_values_are_converted(kind: T, raw: Any, value: Value) -> None:
     assert type(converted) is type(value)
 
 
-@pytest.mark.parametrize(("kind", "raw"), [(kind, v) for kind, values in REFUSED for v in values])
+@pytest.mark.parametrize(("kind", "raw"), [(kind, v) for kind, values in MALFORMED for v in values])
 def test_malformed_values_are_rejected(kind: T, raw: Any) -> None:
     with pytest.raises(MalformedError, match="expected"):
         conversion(kind, type(raw))(raw)
@@ -179,7 +179,7 @@ texts = [b"an alpha", b"nothing", b"b\\xc3\\xa9ta Beta"]
 ends = np.cumsum([0, *map(len, texts)]).astype(np.int32)
 array = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
 blocks = ArrowBlock(0, [array]), ColumnBlock(0, [["beta", None, "alpha's"]])
-print([found.tolist() for found in matcher.bitmaps_of(blocks)], "pandas" in sys.modules)
+print([bitmap.tolist() for bitmap in matcher.bitmaps_of(blocks)], "pandas" in sys.modules)
 """
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[[1, 0, 2], [2, 0, 1]] False"

@@ -221,10 +221,10 @@ TOLERANCE: Final = 400
 """Bytes per record or key by which caches and periodic purging vary; a leaked row,
 result or run takes more.
 """
-COUNT: Final = 260
+BYTES_OF_A_COUNT: Final = 260
 """Bytes per key for the number of its records."""
 CASES: Final = (
-    (windows, COUNT),
+    (windows, BYTES_OF_A_COUNT),
     (keywords_over_windows, TOLERANCE),
     (updates, TOLERANCE),
     (deletions, TOLERANCE),

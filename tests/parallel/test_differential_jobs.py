@@ -36,12 +36,12 @@ from tests.strategies import combinations, examples, seeds, some
 KEYWORDS = Query("alpha beta -no", 4)
 PATTERN = Query.of_pattern("plain a ; keyed b where a.x = b.y")
 RANKED = Query.of_keywords("alpha beta", RankingChoice(explain=True))
-LIKE = Query("alhpa~ (b*ta OR !plain.x=1) keyed.y!=2 -n?e -link.x=0", 4)
+FUZZY = Query("alhpa~ (b*ta OR !plain.x=1) keyed.y!=2 -n?e -link.x=0", 4)
 BEST = Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3))
 QUERIES = {
     "keywords": KEYWORDS,
     "in order": Query("beta ; alpha", 3),
-    "likenesses": LIKE,
+    "fuzzy terms": FUZZY,
     "pattern": PATTERN,
     "scores": RANKED,
     "best": BEST,
@@ -127,7 +127,7 @@ def insertions(records: Sequence[Record]) -> list[Record]:
     schema=st.sampled_from([STREAMS, STREAMS, TABLES]),
 )
 @examples(7, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_streams(
+def test_random_streams_have_the_results_of_one_process(
     tmp_path: Path,
     query: str,
     jobs: int,
@@ -155,7 +155,7 @@ def test_a_replay_in_order_is_split_into_ranges(tmp_path: Path, with_op: bool) -
 
 @pytest.mark.slow
 @some("is_shuffled", [True], [False])
-def test_a_replay_and_results_of_several_blocks(tmp_path: Path, is_shuffled: bool) -> None:
+def test_a_replay_of_several_blocks_has_the_results_of_one_process(tmp_path: Path, is_shuffled: bool) -> None:
     stream = insertions(random_stream(STREAMS, 4, 16_000, 400))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if is_shuffled else stream)
     assert path.stat().st_size > 1 << 20
@@ -198,7 +198,7 @@ def test_bad_records_are_reported_in_order_and_once(
 
 
 @pytest.mark.check
-def test_blocks_without_records(tmp_path: Path) -> None:
+def test_blocks_without_records_change_no_result(tmp_path: Path) -> None:
     stream = insertions(random_stream(STREAMS, 2, 300, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     bad_block = (b"{nonsense\n" + b"\n" * 50) * 40
@@ -219,7 +219,7 @@ def test_change_events_are_not_mistaken_for_insertions(tmp_path: Path) -> None:
     compare(KEYWORDS, STREAMS, path, window=TimeWindow(12), on_error=OnError.SKIP)
 
 
-WHOLE: dict[str, tuple[Query, Window]] = {
+INDIVISIBLE: dict[str, tuple[Query, Window]] = {
     "best": (replace(BEST, max_size=2), Unbounded()),
     "windows per key": (
         KEYWORDS,
@@ -232,10 +232,10 @@ WHOLE: dict[str, tuple[Query, Window]] = {
 
 
 @pytest.mark.check
-@combinations("name, order", list(WHOLE), ["in order", "out of order"])
+@combinations("name, order", list(INDIVISIBLE), ["in order", "out of order"])
 def test_one_process_searches_a_stream_that_cannot_be_split(tmp_path: Path, name: str, order: str) -> None:
     """The search reports that, unless reading is shared."""
-    query, window = WHOLE[name]
+    query, window = INDIVISIBLE[name]
     is_shuffled = order == "out of order"
     stream = insertions(random_stream(STREAMS, 3, 400, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if is_shuffled else stream)
@@ -244,20 +244,20 @@ def test_one_process_searches_a_stream_that_cannot_be_split(tmp_path: Path, name
     assert is_shuffled or notes[0].startswith("--jobs 2: one process searches: ")
 
 
-def test_sql_queries(tmp_path: Path) -> None:
+def test_sql_queries_have_the_results_of_one_process(tmp_path: Path) -> None:
     stream = insertions(random_stream(STREAMS, 3, 300, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1))
     text = "select p.x from plain p, keyed k where p.x = k.x and p.x = 3 and k.y = 2"
     compare(Query(text, kind=SQL), STREAMS, path)
 
 
-def test_deletions_of_rows_without_a_key(tmp_path: Path) -> None:
+def test_deletions_of_rows_without_a_key_have_the_results_of_one_process(tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 400, 7))
     compare(KEYWORDS, STREAMS, path, window=TimeWindow(12))
 
 
 @pytest.mark.check
-def test_several_files_and_formats(tmp_path: Path) -> None:
+def test_several_files_and_formats_have_the_results_of_one_process(tmp_path: Path) -> None:
     """JSON lines of records and of bare rows, compressed or not, CSV and Parquet, merged by time."""
     stream = insertions(random_stream(STREAMS, 5, 900, 5))
     folder = tmp_path / "replay"
@@ -283,7 +283,7 @@ def _field(value: object) -> str:
 
 
 @pytest.mark.check
-def test_parquet_in_order(tmp_path: Path) -> None:
+def test_parquet_in_order_has_the_results_of_one_process(tmp_path: Path) -> None:
     stream = [record for record in insertions(random_stream(STREAMS, 5, 900, 5)) if record.relation == 0]
     columns: dict[str, Any] = {"time": [record.time / 1e6 for record in stream]}
     columns |= {name: [r.row[column] for r in stream] for column, name in enumerate("txy")}
@@ -348,7 +348,7 @@ def test_json_lines_are_the_results_as_json(tmp_path: Path, query: str) -> None:
 
 @pytest.mark.check
 @pytest.mark.parametrize("held_limit", [0, 1_000])
-def test_pieces_that_overlap_too_much(tmp_path: Path, held_limit: int) -> None:
+def test_pieces_that_overlap_too_much_are_left_to_fewer_processes(tmp_path: Path, held_limit: int) -> None:
     """Fewer processes hold them, or one process sorts the replay on disk; bad records are reported once."""
     stream = shuffled(insertions(random_stream(STREAMS, 4, 900, 7)), 2)
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)

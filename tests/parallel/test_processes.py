@@ -218,7 +218,7 @@ def test_errors_are_raised_at_their_task(started: Workers, error: Exception, mes
     assert len(list(next(outputs))) == 1
 
 
-def test_an_error_that_cannot_be_pickled(started: Workers) -> None:
+def test_an_error_that_cannot_be_pickled_is_reported(started: Workers) -> None:
     class LocalError(Exception):
         pass
 

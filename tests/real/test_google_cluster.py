@@ -128,8 +128,8 @@ def test_one_event_may_be_a_and_c_in_the_formal_first_query() -> None:
     assert total == pairs + count(f"TASK a AND TASK b AND TASK c where {where}{rest}", rows, 100)
 
 
-TAXIS = DATA / "stackexchange-ai" / "csv"
-TAXI_SCHEMA = ROOT / "examples" / "stackexchange" / "schema.yaml"
+STACKEXCHANGE = DATA / "stackexchange-ai" / "csv"
+STACKEXCHANGE_SCHEMA = ROOT / "examples" / "stackexchange" / "schema.yaml"
 PATTERNS = {
     "answered": 'Posts q ; Posts a where q.Id = a.ParentId and q:"singularity"',
     "thanked": 'Posts q ; (Posts a AND Comments c) where q.Id = a.ParentId = c.PostId and c:"thanks"',
@@ -140,8 +140,8 @@ PATTERNS = {
 
 
 @pytest.mark.slow
-def test_all_queries_beside_keywords_on_two_shards() -> None:
-    schema = load_schema(TAXI_SCHEMA)
+def test_patterns_beside_keywords_on_two_shards_have_the_results_of_a_search() -> None:
+    schema = load_schema(STACKEXCHANGE_SCHEMA)
     stream = Stream(schema, parse_window(schema.window))
     shards = [Session(stream, Part(number, 2, Partitioning.ROOTS)) for number in range(2)]
     for shard in shards:
@@ -150,7 +150,7 @@ def test_all_queries_beside_keywords_on_two_shards() -> None:
         shard.add(Query('searle "chinese room"').named("keywords", 3))
     results: list[LiveResult] = []
     log = BadRecordLog()
-    replay = Replay.open(TAXIS, schema)
+    replay = Replay.open(STACKEXCHANGE, schema)
     for batch in replay.batches(log):
         for shard in shards:
             results += shard.take(batch)
@@ -167,4 +167,4 @@ def _unnamed(result: LiveResult) -> str:
 
 
 def _request(text: str) -> Job:
-    return Job.search(Query.of_pattern(text), load_schema(TAXI_SCHEMA), TAXIS)
+    return Job.search(Query.of_pattern(text), load_schema(STACKEXCHANGE_SCHEMA), STACKEXCHANGE)

@@ -205,10 +205,10 @@ def test_a_malformed_message_among_others_is_rejected(cut: int) -> None:
 
 @examples(200)
 @given(st.binary(max_size=40), st.integers(0, MANY - 1))
-def test_any_bytes_among_changes_are_a_change_or_an_error(payload: bytes, place: int) -> None:
+def test_any_bytes_among_changes_are_a_change_or_an_error(payload: bytes, position: int) -> None:
     rng = Random(2)
     messages = [encoded(Update(7, None, None, cells(rng, 0.0))) for _ in range(MANY)]
-    messages[place] = messages[place][:5] + payload
+    messages[position] = messages[position][:5] + payload
     chunked: object
     single: object
     try:

@@ -21,8 +21,14 @@ from skws.sources.kafka.topic_address import TopicAddress
 from skws.sources.kafka.topic_feed import KafkaSource
 from skws.sources.postgres.catalog import CatalogTable, MatchedTables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
-from skws.sources.postgres.pgoutput import BeginMessage, Commit, Insert, RelationColumn, ReplicaIdentity
-from skws.sources.postgres.pgoutput import RelationMessage as Described
+from skws.sources.postgres.pgoutput import (
+    BeginMessage,
+    Commit,
+    Insert,
+    RelationColumn,
+    RelationMessage,
+    ReplicaIdentity,
+)
 from skws.sources.postgres.slot import LogPosition
 from skws.sources.replays import ReplaySource
 from skws.spec.enums import OnError
@@ -157,7 +163,7 @@ def test_the_bad_record_policy_applies(tmp_path: Path) -> None:
         watch.step()
 
 
-def test_bounded_sources_accept_any_time(tmp_path: Path) -> None:
+def test_only_replays_accept_any_time(tmp_path: Path) -> None:
     assert isinstance(parse_source("replay:x", ahead=DAY), ReplaySource)
     for address in ("-", "some/folder", "postgresql://joe@db/shop"):
         assert isinstance(parse_source(address, ahead=DAY), BoundedSource)
@@ -208,7 +214,9 @@ def test_commit_times_far_ahead_do_not_raise_later_ones() -> None:
     schema = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
     table = CatalogTable(7, "public", "movie", "r", ReplicaIdentity.FULL, (), (), frozenset(), ())
     decoder = ChangeDecoder(schema, MatchedTables({0: table}, {}, ()))
-    decoder.relation(Described(7, "public", "movie", ReplicaIdentity.FULL, (RelationColumn("mid", False),)))
+    decoder.relation(
+        RelationMessage(7, "public", "movie", ReplicaIdentity.FULL, (RelationColumn("mid", False),))
+    )
 
     def read(horizon: Horizon) -> tuple[list[Item], LogPosition]:
         reader = LogReader(decoder, LogPosition(100), horizon)

@@ -22,9 +22,9 @@ from tests.postgres import Database
 from tests.sources.film_database import SCHEMA, TABLES, follow, insert, movies, rows_of
 from tests.waiting import PATIENCE
 
-FEWER = Schema("films", SCHEMA.relations[:2], SCHEMA.joins[:1])
-WHOLE = SchemaChange.between(FEWER, SCHEMA).after
-GONE = SchemaChange.between(
+WITHOUT_SIGHTINGS = Schema("films", SCHEMA.relations[:2], SCHEMA.joins[:1])
+WITH_SIGHTINGS = SchemaChange.between(WITHOUT_SIGHTINGS, SCHEMA).after
+SIGHTINGS_REMOVED = SchemaChange.between(
     SCHEMA, replace(SCHEMA, relations=SCHEMA.relations[:2], joins=SCHEMA.joins[:1])
 ).after
 
@@ -43,17 +43,17 @@ def poll_until(feed: Feed, offset: Offset, count: int) -> tuple[list[tuple[objec
 @pytest.mark.check
 def test_tables_are_added_and_removed(database: Database) -> None:
     database.run(*TABLES)
-    feed = PostgresSource(DatabaseAddress.of(database.uri(slot=database.name))).open(FEWER)
+    feed = PostgresSource(DatabaseAddress.of(database.uri(slot=database.name))).open(WITHOUT_SIGHTINGS)
     offset = feed.start()
     database.run(insert(1, 2), "INSERT INTO sighting VALUES (1, 'before')")
     items, offset, _ = follow(feed, database, offset)
     assert rows_of(items) == movies(1, 2)
-    feed.change_schema(WHOLE)
+    feed.change_schema(WITH_SIGHTINGS)
     database.run(insert(3, 3), "INSERT INTO sighting VALUES (3, 'seen')")
     items, offset, _ = follow(feed, database, offset)
     assert rows_of(items) == [*movies(3), ("+", "sighting", 3, "seen")]
     # A table may be removed with its relation, and a missing table is rejected.
-    feed.change_schema(GONE)
+    feed.change_schema(SIGHTINGS_REMOVED)
     database.run("DROP TABLE sighting", insert(4, 4))
     with pytest.raises(SourceError, match="no table 'sighting'"):
         feed.change_schema(SCHEMA)
@@ -65,11 +65,11 @@ def test_tables_are_added_and_removed(database: Database) -> None:
 def test_a_publication_of_another_owner_is_not_changed(database: Database) -> None:
     database.run(*TABLES, "CREATE PUBLICATION theirs FOR TABLE movie")
     feed = PostgresSource(DatabaseAddress.of(database.uri(slot=database.name, publication="theirs"))).open(
-        FEWER
+        WITHOUT_SIGHTINGS
     )
     offset = feed.start()
     with pytest.raises(SourceError, match=r"publication 'theirs' lacks .*sighting"):
-        feed.change_schema(WHOLE)
+        feed.change_schema(WITH_SIGHTINGS)
     database.run(insert(1, 1))
     assert rows_of(follow(feed, database, offset)[0]) == movies(1)
     feed.close()
@@ -98,9 +98,9 @@ def test_a_topic_is_added() -> None:
 def test_files_of_added_relations_are_read(tmp_path: Path) -> None:
     movie = {"relation": "movie", "time": 1, "row": {"mid": 1, "title": "film 1", "gid": 1}}
     append(tmp_path / "all.jsonl", movie)
-    feed = parse_source(str(tmp_path)).open(FEWER)
+    feed = parse_source(str(tmp_path)).open(WITHOUT_SIGHTINGS)
     items, offset = poll_until(feed, feed.start(), 1)
-    feed.change_schema(WHOLE)
+    feed.change_schema(WITH_SIGHTINGS)
     append(tmp_path / "sighting.jsonl", {"time": 2, "mid": 1, "note": "seen"})
     append(tmp_path / "all.jsonl", {"relation": "sighting", "time": 3, "row": {"mid": 1, "note": "again"}})
     items, offset = poll_until(feed, offset, 2)

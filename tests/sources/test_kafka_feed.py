@@ -52,8 +52,10 @@ def open_topics(
     return parse_source(kafka.uri(*topics, **parameters), clock=clock).open(SCHEMA)
 
 
-def follow(feed: Feed, offset: Offset, items: int, limit: int = 1000) -> tuple[list[Item], Offset, list[str]]:
-    """Read until there are ``count`` items, and a poll returns no more."""
+def follow(
+    feed: Feed, offset: Offset, minimum: int, limit: int = 1000
+) -> tuple[list[Item], Offset, list[str]]:
+    """Read until there are at least ``minimum`` items, and a poll returns no more."""
     read_items: list[Item] = []
     notices: list[str] = []
     end = time.monotonic() + PATIENCE
@@ -62,7 +64,7 @@ def follow(feed: Feed, offset: Offset, items: int, limit: int = 1000) -> tuple[l
         read_items += batch.read
         notices += batch.notices
         offset = batch.end
-        if len(read_items) >= items and not len(batch.read):
+        if len(read_items) >= minimum and not len(batch.read):
             return read_items, offset, notices
         assert time.monotonic() < end, (read_items, notices)
 
@@ -452,13 +454,13 @@ def test_an_unavailable_broker_ends_the_run(fragile: MockBroker) -> None:
     fragile.down()
     end = time.monotonic() + PATIENCE
 
-    def polled() -> None:
+    def poll_until_it_fails() -> None:
         while time.monotonic() < end:
             if feed.poll(offset, 1).notices:
                 clock.micros += GIVE_UP + 1
 
     with pytest.raises(SourceError, match=r"\(tried for 300 seconds\)"):
-        polled()
+        poll_until_it_fails()
     feed.close()
 
 

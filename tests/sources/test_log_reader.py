@@ -13,9 +13,9 @@ from skws.sources.postgres.pgoutput import (
     Commit,
     Insert,
     RelationColumn,
+    RelationMessage,
     ReplicaIdentity,
 )
-from skws.sources.postgres.pgoutput import RelationMessage as Described
 from skws.sources.postgres.slot import LogPosition
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
@@ -23,12 +23,14 @@ from tests.sources.log_messages import encoded
 
 PLAIN = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
 TABLE = CatalogTable(7, "public", "movie", "r", ReplicaIdentity.FULL, (), (), frozenset(), ())
-DESCRIBED = Described(7, "public", "movie", ReplicaIdentity.FULL, (RelationColumn("mid", False),))
+RELATION_MESSAGE = RelationMessage(
+    7, "public", "movie", ReplicaIdentity.FULL, (RelationColumn("mid", False),)
+)
 
 
 def reader_from(position: LogPosition) -> LogReader:
     reader = LogReader(ChangeDecoder(PLAIN, MatchedTables({0: TABLE}, {}, ())), position)
-    reader.take(encoded(DESCRIBED))
+    reader.take(encoded(RELATION_MESSAGE))
     return reader
 
 
@@ -37,44 +39,44 @@ def transaction(lsn: int, time: int, *numbers: int) -> list[Change]:
     return [BeginMessage(lsn, time), *inserts, Commit(lsn, lsn + 5, time)]
 
 
-def numbers_and_times(follower: LogReader, messages: list[Change]) -> list[tuple[object, int]]:
+def numbers_and_times(reader: LogReader, messages: list[Change]) -> list[tuple[object, int]]:
     for message in messages:
-        follower.take(encoded(message))
-    return [(record.row[0], record.time) for record in follower.chunk().records.records()]
+        reader.take(encoded(message))
+    return [(record.row[0], record.time) for record in reader.chunk().records.records()]
 
 
 def test_event_times_do_not_decrease_when_commit_times_do() -> None:
-    follower = reader_from(LogPosition(100))
+    reader = reader_from(LogPosition(100))
     messages = transaction(110, 50, 1) + transaction(120, 40, 2) + transaction(130, 60, 3)
-    assert numbers_and_times(follower, messages) == [(1, 50), (2, 50), (3, 60)]
-    assert follower.position == LogPosition(135, 0, 60)
+    assert numbers_and_times(reader, messages) == [(1, 50), (2, 50), (3, 60)]
+    assert reader.position == LogPosition(135, 0, 60)
 
 
 def test_event_times_do_not_decrease_when_a_run_resumes() -> None:
-    follower = reader_from(LogPosition(115, time=50))
-    assert numbers_and_times(follower, transaction(120, 40, 2)) == [(2, 50)]
+    reader = reader_from(LogPosition(115, time=50))
+    assert numbers_and_times(reader, transaction(120, 40, 2)) == [(2, 50)]
 
 
 def test_read_changes_of_a_transaction_are_skipped_once() -> None:
-    follower = reader_from(LogPosition(100, change=2, time=50))
+    reader = reader_from(LogPosition(100, change=2, time=50))
     messages = transaction(110, 50, 1, 2, 3) + transaction(120, 60, 4, 5, 6)
-    assert numbers_and_times(follower, messages) == [(3, 50), (4, 60), (5, 60), (6, 60)]
+    assert numbers_and_times(reader, messages) == [(3, 50), (4, 60), (5, 60), (6, 60)]
 
 
 def test_a_transaction_before_the_position_is_skipped() -> None:
-    follower = reader_from(LogPosition(115, change=1, time=50))
-    assert numbers_and_times(follower, transaction(110, 40, 1, 2) + transaction(120, 60, 3, 4)) == [(4, 60)]
-    assert follower.position == LogPosition(125, 0, 60)
+    reader = reader_from(LogPosition(115, change=1, time=50))
+    assert numbers_and_times(reader, transaction(110, 40, 1, 2) + transaction(120, 60, 3, 4)) == [(4, 60)]
+    assert reader.position == LogPosition(125, 0, 60)
 
 
 def test_the_position_advances_only_between_transactions() -> None:
-    follower = reader_from(LogPosition(100))
-    follower.skip_to(150)
-    follower.skip_to(140)
-    assert follower.position == LogPosition(150)
-    follower.take(encoded(BeginMessage(160, 50)))
-    follower.skip_to(170)
-    assert follower.position == LogPosition(150)
+    reader = reader_from(LogPosition(100))
+    reader.skip_to(150)
+    reader.skip_to(140)
+    assert reader.position == LogPosition(150)
+    reader.take(encoded(BeginMessage(160, 50)))
+    reader.skip_to(170)
+    assert reader.position == LogPosition(150)
     inside_transaction = reader_from(LogPosition(100, change=2, time=50))
     inside_transaction.skip_to(150)
     assert inside_transaction.position == LogPosition(100, 2, 50)

@@ -243,7 +243,7 @@ def test_a_schema_without_tables_waits_for_no_rows(pipe: tuple[IO[bytes], IO[byt
     assert not StdinFeed(pipe[0], Schema("s", SCHEMA.relations[1:], ())).tables_pending
 
 
-def test_tombstones_on_a_pipe_follow_changes(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+def test_a_null_line_is_a_tombstone_only_after_a_change(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     reader, writer = pipe
     event = b'{"op": "c", "after": {"mid": 1, "title": "x"}, "source": {"table": "movie", "ts_ms": 7}}\n'
     writer.write(b"null\n" + event + b"null\n")
@@ -263,7 +263,7 @@ def test_a_pipe_is_read_beside_many_open_files() -> None:
         assert numbers(list(feed.poll(offset, 10).read)) == [1]
 
 
-def test_a_file_or_nothing_as_standard_input(tmp_path: Path) -> None:
+def test_standard_input_may_be_a_file_or_empty(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
     for content in (line(1) + line(2), b""):
         path.write_bytes(content)

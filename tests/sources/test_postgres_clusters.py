@@ -17,7 +17,7 @@ from tests.sources.film_database import TABLES, follow, insert, movies, open_fee
 
 
 @pytest.fixture
-def own(postgres_server: Server) -> Iterator[Database]:
+def own_database(postgres_server: Server) -> Iterator[Database]:
     """A database on a separate server, which a test may stop and change."""
     programs = binaries()
     assert programs is not None
@@ -32,44 +32,44 @@ def own(postgres_server: Server) -> Iterator[Database]:
         server.remove()
 
 
-def test_another_cluster_at_the_address_is_rejected(database: Database, own: Database) -> None:
-    for cluster in (database, own):
+def test_another_cluster_at_the_address_is_rejected(database: Database, own_database: Database) -> None:
+    for cluster in (database, own_database):
         cluster.run(*TABLES, insert(1, 3))
     with closing(open_feed(database)) as feed:
         _, offset, _ = follow(feed, database, feed.start())
-    with closing(open_feed(own)) as feed:
-        _, own_offset, _ = follow(feed, own, feed.start())
+    with closing(open_feed(own_database)) as feed:
+        _, own_offset, _ = follow(feed, own_database, feed.start())
         feed.poll(own_offset, 10)
     message = r"belongs to the cluster .*, but this is"
-    with closing(open_feed(own)) as feed, pytest.raises(SourceError, match=message):
+    with closing(open_feed(own_database)) as feed, pytest.raises(SourceError, match=message):
         feed.poll(offset, 10)
 
 
-def test_a_server_restored_from_before_the_offset_is_rejected(own: Database) -> None:
+def test_a_server_restored_from_before_the_offset_is_rejected(own_database: Database) -> None:
     """Its files were copied, with the slot; then the run continued."""
-    own.run(*TABLES, insert(1, 3))
-    with closing(open_feed(own)) as feed:
-        _, offset, _ = follow(feed, own, feed.start())
-    server = own.server
+    own_database.run(*TABLES, insert(1, 3))
+    with closing(open_feed(own_database)) as feed:
+        _, offset, _ = follow(feed, own_database, feed.start())
+    server = own_database.server
     server.stop()
-    copied(server.folder / "data", server.folder / "backup")
+    copy_with_owners(server.folder / "data", server.folder / "backup")
     server.start()
-    own.run(insert(4, 6), "SELECT pg_logical_emit_message(true, 'x', repeat('x', 3000000))")
-    with closing(open_feed(own)) as feed:
-        _, offset, _ = follow(feed, own, offset)
+    own_database.run(insert(4, 6), "SELECT pg_logical_emit_message(true, 'x', repeat('x', 3000000))")
+    with closing(open_feed(own_database)) as feed:
+        _, offset, _ = follow(feed, own_database, offset)
     server.stop()
     shutil.rmtree(server.folder / "data")
     (server.folder / "backup").rename(server.folder / "data")
     server.start()
-    assert "was restored to a state before the saved offset" in refusal(open_feed(own), offset)
+    assert "was restored to a state before the saved offset" in refusal(open_feed(own_database), offset)
     server.stop()
     server.restore()  # restored in another way, to another timeline
-    own.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 9000000))")
-    assert "was restored to a state before the saved offset" in refusal(open_feed(own), offset)
+    own_database.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 9000000))")
+    assert "was restored to a state before the saved offset" in refusal(open_feed(own_database), offset)
 
 
-def copied(source: Path, target: Path) -> None:
-    """Copy with the owner of each file, as the server's user differs from that of the tests."""
+def copy_with_owners(source: Path, target: Path) -> None:
+    """Keep the owner of each file, since the server's user differs from that of the tests."""
     shutil.copytree(source, target)
     for path in (source, *source.rglob("*")):
         owner = path.stat()
@@ -77,20 +77,20 @@ def copied(source: Path, target: Path) -> None:
 
 
 @pytest.mark.check
-def test_a_run_resumes_on_a_later_timeline_with_its_log(own: Database) -> None:
-    own.run(*TABLES, insert(1, 3))
-    with closing(open_feed(own)) as feed:
-        items, offset, _ = follow(feed, own, feed.start())
-    own.server.stop()
-    own.server.restore()
-    own.run(insert(4, 6))
-    with closing(open_feed(own)) as feed:
-        later_items, later_offset, _ = follow(feed, own, offset)
+def test_a_run_resumes_on_a_later_timeline_with_its_log(own_database: Database) -> None:
+    own_database.run(*TABLES, insert(1, 3))
+    with closing(open_feed(own_database)) as feed:
+        items, offset, _ = follow(feed, own_database, feed.start())
+    own_database.server.stop()
+    own_database.server.restore()
+    own_database.run(insert(4, 6))
+    with closing(open_feed(own_database)) as feed:
+        later_items, later_offset, _ = follow(feed, own_database, offset)
     assert rows_of(items + later_items) == movies(*range(1, 7))
     assert (offset["server"][1], later_offset["server"][1]) == (1, 2)
-    with closing(open_feed(own)) as feed:
-        own.run(insert(7, 7))
-        assert rows_of(follow(feed, own, later_offset)[0]) == movies(7)
+    with closing(open_feed(own_database)) as feed:
+        own_database.run(insert(7, 7))
+        assert rows_of(follow(feed, own_database, later_offset)[0]) == movies(7)
 
 
 def refusal(feed: Feed, offset: dict[str, object]) -> str:

@@ -94,7 +94,7 @@ def test_reading_again_waits_for_the_server(database: Database) -> None:
         restart_timer.join()
 
 
-def test_writers_and_random_batches(database: Database) -> None:
+def test_changes_of_concurrent_writers_arrive_once_and_in_order(database: Database) -> None:
     """Concurrent transactions of several connections, batches of every size, and occasional commits."""
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as feed:
@@ -176,7 +176,6 @@ FOLLOWER = """
 import json, sys
 from pathlib import Path
 from skws.sources.addresses import parse_source
-from tests.clocks import HandClock
 from tests.sources.film_database import SCHEMA
 
 uri, folder, log = sys.argv[1:]

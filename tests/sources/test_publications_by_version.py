@@ -18,7 +18,7 @@ SINCE_15 = ("attnames", "rowfilter")
 
 
 @dataclass
-class Connected:
+class Connection:
     server_version: int
 
 
@@ -26,13 +26,13 @@ class Connected:
 class Catalog:
     """A cursor over the catalog of a server with one publication, with the columns of its version."""
 
-    connection: Connected
+    connection: Connection
     columns: list[str] | None = None
     filtered: bool = False
     executed: list[str] = field(default_factory=list)
     rows: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def execute(self, statement: str, _given: object) -> None:
+    def execute(self, statement: str, _parameters: object) -> None:
         self.executed.append(statement)
         if "FROM pg_publication_tables" not in statement:
             self.rows = [(True, True, True, True, True)]
@@ -57,7 +57,7 @@ def read(catalog: Catalog) -> Publication:
 
 @pytest.mark.parametrize("version", [130000, 130022, 140000, 140019])
 def test_servers_before_15_publish_whole_tables(version: int) -> None:
-    catalog = Catalog(Connected(version))
+    catalog = Catalog(Connection(version))
     read(catalog).check({MOVIE: frozenset({"mid", "title"})})
     assert len(catalog.executed) == 2
 
@@ -65,8 +65,8 @@ def test_servers_before_15_publish_whole_tables(version: int) -> None:
 @pytest.mark.parametrize("version", [150000, 160004, 180000])
 def test_column_lists_are_read_from_later_servers(version: int) -> None:
     columns_by_table = {MOVIE: frozenset({"mid", "title"})}
-    read(Catalog(Connected(version), ["mid", "title"])).check(columns_by_table)
+    read(Catalog(Connection(version), ["mid", "title"])).check(columns_by_table)
     with pytest.raises(SourceError, match=r"leaves out columns of public\.movie: title"):
-        read(Catalog(Connected(version), ["mid"])).check(columns_by_table)
+        read(Catalog(Connection(version), ["mid"])).check(columns_by_table)
     with pytest.raises(SourceError, match=r"leaves out rows of public\.movie by a WHERE"):
-        read(Catalog(Connected(version), ["mid", "title"], filtered=True)).check(columns_by_table)
+        read(Catalog(Connection(version), ["mid", "title"], filtered=True)).check(columns_by_table)

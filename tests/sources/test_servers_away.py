@@ -53,7 +53,7 @@ def server_that_says(severity: str, code: str, text: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "passes"),
+    ("code", "text", "is_temporary"),
     [
         ("57P03", "the database system is starting up", True),
         ("57P03", "the database system is shutting down", True),
@@ -71,20 +71,20 @@ def server_that_says(severity: str, code: str, text: str) -> Iterator[int]:
         ("3D000", 'database "x" does not exist', False),
     ],
 )
-def test_which_server_errors_are_temporary(code: str, text: str, passes: bool) -> None:
+def test_which_server_errors_are_temporary(code: str, text: str, is_temporary: bool) -> None:
     with server_that_says("FATAL", code, text) as port:
         for connect in ("connect", "connect_for_replication"):
             address = DatabaseAddress.of(f"postgresql://joe:hush@127.0.0.1:{port}/x")
-            if passes and connect == "connect_for_replication":
+            if is_temporary and connect == "connect_for_replication":
                 continue  # psycopg2's own error, for callers that retry
             with pytest.raises(SourceError, match=text.partition("(")[0]) as error:
                 getattr(address, connect)()
-            assert isinstance(error.value, NotYetError) is passes
+            assert isinstance(error.value, NotYetError) is is_temporary
             assert "hush" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("address", "message", "passes"),
+    ("address", "message", "is_temporary"),
     [
         ("postgresql://joe@127.0.0.1:1/x", "Connection refused", True),
         ("postgresql://joe@nonesuch.invalid/x", "could not translate host name", True),
@@ -98,12 +98,12 @@ def test_which_server_errors_are_temporary(code: str, text: str, passes: bool) -
     ],
 )
 def test_which_connection_failures_are_temporary(
-    database: Database, monkeypatch: pytest.MonkeyPatch, address: str, message: str, passes: bool
+    database: Database, monkeypatch: pytest.MonkeyPatch, address: str, message: str, is_temporary: bool
 ) -> None:
     monkeypatch.setenv("PGPASSFILE", "/nonesuch")
     with pytest.raises(SourceError, match=message) as error:
         DatabaseAddress.of(address.format(port=database.server.port)).connect()
-    assert isinstance(error.value, NotYetError) is passes
+    assert isinstance(error.value, NotYetError) is is_temporary
 
 
 def test_waiting_reports_each_attempt_and_ends_with_the_run() -> None:

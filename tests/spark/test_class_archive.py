@@ -34,7 +34,7 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def written(java: Path) -> tuple[Path, Path]:
+def create_archives(java: Path) -> tuple[Path, Path]:
     base, archive = _archives(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     base.touch()
@@ -44,23 +44,23 @@ def written(java: Path) -> tuple[Path, Path]:
 
 def test_an_archive_is_used_once_it_is_written_on_spark(java: Path) -> None:
     assert archive_options(java) == ""
-    base, archive = written(java)
+    base, archive = create_archives(java)
     assert archive_options(java) == f"'-XX:SharedArchiveFile={base}:{archive}' '-Xlog:cds*=off'"
 
 
 def test_another_java_or_spark_needs_another_archive(java: Path, tmp_path: Path) -> None:
-    first = written(java)
+    first = create_archives(java)
     (tmp_path / "spark" / "jars" / "core-1.jar").rename(tmp_path / "spark" / "jars" / "core-2.jar")
     assert archive_options(java) == ""
-    second = written(java)
+    second = create_archives(java)
     os.utime(java, (1, 1))
     assert archive_options(java) == ""
-    third = written(java)
+    third = create_archives(java)
     assert len({archive for _, archive in (first, second, third)}) == 3
     assert first[0] == second[0] != third[0]
 
 
-def test_the_own_archive_of_java_is_the_base(java: Path) -> None:
+def test_the_archive_delivered_with_java_is_the_base(java: Path) -> None:
     delivered = java.parents[1] / "lib" / "server" / "classes.jsa"
     delivered.parent.mkdir(parents=True)
     delivered.touch()
@@ -71,7 +71,7 @@ def test_the_own_archive_of_java_is_the_base(java: Path) -> None:
 def test_spark_starts_without_folders_of_archives(
     folder: str, java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written(java)
+    create_archives(java)
     monkeypatch.setenv(folder, str(tmp_path / "missing"))
     assert archive_options(java) == ""
 

@@ -36,25 +36,25 @@ RANKED = Query.of_keywords("alpha beta", RankingChoice(explain=True))
 BEST = Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3))
 
 
-def both(
+def compare(
     spark: SparkSession,
     path: Path,
     schema: Schema,
     query: Query,
     least_records: int = 20,
-    some: int = 11,
+    least_results: int = 11,
     **options: Any,
 ) -> int:
-    """Search on Spark and in process, and compare ``some`` results; returns the number of slices."""
+    """Compare ``least_results`` or more on Spark with those in process; returns the number of slices."""
     search = Search(Job.search(query, schema, path, engine=EngineName.LOCAL, **options))
     expected = list(search.results())
     replay = Replay.open(path, schema, split_bytes=4_000)
     with replay_run(spark, search.query, search.job.stream, replay, least_records) as run:
         assert [one.parsed for one in run.results(BadRecordLog())] == expected
         assert run.counts == search.counts
-        assert search.counts.results >= some or query.kind != KEYWORDS.kind
+        assert search.counts.results >= least_results or query.kind != KEYWORDS.kind
         if query.kind == PATTERN.kind:
-            assert sum(run.counted(BadRecordLog())) == len(expected) >= some
+            assert sum(run.counted(BadRecordLog())) == len(expected) >= least_results
     return len(run.slicing.slices)
 
 
@@ -70,7 +70,7 @@ def test_spark_and_process_have_equal_results(
     """With ties, NULLs, keys that are replaced and deleted, and a table."""
     stream = without_dequeues(TABLES, random_stream(TABLES, 4, count, 7, 0.01))
     path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
-    assert (both(spark, path, TABLES, query, window=window) > 1) == cut
+    assert (compare(spark, path, TABLES, query, window=window) > 1) == cut
 
 
 @pytest.mark.check
@@ -78,7 +78,7 @@ def test_deletions_of_rows_without_a_key_are_searched_in_one_piece(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 400, 7))
-    assert both(spark, path, STREAMS, KEYWORDS, window=TimeWindow(12)) == 1
+    assert compare(spark, path, STREAMS, KEYWORDS, window=TimeWindow(12)) == 1
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_fuzzy_terms_wildcards_and_conditions(spark: SparkSession, tmp_path: Pat
         tmp_path / "r.jsonl", TABLES, without_dequeues(TABLES, random_stream(TABLES, 5, 600, 5))
     )
     query = Query("alhpa~ (b*ta OR !plain.x=1) keyed.y!=2 fixed.x<4 -n?e -link.x=0", 4)
-    assert both(spark, path, TABLES, query, window=TimeWindow(25)) > 1
+    assert compare(spark, path, TABLES, query, window=TimeWindow(25)) > 1
 
 
 @pytest.mark.check
@@ -124,7 +124,7 @@ def test_keywords_in_order(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(
         tmp_path / "r.jsonl", STREAMS, without_dequeues(STREAMS, random_stream(STREAMS, 5, 400, 5))
     )
-    assert both(spark, path, STREAMS, Query("beta ; alpha", 4), window=TimeWindow(25)) > 1
+    assert compare(spark, path, STREAMS, Query("beta ; alpha", 4), window=TimeWindow(25)) > 1
 
 
 @pytest.mark.parametrize("known_count", [0, 2])
@@ -174,7 +174,7 @@ def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Pa
     folder.mkdir()
     for number, relation in enumerate(STREAMS.relations):
         write_replay(folder / f"{relation.name}.jsonl", STREAMS, [r for r in stream if r.relation == number])
-    assert both(spark, folder, STREAMS, KEYWORDS, window=TimeWindow(12)) > 3
+    assert compare(spark, folder, STREAMS, KEYWORDS, window=TimeWindow(12)) > 3
 
 
 SCORED = {"all": RANKED, "best": BEST}
@@ -185,7 +185,7 @@ SCORED = {"all": RANKED, "best": BEST}
 def test_scores(spark: SparkSession, tmp_path: Path, name: str, window: Window) -> None:
     stream = without_dequeues(TABLES, random_stream(TABLES, 3, 600, 5))
     path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
-    assert both(spark, path, TABLES, SCORED[name], window=window) > 1
+    assert compare(spark, path, TABLES, SCORED[name], window=window) > 1
 
 
 @pytest.mark.slow
@@ -197,20 +197,20 @@ def test_queries_with_a_state_are_searched_in_one_piece(
     spark: SparkSession, tmp_path: Path, window: str
 ) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 500, 7))
-    assert both(spark, path, STREAMS, KEYWORDS, window=ExpressionWindow(window)) == 1
+    assert compare(spark, path, STREAMS, KEYWORDS, window=ExpressionWindow(window)) == 1
 
 
 @pytest.mark.check
 @pytest.mark.parametrize("count", [0, 1])
 def test_empty_replays_and_single_records(spark: SparkSession, tmp_path: Path, count: int) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 1, count, 5))
-    both(spark, path, STREAMS, Query("alpha -no"), some=0, window=TimeWindow(30))
+    compare(spark, path, STREAMS, Query("alpha -no"), least_results=0, window=TimeWindow(30))
 
 
 def test_tables_without_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     rows = [record for record in random_stream(TABLES, 3, 90, 7) if TABLES.relations[record.relation].table]
     path = write_replay(tmp_path / "r.jsonl", TABLES, rows)
-    both(spark, path, TABLES, Query("alpha"), some=3, window=TimeWindow(30))
+    compare(spark, path, TABLES, Query("alpha"), least_results=3, window=TimeWindow(30))
 
 
 @pytest.mark.slow
@@ -242,8 +242,8 @@ def test_bad_records_are_in_order_with_their_positions(spark: SparkSession, tmp_
     ]
 
 
-def test_a_pattern_is_counted_up_to_the_limit(spark: SparkSession, tmp_path: Path) -> None:
-    assert spark is not None
+@pytest.mark.usefixtures("spark")
+def test_a_pattern_is_counted_up_to_the_limit(tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", TABLES, random_stream(TABLES, 4, 400, 7))
     job = Job.search(PATTERN, TABLES, path, window=TimeWindow(12), limit=3)
     search = Search(job)
@@ -258,7 +258,7 @@ def test_a_pattern_is_counted_up_to_the_limit(spark: SparkSession, tmp_path: Pat
 @pytest.mark.check
 def test_a_small_replay_is_searched_in_one_piece(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 200, 5))
-    assert both(spark, path, STREAMS, KEYWORDS, SMALL, window=TimeWindow(12)) == 1
+    assert compare(spark, path, STREAMS, KEYWORDS, SMALL, window=TimeWindow(12)) == 1
 
 
 def test_a_packed_result_is_unpacked_unchanged(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from skws.spark.faults import lost_process, skws_error
 from skws.spark.local_java import use_java
 from skws.spark.replay import _reporting_stages
 
-IDLE_ONE_KILLED = """\
+KILLED_WHILE_IDLE = """\
 An error occurred while calling o123.load.
 : java.io.IOException: Stream closed
 \tat java.base/java.lang.ProcessBuilder$NullOutputStream.write(ProcessBuilder.java:445)
@@ -24,12 +24,12 @@ An error occurred while calling o123.load.
 \tat scala.Option.foreach(Option.scala:437)
 \tat org.apache.spark.sql.execution.python.PythonPlannerRunner.runInPython(PythonPlannerRunner.scala:123)
 """
-KILLED_AS_IT_STARTED = """\
+KILLED_AT_ITS_START = """\
 org.apache.spark.SparkException: EOFException occurred while reading the port number from the stdout.
 \tat org.apache.spark.errors.SparkCoreErrors$.eofExceptionWhileReadPortNumberError(SparkCoreErrors.scala:55)
 \tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:382)
 """
-NOT_HEARD_OF = """\
+NO_CONNECTION = """\
 org.apache.spark.SparkException: Python worker failed to connect back.
 \tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:328)
 Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back
@@ -70,7 +70,7 @@ org.apache.spark.SparkException: EOFException occurred while reading the port nu
 \tat org.apache.spark.errors.SparkCoreErrors$.eofExceptionWhileReadPortNumberError(SparkCoreErrors.scala:55)
 \tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:382)
 """
-RAISED_BY_IT = """\
+RAISED_IN_PYTHON = """\
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "a.py", line 3, in work
 ValueError: of a bug
@@ -89,13 +89,13 @@ java.lang.OutOfMemoryError: Java heap space
 """
 
 
-@pytest.mark.parametrize("trace", [IDLE_ONE_KILLED, KILLED_AS_IT_STARTED, NOT_HEARD_OF, NO_FORK, TASK])
+@pytest.mark.parametrize("trace", [KILLED_WHILE_IDLE, KILLED_AT_ITS_START, NO_CONNECTION, NO_FORK, TASK])
 def test_a_lost_process_is_recognized(trace: str) -> None:
     assert lost_process(trace)
 
 
 @pytest.mark.parametrize(
-    "trace", [NO_SUCH_PROGRAM, NO_PYSPARK, RAISED_BY_IT, BEFORE_PYTHON, NO_MEMORY, "", "at"]
+    "trace", [NO_SUCH_PROGRAM, NO_PYSPARK, RAISED_IN_PYTHON, BEFORE_PYTHON, NO_MEMORY, "", "at"]
 )
 def test_other_failures_are_not_a_lost_process(trace: str) -> None:
     assert lost_process(trace) is None
@@ -107,9 +107,9 @@ def test_a_missing_program_is_named() -> None:
 
 
 def test_the_message_is_that_of_the_last_exception_of_its_line() -> None:
-    assert lost_process(IDLE_ONE_KILLED) == "a Python process has gone (Stream closed)"
+    assert lost_process(KILLED_WHILE_IDLE) == "a Python process has gone (Stream closed)"
     assert lost_process(TASK) == "a Python process has gone (EOFException)"
-    assert lost_process(NOT_HEARD_OF) == "a Python process has gone (Python worker failed to connect back)"
+    assert lost_process(NO_CONNECTION) == "a Python process has gone (Python worker failed to connect back)"
 
 
 @pytest.fixture

@@ -33,9 +33,9 @@ spark = (
     .config("spark.sql.shuffle.partitions", "2").getOrCreate()
 )
 source = skws.spark.Source(folder + "/in", records=400)
-found = skws.spark.search(spark, source, "checkout timeout", schema=folder + "/schema.yaml")
+results = skws.spark.search(spark, source, "checkout timeout", schema=folder + "/schema.yaml")
 query = (
-    found.writeStream.format("parquet").option("path", folder + "/out")
+    results.writeStream.format("parquet").option("path", folder + "/out")
     .option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True).start()
 )
 query.awaitTermination()
@@ -51,15 +51,15 @@ class Starts:
         (folder / "schema.yaml").write_text(SCHEMA)
         self._rows = records(random.Random(11), 300 * len(CORES))
 
-    def more(self) -> list[str]:
+    def add_part(self) -> list[str]:
         """Add the next part; returns the ids of all results so far."""
         part, self._rows = self._rows[:300], self._rows[300:]
         append(self.folder / "in" / "0.jsonl", *part)
         results = skws.search(QUERY, self.folder / "in" / "0.jsonl", schema=SCHEMA)
         return sorted(one.id for one in results)
 
-    def start(self, *command: str, **more: str) -> subprocess.Popen[Any]:
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, **more}
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[Any]:
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, **environment}
         with (self.folder / "errors").open("ab") as errors:
             return subprocess.Popen(
                 [sys.executable, *command], cwd=self.folder, env=env, stdout=errors, stderr=errors
@@ -74,7 +74,7 @@ def test_the_library_with_one_two_and_four_cores(tmp_path: Path) -> None:
     (tmp_path / "search.py").write_text(SEARCH)
     expected: list[str] = []
     for cores in CORES:
-        expected = starts.more()
+        expected = starts.add_part()
         process = starts.start("search.py", str(cores), str(tmp_path))
         assert process.wait(PATIENCE) == 0, starts.errors()
     files = [str(one) for one in (tmp_path / "out").glob("*.parquet")]
@@ -90,7 +90,7 @@ def test_a_live_job_with_one_two_and_four_cores(tmp_path: Path) -> None:
     output_path = tmp_path / "out.jsonl"
     expected: list[str] = []
     for cores in CORES:
-        expected = starts.more()
+        expected = starts.add_part()
         process = starts.start(
             *("-m", "skws", "watch", *QUERY.split(), "--engine", "spark", "--master", f"local[{cores},4]"),
             *("--schema", "schema.yaml", "--source", "in", "--checkpoint", "checkpoint"),

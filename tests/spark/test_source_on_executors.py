@@ -44,9 +44,9 @@ spark = (
     .getOrCreate()
 )
 data = skws.spark.Source(source, records=1000)
-found = skws.spark.search(spark, data, "checkout timeout", schema=schema, shards=2)
+results = skws.spark.search(spark, data, "checkout timeout", schema=schema, shards=2)
 query = (
-    found.writeStream.format("parquet").option("path", folder + "/out")
+    results.writeStream.format("parquet").option("path", folder + "/out")
     .option("checkpointLocation", folder + "/checkpoint").start()
 )
 query.awaitTermination()

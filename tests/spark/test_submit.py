@@ -37,7 +37,7 @@ def run_command(*command: str | Path, folder: Path = ROOT, **env: str) -> subpro
     )
 
 
-def submitted(
+def spark_submit(
     master: str, *words: str | Path, options: tuple[str, ...] = (), folder: Path = ROOT, **env: str
 ) -> None:
     """Run a command through spark-submit, which writes all its output to standard output."""
@@ -72,7 +72,7 @@ def test_a_python_without_skws_is_reported() -> None:
 def test_a_search_runs_on_this_machine(tmp_path: Path) -> None:
     output_path = tmp_path / "out.jsonl"
     search = ("search", "tarantino", "travolta", "-s", MOVIES / "schema.yaml", "-r", MOVIES / "replay.jsonl")
-    submitted(
+    spark_submit(
         "local[2]", *search, "-f", "jsonl", "-o", output_path, options=("--driver-java-options", LIGHT_JAVA)
     )
     local_run = run_command(sys.executable, "-m", "skws", *search, "-f", "jsonl", "--engine", "local")
@@ -176,6 +176,6 @@ def test_searches_run_on_a_cluster_with_an_archive(tmp_path: Path) -> None:
             (*watch, "--sink", f"jsonl:{output_path / 'watch'}", "--checkpoint", tmp_path / "checkpoint"),
             (*search, "--output", output_path / "search"),
         ):
-            submitted(url, *words, options=options, folder=tmp_path, **env)
+            spark_submit(url, *words, options=options, folder=tmp_path, **env)
     assert results_in(output_path) == results_in(tmp_path / "local")
     assert min(map(len, results_in(output_path))) > 50

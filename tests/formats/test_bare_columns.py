@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -30,6 +28,7 @@ from skws.spec.enums import OnError
 from skws.store.table_tuples import table_tuples
 from skws_purging.lifespans import static_tuples
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Unknown
+from tests.commands import python
 from tests.formats.test_jsonl_columns import normalized
 from tests.strategies import examples
 
@@ -444,6 +443,6 @@ table = pv.read_csv(io.BytesIO(data), convert_options=options).combine_chunks()
 values = [typed(table[name].combine_chunks(), T(name)).to_pylist()[:2] for name in table.column_names]
 print(values, "pandas" in sys.modules)
 """
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    outcome = python("-c", code)
     expected = "[['one', None], [1, None], [1.5, None], [True, None], [1714979289000000, None]]"
-    assert process.stdout.strip() == f"{expected} False"
+    assert (outcome.code, outcome.out.strip()) == (0, f"{expected} False"), outcome.err

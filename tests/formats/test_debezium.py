@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws.data.batch import BadRecord, Record
-from skws.formats.rows import UNAVAILABLE
 from skws.formats.sampling import sample
 from skws.formats.splits import plan, read_split
 from skws_schema.infer.infer import infer
@@ -24,6 +23,7 @@ from tests.formats.samples import MOVIE, PLAYS, items
 SEEN = 1_700_000_000_123_456
 ROW = {"mid": 1, "title": "x", "did": 2, "rating": 1.5, "seen": SEEN, "colour": None}
 TUPLE = (1, "x", 2, 1.5, SEEN, None)
+PLACEHOLDER = "__debezium_unavailable_value"
 KEY_ONLY = (1, None, None, None, None, None)
 
 
@@ -107,7 +107,7 @@ def test_a_delete_event_uses_the_before_image_or_the_key(tmp_path: Path, key: An
         (event("c"), "no row `after`"),
         (event("d", "director", before={"did": 1}), "tables take no deletions"),
         (event("c", after=ROW, source={"table": "movie"}), "no time"),
-        (event("u", before={"mid": 1}, after=ROW | {"title": "__debezium_unavailable_value"}), "not logged"),
+        (event("u", before={"mid": 1}, after=ROW | {"title": PLACEHOLDER}), "not logged"),
         ({"payload": {"ddl": "CREATE TABLE"}}, "no source.table"),
         (event("c", after='{"_id": 1}', source={"collection": "film"}), "flatten it with"),
         ({"payload": 3}, "expected a change event, got 3"),
@@ -140,7 +140,7 @@ def without_other(relation: Relation) -> Relation:
 
 
 def test_an_unlogged_value_is_taken_from_the_before_image(tmp_path: Path) -> None:
-    after = ROW | {"title": "__debezium_unavailable_value", "did": 3}
+    after = ROW | {"title": PLACEHOLDER, "did": 3}
     _, new = read(tmp_path, event("u", before=ROW, after=after))
     assert new == Record(MOVIE, 7000, (1, "x", 3, *TUPLE[3:]))
 
@@ -215,7 +215,7 @@ def test_the_unit_of_a_timestamp_with_another_name_in_events(
 
 
 def test_an_unlogged_key_with_another_name_in_events_is_a_bad_record(tmp_path: Path) -> None:
-    deleted = {"Movie ID": UNAVAILABLE, "title": UNAVAILABLE}
+    deleted = {"Movie ID": PLACEHOLDER, "title": PLACEHOLDER}
     for name, item in (("cdc", event("d", before=deleted)), ("movie", deleted | {"__deleted": "true"})):
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(orjson.dumps(item))
@@ -240,9 +240,6 @@ def test_decimals_are_decoded_by_the_schema(tmp_path: Path) -> None:
     (bad,) = read(tmp_path, {"schema": schema, "payload": bad_payload})
     assert isinstance(bad, BadRecord)
     assert "expected a decimal" in bad.reason
-
-
-PLACEHOLDER = "__debezium_unavailable_value"
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -15,8 +12,8 @@ from hypothesis import strategies as st
 
 from skws.data.texts import Texts
 from skws.index.values import text_hashes
+from tests.commands import REPLAY, SCHEMA, python
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "movies"
 KINDS = [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
 TEXTS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=20)
 
@@ -98,24 +95,7 @@ try:
 except SystemExit as left:
     print(left.code, sorted({"pyarrow", "pandas", "numpy.ma"} & set(sys.modules)), file=sys.stderr)
 """
-    schema, replay = EXAMPLES / "schema.yaml", EXAMPLES / "replay.jsonl"
-    process = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            code,
-            "search",
-            "tarantino travolta",
-            "--engine",
-            "local",
-            "--schema",
-            schema,
-            "--replay",
-            replay,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.stdout
-    assert process.stderr.splitlines()[-1] == "0 []", process.stderr
+    arguments = ("search", "tarantino travolta", "--engine", "local", "--schema", SCHEMA, "--replay", REPLAY)
+    outcome = python("-c", code, *arguments)
+    assert outcome.out
+    assert outcome.err.splitlines()[-1] == "0 []", outcome.err

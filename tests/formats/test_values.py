@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -28,6 +26,7 @@ from skws.data.value_conversion import (
 )
 from skws_schema.model import AttributeType as T
 from skws_schema.model import Value
+from tests.commands import python
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAIVE = (datetime(1000, 1, 2), datetime(9990, 1, 1))  # noqa: DTZ001 - texts without an offset are tested
@@ -181,8 +180,8 @@ array = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(ends), pa.py_b
 blocks = ArrowBlock(0, [array]), ColumnBlock(0, [["beta", None, "alpha's"]])
 print([bitmap.tolist() for bitmap in matcher.bitmaps_of(blocks)], "pandas" in sys.modules)
 """
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert process.stdout.strip() == "[[1, 0, 2], [2, 0, 1]] False"
+    outcome = python("-c", code)
+    assert (outcome.code, outcome.out.strip()) == (0, "[[1, 0, 2], [2, 0, 1]] False"), outcome.err
 
 
 @given(

@@ -3,14 +3,22 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
+from tests.kafka import MockBroker
 from tests.postgres import database, postgres_server
 
 __all__ = ["database", "many_files", "postgres_server"]
 
 FILES = 1024  # more than select can handle
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[MockBroker]:
+    with closing(MockBroker()) as broker:
+        yield broker
 
 
 @pytest.fixture

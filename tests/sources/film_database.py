@@ -95,5 +95,10 @@ def movies(*numbers: int) -> list[tuple[object, ...]]:
     return [("+", "movie", number, f"film {number}", 1) for number in numbers]
 
 
+def film(number: int) -> dict[str, object]:
+    """A movie as a message."""
+    return {"mid": number, "title": f"film {number}", "gid": 1}
+
+
 def insert(first: int, last: int) -> str:
     return f"INSERT INTO movie SELECT i, 'film ' || i, 1 FROM generate_series({first}, {last}) i"

@@ -35,6 +35,7 @@ from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import parse_duration
+from tests.clocks import HandClock
 from tests.jobs.watching import QUERY, SCHEMA, YAML, Collected, Notes, append, customer, opened, order, steps
 from tests.jobs.watching import request as job
 from tests.kafka import MockBroker
@@ -45,26 +46,16 @@ DAY = parse_duration("1 day")
 FAR = 5_000_000_000.0  # seconds: the year 2128
 
 
-class HandCalendar:
-    """A calendar clock that tests set."""
-
-    def __init__(self) -> None:
-        self.micros = 0
-
-    def __call__(self) -> int:
-        return self.micros
-
-
 def times(items: Sequence[Item]) -> list[int]:
     return [item.time // 1_000_000 for item in items if isinstance(item, Record)]
 
 
 def test_a_replay_after_a_failure_rejects_the_same_records(tmp_path: Path) -> None:
     """Though the clock has advanced, so that they would be accepted now."""
-    path, calendar = tmp_path / "in.jsonl", HandCalendar()
+    path, clock = tmp_path / "in.jsonl", HandClock()
 
     def feed() -> BoundedFeed:
-        return BoundedFeed(FilesFeed(path, SCHEMA), "in.jsonl", SCHEMA, Horizon(10_000_000, calendar))
+        return BoundedFeed(FilesFeed(path, SCHEMA), "in.jsonl", SCHEMA, Horizon(10_000_000, clock.now))
 
     append(path, customer(1, 7), order(11, 7), order(10, 8), order(2, 7))
     first = feed()
@@ -76,7 +67,7 @@ def test_a_replay_after_a_failure_rejects_the_same_records(tmp_path: Path) -> No
     assert bad_record.reason.startswith("the time 1970-01-01T00:00:11Z is more than 10 s ahead of the clock")
     assert b'"item":"lamp"' in bad_record.raw
     assert len(batch.notices) == 1
-    calendar.micros = 100_000_000
+    clock.micros = 100_000_000
     append(path, order(20, 7))
     after = first.poll(batch.end, 100)
     assert times(list(after.read)) == [20]
@@ -91,7 +82,7 @@ def test_a_replay_after_a_failure_rejects_the_same_records(tmp_path: Path) -> No
 def test_rejected_records_are_rejected_again_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.touch()
-    feed = BoundedFeed(FilesFeed(path, SCHEMA), "in.jsonl", SCHEMA, Horizon(10_000_000, HandCalendar()))
+    feed = BoundedFeed(FilesFeed(path, SCHEMA), "in.jsonl", SCHEMA, Horizon(10_000_000, HandClock().now))
     offset = feed.start()
     for second in (11, 12):
         append(path, order(second, 7), order(1, 7))
@@ -104,10 +95,12 @@ def test_rejected_records_are_rejected_again_after_a_restart(tmp_path: Path) -> 
 def test_messages_after_a_failure_are_rejected_as_before() -> None:
     """In two partitions, though the clock has advanced since then."""
     second = 1_000_000
-    calendar = HandCalendar()
+    clock = HandClock()
     with closing(MockBroker()) as kafka:
         kafka.create("shop.order", 2)
-        source = KafkaSource(TopicAddress.of(kafka.uri("shop.order")), horizon=Horizon(10 * second, calendar))
+        source = KafkaSource(
+            TopicAddress.of(kafka.uri("shop.order")), horizon=Horizon(10 * second, clock.now)
+        )
         feed = source.open(SCHEMA)
         polls: list[tuple[Offset, Batch]] = []
 
@@ -129,7 +122,7 @@ def test_messages_after_a_failure_are_rejected_as_before() -> None:
         assert sorted(one.reason.partition(" is ")[0] for one in first.bad) == [
             f"the time 1970-01-01T00:00:{seconds}Z" for seconds in (11, 12)
         ]
-        calendar.micros = 60 * second
+        clock.micros = 60 * second
         assert times(list(sent((0, 13), (1, 71)))) == [13]
         for reader in (feed, source.open(SCHEMA)):
             for start, batch in polls:

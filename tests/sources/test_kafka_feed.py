@@ -21,17 +21,11 @@ from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.kafka import MockBroker
 from tests.kafka_broker import Broker
-from tests.sources.film_database import SCHEMA, rows_of
+from tests.sources.film_database import SCHEMA, film, rows_of
 from tests.strategies import seeds
 from tests.waiting import PATIENCE, until
 
 _names = count()
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[MockBroker]:
-    with closing(MockBroker()) as broker:
-        yield broker
 
 
 @pytest.fixture
@@ -40,10 +34,6 @@ def topic(kafka: MockBroker) -> str:
     name = f"t{next(_names)}.movie"
     kafka.create(name, 3)
     return name
-
-
-def film(number: int) -> dict[str, Any]:
-    return {"mid": number, "title": f"film {number}", "gid": 1}
 
 
 def open_topics(

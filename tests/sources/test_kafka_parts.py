@@ -15,18 +15,8 @@ from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, FeedPart, Offset
 from skws_schema.errors import SourceError
 from tests.kafka import MockBroker
-from tests.sources.film_database import SCHEMA
+from tests.sources.film_database import SCHEMA, film
 from tests.strategies import seeds
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[MockBroker]:
-    with closing(MockBroker()) as broker:
-        yield broker
-
-
-def film(number: int) -> dict[str, Any]:
-    return {"mid": number, "title": f"film {number}", "gid": 1}
 
 
 def plans_of(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset, bool]]:

@@ -16,7 +16,7 @@ from skws.sources.postgres import change_feed as postgres_feed
 from skws.sources.postgres import spool
 from skws.sources.postgres.slot import create_slot
 from skws_schema.errors import NotYetError, SourceError
-from tests.postgres import Database
+from tests.postgres import Database, run_outside_transaction
 from tests.sources.film_database import TABLES, follow, insert, movies, open_feed, rows_of
 
 # Each leaves a new file of the table, in which an older snapshot sees nothing.
@@ -27,12 +27,6 @@ CHANGES = (
     "VACUUM FULL movie",
     "CLUSTER movie USING movie_pkey",
 )
-
-
-def run_outside_transaction(database: Database, statement: str) -> None:
-    with closing(psycopg2.connect(database.uri())) as connection_of_statement:
-        connection_of_statement.autocommit = True
-        connection_of_statement.cursor().execute(statement)
 
 
 @contextmanager

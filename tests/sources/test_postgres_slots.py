@@ -16,14 +16,16 @@ from skws.sources.postgres.change_feed import PostgresSource
 from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.log_history import lsn_of, lsn_text
 from skws_schema.errors import SourceError
-from tests.postgres import PASSWORD, Database
+from tests.postgres import PASSWORD, Database, run_outside_transaction
 from tests.sources.film_database import SCHEMA, TABLES, follow, insert, movies, open_feed, rows_of, source
 from tests.waiting import until
 
 
 def confirmed_lsn(database: Database) -> int:
-    state = f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
-    return lsn_of(str(database.ask(state)[0][0]))
+    statement = (
+        f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
+    )
+    return lsn_of(str(database.ask(statement)[0][0]))
 
 
 def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
@@ -183,14 +185,9 @@ def test_a_slot_whose_log_was_removed_is_reported(database: Database) -> None:
 
 
 def _apply_setting(database: Database, statement: str) -> None:
-    """Run a statement outside of a transaction, and make the server reload its settings."""
-    admin = psycopg2.connect(database.uri())
-    try:
-        admin.autocommit = True
-        admin.cursor().execute(statement)
-        admin.cursor().execute("SELECT pg_reload_conf()")
-    finally:
-        admin.close()
+    """Run a statement, and make the server reload its settings."""
+    run_outside_transaction(database, statement)
+    run_outside_transaction(database, "SELECT pg_reload_conf()")
 
 
 def test_a_slot_can_be_continued_without_a_snapshot(database: Database) -> None:

@@ -16,6 +16,7 @@ from skws.sources.replays import ReplaySource
 from skws.sources.sqlite import SnapshotSource
 from skws.sources.stdin import StdinSource
 from skws_schema.errors import SourceError, UsageError
+from tests.sources.film_database import SCHEMA
 
 
 def test_addresses_have_their_kinds_of_sources() -> None:
@@ -96,8 +97,6 @@ def test_addresses_without_secrets_are_unchanged() -> None:
     ],
 )
 def test_no_error_shows_the_password(uri: str) -> None:
-    from tests.sources.film_database import SCHEMA
-
     with pytest.raises((SourceError, UsageError)) as error:
         parse_source(uri).open(SCHEMA)
     assert "hunter2" not in str(error.value)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from skws.spark.spark_session import packages_zip
+from tests.commands import python
 
 # Without site-packages, skws is not installed; the paths of its dependencies are added explicitly.
 EVERY_MODULE = """
@@ -31,8 +32,7 @@ print(len(wanted))
 @pytest.mark.check
 def test_the_archive_is_removed_at_the_end_of_the_process() -> None:
     program = "from skws.spark.spark_session import packages_zip; print(packages_zip())"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    path = Path(run.stdout.strip())
+    path = Path(python("-c", program).out.strip())
     assert path.name == "skws-packages.zip"
     assert not path.parent.exists()
 

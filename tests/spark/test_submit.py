@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,11 +22,11 @@ from tests.formats.replays import write_replay
 from tests.jobs.watching import lines
 from tests.places import ROOT
 from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records
+from tests.waiting import PATIENCE, until
 
 MOVIES = ROOT / "examples" / "movies"
 SPARK = Path(pyspark.__file__).parent
 FILE = str(submit.__file__)
-PATIENCE = 400
 
 
 def run_command(*command: str | Path, folder: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
@@ -104,11 +103,14 @@ def daemon(kind: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[b
 
 def wait_for_line(log: Path, pattern: str) -> str:
     """Wait for a text in a daemon's log."""
-    deadline = time.monotonic() + PATIENCE
-    while not (match := re.search(pattern, log.read_text())):
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.1)
-    return match[0]
+    matches: list[str] = []
+
+    def is_written() -> bool:
+        matches[:] = re.findall(pattern, log.read_text())
+        return bool(matches)
+
+    until(is_written, state=log.read_text)
+    return matches[0]
 
 
 @contextmanager

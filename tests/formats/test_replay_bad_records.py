@@ -143,11 +143,9 @@ def test_deeply_nested_values_are_read_or_bad_records(tmp_path: Path, name: str,
     read = items(tmp_path / name, parse_schema(schema))
     assert len(read) == 3
     assert read[0].row == (0, "x")  # type: ignore[union-attr]
-    assert all(
-        "deeply nested" in item.reason or "{'a'" in item.reason
-        for item in read
-        if isinstance(item, BadRecord)
-    )
+    reasons = [item.reason for item in read if isinstance(item, BadRecord)]
+    assert len(reasons) == (1 if depth == 300 else 2)
+    assert all("deeply nested" in reason or "{'a'" in reason for reason in reasons)
     samples = sample([tmp_path / name])
     assert samples.tables()["r"]["id"][0] == 0
     assert len(samples.tables()["r"]["id"]) + samples.unreadable == 3

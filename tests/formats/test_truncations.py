@@ -64,7 +64,8 @@ def test_truncations_are_read_and_validated(tmp_path: Path, name: str) -> None:
     faults = [item.reason for item in read(path) if isinstance(item, BadRecord)]
     assert "op 'truncate' deletes all rows of order, and takes no row ('-' deletes one)" in faults[0]
     assert "a truncation of order needs a `time`" in faults[-1]
-    assert len(faults) == 2 or "static tables take no deletions" in faults[1]
+    static_tables = [fault for fault in faults if "static tables take no deletions" in fault]
+    assert (len(faults), len(static_tables)) == ((3, 1) if name.startswith("records") else (2, 0))
 
 
 def test_truncations_are_read_from_parquet(tmp_path: Path) -> None:

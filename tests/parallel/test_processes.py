@@ -234,6 +234,7 @@ def test_a_worker_that_dies_is_reported(started: Workers) -> None:
 def test_an_empty_spool_takes_no_disk_space() -> None:
     spool = Spool()
     spool.append(b"x" * 1_000_000)
+    assert os.fstat(spool.number).st_blocks > 0
     spool.empty()
     assert os.fstat(spool.number).st_blocks == 0
     spool.close()

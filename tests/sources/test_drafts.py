@@ -166,6 +166,7 @@ def test_a_file_may_vanish_while_its_folder_is_listed(day: Path, monkeypatch: py
 
     monkeypatch.setattr(Path, "exists", exists_before)
     assert len(draft_of([str(day.parent)]).schema.relations) == 3
+    assert not os.path.lexists(gone)
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "a\0b.jsonl"])
@@ -205,7 +206,6 @@ def test_spellings_of_an_address_share_one_schema(
         monkeypatch.delenv(name, raising=False)
     identity = database_at("postgresql://localhost/shop").identity
     assert database_at(address).identity == identity == "localhost:5432/shop"
-    assert "secret" not in identity
 
 
 def test_other_databases_have_separate_schemas() -> None:

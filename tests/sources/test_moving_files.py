@@ -291,6 +291,7 @@ def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
     append(tmp_path / "7.jsonl", line(9))
     (tmp_path / "new.jsonl").write_bytes(line(10))  # it is seen at once, together with the other one
     assert numbers(list(feed.poll(offset, 100).read)) == [9, 10]
+    assert calls.count("read") > 0  # so the calls of an idle folder would have been counted
 
 
 def test_a_deleted_whole_file_is_closed(tmp_path: Path) -> None:

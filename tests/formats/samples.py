@@ -184,11 +184,10 @@ def items(path: Path, schema: Schema = SCHEMA, split_bytes: int = 1 << 26) -> li
 
 def records(path: Path, schema: Schema = SCHEMA) -> list[Record]:
     """All records, none of which may be bad."""
-    records = [item for item in items(path, schema) if isinstance(item, Record)]
-    assert len(records) == len(items(path, schema)), [
-        i for i in items(path, schema) if isinstance(i, BadRecord)
-    ]
-    return records
+    all_items = items(path, schema)
+    good_records = [item for item in all_items if isinstance(item, Record)]
+    assert len(good_records) == len(all_items), [i for i in all_items if isinstance(i, BadRecord)]
+    return good_records
 
 
 def bad_records(path: Path, schema: Schema = SCHEMA) -> list[BadRecord]:

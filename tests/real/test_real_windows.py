@@ -70,6 +70,6 @@ def test_windows_from_a_keyword_to_a_high_score(schema: Schema, comments: list[R
                 start = -1
         elif terms("neural") <= terms(str(record.row[text])):
             start, max_score = i, value
-    windows = windows_of(schema, "open when Text:'Neural' close when Score > 1", "max(Score)")
-    assert [(w.first, w.last, w.aggregates[0]) for w in windows] == expected
+    score_windows = windows_of(schema, "open when Text:'Neural' close when Score > 1", "max(Score)")
+    assert [(w.first, w.last, w.aggregates[0]) for w in score_windows] == expected
     assert len(expected) > 15

@@ -93,8 +93,9 @@ def test_tables_types_keys_and_references_are_inferred(database: Database, skws:
         ("movie", "movie", (("sequel_country", "country"), ("sequel_of", "mid"))),
         ("movie", "director", (("did", "did"),)),
     ]
-    for part in ("tags (_text)", "poster (bytea)", "odd name", "# time: released", "s3cret"):
-        assert (part in text) == (part != "s3cret")
+    for comment in ("tags (_text)", "poster (bytea)", "odd name", "# time: released"):
+        assert comment in text
+    assert "s3cret" not in text
 
 
 def test_reasons_for_omitted_tables_and_columns_are_shown(database: Database, skws: Skws) -> None:

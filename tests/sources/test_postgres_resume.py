@@ -48,31 +48,31 @@ def test_a_restart_of_the_server_loses_and_repeats_nothing(database: Database, m
         offset = feed.start()
         items, offset, _ = follow(feed, database, offset)
         database.run(insert(4, 6))
-        items_at_stop, offset, _ = follow(feed, database, offset)
+        committed_items, offset, _ = follow(feed, database, offset)
         feed.commit(offset)
         database.run(insert(7, 8))
-        items_at_stop, offset, notices = _read_during_stop(
-            feed, database, offset, items + items_at_stop, mode
-        )
+        items_at_stop, offset, notices = _read_during_stop(feed, database, offset, mode)
         database.server.start()
         database.run(insert(9, 10))
         remaining, offset, later_notices = follow(feed, database, offset)
-        assert rows_of(items_at_stop + remaining) == movies(*range(1, 11))
+        assert rows_of(items + committed_items + items_at_stop + remaining) == movies(*range(1, 11))
     all_notices = " ".join((*notices, *later_notices))
     assert "trying again in" in all_notices
     assert "connected again" in all_notices
 
 
 def _read_during_stop(
-    feed: Feed, database: Database, offset: Offset, items: list[Item], mode: str
+    feed: Feed, database: Database, offset: Offset, mode: str
 ) -> tuple[list[Item], Offset, list[str]]:
     """Read while the server stops, which must not wait for uncommitted changes."""
     stopping_thread = threading.Thread(target=database.server.stop, args=(mode,))
     stopping_thread.start()
+    items: list[Item] = []
     notices: list[str] = []
     while stopping_thread.is_alive():
         batch = feed.poll(offset, 100)
-        items, offset = [*items, *batch.read], batch.end
+        items += batch.read
+        offset = batch.end
         notices += batch.notices
         time.sleep(0.01)
     stopping_thread.join()

@@ -22,10 +22,10 @@ def test_all_contenders_find_the_same_results(tmp_path: Path) -> None:
     pairs = list(dict.fromkeys((rng.choice(items), rng.choice(bodies)) for _ in range(300)))
     write(tmp_path, pairs, records)
     live_counts = [
-        (measured.live, live)
+        (measurement.live, live)
         for contender in contenders(sys.executable, 50)
         if "DuckDB" not in contender.name
-        for measured, live in [measure(contender, tmp_path, 1)]
+        for measurement, live in [measure(contender, tmp_path, 1)]
     ]
     assert len(live_counts) == 3
     assert live_counts[0][0] == len(live_counts[0][1]) > 0

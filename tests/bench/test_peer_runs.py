@@ -26,13 +26,13 @@ CHILDREN = Path(compare.__file__).parent / "children"
     ("module", "peer"), [("entry", None), ("duckdb_engine", "duckdb"), ("pathway_engine", "pathway")]
 )
 def test_a_peer_child_imports_only_its_peer_and_the_standard_library(module: str, peer: str | None) -> None:
-    imported = set()
+    imported_modules = set()
     for node in ast.walk(ast.parse((CHILDREN / f"{module}.py").read_text())):
         if isinstance(node, ast.Import):
-            imported |= {name.name.partition(".")[0] for name in node.names}
+            imported_modules |= {name.name.partition(".")[0] for name in node.names}
         if isinstance(node, ast.ImportFrom):
-            imported.add((node.module or "").partition(".")[0])
-    assert imported - sys.stdlib_module_names == ({peer} if peer else set())
+            imported_modules.add((node.module or "").partition(".")[0])
+    assert imported_modules - sys.stdlib_module_names == ({peer} if peer else set())
 
 
 def test_networks_share_join_steps_of_common_prefixes() -> None:

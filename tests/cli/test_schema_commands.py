@@ -62,9 +62,9 @@ def test_an_empty_search_suggests_a_join_that_can_be_added(skws: Skws, tmp_path:
     assert hint in unjoined.err
     outcome = skws("schema", "join", tmp_path / argument, "tickets.opened_by=users.id")
     assert outcome == (0, f"{data}.schema.yaml: joined by tickets.opened_by = users.id\n", "")
-    joined = skws("search", data, "ada", "leaks", "-f", "jsonl")
-    assert len(joined.records) == 1
-    assert "possible" not in joined.err
+    joined_search = skws("search", data, "ada", "leaks", "-f", "jsonl")
+    assert len(joined_search.records) == 1
+    assert "possible" not in joined_search.err
     assert "tickets.opened_by = users.id" in skws("schema", "show", data).out
     repeated = skws("schema", "join", data, "tickets.opened_by=users.id")
     assert (repeated.code, repeated.err) == (

@@ -80,8 +80,8 @@ def test_windows_print_a_table_and_a_summary(skws: Skws, files: tuple[object, ..
 def test_pairs_of_regular_expressions_define_windows(skws: Skws, files: tuple[object, ...]) -> None:
     pair = ("--pair", ".*", "[temp > temp[-1]] [temp < temp[-1]]")
     windows = lines_of(skws("windows", *pair, "--per", "sensor", *files, "-f", "jsonl"))
-    joined = (f"--pair={pair[1]}", pair[2])
-    assert lines_of(skws("windows", *joined, "--per", "sensor", *files, "-f", "jsonl")) == windows
+    joined_options = (f"--pair={pair[1]}", pair[2])
+    assert lines_of(skws("windows", *joined_options, "--per", "sensor", *files, "-f", "jsonl")) == windows
     assert [(w["key"], w["first"], w["last"]) for w in windows] == [("a", 2, 3)]
     options = (*pair, "--pair", "()", "[temp > 90]", "--lookback", 2, "--selection", "longest")
     windows = lines_of(skws("windows", *options, *files, "-f", "jsonl"))

@@ -19,9 +19,9 @@ EXAMPLES = ROOT / "examples"
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     copytree(EXAMPLES, tmp_path / "examples")
-    opened = Shell(tmp_path)
-    yield opened
-    opened.close()
+    new_shell = Shell(tmp_path)
+    yield new_shell
+    new_shell.close()
 
 
 @pytest.mark.slow

@@ -27,9 +27,9 @@ SHOP = files(DOCS / "tutorial.md")["shop.sql"]
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    opened = Shell(tmp_path, XDG_STATE_HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path))
-    yield opened
-    opened.close()
+    new_shell = Shell(tmp_path, XDG_STATE_HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path))
+    yield new_shell
+    new_shell.close()
 
 
 @pytest.fixture

@@ -61,9 +61,9 @@ TABLES = (
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    opened = Shell(tmp_path)
-    yield opened
-    opened.close()
+    new_shell = Shell(tmp_path)
+    yield new_shell
+    new_shell.close()
 
 
 def test_the_csv_folder_recipe_searches_and_watches_files(shell: Shell, tmp_path: Path) -> None:
@@ -217,10 +217,10 @@ def test_the_mysql_recipe_reads_changes_from_kafka(shell: Shell, tmp_path: Path)
 
 @pytest.fixture
 def films() -> Iterator[Broker]:
-    with closing(Broker()) as running:
+    with closing(Broker()) as broker:
         for topic in (*FILM, "alerts"):
-            running.create(topic)
-        yield running
+            broker.create(topic)
+        yield broker
 
 
 def send(films: Broker, **rows: dict[str, object]) -> None:

@@ -113,19 +113,19 @@ def test_the_service_survives_signals_and_restores_from_a_backup(tmp_path: Path,
 
 
 def _metrics_exist(text: str) -> None:
-    exported = set(re.findall(r"^# TYPE (\w+) ", text, re.M))
+    exported_metrics = set(re.findall(r"^# TYPE (\w+) ", text, re.M))
     rules = (FILES / "rules.yaml").read_text(encoding="utf-8")
-    mentioned = set(re.findall(r"\bskws_\w+", rules))
-    assert len(mentioned) > 5
-    assert mentioned - exported == set()
+    mentioned_metrics = set(re.findall(r"\bskws_\w+", rules))
+    assert len(mentioned_metrics) > 5
+    assert mentioned_metrics - exported_metrics == set()
 
 
 def test_the_service_page_lists_every_alert() -> None:
     rules = yaml.safe_load((FILES / "rules.yaml").read_text(encoding="utf-8"))
     alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
     assert re.findall(r"`(Skws\w+)`", PAGE.read_text(encoding="utf-8")) == alerts
-    scraped = yaml.safe_load((FILES / "prometheus.yaml").read_text(encoding="utf-8"))
-    assert all((FILES / name).is_file() for name in scraped["rule_files"])
+    prometheus_settings = yaml.safe_load((FILES / "prometheus.yaml").read_text(encoding="utf-8"))
+    assert all((FILES / name).is_file() for name in prometheus_settings["rule_files"])
 
 
 def parsed_options(command_line: str) -> dict[str, Any]:

@@ -26,9 +26,9 @@ SLACK = ROOT / "docs" / "recipes" / "postgresql-to-slack.md"
 
 @pytest.fixture
 def shell(tmp_path: Path, database: Database) -> Iterator[Shell]:
-    opened = Shell(tmp_path, SHOP=database.uri())
-    yield opened
-    opened.close()
+    new_shell = Shell(tmp_path, SHOP=database.uri())
+    yield new_shell
+    new_shell.close()
 
 
 def test_the_tutorial_can_be_followed(shell: Shell, tmp_path: Path) -> None:

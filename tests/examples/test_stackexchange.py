@@ -28,7 +28,7 @@ def _run(*arguments: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def converted(tmp_path: Path) -> dict[str, list[dict[str, str]]]:
+def converted_rows(tmp_path: Path) -> dict[str, list[dict[str, str]]]:
     dump = tmp_path / "dump"
     dump.mkdir()
     rows = {
@@ -54,25 +54,25 @@ def _read(path: Path) -> list[dict[str, str]]:
 
 
 def test_the_converter_writes_a_csv_file_for_every_relation(
-    converted: dict[str, list[dict[str, str]]],
+    converted_rows: dict[str, list[dict[str, str]]],
 ) -> None:
-    assert converted.keys() == COLUMNS.keys()
-    assert {name for name, rows in converted.items() if rows} == {"Posts", "PostTags", "Users"}
+    assert converted_rows.keys() == COLUMNS.keys()
+    assert {name for name, rows in converted_rows.items() if rows} == {"Posts", "PostTags", "Users"}
 
 
 def test_the_converter_unescapes_values_and_leaves_missing_ones_empty(
-    converted: dict[str, list[dict[str, str]]],
+    converted_rows: dict[str, list[dict[str, str]]],
 ) -> None:
-    question, answer, _ = converted["Posts"]
+    question, answer, _ = converted_rows["Posts"]
     assert (question["Title"], question["Body"], question["ParentId"]) == ('A "b", c', "x\né", "")
     assert (answer["ParentId"], answer["Title"]) == ("1", "")
-    assert converted["Users"][0]["DisplayName"] == "Community"
+    assert converted_rows["Users"][0]["DisplayName"] == "Community"
 
 
-def test_the_converter_reads_tags_in_both_notations(converted: dict[str, list[dict[str, str]]]) -> None:
-    pairs = [(row["PostId"], row["TagName"]) for row in converted["PostTags"]]
+def test_the_converter_reads_tags_in_both_notations(converted_rows: dict[str, list[dict[str, str]]]) -> None:
+    pairs = [(row["PostId"], row["TagName"]) for row in converted_rows["PostTags"]]
     assert pairs == [("1", "a-b"), ("1", "c"), ("3", "d"), ("3", "e")]
-    assert {row["CreationDate"] for row in converted["PostTags"]} == {"2016-08-02T15:39:14.947"}
+    assert {row["CreationDate"] for row in converted_rows["PostTags"]} == {"2016-08-02T15:39:14.947"}
 
 
 def test_the_converter_without_arguments_prints_its_usage() -> None:

@@ -79,7 +79,7 @@ SearchRun = tuple[Results, Results]
 
 
 @pytest.fixture(scope="module")
-def joined(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> SearchRun:
+def joined_run(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> SearchRun:
     records = transfers.records(40, Random(1))
     results, late = transfers.search(tmp_path_factory.mktemp("transfers"), records)
     assert late == []
@@ -88,7 +88,7 @@ def joined(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 @pytest.fixture(scope="module")
-def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> SearchRun:
+def insertion_run(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> SearchRun:
     """Inserts for patterns and SQL."""
     records = [record for record in transfers.records(40, Random(1)) if record["op"] == "+"]
     results, late = transfers.search(tmp_path_factory.mktemp("insertions"), records, "insertions.yaml")
@@ -98,8 +98,8 @@ def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_wrong_search_result_is_detected(transfers: ModuleType, joined: SearchRun, fault: str) -> None:
-    results, records = deepcopy(joined)
+def test_a_wrong_search_result_is_detected(transfers: ModuleType, joined_run: SearchRun, fault: str) -> None:
+    results, records = deepcopy(joined_run)
     FAULTS[fault](results)
     with pytest.raises(SystemExit, match=r"second \d+: "):
         transfers.check(results, records, [])
@@ -107,9 +107,9 @@ def test_a_wrong_search_result_is_detected(transfers: ModuleType, joined: Search
 
 @pytest.mark.parametrize("fault", OTHER_FAULTS)
 def test_a_wrong_result_of_patterns_or_sql_is_detected(
-    transfers: ModuleType, inserted: SearchRun, fault: str
+    transfers: ModuleType, insertion_run: SearchRun, fault: str
 ) -> None:
-    results, records = deepcopy(inserted)
+    results, records = deepcopy(insertion_run)
     OTHER_FAULTS[fault](results)
     with pytest.raises(SystemExit, match=r"second \d+: the matches and counts differ"):
         transfers.check_insertions(results, records, [])

@@ -34,13 +34,18 @@ def machine(root: Path) -> Machine:
 
 
 @pytest.fixture(scope="module")
-def saved(machine: Machine) -> list[Saved]:
+def saved_searches(machine: Machine) -> list[Saved]:
     return searches(machine, NUMBER, Random(1))
 
 
 @pytest.fixture(scope="module")
-def replayed(machine: Machine, saved: list[Saved]) -> Replayed:
-    return replay(machine, saved, [search for search in saved if search.kind != "dependency"], alone=20)
+def replay_outcome(machine: Machine, saved_searches: list[Saved]) -> Replayed:
+    return replay(
+        machine,
+        saved_searches,
+        [search for search in saved_searches if search.kind != "dependency"],
+        alone=20,
+    )
 
 
 def test_the_sample_of_changelogs_is_deterministic(root: Path, tmp_path: Path) -> None:
@@ -90,37 +95,41 @@ def test_dependency_names_are_parsed() -> None:
 
 
 def test_alert_counts_equal_a_scan_of_all_changes(
-    machine: Machine, saved: list[Saved], replayed: Replayed
+    machine: Machine, saved_searches: list[Saved], replay_outcome: Replayed
 ) -> None:
     sources = {row["name"]: row["source"] for row in machine.packages}
     needs = {(row["package"], sources[row["needs"]]) for row in machine.depends}
     package_alerts = dependency_alerts = 0
-    for search in saved:
+    for search in saved_searches:
         for entry in machine.entries:
             if f" {search.words} " in f" {entry.text.lower().replace('.', ' ')} ":
                 package_alerts += search.kind != "dependency" and sources[search.package] == entry.source
                 dependency_alerts += search.kind == "dependency" and (search.package, entry.source) in needs
-    assert replayed.about[About.PACKAGE] == package_alerts > 20
+    assert replay_outcome.about[About.PACKAGE] == package_alerts > 20
     assert (
-        replayed.about[About.DEPENDENCY] >= dependency_alerts > 20
+        replay_outcome.about[About.DEPENDENCY] >= dependency_alerts > 20
     )  # a source may have two packages as dependencies
-    assert replayed.uploads == package_alerts + dependency_alerts
-    assert len(replayed.times) == 20
+    assert replay_outcome.uploads == package_alerts + dependency_alerts
+    assert len(replay_outcome.times) == 20
 
 
-def test_zgrep_finds_the_same_versions(machine: Machine, saved: list[Saved], replayed: Replayed) -> None:
-    sample_searches = chosen(machine, saved, 30, Random(2))
+def test_zgrep_finds_the_same_versions(
+    machine: Machine, saved_searches: list[Saved], replay_outcome: Replayed
+) -> None:
+    sample_searches = chosen(machine, saved_searches, 30, Random(2))
     assert len(sample_searches) == 30
-    assert list(compare(machine, sample_searches, replayed.found)) == []
+    assert list(compare(machine, sample_searches, replay_outcome.found)) == []
 
 
 def test_a_difference_from_zgrep_is_reported(
-    machine: Machine, saved: list[Saved], replayed: Replayed
+    machine: Machine, saved_searches: list[Saved], replay_outcome: Replayed
 ) -> None:
     sample_searches = [
-        search for search in chosen(machine, saved, 100, Random(2)) if replayed.found[search.text]
+        search
+        for search in chosen(machine, saved_searches, 100, Random(2))
+        if replay_outcome.found[search.text]
     ][:2]
-    missing, extra = (replayed.found[search.text] for search in sample_searches)
+    missing, extra = (replay_outcome.found[search.text] for search in sample_searches)
     version = next(v for v in machine.logs[sample_searches[1].package][1] if v not in extra)
     results_with_extra = {sample_searches[1].text: extra | {version}}
     assert list(compare(machine, sample_searches, results_with_extra)) == [

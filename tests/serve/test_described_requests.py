@@ -110,7 +110,7 @@ def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> No
     described = client.get("/openapi.json").json()
     answer = described["paths"]["/search"]["post"]["responses"]["200"]["content"]["application/json"]
     assert answer["schema"]["properties"]["results"]["items"]["properties"]["score"] == {"type": "number"}
-    seen: set[str] = set()
+    responses: set[str] = set()
 
     # In every run: an answer, an error in a query, and bodies that do not match the description.
     @example(("POST", "/search", {}, {"query": "ada"}, "/search"))
@@ -132,10 +132,12 @@ def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> No
                 assert status == 200
                 return
             answer.read()
-        seen.add(f"{method} {template} {status}")
+        responses.add(f"{method} {template} {status}")
         assert status < 500 or status == 504, answer.text  # a search may reach its limit on a busy machine
-        known = described["paths"].get(template, {}).get(method.lower(), {}).get("responses", {})
-        assert str(status) in known or status in {201, 405}, (request, status)
+        documented_statuses = (
+            described["paths"].get(template, {}).get(method.lower(), {}).get("responses", {})
+        )
+        assert str(status) in documented_statuses or status in {201, 405}, (request, status)
         if status >= 400:
             assert answer.json()["error"]
 
@@ -143,7 +145,7 @@ def test_every_answer_is_documented(client: httpx.Client, served: Serving) -> No
     assert client.get("/healthz").status_code == 200
     assert not any("unexpected" in line or "Traceback" in line for line in served.raw)
     for expected in ("POST /search 200", "POST /search 400", "POST /search 422", "PUT /queries/{name} 400"):
-        assert expected in seen, seen
+        assert expected in responses, responses
 
 
 @pytest.mark.parametrize(

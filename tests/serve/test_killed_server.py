@@ -53,7 +53,7 @@ class Follower:
     @property
     def positions(self) -> list[tuple[int, int]]:
         parts = [i.split("-") for kind, i, _ in self.events if i and kind != "ready"]
-        return [(int(batch), int(place)) for _, batch, place in parts]
+        return [(int(batch), int(number)) for _, batch, number in parts]
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -189,7 +189,7 @@ def test_saved_and_removed_searches_survive_every_kill(tmp_path: Path, kills: in
     command = [str(source), "--schema", str(schema), "--checkpoint", str(tmp_path / "s"), "--port", str(port)]
     serving = Serving(command)
     serving.wait_until_ready()
-    saved: dict[str, str] = {}
+    texts_by_name: dict[str, str] = {}
     client = httpx.Client(base_url=serving.url, trust_env=False, timeout=httpx.Timeout(60))
 
     def status_of(method: str, name: str, **options: Any) -> int:
@@ -207,16 +207,16 @@ def test_saved_and_removed_searches_survive_every_kill(tmp_path: Path, kills: in
         for number in range(100):
             name, text = f"n{number}", f"ada word{number}"
             assert status_of("PUT", name, json={"query": text}) in {200, 201}
-            saved[name] = text
+            texts_by_name[name] = text
             if number % 3 == 2:
-                removed = f"n{number - 1}"
-                assert status_of("DELETE", removed) in {204, 404}
-                del saved[removed]
+                removed_name = f"n{number - 1}"
+                assert status_of("DELETE", removed_name) in {204, 404}
+                del texts_by_name[removed_name]
 
     worker = Thread(target=work, daemon=True)
     worker.start()
     for _ in range(kills):
-        until(lambda: len(saved) > rng.randrange(100) or not worker.is_alive())
+        until(lambda: len(texts_by_name) > rng.randrange(100) or not worker.is_alive())
         serving.kill()
         serving = Serving(command)
         serving.wait_until_ready()
@@ -225,7 +225,7 @@ def test_saved_and_removed_searches_survive_every_kill(tmp_path: Path, kills: in
     serving.kill()
     serving = Serving(command)
     serving.wait_until_ready()
-    listed = client.get("/queries").json()["queries"]
-    assert {one["name"]: one["query"] for one in listed} == saved
+    listed_queries = client.get("/queries").json()["queries"]
+    assert {one["name"]: one["query"] for one in listed_queries} == texts_by_name
     client.close()
     assert serving.stop(signal.SIGTERM) == 130

@@ -416,16 +416,16 @@ async def test_the_placeholder_names_the_searched_attributes() -> None:
 async def test_the_export_has_the_listed_results() -> None:
     async with opened(movies("clint OR nolan OR tarantino OR bale")) as driver:
         await driver.advance(0.4)
-        listed = len(driver.search.results.listed)
+        listed_count = len(driver.search.results.listed)
         await driver.press("escape", "ctrl+o")
-        assert f"Export {listed} results to" in driver.text()
+        assert f"Export {listed_count} results to" in driver.text()
         await driver.advance(2)
-        assert len(driver.app.view.results) > listed
+        assert len(driver.app.view.results) > listed_count
         with TemporaryDirectory() as folder:
             driver.app.screen.query_one(Input).value = f"{folder}/r.jsonl"
             await driver.press("enter")
-            assert len((Path(folder) / "r.jsonl").read_text().splitlines()) == listed
-        assert any(line.text.startswith(f"{listed} results written") for line in driver.app.view.log)
+            assert len((Path(folder) / "r.jsonl").read_text().splitlines()) == listed_count
+        assert any(line.text.startswith(f"{listed_count} results written") for line in driver.app.view.log)
 
 
 @scenario

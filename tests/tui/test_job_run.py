@@ -45,7 +45,7 @@ def test_queries_are_added_and_removed_while_the_job_runs() -> None:
         assert view.metrics is not None
         run.remove_query("nolan bale")
         _until(queue, view, lambda: view.queries == (QUERY,))
-        assert {shown.result.query for shown in view.results.rows()} == {QUERY}
+        assert {row.result.query for row in view.results.rows()} == {QUERY}
     finally:
         run.stop()
     view.apply_events(queue.take())

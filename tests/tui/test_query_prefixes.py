@@ -141,7 +141,7 @@ def test_the_best_are_the_first_of_all_scored_results(size: int) -> None:
         assert live_ids(top_view, name) == live_ids(ranked_view, "rank: john")[:size]
         ids.update(live_ids(top_view, name))
     assert len(ids) > size
-    assert {shown.ending for shown in top_view.results.rows(ListSelection(name))} >= {"outranked"}
+    assert {row.ending for row in top_view.results.rows(ListSelection(name))} >= {"outranked"}
 
 
 def test_the_best_in_their_own_window_run_beside_keywords() -> None:
@@ -316,7 +316,7 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
     run, view = start_view(movies(f"top 1: {QUERY}", "nolan bale"))
     advance_view(run, view, 2)
     path = tmp_path / "found.csv"
-    export([shown.result for shown in view.results.rows()], path)
+    export([row.result for row in view.results.rows()], path)
     with path.open() as file:
         rows = list(csv.DictReader(file))
     ranks = {row["query"]: row["rank"] for row in rows}

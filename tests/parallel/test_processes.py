@@ -109,7 +109,16 @@ def test_a_killed_search_leaves_nothing(replay: Path, tmp_path: Path, late: bool
         search.kill()
 
 
-def test_a_killed_worker_ends_the_search(replay: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_fails_the_search(replay: Path, tmp_path: Path) -> None:
+    with searching(replay, tmp_path / "tmp") as (search, workers):
+        os.kill(workers[1], signal.SIGKILL)  # before it has read its part
+        _, errors = search.communicate()
+    assert search.returncode == 1
+    assert b"a process of the search was killed" in errors
+
+
+def test_a_worker_killed_while_results_are_written_ends_the_search(replay: Path, tmp_path: Path) -> None:
+    """With an error, unless the worker has returned all its results before."""
     with searching(replay, tmp_path / "tmp") as (search, workers):
         assert search.stdout is not None
         search.stdout.read(100)

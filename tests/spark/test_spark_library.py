@@ -209,8 +209,8 @@ def test_searches_over_spark_connect(tmp_path: Path, spark_python: PreloadedPyth
         from tests.spark.test_spark_library import SHOP, shop
 
         data = {name: spark.createDataFrame(frame) for name, frame in shop(120).items()}
-        found = skws.spark.search(spark, data, "byron leaks", schema=SHOP, max_size=3)
-        print("session", type(spark).__module__, "results", found.count())
+        results = skws.spark.search(spark, data, "byron leaks", schema=SHOP, max_size=3)
+        print("session", type(spark).__module__, "results", results.count())
 
         from pathlib import Path
         from tests.spark.test_streaming_library import Stream, timed
@@ -222,16 +222,16 @@ def test_searches_over_spark_connect(tmp_path: Path, spark_python: PreloadedPyth
             stream.arrive(timed(frames, part))
             stream.run("byron leaks", frames["customer"])
         print("streamed", len(stream.results()))
-        held = skws.spark.state(spark, Path(sys.argv[1]) / "checkpoint")
-        print("held", held.where("kind = 'tuple'").count())
+        state = skws.spark.state(spark, Path(sys.argv[1]) / "checkpoint")
+        print("live tuples", state.where("kind = 'tuple'").count())
 
         from tests.spark.test_spark_library import texts
 
-        (sourced := Path(sys.argv[1]) / "sourced").mkdir()
-        stream = Stream(spark, sourced)
+        (folder := Path(sys.argv[1]) / "source").mkdir()
+        stream = Stream(spark, folder)
         lines = [line.replace("\\n", " ") for line in texts(frames, slice(None))]
-        (sourced / "in.jsonl").write_text("\\n".join(lines) + "\\n")
-        source = skws.spark.Source(sourced / "in.jsonl", records=100)
+        (folder / "in.jsonl").write_text("\\n".join(lines) + "\\n")
+        source = skws.spark.Source(folder / "in.jsonl", records=100)
         stream.search({"customer": data["customer"], skws.spark.RECORDS: source}, "byron leaks")
         print("from a source", len(stream.results()))
         spark.stop()
@@ -256,5 +256,5 @@ def test_searches_over_spark_connect(tmp_path: Path, spark_python: PreloadedPyth
     assert expected > 5
     expected_count = len(skws.search("byron leaks", shop(120), schema=SHOP, window="2 minutes", max_size=3))
     assert f"streamed {expected_count}" in process.stdout, process.stderr[-2000:]
-    assert "held 24" in process.stdout, process.stderr[-2000:]  # two rows in ten seconds
+    assert "live tuples 24" in process.stdout, process.stderr[-2000:]  # two rows in ten seconds
     assert f"from a source {expected_count}" in process.stdout, process.stderr[-2000:]

@@ -15,6 +15,14 @@ __all__ = ["database", "many_files", "postgres_server"]
 FILES = 1024  # more than select can handle
 
 
+@pytest.fixture(autouse=True)
+def user_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inferred schemas and caches of tests are not saved for the user who runs them."""
+    folder = tmp_path_factory.mktemp("user")
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+
+
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[MockBroker]:
     with closing(MockBroker()) as broker:

@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, islice
+from random import Random
 
 import pytest
 from hypothesis import event, given
@@ -69,6 +70,37 @@ def test_a_run_continues_from_its_snapshot(
         restored.restore(json.loads(json.dumps(run.snapshot())))
         assert restored.entries == run.entries
         run = restored
+
+
+WITH_RESULTS = (
+    "SELECT s.a, t.b FROM s, t, u WHERE s.i > t.j AND t.j > u.k AND s.a > t.b AND 0 < t.b AND t.b < 5",
+    "SELECT t.b, r.y FROM s, t, r WHERE s.i > t.j AND t.b = r.x AND s.a2 > 1 AND s.a2 < 5 AND s.a2 = r.y",
+    "SELECT DISTINCT t.b FROM s, t WHERE s.i > t.j AND t.b > 0 AND t.b < 5 AND s.a > t.b2",
+    "SELECT t.b, f.e FROM t, f WHERE t.b = f.e",
+)
+
+
+@pytest.mark.parametrize("text", WITH_RESULTS)
+def test_synopses_and_their_snapshots_give_many_results(text: str) -> None:
+    """Of the few tuples of random queries, hardly any are in a result."""
+    rng, arrivals, union = Random(1), list[Step](), sql(text)
+    for second in range(1, 13):
+        time = second * SECOND
+        rows: dict[str, Sequence[Row]] = {
+            name: [(rng.randrange(6), rng.randrange(6), time) for _ in range(2)] for name in "stuv"
+        }
+        arrivals.append((time, rows | ({"f": [(second, time)]} if second <= 3 else {})))
+    table_rows: dict[str, Sequence[Row]] = {"r": [(1, 3), (2, 2), (4, 4)]}
+    expected = naive_outputs(union, STREAMS, arrivals, table_rows)
+    assert sum(map(bool, expected)) > 2
+    assert synopsis_outputs(union, STREAMS, arrivals, table_rows) == expected
+    run, outputs = UnionRun(union, STREAMS, table_rows), []
+    for time, arrived_rows in arrivals:
+        outputs.append(Counter(dict(run.step(time, arrived_rows))))
+        snapshot = json.loads(json.dumps(run.snapshot()))
+        run = UnionRun(union, STREAMS, table_rows)
+        run.restore(snapshot)
+    assert outputs == expected
 
 
 MOST_ORDERS = 100

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record
@@ -55,6 +55,8 @@ def test_unsearched_columns_have_no_spans() -> None:
 
 
 @given(queries(), texts())
+@example("pulp OR trav* fiction", "Pulp travels, pulp fiction")
+@example('"pulp fiction" fiction', "fiction, pulp fiction")
 def test_spans_are_sorted_and_disjoint_and_exist_only_for_matches(query_text: str, text: str) -> None:
     try:
         query = parse_query(query_text, SCHEMA)

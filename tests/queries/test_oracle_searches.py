@@ -203,6 +203,7 @@ def test_an_interrupted_search_does_not_disturb_queries() -> None:
             session.completions("a", 8)
         with pytest.raises(QueryError):
             searched(session, ranked_query("nowhere.t:x", "", 4), 10)
+    assert expected
     assert [one.to_json() for one in results] == [one.to_json() for one in expected]
     with pytest.raises(UsageError, match="stand"):
         session.alive("standin")

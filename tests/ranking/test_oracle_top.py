@@ -205,8 +205,15 @@ def test_pruning_candidates_makes_no_difference(reports: list[Result], size: int
                 best.withdraw(name)
             best.offer(candidate(result))
         assert [each.order for each in pruned.top] == [each.order for each in unpruned.top]
-    if reports and all(r.expires == FOREVER for r in reports):
-        assert len(pruned) <= size + 2
+
+
+@pytest.mark.parametrize("expires", [FOREVER, 9_000])
+def test_candidates_that_better_ones_outlive_are_forgotten(expires: int) -> None:
+    """Then no more than the best remain, and a few that have just been offered."""
+    pruned = TopCandidates(3, append_only=True, least=0)
+    for number in range(500):
+        pruned.offer(candidate(result_of(number, number, expires, 1.0 + number * 7 % 100, "a")))
+        assert len(pruned) <= 3 + 2
 
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(8), Unbounded(), CountWindow(4)]

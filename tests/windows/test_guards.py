@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from skws_windows.automata.k_sla import minterm
 from skws_windows.guards import guard as g
-from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
+from skws_windows.guards.alphabet import StreamRecord, holds
 from skws_windows.guards.letters import Letters, RecordColumns, RowSource
 from skws_windows.guards.satisfiability import Satisfiability
 from tests.strategies import examples
-from tests.window_streams import ALPHABET, SCHEMA, guards, words
+from tests.window_streams import ALPHABET, guards, words
 
 K = 2
 THEORY = Satisfiability(ALPHABET)
 
 
-def columns_of(word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> RecordColumns:
-    return RecordColumns(alphabet, RowSource.of(word))
+def columns_of(word: list[StreamRecord]) -> RecordColumns:
+    return RecordColumns(ALPHABET, RowSource.of(word))
 
 
 @examples(300)
@@ -129,4 +129,3 @@ def test_fields_of_several_relations() -> None:
         True,
         7,
     ]
-    assert SCHEMA.relations[1].name == "n"

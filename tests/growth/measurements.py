@@ -11,7 +11,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from tests.places import ROOT
@@ -106,3 +106,14 @@ def tracing() -> Iterator[None]:
         yield
     finally:
         tracemalloc.stop()
+
+
+def reachable_objects(root: object) -> int:
+    """The number of objects reachable from an object, except modules, classes and functions."""
+    visited, pending = {id(root)}, [root]
+    while pending:
+        for referent in gc.get_referents(pending.pop()):
+            if id(referent) not in visited and not isinstance(referent, type | ModuleType | FunctionType):
+                visited.add(id(referent))
+                pending.append(referent)
+    return len(visited)

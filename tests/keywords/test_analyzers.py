@@ -21,7 +21,7 @@ from skws.keywords.match import Matcher, highlight
 from skws.keywords.parse import parse_query
 from skws_schema.errors import QueryError
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Row, Schema
-from tests.keywords.texts_and_queries import texts, words
+from tests.keywords.texts_and_queries import has_lone_surrogate, texts, words
 from tests.oracles.bitmaps import bitmap
 from tests.strategies import examples
 
@@ -194,7 +194,3 @@ def test_rows_columns_joint_matchers_and_indexes_match_alike(
             )
         table = StoredTuples.of_database(IndexFile(path), SCHEMA).tables[PAGE]
         assert set(bitmap_by_row) <= set(table.keyword_flags(matcher).nonzero()[0].tolist())
-
-
-def has_lone_surrogate(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)

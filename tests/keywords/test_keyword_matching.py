@@ -31,6 +31,7 @@ from tests.keywords.texts_and_queries import (
     SCHEMA,
     TITLE,
     TOTAL,
+    has_lone_surrogate,
     queries,
     rows,
 )
@@ -55,10 +56,6 @@ def parse_or_discard(text: str) -> KeywordQuery:
     except QueryError:
         assume(False)
         raise
-
-
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def movie_with_title(title: str) -> list[Row]:
@@ -88,7 +85,7 @@ def test_bitmaps_equal_those_of_the_oracle(text: str, movie_rows: list[Row]) -> 
     assert [matcher.bitmap(MOVIE, row) for row in movie_rows] == expected
     columns: list[Any] = [list(column) for column in zip(*movie_rows, strict=True)] or [[], [], [], []]
     blocks: list[Block] = [RowBlock(MOVIE, movie_rows), ColumnBlock(MOVIE, columns, (TITLE, PLOT))]
-    if not any(_has_surrogate(str(value)) for row in movie_rows for value in row):
+    if not any(has_lone_surrogate(str(value)) for row in movie_rows for value in row):
         numbers, texts, half = pa.array(columns[0], pa.int64()), columns[1:], len(movie_rows) // 2
         chunked = ([split_array(arrays, cut) for arrays in texts] for cut in (0, half))
         blocks += [ArrowBlock(MOVIE, [numbers, *arrays]) for arrays in chunked]

@@ -149,6 +149,10 @@ def rows() -> st.SearchStrategy[tuple[int, str | None, str | None, str | None]]:
     return st.tuples(st.integers(0, 9), value, value, value)
 
 
+def has_lone_surrogate(text: str) -> bool:
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def terms(text: str) -> frozenset[str]:
     """The stems that find a text."""
     return frozenset(token.stem for token in tokens(text) if token.searchable)

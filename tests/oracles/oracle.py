@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from skws.data.batch import Record
 from skws.queries.order import PASSED_OVER
-from skws.results.result import Result
+from skws.results.result import LiveResult, Result
 from skws_schema.model import Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 
@@ -288,6 +288,11 @@ def shape_of(result: Result) -> Shape:
     names = [f"{t.relation}{tuple(t.row.values())}" for t in result.tuples]
     joins = (f"{names[a]}~{names[b]}~{name}" for a, b, name in result.joins)
     return tuple(sorted(names)), tuple(sorted(joins))
+
+
+def lines(results: Iterable[LiveResult]) -> list[bytes]:
+    """The results as sorted JSON lines, for comparison in any order."""
+    return sorted(result.to_json() for result in results)
 
 
 def instants(records: Iterable[Record]) -> Iterator[tuple[int, list[Record]]]:

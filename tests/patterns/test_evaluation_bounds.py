@@ -21,6 +21,7 @@ from skws_patterns.pcea import PCEA, Equality, RunSource, Transition, Unary
 from skws_patterns.tuple_evaluator import Node, TupleEvaluator, count, insert, valuations
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.growth.measurements import reachable_objects
 from tests.oracles.run_trees import by_label
 from tests.strategies import combinations
 
@@ -141,23 +142,8 @@ def test_an_endless_chain_keeps_only_its_window() -> None:
         assert evaluator.count() == 2**8 if position >= 8 else 2**position
         if position % 500 == 499:
             gc.collect()
-            sizes.append(_reachable(evaluator))
+            sizes.append(reachable_objects(evaluator))
     assert max(sizes[1:]) <= sizes[0] + 20
-
-
-def _reachable(root: object) -> int:
-    """The number of containers reachable from an object, except modules and classes."""
-    visited, stack = {id(root)}, [root]
-    while stack:
-        for referent in gc.get_referents(stack.pop()):
-            if (
-                id(referent) not in visited
-                and not isinstance(referent, type(sys))
-                and not isinstance(referent, type)
-            ):
-                visited.add(id(referent))
-                stack.append(referent)
-    return len(visited)
 
 
 def test_runs_expire_by_count_and_by_time() -> None:

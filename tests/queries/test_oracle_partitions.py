@@ -23,7 +23,8 @@ from skws.spec.job import Job
 from skws.spec.query_spec import PATTERN, SIZE, TOP, Query
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import MICROSECOND, TimeWindow
-from tests.spark.streaming.shard_runs import KeptShard, lines
+from tests.oracles.oracle import lines
+from tests.spark.streaming.shard_runs import KeptShard
 from tests.spark.streaming.test_oracle_shards import DIVIDED, random_row
 from tests.strategies import length, seeds, some
 

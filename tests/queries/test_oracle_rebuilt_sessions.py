@@ -29,6 +29,7 @@ from skws_purging.retention import LogPart, Retention
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_schema.yaml.document import to_yaml
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from tests.oracles.oracle import lines
 from tests.strategies import seeds, some
 
 ATTRIBUTES = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
@@ -179,10 +180,6 @@ class Recovered:
             self.read += 1
         self.live.seek(position, now)
         self.live.restore(self.states)
-
-
-def lines(results: list[Result]) -> list[bytes]:
-    return sorted(result.to_json() for result in results)
 
 
 def compare(

@@ -27,6 +27,7 @@ from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 from tests.jobs.watching import SCHEMA
+from tests.oracles.oracle import lines
 from tests.paper_modes import MODES
 from tests.queries.random_streams import DENSE, STREAMS, dense_rows, dense_tables
 from tests.strategies import combinations, length, seeds
@@ -53,10 +54,6 @@ def stream(rng: random.Random, count: int, start: int) -> RecordBatch:
         row = (cid, rng.choice(("ada", "eve"))) if rng.random() < 0.5 else None
         records.append(Record(0, time, row) if row else Record(1, time, (cid, "lamp")))
     return RecordBatch.of(records)
-
-
-def lines(results: list[Result]) -> list[bytes]:
-    return sorted(result.to_json() for result in results)
 
 
 @pytest.mark.check

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from types import FunctionType, ModuleType
 
 import orjson
 import pytest
@@ -19,6 +17,7 @@ from skws_windows.automata.regular import Limits, Selection, WindowExpression, e
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.processor.stream_processor import Processor
+from tests.growth.measurements import reachable_objects
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, first_of, regulars, selected, windows_by_definition, words
 
@@ -172,7 +171,7 @@ def test_macrostates_are_not_kept_forever() -> None:
     sizes = []
     for record in random_records(300):
         list(processor.process([record]))
-        sizes.append(total_size(processor))
+        sizes.append(reachable_objects(processor))
     assert max(sizes[100:200]) >= max(sizes[200:]) * 0.9
 
 
@@ -184,14 +183,3 @@ def test_a_state_with_many_bits_is_encoded() -> None:
     list(original.process(first_part))
     restored.restore(orjson.loads(orjson.dumps(original.state())))
     assert list(restored.process(second_part)) == list(original.process(second_part)) != []
-
-
-def total_size(root: object) -> int:
-    """The total size of the objects reachable from one."""
-    visited, pending = {id(root)}, [root]
-    while pending:
-        for referent in gc.get_referents(pending.pop()):
-            if id(referent) not in visited and not isinstance(referent, type | ModuleType | FunctionType):
-                visited.add(id(referent))
-                pending.append(referent)
-    return len(visited)

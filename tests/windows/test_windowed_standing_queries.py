@@ -28,8 +28,9 @@ from skws_schema.errors import UsageError
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, ExpressionWindow
 from tests.jobs.watching import SCHEMA, request
+from tests.oracles.oracle import lines
 from tests.queries.random_streams import STREAMS, random_stream
-from tests.spark.streaming.shard_runs import all_shards, lines, micro_batch_of
+from tests.spark.streaming.shard_runs import all_shards, micro_batch_of
 from tests.strategies import seeds
 
 WINDOW = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")

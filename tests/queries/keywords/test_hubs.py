@@ -19,6 +19,7 @@ from skws.spec.enums import EvaluatorName
 from skws_mesh.delta import walks
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.oracles.oracle import lines
 from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records
 from tests.strategies import combinations, seeds, some
 
@@ -94,10 +95,6 @@ def test_updates_of_a_hub(batch: int, size: int) -> None:
 
 WORDS = ("alpha", "beta", "no", "pad", "(alpha OR no)", "al*")
 LIMITS = ("", "", " -beta", " plain.x<3", " -link:")
-
-
-def lines(results: list[Result]) -> list[bytes]:
-    return sorted(result.to_json() for result in results)
 
 
 @pytest.mark.parametrize("limited", [False, True])

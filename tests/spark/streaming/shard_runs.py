@@ -11,7 +11,6 @@ from skws.data.batch import Record, RecordBatch
 from skws.data.packing import pack
 from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Part, Partitioning
-from skws.results.result import LiveResult
 from skws.spark.streaming.messages import BatchAnswer, BatchHeader, Chunk, LogEnd, MicroBatch
 from skws.spark.streaming.shard_server import FEW_BYTES, Shard
 from skws.spec.job import Job
@@ -124,8 +123,3 @@ def micro_batch_of(
 
 def all_shards(request: Job, shards: int, spread: Partitioning = Partitioning.ROOTS) -> list[KeptShard]:
     return [KeptShard(request, Part(number, shards, spread)) for number in range(shards)]
-
-
-def lines(results: Sequence[LiveResult]) -> list[bytes]:
-    """The results as sorted JSON lines, for comparison in any order."""
-    return sorted(result.to_json() for result in results)

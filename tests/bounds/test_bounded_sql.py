@@ -165,7 +165,7 @@ def test_queries_of_a_union_share_the_step_budget() -> None:
     "condition", ["a.n < b.n AND b.n < 1.5 AND b.k < 1", "a.n < b.k AND a.n > 0.5 AND b.k < 1.5 AND a.k > 0"]
 )
 def test_a_query_that_does_not_run_is_not_bounded(condition: str) -> None:
-    """Also if two constants, such as 1 and 1.5, have the same whole part."""
+    """Not even if two constants, such as 1 and 1.5, have the same integer part."""
     union = parse_sql(f"SELECT 1 FROM p AS a, p AS b WHERE {condition}", TYPED)
     with pytest.raises(UsageError, match="unbounded memory"):
         UnionRun(union, TYPED, {})
@@ -203,7 +203,7 @@ def test_columns_have_different_names() -> None:
 
 
 def test_long_in_lists_are_refused_at_once() -> None:
-    """Their combinations are counted, not made: there are 10^16 of them."""
+    """Their 10^16 combinations are counted without being built."""
     values = ", ".join(map(str, range(100)))
     lists = " AND ".join(f"s.{name} IN ({values})" for name in ("a", "a2") * 4)
     with pytest.raises(SqlError, match="the IN lists make 10000000000000000 cases; expected at most 256"):
@@ -234,7 +234,7 @@ def test_a_broken_promise_is_told_with_its_bounds(
 
 
 def test_no_column_of_one_query_of_a_union_is_projected_away() -> None:
-    """The others would have more columns than it."""
+    """Otherwise the queries of the union would have different numbers of columns."""
     bounds = "0 < t.b AND t.b < 5 AND 0 < t.b2 AND t.b2 < 5"
     first = "SELECT s.a, s.a2 FROM s WHERE 0 < s.a2 AND s.a2 < 5"
     union = sql(f"{first} UNION SELECT t.b, t.b2 FROM t WHERE {bounds}")

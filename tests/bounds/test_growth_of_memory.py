@@ -149,7 +149,10 @@ def random_sql(seed: int, streams: int) -> str:
 
 
 def check_verdicts(count: int, streams: int, first: int) -> tuple[list[str], list[str], int]:
-    """(bounded queries with a witness, certainly unbounded ones without one, number of the latter kind)."""
+    """Bounded queries with a witness, unbounded ones without one, and the number of unbounded ones.
+
+    Only verdicts that are certain count as unbounded.
+    """
     wrong, unconfirmed, denied = [], [], 0
     for seed in range(first, first + count):
         text = random_sql(seed, streams)
@@ -207,7 +210,7 @@ def test_synopses_of_bounded_queries_do_not_grow(text: str) -> None:
     if not check(union).bounded:
         return
     short_entries, long_entries = _entries(union, 150, 1), _entries(union, 450, 1)
-    # At most a few values per class, and a few classes; rare values may arrive late.
+    # There are few classes with few values each; rare values may arrive late.
     assert long_entries <= short_entries * 1.3 + 20
 
 

@@ -1,4 +1,4 @@
-"""The facts about folding and stemming that the prefilter of texts relies on."""
+"""The prefilter of texts rules out no match; it relies on these facts about folding and stemming."""
 
 from __future__ import annotations
 

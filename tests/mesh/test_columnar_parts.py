@@ -31,7 +31,7 @@ def probe_results(index: HashIndex, hashes: Hashes) -> list[tuple[int, int]]:
     return sorted(zip(positions.tolist(), payload.tolist(), strict=True))
 
 
-# The second grows beyond the bits available for payloads, so entries have to make room.
+# From the second, payloads outgrow the bits reserved for them, so entries are rearranged.
 FIRST_PAYLOADS = [0, (1 << 20) - 40]
 
 
@@ -193,7 +193,7 @@ def test_labels_cover_later_tuples_without_keywords() -> None:
 @pytest.mark.check
 @pytest.mark.parametrize("seed", range(20))
 def test_partial_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some rows are not yet indexed, while rows are added, ended, dropped and renumbered."""
+    """Even if they are not yet indexed, while rows are added, ended, dropped and renumbered."""
     monkeypatch.setattr(store, "_MOST_SCANNED", 3)
     monkeypatch.setattr(store, "_LEAST_INDEXED", 4)
     rng = Random(seed)

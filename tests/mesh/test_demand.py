@@ -133,12 +133,12 @@ def test_a_restarted_operator_neither_repeats_nor_loses_results() -> None:
     assert len(results) == len({members for _, members in results}) == 4
 
 
-Arrival = tuple[int, int, int, int]  # relation, keywords, value, ticks since the one before
+Arrival = tuple[int, int, int, int]  # relation, keywords, value, ticks since the previous arrival
 
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[Arrival]:
-    """Dense enough for operators to sleep and wake up with live tuples, short enough to shrink by element."""
+    """Lists that Hypothesis can shrink, so dense that operators sleep and wake up with live tuples."""
     random = Random(draw(st.integers(0, 10**6)))
     pause = draw(st.sampled_from([1, 3, 12]))
     return [

@@ -105,7 +105,7 @@ def test_a_partial_mesh_grows_and_shrinks_with_output(purge: PurgeKind) -> None:
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """(relation, keywords, value), many of which join; short enough to shrink by element."""
+    """Lists of (relation, keywords, value), many of which join, that Hypothesis can shrink."""
     random = Random(draw(st.integers(0, 10**6)))
     size = draw(st.integers(0, 40))
     return [(random.randrange(3), random.choice([0, 0, 1, 2]), random.randrange(2)) for _ in range(size)]
@@ -248,7 +248,7 @@ def test_deleted_tuples_leave_a_mesh_without_a_window(kind: MeshKind, purge: Pur
     assert sum(isinstance(each, MeshTuple) for each in gc.get_objects()) < 1_500
 
 
-Steps = list[tuple[int, int, int, int]]  # relation, keywords, value, ticks since the one before
+Steps = list[tuple[int, int, int, int]]  # relation, keywords, value, ticks since the previous arrival
 
 
 @given(

@@ -46,7 +46,10 @@ def matches(
     first: int,
     column: Callable[[str], int] = COLUMNS.index,
 ) -> set[Match]:
-    """The matches with the last tuple and no tuple before ``first``. ``column``: of an attribute."""
+    """The matches with the last tuple and no tuple before ``first``.
+
+    ``column``: returns the column of an attribute.
+    """
     window = range(max(first, 0), len(stream))
     candidates = _matches(pattern.expression, stream, window, pattern)
     return {

@@ -113,7 +113,7 @@ def random_stream(seed: int, count: int, keys: int) -> list[tuple[int, tuple[int
 @pytest.mark.check
 @combinations("repeated, window", [False, True], [CountWindow(50), TimeWindow(51)])
 def test_memory_is_bounded_by_the_window(repeated: bool, window: Window) -> None:
-    """After fifty windows the evaluator holds no more than after a few, though no key ever recurs."""
+    """After fifty windows the evaluator holds no more than after a few, although no key returns."""
     pcea = REPEATED if repeated else NESTED
     evaluator = TupleEvaluator(pcea, 3, window)
     sizes, entries = [], []
@@ -209,7 +209,7 @@ def chain(*relations: int) -> PCEA:
     "pcea", [NESTED, chain(2, 1, 0), chain(2, 2, 1, 0)], ids=["nested", "chain", "with a repeated step"]
 )
 def test_the_delay_between_results_is_constant(pcea: PCEA) -> None:
-    """Python lines between two results, which do not depend on the machine, also before the first one."""
+    """Counts lines of Python, which do not depend on the machine, before each result and after the last."""
     line_counts = []
     for size in (4, 40, 400):
         evaluator = TupleEvaluator(pcea, 3, CountWindow(2 * size))
@@ -241,7 +241,7 @@ def _most_lines_between(results: Iterator[object]) -> int:
 
 
 def test_update_work_does_not_grow_with_the_results() -> None:
-    """Python calls per update, which do not depend on the machine: the same for 1 result and for 10^5."""
+    """Counts calls in Python, which do not depend on the machine: as many for 1 result as for 90,000."""
     star = automaton_of(parse_conjunctive_query("Q(x) <- A(x), B(x, _), C(x, _)", SCHEMA))
     calls = []
     for size in (1, 10, 300):
@@ -266,7 +266,7 @@ def test_update_work_does_not_grow_with_the_results() -> None:
 
 
 def test_runs_may_be_as_long_as_the_window() -> None:
-    """Enumerating and counting do not recurse deeply, and take no time proportional to their number."""
+    """Enumerating and counting do not recurse deeply, and counting does not enumerate 2^3000 results."""
     evaluator = TupleEvaluator(REPEATED, 3, CountWindow(3000))
     for _ in range(5000):
         evaluator.update(0, (1,))

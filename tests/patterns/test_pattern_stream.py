@@ -73,7 +73,7 @@ def test_a_stream_rebuilt_from_two_windows_continues_unchanged(data: st.DataObje
 
 
 def test_versions_of_one_key_and_time_are_separate_results() -> None:
-    """Also in a shard that does not have all of them."""
+    """They have the same ids in a shard that does not have all versions."""
     query = read_query("B b", SCHEMA)
     records = [Record(1, time, (None, 7, y)) for time, y in ((0, 1), (0, 1), (0, 2), (1, 2), (1, 2))]
     results = results_of(PatternStream(query, SCHEMA, TimeWindow(8)), records)

@@ -1,4 +1,4 @@
-"""Key numbers by column: equal keys have equal numbers, across batches."""
+"""Evaluation by columns: equal keys have equal numbers across batches; replays and counts of results."""
 
 from __future__ import annotations
 

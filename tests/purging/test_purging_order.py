@@ -1,4 +1,4 @@
-"""Eager purging goes up only as far as dead tuples do; the sleepers' queue keeps its order."""
+"""Eager purging stops where nothing was dropped; sleeping operators leave their queue in order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_sweep_is_due_once_the_entries_have_doubled() -> None:
 
 
 def test_a_quarter_of_many_entries_may_be_dead() -> None:
-    """But after a sweep without effect, as many new entries as there are may be added first."""
+    """After a sweep without effect, the next one is due only when the entries have doubled."""
     sweep, size = Sweep(), 1 << 22
     assert sweep.is_due(1, 2 * size)
     sweep.record(1, size)

@@ -54,7 +54,7 @@ class CountedPlan(SeparatePlan):
         return self.stream.window
 
     def check_change(self, before: Stream) -> None:
-        """Accepts all changes: it counts whatever tuples there are."""
+        """Accept all changes: tuples of any schema are counted."""
 
     def evaluator(self, state: StreamState) -> Counted:
         return Counted(self.query)

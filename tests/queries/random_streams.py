@@ -1,4 +1,4 @@
-"""Random streams with everything that makes lifespans hard, and their schemas."""
+"""Random streams with ties, replacements, deletions and truncations, and their schemas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DIVIDED = Schema(
 
 
 def random_stream(schema: Schema, seed: int, count: int, values: int, truncated: float = 0) -> list[Record]:
-    """Ties, equal rows, NULLs, deletions of known and unknown rows, keyed replacements.
+    """Records with ties, equal rows, NULLs, deletions of known and unknown rows, and replaced keys.
 
     ``truncated``: the share of records that are truncations.
     """
@@ -69,7 +69,7 @@ def random_row(rng: random.Random, values: int) -> Row:
 
 
 def without_dequeues(schema: Schema, records: Sequence[Record]) -> list[Record]:
-    """The stream without deletions of rows without a key, which end the oldest of equal rows."""
+    """The stream without deletions of rows that have no key: each ends the oldest of equal rows."""
     keys = [relation.key_of for relation in schema.relations]
     return [
         record

@@ -86,7 +86,7 @@ def test_schemas_without_a_key_say_why(change: tuple[str, str], max_size: int, r
 
 @pytest.mark.parametrize("join", ["span.tenant = log.tenant", "span.service = log.line"])
 def test_a_removed_relation_keeps_its_partitioning(join: str) -> None:
-    """Its records are in the log, and its results must be retracted."""
+    """Its records are still in the log, and its results are retracted."""
     before = schema_of(TRACES.replace("joins:", f"joins:\n  - {join}"))
     remaining = [one for one in before.relations if one.name != "log"]
     joins = [one for one in before.joins if "log" not in (one.left, one.right)]

@@ -152,7 +152,7 @@ def results_of_single_batch(session: Session, records: Sequence[Record]) -> list
 
 
 def test_times_may_decrease_under_a_count_window() -> None:
-    """Tuples arrive in any order; a pattern with a window of time processes them in order of arrival."""
+    """A pattern with a window of time then processes tuples in order of arrival."""
     session = Session(Stream(SCHEMA, CountWindow(10)), keywords=False)
     session.add(pattern_query("A a ; B b where a.x = b.x within 5 us"))
     results = results_of_batches(

@@ -1,4 +1,4 @@
-"""After a schema change, queries of every kind have the results of the new schema, each once."""
+"""After a schema change, queries of every kind have each result of the new schema once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ Numbered = tuple[int, Record]
 
 @dataclass(frozen=True)
 class Step:
-    """A micro-batch with its position, maybe after a change; ``remaining_records``: all that still count."""
+    """A micro-batch and its results. ``changed``: those of a schema change before it, if there is one.
+
+    ``remaining_records``: all records so far, except those of removed relations.
+    """
 
     position: int
     changed: list[Result] | None
@@ -125,7 +128,7 @@ def test_patterns_are_rebuilt_from_the_remaining_records(text: str, window: Wind
 
 
 def results_by_search(text: str, stream: Stream, step: Step) -> Counter[Result]:
-    """The results from this micro-batch on, computed from all records that count."""
+    """The results of this micro-batch, computed from all remaining records."""
     schema = nameable(stream.schema)
     query = read_query(text, schema)
     pattern = PatternStream(query, schema, query.window or stream.window, name="q")
@@ -197,7 +200,7 @@ EXPRESSION = ExpressionWindow("longest match [customer] .* [order and time - tim
 
 @pytest.mark.check
 def test_windows_of_unchanged_expressions_continue() -> None:
-    """A relation is added and removed; results over it appear when their windows end, if it still exists."""
+    """A relation is added, and removed later: results over it appear only if their windows end before."""
     counts = [windowed_counts(random.Random(seed)) for seed in range(length(3, 6))]
     assert all(count for _, count in counts)
     assert any(note_count for note_count, _ in counts)
@@ -235,7 +238,7 @@ def windowed_counts(rng: random.Random) -> tuple[int, int]:
 
 
 def test_a_pattern_over_unchanged_relations_is_not_rebuilt() -> None:
-    """A pattern over all relations reads the log again, including for relations that are added."""
+    """A pattern over all relations is, since the added relation also belongs to it."""
     log: list[LoggedBatch] = []
     reads: list[str] = []
 

@@ -66,7 +66,7 @@ def task_batches(rng: random.Random, records: Sequence[Record], lateness: int) -
 
 @dataclass
 class Reader:
-    """A shard, and the known state of the partitions."""
+    """A shard that reads partitions, with its results so far."""
 
     shard: KeptShard
     lateness: int
@@ -120,9 +120,9 @@ class ComparedResult(Protocol):
 def final_versions(
     results: Iterable[ComparedResult],
 ) -> dict[tuple[str, str], tuple[bool, float | None, float | None]]:
-    """By query and id: whether it was retracted in the end, its begin, and its end.
+    """By query and id: true if the last report is a retraction, with the begin and end of the result.
 
-    Omits results that were never alive in the end, because a deletion arrived after the row that it deletes.
+    Omits results that never lived, as a late deletion has shown.
     """
     versions = {(r.query, r.id): (r.op == "-", r.start, r.end) for r in results}
     return {
@@ -141,7 +141,7 @@ QUERIES: dict[str, str | Query] = {
 
 
 def test_a_late_record_between_two_tuples_of_its_key() -> None:
-    """The later tuple was ended with its relation; the earlier one has expired, and may also be corrected."""
+    """A truncation ended the later tuple, and the earlier one has expired; both may still be corrected."""
     job = Job({"q": "alpha beta"}, DIVIDED, window=TimeWindow(40), max_size=3, lateness=5, dead_letters=None)
     session = Session(job.stream)
     session.add_all(list(plans_of(job).values()))
@@ -186,7 +186,7 @@ def test_partitions_of_any_rates_have_the_results_of_the_sorted_stream(lateness:
 
 @seeds(4, 40)
 def test_partitions_that_diverge_later_have_the_results_of_the_sorted_stream(seed: int) -> None:
-    """Until then, records arrive in order, and nothing says what is final."""
+    """Before that, records arrive in order, and no final time is known."""
     rng = random.Random(seed)
     records, split = random_records(rng, length(100, 120)), rng.randint(1, 80)
     job = Job(dict(QUERIES), DIVIDED, window=TimeWindow(rng.choice((12, 40))), max_size=3)
@@ -233,7 +233,7 @@ def test_a_rebuilt_shard_continues_unchanged(seed: int) -> None:
 
 
 def test_equal_rows_stay_separate_after_a_later_restart() -> None:
-    """A deletion ends the oldest of them; the log does not contain all that were in the queue."""
+    """A deletion ends the oldest of them, and the log no longer contains all of them."""
     job = Job({"a": "alpha"}, DIVIDED, window=TimeWindow(6), max_size=3, dead_letters=None)
     reader = Reader(KeptShard(job, Part(0, 1, Partitioning.ROOTS)), 0)
     row = Record(DIVIDED.index["plain"], START, ("alpha", 1, 1))
@@ -289,7 +289,7 @@ def test_idle_partitions_are_awaited_for_a_while() -> None:
 
 @pytest.mark.parametrize("final", [None, START])
 def test_records_before_the_slowest_partition_are_late(final: int | None) -> None:
-    """Without partitions, the latest record decides."""
+    """If there are no partitions, records before the latest record are late."""
     session = Session(Job({"a": "alpha"}, DIVIDED, window=TimeWindow(10)).stream)
     if final is not None:
         session.settle(ALWAYS)

@@ -1,6 +1,6 @@
 """A session rebuilt from a snapshot and the log has the results of one that was never interrupted.
 
-The log is trimmed, or replaced by the live tuples.
+This also holds after the log was trimmed or replaced by the live tuples.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Recovered:
     live_entry: LoggedBatch | str = ""
     """The entry that replaces all earlier ones."""
     stored: Stored = field(init=False)
-    """Its records in files, and the others."""
+    """The records of ``live_entry``: in files, and the rest."""
     read: int = 0
     """The number of log entries that the session has processed."""
 
@@ -137,14 +137,14 @@ class Recovered:
         return results
 
     def _keep(self, part: LogPart | None, entry: LoggedBatch | str) -> None:
-        # A change has a micro-batch, which contains its begins.
+        # The begins of a schema change are stored with the next micro-batch.
         self.log.append((part, entry, {} if isinstance(entry, str) else self.live.begins()))
         self.read = len(self.log)
         self.states |= self.live.snapshot()
         self.state_count += len(self.states)
 
     def replace_log(self) -> None:
-        """Replace the log by the live tuples, if no query needs it."""
+        """Replace the log by the live tuples, unless a query needs it."""
         records_now, begins = self.live.live_records(), self.live.all_begins()
         if records_now is None:
             return
@@ -191,9 +191,9 @@ def compare(
     replaces: bool = False,
     keywords: bool = True,
 ) -> tuple[Recovered, int]:
-    """Compare after every batch; returns the rebuilt session, and the number of results.
+    """Compares the results of every batch; returns the rebuilt session and the number of results.
 
-    ``replaces``: now and then, live tuples replace the log.
+    ``replaces``: live tuples sometimes replace the log.
     """
     undisturbed = Session(stream, keywords=keywords)
     recovered, count = Recovered(stream, queries=queries, keywords=keywords), 0
@@ -370,7 +370,7 @@ def test_a_restored_version_keeps_the_begin_of_its_result() -> None:
 
 
 def test_an_added_pattern_reads_live_tuples_until_its_window_ends() -> None:
-    """Live tuples are not replaced while a pattern, which may be rebuilt, needs them as its past."""
+    """The live tuples are not replaced as long as the pattern would need them to be rebuilt."""
     stream = Stream(SCHEMA, Unbounded())
     longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
     recovered = Recovered(stream, queries=LOGGED_AS_LIVES)
@@ -433,7 +433,7 @@ def test_a_late_record_corrects_a_result_that_ended_before_a_schema_change() -> 
 
 @pytest.mark.parametrize("lateness", [0, 5])
 def test_a_result_ended_by_a_schema_begins_anew_with_the_next(lateness: int) -> None:
-    """It begins with the version that comes back, whatever its earlier reports, also after a restart."""
+    """It begins with the current version, whatever was reported earlier, and also after a restart."""
     stream = Stream(SCHEMA, Unbounded(), lateness=lateness)
     undisturbed, recovered = (Recovered(stream, queries=QUERIES[:1]) for _ in range(2))
     reports = []
@@ -462,7 +462,7 @@ def test_a_result_ended_by_a_schema_begins_anew_with_the_next(lateness: int) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("within", ["within 9 us", ""])
 def test_patterns_with_and_without_windows_are_rebuilt_unchanged(within: str) -> None:
-    """One without a window, added later, has read live tuples, and one with a window all of its window."""
+    """They are added after the log was replaced, so the one without a window has read only live tuples."""
     stream = Stream(SCHEMA, Unbounded())
     added = Query(f"keyed a ; plain b {within}", kind=PATTERN).named("added", 3)
     undisturbed, recovered = (Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0])) for _ in range(2))
@@ -490,7 +490,7 @@ def test_patterns_with_and_without_windows_are_rebuilt_unchanged(within: str) ->
 def test_the_log_of_a_window_or_of_append_only_results_is_kept(
     window: Window, options: dict[str, str]
 ) -> None:
-    """With results that only expire, some of the best are forgotten by score."""
+    """If results only expire, those that can never be among the best are forgotten."""
     session = Session(Stream(SCHEMA, window))
     session.add_all(plans_over(LOGGED_AS_LIVES, session.stream))
     session.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1))]))
@@ -509,7 +509,7 @@ def test_without_a_window_the_log_is_the_only_state() -> None:
 @pytest.mark.slow
 @seeds(1, 60)
 def test_a_session_is_rebuilt_across_schema_changes(seed: int) -> None:
-    """Equal rows, some of which ended by deletions before the log, are the right live ones."""
+    """Of equal rows, the right ones live, even if deletions before the log ended the others."""
     rng = random.Random(14 + seed)  # the first seed has such rows at a schema change
     records = random_records(rng, 150)
     schemas = [to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])), to_yaml(SCHEMA)]

@@ -122,7 +122,7 @@ ANALYZED = Schema(
 
 @seeds(3, 30)
 def test_a_completion_counts_the_rows_that_a_search_for_it_finds(seed: int) -> None:
-    """Also if columns with different analyzers have the word, or only words with its stem."""
+    """Even if the word is in columns with different analyzers, or only other words with its stem are."""
     rng = random.Random(seed)
     session = Session(Stream(ANALYZED, TimeWindow(100), max_size=1))
     words = ("report", "reports", "reported", "repo")

@@ -53,7 +53,7 @@ def test_a_watch_plans_each_saved_search_once(skws: Skws, planned: Counter[str],
 
 @pytest.mark.check
 def test_a_restart_plans_each_saved_search_once(skws: Skws, planned: Counter[str], tmp_path: Path) -> None:
-    """From the log; the job recognizes the same queries among its arguments without parsing them."""
+    """It parses the queries of the log, and recognizes them among its arguments by their texts."""
     file = tmp_path / "queries.yaml"
     file.write_text("".join(f"{name}: {text}\n" for name, text in QUERIES.items()))
     source = f"replay:{MOVIES / 'replay.jsonl'}?speed=1000000000"

@@ -78,7 +78,7 @@ def test_adding_queries_together_equals_adding_each(seed: int) -> None:
 
 
 def test_the_order_of_results_does_not_depend_on_how_queries_were_added() -> None:
-    """As after a restart, when all are added at once: the first and the last share an operator."""
+    """After a restart all are added at once, and the first and the last share an operator."""
     queries = (QUERIES[3], QUERIES[2], QUERIES[4])
     joint, single = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
     joint.add_all(plans_over(queries, joint.stream))
@@ -94,7 +94,7 @@ def test_the_order_of_results_does_not_depend_on_how_queries_were_added() -> Non
 
 
 def test_sql_counts_equal_rows_together_if_times_decrease() -> None:
-    """As under a count window: a time before the latest one counts as the latest."""
+    """Under a count window, a time before the latest one counts as the latest."""
     stream = Stream(STREAMS, CountWindow(9))
     session = Session(stream)
     session.add(Query("SELECT p.x FROM plain p WHERE p.x = 1", kind=SQL).named("ones", 1))
@@ -146,7 +146,7 @@ def test_one_query_of_a_group_is_restored() -> None:
 
 
 def test_results_of_tables_are_reported_once_over_windows() -> None:
-    """They are returned when tables are loaded, or when a query is added later; once for each query."""
+    """Each query returns them once: when tables are loaded, or when it is added later."""
     schema = parse_schema(
         """
 relations:

@@ -110,7 +110,7 @@ def rebuilt_session(
 
 @some("seed", [12, 15], [*range(12), 13, 14, *range(16, 20)])
 def test_a_restart_while_records_wait_makes_no_difference(seed: int) -> None:
-    """Equal rows queue: which one a deletion ends depends on deletions that are no longer in the log."""
+    """Which of several equal rows a deletion ends depends on deletions that are no longer in the log."""
     rng = random.Random(seed)
     time, records = 100, []
     for _ in range(150):

@@ -123,7 +123,7 @@ def bm25(texts: int, containing: int, occurrences: int, length: float) -> float:
 
 
 def without_twins(stream: list[Record]) -> list[Record]:
-    """Ids of equal tuples of one instant do not reveal their start as easily."""
+    """The stream without repeated tuples in an instant, whose starts are hard to read from their ids."""
     identities: set[object] = set()
     singles = []
     for record in stream:

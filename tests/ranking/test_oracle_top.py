@@ -131,7 +131,7 @@ def test_the_best_results_at_every_instant(reports: list[Result], size: int, gro
 
 @pytest.mark.parametrize("group", [False, True])
 def test_results_expire_after_very_many_deletions(group: bool) -> None:
-    """Ends of deleted results are dropped when there are 1,024, those of live ones never."""
+    """The ends of 1,024 deleted results are dropped together; those of live results are not."""
     deleted, last = 1_024, 1_500
     choice = TopChoice(2, group)
     top, reports = Top(choice, SCHEMA, event_time), list[Result]()

@@ -105,7 +105,7 @@ def test_a_name_weighs_more_than_a_mention(keyword: str, factor: float) -> None:
     ],
 )
 def test_the_letters_of_a_keyword(query: str, count: int) -> None:
-    """Those of the shortest alternative, without scope and signs: the share of a text that it is at least."""
+    """Counts the shortest alternative, without scope and signs: a match has at least as many letters."""
     (keyword,) = parse_query(query, WORLD).keywords
     assert letters(keyword) == count
 

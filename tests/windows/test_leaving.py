@@ -1,4 +1,4 @@
-"""When tuples leave the windows: binary search has the same result as stepping from record to record."""
+"""The time at which tuples leave their windows: binary search agrees with stepping through the records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ relations:
 """)
 
 Changes = list[tuple[int, int | None]]
-"""Positions with the oldest live start after each, None for none; the first one precedes the batch."""
+"""Positions, each with the oldest live start after it, if there is one; the first precedes the batch."""
 
 
 @st.composite
@@ -135,7 +135,7 @@ def test_an_engine_reports_its_windows() -> None:
 
 
 def test_keys_whose_windows_have_ended_are_forgotten() -> None:
-    """The state has nothing of them; those of open windows continue, also from a state."""
+    """The state omits them; keys with open windows continue, also after the state was restored."""
     plan = WindowPlan.of_text(PATIENTS, "open when temp > 38 close when temp < 38 per p")
     tracker = Tracker(plan.compiled(), plan.alphabet)
     for p in range(300):
@@ -153,7 +153,7 @@ def test_keys_whose_windows_have_ended_are_forgotten() -> None:
 
 
 def test_ended_windows_without_live_tuples_are_forgotten_while_another_is_open() -> None:
-    """One with a tuple of the open window is kept, so that its result is not repeated after a restart."""
+    """A window that shares a tuple with the open one is kept, so a restart does not repeat its result."""
     schema = parse_schema("relations: {a: {attributes: {k: integer, t: text}}, b: {attributes: {u: text}}}")
     plan = Plan(
         schema, parse_query("ada", schema), ExpressionWindow("open when t:start close when t:stop per k")
@@ -212,7 +212,7 @@ def test_the_cost_of_reading_a_key_does_not_depend_on_the_number_of_keys() -> No
 
 
 def test_the_cost_of_a_batch_does_not_depend_on_the_keys_of_live_tuples() -> None:
-    """Those without records in the batch are not looked at one by one."""
+    """Keys without records in the batch are not examined one by one."""
 
     def expiry_cost(keys: int) -> Cost:
         trails: dict[Code, OpenWindows] = {

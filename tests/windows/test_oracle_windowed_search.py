@@ -113,11 +113,11 @@ WORDED: dict[str, Callable[[list[str]], bool]] = {
     "t:'\"alpha beta\"'": lambda words: "alpha beta" in " ".join(words),
     "t:'\"beta pad\" -alpha'": lambda words: "beta pad" in " ".join(words) and "alpha" not in words,
 }
-"""Words in conditions, with their meaning for the words of a text."""
+"""Keywords in conditions; each with a function that is true if the words of a text satisfy it."""
 
 
 def by_hand(keyword: str, text: str, _: Analyzer) -> bool:
-    """Replaces the analysis: the meaning of a keyword of ``WORDED``."""
+    """True if a text satisfies a keyword of ``WORDED``; replaces the analysis."""
     meaning = next(holds for form, holds in WORDED.items() if form.rpartition("t:")[2].strip("'") == keyword)
     return meaning(text.split())
 

@@ -52,7 +52,7 @@ ONE_AT_A_TIME: Pairs = [
     (r.EVERYTHING, r.sequence([letter(0), letter(1), letter(2)])),
     (r.star(r.then(letter(0), letter(0))), r.then(r.star(letter(1)), letter(0, 0))),
 ]
-"""While a window of one is open, another could begin."""
+"""Expressions of which another window could begin while one is open."""
 
 
 @st.composite
@@ -93,7 +93,7 @@ def test_every_window_of_the_definition_is_found(
 def test_skipped_records_and_forgotten_macrostates_change_nothing(
     case: tuple[WindowExpression, Pairs, list[StreamRecord]], remembered: int
 ) -> None:
-    """Records without effect are skipped, more of them in whole batches than in parts."""
+    """Records without effect are skipped; larger batches skip more of them."""
     window_expression, _, word = case
     long_word = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
     expected = windows_of(Processor(window_expression, ALPHABET), long_word, [])
@@ -103,7 +103,7 @@ def test_skipped_records_and_forgotten_macrostates_change_nothing(
 
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
 def test_records_without_effect_count_after_a_window_is_too_long(limits: Limits) -> None:
-    """A record that could begin another has no effect while one is open; once that is given up, it has."""
+    """While a window is open, a record that could begin another has no effect; afterwards it has."""
     any_number = r.LetterBlock(g.Compare("<", g.GuardConstant(-1), g.Field("x")))
     end = r.LetterBlock(g.Compare("=", g.Field("x"), g.GuardConstant(2)))
     pair = (r.EVERYTHING, r.then(r.then(any_number, r.star(any_number)), end))
@@ -116,7 +116,7 @@ def test_records_without_effect_count_after_a_window_is_too_long(limits: Limits)
 @pytest.mark.parametrize("selection", [Selection.EVERY, Selection.LONGEST])
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
 def test_starts_that_are_too_old_are_dropped(selection: Selection, limits: Limits) -> None:
-    """New starts join one group, and all groups meet in another, to which no start is added directly."""
+    """New starts join one group; all groups end up in another one, to which no start is added."""
     below_two = r.LetterBlock(g.Compare("<", g.Field("x"), g.GuardConstant(2)))
     pair = (r.EVERYTHING, r.then(r.then(below_two, r.star(below_two)), letter(2)))
     word = [StreamRecord(0, i, (2 if i in (3, 400, 801) else 0, None, None)) for i in range(2_000)]
@@ -165,7 +165,7 @@ def random_records(count: int) -> list[StreamRecord]:
 
 
 def test_macrostates_are_not_kept_forever() -> None:
-    """Each of seventy records may be the one that counts: 2^70 macrostates, a new one with every record."""
+    """Any of the last seventy records may matter: 2^70 macrostates, and a new one with every record."""
     long_expression = expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST)
     processor = Processor(long_expression, ALPHABET, cache_size=50)
     sizes = []
@@ -176,7 +176,7 @@ def test_macrostates_are_not_kept_forever() -> None:
 
 
 def test_a_state_with_many_bits_is_encoded() -> None:
-    """More bits than a JSON integer."""
+    """It has more bits than an integer in JSON."""
     first_part, second_part = random_records(200)[:120], random_records(200)[120:]
     window_expression = expression([(LONG, LONG)], 0, Selection.EVERY)
     original, restored = Processor(window_expression, ALPHABET), Processor(window_expression, ALPHABET)

@@ -25,7 +25,7 @@ THEORY = Satisfiability(ALPHABET)
 def formulas(
     draw: st.DrawFn, k: int, places: tuple[str, ...], sets: tuple[str, ...], depth: int
 ) -> m.Formula:
-    """Formulas whose free variables are among some."""
+    """Formulas whose free variables are among ``places`` and ``sets``."""
     variable = st.sampled_from(places)
     kinds = ["satisfies", "before"] + ["member"] * bool(sets)
     if depth:

@@ -28,7 +28,7 @@ from tests.window_streams import ALPHABET, regulars, words
 THEORY = Satisfiability(ALPHABET)
 LETTERS = (g.Compare("=", g.Field("x"), g.GuardConstant(0)), g.Compare("=", g.Field("x"), g.GuardConstant(1)))
 PLENTY = 9
-"""With that many simultaneous starts, and automata this small, there can be any number."""
+"""If automata this small can have 9 starts at once, the number is unbounded."""
 
 SMALL = st.recursive(
     st.sampled_from([r.LetterBlock(LETTERS[0]), r.LetterBlock(LETTERS[1]), r.ANY, r.IDENTITY]),
@@ -179,17 +179,17 @@ VERDICTS = {
     # Only a later record is a start, where the loop leads back to it.
     "every match [x = 1] [x = 2] [x = 1 or x = 2]* [x = 3]": (U, U),
     "every match [x = 1] [x = 2] [x = 3] [x = 4]": (B, B),
-    # Reals are dense, and there are few truth values.
+    # Between two reals there is another one; there are only two truth values.
     "every open when y > y[-1] close when y < y[-1]": (U, U),
     "every match [y > y[-1] and y < 10 and y[-1] > 0]+ [b]": (U, U),
     "every match [y > y[-1] and y > 90] [y < y[-1]]": (B, B),
     "every match [b and not b[-1]] [not b and b[-1]]": (B, B),
     "every match [b] [b and b[-1]]* [not b[-1]]": (U, B),
-    # Only equality, over infinitely many texts.
+    # Texts are compared for equality only, and there are infinitely many.
     "every match [s = s[-1]]* ['red']": (U, U),
     "every match [s != s[-1] and s != s[-2]]+": (U, U),
     "every match [s = 'red' and s[-1] = 'blue']+ [s = 'red']": (B, B),
-    # Differences to the previous record.
+    # Comparisons with the previous record.
     "every open when time - time[-1] > 30 minutes close when b": (U, U),
     "every match [x > x[-1]]+ [x < x[-1]]": (U, U),
     "every match [x = x[-1] + 1] [x = x[-1] - 1]": (B, B),
@@ -435,7 +435,7 @@ def test_checks_in_many_threads_equal_those_in_one() -> None:
 
 
 def test_no_interrupt_is_lost_in_a_check() -> None:
-    """z3 would consume them, and a search could not be stopped."""
+    """If z3 consumed an interrupt, a search could not be stopped."""
     process = subprocess.run(
         script(INTERRUPTED), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )

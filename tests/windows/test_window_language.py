@@ -259,7 +259,7 @@ HUGE = " * ".join(["9999999999999999999"] * 20)
     "term", ["1e308 * 10.0", "y / 1e-320", "y * 1e200 * 1e200", HUGE, f"{HUGE} * 1.5", f"y * {HUGE}"]
 )
 def test_products_that_do_not_fit_in_a_double_are_refused(term: str) -> None:
-    """Infinity compares with nothing as expected, and z3 does not know it."""
+    """Comparisons with infinity are misleading, and z3 does not support it."""
     with pytest.raises(UsageError, match="fit in a double"):
         parse_expression(f"match [y < {term}]", ALPHABET)
 
@@ -277,7 +277,7 @@ def test_products_that_do_not_fit_in_a_double_are_refused(term: str) -> None:
     ],
 )
 def test_a_division_by_a_whole_number_is_exact(condition: str, text: str) -> None:
-    """Both sides are multiplied by it: 49 * (1 / 49) is less than 1."""
+    """Both sides are multiplied by it, since in doubles 49 * (1 / 49) is less than 1."""
     assert str(parse_regular(f"[{condition}]", ALPHABET)) == f"[{text}]"
 
 

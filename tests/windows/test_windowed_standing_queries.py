@@ -129,7 +129,7 @@ WORDS = over_windows(Query("ada lamp"), Query("lamp"), Query("ada"))
 
 @pytest.mark.slow
 def test_queries_with_equal_windows_share_them() -> None:
-    """Each has the results that it has alone. One is added later, one removed, with a failure between."""
+    """Each has the results that it has alone, while others are added, removed and restored."""
     first, second, third = WORDS
     operators = []
     rng = random.Random(5)
@@ -162,7 +162,7 @@ def test_queries_with_equal_windows_share_them() -> None:
 @pytest.mark.check
 @pytest.mark.parametrize("seed", [13, 47, 67])
 def test_results_do_not_depend_on_batches_if_times_decrease(seed: int) -> None:
-    """As under a count window; nor on restarts."""
+    """Under a count window, times may decrease. Restarts do not change results either."""
     rng = random.Random(seed)
     records = random_stream(STREAMS, seed, 40, 3, 0.03)
     records = [each._replace(time=each.time + rng.choice([0, 0, -5, 3])) for each in records]

@@ -282,7 +282,7 @@ def test_postgresql_and_sqlite_have_the_same_results(skws: Skws, books: Path, da
 
 
 def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Database) -> None:
-    """Their rows are kept, also if it is in a key; also reported if the index exists."""
+    """Their rows are kept, even if such a value is in a key; an existing index reports them too."""
     database.run(
         "CREATE TABLE movie (mid float8 PRIMARY KEY, title text, until timestamp, worth float8)",
         "INSERT INTO movie VALUES (1, 'kettle', 'infinity', 'NaN'), (2, 'kettle', '0044-03-15 BC', 1),"

@@ -1,4 +1,4 @@
-"""Networks completed through bridges: every result once, whichever of its tuples arrives last, or ends."""
+"""Networks completed through bridges have every result once, whichever of its tuples arrives last or ends."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_values_with_the_same_hash_bits_are_distinguished() -> None:
 @pytest.mark.check
 @seeds(1, 6)
 def test_queries_are_added_and_removed(seed: int) -> None:
-    """Bridges serve all queries with the same shape, including those that wake, sleep, arrive late or end."""
+    """Queries whose networks have the same shape share bridges, also while some sleep or are removed."""
     shared = StreamEngine(schema(), TimeWindow(40), sizes=Sizes(numbers=6))  # rebuilt now and then
     texts = [f"{A} {B}", f"{B} {C}", f"{A} {C}", f"{C} {A} {B}", f"{A} {B} -{C}"]
     separate: dict[str, StreamEngine] = {}

@@ -1,4 +1,4 @@
-"""A tuple with very many join partners: words around it are joined first, with the results of the mesh."""
+"""A tuple with very many join partners: delta joins begin at the words, and have the results of the mesh."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ PAIRED = Schema(
 
 @some("size", [3], [4, 5])
 def test_many_tuples_of_one_batch_join_each_other(size: int) -> None:
-    """Pairs are then not stored: walks look them up, and meet tuples that arrive later in the batch."""
+    """Then pairs are not stored but looked up, including those with tuples later in the batch."""
     burst = [Record(n % 2, 1 + n, (1, "pad")) for n in range(1_000)]
     later = [
         Record(0, 1_100, (2, "alpha")),

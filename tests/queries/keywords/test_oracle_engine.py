@@ -73,7 +73,7 @@ def planned(schema: Schema, text: str, window: Window, lateness: int = 0, most: 
 
 
 def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
-    """Compares every engine with the oracle, and the first results of a query that is added at each instant.
+    """Compares every engine with the oracle, also the snapshot of a query that is added at each instant.
 
     Returns the number of results.
     """
@@ -114,7 +114,7 @@ def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
 
 
 def check_consumer(reported: list[Result], window: Window) -> None:
-    """A consumer that keeps live results by id gets none that it has, and loses none that it lacks.
+    """Checks that no result is reported twice and none is retracted or updated that is not live.
 
     Under a count window, consumers are not told that a result has expired.
     """

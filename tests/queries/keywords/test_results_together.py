@@ -1,4 +1,4 @@
-"""Result ids are the same by columns and one by one; results of one instant need only memory for columns."""
+"""Ids computed by columns equal single ids; results of one instant need memory only for columns."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ print(peak_of_hot(int(sys.argv[1])))
 
 
 def peak_of_hot(instants: int) -> int:
-    """The growth of this process's peak memory in bytes when 600 tuples join 600 others and all is read."""
+    """The growth of this process's peak memory in bytes while the results of 600 x 600 tuples are read."""
     plan = hot_plan()
     assert len(_json_of(plan, _hot(20, 1))) == 400
     before = getrusage(RUSAGE_SELF).ru_maxrss
@@ -197,7 +197,7 @@ def test_ids_of_equal_tuples_take_linear_time() -> None:
 
 
 def memory_held(minutes: int) -> tuple[int, int]:
-    """Bytes and entries after some minutes of stream with a window of one minute."""
+    """Bytes and entries in use after a stream of this length, with a window of one minute."""
     load = Load(relations=4, minutes=1, kwf=0.1, selectivity=50)
     engine = StreamEngine.of(plan_of(load))
     records = load.records(minutes * 60)

@@ -81,7 +81,7 @@ COLUMNS = st.tuples(st.lists(TEXTS, min_size=1, max_size=5), st.booleans(), st.b
 def test_concatenated_columns_are_the_same_rows(
     parts: list[list[tuple[int, tuple[list[str], bool, bool]]]], numbers: list[int]
 ) -> None:
-    """Repeatedly, of some rows or all; searched columns, number 0, become texts if none is NULL."""
+    """All rows or some are taken between concatenations; column 0 is searched, and some have NULLs."""
     combined, expected = Rows.of(np.empty(0, dtype=np.int64), []), list[Row]()
     for part in parts:
         pieces, rows = [combined], list[Row]()
@@ -111,7 +111,7 @@ def test_concatenated_columns_are_the_same_rows(
 
 
 def test_searched_columns_take_half_the_memory() -> None:
-    """As texts instead of Python strings, unless some are NULL."""
+    """Unless some values are NULL, they are stored as ``Texts`` instead of Python strings."""
     blocks = [ColumnBlock(0, [["alpha", last], [1, 2]], searched=(0,)) for last in ("beta", "gamma")]
     assert isinstance(ColumnBlock.concat(blocks).texts(0), Texts)
     nulls = ColumnBlock(0, [["alpha", None], [1, 2]], searched=(0,))

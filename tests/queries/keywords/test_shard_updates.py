@@ -27,7 +27,7 @@ def test_a_version_continued_by_another_shard_is_an_update() -> None:
 
 
 def test_reports_of_one_shard_are_unchanged() -> None:
-    """Under a count window instants may have one time: the result ended in one, and returned in another."""
+    """Under a count window, a result may end in one instant and return in the next, both at the same time."""
     assert merged_changes(0, 0) == [("-", 3.0), ("+", 0.0)]
 
 

@@ -119,7 +119,7 @@ def test_shared_queries_have_the_results_of_separate_engines(
         assert sorted((r.name, r.query, *s) for r in results_of_shared for s in changes_of([r])) == sorted(
             (name, r.query, *s) for name, r in expected for s in changes_of([r])
         )
-    # All queries are removed: nothing of them remains.
+    # All queries are removed, and leave no entries.
     assert shared.footprint().entries == shared.live_tuples
 
 
@@ -231,7 +231,7 @@ def test_a_removed_query_leaves_nothing_in_its_shared_mesh() -> None:
 def test_begins_of_updated_results_are_forgotten_with_them(
     window: Window, lateness: int, logged: bool
 ) -> None:
-    """Whether or not a log keeps them; without a window the rows are deleted."""
+    """With and without a log; if there is no window, the rows are deleted."""
     engine = StreamEngine(STREAMS, window, lateness=lateness)
     engine.add(Plan(STREAMS, parse_query("alpha", STREAMS), window, 1))
     keyed = STREAMS.index["keyed"]
@@ -289,7 +289,7 @@ def test_begins_of_a_log_expire() -> None:
     ("window", "lateness"), [(TimeWindow(90), 0), (TimeWindow(90), 3), (CountWindow(9), 0), (Unbounded(), 0)]
 )
 def test_queries_with_the_same_text_are_separate(window: Window, lateness: int) -> None:
-    """Each has its own name and the same results throughout, whichever are added, removed, or rebuilt."""
+    """Each reports the same results under its own name, whichever others are added, removed or rebuilt."""
     plan_of_query = Plan(STREAMS, parse_query("alpha", STREAMS), window, 1)
     keyed = STREAMS.index["keyed"]
 

@@ -197,7 +197,7 @@ def test_large_constants_are_exact() -> None:
     assert [a.right for a in query.atoms] == [Constant(n, Domain.INTEGER) for n in (2**63 - 1, 10**23)]
 
 
-def test_columns_have_different_names() -> None:
+def test_equal_constants_and_aliases_get_distinct_names() -> None:
     (query,) = sql('SELECT 1, 1, s.a AS "1_2", s.a AS x, s.a2 AS x FROM s').queries
     assert query.names == ("1", "1_2", "1_2_2", "s.a", "s.a2")
 
@@ -224,7 +224,7 @@ def test_long_in_lists_are_refused_at_once() -> None:
         ),
     ],
 )
-def test_a_broken_promise_is_told_with_its_bounds(
+def test_a_broken_promise_is_reported_with_its_bounds(
     kind: AttributeType, bounds: tuple[float | None, float | None], value: float, message: str
 ) -> None:
     schema = Schema("promised", (Relation("s", (Attribute("a", kind, *bounds),)),), ())

@@ -153,27 +153,27 @@ def check_verdicts(count: int, streams: int, first: int) -> tuple[list[str], lis
 
     Only verdicts that are certain count as unbounded.
     """
-    wrong, unconfirmed, denied = [], [], 0
+    contradicted, unconfirmed, unbounded_count = [], [], 0
     for seed in range(first, first + count):
         text = random_sql(seed, streams)
         union = sql(text)
         verdict = check(union)
         if verdict.bounded is False and verdict.certain:
-            denied += 1
+            unbounded_count += 1
             if witness(union, seed=seed, tries=TRIES * 20) is None:
                 unconfirmed.append(text)
         elif verdict.bounded and witness(union, seed=seed, tries=TRIES * 4, n=6):
-            wrong.append(text)
-    return wrong, unconfirmed, denied
+            contradicted.append(text)
+    return contradicted, unconfirmed, unbounded_count
 
 
 @pytest.mark.check
 @pytest.mark.parametrize(("count", "streams"), [(16, 2), (6, 3)])
 def test_verdicts_agree_with_growth(count: int, streams: int) -> None:
-    wrong, unconfirmed, denied = check_verdicts(count, streams, 0)
-    assert wrong == []
-    assert denied
-    assert len(unconfirmed) <= MOST_UNCONFIRMED * denied, unconfirmed
+    contradicted, unconfirmed, unbounded_count = check_verdicts(count, streams, 0)
+    assert contradicted == []
+    assert unbounded_count
+    assert len(unconfirmed) <= MOST_UNCONFIRMED * unbounded_count, unconfirmed
 
 
 @pytest.mark.slow
@@ -183,10 +183,10 @@ def test_verdicts_agree_with_growth(count: int, streams: int) -> None:
 )
 def test_verdicts_agree_with_growth_on_many_queries(streams: int, first: int) -> None:
     """Each part takes less than a minute."""
-    wrong, unconfirmed, denied = check_verdicts(100 if streams == 2 else 50, streams, first)
-    assert wrong == []
-    print(f"{len(unconfirmed)} of {denied}", *unconfirmed, sep="\n")
-    assert len(unconfirmed) <= MOST_UNCONFIRMED * denied, unconfirmed
+    contradicted, unconfirmed, unbounded_count = check_verdicts(100 if streams == 2 else 50, streams, first)
+    assert contradicted == []
+    print(f"{len(unconfirmed)} of {unbounded_count}", *unconfirmed, sep="\n")
+    assert len(unconfirmed) <= MOST_UNCONFIRMED * unbounded_count, unconfirmed
 
 
 def _entries(union: Union, steps: int, seed: int) -> int:

@@ -170,7 +170,7 @@ def test_rows_columns_joint_matchers_and_indexes_match_alike(
     keywords: list[str], scope: str, values: list[list[str | None]]
 ) -> None:
     """Rows, columns, many queries at once, and index words, compared with loops over analysed words."""
-    query = parse_query(" ".join(f"{scope}{row}" for row in keywords), SCHEMA)
+    query = parse_query(" ".join(f"{scope}{keyword}" for keyword in keywords), SCHEMA)
     rows: list[Row] = [
         tuple(row) for row in values if not has_lone_surrogate("".join(text or "" for text in row))
     ]

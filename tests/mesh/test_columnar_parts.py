@@ -217,9 +217,7 @@ def test_partial_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.
             case 1:
                 mask = np.array([rng.random() < 0.8 for _ in expected], dtype=bool)
                 partials.keep(mask)
-                expected = [
-                    row for row, alive_mask in zip(expected, mask.tolist(), strict=True) if alive_mask
-                ]
+                expected = [row for row, is_kept in zip(expected, mask.tolist(), strict=True) if is_kept]
             case 2:
                 alive_mask = (partials.partials.end > now).tolist()
                 order = rng.sample(range(len(ends)), len(ends))

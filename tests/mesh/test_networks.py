@@ -172,14 +172,14 @@ def is_network(schema: Schema, tree: Tree, all_keywords: int) -> bool:
     minimal = all(
         any(
             node_keywords[leaf] >> b & 1 and not any(k >> b & 1 for k in remaining)
-            for b in range(keywords_of(all_keywords))
+            for b in range(keyword_count(all_keywords))
         )
         for leaf, remaining in zip(leaves, other_keywords, strict=True)
     )
     return total == all_keywords and minimal
 
 
-def keywords_of(all_keywords: int) -> int:
+def keyword_count(all_keywords: int) -> int:
     return all_keywords.bit_length()
 
 

@@ -223,21 +223,21 @@ def test_the_delay_between_results_is_constant(pcea: PCEA) -> None:
 
 
 def _most_lines_between(results: Iterator[object]) -> int:
-    ran, most_lines = 0, 0
+    line_count, most_lines = 0, 0
 
     def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal ran
-        ran += event == "line"
+        nonlocal line_count
+        line_count += event == "line"
         return trace
 
     earlier_trace = sys.gettrace()
     sys.settrace(trace)
     try:
         while next(results, None) is not None:
-            most_lines, ran = max(most_lines, ran), 0
+            most_lines, line_count = max(most_lines, line_count), 0
     finally:
         sys.settrace(earlier_trace)
-    return max(most_lines, ran)
+    return max(most_lines, line_count)
 
 
 def test_update_work_does_not_grow_with_the_results() -> None:
@@ -249,11 +249,11 @@ def test_update_work_does_not_grow_with_the_results() -> None:
         for i in range(size):
             evaluator.update(1, (1, i))
             evaluator.update(2, (1, i))
-        made = 0
+        call_count = 0
 
         def profile(_frame: object, event: str, _argument: object) -> None:
-            nonlocal made
-            made += event in ("call", "c_call")
+            nonlocal call_count
+            call_count += event in ("call", "c_call")
 
         sys.setprofile(profile)
         try:
@@ -261,7 +261,7 @@ def test_update_work_does_not_grow_with_the_results() -> None:
         finally:
             sys.setprofile(None)
         assert evaluator.count() == size * size
-        calls.append(made)
+        calls.append(call_count)
     assert len(set(calls)) == 1
 
 

@@ -13,7 +13,7 @@ from tests.oracles.run_trees import accepting_runs, by_label
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, STREAM, T
 
 
-def counts_by_definition(pcea: PCEA, position: int) -> list[frozenset[int]]:
+def positions_by_definition(pcea: PCEA, position: int) -> list[frozenset[int]]:
     return sorted((run.valuation()["•"] for run in accepting_runs(pcea, STREAM, position)), key=sorted)
 
 
@@ -24,12 +24,12 @@ def results_by_evaluation(pcea: PCEA, window: Window) -> list[list[dict[str, fro
 
 
 def test_the_chain_of_example_2_1() -> None:
-    assert counts_by_definition(C0, 5) == [{1, 3, 5}]
+    assert positions_by_definition(C0, 5) == [{1, 3, 5}]
     assert [len(results) for results in results_by_evaluation(C0, Unbounded())] == [0, 0, 0, 0, 0, 1, 0, 0]
 
 
 def test_the_parallel_automaton_of_example_3_3() -> None:
-    assert counts_by_definition(P0, 5) == [{0, 1, 5}, {1, 3, 5}]
+    assert positions_by_definition(P0, 5) == [{0, 1, 5}, {1, 3, 5}]
     results = results_by_evaluation(P0, Unbounded())
     assert sorted((v["•"] for v in results[5]), key=sorted) == [{0, 1, 5}, {1, 3, 5}]
     assert not any(results[:5] + results[6:])

@@ -22,13 +22,13 @@ Mark: TypeAlias = tuple[int, int, Row, bool]
 """Tick, relation, row and delete."""
 
 
-def random_marks(rng: random.Random, count: int, likely: float) -> list[Mark]:
+def random_marks(rng: random.Random, count: int, truncation_share: float) -> list[Mark]:
     marks: list[Mark] = []
     tick = 0
     for _ in range(count):
         tick += rng.choice((0, 0, 1, 2))
         relation = rng.randrange(2)
-        if rng.random() < likely:
+        if rng.random() < truncation_share:
             marks.append((tick, relation, (), True))
         else:
             marks.append((tick, relation, (rng.randrange(3), rng.randrange(2)), rng.random() < 0.3))

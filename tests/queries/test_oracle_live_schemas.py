@@ -39,14 +39,14 @@ Numbered = tuple[int, Record]
 
 @dataclass(frozen=True)
 class Step:
-    """A micro-batch and its results. ``changed``: those of a schema change before it, if there is one.
+    """A micro-batch and its results. ``change_results``: those of a schema change just before it.
 
     ``remaining_records``: all records so far, except those of removed relations.
     """
 
     position: int
-    changed: list[Result] | None
-    found: list[Result]
+    change_results: list[Result] | None
+    results: list[Result]
     remaining_records: list[Numbered]
 
 
@@ -55,12 +55,12 @@ class Run:
 
     def __init__(self, stream: Stream, query: Query, seed: int, *, deletes: bool = False) -> None:
         self.rng = random.Random(seed)
-        self.standing_queries = query.named("q", 4)
-        self.first = stream
+        self.query = query.named("q", 4)
+        self.first_stream = stream
         self.past: list[LoggedBatch] = []
         self.story: list[RecordBatch | str] = []
         self.live = Session(stream, keywords=False, past=lambda: self.past)
-        self.live.add(self.standing_queries)
+        self.live.add(self.query)
         self.deletes = deletes
         self.rejections: list[str] = []
         self.changes = 0
@@ -72,13 +72,15 @@ class Run:
             schema = self.live.stream.schema
             removed = schema.evolution.removed_relations
             remaining = [each for each in remaining if each[1].relation not in removed]
-            placed = [record for record in self._placed(batch, schema) if record.relation not in removed]
+            accepted_records = [
+                record for record in self._records_of_schema(batch, schema) if record.relation not in removed
+            ]
             position = self.live.position
-            batch_of_records = RecordBatch.of(placed)
+            batch_of_records = RecordBatch.of(accepted_records)
             self.past.append(LoggedBatch(position, self.live.now, batch_of_records))
             self.story.append(batch_of_records)
             results = self.live.take(batch_of_records)
-            inserted = [record for record in placed if not record.delete]
+            inserted = [record for record in accepted_records if not record.delete]
             remaining += enumerate(inserted, position)
             yield Step(position, change_results, results, remaining)
 
@@ -86,7 +88,7 @@ class Run:
         text = to_yaml(self.rng.choice(changes))
         before = self.live.stream
         try:
-            after = check_change(before, text, [self.standing_queries], before.window)
+            after = check_change(before, text, [self.query], before.window)
         except UsageError as error:
             self.rejections.append(str(error))
             return None
@@ -94,7 +96,7 @@ class Run:
         self.story.append(text)
         return self.live.change_schema(text)
 
-    def _placed(self, batch: Sequence[Record], schema: Schema) -> Iterator[Record]:
+    def _records_of_schema(self, batch: Sequence[Record], schema: Schema) -> Iterator[Record]:
         for record in batch:
             if record.delete and not self.deletes:
                 continue
@@ -119,10 +121,10 @@ def test_patterns_are_rebuilt_from_the_remaining_records(text: str, window: Wind
         run = Run(Stream(SCHEMA, window), Query(text, kind=PATTERN), seed)
         results = 0
         for step in run.steps():
-            assert not step.changed
+            assert not step.change_results
             expected = results_by_search(text, run.live.stream, step)
-            assert Counter(step.found) == expected
-            results += len(step.found)
+            assert Counter(step.results) == expected
+            results += len(step.results)
         assert results
         assert run.changes > 1
 
@@ -149,14 +151,14 @@ def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], w
         run = Run(Stream(SCHEMA, window), Query("alpha beta", kind=TOP, options=options), seed, deletes=True)
         top_ids: set[str] = set()
         for step in run.steps(records=length(90, 120)):
-            retraction_count += sum(result.op == "-" for result in step.changed or ())
-            for result in [*(step.changed or ()), *step.found]:
+            retraction_count += sum(result.op == "-" for result in step.change_results or ())
+            for result in [*(step.change_results or ()), *step.results]:
                 assert result.place is not None
                 if result.op == "~":
                     assert result.id in top_ids
                 else:
                     (top_ids.add if result.place.event == "enter" else top_ids.remove)(result.id)
-            if step.changed is not None:
+            if step.change_results is not None:
                 assert top_ids == best_ids(run)
         assert run.changes > 1
     assert retraction_count
@@ -164,13 +166,13 @@ def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], w
 
 def best_ids(run: Run) -> set[str]:
     """The ids of the best results, from a session without earlier queries."""
-    session = Session(run.first, keywords=False, past=lambda: run.past)
+    session = Session(run.first_stream, keywords=False, past=lambda: run.past)
     for event in run.story:
         if isinstance(event, str):
             session.change_schema(event)
         else:
             session.take(event)
-    return {result.id for result in session.add(run.standing_queries)}
+    return {result.id for result in session.add(run.query)}
 
 
 SQLS = ["SELECT DISTINCT x FROM plain WHERE x >= 0 AND x < 5", "SELECT x, y FROM link WHERE x = y"]
@@ -181,10 +183,10 @@ def test_the_state_of_sql_survives_changes(text: str) -> None:
     for seed in runs(4):
         run = Run(Stream(SCHEMA, TimeWindow(12)), Query(text, kind=SQL, options={"force": "yes"}), seed)
         steps = list(run.steps(records=240))
-        results = [r for step in steps for r in step.found] + run.live.take(RecordBatch.of(()), ended=True)
-        assert not any(step.changed for step in steps)
+        results = [r for step in steps for r in step.results] + run.live.take(RecordBatch.of(()), ended=True)
+        assert not any(step.change_results for step in steps)
         separate = Session(Stream(SCHEMA, TimeWindow(12)), keywords=False)
-        separate.add(run.standing_queries)
+        separate.add(run.query)
         expected: list[Result] = []
         for logged in run.past:
             is_original = logged.batch.relation < EXTRA

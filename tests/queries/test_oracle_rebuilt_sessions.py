@@ -46,7 +46,8 @@ QUERIES = (
     Query("alpha").named("one", 3),
     Query("alpha beta", kind=TOP, options={"size": "2"}).named("best", 3),
 )
-LOGGED_AS_LIVES = QUERIES[:2]
+REPLACEABLE = QUERIES[:2]
+"""Queries whose log may be replaced by the live tuples."""
 FOLDED = Query("alpha", kind=TOP, options={"size": "2", GROUP: "true"}).named("folded", 3)
 WITHIN = (
     Query("alpha beta").over(ExpressionWindow("every match [plain] [keyed]"), allowed=True).named("within", 3)
@@ -87,7 +88,7 @@ def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @dataclass
-class Recovered:
+class RecoverableSession:
     """A session, its log, and its latest states; ``rebuild`` discards the session.
 
     The log has micro-batches, and the texts of schema changes. Queries may read it.
@@ -99,13 +100,13 @@ class Recovered:
     state_count: int = 0
     queries: tuple[Query, ...] = QUERIES
     keywords: bool = True
-    replaced: int = 0
+    replacements: int = 0
     """The number of times that the log was replaced."""
     live_entry: LoggedBatch | str = ""
     """The entry that replaces all earlier ones."""
     stored: Stored = field(init=False)
     """The records of ``live_entry``: in files, and the rest."""
-    read: int = 0
+    entries_read: int = 0
     """The number of log entries that the session has processed."""
 
     def __post_init__(self) -> None:
@@ -114,7 +115,7 @@ class Recovered:
         self.live.add_all(plans_over(self.queries, self.live.stream))
 
     def past(self) -> list[LoggedBatch]:
-        return [entry for _, entry, _ in self.log[: self.read] if isinstance(entry, LoggedBatch)]
+        return [entry for _, entry, _ in self.log[: self.entries_read] if isinstance(entry, LoggedBatch)]
 
     def take(self, batch: RecordBatch) -> list[Result]:
         before = self.live.position, self.live.now
@@ -125,7 +126,7 @@ class Recovered:
             part, self.live.settled, self.live.position
         ):
             _, entry, _ = self.log.pop(0)
-            self.read -= 1
+            self.entries_read -= 1
             if isinstance(entry, str):
                 self.stream = changed(self.stream, entry)
         return results
@@ -139,7 +140,7 @@ class Recovered:
     def _keep(self, part: LogPart | None, entry: LoggedBatch | str) -> None:
         # The begins of a schema change are stored with the next micro-batch.
         self.log.append((part, entry, {} if isinstance(entry, str) else self.live.begins()))
-        self.read = len(self.log)
+        self.entries_read = len(self.log)
         self.states |= self.live.snapshot()
         self.state_count += len(self.states)
 
@@ -149,7 +150,7 @@ class Recovered:
         if records_now is None:
             return
         recent = self.live.recent(chain.from_iterable(logged.recent or (logged,) for logged in self.past()))
-        self.stored = self.files.store(records_now, str(self.replaced))
+        self.stored = self.files.store(records_now, str(self.replacements))
         self.files.trim(self.stored.files)
         records = self.files.read(self.stored.files, self.stored.rest).whole
         before = self.live.position - records.insertions
@@ -157,13 +158,13 @@ class Recovered:
         self.live.log_replaced(part, recent[0].position if record_count(recent) else None)
         self.live_entry = LoggedBatch(before, ALWAYS, records, recent=recent)
         self.log = [(part, self.live_entry, begins)]
-        self.read = 1
-        self.replaced += 1
+        self.entries_read = 1
+        self.replacements += 1
 
     def rebuild(self) -> None:
         position, now = self.live.position, self.live.now
         first, *_ = self.past()
-        self.read = 0
+        self.entries_read = 0
         self.live = Session(self.stream, past=self.past, keywords=self.keywords)
         self.live.expect(self.states)
         self.live.seek(first.position, first.now)
@@ -177,7 +178,7 @@ class Recovered:
                 self.live.replay(records, begins, live=True, recent=entry.recent)
             else:
                 self.live.replay(entry.batch, begins)
-            self.read += 1
+            self.entries_read += 1
         self.live.seek(position, now)
         self.live.restore(self.states)
 
@@ -190,13 +191,13 @@ def compare(
     *,
     replaces: bool = False,
     keywords: bool = True,
-) -> tuple[Recovered, int]:
+) -> tuple[RecoverableSession, int]:
     """Compares the results of every batch; returns the rebuilt session and the number of results.
 
     ``replaces``: live tuples sometimes replace the log.
     """
     undisturbed = Session(stream, keywords=keywords)
-    recovered, count = Recovered(stream, queries=queries, keywords=keywords), 0
+    recovered, count = RecoverableSession(stream, queries=queries, keywords=keywords), 0
     undisturbed.add_all(plans_over(queries, undisturbed.stream))
     while records:
         size = rng.randint(1, 8)
@@ -233,23 +234,23 @@ def test_a_rebuilt_session_accepts_records_out_of_order(seed: int) -> None:
     assert recovered.state_count
 
 
-_FOR_EVER: Final = {
-    "plain": LOGGED_AS_LIVES,
-    "scored": (*LOGGED_AS_LIVES, SCORED),
+_QUERY_SETS: Final = {
+    "plain": REPLACEABLE,
+    "scored": (*REPLACEABLE, SCORED),
     "best": QUERIES,
     "best-alone": QUERIES[2:],
-    "folded": (*LOGGED_AS_LIVES, FOLDED),
-    "within": (*LOGGED_AS_LIVES, WITHIN),
-    "shorter": (*LOGGED_AS_LIVES, *SHORTER),
-    "counted": (*LOGGED_AS_LIVES, Query("plain a ; plain b within 6 tuples", kind=PATTERN).named("near", 3)),
+    "folded": (*REPLACEABLE, FOLDED),
+    "within": (*REPLACEABLE, WITHIN),
+    "shorter": (*REPLACEABLE, *SHORTER),
+    "counted": (*REPLACEABLE, Query("plain a ; plain b within 6 tuples", kind=PATTERN).named("near", 3)),
 }
-_REPLACED: Final = [
+_CASES: Final = [
     *(("plain", TimeWindow(5), 0), ("within", TimeWindow(15), 0)),
     *((name, TimeWindow(15), 5) for name in ("scored", "shorter")),
     *((name, Unbounded(), 5) for name in ("plain", "best", "folded", "within")),
     *((name, Unbounded(), 0) for name in ("best-alone", "shorter", "counted")),
 ]
-_REPLACED_SLOW: Final = [
+_SLOW_CASES: Final = [
     one
     for one in (
         *(
@@ -260,17 +261,17 @@ _REPLACED_SLOW: Final = [
         ("shorter", TimeWindow(15), 0),
         *((name, TimeWindow(5), 5) for name in ("plain", "scored", "within")),
         *((name, TimeWindow(15), 5) for name in ("plain", "within")),
-        *((name, Unbounded(), lateness) for name in _FOR_EVER for lateness in (0, 5)),
+        *((name, Unbounded(), lateness) for name in _QUERY_SETS for lateness in (0, 5)),
     )
-    if one not in _REPLACED
+    if one not in _CASES
 ]
 
 
-@some("name, window, lateness", _REPLACED, _REPLACED_SLOW)
+@some("name, window, lateness", _CASES, _SLOW_CASES)
 @some("seed", [1], [0, *range(2, 40)])  # with seed 1, each record of a file needs its own number
 def test_the_log_is_replaced_by_live_tuples(name: str, window: Window, lateness: int, seed: int) -> None:
     """Scores use the word frequencies of live tuples; those of the best results are stored with the log."""
-    queries = _FOR_EVER[name]
+    queries = _QUERY_SETS[name]
     rng = random.Random(seed)
     records = random_records(rng, 100)
     if lateness:
@@ -278,13 +279,13 @@ def test_the_log_is_replaced_by_live_tuples(name: str, window: Window, lateness:
     stream = Stream(SCHEMA, window, lateness=lateness)
     recovered, count = compare(stream, records, rng, queries, replaces=True, keywords=queries != QUERIES[2:])
     assert count > 10
-    assert recovered.replaced
+    assert recovered.replacements
 
 
 def test_equal_rows_of_an_instant_stay_separate_after_deletions() -> None:
     """The live row is in a file, and the record of the other one is not."""
     stream = Stream(SCHEMA, Unbounded())
-    undisturbed, recovered = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
+    undisturbed, recovered = (RecoverableSession(stream, queries=REPLACEABLE) for _ in range(2))
     record = Record(0, 1_000, ("alpha", 1))
     output = []
     for records in (
@@ -323,14 +324,14 @@ def test_patterns_do_not_count_distances_between_live_tuples(within: str, latene
         records.sort(key=lambda record: record.time + rng.uniform(0, 6))
     stream = Stream(SCHEMA, Unbounded(), lateness=lateness)
     pattern = Query(f"plain a ; plain b {within}", kind=PATTERN).named("pattern", 3)
-    undisturbed, recovered = Session(stream), Recovered(stream, queries=LOGGED_AS_LIVES)
-    undisturbed.add_all(plans_over((*LOGGED_AS_LIVES, pattern), stream))
+    undisturbed, recovered = Session(stream), RecoverableSession(stream, queries=REPLACEABLE)
+    undisturbed.add_all(plans_over((*REPLACEABLE, pattern), stream))
     before = RecordBatch.of(records[:300])
     all_matches = matches(undisturbed.take(before))
     for first in range(0, 300, 20):
         recovered.take(before.take(slice(first, first + 20)))
     recovered.replace_log()
-    assert recovered.replaced
+    assert recovered.replacements
     assert len(recovered.past()[0].batch) < 120
     found_matches = matches(recovered.live.add_all(plans_over([pattern], stream)))
     recovered.queries += (pattern,)
@@ -349,7 +350,7 @@ def test_patterns_do_not_count_distances_between_live_tuples(within: str, latene
 def test_a_restored_version_keeps_the_begin_of_its_result() -> None:
     """A late record ends the last life of a row that was updated, deleted and inserted again."""
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
-    undisturbed, recovered = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
+    undisturbed, recovered = (RecoverableSession(stream, queries=REPLACEABLE) for _ in range(2))
     reports = []
     for time, text, delete in (
         (100, "alpha beta", False),
@@ -365,7 +366,7 @@ def test_a_restored_version_keeps_the_begin_of_its_result() -> None:
         results = undisturbed.take(batch)
         assert lines(recovered.take(batch)) == lines(results)
         reports += results
-    assert recovered.replaced
+    assert recovered.replacements
     assert reports[-1].start == 100 / 1e6
 
 
@@ -373,7 +374,7 @@ def test_an_added_pattern_reads_live_tuples_until_its_window_ends() -> None:
     """The live tuples are not replaced as long as the pattern would need them to be rebuilt."""
     stream = Stream(SCHEMA, Unbounded())
     longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
-    recovered = Recovered(stream, queries=LOGGED_AS_LIVES)
+    recovered = RecoverableSession(stream, queries=REPLACEABLE)
     recovered.take(RecordBatch.of([Record(1, 1_000 + time, ("alpha", time % 3)) for time in range(30)]))
     recovered.replace_log()
     recovered.live.add_all(plans_over([longer], stream))
@@ -381,20 +382,20 @@ def test_an_added_pattern_reads_live_tuples_until_its_window_ends() -> None:
     for time in range(1_030, 1_040):
         recovered.take(RecordBatch.of([Record(0, time, ("beta", time))]))
         recovered.replace_log()
-    assert recovered.replaced == 1
+    assert recovered.replacements == 1
     recovered.rebuild()
     results = recovered.take(RecordBatch.of([Record(0, 1_040, ("alpha", 7))]))
     assert len([one for one in results if one.name == "longer"]) == 3
     recovered.take(RecordBatch.of([Record(0, 1_200, ("beta", 8))]))
     recovered.replace_log()
-    assert recovered.replaced == 2
+    assert recovered.replacements == 2
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_an_added_pattern_reads_live_tuples_kept_for_a_shorter_one(rebuilt: bool) -> None:
     stream = Stream(SCHEMA, Unbounded())
     longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
-    recovered = Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0]))
+    recovered = RecoverableSession(stream, queries=(*REPLACEABLE, SHORTER[0]))
     for time in range(30):  # the last ones have updates of two rows, not of the first
         recovered.take(RecordBatch.of([Record(1, 1_000 + time, ("alpha", 1 + time % 2 if time else 0))]))
     recovered.replace_log()
@@ -410,16 +411,16 @@ def test_an_added_pattern_reads_live_tuples_kept_for_a_shorter_one(rebuilt: bool
     for time in (1_040, 1_060, 1_080, 1_100):
         recovered.take(RecordBatch.of([Record(0, time, ("beta", time))]))
         recovered.replace_log()
-    assert recovered.replaced == 1
+    assert recovered.replacements == 1
     recovered.take(RecordBatch.of([Record(0, 1_200, ("beta", 8))]))
     recovered.replace_log()
-    assert recovered.replaced == 2
+    assert recovered.replacements == 2
 
 
 def test_a_late_record_corrects_a_result_that_ended_before_a_schema_change() -> None:
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
     queries = (Query("alpha").named("alone", 1),)
-    undisturbed, changing = (Recovered(stream, queries=queries) for _ in range(2))
+    undisturbed, changing = (RecoverableSession(stream, queries=queries) for _ in range(2))
     reports = []
     for time, text in ((100, "alpha"), (104, "beta"), (102, "beta")):
         if time == 102:
@@ -435,7 +436,7 @@ def test_a_late_record_corrects_a_result_that_ended_before_a_schema_change() -> 
 def test_a_result_ended_by_a_schema_begins_anew_with_the_next(lateness: int) -> None:
     """It begins with the current version, whatever was reported earlier, and also after a restart."""
     stream = Stream(SCHEMA, Unbounded(), lateness=lateness)
-    undisturbed, recovered = (Recovered(stream, queries=QUERIES[:1]) for _ in range(2))
+    undisturbed, recovered = (RecoverableSession(stream, queries=QUERIES[:1]) for _ in range(2))
     reports = []
     for session in (undisturbed, recovered):
         results = session.take(
@@ -465,7 +466,9 @@ def test_patterns_with_and_without_windows_are_rebuilt_unchanged(within: str) ->
     """They are added after the log was replaced, so the one without a window has read only live tuples."""
     stream = Stream(SCHEMA, Unbounded())
     added = Query(f"keyed a ; plain b {within}", kind=PATTERN).named("added", 3)
-    undisturbed, recovered = (Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0])) for _ in range(2))
+    undisturbed, recovered = (
+        RecoverableSession(stream, queries=(*REPLACEABLE, SHORTER[0])) for _ in range(2)
+    )
     count = 0
     for number in range(40):
         time = 1_000 + number
@@ -483,7 +486,7 @@ def test_patterns_with_and_without_windows_are_rebuilt_unchanged(within: str) ->
         if number > 12 and number % 8 == 0:
             recovered.rebuild()
     assert count
-    assert recovered.replaced == 1
+    assert recovered.replacements == 1
 
 
 @pytest.mark.parametrize(("window", "options"), [(TimeWindow(15), {}), (Unbounded(), {APPEND_ONLY: "true"})])
@@ -492,7 +495,7 @@ def test_the_log_of_a_window_or_of_append_only_results_is_kept(
 ) -> None:
     """If results only expire, those that can never be among the best are forgotten."""
     session = Session(Stream(SCHEMA, window))
-    session.add_all(plans_over(LOGGED_AS_LIVES, session.stream))
+    session.add_all(plans_over(REPLACEABLE, session.stream))
     session.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1))]))
     assert session.live_records() is not None
     session.add(Query("alpha", kind=TOP, options={"size": "2", **options}).named("kept", 3))
@@ -513,7 +516,7 @@ def test_a_session_is_rebuilt_across_schema_changes(seed: int) -> None:
     rng = random.Random(14 + seed)  # the first seed has such rows at a schema change
     records = random_records(rng, 150)
     schemas = [to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])), to_yaml(SCHEMA)]
-    undisturbed, recovered = (Recovered(Stream(SCHEMA, TimeWindow(15))) for _ in range(2))
+    undisturbed, recovered = (RecoverableSession(Stream(SCHEMA, TimeWindow(15))) for _ in range(2))
     count = changes = 0
     while records:
         size = rng.randint(1, 8)
@@ -534,7 +537,7 @@ def test_a_session_is_rebuilt_across_schema_changes(seed: int) -> None:
 def test_waiting_records_are_kept_unchanged() -> None:
     """A row inserted and deleted in one instant never lived; a window expression has yet to read it."""
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
-    undisturbed, recovered = Session(stream), Recovered(stream, queries=_FOR_EVER["within"])
+    undisturbed, recovered = Session(stream), RecoverableSession(stream, queries=_QUERY_SETS["within"])
     undisturbed.add_all(plans_over(recovered.queries, stream))
     batches = (
         [Record(0, 1_000, ("alpha", 1)), Record(0, 1_020, ("alpha", 2))],
@@ -555,7 +558,7 @@ def test_waiting_records_are_kept_unchanged() -> None:
 def test_late_records_remain_late_after_the_log_is_replaced() -> None:
     """The latest record was a deletion, which is not among the live tuples."""
     stream = Stream(SCHEMA, Unbounded())
-    recovered = Recovered(stream, queries=QUERIES)
+    recovered = RecoverableSession(stream, queries=QUERIES)
     recovered.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1)), Record(0, 1_030, ("beta", 7), True)]))
     recovered.replace_log()
     assert not recovered.take(RecordBatch.of([Record(1, 1_020, ("beta", 1))]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from random import Random
 from typing import Any, Literal
 
 import orjson
@@ -164,9 +163,9 @@ joins: [{on: sale.item = item.item}]
     assert after.load_tables(tables) == []
     assert lines(loaded_results) == lines(after.add_all(plans_over(queries, after.stream)))
     assert [result.query for result in loaded_results] == ["lamp", "lamp", "desk lamp"]
-    orders = RecordBatch.of([Record(1, 1_000_000, (2, "red")), Record(1, 2_000_000, (1, "red"))])
-    results = before.take(orders)
-    assert lines(results) == lines(after.take(orders))
+    sales = RecordBatch.of([Record(1, 1_000_000, (2, "red")), Record(1, 2_000_000, (1, "red"))])
+    results = before.take(sales)
+    assert lines(results) == lines(after.take(sales))
     assert results
 
 
@@ -176,8 +175,8 @@ SHARES = [WHOLE, Part(1, 2, Partitioning.ROOTS), Part(0, 2, Partitioning.QUERIES
 
 def results_by_step(window: Window, share: Part, **options: Any) -> list[list[Result]]:
     """The results of each step: queries are added and removed, and one exists under two names."""
-    random = Random(0)
-    static, stream = dense_tables(random), dense_rows(random, length(96, 160), [0, 0, 1, 2])
+    rng = random.Random(0)
+    static, stream = dense_tables(rng), dense_rows(rng, length(96, 160), [0, 0, 1, 2])
     session = Session(Stream(DENSE, window, max_size=3, **options), share)
     session.load_tables(static)
     steps = [session.add(Query("alpha beta").named("a", 3))]
@@ -206,7 +205,9 @@ def test_all_evaluators_have_the_same_results(window: Window, share: Part) -> No
 TEXTS = st.text(max_size=20) | st.sampled_from(['a","id":"b', '{"op":"-"', '"unshown":', '"count":', "\\"])
 
 
-def network(query: str, op: Literal["+", "-"], text: str, place: TopChange | None, snapshot: bool) -> Result:
+def network_result(
+    query: str, op: Literal["+", "-"], text: str, place: TopChange | None, snapshot: bool
+) -> Result:
     tuples = (ResultTuple.given("customer", "customer:1", (text,), {text: text, "n": 1}),)
     result = Result(
         op, f"{query}!", query, "abc", 1.5, 2.5, "customer{ada}", tuples, ((0, 0, text),), snapshot
@@ -238,14 +239,14 @@ def network(query: str, op: Literal["+", "-"], text: str, place: TopChange | Non
     place=st.none() | st.builds(TopChange, st.just("enter"), st.integers(1, 9), st.floats(0, 9)),
     snapshot=st.booleans(),
 )
-def test_encoded_results_of_networks(
+def test_encoded_results_of_networks_equal_the_results(
     query: str, op: Literal["+", "-"], text: str, place: TopChange | None, snapshot: bool
 ) -> None:
-    check_encoding(network(query, op, text, place, snapshot))
+    check_encoding(network_result(query, op, text, place, snapshot))
 
 
 @given(query=TEXTS, text=TEXTS, number=st.integers(0, 1 << 80))
-def test_encoded_matches_and_rows(query: str, text: str, number: int) -> None:
+def test_encoded_matches_and_rows_equal_the_results(query: str, text: str, number: int) -> None:
     named_query = Query(query, name=text)
     member = ResultTuple(AsGiven("plain", "plain:1", {text: text}), (text,), ("a",), 3)
     check_encoding(Result.of_tuples(named_query, "abc", 1.5, None, (member,), snapshot=bool(number % 2)))
@@ -271,7 +272,7 @@ def check_encoding(result: Result) -> None:
 
 
 def test_lines_are_written_without_parsing() -> None:
-    line = network("ada", "-", "x", None, snapshot=False).pack()
+    line = network_result("ada", "-", "x", None, snapshot=False).pack()
     prefix = line[: line.index(b',"start"')]  # no JSON
     encoded = EncodedResult(prefix)
     assert (encoded.op, encoded.name, encoded.query) == ("-", "ada!", "ada")
@@ -280,7 +281,7 @@ def test_lines_are_written_without_parsing() -> None:
 
 def test_a_rate_limit_counts_withheld_results() -> None:
     limiter = Limiter(Rate.of("1 per minute"))
-    lines = [network("ada", "+", str(number), None, snapshot=False).pack() for number in range(2)]
+    lines = [network_result("ada", "+", str(number), None, snapshot=False).pack() for number in range(2)]
     assert [limiter.admit(EncodedResult(line)) is None for line in lines] == [False, True]
     later_result = Result("+", "ada", "ada", "other", 100.0, 110.0, "customer{ada}", (), ())
     delivered = limiter.admit(EncodedResult(later_result.pack()))

@@ -33,7 +33,7 @@ AGGREGATES = (
 )
 
 
-def direct(aggregate: Aggregate, records: list[StreamRecord]) -> Value:
+def aggregate_of(aggregate: Aggregate, records: list[StreamRecord]) -> Value:
     if aggregate.field is None:
         return len(records)
     values = [v for record in records if (v := ALPHABET.value(aggregate.field, record)) is not None]
@@ -68,7 +68,7 @@ def test_windows_have_the_aggregates_of_their_records(
     for batch in (word[:cut], word[cut:]):
         for found_window in processor.process(batch):
             records = word[found_window.first : found_window.last + 1]
-            expected = [direct(aggregate, records) for aggregate in AGGREGATES]
+            expected = [aggregate_of(aggregate, records) for aggregate in AGGREGATES]
             assert list(found_window.aggregates) == pytest.approx(expected, nan_ok=False)
             for value, expected_value in zip(found_window.aggregates, expected, strict=True):
                 assert type(value) is type(expected_value)
@@ -102,7 +102,9 @@ def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
         size = rng.choice((1, 2, 3, 5, 60))
         for found_window in processor.process(word[position : position + size]):
             records = word[found_window.first : found_window.last + 1]
-            assert list(found_window.aggregates) == pytest.approx([direct(a, records) for a in AGGREGATES])
+            assert list(found_window.aggregates) == pytest.approx(
+                [aggregate_of(a, records) for a in AGGREGATES]
+            )
             windows.append((found_window.first, found_window.last))
         position += size
     starts = [i for i in range(300) if not sparse or word[i].row[0] == 7]
@@ -140,14 +142,14 @@ def test_whole_numbers_are_summed_exactly() -> None:
 
 
 @given(st.lists(st.text("ab", max_size=1), min_size=1, max_size=40), st.data())
-def test_forest_folds_every_suffix_in_order(elements: list[str], data: st.DataObject) -> None:
-    forest = FoldLevels(lambda a, b: a + b)
+def test_fold_levels_fold_every_suffix_in_order(elements: list[str], data: st.DataObject) -> None:
+    levels = FoldLevels(lambda a, b: a + b)
     for element in elements:
-        forest.append(element)
+        levels.append(element)
     drop_count = data.draw(st.integers(0, len(elements) - 1))
-    forest.drop(drop_count)
+    levels.drop(drop_count)
     for start in range(len(elements) - drop_count):
-        assert forest.fold(start) == "".join(elements[drop_count + start :])
+        assert levels.fold(start) == "".join(elements[drop_count + start :])
 
 
 def test_panes_and_starts_are_limited_by_open_windows() -> None:

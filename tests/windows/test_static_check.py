@@ -205,7 +205,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize(("text", "bounds"), VERDICTS.items())
-def test_verdicts(text: str, bounds: tuple[Bound, Bound]) -> None:
+def test_verdicts_of_window_expressions(text: str, bounds: tuple[Bound, Bound]) -> None:
     window_expression = parse_expression(text, ALPHABET)
     verdict = check(window_expression, ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == bounds, verdict
@@ -376,8 +376,8 @@ PREPARED = """
         "match [temp > 38]+ [vitals and pulse > 1]",
     )
     def verdict(text):
-        found = WindowPlan.of_text(SCHEMA, text).verdict()
-        return found.open_starts, found.windows_per_position, found.reason, found.never
+        overlap = WindowPlan.of_text(SCHEMA, text).verdict()
+        return overlap.open_starts, overlap.windows_per_position, overlap.reason, overlap.never
 """
 
 HAMMER = """

@@ -93,7 +93,7 @@ def test_scored_and_top_queries_are_rejected(options: dict[str, str]) -> None:
         plans_of(job_over(queries={"q": query}))
 
 
-def test_patterns_are_rejected() -> None:
+def test_patterns_without_a_window_are_rejected() -> None:
     with pytest.raises(UsageError, match="a window expression is for keywords"):
         plans_of(job_over(queries={"q": Query.of_pattern("customer c ; order o")}))
     assert plans_of(job_over(queries={"q": Query.of_pattern("customer c ; order o within 5 s")}))

@@ -63,7 +63,7 @@ def changes_of(results: list[Result]) -> list[tuple[str, str, str, float | None]
 
 
 @combinations("batch, size", [1000, 7], [2, 3, 4])
-def test_updates_of_a_hub(batch: int, size: int) -> None:
+def test_updates_of_a_hub_have_the_results_of_the_mesh(batch: int, size: int) -> None:
     random = Random(3)
     records = stream(random)
     texts = [" ".join(random.sample(NAMES, 2)) for _ in range(25)] + [
@@ -167,7 +167,7 @@ ALERTS = {
 
 
 @pytest.mark.slow
-def test_ten_thousand_attorneys_and_three_or_more_keywords() -> None:
+def test_keywords_among_ten_thousand_attorneys_have_the_results_of_the_mesh() -> None:
     """The results of a mesh per query, while the hub and its join partners change."""
     window = Unbounded()
     hub = Record(0, 1, (1, "smith against jones"))
@@ -266,7 +266,7 @@ PAIRED = Schema(
 
 
 @some("size", [3], [4, 5])
-def test_many_tuples_of_one_batch_join_each_other(size: int) -> None:
+def test_many_joining_tuples_of_one_batch_have_the_results_of_the_mesh(size: int) -> None:
     """Then pairs are not stored but looked up, including those with tuples later in the batch."""
     burst = [Record(n % 2, 1 + n, (1, "pad")) for n in range(1_000)]
     later = [

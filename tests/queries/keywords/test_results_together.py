@@ -61,7 +61,7 @@ def test_results_are_in_order_of_ticks_and_ids(
         bounds = len({tick for tick, _ in pairs}) - 1, len(pairs)
         dropped_bits = sum(max(1, bound.bit_length()) for bound in bounds)
         prefixes = {(tick, number >> dropped_bits) for tick, number in pairs}
-        assert len(prefixes) < len(set(pairs)), "none are alike"
+        assert len(prefixes) < len(set(pairs)), "no two prefixes are equal"
     else:
         assert [pairs[place] for place in order.tolist()] == sorted(pairs)
         positions = order.tolist()
@@ -98,7 +98,7 @@ def by_columns(trees: Sequence[Drawn]) -> list[str]:
     return shown_ids(id_lanes)
 
 
-def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...]:
+def identity_of(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...]:
     """The identity of a result."""
     return frozenset(members), frozenset((members[left], members[right], name) for left, right, name in joins)
 
@@ -131,7 +131,7 @@ ONE, OTHER = map(digest, TUPLES[:2])
 @example(([ONE], []), ([OTHER], []))
 @given(results(), results())
 def test_different_results_have_different_ids(first: Drawn, second: Drawn) -> None:
-    assert (id_of(*first) == id_of(*second)) == (as_a_set(*first) == as_a_set(*second))
+    assert (id_of(*first) == id_of(*second)) == (identity_of(*first) == identity_of(*second))
 
 
 def test_the_digits_of_ids_are_evenly_distributed() -> None:
@@ -149,25 +149,25 @@ def _json_of(plan: Plan, records: list[Record]) -> list[bytes]:
     return [result.to_json() for result in engine.process_batches([RecordBatch.of(records)])]
 
 
-def _hot(number: int, instants: int) -> list[Record]:
+def hot_records(number: int, instants: int) -> list[Record]:
     rows: list[Row] = [("alpha", 1), ("beta", 1)]
     return [Record(i % 2, i * instants // (2 * number), rows[i % 2], False) for i in range(2 * number)]
 
 
 _MEMORY = """
 import resource, sys
-from tests.queries.keywords.test_results_together import peak_of_hot
-print(peak_of_hot(int(sys.argv[1])))
+from tests.queries.keywords.test_results_together import peak_memory_growth
+print(peak_memory_growth(int(sys.argv[1])))
 """
 
 
-def peak_of_hot(instants: int) -> int:
+def peak_memory_growth(instants: int) -> int:
     """The growth of this process's peak memory in bytes while the results of 600 x 600 tuples are read."""
     plan = hot_plan()
-    assert len(_json_of(plan, _hot(20, 1))) == 400
+    assert len(_json_of(plan, hot_records(20, 1))) == 400
     before = getrusage(RUSAGE_SELF).ru_maxrss
     engine = StreamEngine.of(plan)
-    count = sum(1 for _ in engine.process_batches([RecordBatch.of(_hot(600, instants))]))
+    count = sum(1 for _ in engine.process_batches([RecordBatch.of(hot_records(600, instants))]))
     assert count == 360_000
     return (getrusage(RUSAGE_SELF).ru_maxrss - before) * 1024
 
@@ -196,7 +196,7 @@ def test_ids_of_equal_tuples_take_linear_time() -> None:
     assert process_time() - start < 5
 
 
-def memory_held(minutes: int) -> tuple[int, int]:
+def memory_after(minutes: int) -> tuple[int, int]:
     """Bytes and entries in use after a stream of this length, with a window of one minute."""
     load = Load(relations=4, minutes=1, kwf=0.1, selectivity=50)
     engine = StreamEngine.of(plan_of(load))
@@ -215,7 +215,7 @@ def memory_held(minutes: int) -> tuple[int, int]:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_stream() -> None:
-    (short_bytes, short_entries), (long_bytes, long_entries) = memory_held(8), memory_held(16)
+    (short_bytes, short_entries), (long_bytes, long_entries) = memory_after(8), memory_after(16)
     assert short_entries > 240  # a full window is held
     assert long_entries < 2 * short_entries
     assert long_bytes < 1.5 * short_bytes

@@ -24,10 +24,10 @@ values = st.one_of(st.integers(-5, 5), st.none(), st.sampled_from([2**63 - 1, -(
 # Relation, column, and whether Arrow stores it; then the requested rows, modulo their number.
 blocks = st.lists(st.tuples(st.integers(0, 2), st.lists(values, min_size=1, max_size=6), st.booleans()))
 numbers = st.lists(st.integers(0, 50), max_size=20)
-Described = list[tuple[int, list[int | None], bool]]
+BlockColumns = list[tuple[int, list[int | None], bool]]
 
 
-def rows_of(columns: Described, numbers: list[int]) -> Rows:
+def rows_of(columns: BlockColumns, numbers: list[int]) -> Rows:
     row_blocks: list[Block] = [
         ArrowBlock(relation, [pa.array(column, pa.int64())])
         if arrow
@@ -41,7 +41,7 @@ def rows_of(columns: Described, numbers: list[int]) -> Rows:
 
 
 @given(blocks, numbers)
-def test_compact_rows_are_the_same(blocks: Described, numbers: list[int]) -> None:
+def test_compact_rows_are_the_same(blocks: BlockColumns, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
     compacted = rows.compact()
     assert list(compacted) == list(rows)
@@ -51,7 +51,7 @@ def test_compact_rows_are_the_same(blocks: Described, numbers: list[int]) -> Non
 
 
 @given(blocks, numbers)
-def test_rows_by_relation_include_all_rows(blocks: Described, numbers: list[int]) -> None:
+def test_rows_by_relation_include_all_rows(blocks: BlockColumns, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
     rows_by_number: dict[int, Row] = {}
     for relation, relation_blocks, numbers_of_relation, positions in rows.by_relation():
@@ -64,7 +64,7 @@ def test_rows_by_relation_include_all_rows(blocks: Described, numbers: list[int]
 
 
 @given(blocks, numbers)
-def test_integers_of_several_blocks(blocks: Described, numbers: list[int]) -> None:
+def test_integers_of_several_blocks(blocks: BlockColumns, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
     for _, relation_blocks, _, _ in rows.by_relation():
         column = [value for block in relation_blocks for value in block.values(0)]

@@ -126,11 +126,11 @@ def test_shared_queries_have_the_results_of_separate_engines(
 def test_labels_of_a_removed_query_are_freed() -> None:
     engine = StreamEngine(CHAIN, TimeWindow(10))
     engine.add_all([replace(plan("gone soon"), name="one"), replace(plan("soon"), name="other")])
-    assert told(engine, 0, 1, "gone soon") == 2
+    assert result_count(engine, 0, 1, "gone soon") == 2
     assert {"gone soon", "soon"} <= _texts_read()
     engine.remove("one")
     assert "gone soon" not in _texts_read()
-    assert told(engine, 0, 2, "gone soon") == 1
+    assert result_count(engine, 0, 2, "gone soon") == 1
 
 
 def test_networks_of_removed_queries_are_freed() -> None:
@@ -138,7 +138,7 @@ def test_networks_of_removed_queries_are_freed() -> None:
     before = _template_count()
     for number in range(20):
         engine.add(replace(plan(f"word{number}"), name="one"))
-        assert told(engine, 0, number, f"word{number}") == 1
+        assert result_count(engine, 0, number, f"word{number}") == 1
         engine.remove("one")
     assert _template_count() <= before + 1
 
@@ -176,7 +176,7 @@ def plan(text: str) -> Plan:
     return Plan(CHAIN, parse_query(text, CHAIN), TimeWindow(10), 3)
 
 
-def told(engine: StreamEngine, relation: int, time: int, words: str) -> int:
+def result_count(engine: StreamEngine, relation: int, time: int, words: str) -> int:
     return len(list(engine.process([Record(relation, time, (words, 1))])))
 
 
@@ -186,22 +186,23 @@ def waiting_count(engine: StreamEngine) -> int:
 
 def test_tuples_that_arrive_during_sleep_are_joined_on_waking() -> None:
     engine = StreamEngine.of(plan("alpha beta"))
-    assert told(engine, 0, 1, "alpha") == 0
-    assert told(engine, 1, 2, "pad") == 0
+    assert result_count(engine, 0, 1, "alpha") == 0
+    assert result_count(engine, 1, 2, "pad") == 0
     assert waiting_count(engine) == 0
-    assert told(engine, 2, 3, "beta") == 1
+    assert result_count(engine, 2, 3, "beta") == 1
     assert waiting_count(engine) > 0
-    assert told(engine, 2, 4, "beta") == 1
+    assert result_count(engine, 2, 4, "beta") == 1
 
 
 def test_partial_results_are_freed_on_falling_asleep() -> None:
     engine = StreamEngine.of(plan("alpha beta"))
-    assert [told(engine, *record) for record in ((2, 1, "beta"), (0, 8, "alpha"), (1, 8, "pad"))] == [0, 0, 1]
+    stream = ((2, 1, "beta"), (0, 8, "alpha"), (1, 8, "pad"))
+    assert [result_count(engine, *record) for record in stream] == [0, 0, 1]
     assert waiting_count(engine) > 0
     engine.expire(11)
     engine.compact(11)
     assert (engine.live_tuples, waiting_count(engine)) == (2, 0)
-    assert told(engine, 2, 12, "beta") == 1
+    assert result_count(engine, 2, 12, "beta") == 1
 
 
 def test_a_removed_query_leaves_nothing_in_its_shared_mesh() -> None:
@@ -211,10 +212,10 @@ def test_a_removed_query_leaves_nothing_in_its_shared_mesh() -> None:
     for engine in (shared, single):
         engine.add(plan("alpha beta"))
         for record in stream:
-            told(engine, *record)
+            result_count(engine, *record)
     shared.remove("gamma beta")
     assert shared.entries == single.entries > single.live_tuples
-    assert told(shared, 2, 4, "beta") == told(single, 2, 4, "beta") == 1
+    assert result_count(shared, 2, 4, "beta") == result_count(single, 2, 4, "beta") == 1
 
 
 @some(
@@ -331,18 +332,18 @@ def test_an_equal_query_ignores_results_that_ended_before_it(relation: str) -> N
     number = STREAMS.index[relation]
     rows = [("alpha", 1, 0), ("alpha again", 1, 0)]
 
-    def told(record: Record) -> list[tuple[str, str, float | None, float | None]]:
+    def reports_of(record: Record) -> list[tuple[str, str, float | None, float | None]]:
         return [(each.op, each.name, each.start, each.end) for each in engine.process([record])]
 
-    assert told(Record(number, 20, rows[0])) == [("+", "first", 20e-6, 30e-6)]
-    assert told(Record(number, 40, ("no", 2, 0))) == []
+    assert reports_of(Record(number, 20, rows[0])) == [("+", "first", 20e-6, 30e-6)]
+    assert reports_of(Record(number, 40, ("no", 2, 0))) == []
     assert engine.add_all([replace(plan, name=name) for name in ("second", "third")]) == []
-    assert told(Record(number, 25, rows[0], delete=True)) == [("-", "first", 20e-6, 25e-6)]
-    reports = told(Record(number, 22, rows[1]))
+    assert reports_of(Record(number, 25, rows[0], delete=True)) == [("-", "first", 20e-6, 25e-6)]
+    reports = reports_of(Record(number, 22, rows[1]))
     if relation == "plain":
         assert reports == [("+", name, 22e-6, 32e-6) for name in ("first", "second", "third")]
     engine.remove("second")
-    assert [name for _, name, _, _ in told(Record(number, 45, rows[1]))] == ["first", "third"]
+    assert [name for _, name, _, _ in reports_of(Record(number, 45, rows[1]))] == ["first", "third"]
     engine.remove("third")
     engine.add(replace(plan, name="fourth"))
-    assert [name for _, name, _, _ in told(Record(number, 46, ("alpha", 3, 0)))] == ["first", "fourth"]
+    assert [name for _, name, _, _ in reports_of(Record(number, 46, ("alpha", 3, 0)))] == ["first", "fourth"]

@@ -199,7 +199,24 @@ def test_updates_as_retractions_and_results(
 ) -> None:
     schema, text, static, stream = case
     assume(not (lateness and isinstance(window, CountWindow)))
-    plan = planned(schema, text, window, lateness, 3)
+    check_updates(planned(schema, text, window, lateness, 3), static, stream)
+
+
+@pytest.mark.parametrize("window", [TimeWindow(7), CountWindow(9), Unbounded()])
+def test_updates_of_dense_streams_as_retractions_and_results(window: Window) -> None:
+    """Random schemas rarely have updates."""
+    rng, count = Random(1), 0
+    for text in ("alpha", "alpha beta"):
+        plan = Plan(DENSE, parse_query(text, DENSE), window, 3)
+        for _ in range(4):
+            static, stream = dense_tables(rng), dense_rows(rng, 60, [0, 0, 1])
+            count += check_updates(plan, static, stream)
+    assert count > 2
+
+
+def check_updates(plan: Plan, static: list[Record], stream: list[Record]) -> int:
+    """Compares replacements with the updates that they replace; returns the number of updates."""
+    update_count = 0
     for kind in (StreamEngine.of, by_paper):
         updating, replacing = kind(plan), kind(replace(plan, updates=ToldUpdates.REPLACE))
         updates = [*updating.load_tables(static), *updating.process(stream)]
@@ -210,12 +227,14 @@ def test_updates_as_retractions_and_results(
             earlier = live.pop(result.id, None)
             if result.op == "~":
                 assert earlier is not None
+                update_count += 1
                 expected.append(("-", earlier.id, shape_of(earlier)))
             expected.append((result.op.replace("~", "+"), result.id, shape_of(result)))
             if result.op != "-":
                 live[result.id] = result
         assert sorted(expected) == sorted((each.op, each.id, shape_of(each)) for each in replacements)
-        check_consumer(replacements, window)
+        check_consumer(replacements, plan.window)
+    return update_count
 
 
 @pytest.mark.check

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skws.data.blocks import RowBlock
@@ -161,6 +161,8 @@ _QUERIES = (
 
 
 @examples(150)
+@example(["running", "trav*"], "", [["he runs", None, "running", "running", "x", None], ["travels"] * 6])
+@example(["häusern"], "german:", [[None, "ein altes HAUS", None, None, None, None]])
 @given(
     st.lists(st.sampled_from(_QUERIES), min_size=1, max_size=2, unique=True),
     st.sampled_from(["", "", "page:", "german:", "none:", "page.simple:"]),

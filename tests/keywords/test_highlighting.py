@@ -109,6 +109,7 @@ SCHEMAS = [SCHEMA, mixed_schema()]
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=["english", "mixed"])
 @given(texts(), queries())
+@example("pulp Pulp-Fiction, pulp fiction", 'pulp "pulp fiction" fict*')
 @examples(150)
 def test_occurrence_counts_by_chunk_equal_those_of_the_text(schema: Schema, text: str, query: str) -> None:
     try:
@@ -124,6 +125,8 @@ def test_occurrence_counts_by_chunk_equal_those_of_the_text(schema: Schema, text
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=["english", "mixed"])
 @given(texts(), texts(), texts(), queries(), st.sampled_from([0, 10]))
+@example("Pulp Fictions", "pulp, fiction", "John Travolta", "pulp trav* (fiction OR x)", 0)
+@example("Pulp Fictions", "pulp, fiction", "John Travolta", 'pulp "pulp fiction"', 10)
 @examples(200)
 def test_live_words_label_tuples_like_the_matcher(
     schema: Schema, title: str, plot: str, name: str, query: str, arrow_threshold: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
-from skws.data.batch import Record
+from skws.data.batch import Record, RecordBatch
 from skws_schema.model import Join, Relation, Row, Schema
 from tests.strategies import COLUMNS
 
@@ -136,3 +137,13 @@ def dense_rows(
 
 def dense_tables(rng: random.Random) -> list[Record]:
     return [Record(3, 0, record.row) for record in dense_rows(rng, 2, [0])]
+
+
+def batches_of_size(records: Sequence[Record], size: int) -> list[RecordBatch]:
+    return [RecordBatch.of(records[first : first + size]) for first in range(0, len(records), size)]
+
+
+def split_into_batches(records: Sequence[Record], splits: Sequence[int]) -> list[RecordBatch]:
+    """The records as batches; each split is a position, modulo the number of positions."""
+    bounds = [0, *sorted(split % (len(records) + 1) for split in splits), len(records)]
+    return [RecordBatch.of(records[start:end]) for start, end in pairwise(bounds)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -27,6 +26,7 @@ from skws_schema.evolution import SchemaChange
 from skws_schema.model import Join, Row, Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded
+from tests.queries.random_streams import split_into_batches
 from tests.strategies import JOINABLE, WORDS, Case, cases, examples, schemas, static_rows, streams
 
 TRACES = """
@@ -150,11 +150,6 @@ def test_equal_values_of_different_types_belong_to_one_part() -> None:
     assert len({*part(1, [(v, "x") for v in range(100)])}) == 7
 
 
-def batches(records: list[Record], cuts: list[int]) -> list[RecordBatch]:
-    bounds = [0, *sorted(cut % (len(records) + 1) for cut in cuts), len(records)]
-    return [RecordBatch.of(records[a:b]) for a, b in pairwise(bounds)]
-
-
 def json_counts(results: list[Result]) -> Counter[str]:
     return Counter(str(result.to_dict()) for result in results)
 
@@ -223,7 +218,7 @@ def test_oracle_parts_together_have_the_results_of_one_session(
     for session, share in zip(sessions, shares, strict=True):
         results = [*session.load_tables(tables), *session.add(query)]
         results_of_parts += results if share.first else []
-    for batch in batches(records, cuts):
+    for batch in split_into_batches(records, cuts):
         expected += single.take(batch)
         for session, own_records in zip(sessions, division.divided(batch, parts), strict=True):
             results_of_parts += session.take(own_records)

@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -26,6 +25,7 @@ from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import PatternError, UsageError
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.patterns.test_pattern_stream import SCHEMA
+from tests.queries.random_streams import split_into_batches
 from tests.strategies import examples, streams
 
 PATTERNS = [
@@ -50,16 +50,11 @@ def search_results(text: str, window: Window, records: Sequence[Record]) -> Coun
     return Counter(PatternStream(query, SCHEMA, query.window or window, name="p").process(sorted_batch))
 
 
-def results_of_batches(session: Session, batches: Sequence[Sequence[Record]]) -> list[Result]:
+def results_of_batches(session: Session, batches: Sequence[RecordBatch]) -> list[Result]:
     results: list[Result] = []
     for batch in batches:
-        results += session.take(RecordBatch.of(batch))
+        results += session.take(batch)
     return results + session.take(RecordBatch.of(()), ended=True)
-
-
-def split_into_batches(records: Sequence[Record], splits: Sequence[int]) -> list[Sequence[Record]]:
-    bounds = [0, *sorted(place % (len(records) + 1) for place in splits), len(records)]
-    return [records[start:end] for start, end in pairwise(bounds)]
 
 
 STREAMS = [Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeWindow(9), 3)]
@@ -144,7 +139,8 @@ def test_a_pattern_added_later_begins_with_the_live_tuples(
     if not stream.lateness and not isinstance(stream.window, CountWindow) and "tuples" not in text:
         now = before[-1].time / 1_000_000
         assert live_results == Counter(r for r in first_results if r.end is None or r.end > now)
-    assert results_of_batches(second, [after]) == results_of_batches(first, [after])
+    rest = RecordBatch.of(after)
+    assert results_of_batches(second, [rest]) == results_of_batches(first, [rest])
 
 
 def results_of_single_batch(session: Session, records: Sequence[Record]) -> list[Result]:
@@ -155,9 +151,8 @@ def test_times_may_decrease_under_a_count_window() -> None:
     """A pattern with a window of time then processes tuples in order of arrival."""
     session = Session(Stream(SCHEMA, CountWindow(10)), keywords=False)
     session.add(pattern_query("A a ; B b where a.x = b.x within 5 us"))
-    results = results_of_batches(
-        session, [[Record(0, 9, ("t", 1, 1))], [Record(1, 2, ("t", 1, 1)), Record(1, 20, ("t", 1, 1))]]
-    )
+    records = [Record(0, 9, ("t", 1, 1)), Record(1, 2, ("t", 1, 1)), Record(1, 20, ("t", 1, 1))]
+    results = results_of_batches(session, split_into_batches(records, [1]))
     assert [[member.position for member in result.tuples] for result in results] == [[0, 1]]
 
 

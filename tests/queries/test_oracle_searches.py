@@ -21,7 +21,7 @@ from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.queries.random_streams import STREAMS, TABLES, random_stream
+from tests.queries.random_streams import STREAMS, TABLES, batches_of_size, random_stream
 from tests.strategies import combinations, length, seeds
 
 TEXTS = (
@@ -36,10 +36,6 @@ WINDOWS: list[Window] = [TimeWindow(20), TimeWindow(200), CountWindow(15)]
 
 def ranked_query(text: str, name: str, size: int, rank: str = "relevance") -> Query:
     return Query(text, options={RANK: rank}).named(name, size)
-
-
-def pieces(records: list[Record]) -> list[RecordBatch]:
-    return [RecordBatch.of(records[first : first + 16]) for first in range(0, len(records), 16)]
 
 
 def order(result: Result) -> tuple[int, float, str]:
@@ -82,7 +78,7 @@ def test_a_search_has_the_first_results_of_a_new_query(schema: Schema, window: W
     for live, results in ((session, results_beside_searches), (undisturbed, expected)):
         live.load_tables(tables)
         results.extend(live.add(ranked_query("alpha beta", "standing", 3)))
-    for batch in pieces(stream_records):
+    for batch in batches_of_size(stream_records, 16):
         results_beside_searches += session.take(batch)
         expected += undisturbed.take(batch)
         for text in rng.sample(TEXTS, 4):
@@ -167,7 +163,7 @@ def test_paths_between_common_words_are_counted_and_ranked(schema: Schema, seed:
     session.load_tables([record for record in records if schema.relations[record.relation].table])
     stream_records = [record for record in records if not schema.relations[record.relation].table]
     result_count = 0
-    for number, batch in enumerate(pieces(stream_records)):
+    for number, batch in enumerate(batches_of_size(stream_records, 16)):
         session.take(batch)
         if number % 9 != 8:
             continue
@@ -194,7 +190,7 @@ def test_an_interrupted_search_does_not_disturb_queries() -> None:
     results, expected = [], []
     for live in (session, undisturbed):
         live.add(ranked_query("alpha beta", "standing", 4))
-    for batch in pieces(records):
+    for batch in batches_of_size(records, 16):
         results += session.take(batch)
         expected += undisturbed.take(batch)
         with pytest.raises(TimeLimitError), within(0.0):
@@ -212,7 +208,7 @@ def test_an_interrupted_search_does_not_disturb_queries() -> None:
 def test_a_search_that_times_out_returns_its_smaller_results() -> None:
     """However early it times out; ranked by recency, larger results may be better."""
     session = Session(Stream(STREAMS, TimeWindow(10_000)))
-    for batch in pieces(random_stream(STREAMS, 1, 320, 40)):
+    for batch in batches_of_size(random_stream(STREAMS, 1, 320, 40), 16):
         session.take(batch)
     complete_by_size = {
         size: searched(session, ranked_query("alpha beta", "", size, "recency"), 2) for size in range(1, 7)
@@ -246,7 +242,7 @@ def test_only_some_of_many_equal_results_are_built(monkeypatch: pytest.MonkeyPat
     session = Session(Stream(STREAMS, TimeWindow(10_000)))
     records = [Record(0, number, ("open pad pad", number, 0)) for number in range(2_000)]
     better_record = Record(0, 2_000, ("open", 2_000, 0))
-    for batch in pieces([*records, better_record]):
+    for batch in batches_of_size([*records, better_record], 16):
         session.take(batch)
     outcome = searched(session, ranked_query("open", "", 1), 5)
     assert (outcome.found, outcome.complete, len(outcome.results)) == (2_001, True, 5)

@@ -29,7 +29,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, ExpressionWindow
 from tests.jobs.watching import SCHEMA, request
 from tests.oracles.oracle import lines
-from tests.queries.random_streams import STREAMS, random_stream
+from tests.queries.random_streams import STREAMS, batches_of_size, random_stream
 from tests.spark.streaming.shard_runs import all_shards, micro_batch_of
 from tests.strategies import seeds
 
@@ -175,7 +175,7 @@ def test_results_do_not_depend_on_batches_if_times_decrease(seed: int) -> None:
     def results(size: int) -> list[Result]:
         session, all_results = Session(count_stream), list[Result]()
         session.add_all(plans_over(queries, count_stream))
-        for batch in batched_by(records, size):
+        for batch in batches_of_size(records, size):
             all_results += session.take(batch)
             states, position, now = session.snapshot(), session.position, session.now
             session = Session(count_stream)
@@ -188,7 +188,3 @@ def test_results_do_not_depend_on_batches_if_times_decrease(seed: int) -> None:
     expected = results(len(records))
     assert expected
     assert Counter(results(1)) == Counter(results(3)) == Counter(expected)
-
-
-def batched_by(records: Sequence[Record], size: int) -> list[RecordBatch]:
-    return [RecordBatch.of(records[first : first + size]) for first in range(0, len(records), size)]

@@ -1,3 +1,5 @@
+"""Spans of keywords in a text, and the number of their occurrences."""
+
 from __future__ import annotations
 
 import tracemalloc

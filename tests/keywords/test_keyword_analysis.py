@@ -1,3 +1,5 @@
+"""Texts are split into words, which are compared by their stems and synonyms."""
+
 from __future__ import annotations
 
 import sys

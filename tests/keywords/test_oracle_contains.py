@@ -84,7 +84,6 @@ def test_keywords_in_window_expressions_match_like_searches(
 @given(rows(3), query_texts())
 @examples(100)
 def test_keywords_of_a_named_attribute_match_only_it(row: Row, text: str) -> None:
-    """Only the named attribute is matched."""
     attributes = (Attribute("t", AttributeType.TEXT), Attribute("u", AttributeType.TEXT))
     numbers = (Attribute("x", AttributeType.INTEGER), Attribute("y", AttributeType.INTEGER))
     relations = tuple(Relation(f"r{n}", (*attributes, *numbers), search=("t", "u")) for n in range(2))

@@ -1,3 +1,5 @@
+"""Queries are parsed into keywords and exclusions; every typed character is used or reported."""
+
 from __future__ import annotations
 
 import pickle
@@ -156,7 +158,7 @@ WORD_INTERIOR = re.compile(r'(?<=[ab])[^\s"()]*(?=[ab])')
 @examples(600)
 @given(st.text(f"ab{_SIGNS}{_SIGNS} \t", max_size=16))
 def test_every_typed_character_is_used_or_reported(text: str) -> None:
-    """Each character is in a term or operator, is white space, or is reported; else the text is rejected."""
+    """Each character is in a term or operator, is white space or is reported, unless the text is rejected."""
     query = parsed_or_error(text)
     if isinstance(query, str):
         return
@@ -200,7 +202,7 @@ OPERATORS = (
 @example("pulp movie.mid<5!movie.mid:..7")
 @example("pulp !studio:(a OR Zed) -studio>=5")
 def test_every_character_of_conditions_and_fuzzy_terms_is_used_or_reported(text: str) -> None:
-    """As above, for texts with many conditions, wildcards and fuzzy terms."""
+    """Unless the text is rejected."""
     query = parsed_or_error(text)
     if isinstance(query, str):
         return

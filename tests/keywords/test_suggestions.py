@@ -1,3 +1,5 @@
+"""Suggestions are similar words of the data, by distance and then by frequency."""
+
 from __future__ import annotations
 
 import pytest

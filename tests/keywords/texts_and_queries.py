@@ -124,7 +124,7 @@ CONDITIONS = (
 
 
 def queries(*, conditions: bool = False) -> st.SearchStrategy[str]:
-    """Texts of queries, most of them well-formed; with ``conditions`` on ``movie``."""
+    """Texts of queries, most of them well-formed, with conditions on ``movie`` if ``conditions``."""
     condition = st.sampled_from(CONDITIONS).map("!{}".format)
     leaf = st.one_of(_leaves(), _leaves(), condition) if conditions else _leaves()
     alternation = st.lists(leaf, min_size=2, max_size=3).map(lambda parts: f"({' OR '.join(parts)})")

@@ -136,7 +136,7 @@ def test_a_limited_search_stops_early() -> None:
 @pytest.mark.check
 @seeds(2, 8)
 def test_larger_results_may_be_better(seed: int) -> None:
-    """Texts of all lengths, joined by rare values: the best results include some of several tuples."""
+    """Texts of all lengths, joined by rare values: some of the best results have several tuples."""
     rng = random.Random(seed)
     relations = (
         Relation("a", COLUMNS, search=("t",), table=True),

@@ -57,7 +57,7 @@ def outputs_of(
 
 
 def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[StreamEngine]:
-    """The engines, with another one whose mesh is ordered by shares, if shares of the keywords are given."""
+    """All engines, and if ``shares`` of the keywords are given, one whose mesh is ordered by them."""
     by_shares = [StreamEngine.of(replace(plan, frequencies=shares))] if shares else []
     return [by_paper(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *by_shares]
 
@@ -112,7 +112,7 @@ def test_engines_agree_on_many_equal_tuples_of_one_instant() -> None:
 
 
 def test_more_results_than_one_chunk_holds() -> None:
-    """Half a million: in one instant, in the next ones, and retractions of some."""
+    """Half a million: in one instant and in the next two; some are retracted."""
     plan = Plan(PAIR, parse_query("alpha beta", PAIR), TimeWindow(3), 2)
     alphas = [Record(0, 1, (f"alpha {n}", 1, None)) for n in range(4500)]
     betas = [Record(1, 1, (f"beta {n}", 1, None)) for n in range(60)]

@@ -41,7 +41,7 @@ def test_many_queries_move_to_the_shared_engine(window: Window, lateness: int, s
     random = Random(seed)
     static, stream = dense_tables(random), dense_rows(random, 144, [0, 1])
     plans = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
-    # Its queries have other numbers after the last steps.
+    # Queries have other numbers after the last steps.
     shared = StreamEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4, numbers=11))
     separate = StreamEngine(DENSE, window, lateness=lateness)
     count = 0

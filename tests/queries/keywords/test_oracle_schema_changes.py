@@ -1,4 +1,4 @@
-"""Schema changes while queries run: no mode loses or repeats a result (S-KWS paper, Section 4.4)."""
+"""No engine loses or repeats a result when the schema changes (S-KWS paper, Section 4.4)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ChangingOracle(Oracle):
 
 
 def _join_keys(schema: Schema, kept_names: set[str]) -> list[object]:
-    """Keys by which joins are compared; those of relations that are not kept equal nothing."""
+    """Keys that compare joins; the key of a join with a relation that is not kept equals no other."""
     return [j if {j.left, j.right} <= kept_names else (id(schema), j.name) for j in schema.joins]
 
 
@@ -196,7 +196,7 @@ def test_a_removed_relation_retracts_an_updated_result_with_its_reported_begin(l
 
 
 def test_a_late_record_ends_a_result_that_had_ended_before_the_change() -> None:
-    """It has fewer tuples than the largest network, and the last tuple belongs to a removed relation."""
+    """The largest network has more tuples, and the last record belongs to a relation that is removed."""
     first, after = Schema("first", (A, B, C), (AB,)), Schema("after", (A, B), (AB,))
     stream = [Record(0, 1, ("alpha", 7)), Record(1, 2, ("beta", 7)), Record(2, 50, ("pad", 7))]
     late = [Record(1, 4, ("beta", 7), delete=True)]

@@ -21,7 +21,7 @@ from skws_schema.model import Row
 values = st.one_of(st.integers(-5, 5), st.none(), st.sampled_from([2**63 - 1, -(2**63)]))
 
 
-# Relation, column, and whether Arrow stores it; then the requested rows, modulo their number.
+# Blocks: a relation, a column, and true if Arrow stores it. Numbers: those of rows, modulo their count.
 blocks = st.lists(st.tuples(st.integers(0, 2), st.lists(values, min_size=1, max_size=6), st.booleans()))
 numbers = st.lists(st.integers(0, 50), max_size=20)
 BlockColumns = list[tuple[int, list[int | None], bool]]

@@ -19,9 +19,9 @@ from skws_purging.lifespans import ALWAYS
 from skws_purging.policy import LazyPurging
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import FOREVER, TimeWindow
+from tests.mesh.paper_meshes import LENGTH, joins, tuple_of
 from tests.strategies import examples
 
-LENGTH = 10
 _KIND = (Attribute("x", AttributeType.INTEGER),)
 STAR = Schema(
     "star",
@@ -34,14 +34,6 @@ def star_mesh(size: int = 3) -> DemandDrivenMesh:
     mesh = make_mesh(CNGen(STAR, 2, size), TimeWindow(LENGTH), MeshChoice(MeshKind.FULL, PurgeKind.LAZY))
     assert isinstance(mesh, DemandDrivenMesh)
     return mesh
-
-
-def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> MeshTuple:
-    return MeshTuple(relation, (value,), start, start + LENGTH, keywords)
-
-
-def joins(mesh: DemandDrivenMesh) -> list[JoinOperator]:
-    return [join for source in mesh.sources.values() for join in source.above()]
 
 
 TO_STATE: dict[State, list[DemandEvent]] = {

@@ -14,15 +14,15 @@ from skws_mesh.cngen import CNGen
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import PaperMesh
-from skws_mesh.paper.join_operator import Buffer, JoinOperator, Producer, tree_gen
+from skws_mesh.paper.join_operator import Buffer, Producer, tree_gen
 from skws_mesh.tree import NodeOrder, Tree
 from skws_purging.composites import MeshTuple, end_of
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, TimeWindow, Unbounded, Window
+from tests.mesh.paper_meshes import LENGTH, joins, tuple_of
 from tests.mesh.test_networks import TERNARY, schema_of
 from tests.strategies import examples, schemas
 
-LENGTH = 10
 WINDOW = TimeWindow(LENGTH)
 
 
@@ -37,14 +37,6 @@ def paper_mesh(
     window: Window = WINDOW,
 ) -> PaperMesh:
     return make_mesh(generator, window, MeshChoice(mesh, purge, demand))
-
-
-def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> MeshTuple:
-    return MeshTuple(relation, (value,), start, start + LENGTH, keywords)
-
-
-def joins(mesh: PaperMesh) -> list[JoinOperator]:
-    return [join for source in mesh.sources.values() for join in source.above()]
 
 
 @pytest.mark.parametrize("demand", [True, False])

@@ -6,7 +6,6 @@ import random
 import tracemalloc
 from collections import defaultdict
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -42,14 +41,12 @@ COURTS = Schema(
 NAMES = tuple(f"name{number}" for number in range(60))
 
 
-def stream(random: Random) -> list[Record]:
+def stream(rng: random.Random) -> list[Record]:
     """A docket that gets hundreds of attorneys, a small docket, and updates of the large one's name."""
     records = [Record(0, 1, (1, "acme trial")), Record(0, 1, (2, "minor trial"))]
     for number in range(240):
         docket = 2 if number % 40 == 0 else 1
-        records.append(
-            Record(1 + number % 2, 2 + number, (number, docket, " ".join(random.sample(NAMES, 2))))
-        )
+        records.append(Record(1 + number % 2, 2 + number, (number, docket, " ".join(rng.sample(NAMES, 2)))))
     for update, name in enumerate(("beta trial", "acme trial", "name3 trial")):
         old_row = records[0].row if not update else records[-1].row
         records.append(Record(0, 300 + update, old_row, delete=True))
@@ -64,9 +61,9 @@ def changes_of(results: list[Result]) -> list[tuple[str, str, str, float | None]
 
 @combinations("batch, size", [1000, 7], [2, 3, 4])
 def test_updates_of_a_hub_have_the_results_of_the_mesh(batch: int, size: int) -> None:
-    random = Random(3)
-    records = stream(random)
-    texts = [" ".join(random.sample(NAMES, 2)) for _ in range(25)] + [
+    rng = random.Random(3)
+    records = stream(rng)
+    texts = [" ".join(rng.sample(NAMES, 2)) for _ in range(25)] + [
         "acme name1",
         "beta name2 -name7",
         "trial",

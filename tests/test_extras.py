@@ -15,6 +15,8 @@ import pytest
 from tests.places import ROOT
 from tests.test_library import SHOP
 
+pytestmark = pytest.mark.check
+
 OPTIONAL = (
     "pyspark",
     "py4j",
@@ -67,7 +69,6 @@ def command(packages: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return run(packages, "import sys; from skws.cli import main; sys.exit(main())", *arguments)
 
 
-@pytest.mark.check
 def test_command_and_library_work_without_extras(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(SHOP)
     (tmp_path / "day.jsonl").write_text(
@@ -111,7 +112,6 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-@pytest.mark.check
 def test_commands_name_a_missing_extra(packages: Path, tmp_path: Path) -> None:
     """One process runs all commands: loading their common modules takes most of the time of each."""
     (tmp_path / "shop.yaml").write_text(SHOP)
@@ -135,7 +135,6 @@ def test_commands_name_a_missing_extra(packages: Path, tmp_path: Path) -> None:
         assert code != "0"
 
 
-@pytest.mark.check
 def test_the_library_names_a_missing_extra(packages: Path) -> None:
     spark = run(packages, "import skws.spark; skws.spark.search")
     assert "Spark needs pyspark: pip install 'skws[spark]'" in spark.stderr

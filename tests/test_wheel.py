@@ -13,6 +13,8 @@ import pytest
 from tests.places import ROOT
 from tests.strategies import some
 
+pytestmark = pytest.mark.check
+
 
 def python(*arguments: str | Path, **environment: str) -> str:
     command = [sys.executable, *map(str, arguments)]
@@ -36,7 +38,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel_file
 
 
-@pytest.mark.check
 def test_the_wheel_contains_only_packages_with_the_prefix(wheel: Path) -> None:
     names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     packages = {name for name in names if not name.endswith(".dist-info")}
@@ -45,14 +46,12 @@ def test_the_wheel_contains_only_packages_with_the_prefix(wheel: Path) -> None:
     }
 
 
-@pytest.mark.check
 def test_the_wheel_contains_the_files_of_the_page(wheel: Path) -> None:
     files = [path for path in (ROOT / "skws" / "serve" / "page").glob("*.*") if path.suffix != ".py"]
     assert len(files) > 1
     assert {f"skws/serve/page/{path.name}" for path in files} <= set(zipfile.ZipFile(wheel).namelist())
 
 
-@pytest.mark.check
 @some("first", ["schema"], ["skws"])
 def test_the_wheel_coexists_with_the_package_schema(wheel: Path, tmp_path: Path, first: str) -> None:
     order = ["schema", str(wheel)] if first == "schema" else [str(wheel), "schema"]
@@ -67,7 +66,6 @@ def test_the_wheel_coexists_with_the_package_schema(wheel: Path, tmp_path: Path,
     assert all(file.startswith(str(tmp_path)) for file in files), files
 
 
-@pytest.mark.check
 def test_bench_without_a_checkout_is_rejected(wheel: Path, tmp_path: Path) -> None:
     python("-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, wheel)
     command = [sys.executable, "-m", "skws", "bench", "floor"]

@@ -183,6 +183,7 @@ _COMMANDS = [list(map(str, SEARCH)), ["--help"], ["networks", "nolan", "-s", str
 _FOR_SOURCES = "from skws.sources.addresses import parse_source; parse_source('x'); parse_source('replay:x')"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [

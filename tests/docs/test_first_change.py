@@ -14,12 +14,13 @@ from tests.docs.shell import Shell, with_places
 from tests.places import ROOT
 from tests.queries.counted import installed
 
+pytestmark = pytest.mark.check
+
 PAGE = ROOT / "CONTRIBUTING.md"
 KIND = "build/fresh/skws_fresh/kind.py"
 INSTALL = "python -m pip install --quiet --no-deps --editable build/fresh"
 
 
-@pytest.mark.check
 def test_the_first_change_of_contributing_can_be_followed(tmp_path: Path) -> None:
     """Writes the metadata that an installer would write, so that this environment does not change."""
     package = tmp_path / "build" / "fresh"

@@ -17,6 +17,8 @@ from tests.places import ROOT
 from tests.postgres import Database, Server
 from tests.strategies import some
 
+pytestmark = pytest.mark.check
+
 PAGE = ROOT / "docs" / "joins-that-stay-right.md"
 
 

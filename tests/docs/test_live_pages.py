@@ -20,6 +20,8 @@ from tests.ports import free_port
 from tests.postgres import PASSWORD, Database, Server, run_outside_transaction
 from tests.waiting import until
 
+pytestmark = pytest.mark.check
+
 DOCS = ROOT / "docs"
 SHOP = files(DOCS / "tutorial.md")["shop.sql"]
 

@@ -19,6 +19,8 @@ from tests.conftest import partitioned
 from tests.kafka import MockBroker
 from tests.places import ROOT
 
+pytestmark = pytest.mark.check
+
 PAGE = ROOT / "docs" / "python.md"
 ARRIVALS = {
     "purchases": {"id": 1, "customer_id": 7, "item": "kettle", "time": "2026-05-04T10:00:00Z"},
@@ -56,7 +58,6 @@ def test_the_python_page_runs_on_spark(
     assert DeltaTable(tmp_path / "delta_alerts").to_pyarrow_table()["id"].to_pylist() == [alert.id]
 
 
-@pytest.mark.check
 @pytest.mark.spark
 def test_the_notebook_runs_on_spark(spark: SparkSession) -> None:
     assert spark is not None

@@ -38,6 +38,8 @@ from tests.postgres import Database
 from tests.spark.test_submit import cluster
 from tests.waiting import until
 
+pytestmark = pytest.mark.check
+
 RECIPES = ROOT / "docs" / "recipes"
 CLUSTER = ROOT / "docs" / "cluster.md"
 LIVE_PAGES = str(ROOT / "tests" / "docs" / "test_live_pages.py")
@@ -134,7 +136,6 @@ def test_the_mail_recipe_sends_results(tmp_path: Path) -> None:
     assert "Ada Byron · " in body.decode()
 
 
-@pytest.mark.check
 def test_the_postgresql_in_python_recipe_runs(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,7 +159,6 @@ def _fill(folder: Path) -> sqlite3.Connection:
     return connection
 
 
-@pytest.mark.check
 def test_the_mysql_and_excel_recipe_searches_tables_and_sheets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -312,7 +312,6 @@ def test_commands_of_the_cluster_page_run(
     watch_until_results(shell, step, tmp_path / "shared" / "run1.jsonl")
 
 
-@pytest.mark.check
 @pytest.mark.spark
 def test_the_notebook_recipe_runs_on_spark(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark is not None

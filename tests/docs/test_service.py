@@ -27,6 +27,8 @@ from tests.ports import free_port
 from tests.postgres import Database
 from tests.waiting import until
 
+pytestmark = pytest.mark.check
+
 PAGE = ROOT / "docs" / "service.md"
 FILES = ROOT / "examples" / "service"
 SHOP = files(ROOT / "docs" / "tutorial.md")["shop.sql"]
@@ -43,7 +45,6 @@ def _search(shell: Shell, search: Block, port: int, token: str) -> Any:
     return json.loads(shell.run(with_places(search, actual)))
 
 
-@pytest.mark.check
 def test_the_service_survives_signals_and_restores_from_a_backup(tmp_path: Path, database: Database) -> None:
     """It requires the token, accepts the proxy's host name, and continues after signals and from a backup."""
     database.run(SHOP)

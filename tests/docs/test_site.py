@@ -17,6 +17,8 @@ from docs.testing_counts import PAGE, of_items, of_tree, read, shown
 from skws.cli.demo import DEMO_QUERIES
 from tests.places import ROOT
 
+pytestmark = pytest.mark.check
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -29,7 +31,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.check
 def test_every_page_is_built_and_in_the_search_index(site: Path) -> None:
     locations = {
         entry["location"] for entry in json.loads((site / "search" / "search_index.json").read_text())["docs"]

@@ -19,6 +19,8 @@ from tests.ports import free_port
 from tests.postgres import Database
 from tests.waiting import until
 
+pytestmark = pytest.mark.check
+
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 SERVE = ROOT / "docs" / "serve.md"
 SLACK = ROOT / "docs" / "recipes" / "postgresql-to-slack.md"

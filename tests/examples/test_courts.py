@@ -15,6 +15,8 @@ import yaml
 import skws
 from tests.places import ROOT
 
+pytestmark = pytest.mark.check
+
 EXAMPLE = ROOT / "examples" / "courts"
 CHANGES, HUB = 3000, 200
 

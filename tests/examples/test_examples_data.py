@@ -16,6 +16,8 @@ from skws_schema.yaml.load import load_schema
 from skws_windows.window import TimeWindow, parse_window
 from tests.places import DATA, ROOT
 
+pytestmark = pytest.mark.check
+
 EXAMPLES = ROOT / "examples"
 PUBLIC = {"stackexchange": "stackexchange-ai", "sakila": "sakila", "mondial": "mondial"}
 Row = dict[str, Any]

@@ -12,6 +12,8 @@ import yaml
 
 from tests.places import ROOT
 
+pytestmark = pytest.mark.check
+
 XML_EXAMPLE = ROOT / "examples" / "stackexchange"
 COLUMNS: dict[str, list[str]] = {
     name: list(relation["attributes"])

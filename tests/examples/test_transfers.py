@@ -16,6 +16,8 @@ import pytest
 from tests.places import ROOT
 from tests.strategies import THOROUGH
 
+pytestmark = pytest.mark.check
+
 PROGRAM = ROOT / "examples" / "transfers" / "transfers.py"
 Results = list[dict[str, Any]]
 

@@ -18,6 +18,8 @@ from examples.vulnerabilities.searches import Saved, searches
 from examples.vulnerabilities.zgrep import Difference, chosen, compare
 from tests.places import ROOT
 
+pytestmark = pytest.mark.check
+
 NUMBER = 400
 
 

@@ -33,6 +33,7 @@ def run(folder: Path, number: int, *names: str) -> None:
         assert generated["accepted"] >= LEAST_ACCEPTED * number, name
 
 
+@pytest.mark.check
 def test_a_few_inputs_of_three_languages_are_handled(tmp_path: Path) -> None:
     run(tmp_path, 15, "keywords", "sql", "jsonl")
 

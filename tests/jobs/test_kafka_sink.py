@@ -236,6 +236,7 @@ def test_a_result_too_large_for_a_message_is_a_dead_letter(
     )
 
 
+@pytest.mark.check
 @some("kills", [2], [20])
 def test_a_killed_watch_writes_each_result_to_kafka_once(
     brokers: Broker, topic: str, tmp_path: Path, kills: int

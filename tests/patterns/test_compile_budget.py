@@ -77,6 +77,7 @@ def test_compilation_steps_are_limited() -> None:
         size(ands(6))
 
 
+@pytest.mark.check
 def test_every_process_takes_the_same_steps() -> None:
     code = (
         "from tests.patterns.test_compile_budget import *\n"

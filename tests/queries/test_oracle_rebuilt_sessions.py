@@ -267,6 +267,7 @@ _SLOW_CASES: Final = [
 ]
 
 
+@pytest.mark.check
 @some("name, window, lateness", _CASES, _SLOW_CASES)
 @some("seed", [1], [0, *range(2, 40)])  # with seed 1, each record of a file needs its own number
 def test_the_log_is_replaced_by_live_tuples(name: str, window: Window, lateness: int, seed: int) -> None:

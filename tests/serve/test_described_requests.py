@@ -190,6 +190,7 @@ def test_the_documented_requests_are_accepted(tmp_path: Path) -> None:
                 assert "ann" in answer.text
 
 
+@pytest.mark.check
 def test_the_documented_client_continues_after_a_kill(tmp_path: Path) -> None:
     (tmp_path / "follow.py").write_text(files(ROOT / "docs" / "serve.md")["follow.py"])
     schema, stream = shop(tmp_path)

@@ -20,6 +20,8 @@ from tests.serve.serving import Serving, Stream, shop
 from tests.strategies import some
 from tests.waiting import until
 
+pytestmark = pytest.mark.check
+
 RESULTS = 600
 
 

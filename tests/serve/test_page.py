@@ -19,9 +19,10 @@ from tests.serve.serving import Serving, serving, shop
 from tests.tui.ui import scenario
 from tests.waiting import until
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)"
-)
+pytestmark = [
+    pytest.mark.check,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)"),
+]
 TIME = count(2000)
 NAMES = "[...document.querySelectorAll('#saved h3')].map(e => e.textContent)"
 ITEMS = "document.querySelectorAll('#results .result').length"

@@ -430,6 +430,7 @@ def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     assert (answer.code, str(port) in answer.err, "Traceback" in answer.err) == (1, True, False)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_streams_and_process(tmp_path: Path, number: int) -> None:
     schema, stream = shop(tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.postgres import PASSWORD, Database
 from tests.serve.serving import Stream, serving
 from tests.waiting import until
@@ -16,6 +18,7 @@ TABLES = (
 )
 
 
+@pytest.mark.check
 def test_a_database_is_served_without_a_schema(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES)
     environment = {"XDG_DATA_HOME": str(tmp_path)}

@@ -153,6 +153,7 @@ def test_other_paths_are_real_files(tmp_path: object) -> None:
     assert world.disk.files() == {}
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["mark-before-sync", "lost-retraction"])
 def test_some_mutants_are_found_quickly(name: str) -> None:
     caught = hunt_in_process(name, 2_000)

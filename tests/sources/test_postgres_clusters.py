@@ -45,6 +45,7 @@ def test_another_cluster_at_the_address_is_rejected(database: Database, own_data
         feed.poll(offset, 10)
 
 
+@pytest.mark.check
 def test_a_server_restored_from_before_the_offset_is_rejected(own_database: Database) -> None:
     """Its files were copied, with the slot; then the run continued."""
     own_database.run(*TABLES, insert(1, 3))

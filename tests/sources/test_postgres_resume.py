@@ -142,6 +142,7 @@ def _write(database: Database, writer: int) -> None:
         database.run(f"INSERT INTO movie VALUES {rows}")
 
 
+@pytest.mark.check
 def test_a_killed_process_resumes(database: Database, tmp_path: Path) -> None:
     """Offsets are written after each batch; the process is killed between any two instructions."""
     database.run(*TABLES, insert(1, 300))

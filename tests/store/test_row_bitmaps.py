@@ -249,6 +249,7 @@ def test_meshes_of_the_paper_restore_live_tuples(run: Run, choice: MeshChoice) -
     assert run.start(stored, QUERIES) == results_of(rows(60), QUERIES)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
 @seeds(3, 8)
 def test_repeated_restarts_with_other_queries_have_the_results_of_one_run(

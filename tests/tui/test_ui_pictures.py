@@ -10,6 +10,7 @@ from skws_tui.themes import DARK, LIGHT
 from tests.strategies import some
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", GUIDE)
 def test_each_picture_shows_the_current_screen(name: str) -> None:
     stored_svg = (IMAGES / f"{name}.svg").read_text(encoding="utf-8")

@@ -179,6 +179,7 @@ def hot_plan() -> Plan:
     return Plan(schema, parse_query("alpha beta", schema), TimeWindow(10**9), 5)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("instants", [1, 600])
 def test_a_hot_key_needs_memory_only_for_columns(instants: int) -> None:
     process = subprocess.run(

@@ -712,6 +712,7 @@ def test_logs_are_replaced_despite_patterns_with_their_own_windows(
     assert comparison.replaced
 
 
+@pytest.mark.check
 @some(
     "divided, seed",
     [(True, 2), (False, 18)],

@@ -112,6 +112,7 @@ def test_exhausted_memory_is_reported(run: str) -> None:
     client.close()
 
 
+@pytest.mark.check
 def test_memory_is_divided_by_the_servers_of_this_machine(run: str) -> None:
     """Not by the number of shards, most of which are on other machines."""
     first, second = (

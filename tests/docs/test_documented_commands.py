@@ -17,8 +17,6 @@ from tests.docs.blocks import FENCE, PAGES, Block, blocks, matches, words
 from tests.mondial import MONDIAL, write_mondial
 from tests.places import DATA, ROOT
 
-pytestmark = pytest.mark.check
-
 PUBLIC = {"stackexchange": "stackexchange-ai", "sakila": "sakila", "mondial": "mondial"}
 CASES = [
     pytest.param(page, block, id=f"{page.relative_to(ROOT)}: {block.commands[0]}")

@@ -141,18 +141,18 @@ class Walker:
         ``earlier``: only over tuples in lower slots than the first one, so that a path is found
         only from the last of its tuples. ``accepts`` flags the walks to keep, by their owners and ends.
         """
-        parts, count = [(NOTHING, NOTHING, NOTHING)], 0
+        joins, count = [(NOTHING, NOTHING, NOTHING)], 0
         for row, edge, slots in self._neighbours.in_parts(walks.ends):
-            part = row, edge, slots
+            join = row, edge, slots
             if accepts is not None:
                 indices = np.flatnonzero(accepts(walks.owner.take(row), slots))
-                part = row.take(indices), edge.take(indices), slots.take(indices)
-            parts.append(part)
-            count += len(part[0])
+                join = row.take(indices), edge.take(indices), slots.take(indices)
+            joins.append(join)
+            count += len(join[0])
             limits.tries -= len(row)
             if count > limits.rows or limits.tries < 0:
                 return None
-        return self._extend(walks, *map(np.concatenate, zip(*parts, strict=True)), earlier=earlier)
+        return self._extend(walks, *map(np.concatenate, zip(*joins, strict=True)), earlier=earlier)
 
     def extend_to(self, targets: Targets, walks: Walks) -> Walks:
         """Extend the walks by a last join, to targets."""

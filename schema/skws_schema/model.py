@@ -346,6 +346,17 @@ class Schema:
                 positions.setdefault(relation.parent, []).append(position)
         return positions
 
+    @cached_property
+    def join_attributes(self) -> dict[str, frozenset[str]]:
+        """The attributes of each relation that joins compare, without removed joins; relations by name."""
+        names: dict[str, frozenset[str]] = {relation.name: frozenset() for relation in self.relations}
+        for position, join in enumerate(self.joins):
+            if position not in self.evolution.removed_joins:
+                for left, right in join.on:
+                    names[join.left] |= {left}
+                    names[join.right] |= {right}
+        return names
+
     def relation(self, name: str) -> Relation:
         return self.relations[self.index[name]]
 

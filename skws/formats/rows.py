@@ -15,11 +15,10 @@ of an array are joined with commas, so that they can be searched. Other values o
 from __future__ import annotations
 
 from base64 import b64encode
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from functools import lru_cache
 from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -55,19 +54,7 @@ _MOST_PLANS: Final = 1000
 
 def needed(schema: Schema, relation: Relation) -> frozenset[str]:
     """The attributes that every row must have, possibly NULL: the attributes of the key and of joins."""
-    return frozenset(relation.key) | _join_attributes(schema).get(relation.name, frozenset())
-
-
-@lru_cache(maxsize=64)
-def _join_attributes(schema: Schema) -> Mapping[str, frozenset[str]]:
-    """The attributes of each relation that joins compare."""
-    names: defaultdict[str, set[str]] = defaultdict(set)
-    for position, join in enumerate(schema.joins):
-        if position not in schema.evolution.removed_joins:
-            for left, right in join.on:
-                names[join.left].add(left)
-                names[join.right].add(right)
-    return {name: frozenset(attributes) for name, attributes in names.items()}
+    return schema.join_attributes[relation.name].union(relation.key)
 
 
 class RowReader:

@@ -34,14 +34,10 @@ def typed_values(keyword: str, schema: Schema) -> Iterator[TypedValue]:
     is_date, is_number, is_year = (bool(each.fullmatch(text)) for each in (_DATE, _NUMBER, _YEAR))
     if not (is_date or is_number):
         return
-    joined = {
-        (relation, attribute)
-        for join in schema.joins
-        for on in join.on
-        for relation, attribute in zip((join.left, join.right), on, strict=True)
-    }
     attributes = [(relation.name, each) for relation in schema.relations for each in relation.attributes]
-    for relation, attribute in sorted(attributes, key=lambda each: (each[0], each[1].name) in joined):
+    for relation, attribute in sorted(
+        attributes, key=lambda each: each[1].name in schema.join_attributes[each[0]]
+    ):
         name = f"!{relation}.{attribute.name}"
         if attribute.type is AttributeType.TIMESTAMP and (is_date or is_year):
             noun = "a date" if is_date else "a year"

@@ -148,7 +148,7 @@ class StdoutSink(BatchSink):
         key = result.name if people else ""
         is_replaced = writers is self._networks and people and self._query_texts.get(key) != result.query
         if self._format is OutputFormat.CSV and not self._has_scores:
-            is_replaced = self._has_scores = "score" in result.to_dict()
+            is_replaced = self._has_scores = result.parsed.score is not None
         if key not in writers or is_replaced:
             writers[key] = Writer(self._encoder(result), self._stdout)
             self._query_texts[key] = result.query

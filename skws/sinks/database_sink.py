@@ -45,8 +45,6 @@ _SQLITE_TYPES: Final = {
     "score": "REAL",
     "explanation": "TEXT",
 }
-_BUSY_SECONDS: Final = 5.0
-"""The length of one attempt in seconds; then the run waits as for an unavailable server."""
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 T = TypeVar("T")
@@ -235,11 +233,16 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
 
 
 class SqliteSink(DatabaseSink[sqlite3.Cursor]):
-    """Writes to a database file at ``path``, which is created if it is missing."""
+    """Writes to a database file at ``path``, which is created if it is missing.
 
-    def __init__(self, path: Path, table: ResultTable = ResultTable()) -> None:
+    ``timeout``: the seconds of one attempt while the file is locked; then the run waits as for an unavailable
+    server.
+    """
+
+    def __init__(self, path: Path, table: ResultTable = ResultTable(), timeout: float = 5.0) -> None:
         super().__init__(Statements(table, "?", _SQLITE_TYPES), table)
         self._path = path
+        self._timeout = timeout
         self.place = "sqlite", path.resolve(), table.name.casefold()
 
     @property
@@ -249,7 +252,7 @@ class SqliteSink(DatabaseSink[sqlite3.Cursor]):
     def _opened(self, run: SinkRun) -> int:
         try:
             # Used by one thread at a time, though not always by the one that opened it.
-            self._connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)
+            self._connection = sqlite3.connect(self._path, timeout=self._timeout, check_same_thread=False)
         except sqlite3.Error as error:
             raise SinkError(f"{self._path}: {error}") from None
         persistently(run, self.name, lambda: self._attempt(self._write_ahead))

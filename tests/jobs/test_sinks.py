@@ -24,6 +24,7 @@ from skws.jobs.fanout import SinkFanout
 from skws.results.result import LiveResult, Result, ResultTuple, Score, ScorePart
 from skws.sinks import webhook
 from skws.sinks.base import Sink, SinkError, SinkRun
+from skws.sinks.database_sink import SqliteSink
 from skws.sinks.formats import StdoutSink
 from skws.sinks.sink_addresses import parse_sink
 from skws.spec.enums import OutputFormat
@@ -284,8 +285,7 @@ def test_a_dropped_result_table_is_recreated_and_reported(tmp_path: Path) -> Non
     assert notes == [f"sqlite:{path}: no table results: it is created again, without earlier results"] * 2
 
 
-def test_a_sink_waits_for_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.sinks.database_sink._BUSY_SECONDS", 0.01)
+def test_a_sink_waits_for_a_locked_database(tmp_path: Path) -> None:
     path, notes = tmp_path / "out.db", list[str]()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
 
@@ -294,7 +294,8 @@ def test_a_sink_waits_for_a_locked_database(tmp_path: Path, monkeypatch: pytest.
                 other.execute("ROLLBACK")
             return True
 
-        sink = opened(f"sqlite:{path}", replace(run(None), tell=notes.append, wait=wait))
+        sink = SqliteSink(path, timeout=0.01)
+        sink.open(replace(run(None), tell=notes.append, wait=wait))
         other.execute("BEGIN EXCLUSIVE")
         sink.write(1, [result(1)])
         sink.close()

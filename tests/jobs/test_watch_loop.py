@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 import pytest
 
-from skws.jobs.control import ControlFolder, JobCommand, RunControl
+from skws.jobs.control import Answer, ControlFolder, JobCommand, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log, LogFormat
@@ -100,22 +100,21 @@ def test_commands_after_an_emptied_command_file_are_executed(tmp_path: Path) -> 
     assert [query.name for query in watch.standing_queries] == ["lamps", "other lamps", "others"]
 
 
-def test_a_control_folder_does_not_grow_with_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_control_folder_does_not_grow_with_commands(tmp_path: Path) -> None:
     """Clients send commands at the same time, while the job drops those that it has carried out."""
-    most, clients, commands = 3_000, 3, 40
-    monkeypatch.setattr("skws.jobs.control._MOST_BYTES", most)
+    most, clients, commands = 1 << 20, 3, 40
     path, control = tmp_path / "stream.jsonl", tmp_path / "control"
     append(path)
     job = request(path, queries={}, control=control, checkpoint=tmp_path / "checkpoint")
 
     def send(client: int) -> list[str]:
-        answers = (
-            ControlFolder(control).ask(JobCommand.add(Query("ada", name=f"{client} {number}")), 60)
-            for number in range(commands)
-        )
-        return ["none" if answer is None else answer.error for answer in answers]
+        errors = list[str]()
+        for number in range(commands):
+            folder = ControlFolder(control)
+            folder.send(JobCommand("remove", "x" * 25_000))
+            answer = folder.ask(JobCommand.add(Query("ada", name=f"{client} {number}")), 60)
+            errors.append("none" if answer is None else answer.error)
+        return errors
 
     watch = opened(job, Collected())
     with ThreadPoolExecutor(clients) as executor:
@@ -125,6 +124,7 @@ def test_a_control_folder_does_not_grow_with_commands(
             watch.step()
             if len(watch.standing_queries) > 30 * (restarts + 1):
                 abandon(watch)
+                ControlFolder(control).answer_all([Answer("of another client", "x" * most)])
                 watch, restarts = opened(job, Collected()), restarts + 1
     assert [error.result() for error in errors] == [[""] * commands] * clients
     assert len(watch.standing_queries) == clients * commands
@@ -480,22 +480,27 @@ def test_table_rows_precede_the_stream_on_standard_input() -> None:
     assert (metrics.tuples, metrics.bad) == (2, 1)
 
 
-def test_the_rows_of_large_static_tables_are_reported_while_they_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skws.jobs.intake._ROWS_BETWEEN_CHECKS", 2)
-    monkeypatch.setattr("skws.jobs.intake._FIRST_REPORT", 1)
+def test_the_rows_of_large_static_tables_are_reported_while_they_are_read(tmp_path: Path) -> None:
+    class SlowClock(HandClock):
+        """A clock on which four seconds pass from one look at it to the next."""
+
+        def now(self) -> int:
+            self.micros += 4_000_000
+            return self.micros
+
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "customer.csv").write_text("cid,name\n" + "".join(f"{n},ada\n" for n in range(7)))
+    rows = "".join(f"{n},ada\n" for n in range(5_000))
+    (tmp_path / "in" / "customer.csv").write_text(f"cid,name\n{rows}")
     schema = parse_schema(
         "relations:\n  customer: {attributes: {cid: integer, name: text}, table: true}\njoins: []\n"
     )
-    notes = Notes()
-    watch = opened(request(tmp_path / "in", schema=schema, queries={}), Collected(), notes=notes)
+    notes, job = Notes(), request(tmp_path / "in", schema=schema, queries={})
+    watch = LocalWatch(job, [Collected()], notes.log, control=RunControl(job, SlowClock()))
+    watch.open()
     steps(watch)
     watch.close()
-    assert "reading static tables: 2 rows so far" in notes.lines
-    assert "loading static tables: 7 rows" in notes.lines
+    assert "reading static tables: 4,096 rows so far" in notes.lines
+    assert "loading static tables: 5,000 rows" in notes.lines
 
 
 def test_the_first_bad_record_is_reported_at_once(tmp_path: Path) -> None:

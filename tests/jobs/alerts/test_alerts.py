@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from resource import RLIMIT_NOFILE, RUSAGE_SELF, getrlimit, getrusage, setrlimit
-from typing import Any
 
 import orjson
 import pyarrow.parquet as pq
@@ -16,7 +17,6 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from skws.cli.data import describe
 from skws.cli.main import run
 from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, alert_of, file_state, read_alerts
 from skws.jobs.fanout import Routing
@@ -150,7 +150,7 @@ def test_a_date_or_time_is_a_keyword_without_quotes(tmp_path: Path, text: str) -
 def test_a_fault_is_located_in_a_file_of_very_many_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(located, "MAX_NODES", 100)
+    monkeypatch.setattr(located, "MAX_NODES", 100)  # a file with more values takes ten seconds to read
     path = tmp_path / "queries.yaml"
     path.write_text("\n".join([*(f"q{n}: ada" for n in range(1000)), "q7: bob"]))
     with pytest.raises(ConfigurationError, match=r"1001:1: key 'q7' is written twice; first in line 8$"):
@@ -415,21 +415,23 @@ def test_a_changed_query_file_is_reloaded_while_the_job_runs(tmp_path: Path) -> 
 
 
 def test_a_query_file_that_changes_during_the_start_is_reloaded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A start may take minutes, as it infers schemas and connects to servers."""
     queries, source, schema = tmp_path / "queries.yaml", tmp_path / "in.jsonl", tmp_path / "schema.yaml"
     queries.write_text("lamps: ada lamp\n")
-    schema.write_text(YAML)
+    os.mkfifo(schema)
     append(source, customer(0, 1), order(1, 1))
 
-    def described(*args: Any, **options: Any) -> Any:
-        queries.write_text("lamps: ada lamp\nchairs: ada chair\n")
-        return describe(*args, **options)
+    def change() -> None:
+        with schema.open("w") as pipe:  # once the job reads its schema
+            queries.write_text("lamps: ada lamp\nchairs: ada chair\n")
+            pipe.write(YAML)
 
-    monkeypatch.setattr("skws.cli.watch.describe", described)
     options = ("--schema", schema, "--source", f"replay:{source}", "--engine", "local")
-    assert run([*map(str, ("watch", "--queries", queries, *options))]) == 0
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(change)
+        assert run([*map(str, ("watch", "--queries", queries, *options))]) == 0
     assert "2 queries now, 1 change" in capsys.readouterr().err
 
 

@@ -6,14 +6,14 @@ import signal
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import Event, Lock, current_thread, main_thread
 from types import FrameType
 from typing import Final
 
 from skws.sources.feed import REPLAY, Clock, SystemClock, replay_path
 from skws.spec.job import Job
-from skws_schema.budgets import TimeLimitError
+from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import UsageError
 
 
@@ -169,12 +169,16 @@ class Turns:
 
     @contextmanager
     def turn(self, seconds: float | None = None) -> Iterator[None]:
-        """Wait for the turn. Raises TimeLimitError after the time limit."""
-        self._acquire(-1 if seconds is None else max(0.0, seconds))
-        try:
-            yield
-        finally:
-            self._release()
+        """Wait for the turn; ``seconds`` limits the wait and the work inside together.
+
+        Raises TimeLimitError after the time limit.
+        """
+        with nullcontext() if seconds is None else within(seconds):
+            self._acquire(-1 if seconds is None else max(0.0, seconds))
+            try:
+                yield
+            finally:
+                self._release()
 
     def _acquire(self, seconds: float) -> None:
         lock = Lock()

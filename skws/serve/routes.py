@@ -24,8 +24,6 @@ from starlette.responses import Response as StarletteResponse
 
 from skws import __version__
 from skws.jobs.prometheus import CONTENT_TYPE, text
-from skws.keywords.match import Span, highlight
-from skws.keywords.parse import parse_query
 from skws.queries.keywords.diagnosis import EmptyResult
 from skws.queries.operator import QueryPlan
 from skws.ranking.rankings import known_ranking
@@ -67,6 +65,8 @@ _SEARCHES: Final = 64
 _COMPLETIONS: Final = 16
 """The most completions that run or wait at once."""
 _COMPLETE_SECONDS: Final = 0.5
+_ALIVE_SECONDS: Final = 30.0
+"""How long a snapshot of saved searches may take."""
 _ANSWER_SECONDS: Final = 60.0
 """How long a request waits for the job to save or remove searches."""
 _MOST_LISTED: Final = 10_000
@@ -259,7 +259,7 @@ def search_answer(app_state: AppState, body: SearchBody, seconds: float) -> byte
     ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
     query = Query(body.query, body.max_size, options=ranking_options(ranking))
     page, notes = app_state.job.search(query, body.limit, seconds)
-    marks = marks_of(app_state.job, body.query) if body.marks else None
+    marks = app_state.job.marks(body.query) if body.marks else None
     results: list[orjson.Fragment] = []
     size = 0
     marked_count = 0
@@ -304,12 +304,6 @@ def _corrected_query(query: str, empty_result: EmptyResult) -> str:
     if not corrections or all(empty_result.missing.values()):
         return corrected(query, corrections) if corrections else ""
     return " ".join([empty_result.instead, *corrections.values()]).strip()
-
-
-def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]]:
-    """A function that finds the positions of a query's keywords in texts of attributes."""
-    schema = job.schema
-    return partial(highlight, parse_query(query, schema, match_names=job.stream.match_names), schema)
 
 
 def _add_saved(app: FastAPI, app_state: AppState) -> None:
@@ -467,7 +461,9 @@ def _stream(
             yield b": resumed\n\n"
             return
         try:
-            subscription.at, alive = await app_state.others.answer(partial(job.alive, searches))
+            subscription.at, alive = await app_state.others.answer(
+                partial(job.alive, searches, _ALIVE_SECONDS)
+            )
         except SkwsError as error:
             yield message("failed", error_body(str(error)))
             subscription.at = log.last
@@ -498,7 +494,7 @@ class _ShownEvents:
     def __init__(self, job: ServedJob, *, marks: bool) -> None:
         self._job = job
         self._marks = marks
-        self._marks_of = lru_cache(64)(partial(marks_of, job))
+        self._marks_of = lru_cache(64)(job.marks)
 
     def __call__(self, event: SearchEvent) -> bytes:
         if event.kind not in {"result", "digest"}:

@@ -7,13 +7,15 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from time import monotonic, time_ns
+from time import time_ns
 from typing import Any, Final
 
 from skws.jobs.control import Answer, JobCommand, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.jobs.metrics import Metrics
+from skws.keywords.match import Span, highlight
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import many_networks
 from skws.keywords.scope import completable
 from skws.keywords.suggest import completions
@@ -27,13 +29,11 @@ from skws.serve.saved import SavedSearch
 from skws.sinks.sink_addresses import open_sinks
 from skws.spec.job import Job
 from skws.spec.query_spec import Query, Stream
-from skws_schema.budgets import within
 from skws_schema.errors import NotReadyError, UsageError
 from skws_schema.model import Schema
 from skws_windows.window import window_text
 
 _EVENTS: Final = "events"
-_ALIVE_SECONDS: Final = 30.0
 _PREPARED: Final = 1 << 15  # tuples that are indexed at a time, in about 40 ms
 
 
@@ -120,10 +120,9 @@ class ServedJob:
         Raises QueryError, UsageError, NotReadyError, TimeLimitError.
         """
         self.check_ready()
-        end = monotonic() + seconds
         size = query.max_size or self._job.max_size
         search_query = Query(query.text, size, query.kind, query.options).named("", size)
-        with self._watch.turns.turn(seconds), within(end - monotonic()):
+        with self._watch.turns.turn(seconds):
             plan = plan_of(search_query, self.stream)
             return self._watch.worker.live.search(plan, most), plan.notes
 
@@ -133,26 +132,33 @@ class ServedJob:
         Raises NotReadyError, TimeLimitError.
         """
         self.check_ready()
-        end = monotonic() + seconds
-        with self._watch.turns.turn(seconds), within(end - monotonic()):
+        with self._watch.turns.turn(seconds):
             words = partial(self._watch.worker.live.completions, most=most)
             return list(islice(completions(text, words, completable(self.schema)), most))
 
     def alive(
-        self, choose: Callable[[], Sequence[SavedSearch]]
+        self, choose: Callable[[], Sequence[SavedSearch]], seconds: float
     ) -> tuple[EventPosition, list[tuple[SavedSearch, list[Result]]]]:
         """The saved searches that ``choose`` returns, with their live results, unless they have digests.
 
-        Also the position after which their changes follow. Raises NotReadyError, TimeLimitError.
+        Also the position after which their changes follow. Raises NotReadyError, TimeLimitError after
+        ``seconds``.
         """
         self.check_ready()
-        end = monotonic() + _ALIVE_SECONDS
-        with self._watch.turns.turn(_ALIVE_SECONDS), within(end - monotonic()):
+        with self._watch.turns.turn(seconds):
             searches = choose()  # between two micro-batches, so all of them exist
             worker = self._watch.worker
             return self.hub.log.last, [
                 (search, [] if search.every else worker.alive(search.name)) for search in searches
             ]
+
+    def marks(self, query: str) -> Callable[[str, str, str], list[Span]]:
+        """A function that finds the positions of a query's keywords in the text of an attribute.
+
+        Its arguments are the relation, the attribute and the text. Raises QueryError.
+        """
+        schema = self.schema
+        return partial(highlight, parse_query(query, schema, match_names=self.stream.match_names), schema)
 
     def plan(self, saved_search: SavedSearch) -> QueryPlan:
         """The plan of a search. Raises SkwsError if it cannot be evaluated over the stream."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
 from skws.jobs.clock import Turns
-from skws_schema.budgets import TimeLimitError
+from skws_schema.budgets import TimeLimitError, check_time
 from tests.waiting import until
 
 
@@ -45,6 +46,23 @@ def test_a_timed_out_request_leaves_the_queue() -> None:
         assert not turns.waiting_count
     with turns.turn(0.0):
         pass
+
+
+def test_the_wait_for_a_turn_counts_towards_its_limit() -> None:
+    turns, limit = Turns(), 0.4
+
+    def work() -> None:
+        with turns.turn(limit):
+            time.sleep(limit / 2)
+            check_time()
+
+    with ThreadPoolExecutor(1) as executor:
+        with turns.turn():
+            working = executor.submit(work)
+            until(partial(_are_waiting, turns, 1))
+            time.sleep(0.75 * limit)
+        with pytest.raises(TimeLimitError):
+            working.result()
 
 
 def test_only_one_thread_has_the_turn() -> None:

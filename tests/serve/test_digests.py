@@ -167,6 +167,7 @@ def test_a_digest_lists_results_up_to_a_size(
 ) -> None:
     """A thousand results with texts of megabytes would fill the memory."""
     size = len(result(10).to_json())
+    # Digests of 32 MB take seconds.
     monkeypatch.setattr("skws.serve.event_publisher.MOST_DIGEST_BYTES", 3 * size)
     clock = Clock(NOON)
     publisher = open_publisher(tmp_path, clock, segment=1)

@@ -26,21 +26,29 @@ from tests.jobs.test_sinks import result
 
 
 class Job:
-    """A job; each of its searches has the same results."""
+    """A job; each of its searches has the same results. It records the threads that find marks."""
 
     ready = True
 
     def __init__(self, publisher: EventPublisher, results: Sequence[Result] = ()) -> None:
         self.hub = publisher
+        self.marking_threads: list[int] = []
         self._results = list(results)
 
     def check_ready(self) -> None:
         pass
 
     def alive(
-        self, choose: Callable[[], Sequence[SavedSearch]]
+        self, choose: Callable[[], Sequence[SavedSearch]], seconds: float
     ) -> tuple[EventPosition, list[tuple[SavedSearch, list[Result]]]]:
         return self.hub.log.last, [(search, self._results) for search in choose()]
+
+    def marks(self, query: str) -> Callable[[str, str, str], list[Span]]:
+        def found(*_: str) -> list[Span]:
+            self.marking_threads.append(threading.get_ident())
+            return [(0, 3, 0)]
+
+        return found
 
 
 def open_publisher(*names: str) -> EventPublisher:
@@ -54,10 +62,9 @@ def addition(name: str, text: str = "ada lamp") -> JobCommand:
 
 
 def stream_text(
-    publisher: EventPublisher,
+    job: Job,
     path: str,
     on_start: Callable[[], None],
-    results: Sequence[Result] = (),
     parameters: bytes = b"",
 ) -> str:
     """The text that a client receives. ``on_start`` is called before the snapshot is taken."""
@@ -69,9 +76,7 @@ def stream_text(
     async def answer() -> str:
         streams = EventStreams(StreamLimits())
         streams.begin(asyncio.get_running_loop())
-        app = make_app(
-            AppState(cast("ServedJob", Job(publisher, results)), streams, Measures(streams, publisher))
-        )
+        app = make_app(AppState(cast("ServedJob", job), streams, Measures(streams, job.hub)))
         pieces: list[bytes] = []
 
         async def send(message: Message) -> None:
@@ -102,7 +107,7 @@ def test_a_search_removed_before_its_snapshot_ends_the_stream() -> None:
     def remove() -> None:
         publisher.take(2, [JobCommand("remove", "lamps")], [], list)
 
-    text = stream_text(publisher, "/queries/lamps/events", remove)
+    text = stream_text(Job(publisher), "/queries/lamps/events", remove)
     assert text.startswith("event: removed\n")
     assert "event: end" not in text
 
@@ -113,27 +118,20 @@ def test_a_snapshot_has_the_searches_of_its_instant() -> None:
     def change() -> None:
         publisher.take(2, [JobCommand("remove", "lamps"), addition("chairs")], [], list)
 
-    text = stream_text(publisher, "/events", change)
+    text = stream_text(Job(publisher), "/events", change)
     assert text.startswith(
         'event: snapshot\ndata: {"names":["sofas","chairs"],"reason":""}\n\nevent: ready\n'
     )
 
 
 @pytest.mark.parametrize("of", ["search", "all"])
-def test_marks_are_not_found_in_the_thread_of_the_server(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_are_not_found_in_the_thread_of_the_server(of: str) -> None:
     """In texts of megabytes, this takes long and would block all other clients."""
-    threads: list[int] = []
-
-    def marks(*_: str) -> list[Span]:
-        threads.append(threading.get_ident())
-        return [(0, 3, 0)]
-
-    monkeypatch.setattr("skws.serve.routes.marks_of", lambda *_: marks)
-    publisher = open_publisher("lamps")
+    job = Job(open_publisher("lamps"), [result(1), result(2)])
     path = "/queries/lamps/events" if of == "search" else "/events"
-    text = stream_text(publisher, path, lambda: None, [result(1), result(2)], b"marks=true")
-    assert text.count('"marks":{"name":[[0,3,0]]}') == len(threads) == 2
-    assert threading.get_ident() not in threads
+    text = stream_text(job, path, lambda: None, b"marks=true")
+    assert text.count('"marks":{"name":[[0,3,0]]}') == len(job.marking_threads) == 2
+    assert threading.get_ident() not in job.marking_threads
 
 
 def test_a_replaced_search_is_never_missing() -> None:

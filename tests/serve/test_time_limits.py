@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
 from time import sleep
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,64 +17,70 @@ import pytest
 
 from skws.keywords.match import Span
 from skws.queries.keywords.searching import Searched
-from skws.serve import routes, served_job
 from skws.serve.event_publisher import EventPublisher
 from skws.serve.measures import Measures
 from skws.serve.request_guard import SearchBody
-from skws.serve.routes import AppState, RequestQueue, make_app
+from skws.serve.routes import AppState, RequestQueue, make_app, search_answer
+from skws.serve.saved import SavedSearch
 from skws.serve.served_job import ServedJob
 from skws.serve.server_options import StreamLimits
 from skws.serve.streams import EventStreams
-from skws_schema.budgets import TimeLimitError, check_time
+from skws.spec.query_spec import Query
+from skws_schema.budgets import TimeLimitError
 from tests.jobs.test_sinks import result
-from tests.sources.film_database import SCHEMA
+from tests.jobs.watching import Notes, request
+from tests.waiting import PATIENCE, until
 
 LIMIT = 0.4
 
 
-class BusyTurns:
-    @contextmanager
-    def turn(self, seconds: float) -> Iterator[None]:
-        assert seconds == LIMIT
-        sleep(0.75 * LIMIT)
-        yield
-
-
-def work(*_: Any, **__: Any) -> Sequence[Any]:
-    sleep(0.5 * LIMIT)
-    check_time()
-    return ()
-
-
 @pytest.mark.parametrize(
     "request_of",
-    [lambda job: job.complete("lam", 8, LIMIT), lambda job: job.alive(work)],
-    ids=["complete", "alive"],
+    [
+        lambda job: job.search(Query("ada"), 8, LIMIT),
+        lambda job: job.complete("lam", 8, LIMIT),
+        lambda job: job.alive(list, LIMIT),
+    ],
+    ids=["search", "complete", "alive"],
 )
-def test_the_wait_for_a_turn_counts_towards_the_limit(
-    request_of: Callable[[ServedJob], object], monkeypatch: pytest.MonkeyPatch
+def test_a_request_gives_up_if_another_one_has_the_turn(
+    request_of: Callable[[ServedJob], object], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(served_job, "_ALIVE_SECONDS", LIMIT)
-    job = object.__new__(ServedJob)
-    worker = SimpleNamespace(live=SimpleNamespace(completions=work))
-    watch = SimpleNamespace(turns=BusyTurns(), worker=worker, schema=SCHEMA)
-    vars(job).update(_ready=True, _watch=watch, hub=SimpleNamespace(log=SimpleNamespace(last=None)))
-    with pytest.raises(TimeLimitError):
-        request_of(job)
+    (tmp_path / "in.jsonl").touch()
+    job = ServedJob(
+        request(tmp_path / "in.jsonl", queries={}), Notes().log, lambda _: None, keep=0, most_saved=0
+    )
+    has_turn, may_end = Event(), Event()
+
+    def choose() -> Sequence[SavedSearch]:
+        has_turn.set()
+        assert may_end.wait(PATIENCE)
+        return ()
+
+    with ThreadPoolExecutor(2) as executor:
+        executor.submit(job.run)
+        try:
+            until(lambda: job.ready)
+            executor.submit(job.alive, choose, PATIENCE)
+            assert has_turn.wait(PATIENCE)
+            with pytest.raises(TimeLimitError, match="the job is busy"):
+                request_of(job)
+        finally:
+            may_end.set()
+            job.stop()
 
 
-def test_marks_of_long_texts_keep_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_of_long_texts_keep_to_the_limit() -> None:
     def marks(*_: str) -> list[Span]:
         sleep(0.6 * LIMIT)
         return [(0, 3, 0)]
 
-    monkeypatch.setattr(routes, "marks_of", lambda *_: marks)
     searched = Searched([result(number) for number in range(5)], 5, 5, complete=True)
-    job = SimpleNamespace(search=lambda *_: (searched, ()), hub=None)
+    job = SimpleNamespace(search=lambda *_: (searched, ()), marks=lambda _: marks, hub=None)
     streams = EventStreams(StreamLimits())
     state = AppState(cast("ServedJob", job), streams, Measures(streams, cast("EventPublisher", None)))
     body = SearchBody.model_validate({"query": "ada", "marks": True})
-    answer = orjson.loads(routes.search_answer(state, body, LIMIT))
+    answer = orjson.loads(search_answer(state, body, LIMIT))
     assert ["marks" in found["tuples"][0] for found in answer["results"]] == [True, True, False, False, False]
     assert answer["notes"] == ["only the best 2 have marks, as time ran out"]
 

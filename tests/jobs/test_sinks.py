@@ -438,6 +438,22 @@ def test_repeated_batches_do_not_post_dead_letters_again(hook: Hook, tmp_path: P
     assert [line["result"]["id"] for line in lines(dead_letters)] == ["of another run", "id1", "id2", "id3"]
 
 
+def test_another_size_of_posts_after_a_kill_loses_and_repeats_no_result(hook: Hook, tmp_path: Path) -> None:
+    """The repeated batch is posted in parts of the earlier size, so keys keep their results."""
+    sink_run, results = run(tmp_path / "kept"), [result(n) for n in range(5)]
+    hook.answers = [204, 204, 400]
+    with closing(opened(f"{hook.url}#most=1", sink_run)) as sink, pytest.raises(SinkError, match="400"):
+        sink.write(1, results)
+    resume_batches(f"{hook.url}#most=3", sink_run, [(1, results)], (2, results), None)
+    assert hook.ids() == [f"id{n}" for n in (*range(5), *range(5))]
+    assert hook.keys == [*(f"run1-1-{part}" for part in (0, 1, 2, 2, 3, 4)), "run1-2-0", "run1-2-1"]
+
+
+def test_a_web_hook_gets_counts_of_more_than_64_bits(hook: Hook) -> None:
+    write_batches(hook.url, run(None), (1, [changed(result(1), count=1 << 70)]))
+    assert [posted["count"] for post in hook.accepted for posted in post["results"]] == [1 << 70]
+
+
 def test_dead_letters_of_repeated_batches_are_not_taken_for_those_of_others(
     hook: Hook, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ import csv
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -392,6 +392,17 @@ DESCRIBED: Final = ("name", "query", "id", "start", "end", "network", "tuples", 
 COLUMNS: Final = ("op", *DESCRIBED, "changed", "at")
 RANKED: Final = ("score", "explanation", "event", "rank", "reason", "group", "folded")
 """Further columns of results that have a score."""
+FURTHER: Final = (*RANKED, "count", "held_back")
+
+
+def further_columns(results: Iterable[LiveResult], known: Collection[str] = ()) -> tuple[str, ...]:
+    """The columns of FURTHER that some result needs, or that are ``known`` to be needed, in order."""
+    needed = set(known)
+    for result in (item.parsed for item in results):
+        needed.update(RANKED if result.score is not None else ())
+        needed.update(["count"] if result.count is not None else ())
+        needed.update(["held_back"] if result.held_back else ())
+    return tuple(column for column in FURTHER if column in needed)
 
 
 class Encoder(ABC, Generic[T_contra]):
@@ -426,11 +437,11 @@ class CsvEncoder(Encoder[LiveResult]):
     """A header, then one result per record; nested parts are JSON.
 
     The encoding is UTF-8, with a line feed after each record. Missing values are empty; ``snapshot`` is true
-    or false. ``ranked`` adds the columns of results that have a score.
+    or false. ``further``: columns of FURTHER.
     """
 
-    def __init__(self, *, ranked: bool = False) -> None:
-        self._columns = (*COLUMNS, *RANKED) if ranked else COLUMNS
+    def __init__(self, further: Sequence[str] = ()) -> None:
+        self._columns = (*COLUMNS, *further)
         self._line = io.StringIO()
         self._csv = csv.writer(self._line, lineterminator="\n")
 

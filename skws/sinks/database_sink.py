@@ -25,6 +25,8 @@ PROGRESS: Final = "skws_progress"
 COLUMNS: Final = (*DESCRIBED, "retracted")
 KEY: Final = ("name", "id")
 """An update replaces the row of its result; two queries may have results with the same id."""
+COUNT: Final = "count"
+"""A further column, for results that stand for several equal rows."""
 SCORES: Final = ("score", "explanation")
 """Further columns of a table of ranked results, on request."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
@@ -42,6 +44,7 @@ _SQLITE_TYPES: Final = {
     "snapshot": "INTEGER NOT NULL",
     "retracted": "REAL",
     "batch": "INTEGER NOT NULL",
+    "count": "NUMERIC",
     "score": "REAL",
     "explanation": "TEXT",
 }
@@ -96,11 +99,8 @@ class Statements:
         columns = COLUMNS + SCORES if table.scores else COLUMNS
         table_name = '"' + table.name.replace(".", '"."') + '"'
         text = types["query"]
-        names = ", ".join(f'"{name}"' for name in columns)
-        column_definitions = ", ".join(f'"{name}" {types[name]}' for name in columns)
-        key = ", ".join(f'"{name}"' for name in KEY)
-        marks = ", ".join([mark] * len(columns))
-        updates = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in KEY)
+        column_definitions = ", ".join(f'"{name}" {types[name]}' for name in (*columns, COUNT))
+        key = ", ".join(_quoted(KEY))
         self.create_results = (
             f"CREATE TABLE IF NOT EXISTS {table_name} ({column_definitions}, PRIMARY KEY ({key}))"
         )
@@ -108,9 +108,11 @@ class Statements:
             f"CREATE TABLE IF NOT EXISTS {PROGRESS} (run {text} PRIMARY KEY, batch {types['batch']})"
         )
         # ``ResultTable.of`` has checked the name; values are parameters.
-        self._put = (
-            f"INSERT INTO {table_name} ({names}) VALUES ({marks})"  # noqa: S608
-            f" ON CONFLICT ({key}) DO UPDATE SET {updates}"
+        self._put, self._put_counted = (
+            f"INSERT INTO {table_name} ({', '.join(_quoted(names))})"  # noqa: S608
+            f" VALUES ({', '.join([mark] * len(names))}) ON CONFLICT ({key}) DO UPDATE SET "
+            + ", ".join(f"{name} = excluded.{name}" for name in _quoted(names) if name not in _quoted(KEY))
+            for names in (columns, (*columns, COUNT))
         )
         where = "WHERE " + " AND ".join(f'"{name}" = {mark}' for name in KEY)
         self._delete = f"DELETE FROM {table_name} {where}"  # noqa: S608
@@ -136,11 +138,18 @@ class Statements:
 
     def _statement_for(self, result: LiveResult) -> tuple[str, tuple[Any, ...]]:
         if result.op != "-":
-            row = _row(result)
-            return self._put, (*row, *_score(result)) if self._table.scores else row
+            row = (*_row(result), *(_score(result) if self._table.scores else ()))
+            # As text, since it may have more than 64 bits.
+            return (
+                (self._put, row) if result.count is None else (self._put_counted, (*row, str(result.count)))
+            )
         if self._table.retractions is Retractions.DELETE:
             return self._delete, _key(result)
         return self._retract, (result.end, *_key(result))
+
+
+def _quoted(names: Sequence[str]) -> list[str]:
+    return [f'"{name}"' for name in names]
 
 
 def _json(value: object) -> str:

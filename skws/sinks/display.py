@@ -25,8 +25,8 @@ from skws.sinks.text import (
     lifespan,
     mark_keywords,
     padded,
-    place_notes,
     rank_and_score,
+    result_notes,
     score_lines,
     shortened,
     tree,
@@ -69,7 +69,7 @@ class NetworkTable(Encoder[Result]):
 
     def encode(self, result: Result) -> bytes:
         lines = [] if self._has_header else [self._head(result)]
-        fate_text = f"({place_notes(result)}) " if place_notes(result) else ""
+        fate_text = f"({result_notes(result)}) " if result_notes(result) else ""
         cells = (rank_and_score(result), visible(result.network), fate_text + self._match_text(result))
         lines.append(self._line(result.op, _time(result), *cells))
         lines += [f"    {line}" for line in score_lines(result)]
@@ -158,8 +158,7 @@ class MatchTable(Encoder[Result]):
         head = "" if self._has_header else f"op  {'time':<{_TIME}}  match\n"
         self._has_header = True
         text = " ; ".join(map(_text, result.tuples))
-        count = result.count or 1
-        text += f"  {count:,} times" if count > 1 else ""
+        text += f"  {result_notes(result)}" if result_notes(result) else ""
         return f"{head}{result.op:<2}  {_time(result):<{_TIME}}  {text}\n".encode()
 
 
@@ -206,7 +205,7 @@ class NetworkTree(Encoder[Result]):
         note = "  (snapshot)" if result.snapshot else ""
         score = "" if result.score is None else f"{rank_and_score(result)}  "
         line = f"{result.op} {score}{lifespan(result)}  {visible(result.network)}"
-        fate_text = f"  ({place_notes(result)})" if place_notes(result) else ""
+        fate_text = f"  ({result_notes(result)})" if result_notes(result) else ""
         return self._styled(BOLD, line) + fate_text + note
 
     def _line(self, result: Result, branch: DrawnTuple) -> str:
@@ -237,7 +236,8 @@ class MatchTree(Encoder[Result]):
     def encode(self, result: Result) -> bytes:
         lines = [] if self._first else [""]
         self._first = False
-        lines.append(f"{result.op} {lifespan(result)}")
+        fate_text = f"  ({result_notes(result)})" if result_notes(result) else ""
+        lines.append(f"{result.op} {lifespan(result)}{fate_text}")
         lines += [f"  {_member_line(member)}" for member in result.tuples]
         return ("\n".join(lines) + "\n").encode()
 

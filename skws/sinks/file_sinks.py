@@ -18,7 +18,16 @@ from zlib import crc32
 
 from skws.durable import GrowingFile, explained, sync_folder
 from skws.results.result import LiveResult
-from skws.sinks.base import NONE, BatchSink, JsonLinesEncoder, SinkError, SinkProgress, SinkRun, destination
+from skws.sinks.base import (
+    NONE,
+    BatchSink,
+    JsonLinesEncoder,
+    SinkError,
+    SinkProgress,
+    SinkRun,
+    destination,
+    further_columns,
+)
 from skws.sinks.formats import Writer, plain_encoder
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import quantity
@@ -315,9 +324,9 @@ class ParquetSink(BatchSink):
         if not self._results:
             return
         path = self._folder / f"{self._prefix}{self._first_batch:012d}-{batch:012d}.parquet"
-        ranked = any("score" in item.to_dict() for item in self._results)
         with destination(path, sys.stdout.buffer) as open_output:
-            writer = Writer(plain_encoder(OutputFormat.PARQUET, ranked=ranked), open_output)
+            encoder = plain_encoder(OutputFormat.PARQUET, further_columns(self._results))
+            writer = Writer(encoder, open_output)
             for result in self._results:
                 writer.write(result)
             writer.finish()

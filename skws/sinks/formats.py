@@ -12,6 +12,7 @@ from skws.keywords.plan import Plan
 from skws.results.result import LiveResult
 from skws.sinks.base import (
     NONE,
+    RANKED,
     BatchSink,
     CsvEncoder,
     Destination,
@@ -20,6 +21,7 @@ from skws.sinks.base import (
     SinkProgress,
     SinkRun,
     destination,
+    further_columns,
 )
 from skws.sinks.display import MatchTable, MatchTree, NetworkTable, NetworkTree
 from skws.sinks.text import visible
@@ -85,17 +87,17 @@ def _encoder(
         return MatchTable() if plan is None else NetworkTable(plan, width, color=color)
     if output_format is OutputFormat.TREE:
         return MatchTree() if plan is None else NetworkTree(plan, color=color)
-    return plain_encoder(output_format, ranked=plan is not None and plan.ranking is not None)
+    return plain_encoder(output_format, RANKED if plan is not None and plan.ranking is not None else ())
 
 
-def plain_encoder(output_format: OutputFormat, *, ranked: bool = False) -> Encoder[LiveResult]:
-    """The encoder of a format for programs. ``ranked`` adds the columns of results that have a score."""
+def plain_encoder(output_format: OutputFormat, further: Sequence[str] = ()) -> Encoder[LiveResult]:
+    """The encoder of a format for programs. ``further``: columns of FURTHER, for tables."""
     if output_format is OutputFormat.CSV:
-        return CsvEncoder(ranked=ranked)
+        return CsvEncoder(further)
     if output_format is OutputFormat.PARQUET:
         from skws.sinks.parquet_sink import ParquetEncoder  # noqa: PLC0415 - Arrow's is slow to import
 
-        return ParquetEncoder(ranked=ranked)
+        return ParquetEncoder(further)
     return JsonLinesEncoder()
 
 
@@ -111,7 +113,7 @@ class StdoutSink(BatchSink):
         """Encoders by query, as each marks its own keywords; formats for programs share one."""
         self._query_texts: dict[str, str] = {}  # of these encoders
         self._matches: dict[str, Writer[Any]] = {}
-        self._has_scores = False  # the columns of scores, in CSV
+        self._further: tuple[str, ...] = ()  # the columns after the common ones, in CSV
         self._last_name = ""
 
     @property
@@ -147,8 +149,9 @@ class StdoutSink(BatchSink):
         writers = self._matches if people and not result.parsed.network else self._networks
         key = result.name if people else ""
         is_replaced = writers is self._networks and people and self._query_texts.get(key) != result.query
-        if self._format is OutputFormat.CSV and not self._has_scores:
-            is_replaced = self._has_scores = result.parsed.score is not None
+        if self._format is OutputFormat.CSV:
+            further = further_columns([result], self._further)
+            is_replaced, self._further = further != self._further, further
         if key not in writers or is_replaced:
             writers[key] = Writer(self._encoder(result), self._stdout)
             self._query_texts[key] = result.query
@@ -158,9 +161,9 @@ class StdoutSink(BatchSink):
 
     def _encoder(self, result: LiveResult) -> Encoder[Any]:
         if self._format not in _FOR_PEOPLE:
-            return plain_encoder(self._format, ranked=self._has_scores)
+            return plain_encoder(self._format, self._further)
         if not result.parsed.network:
-            return MatchTable()
+            return _encoder(self._format, None, None, color=False)
         query = parse_query(result.query, self._run.schema, match_names=self._run.match_names)
         plan = Plan(self._run.schema, query, Unbounded())
         return _encoder(self._format, plan, self._stdout.width, color=self._color)

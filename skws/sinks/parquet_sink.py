@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -43,31 +44,30 @@ SCHEMA: Final = pa.schema(
         ("at", pa.float64()),
     ]
 )
-RANKED_SCHEMA: Final = pa.schema(
-    [
-        *SCHEMA,
-        ("score", pa.float64()),
-        ("explanation", pa.string()),
-        ("event", pa.string()),
-        ("rank", pa.int32()),
-        ("reason", pa.string()),
-        ("group", pa.string()),
-        ("folded", pa.int32()),
-    ]
-)
+_FURTHER: Final = {
+    "score": pa.float64(),
+    "explanation": pa.string(),
+    "event": pa.string(),
+    "rank": pa.int32(),
+    "reason": pa.string(),
+    "group": pa.string(),
+    "folded": pa.int32(),
+    "count": pa.float64(),  # may have more than 64 bits
+    "held_back": pa.int64(),
+}
 
 
 class ParquetEncoder(Encoder[LiveResult]):
     """One result per row; a file without results also has the columns.
 
-    ``ranked`` adds the columns of results that have a score. ``row_group``: the rows of a group.
+    ``further``: columns of FURTHER. ``row_group``: the rows of a group.
     """
 
     verbatim = True
 
-    def __init__(self, *, ranked: bool = False, row_group: int = ROW_GROUP) -> None:
+    def __init__(self, further: Sequence[str] = (), row_group: int = ROW_GROUP) -> None:
         self._row_group = row_group
-        self._schema = RANKED_SCHEMA if ranked else SCHEMA
+        self._schema = pa.schema([*SCHEMA, *((name, _FURTHER[name]) for name in further)])
         self._rows: list[dict[str, Any]] = []
         self._bytes = io.BytesIO()
         self._parquet = pq.ParquetWriter(self._bytes, self._schema)
@@ -112,4 +112,6 @@ def _row(result: LiveResult) -> dict[str, Any]:
         fields["changed"] = orjson.dumps(fields["changed"]).decode()
     if "explanation" in fields:
         fields["explanation"] = orjson.dumps(fields["explanation"]).decode()
+    if "count" in fields:
+        fields["count"] = float(fields["count"])
     return fields

@@ -26,6 +26,7 @@ _TYPES: Final = {
     "snapshot": "boolean NOT NULL",
     "retracted": "double precision",
     "batch": "bigint NOT NULL",
+    "count": "numeric",
     "score": "double precision",
     "explanation": "jsonb",
 }

@@ -162,11 +162,15 @@ def rank_and_score(result: Result) -> str:
     return rank + ("" if result.score is None else short(result.score.value))
 
 
-def place_notes(result: Result) -> str:
-    """Why a result left the best ones, and the number of near-duplicates it represents, if any."""
-    if result.place is None:
-        return ""
-    notes = [result.place.reason or "", f"{result.place.folded} alike" if result.place.folded else ""]
+def result_notes(result: Result) -> str:
+    """Why a result left the best ones, and the numbers of near-duplicates, held back and equal results."""
+    place = result.place
+    notes = [
+        (place and place.reason) or "",
+        f"{place.folded} alike" if place and place.folded else "",
+        f"{result.held_back:,} held back" if result.held_back else "",
+        f"{result.count:,} times" if (result.count or 1) > 1 else "",
+    ]
     return ", ".join(filter(None, notes))
 
 

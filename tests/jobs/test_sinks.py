@@ -266,6 +266,50 @@ def test_parquet_has_a_score_column_for_scored_results(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "out").column("score").to_pylist() == [None, 0.5]
 
 
+COUNTED = changed(result(2), count=1 << 70)
+HELD_BACK = changed(result(3), held_back=4)
+
+
+def test_parquet_has_columns_for_counts_and_held_back_results(tmp_path: Path) -> None:
+    write_batches(f"parquet:{tmp_path / 'out'}", run(None), (1, [result(1), COUNTED, HELD_BACK]), None)
+    table = pq.read_table(tmp_path / "out")
+    assert table.column("count").to_pylist() == [None, 2.0**70, None]
+    assert table.column("held_back").to_pylist() == [None, None, 4]
+    assert "score" not in table.column_names
+
+
+def test_sqlite_has_counts(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    few = changed(result(3), count=3)
+    write_batches(f"sqlite:{path}", run(None), (1, [result(1), COUNTED, few]))
+    write_batches(f"sqlite:{path}?table=scored&scores=yes", run(None), (1, [COUNTED, result(1)]))
+    with closing(sqlite3.connect(path)) as connection:
+        counts = connection.execute('SELECT "id", "count" FROM results ORDER BY 1').fetchall()
+        assert counts == [("id1", None), ("id2", 2.0**70), ("id3", 3)]
+        assert connection.execute("SELECT \"count\", score FROM scored WHERE id = 'id2'").fetchall() == [
+            (2.0**70, None)
+        ]
+
+
+def test_a_table_without_counts_refuses_them(tmp_path: Path) -> None:
+    """A table of an earlier version is still written, but not with fewer rows than a result stands for."""
+    path = tmp_path / "out.db"
+    write_batches(f"sqlite:{path}", run(None), (1, [result(1)]))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute('ALTER TABLE results DROP COLUMN "count"')
+    write_batches(f"sqlite:{path}", run(None), (2, [result(2)]))
+    with (
+        closing(opened(f"sqlite:{path}", run(None))) as sink,
+        pytest.raises(SinkError, match="count"),
+    ):
+        sink.write(3, [changed(result(3), count=3)])
+
+
+def test_postgres_has_counts(database: Database) -> None:
+    write_batches(database.uri(), run(None), (1, [result(1), COUNTED]))
+    assert database.ask("SELECT id, count FROM results ORDER BY id") == [("id1", None), ("id2", 1 << 70)]
+
+
 def test_an_unwritable_database_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="unable to open"):
         opened(f"sqlite:{tmp_path / 'no' / 'out.db'}", run(None))
@@ -537,6 +581,35 @@ def test_csv_begins_again_with_the_columns_of_scores() -> None:
     header, *rows = csv.reader(io.StringIO(stdout.getvalue().decode()))
     assert (rows[0][3], rows[1][: len(header)], len(rows)) == ("id1", header, 5)
     assert [dict(zip(rows[1], row, strict=True))["score"] for row in rows[2:]] == ["0.5", "", "0.5"]
+
+
+def test_csv_begins_again_with_the_columns_of_counts_and_held_back_results() -> None:
+    stdout = io.BytesIO()
+    sink = StdoutSink(OutputFormat.CSV, stdout)
+    sink.open(run(None))
+    sink.write(1, [result(1), HELD_BACK, COUNTED, result(4), HELD_BACK])
+    rows = list(csv.reader(io.StringIO(stdout.getvalue().decode())))
+    headers = [number for number, row in enumerate(rows) if row[0] == "op"]
+    assert [rows[number][12:] for number in headers] == [[], ["held_back"], ["count", "held_back"]]
+    assert headers == [0, 2, 4]
+    assert [row[12:] for row in rows[5:]] == [[str(1 << 70), ""], ["", ""], ["", "4"]]
+
+
+@pytest.mark.parametrize("output_format", [OutputFormat.TABLE, OutputFormat.TREE])
+def test_tables_and_trees_show_how_many_results_were_held_back(output_format: OutputFormat) -> None:
+    stdout = io.BytesIO()
+    sink = StdoutSink(output_format, stdout)
+    sink.open(run(None))
+    sink.write(1, [result(1), HELD_BACK])
+    assert [line for line in stdout.getvalue().decode().splitlines() if "(4 held back)" in line]
+
+
+def test_trees_of_equal_rows_show_their_number() -> None:
+    stdout = io.BytesIO()
+    sink = StdoutSink(OutputFormat.TREE, stdout)
+    sink.open(run(None))
+    sink.write(1, [changed(COUNTED, _network="", count=3)])
+    assert "(3 times)" in stdout.getvalue().decode().splitlines()[0]
 
 
 def test_standard_output_shows_the_query_of_a_result() -> None:

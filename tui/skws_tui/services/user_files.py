@@ -17,7 +17,7 @@ import msgspec
 
 from skws.durable import explained, replace_file, user_folder
 from skws.results.result import Result
-from skws.sinks.base import destination
+from skws.sinks.base import destination, further_columns
 from skws.sinks.formats import Writer, plain_encoder
 from skws.sinks.text import visible
 from skws.spec.enums import OutputFormat
@@ -208,9 +208,8 @@ def export(results: Sequence[Result], path: Path) -> None:
         raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     if not all(result.network for result in results) and path.suffix != ".jsonl":
         raise UsageError(f"{path}: results of patterns are exported as .jsonl")
-    scored = any(result.score is not None for result in results)
     with destination(path, BytesIO()) as out:
-        writer = Writer(plain_encoder(FORMATS[path.suffix], ranked=scored), out)
+        writer = Writer(plain_encoder(FORMATS[path.suffix], further_columns(results)), out)
         for result in results:
             writer.write(result)
         writer.finish()

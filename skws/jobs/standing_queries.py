@@ -133,7 +133,7 @@ class StandingQueries:
             except SkwsError as error:
                 refusals.append(Answer(command.id, str(error)))
             else:
-                good.append(command)
+                good.append(self._with_size(command))
         return good, refusals
 
     def changes_to(self, queries: Mapping[str, Query], old_names: Collection[str]) -> list[JobCommand]:
@@ -165,6 +165,12 @@ class StandingQueries:
     def _is_standing(self, name: str, query: Query | None) -> bool:
         existing = self._queries.get(name)
         return existing is not None and query is not None and existing.answers_like(query)
+
+    def _with_size(self, command: JobCommand) -> JobCommand:
+        """The command for the log, from which a process with another ``max_size`` may repeat it."""
+        if command.query is None:
+            return command
+        return replace(command, query=command.query.named(command.name, self._request.max_size))
 
     def _query_of(self, command: JobCommand) -> Query:
         return self._request.with_defaults(command.name, command.new_query)

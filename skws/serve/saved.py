@@ -5,7 +5,7 @@ Everything beside the query is in its tag, so the job's journal stores it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -21,16 +21,20 @@ MOST_TEXT: Final = 4_000
 """The most characters of a query."""
 MOST_METADATA: Final = 16 << 10
 """The most bytes of metadata as JSON."""
+MOST_LEVELS: Final = 100
+"""The most levels of metadata; answers, which surround it with more, have at most 254."""
 LEAST_EVERY: Final = 1_000_000
 """The shortest interval of digests, in microseconds."""
 _OWN: Final = ("owner", "metadata", "every", "updates")
+_TAGGED: Final = (*_OWN, "default_size")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedSearch:
     """``query`` has its name. ``every``: the interval of digests in words; empty for instant results.
 
-    ``updates``: digests include updates of results.
+    ``updates``: digests include updates of results. ``default_size``: its ``max_size`` is that of the server
+    on which it was saved.
     """
 
     query: Query
@@ -38,6 +42,7 @@ class SavedSearch:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     every: str = ""
     updates: bool = False
+    default_size: bool = False
 
     @classmethod
     def of(cls, query: Query) -> SavedSearch:
@@ -47,7 +52,7 @@ class SavedSearch:
         except orjson.JSONDecodeError:
             tag = {}
         fields = tag if isinstance(tag, dict) else {}
-        return cls(query, **{key: fields[key] for key in _OWN if key in fields})
+        return cls(query, **{key: fields[key] for key in _TAGGED if key in fields})
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> SavedSearch:
@@ -70,10 +75,12 @@ class SavedSearch:
         if "kind" in query_fields:
             raise UsageError("no 'kind' here: queries of other packages are not saved over the network")
         query = alert_of(query_fields).query
+        is_default = query.max_size is None
         if len(query.text) > MOST_TEXT:
             raise UsageError(f"the query has {len(query.text):,} characters: expected at most {MOST_TEXT:,}")
         metadata, interval = _metadata(fields.get("metadata", {})), _interval(fields)
-        return cls(replace(query, name=name), _owner(fields), metadata, interval, flag(fields, "updates"))
+        updates = flag(fields, "updates")
+        return cls(replace(query, name=name), _owner(fields), metadata, interval, updates, is_default)
 
     @property
     def name(self) -> str:
@@ -87,13 +94,7 @@ class SavedSearch:
     @property
     def tagged_query(self) -> Query:
         """The query, with all other fields in its tag."""
-        fields = {
-            "owner": self.owner,
-            "metadata": self.metadata,
-            "every": self.every,
-            "updates": self.updates,
-        }
-        nonempty = {key: value for key, value in fields.items() if value}
+        nonempty = {key: value for key in _TAGGED if (value := getattr(self, key))}
         return replace(self.query, tag=orjson.dumps(nonempty).decode() if nonempty else "")
 
     def envelope(self) -> dict[str, Any]:
@@ -101,7 +102,7 @@ class SavedSearch:
         return {"name": self.name, "owner": self.owner, "metadata": self.metadata}
 
     def to_dict(self) -> dict[str, Any]:
-        query = self.query
+        query = self._own_query
         fields: dict[str, Any] = {
             **self.envelope(),
             "query": query.text,
@@ -115,7 +116,12 @@ class SavedSearch:
     def described(self) -> dict[str, Any]:
         """The search, with the body of the request that saves it again."""
         own_fields = {key: value for key in _OWN if (value := getattr(self, key))}
-        return {**self.to_dict(), "request": {**entry_of(self.query), **own_fields}}
+        return {**self.to_dict(), "request": {**entry_of(self._own_query), **own_fields}}
+
+    @property
+    def _own_query(self) -> Query:
+        """The query as it was requested."""
+        return replace(self.query, max_size=None) if self.default_size else self.query
 
 
 def _check_name(name: str) -> None:
@@ -137,15 +143,28 @@ def _owner(fields: Mapping[str, Any]) -> str:
 def _metadata(metadata: Any) -> Mapping[str, Any]:
     if not isinstance(metadata, dict):
         raise UsageError("metadata: expected a JSON object")
+    levels = 0
+    inner: list[Any] = [metadata]
+    while inner:
+        levels += 1
+        inner = [child for item in inner for child in _children(item) if isinstance(child, dict | list)]
+    if levels > MOST_LEVELS:
+        raise UsageError(f"metadata: {levels:,} levels of objects and arrays: expected at most {MOST_LEVELS}")
     try:
         text = orjson.dumps(metadata)
-    except TypeError as error:  # nested too deep, an integer of more than 64 bits, no Unicode text
-        raise UsageError(f"metadata: {error}") from None
+    except TypeError:
+        raise UsageError(
+            "metadata: expected integers of 64 bits, and Unicode text without half of a surrogate pair"
+        ) from None
     if orjson.loads(text) != metadata:
         raise UsageError("metadata: a number is too large")
     if len(text) > MOST_METADATA:
         raise UsageError(f"metadata: {len(text):,} bytes of JSON: expected at most {MOST_METADATA:,}")
     return metadata
+
+
+def _children(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _interval(fields: Mapping[str, Any]) -> str:

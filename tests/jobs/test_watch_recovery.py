@@ -59,6 +59,26 @@ def test_a_restart_uses_the_given_and_the_added_queries(tmp_path: Path) -> None:
     assert run({"l": "ada"}) == (["both", "l"], [("+", "ada")])
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_added_query_keeps_its_size_if_the_next_process_has_another(tmp_path: Path, killed: bool) -> None:
+    """The repeated results are those of the first process."""
+    path, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    job = request(path, queries={}, checkpoint=tmp_path / "checkpoint", sinks=(f"jsonl:{out}",), max_size=1)
+    path.touch()
+    watch = opened(job)
+    watch.control.submit(JobCommand.add(Query(QUERY, name="both")))
+    steps(watch)
+    append(path, customer(1, 7), order(2, 7), customer(3, 8, "ada lamp"))
+    steps(watch)
+    (abandon if killed else LocalWatch.close)(watch)
+    watch = opened(replace(job, max_size=5))
+    append(path, order(4, 7))
+    steps(watch)
+    assert [query.max_size for query in watch.standing_queries] == [1]
+    watch.close()
+    assert [line["network"] for line in lines(out)] == ["customer{ada, lamp}"]
+
+
 def test_a_command_is_carried_out_if_a_quiet_run_was_killed_before_it(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     control = ControlFolder(tmp_path / "control")

@@ -175,15 +175,32 @@ def test_invalid_searches_are_rejected(client: httpx.Client, body: dict[str, Any
     assert message in answer.json()["error"]
 
 
+def test_saved_metadata_of_the_most_levels_can_be_read_again(client: httpx.Client) -> None:
+    metadata = {"a": json.loads("[" * 99 + "]" * 99)}
+    assert client.put("/queries/nested", json={"query": "ada", "metadata": metadata}).status_code == 201
+    assert [search["metadata"] for search in client.get("/queries").json()["queries"]] == [metadata]
+    client.delete("/queries/nested")
+    deeper = {"query": "ada", "metadata": {"a": [metadata]}}
+    assert client.put("/queries/nested", json=deeper).status_code == 400
+
+
 @pytest.mark.parametrize(
     ("name", "body", "message"),
     [
         ("x", {"query": "ada", "sinks": ["command:touch /tmp/x"]}, "unknown field sinks"),
         ("x", {"query": "ada", "limit": "1 per day"}, "unknown field limit"),
         ("x", {"query": "ada", "metadata": {"a": "b" * 20000}}, "metadata: 20,008 bytes of JSON"),
-        ("x", {"query": "ada", "metadata": {"a": 1 << 64}}, "metadata: "),
-        ("x", {"query": "ada", "metadata": {"a": NESTED}}, "metadata: "),
-        ("x", {"query": "ada", "metadata": {"a": "\ud800"}}, "metadata: "),
+        ("x", {"query": "ada", "metadata": {"a": 1 << 64}}, "metadata: expected integers of 64 bits"),
+        (
+            "x",
+            {"query": "ada", "metadata": {"a": NESTED}},
+            "levels of objects and arrays: expected at most 100",
+        ),
+        (
+            "x",
+            {"query": "ada", "metadata": {"a": "\ud800"}},
+            "and Unicode text without half of a surrogate pair",
+        ),
         ("x", {"query": "ada", "owner": "o" * 300}, "expected at most 200 printable"),
         ("x", {"query": "ada", "owner": "o\nwner"}, "expected at most 200 printable"),
         ("x", {"query": "ada", "metadata": {"\ud800": 1}}, "not Unicode text"),

@@ -292,7 +292,6 @@ def test_a_saved_search_contains_the_request_that_saves_it(client: httpx.Client)
 
 
 def test_a_saved_search_may_have_the_size_of_the_server(client: httpx.Client, tmp_path: Path) -> None:
-    """After a restart, the request of a search that was saved without a size has that of the server."""
     body = {"query": "ada lamp", "max_size": 14}
     refused = client.put("/queries/large", json=body)
     assert (refused.status_code, refused.json()["error"]) == (400, "max_size: expected at most 12, got 14")
@@ -305,6 +304,23 @@ def test_a_saved_search_may_have_the_size_of_the_server(client: httpx.Client, tm
         assert (answer.status_code, answer.json()["request"]) == (201, body)
         larger = large_client.put("/queries/large", json={**body, "max_size": 15})
         assert (larger.status_code, larger.json()["error"]) == (400, "max_size: expected at most 14, got 15")
+
+
+def test_a_restart_with_another_size_changes_no_saved_search(tmp_path: Path) -> None:
+    """The request of a search that was saved without a size stays without one."""
+    schema, stream = shop(tmp_path)
+    append(stream, customer(1000, 7), order(1000, 7))
+    options = ("--schema", str(schema), "--checkpoint", str(tmp_path / "checkpoint"), "--ahead", "none")
+    with serving(str(stream), *options, "--max-size", "1") as server, server.client() as client:
+        saved = client.put("/queries/duo", json={"query": "ada lamp"}).json()
+        assert (saved["max_size"], saved["request"]) == (None, {"query": "ada lamp"})
+        assert server.stop() == 130
+    with serving(str(stream), *options, "--max-size", "5") as server, server.client() as client:
+        del saved["notes"]
+        assert client.get("/queries/duo").json() == saved
+        events = Stream(client, "/queries/duo/events")
+        events.wait_for("ready")
+        assert events.of("result") == []
 
 
 def test_concurrent_requests_respect_the_limit_of_searches(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import psycopg2
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,14 +104,12 @@ def test_rows_by_columns_equal_single_rows(rows: list[tuple[int, tuple[str | Non
             assert time == EARLIEST
 
 
-def test_a_snapshot_is_split_after_any_number_of_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skws.sources.postgres.spool._PIECE", 40)
-    spool = SnapshotSpool(tmp_path, "slot")
-    rows = [(1, ("x" * size,)) for size in (0, 3, 100, 1, 0, 60, 2)]
+def test_a_snapshot_is_split_after_any_number_of_lines(tmp_path: Path) -> None:
+    """It is read in pieces of some megabytes, the first of which has three rows."""
+    spool, mega = SnapshotSpool(tmp_path, "slot"), 1 << 20
+    rows = [(1, ("x" * size,)) for size in (0, 3 * mega, 2 * mega, 1, 0, 30, 2)]
     spool.rows.write_bytes(b"".join(line(*each) for each in rows))
-    for limit in (1, 2, 3, 7, 100):
+    for limit in (1, 4, 100):
         offset, actual = 0, list[Row]()
         while (end := spool.lines_end(offset, limit)) > offset:
             chunk = spool.read_rows(SCHEMA, offset, end)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from time import monotonic
-from typing import Any
+from time import monotonic, time_ns
 
 import pytest
 
@@ -33,7 +32,7 @@ from skws.sources.postgres.slot import LogPosition
 from skws.sources.replays import ReplaySource
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError
-from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_schema.model import Attribute, AttributeType, Relation, Schema, iso
 from skws_windows.window import parse_duration
 from tests.clocks import HandClock
 from tests.jobs.watching import QUERY, SCHEMA, YAML, Collected, Notes, append, customer, opened, order, steps
@@ -179,19 +178,25 @@ def test_only_replays_accept_any_time(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("command", ["watch", "serve"])
 def test_the_option_has_a_default_and_a_minimum(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, options: tuple[str, ...], expected: int
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    options: tuple[str, ...],
+    expected: int | None,
 ) -> None:
-    """One day by default; never less than the lateness."""
+    """One day by default; never less than the lateness. A line that is no record ends the run."""
     (tmp_path / "schema.yaml").write_text(YAML)
-    (tmp_path / "in.jsonl").touch()
-    requests: list[Any] = []
-    # These would run forever.
-    monkeypatch.setattr("skws.cli.watch.run_watch", lambda request, *_: requests.append(request))
-    monkeypatch.setattr("skws.cli.serve._serve", lambda request, *_: requests.append(request))
-    words = ("lamp",) if command == "watch" else ()
-    arguments = (command, str(tmp_path / "in.jsonl"), *words, "-s", str(tmp_path / "schema.yaml"), *options)
-    assert run([*arguments]) == 0
-    assert requests[0].ahead == expected
+    source, hour = tmp_path / "in.jsonl", DAY // 24
+    limit = time_ns() // 1_000 + (expected or 1_000 * DAY)
+    append(source, *(order(each / 1_000_000, 7) for each in (limit - hour, limit + hour)))
+    with source.open("a") as file:
+        file.write("nonsense\n")
+    words = ("lamp",) if command == "watch" else ("--port", "0")
+    arguments = (command, str(source), *words, "-s", str(tmp_path / "schema.yaml"), *options)
+    assert run([*arguments]) == 5
+    error = capsys.readouterr().err
+    assert ("ahead of the clock" in error) == (expected is not None)
+    assert (f"the time {iso(limit + hour)} is" in error) == (expected is not None)
 
 
 def test_the_option_is_a_duration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

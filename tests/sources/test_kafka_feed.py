@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import count, pairwise
@@ -15,7 +16,8 @@ from skws.data.batch import BadRecord, Item, Record
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, Offset
 from skws.sources.kafka.client import Client
-from skws.sources.kafka.topic_reader import PartitionReader
+from skws.sources.kafka.topic_address import Form, Settings, TopicAddress
+from skws.sources.kafka.topic_reader import PartitionReader, ReadAhead, TopicReader
 from skws.sources.retry import GIVE_UP
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock
@@ -164,31 +166,31 @@ def test_the_backlog_is_reported_without_waiting(kafka: MockBroker, topic: str) 
     feed.close()
 
 
-def test_reading_ahead_of_a_long_backlog_is_limited(
-    kafka: MockBroker, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_ahead_of_a_long_backlog_is_limited(kafka: MockBroker, topic: str) -> None:
     """One partition waits while the other returns all older messages; pausing loses and repeats nothing."""
-    # Smaller limits, since the tests' broker takes long for 100,000 messages.
-    monkeypatch.setattr("skws.sources.kafka.topic_reader._LEAST_WAITING", 50)
-    monkeypatch.setattr("skws.sources.kafka.topic_reader._MOST_WAITING", 150)
-    monkeypatch.setattr("skws.sources.kafka.topic_reader._CHUNK", 40)
-    waiting_counts: list[int] = []
-    fill = PartitionReader.fill
-
-    def counting_fill(self: PartitionReader, seconds: float) -> bool:
-        is_filled = fill(self, seconds)
-        waiting_counts.extend(len(queue.messages) for queue in self._queues.values())
-        return is_filled
-
-    monkeypatch.setattr(PartitionReader, "fill", counting_fill)
-    kafka.send(topic, map(film, range(1000)), partition=0, millis=1000)
-    kafka.send(topic, map(film, range(1000, 2000)), partition=1, millis=2000)
-    kafka.send(topic, map(film, range(2000, 3000)), partition=2, millis=3000)
-    feed = open_topics(kafka, topic)
-    items, _, _ = follow(feed, feed.start(), 3000, limit=60)
+    for partition in range(3):
+        films = map(film, range(1000 * partition, 1000 * (partition + 1)))
+        kafka.send(topic, films, partition=partition, millis=1000 * (partition + 1))
+    address = TopicAddress.of(kafka.uri(topic))
+    items: list[Item] = []
+    with closing(Client(address, Settings.of(address))) as client:
+        topic_reader = TopicReader(topic, SCHEMA, Form.AUTO)
+        reader = PartitionReader(
+            client,
+            lambda _: topic_reader,
+            {(topic, partition): 0 for partition in range(3)},
+            read_ahead=ReadAhead(chunk=40, most=150, least=50),
+        )
+        most_waiting = 0
+        end = time.monotonic() + PATIENCE
+        while len(items) < 3000:
+            assert time.monotonic() < end
+            reader.fill(0.05)
+            waiting_counts = Counter(message.partition for message in reader.all())
+            most_waiting = max([most_waiting, *waiting_counts.values()])
+            items += [item for message in reader.take(60) for item in message.items]
     assert numbers(items) == list(range(3000))
-    assert max(waiting_counts) < 300
-    feed.close()
+    assert most_waiting < 300
 
 
 def test_rows_of_static_tables_are_read(kafka: MockBroker) -> None:

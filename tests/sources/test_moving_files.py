@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import os
+import pickle
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skws.formats import files
+from skws.formats.files import Format
 from skws.sources import folder
-from skws.sources.folder import FileMatcher, SourceFile
+from skws.sources.folder import FileMatcher, Positions, SourceFile
 from skws.sources.growing_files import FilePortion, FilesFeed, read_part
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock
@@ -269,19 +273,19 @@ def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
     offset = feed.start()
     while len((batch := feed.poll(offset, 10_000)).read):
         offset = batch.end
-    entries, checksum = files.named_entries, vars(folder)["_checksum"]
+    entries, original_open = files.named_entries, Path.open
 
     def counting_entries(folder_path: Path) -> list[os.DirEntry[str]]:
         folder_entries = entries(folder_path)
         calls.extend(["file"] * len(folder_entries))
         return folder_entries
 
-    def counting_checksum(path: Path, length: int) -> object:
+    def counting_open(path: Path, *arguments: Any, **options: Any) -> Any:
         calls.append("read")
-        return checksum(path, length)
+        return original_open(path, *arguments, **options)
 
     monkeypatch.setattr(folder, "named_entries", counting_entries)
-    monkeypatch.setattr(folder, "_checksum", counting_checksum)
+    monkeypatch.setattr(Path, "open", counting_open)
     clock.micros += 60_000_000  # nothing has grown recently
     for _ in range(40):
         clock.micros += 50_000
@@ -290,6 +294,7 @@ def test_the_cost_of_an_idle_folder_does_not_depend_on_its_size(
     assert calls.count("file") <= 5_000
     append(tmp_path / "7.jsonl", line(9))
     (tmp_path / "new.jsonl").write_bytes(line(10))  # it is seen at once, together with the other one
+    calls.clear()
     assert numbers(list(feed.poll(offset, 100).read)) == [9, 10]
     assert calls.count("read") > 0  # so the calls of an idle folder would have been counted
 
@@ -312,19 +317,24 @@ def test_a_deleted_whole_file_is_closed(tmp_path: Path) -> None:
     assert open_files() == []
 
 
-def test_checks_of_deleted_files_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "_MOST_GONE", 5)
-    feed = FilesFeed(tmp_path, SCHEMA)
-    (tmp_path / "stays.jsonl").write_bytes(line(1))
-    offset = feed.poll(feed.start(), 100).end
-    for number in range(60):
-        path = tmp_path / f"{number}.jsonl"
-        for _ in range(2):
-            append(path, line(number))
-            offset = feed.poll(offset, 100).end
-        path.unlink()
-    (matcher,) = (value for value in vars(feed).values() if isinstance(value, FileMatcher))
-    assert len(vars(matcher)["_checks"]) < 30
+def test_checks_of_deleted_files_are_forgotten(tmp_path: Path) -> None:
+    """Of thousands of files, five hundred at a time."""
+    path = tmp_path / "content"
+    path.write_bytes(line(1))
+    size = path.stat().st_size
+    matcher, positions = FileMatcher(), Positions({})
+    sizes: list[int] = []
+    for first in range(0, 8_000, 500):
+        source_files = [
+            SourceFile(f"{number}.jsonl", path, Format.JSON_LINES, None, number, size, 0, whole=False)
+            for number in range(first, first + 500)
+        ]
+        new_positions, _ = matcher.match(positions, source_files)
+        read = {file.name: new_positions.files[file.name].after(file, size) for file in source_files}
+        positions, notices = matcher.match(replace(new_positions, files=read), source_files)
+        assert (list(positions.files), notices) == (list(read), [])
+        sizes.append(len(pickle.dumps(matcher)))
+    assert max(sizes) < 9 * sizes[0]
 
 
 def test_a_missing_path_is_reported(tmp_path: Path) -> None:

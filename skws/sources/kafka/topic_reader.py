@@ -447,10 +447,6 @@ def _by_time(messages: Iterable[Message]) -> Iterator[Message]:
     )
 
 
-_CHUNK: Final = 5_000
-# The most messages that are read ahead, in all partitions, and the fewest of one partition.
-_MOST_WAITING: Final = 100_000
-_LEAST_WAITING: Final = 1_000
 _OUT_OF_RANGE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
@@ -461,6 +457,21 @@ class GapError(Exception):
         super().__init__(partition, offset)
         self.partition = partition
         self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """How far ahead partitions are read, in messages."""
+
+    chunk: int = 5_000
+    """The most messages to fetch at once."""
+    most: int = 100_000
+    """Messages of all partitions that may wait; a partition with more than its share is not fetched."""
+    least: int = 1_000
+    """The least share of one partition, however many there are."""
+
+
+USUAL_READ_AHEAD: Final = ReadAhead()
 
 
 class PartitionReader:
@@ -475,16 +486,18 @@ class PartitionReader:
         reader: Callable[[str], TopicReader],
         offsets: Mapping[Partition, int],
         ends: Mapping[Partition, int] | None = None,
+        read_ahead: ReadAhead = USUAL_READ_AHEAD,
     ) -> None:
         self._client = client
         self._reader = reader
+        self._chunk = read_ahead.chunk
         self._queues = {
             partition: MessageQueue(partition, offset) for partition, offset in sorted(offsets.items())
         }
         self._bounded = ends is not None
         for partition, end in (ends or {}).items():
             self._queues[partition].end = end
-        self._share = max(_LEAST_WAITING, _MOST_WAITING // max(1, len(offsets)))
+        self._share = max(read_ahead.least, read_ahead.most // max(1, len(offsets)))
         self._paused: set[Partition] = set()
         client.assign(offsets)
 
@@ -535,7 +548,7 @@ class PartitionReader:
 
     def fill(self, seconds: float) -> bool:
         """Fetch messages, waiting ``seconds`` for the first; False if none arrived."""
-        messages = self._client.fetch(_CHUNK, seconds)
+        messages = self._client.fetch(self._chunk, seconds)
         errors: list[Exception] = []
         for message in messages:
             queue = self._queues.get((message.topic() or "", message.partition() or 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -27,9 +28,6 @@ Narrow: TypeAlias = npt.NDArray[np.int32]
 
 _NONE: Final = -1
 _ROWS_PER_LIVE_ROW: Final = 3  # rows in blocks per live row, beyond which live rows are copied
-_FEWEST_ROWS: Final = 10_000  # rows that are not worth copying
-_SLOTS_AT_A_TIME: Final = 1 << 16  # slots whose columns fit the processor's caches
-_COLUMN_ROWS: Final = 1024  # rows that are worth turning into columns
 _NO_ROWS: Final = RowBlock(0, ())
 
 
@@ -113,24 +111,40 @@ class FollowedTuples:
         self._number_by_slot[new_slots] = numbers
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSizes:
+    """Numbers of rows at which a store of rows changes its method; the defaults are the fastest."""
+
+    column_rows: int = 1024
+    """Rows that are worth turning into columns."""
+    fewest_rows: int = 10_000
+    """Rows that are not worth copying."""
+    portion: int = 1 << 16
+    """Slots that are processed at once; their columns fit the processor's caches."""
+
+
+USUAL_SIZES: Final = StoreSizes()
+
+
 class RowStore(Table):
     """The rows of live tuples by slot, in the blocks of their arrival; a block is dropped with its last row.
 
     If rows are ``long_lived``, those that come a few at a time, as Python values, are turned into columns.
     """
 
-    def __init__(self, *, long_lived: bool) -> None:
+    def __init__(self, *, long_lived: bool, sizes: StoreSizes = USUAL_SIZES) -> None:
         number, flag = np.empty(0, dtype=np.int32), np.empty(0, dtype=bool)
         super().__init__((number, number, flag))  # type: ignore[arg-type]  # narrow, as there can be millions
         self._blocks: list[Block] = []
         self._long_lived = long_lived
+        self._sizes = sizes
         # The first slot, and the first block, of rows that may yet become columns.
         self._latest = 0, 0
 
     def add(self, rows: Rows, twins: Flags) -> None:
         """Add rows for the next slots."""
-        is_large = len(rows) >= _COLUMN_ROWS
-        if self._long_lived and (is_large or self.size - self._latest[0] >= _COLUMN_ROWS):
+        is_large = len(rows) >= self._sizes.column_rows
+        if self._long_lived and (is_large or self.size - self._latest[0] >= self._sizes.column_rows):
             self._make_columns()
         self.append((rows.block + len(self._blocks), rows.place, twins))  # type: ignore[arg-type]  # as above
         self._blocks.extend(rows.blocks)
@@ -227,8 +241,8 @@ class RowStore(Table):
                 first_rows[number] = rows_before[block.file] + block.first
         flags = np.zeros(ends[-1], dtype=bool)
         block_numbers, places, _ = self.columns()
-        for first in range(0, self.size, _SLOTS_AT_A_TIME):
-            portion = slice(first, first + _SLOTS_AT_A_TIME)
+        for first in range(0, self.size, self._sizes.portion):
+            portion = slice(first, first + self._sizes.portion)
             rows = first_rows.take(block_numbers[portion])
             positions = np.flatnonzero(is_chosen[portion] & (rows != _NONE))
             flags[rows.take(positions) + places[portion].take(positions)] = True
@@ -247,7 +261,7 @@ class RowStore(Table):
         self.keep(survives)
         self._drop_unused()
         in_memory = sum(len(block) for block in self._blocks if not isinstance(block, MappedBlock))
-        if in_memory > _ROWS_PER_LIVE_ROW * self.size + _FEWEST_ROWS:
+        if in_memory > _ROWS_PER_LIVE_ROW * self.size + self._sizes.fewest_rows:
             self.pack()
         self._begin_latest()
 
@@ -262,8 +276,8 @@ class RowStore(Table):
         """By block: True if it has the row of a slot."""
         is_used = np.zeros(len(self._blocks), dtype=bool)
         block, *_ = self.columns()
-        for first in range(0, self.size, _SLOTS_AT_A_TIME):
-            is_used[block[first : first + _SLOTS_AT_A_TIME]] = True
+        for first in range(0, self.size, self._sizes.portion):
+            is_used[block[first : first + self._sizes.portion]] = True
         return is_used
 
 

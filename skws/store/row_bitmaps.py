@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from skws.keywords.match import Matcher
 
 SUFFIX: Final = ".bitmaps"
-_SMALL: Final = 1 << 16  # bytes; smaller files are always written
+SMALL: Final = 1 << 16
+"""The bytes of a file of bitmaps up to which it is always written."""
 _SHARE: Final = 4  # larger ones may take this part (a quarter) of the size of the rows
 _COLUMNS: Final = {"row": np.int32, "key": np.int32, "bitmap": np.int16}
 
@@ -103,7 +104,7 @@ class FileBitmaps:
         head = orjson.dumps({"keys": self.keys, "size": len(self.row)})
         columns = (getattr(self, name).tobytes() for name in _COLUMNS)
         data = encode_frame(b"".join((head, b"\n", *columns)), file.content)
-        if len(data) <= max(_SMALL, file.path.stat().st_size // _SHARE):
+        if len(data) <= max(SMALL, file.path.stat().st_size // _SHARE):
             with suppress(StateError):
                 replace_file(path, data, mode=PRIVATE)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_mesh.columnar import hash_index, store
+from skws_mesh.columnar import hash_index
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, WakeStates
 from skws_mesh.columnar.columns import Hashes, Ints
 from skws_mesh.columnar.hash_index import HashFilter, HashIndex
@@ -192,12 +192,11 @@ def test_labels_cover_later_tuples_without_keywords() -> None:
 
 @pytest.mark.check
 @pytest.mark.parametrize("seed", range(20))
-def test_partial_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_rows_are_found_by_their_members(seed: int) -> None:
     """Even if they are not yet indexed, while rows are added, ended, dropped and renumbered."""
-    monkeypatch.setattr(store, "_MOST_SCANNED", 3)
-    monkeypatch.setattr(store, "_LEAST_INDEXED", 4)
     rng = Random(seed)
-    partials, expected = PartialStore(3), list[tuple[int, ...]]()  # the members of each row, and its end
+    partials = PartialStore(3, most_scanned=3, least_indexed=4)
+    expected: list[tuple[int, ...]] = []  # the members of each row
     ends = np.full(12, 100, dtype=np.int64)  # by slot
     for now in range(60):
         new = [tuple(rng.sample(range(len(ends)), rng.randint(1, 3))) for _ in range(rng.randrange(5))]

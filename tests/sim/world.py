@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal
@@ -26,9 +26,11 @@ from skws.jobs import checkpoint
 from skws.jobs import standing_queries as standing
 from skws.jobs.clock import StoppableClock
 from skws.queries import operator, session
-from skws.queries.keywords import engine, kind
+from skws.queries.keywords import engine, kind, live_results
 from skws.store import directory, row_files
-from skws_mesh.columnar import hash_index, store
+from skws.store.directory import RowStore, StoreSizes
+from skws_mesh.columnar import hash_index, operators
+from skws_mesh.columnar.store import PartialStore
 from skws_purging import policy
 from skws_schema import budgets as budget
 from skws_schema.yaml.document import to_yaml
@@ -62,7 +64,8 @@ _to_yaml: Final = lru_cache(maxsize=64)(to_yaml)
 _BUDGET: Final = 1 << 30
 _FILTER_BITS: Final = 8  # small, so that filters grow
 _LEAST_SWEPT: Final = 8  # small, so that dead tuples are purged while a process lives
-_MANY_ROWS: Final = 8  # rows that become columns
+_row_store: Final = partial(RowStore, sizes=StoreSizes(column_rows=8))
+_partial_store: Final = partial(PartialStore, most_scanned=1)
 _LEAST_FILED: Final = 4  # rows that get a separate file
 _MOST_FILES: Final = 4  # small, so that some of these files are merged
 
@@ -96,6 +99,18 @@ class Fault:
         return frozenset({self.at}) if self.at else _MEETS[self.kind]
 
 
+@contextmanager
+def _limited_memory() -> Iterator[None]:
+    """A context with the budget of a simulated process."""
+    size, text = budget.size(), memory.size_text()
+    memory.use(str(_BUDGET), lambda _: None)
+    try:
+        yield
+    finally:
+        memory.use(text, lambda _: None)
+        budget.use(None if size is None else budget.MemoryBudget(size))
+
+
 class World:
     """``micros``: the time. ``faults``: how many of each kind occurred. ``log``: the latest effects."""
 
@@ -122,17 +137,17 @@ class World:
             for module in _READ_SCHEMAS:
                 stack.enter_context(patch.object(module, "parse_schema", _parse_schema))
             stack.enter_context(patch.object(checkpoint, "to_yaml", _to_yaml))
-            stack.enter_context(patch.object(hash_index, "_LEAST_BITS", _FILTER_BITS))
-            stack.enter_context(patch.object(store, "_MOST_SCANNED", 1))
+            stack.enter_context(patch.object(hash_index, "LEAST_BITS", _FILTER_BITS))
+            for module in (operators, live_results):
+                stack.enter_context(patch.object(module, "PartialStore", _partial_store))
             stack.enter_context(patch.object(policy, "LEAST", _LEAST_SWEPT))
             stack.enter_context(patch.object(row_files, "LEAST", _LEAST_FILED))
             stack.enter_context(patch.object(row_files, "MOST", _MOST_FILES))
-            stack.enter_context(patch.object(directory, "_COLUMN_ROWS", _MANY_ROWS))
+            stack.enter_context(patch.object(directory, "RowStore", _row_store))
             stack.enter_context(patch.object(session, "PART", _LEAST_FILED))
             stack.enter_context(patch.object(engine, "LOAD_SIZE", _LEAST_FILED))
             stack.enter_context(patch.object(row_files, "mapped", self._mapped))
-            stack.enter_context(patch.object(budget._Process, "budget", budget.MemoryBudget(_BUDGET)))
-            stack.enter_context(patch.object(memory._CommandLine, "size", "1GiB"))
+            stack.enter_context(_limited_memory())
             stack.enter_context(patch.object(budget, "used_bytes", self.used))
             stack.enter_context(patch.object(budget, "_holders", WeakSet()))  # not those of other worlds
             stack.enter_context(patch.object(os, "urandom", self._entropy.randbytes))

@@ -55,7 +55,7 @@ def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_files, "MOST", 3)
     monkeypatch.setattr(row_files, "BATCH", 5)
     monkeypatch.setattr(engine, "LOAD_SIZE", 4)
-    monkeypatch.setattr(live, "_CHUNK_TUPLES", 7)
+    monkeypatch.setattr(live, "CHUNK_TUPLES", 7)
     monkeypatch.setattr(live, "MERGED", 16)
     monkeypatch.setattr(mesh, "PAIRS", 3)
     monkeypatch.setattr(joins, "PAIRS", 5)
@@ -217,7 +217,7 @@ def test_without_stored_bitmaps_a_start_matches_everything(run: Run) -> None:
 
 
 def test_bitmaps_too_large_for_the_disk_are_not_stored(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_bitmaps, "_SMALL", 0)
+    monkeypatch.setattr(row_bitmaps, "SMALL", 0)
     queries = [Query(word) for word in WORDS[:4]]
     run.add(queries)
     run.take(rows(60))

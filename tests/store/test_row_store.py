@@ -12,8 +12,7 @@ import pytest
 
 from skws.data.batch import Rows
 from skws.data.blocks import BlockFile, ColumnBlock, MappedBlock, RowBlock
-from skws.store import directory
-from skws.store.directory import RowStore
+from skws.store.directory import RowStore, StoreSizes
 from skws_mesh.columnar.columns import Flags
 from skws_schema.model import Row, Value
 from tests.strategies import seeds
@@ -69,12 +68,10 @@ def _in_file(rows: list[tuple[int, Row]], file: BlockFile) -> Rows:
 @pytest.mark.check
 @pytest.mark.parametrize("long_lived", [True, False])
 @seeds(15, 30)
-def test_rows_follow_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, long_lived: bool) -> None:
-    monkeypatch.setattr(directory, "_COLUMN_ROWS", 5)
-    monkeypatch.setattr(directory, "_FEWEST_ROWS", 3)
-    monkeypatch.setattr(directory, "_SLOTS_AT_A_TIME", 4)
+def test_rows_follow_their_slots(seed: int, *, long_lived: bool) -> None:
     rng = Random(seed)
-    store = RowStore(long_lived=long_lived)
+    sizes = StoreSizes(column_rows=5, fewest_rows=3, portion=4)
+    store = RowStore(long_lived=long_lived, sizes=sizes)
     expected: list[tuple[int, Row]] = []
     files: dict[BlockFile, int] = {}
     for step in range(60):
@@ -125,10 +122,9 @@ def _live_in_files(
     return flags
 
 
-def test_long_lived_rows_become_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lived_rows_become_columns() -> None:
     """Even those that arrive one by one; otherwise each would remain a block of Python values."""
-    monkeypatch.setattr(directory, "_COLUMN_ROWS", 10)
-    store = RowStore(long_lived=True)
+    store = RowStore(long_lived=True, sizes=StoreSizes(column_rows=10))
     for number in range(95):
         store.add(_rows([(0, (number,))]), np.zeros(1, dtype=bool))
     blocks = store.rows().blocks

@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from skws_mesh.columnar.columns import NOTHING, Hashes, Integers, Ints, ranges, with_space, write
 
-_LEAST_BITS = 17  # 16 kB, which fits the processor's caches
+LEAST_BITS: Final = 17
+"""The binary logarithm of the fewest bits of a filter: 16 kB, which fits the processor's caches."""
 _BITS_PER_HASH = 8  # bits per hash, so that one in eight absent hashes passes
 _BYTE_SHIFT = 3  # 8 bits
 
@@ -30,7 +31,7 @@ class HashFilter:
     """A bitmap for an expected number of hashes. With more hashes, more absent ones pass."""
 
     def __init__(self, expected: int = 0) -> None:
-        bits = max(_LEAST_BITS, (expected * _BITS_PER_HASH).bit_length())
+        bits = max(LEAST_BITS, (expected * _BITS_PER_HASH).bit_length())
         self._count = 0
         self._set(np.zeros(1 << (bits - _BYTE_SHIFT), dtype=np.uint8))
 

@@ -25,7 +25,8 @@ from skws_mesh.columnar.store import TupleStore
 from skws_schema.graph import Edge, edges
 from skws_schema.model import Schema
 
-_CHUNK_TUPLES: Final = 1 << 16  # tuples whose columns fit the processor's caches
+CHUNK_TUPLES: Final = 1 << 16
+"""The most tuples that are hashed at once; their columns fit the processor's caches."""
 
 
 class KeySets:
@@ -142,13 +143,13 @@ class LiveTuples:
         keys, size = self.tuples.keys, len(self)
         self._index.make_space(int(np.count_nonzero(keys != NULL)), size)
         positions, hashes, pending = [], [], 0
-        for begin in range(0, size, _CHUNK_TUPLES):
-            chunk = slice(begin, min(begin + _CHUNK_TUPLES, size))
+        for begin in range(0, size, CHUNK_TUPLES):
+            chunk = slice(begin, min(begin + CHUNK_TUPLES, size))
             position, chunk_hashes = self._entries(self.tuples.relation[chunk], keys[chunk])
             positions.append(position + begin)
             hashes.append(chunk_hashes)
             pending += len(chunk_hashes)
-            if pending + _CHUNK_TUPLES * self.key_sets.width > MERGED or chunk.stop == size:
+            if pending + CHUNK_TUPLES * self.key_sets.width > MERGED or chunk.stop == size:
                 self._index.add(np.concatenate(hashes), np.concatenate(positions))
                 positions, hashes, pending = [], [], 0
 

@@ -167,24 +167,23 @@ class TupleStore(Table):
         return TupleColumns(*self.columns())
 
 
-_MOST_SCANNED = 4096
-"""The most rows without an index by member: comparing them takes the time of one or two look-ups."""
-_LEAST_INDEXED = 1 << 16
-"""The fewest rows to index at once; the others are compared until they are indexed."""
-
-
 class PartialStore(Table):
     """Partial results, or results, of up to ``width`` tuples.
 
     There can be millions, so queries, operators and slots take 32 bits here. If tuples end early, as in a
     stream of database changes, rows are indexed by their members, so that a change costs in proportion to
     the rows that it changes.
+
+    ``most_scanned``: the most rows without an index by member; by default, comparing them takes the time of
+    one or two look-ups. ``least_indexed``: the fewest rows to index at once; the others are compared until
+    they are indexed.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, most_scanned: int = 4096, least_indexed: int = 1 << 16) -> None:
         query, operator, members, start, end = Partials.none(width).columns()
         narrow = (column.astype(np.int32) for column in (query, operator, members))
         super().__init__((*narrow, start, end))  # type: ignore[arg-type]  # widened when read
+        self._most_scanned, self._least_indexed = most_scanned, least_indexed
         self._by_member = HashIndex()  # of the first rows
         self._indexed_count = 0
 
@@ -232,7 +231,7 @@ class PartialStore(Table):
 
     def rows_with(self, slots: Ints) -> Ints:
         """The indices of the rows that contain one of some tuples, in order."""
-        if self.size - self._indexed_count > _MOST_SCANNED:
+        if self.size - self._indexed_count > self._most_scanned:
             self._index_some()
         members = self._columns[2][: self.size]
         rows = (
@@ -260,7 +259,7 @@ class PartialStore(Table):
 
     def _index_some(self) -> None:
         """Index the next rows that are not indexed yet; if there are very many, an eighth of them."""
-        end = self._indexed_count + max(_LEAST_INDEXED, (self.size - self._indexed_count) // 8)
+        end = self._indexed_count + max(self._least_indexed, (self.size - self._indexed_count) // 8)
         members = self._columns[2][self._indexed_count : min(end, self.size)]
         indices = np.flatnonzero(members.ravel() != NO_MEMBER)
         slots = members.ravel().take(indices).astype(np.int64)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``done`` of ``total`` units (``bytes`` or ``tasks``) of a stage; ``total`` is None if not known."""
+    """``bytes``, ``rows`` or ``tasks`` of a stage: ``done`` of ``total``, which is None if not known."""
 
     stage: str
     done: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from contextlib import redirect_stderr, suppress
 from itertools import count
 
@@ -63,3 +64,11 @@ def test_no_line_is_shown_while_a_progress_bar_is() -> None:
     with redirect_stderr(Terminal()), ProgressBar() as bar:
         bar.report(Progress("reading", 1, 2))
         assert screen_after(6_000) == ""
+
+
+@pytest.mark.parametrize(("unit", "amount"), [("bytes", "1.5/3.0 MB"), ("rows", "1500000/3000000")])
+def test_a_bar_shows_bytes_as_sizes(unit: str, amount: str) -> None:
+    screen = Terminal()
+    with redirect_stderr(screen), ProgressBar() as bar:
+        bar.report(Progress("reading", 1_500_000, 3_000_000, unit))
+    assert amount in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())

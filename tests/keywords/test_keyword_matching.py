@@ -326,6 +326,7 @@ def bitmaps(joint: JointMatcher, relation: int, block_rows: list[Row]) -> dict[t
     ],
     {0},
 )
+@example([("actor fiction", True), ("movie", True)], [(ACTOR, (1, "Travolta", None, None))], {0})
 @examples(100)
 def test_joint_bitmaps_equal_those_of_single_queries(
     query_texts: list[tuple[str, bool]], relation_rows: list[tuple[int, Row]], removed: set[int]

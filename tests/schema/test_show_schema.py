@@ -169,8 +169,10 @@ def test_json_schema_accepts_valid_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a.b", "a:b", "a b", "-a", "a/b", "", "a$"])
 def test_json_schema_rejects_invalid_names(name: str) -> None:
-    (pattern,) = json_schema()["properties"]["relations"]["patternProperties"]
+    relations = json_schema()["properties"]["relations"]
+    (pattern,) = relations["patternProperties"]
     assert not re.search(pattern, name)
+    assert relations["additionalProperties"] is False
 
 
 def tree_schema(parents: list[int]) -> Schema:

@@ -273,6 +273,16 @@ def test_a_replacement_survives_a_kill_before_its_events_are_stored(tmp_path: Pa
     assert owners == ["ann", "bob", "bob"]
 
 
+def test_a_search_of_a_repeated_batch_is_known(tmp_path: Path) -> None:
+    """Its events are stored, but the job was killed before it had committed the batch."""
+    clock = Clock(NOON)
+    take(open_publisher(tmp_path, clock), 1, [addition("daily", owner="ann")])
+    restarted = open_publisher(tmp_path, clock)
+    take(restarted, 1, [addition("daily", owner="ann")])
+    assert restarted.saved["daily"].owner == "ann"
+    assert [event.kind for event in restarted.log.after(restarted.log.floor, "daily", 9)] == ["added"]
+
+
 def test_snapshots_are_only_for_the_new_search() -> None:
     publisher = open_publisher(None, Clock(NOON))
     take(publisher, 1, [addition("first")], [result(1, "first", snapshot=True)])

@@ -168,7 +168,7 @@ class Limiter:
     def state(self) -> dict[str, Any]:
         """The state of the limiter, as JSON."""
         return {
-            "rate": self._rate_fields,
+            "rate": self.rate_fields,
             "stretch": self._interval,
             "told": self._counts if self._rate.by else self._counts.get("", 0),
             "held": list(self._held_ids),
@@ -177,13 +177,13 @@ class Limiter:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a ``state`` unless the rate has changed since."""
-        if state["rate"] == self._rate_fields:
+        if state["rate"] == self.rate_fields:
             counts = state["told"]
             self._interval, self._counts = state["stretch"], dict(counts) if self._rate.by else {"": counts}
             self._held_ids, self.held_back = dict.fromkeys(state["held"]), state["held_back"]
 
     @property
-    def _rate_fields(self) -> list[int | str]:
+    def rate_fields(self) -> list[int | str]:
         """The rate as it is in a state."""
         return [self._rate.most, self._rate.length, *filter(None, [self._rate.by])]
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from skws.data.batch import BadRecord
 from skws.formats.dead_letters import dead_letter, unwritable_notice
-from skws.jobs.alerts import Alert, Limiter
+from skws.jobs.alerts import Alert, Limiter, Rate
 from skws.results.result import LiveResult
-from skws.sinks.base import NONE, Sink, SinkProgress, SinkRun, WholeSink
+from skws.sinks.base import NONE, Sink, SinkProgress, SinkRun, WholeSink, digest
 from skws.sinks.file_sinks import BatchFile
 from skws.sinks.sink_addresses import parse_sink
 from skws.sources.feed import redacted
@@ -19,6 +20,7 @@ from skws_schema.errors import SkwsError, UsageError, quantity
 from skws_schema.model import Schema
 
 _LIMITS: Final = "limits"
+_ROUTES: Final = "routes"
 
 
 class SinkFanout:
@@ -96,21 +98,48 @@ def _close(sink: WholeSink) -> None:
 
 
 class _Route(NamedTuple):
-    """The route of an alert: the addresses of its sinks (empty for the job's), and its limiter.
+    """The route of an alert: the addresses of its sinks (None for the job's), and its limiter.
 
     ``updates``: sinks that post results get updates, too.
     """
 
-    sinks: tuple[str, ...]
+    sinks: tuple[str, ...] | None
     limiter: Limiter | None
     updates: bool = False
+
+
+class _History:
+    """JSON that holds from some batch on, in the state of a run, for a process that repeats batches.
+
+    ``name``: that of the progress and of its field.
+    """
+
+    def __init__(self, run: SinkRun, name: str) -> None:
+        self._progress = SinkProgress(run, name)
+        self._name = name
+        self._entries: list[dict[str, Any]] = self._progress.read().get(name, [])  # the latest first
+
+    def before(self, batch: float) -> dict[str, Any] | None:
+        """What holds for a batch; None if that is unknown. For the next one: infinity."""
+        return next((entry[self._name] for entry in self._entries if entry["batch"] < batch), None)
+
+    def put(self, batch: int, value: dict[str, Any], committed: int) -> None:
+        """Record what holds after a batch, and what held for those after ``committed``."""
+        batch = max([batch, *(entry["batch"] for entry in self._entries[:1])])
+        if self.before(batch + 1) == value:
+            return
+        older = [entry for entry in self._entries if entry["batch"] < batch]
+        needed_count = sum(entry["batch"] > committed for entry in older) + 1
+        self._entries = [{"batch": batch, self._name: value}, *older[:needed_count]]
+        self._progress.keep(batch, **{self._name: self._entries})
 
 
 class Routing:
     """A sink that sends the results of each alert to the alert's own sinks, within its limit.
 
     ``job``: the sinks of the job by address. Each address is opened once: two sinks would skip each other's
-    batches, which have the same numbers.
+    batches, which have the same numbers. Repeated batches are routed as by the earlier process, so that each
+    sink gets the same results again, whatever has changed in the alerts.
     """
 
     def __init__(self, job: Mapping[str, Sink], alerts: Mapping[str, Alert]) -> None:
@@ -124,9 +153,11 @@ class Routing:
         self._alerts: dict[str, Alert] = {}
         self._run: SinkRun | None = None
         self._last_batch = NONE
-        self._progress: SinkProgress | None = None
-        self._states: list[dict[str, Any]] = []  # states of the limits, the latest first
-        self._is_restored = True
+        self._past_limits: _History | None = None
+        self._past_routes: _History | None = None
+        self._is_repeating = False
+        self._repeated: list[dict[str, Any] | None] = []  # the routes and limits of the repeated batch
+        self._committed_batches = NONE, NONE  # that of the last flush but one, and of the last
         self._route(alerts)
 
     @property
@@ -141,14 +172,17 @@ class Routing:
         """Raises UsageError for a limit by an attribute that the schema does not have."""
         _check(self._alerts, run.schema)
         self._run = run
-        self._progress = SinkProgress(run, _LIMITS)
-        self._states = self._progress.read().get("limits", [])
-        self._is_restored = False
+        self._past_limits, self._past_routes = _History(run, _LIMITS), _History(run, _ROUTES)
         with _opening(self._all_sinks(), run):
             pass
+        self._is_repeating = run.repeating
+        if run.repeating:
+            run.end_callbacks.append(self._end_repetition)
+        else:
+            self._record()
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        if not self._is_restored:
+        if self._is_repeating:
             self._restore(batch)
         for address, address_results in self._route_results(results).items():
             self._sink(address).write(batch, address_results)
@@ -157,12 +191,10 @@ class Routing:
     def flush(self) -> None:
         for sink in self._all_sinks():
             sink.flush()
-        if self._is_restored and self._limiters and self._last_batch != NONE:
-            state = {name: limiter.state() for name, limiter in self._limiters.items()}
-            latest = {"batch": self._last_batch, "limits": state}
-            if latest not in self._states[:1]:
-                # A run that ends before this batch is committed resumes after the previous one.
-                self._keep([latest, *self._states[:1]])
+        if not self._is_repeating:
+            # A run that ends before this batch is committed resumes after the previous one.
+            self._committed_batches = self._committed_batches[1], self._last_batch
+            self._record_limits()
 
     def close(self) -> None:
         for name, limiter in self._limiters.items():
@@ -188,11 +220,12 @@ class Routing:
         other_sinks = {a: sink for a, sink in self._alert_sinks.items() if a not in removed}
         _check_places({**self._job_sinks, **other_sinks, **new_sinks})
         with nullcontext() if self._run is None else _opening(new_sinks.values(), self._run):
-            self._forget({name for name in self._limiters if not self._is_same_limit(name, alerts.get(name))})
+            pass
         for address in removed:
             self._alert_sinks.pop(address).close()
         self._alert_sinks |= new_sinks
         self._route(alerts)
+        self._record()
 
     def _route(self, alerts: Mapping[str, Alert]) -> None:
         limiters = {}
@@ -202,7 +235,7 @@ class Routing:
                 limiters[name] = (
                     self._limiters[name] if self._is_same_limit(name, alert) else Limiter(alert.limit)
                 )
-            routes[name] = _Route(alert.sinks, limiters.get(name), alert.updates)
+            routes[name] = _Route(alert.sinks or None, limiters.get(name), alert.updates)
         self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
     def _is_same_limit(self, name: str, alert: Alert | None) -> bool:
@@ -211,27 +244,59 @@ class Routing:
         is_same = old_alert and alert and (old_alert.query, old_alert.limit) == (alert.query, alert.limit)
         return bool(is_same) and name in self._limiters
 
+    def _record(self) -> None:
+        """Record the routes and limits of the next batches before any of them is written."""
+        if self._past_routes is None:
+            return
+        routes = {
+            name: {
+                "sinks": None if route.sinks is None else list(map(digest, route.sinks)),
+                "limit": None if route.limiter is None else route.limiter.rate_fields,
+                "updates": route.updates,
+            }
+            for name, route in self._routes.items()
+            if route != _DEFAULT
+        }
+        self._past_routes.put(self._last_batch, routes, self._committed_batches[0])
+        self._record_limits()
+
+    def _record_limits(self) -> None:
+        if self._past_limits is not None:
+            limits = {name: limiter.state() for name, limiter in self._limiters.items()}
+            self._past_limits.put(self._last_batch, limits, self._committed_batches[0])
+
     def _restore(self, batch: int) -> None:
-        """Restore the limits to their state before the first batch after a start."""
-        self._is_restored = True
-        self._states = [state for state in self._states if state["batch"] < batch][:1]
-        for name, state in self._states[0]["limits"].items() if self._states else ():
-            if name in self._limiters:
-                self._limiters[name].restore(state)
+        """Route a repeated batch as the earlier process did, with the limits that it had then."""
+        assert self._past_routes is not None and self._past_limits is not None  # noqa: PT018, S101 - open comes first
+        past = [self._past_routes.before(batch), self._past_limits.before(batch)]
+        if past == self._repeated:
+            return
+        self._repeated = past
+        routes, limits = past
+        if routes is not None:
+            addresses = {digest(address): address for address in (*self._job_sinks, *self._alert_sinks)}
+            self._routes = {name: _past_route(fields, addresses) for name, fields in routes.items()}
+            self._limiters = {
+                name: route.limiter for name, route in self._routes.items() if route.limiter is not None
+            }
+        self._restore_limits(limits or {})
 
-    def _forget(self, names: Set[str]) -> None:
-        """A changed limit starts from zero, even if the next process changes it back."""
-        states = [
-            {**entry, "limits": {name: state for name, state in entry["limits"].items() if name not in names}}
-            for entry in self._states
-        ]
-        if states != self._states:
-            self._keep(states)
+    def _restore_limits(self, states: Mapping[str, dict[str, Any]]) -> None:
+        for name in states.keys() & self._limiters.keys():
+            self._limiters[name].restore(states[name])
 
-    def _keep(self, states: list[dict[str, Any]]) -> None:
-        if self._progress is not None:
-            self._progress.keep(states[0]["batch"], limits=states)
-        self._states = states
+    def _end_repetition(self) -> None:
+        """Continue with the alerts of this process; a limit that has not changed continues, too."""
+        assert self._past_limits is not None  # noqa: S101 - open comes first
+        states = (
+            {name: limiter.state() for name, limiter in self._limiters.items()}
+            if self._last_batch != NONE
+            else self._past_limits.before(inf)
+        )
+        self._is_repeating, self._limiters = False, {}
+        self._route(self._alerts)
+        self._restore_limits(states or {})
+        self._record()
 
     def _route_results(self, results: Sequence[LiveResult]) -> dict[str, list[LiveResult]]:
         """The results for each address."""
@@ -243,7 +308,7 @@ class Routing:
             limited = result if route.limiter is None else route.limiter.admit(result)
             if limited is None:
                 continue
-            for address in route.sinks or self._job_sinks:
+            for address in self._job_sinks if route.sinks is None else route.sinks:
                 if result.op != "~" or route.updates or not self._sink(address).posts:
                     results_by_address[address].append(limited)
         return results_by_address
@@ -279,4 +344,14 @@ def _check(alerts: Mapping[str, Alert], schema: Schema) -> None:
                 raise UsageError(f"{name}: {error}") from None
 
 
-_DEFAULT: Final = _Route((), None)
+def _past_route(fields: Mapping[str, Any], addresses: Mapping[str, str]) -> _Route:
+    """A route of an earlier process, to those of its sinks that are still open."""
+    sinks, limit = fields["sinks"], fields["limit"]
+    return _Route(
+        None if sinks is None else tuple(addresses[each] for each in sinks if each in addresses),
+        None if limit is None else Limiter(Rate(*limit)),
+        fields["updates"],
+    )
+
+
+_DEFAULT: Final = _Route(None, None)

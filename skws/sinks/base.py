@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from select import POLLERR, POLLHUP, poll
 from shutil import get_terminal_size
@@ -34,6 +35,11 @@ from skws_schema.errors import SkwsError, SourceError
 from skws_schema.model import Schema
 
 T = TypeVar("T")
+
+
+def digest(address: str) -> str:
+    """Stands for an address, which may contain a password, in the state of a run."""
+    return sha256(address.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 class SinkProgress:

@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from socket import SHUT_RDWR, socket
@@ -24,7 +23,7 @@ import orjson
 
 from skws import __version__
 from skws.results.result import LiveResult
-from skws.sinks.base import NONE, PostingSink, SinkError, SinkProgress, SinkRun
+from skws.sinks.base import NONE, PostingSink, SinkError, SinkProgress, SinkRun, digest
 from skws.sinks.file_sinks import AppendedFile
 from skws.sources.feed import redacted
 from skws_schema.errors import UsageError, quantity, shown
@@ -190,16 +189,12 @@ def _letter(result: LiveResult) -> bytes:
     return b'{"result":%b%b' % (result.to_json(), _REASON)
 
 
-def _digest(text: str) -> str:
-    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
-
-
 class Endpoint:
     """An ``http`` or ``https`` URL; an attempt takes ``seconds`` at most. Raises UsageError otherwise."""
 
     def __init__(self, url: str, seconds: float = SECONDS) -> None:
         self.shown = redacted(url)
-        self.identity = f"{self.shown} {_digest(url)}"
+        self.identity = f"{self.shown} {digest(url)}"
         self._seconds = seconds
         try:
             parts = urlsplit(url)
@@ -307,7 +302,7 @@ class HookProgram:
         if not self._words:
             raise UsageError("command: expected a program and its arguments")
         self.shown = f"command:{self._words[0]}"
-        self.identity = f"{self.shown} {_digest(text)}"
+        self.identity = f"{self.shown} {digest(text)}"
 
     def post(self, body: bytes, key: str) -> PostOutcome:
         """Make one attempt."""

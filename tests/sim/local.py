@@ -351,13 +351,12 @@ class LocalSimulation:
         return Alert(Query("bob"), (f"jsonl:{outputs.FOLDER}/own.jsonl",), self._rate)
 
     def _limit(self, rate: Rate) -> None:
-        """Change the limit of the alert while the job is committed, so that no result is between the two."""
+        """Change the limit of the alert; it applies to the next micro-batch, also when that is repeated."""
         if self.watch is None:
             return
-        self.watch.commit()
         if rate != self._rate:
             self._rate = rate
-            self.expected.rates.append((self.watch._committed_number + 1, rate))
+            self.expected.rates.append((self.watch._written_number + 1, rate))
         self._routing.change({"own": self._alert()})
 
     @property

@@ -54,7 +54,15 @@ class Mutant:
 
 MUTANTS: Final[dict[str, Mutant]] = {}
 """By name."""
-RARE: Final = frozenset({"damaged-end-dropped", "empty-segment", "outbox-behind", "state-not-secured"})
+RARE: Final = frozenset(
+    {
+        "damaged-end-dropped",
+        "empty-segment",
+        "limit-of-the-next-process",
+        "outbox-behind",
+        "state-not-secured",
+    }
+)
 """Mutants that need several faults in a row, which are rarely drawn; ``test_regressions.py`` finds them."""
 
 
@@ -237,7 +245,7 @@ _mutant(
 _mutant(
     "limits-forgotten",
     "the limit of an alert starts again in each process",
-    ("skws.jobs.fanout:Routing._restore", "self._limiters[name].restore(state)", "pass"),
+    ("skws.jobs.fanout:Routing._restore_limits", "self._limiters[name].restore(states[name])", "pass"),
 )
 _mutant(
     "output-repeated",
@@ -567,9 +575,9 @@ _mutant(
     ("skws.jobs.fanout:Routing._is_same_limit", "bool(is_same)", "bool(old_alert)"),
 )
 _mutant(
-    "limit-carried-over",
-    "a limit that changes right after a restart inherits the state of an earlier one",
-    ("skws.jobs.fanout:Routing.change", "self._forget(", "set("),
+    "limit-of-the-next-process",
+    "repeated batches have the limits of the process that repeats them",
+    ("skws.jobs.fanout:Routing._restore", "if routes is not None", "if False"),
 )
 _mutant(
     "size-not-limited",

@@ -45,6 +45,7 @@ _MORE: Final = Action("publish", events=(Event("order", 1_000_000, (1, "lamp old
 _LONG_AFTER: Final = Action("publish", events=(Event("order", 3_000_000, (1, "lamp")),) * 6)
 _EVE: Final = Action("publish", events=(Event("customer", 0, (3, "eve")),))
 _BOB: Final = Action("publish", events=(Event("customer", 0, (4, "bob ada")),))
+_BOBS: Final = Action("publish", events=tuple(Event("customer", 0, (cid, "bob ada")) for cid in (2, 3)))
 _CHAIRS: Final = Action(
     "publish", events=(Event("customer", 0, (2, "ada")), Event("order", 500_000, (2, "chair")))
 )
@@ -224,13 +225,10 @@ _REGRESSIONS: Final = {
         ),
         host="spark",
     ),
-    # A process ends before it keeps its new limit, and the next one is given the limit from before.
-    "limit-carried-over": Regression(
-        range(1, 8),
-        lambda at: (
-            *(_BOB, _work(), Action("limit", 1), _failing("kill", at, steps=4), _work(1)),
-            *(Action("limit", 3), Action("publish", events=(Event("customer", 0, (2, "bob ada")),)), _work()),
-        ),
+    # A limit changes, the process ends, and the next one repeats the batch before the change.
+    "limit-of-the-next-process": Regression(
+        (1, 4, 7),
+        lambda at: (_BOB, _BOBS, _work(1), Action("limit", 2), _failing("kill", at, steps=4), _work()),
     ),
     # The last sync after the mark of a refused post fails, and the process is killed. The next one gets
     # another query, so it posts before it commits; then it loses power.

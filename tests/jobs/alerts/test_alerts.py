@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sqlite3
 import sys
@@ -448,6 +449,64 @@ def test_a_refused_change_of_alerts_keeps_the_state_of_limits(tmp_path: Path) ->
     with pytest.raises(SinkError, match="there is no folder"):
         routing.change({"q": alert_of(change)})
     assert SinkProgress(sink_run, "limits").read() == limits != {}
+    state.close()
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_repeated_batches_go_where_they_went_before_the_alerts_changed(
+    tmp_path: Path, reloaded: bool
+) -> None:
+    """The run is killed; the next process has other alerts, which the first may have read before the kill."""
+    own, state = f"jsonl:{tmp_path}/own.jsonl", StateDatabase(tmp_path / "state.db")
+    sink_run = SinkRun("r", state, SCHEMA, match_names=False, wait=lambda _: True, tell=lambda _: None)
+    before = {
+        name: alert_of({"query": "ada", **fields})
+        for name, fields in {
+            "own": {"sinks": own},
+            "few": {"limit": "1 per minute"},
+            "all": {},
+            "same": {"limit": "1 per minute"},
+        }.items()
+    }
+    after = {name: alert_of({"query": "ada", "sinks": own} if name == "all" else "ada") for name in before}
+    after["same"] = before["same"]
+    batch = [replace(result(n, 5.0), name=name) for n, name in enumerate(["own", "few", "all", "same"] * 2)]
+    first, second = Collected(), Collected()
+    routing = Routing({"collected": first}, before)
+    routing.open(sink_run)
+    routing.write(1, batch)
+    if reloaded:
+        routing.change(after)
+
+    sink_run = dataclasses.replace(sink_run, repeating=True, end_callbacks=[])
+    routing = Routing({"collected": second}, after)
+    routing.open(sink_run)
+    routing.write(1, batch)
+    assert [found.id for found in second.results] == [found.id for found in first.results]
+    sink_run.end_repetition()
+    second.results.clear()
+    routing.write(2, batch)
+    assert [found.name for found in second.results] == ["own", "few", "own", "few"]
+    routing.close()
+    state.close()
+    assert [line["name"] for line in lines(tmp_path / "own.jsonl")] == ["own", "own", "all", "all"]
+
+
+def test_repeated_results_of_a_removed_alert_go_to_no_other_sink(tmp_path: Path) -> None:
+    state = StateDatabase(tmp_path / "state.db")
+    sink_run = SinkRun("r", state, SCHEMA, match_names=False, wait=lambda _: True, tell=lambda _: None)
+    routing = Routing(
+        {"collected": Collected()}, {"q": alert_of({"query": "ada", "sinks": f"jsonl:{tmp_path}/q"})}
+    )
+    routing.open(sink_run)
+    found = replace(result(1, 5.0), name="q")
+    routing.write(1, [found])
+    sink_run, collected = dataclasses.replace(sink_run, repeating=True, end_callbacks=[]), Collected()
+    routing = Routing({"collected": collected}, {})
+    routing.open(sink_run)
+    routing.write(1, [found])
+    sink_run.end_repetition()
+    assert collected.results == []
     state.close()
 
 

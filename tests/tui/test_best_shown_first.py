@@ -18,7 +18,7 @@ from skws_tui.services.request import UiRequest
 from skws_tui.services.result_buffer import BestResults, ListOrder, ListSelection
 from skws_tui.services.view import View
 from skws_windows.window import parse_window
-from tests.tui.ui import QUERY, advance_view, movies, opened, scenario, start_view
+from tests.tui.ui import QUERY, advance_view, movies, start_view
 
 FOREVER = parse_window("none")
 
@@ -125,19 +125,3 @@ def test_a_query_that_cannot_run_is_reported_and_removed() -> None:
     advance_view(run, view, 2)
     assert view.queries == (QUERY,)
     assert any(line.level == "error" and "studio" in line.text for line in view.log)
-
-
-@scenario
-async def test_the_list_is_best_first_with_the_total_count() -> None:
-    async with opened(movies_without_expiry()) as driver:
-        await driver.advance(2)
-        await driver.write("john OR man")
-        await driver.press("enter")
-        screen_text = driver.text()
-        assert "sort: best" in screen_text
-        assert f"{MOST_BEST} of {best_of_search('john OR man').of}" in screen_text
-        assert [row.rank for row in driver.search.results.listed] == list(range(1, MOST_BEST + 1))
-        await driver.write("all: john OR man")
-        await driver.press("enter")
-        assert driver.app.view.queries == ("all: john OR man",)
-        assert len(driver.search.results.listed) > MOST_BEST

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from time import process_time
 
 import pytest
 from textual.theme import BUILTIN_THEMES
-from textual.widgets import Static
 
 from docs.stepped_run import SteppedRun
 from skws.queries.keywords.keyword_plans import ranking_of, top_of
@@ -19,7 +17,6 @@ from skws.spec.job import Job
 from skws.spec.query_spec import TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
-from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.result_buffer import ListOrder, ListSelection
 from skws_tui.services.typed import TypedText, as_query, parse_typed
 from skws_tui.services.user_files import export
@@ -27,20 +24,10 @@ from skws_tui.services.view import EventQueue, JobEvents, View
 from skws_tui.themes import palette
 from skws_tui.widgets.query_bar import draw_windows
 from skws_windows.window import parse_window
-from tests.tui.ui import QUERY, advance_view, movies, opened, scenario, start_view
+from tests.tui.ui import QUERY, advance_view, movies, start_view, ward_request
 
 PLAIN = palette(BUILTIN_THEMES["textual-dark"])
 FEVER = "open when temp > 38 close when temp < 38 per patient"
-_WARD = """
-version: 1
-name: ward
-relations:
-  vital:
-    attributes: {patient: string, temp: number}
-  visit:
-    attributes: {patient: string, by: text}
-joins: []
-"""
 
 
 @pytest.mark.parametrize(
@@ -189,54 +176,6 @@ def test_an_unsupported_query_is_rejected_without_other_changes(text: str, reaso
     assert len(live_ids(view, QUERY)) == 2
 
 
-@scenario
-async def test_the_best_come_first_with_rank_score_and_reasons() -> None:
-    async with opened(movies(f"top 2: {QUERY}")) as driver:
-        await driver.advance(2)
-        await driver.press("escape", "right_square_bracket")
-        assert "sort: best" in driver.text()
-        assert [row.rank for row in driver.search.results.listed] == [1, 2]
-        results = [row.result for row in driver.search.results.listed]
-        scores = [one.score.rank for one in results if one.score]
-        assert len(scores) == 2
-        assert scores == sorted(scores, reverse=True)
-        await driver.press("j", "enter")
-        detail = str(driver.app.screen.query_one("#detail-text", Static).render())
-        assert "keywords" in detail
-        assert "entered as number 2 of the best" in " ".join(detail.split())
-        ids = [shown.result.id for shown in driver.search.results.listed]
-        await driver.press("escape", "o")
-        assert [shown.result.id for shown in driver.search.results.listed] == ids[::-1]
-
-
-@pytest.fixture
-def ward(tmp_path: Path) -> Path:
-    records = [("vital", "ann", 38.6), ("visit", "ann", "Grace Hopper"), ("vital", "bob", 36.8)]
-    records += [("vital", "ann", 39.0), ("vital", "ann", 37.0), ("visit", "ann", "Alan Hopper")]
-    records += [("vital", "bob", 38.5), ("visit", "bob", "Grace Hopper"), ("visit", "cid", "Ada Hopper")]
-    with (tmp_path / "ward.jsonl").open("w") as file:
-        for number, (relation, patient, note) in enumerate(records):
-            row = {"patient": patient, "temp" if relation == "vital" else "by": note}
-            file.write(json.dumps({"relation": relation, "time": 60 * number, "row": row}) + "\n")
-    (tmp_path / "ward.yaml").write_text(_WARD)
-    return tmp_path
-
-
-def ward_request(folder: Path, *queries: str, window: str | None = None, **more: object) -> UiRequest:
-    path = folder / "ward.yaml"
-    return UiRequest(
-        live_job(
-            load_schema(path),
-            f"replay:{folder / 'ward.jsonl'}?speed=60",
-            window=None if window is None else parse_window(window),
-            **more,
-        ),
-        path,
-        queries,
-        restore=False,
-    )
-
-
 @pytest.mark.parametrize(
     ("query", "window"),
     [
@@ -244,14 +183,16 @@ def ward_request(folder: Path, *queries: str, window: str | None = None, **more:
         (f"window {FEVER}: hopper", "1 hour"),
     ],
 )
-def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query: str, window: str) -> None:
-    run, view = start_view(ward_request(ward, query, window=window))
+def test_results_in_expression_windows_equal_those_of_a_search(
+    tmp_path: Path, query: str, window: str
+) -> None:
+    run, view = start_view(ward_request(tmp_path, query, window=window))
     for _ in range(12):
         advance_view(run, view, 1)
     search = Job.search(
         "hopper",
-        load_schema(ward / "ward.yaml"),
-        ward / "ward.jsonl",
+        load_schema(tmp_path / "ward.yaml"),
+        tmp_path / "ward.jsonl",
         window=parse_window(FEVER),
         engine=EngineName.LOCAL,
     )
@@ -269,29 +210,17 @@ def test_results_in_expression_windows_equal_those_of_a_search(ward: Path, query
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_windows_that_pile_up_are_rejected_unless_allowed(ward: Path) -> None:
+def test_windows_that_pile_up_are_rejected_unless_allowed(tmp_path: Path) -> None:
     query = "window every open when temp > 38 close when temp < 38: hopper"
-    run, view = start_view(ward_request(ward, window="1 hour"))
+    run, view = start_view(ward_request(tmp_path, window="1 hour"))
     run.add_query(query)
     advance_view(run, view, 12)
     assert view.queries == ()
     assert any("pile up without bound" in line.text for line in view.log)
-    run, view = start_view(ward_request(ward, query, window="1 hour", allow_unbounded_windows=True))
+    run, view = start_view(ward_request(tmp_path, query, window="1 hour", allow_unbounded_windows=True))
     for _ in range(12):
         advance_view(run, view, 1)
     assert len(live_ids(view, query)) == 1
-
-
-@scenario
-async def test_the_time_line_of_windows_is_below_the_results(ward: Path) -> None:
-    async with opened(ward_request(ward, "hopper", window=FEVER), (100, 30)) as driver:
-        await driver.advance(2)
-        assert "windows  1 open, 0 ended lately" in driver.text()
-        for _ in range(6):
-            await driver.advance(1)
-        screen_text = driver.text()
-        assert "windows  1 open, 1 ended lately" in screen_text
-        assert "Grace Hopper" in screen_text
 
 
 def test_queries_before_the_start_of_the_engine_are_shown_at_once() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.theme import BUILTIN_THEMES
 
+from docs.stepped_run import SteppedRun
 from skws.data.batch import Record, RecordBatch
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
@@ -50,8 +51,9 @@ from skws_tui.services.user_files import (
     session_file,
 )
 from skws_tui.services.view import EventQueue, JobEvents, LogLine, View
-from skws_tui.themes import default_theme, palette
-from skws_tui.widgets.time_line import bars
+from skws_tui.themes import palette
+from skws_tui.widgets.result_pane import why_empty
+from skws_tui.widgets.time_line import TimeLine, bars
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window, parse_window
 from tests.strategies import examples
 from tests.tui.ui import movies
@@ -130,6 +132,7 @@ def test_the_latest_rows_equal_a_plain_list(
     )
 )
 @example([(0, "+", 1), (1, "+", None), (0, "~", 9)])
+@example([(0, "+", 2), (0, "-", None), (1, "+", None)])
 @example([(0, "+", 1), (1, "+", None), (1, "m", None), (0, "~", 5), (1, "m", None), (1, "m", None)])
 @examples(60)
 def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
@@ -282,6 +285,23 @@ def test_a_sentence_keeps_matches_and_its_width(parts: list[tuple[str, bool]], w
     assert cell_len(text) <= max(width, 14 * match_count + 3)
 
 
+def test_distinguishing_values_of_connecting_rows_remain() -> None:
+    phrases = [
+        TuplePhrase("Quentin Tarantino"),
+        TuplePhrase("Pulp Fiction", matched=False, names=True),
+        TuplePhrase("Vincent Vega of the town", matched=False),
+        TuplePhrase("John Travolta"),
+    ]
+    assert [each.text for each in sentence(phrases, 55)] == [
+        "Quentin Tarantino", "Pulp Fiction", "…", "John Travolta",
+    ]  # fmt: skip
+    assert [each.text for each in sentence(phrases, 40)] == [
+        "Quentin Ta…", "Pulp Ficti…", "John Travol…",
+    ]  # fmt: skip
+    assert [each.text for each in sentence(phrases, 28)] == ["Quenti…", "Pulp F…", "John Tr…"]
+    assert [each.text for each in sentence(phrases, 20)] == ["Quentin T…", "John Trav…"]
+
+
 @given(st.text("ab界 ", max_size=60), st.integers(2, 40))
 @examples(60)
 def test_wrapped_lines_fit_and_keep_the_text(text: str, width: int) -> None:
@@ -310,6 +330,16 @@ def test_results_of_removed_queries_are_dropped_even_if_late() -> None:
     view.apply_events(JobEvents(queries=("r",)))
     view.apply_events(JobEvents(results=[result(3)]))
     assert [s.result.query for s in view.results.rows()] == ["r"]
+
+
+def test_a_rejected_query_is_not_shown_as_the_state_of_the_engine() -> None:
+    request = movies()
+    view, job = View(request), SteppedRun(request, EventQueue())
+    view.apply_events(JobEvents(lines=[LogLine(0, "info", "Spark is starting")]))
+    view.note(LogLine(1, "error", "the query has no positive keyword"))
+    assert why_empty(view, None, ListSelection(), (), job) == (
+        "The engine is starting: Spark is starting.\nYou can already type keywords."
+    )
 
 
 @pytest.fixture
@@ -454,6 +484,13 @@ def test_bars_scale_to_the_largest_and_a_minute_is_resampled() -> None:
     assert resampled([7], 6, 3) == [0, 0, 0, 0, 7, 7]
 
 
+def test_the_time_line_of_a_replay_is_drawn_before_its_first_record() -> None:
+    run = SteppedRun(movies(), EventQueue())
+    run.start()
+    line = TimeLine(run, palette(BUILTIN_THEMES["textual-dark"]))
+    assert line.render().plain.splitlines() == ["rows     │ from 1971-12-23", "results  │ to   2023-10-20"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -561,14 +598,6 @@ def test_the_format_of_an_export_follows_from_its_name(tmp_path: Path) -> None:
         export([], tmp_path / "d.csv")
     with pytest.raises(OutputError, match="File name too long"):
         export([], tmp_path / f"{'x' * 300}.csv")
-
-
-def test_a_limited_terminal_uses_its_own_sixteen_colors() -> None:
-    assert default_theme({"TERM": "xterm"}) == "ansi-dark"
-    assert default_theme({"TERM": "linux"}) == "ansi-dark"
-    assert default_theme({"TERM": "xterm-256color"}) == "skws-dark"
-    assert default_theme({"TERM": "xterm", "COLORTERM": "truecolor"}) == "skws-dark"
-    assert default_theme({"TERM": "xterm-256color", "NO_COLOR": "1"}) == "ansi-dark"
 
 
 @pytest.mark.parametrize(

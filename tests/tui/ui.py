@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from textual.pilot import Pilot
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Input
 
 from docs.stepped_run import SteppedRun
@@ -20,9 +22,11 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.entry import new_job
 from skws_tui.screens.networks_screen import NetworksScreen
+from skws_tui.screens.schema_screen import SchemaScreen
 from skws_tui.screens.search_screen import SearchScreen
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.view import EventQueue, View
+from skws_windows.window import parse_window
 
 SPEED = 1_600_000_000
 """Replays the half century of the movies in about a second."""
@@ -36,6 +40,32 @@ def movies(*queries: str, path: Path | None = None, **more: Any) -> UiRequest:
     settings |= {name: more.pop(name) for name in ("restore", "theme", "no_expiry") if name in more}
     job = live_job(load_schema(path or schema), f"replay:{replay}?speed={SPEED}", **more)
     return UiRequest(job, path or schema, queries, **settings)
+
+
+_WARD: Final = """
+version: 1
+name: ward
+relations:
+  vital: {attributes: {patient: string, temp: number}}
+  visit: {attributes: {patient: string, by: text}}
+joins: []
+"""
+
+
+def ward_request(folder: Path, *queries: str, window: str | None = None, **more: Any) -> UiRequest:
+    """A request over temperatures of patients and their visits, one a minute."""
+    records = [("vital", "ann", 38.6), ("visit", "ann", "Grace Hopper"), ("vital", "bob", 36.8)]
+    records += [("vital", "ann", 39.0), ("vital", "ann", 37.0), ("visit", "ann", "Alan Hopper")]
+    records += [("vital", "bob", 38.5), ("visit", "bob", "Grace Hopper"), ("visit", "cid", "Ada Hopper")]
+    with (folder / "ward.jsonl").open("w") as file:
+        for number, (relation, patient, note) in enumerate(records):
+            row = {"patient": patient, "temp" if relation == "vital" else "by": note}
+            file.write(json.dumps({"relation": relation, "time": 60 * number, "row": row}) + "\n")
+    (folder / "ward.yaml").write_text(_WARD)
+    own_window = None if window is None else parse_window(window)
+    source = f"replay:{folder / 'ward.jsonl'}?speed=60"
+    job = live_job(load_schema(folder / "ward.yaml"), source, window=own_window, **more)
+    return UiRequest(job, folder / "ward.yaml", queries, restore=False)
 
 
 def with_job(request: UiRequest, **fields: Any) -> UiRequest:
@@ -62,19 +92,26 @@ class Driver:
         return screen
 
     @property
+    def schema(self) -> SchemaScreen:
+        screen = self.app.screen
+        assert isinstance(screen, SchemaScreen)
+        return screen
+
+    @property
     def metrics(self) -> Metrics:
         """The latest metrics."""
         assert self.app.view.metrics is not None
         return self.app.view.metrics
 
-    async def networks(self) -> NetworksScreen:
-        """Go to the networks, and wait until they are shown."""
+    async def networks(self) -> None:
+        """Go to the networks, and wait until they show the present state of the run."""
         await self.press("f4")
         screen = self.app.screen
         assert isinstance(screen, NetworksScreen)
+        screen.look()  # asks the run, as the screen does once a second
+        await self.advance(0)
         screen.look()
         await self.settle()
-        return screen
 
     async def settle(self) -> None:
         """Wait until workers are done and all messages are processed, including those of the workers."""
@@ -109,6 +146,27 @@ class Driver:
         box.insert_text_at_cursor(text)
         await self.settle()
 
+    async def retype(self, text: str) -> None:
+        """Replace the text of the query box."""
+        self.search.box.value = ""
+        await self.write(text)
+
+    async def go_to(self, time: str) -> None:
+        """Move a replay to a time, as the user types it."""
+        await self.press("at")
+        await self.answer(time)
+
+    async def answer(self, text: str) -> None:
+        """Replace the text in the line of a dialog, and press Enter."""
+        self.app.screen.query_one(Input).value = text
+        await self.press("enter")
+
+    async def click(self, widget: str | type[Widget], offset: tuple[int, int]) -> None:
+        await self.pilot.click(widget, offset=offset)
+        await self.settle()
+        self.run.advance(0)
+        await self.settle()
+
     def strips(self) -> list[Strip]:
         """The rendered lines of the screen."""
         return self.app.screen._compositor.render_strips()
@@ -116,6 +174,31 @@ class Driver:
     def text(self) -> str:
         """The screen as plain text."""
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in self.strips())
+
+    def lines(self, widget: str | type[Widget]) -> list[str]:
+        """The lines of the screen, except blank ones, that a widget has drawn."""
+        region = self.app.screen.query_one(widget).region
+        strips = self.strips()[region.y : region.bottom]
+        lines = [strip.crop(region.x, region.right).text.rstrip() for strip in strips]
+        return [line for line in lines if line]
+
+    def shows(self, *texts: str, part: str = "*") -> None:
+        """Check that the screen, or a part of it, has these texts; blanks and frames separate words."""
+        __tracebackhide__ = True
+        words = self._words(part)
+        for text in texts:
+            assert text in words, f"{text!r} is not on the screen:\n{self.text()}"
+
+    def hides(self, *texts: str, part: str = "*") -> None:
+        """Check that the screen, or a part of it, has none of these texts."""
+        __tracebackhide__ = True
+        words = self._words(part)
+        for text in texts:
+            assert text not in words, f"{text!r} is on the screen:\n{self.text()}"
+
+    def _words(self, part: str) -> str:
+        text = self.text() if part == "*" else " ".join(self.lines(part))
+        return " ".join(text.replace("│", " ").split())
 
 
 def start_view(request: UiRequest) -> tuple[SteppedRun, View]:

@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 from skws.sinks.text import padded, visible
 from skws_schema.errors import quantity
 from skws_tui.services.result_drawing import Palette
-from skws_tui.services.start import RelationSummary, StartContents, Trial
+from skws_tui.services.start import RelationSummary, StartContents
 
 _EARLIER: Final = 3
 _NAMED: Final = 56
@@ -55,10 +55,6 @@ class StartMenu(OptionList):
         self._contents = StartContents()
         self._drawn_state: object = None
         self._queries: list[str | None] = []
-
-    @property
-    def trials(self) -> Sequence[Trial]:
-        return self._contents.trials
 
     def fill(self, start: StartContents, history: Sequence[str]) -> None:
         """Show a start and the latest queries of ``history``, latest last."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import skws as library
+from skws.queries.keywords import referred_rows
 from tests.commands import Skws
 from tests.serve.serving import serving
 
@@ -70,6 +71,16 @@ def test_the_note_is_printed_unless_quiet(skws: Skws, forum: Path, source: str) 
 def test_there_is_no_note_if_no_row_is_hidden(forum: Path, query: str) -> None:
     results = library.search(query, forum / "forum", schema=forum / "forum.yaml", limit=20)
     assert len(results)
+    assert results.notes == ()
+
+
+def test_there_is_no_note_if_very_many_rows_have_keywords(
+    forum: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of rows in it would be wrong, as not all are looked at."""
+    monkeypatch.setattr(referred_rows, "_MOST_ROWS", 5)
+    results = library.search("neural engineer", forum / "forum", schema=forum / "forum.yaml", limit=20)
+    assert len(results) >= 5
     assert results.notes == ()
 
 

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
+from skws.cli.data import engine_of
+from skws.cli.options import EngineOptions
 from skws.spark.faults import SparkFailedError, plain_errors, skws_error
+from skws.spec.enums import EngineChoice, EngineName
 from skws_schema.errors import BadRecordsError, SourceError
 from tests.commands import IDS, REPLAY, SEARCH, Skws, process
 from tests.strategies import some
@@ -29,6 +32,13 @@ def test_the_demo_on_spark_prints_trees(
     assert [heading.split("  ")[1].count("{") for heading in headings] == [4, 5]
     assert outcome.out.count("title: Pulp Fiction") == 2
     assert outcome.err.startswith("769 rows, 2 results in")  # without messages of Spark
+
+
+def test_the_address_of_a_master_chooses_spark(capsys: pytest.CaptureFixture[str]) -> None:
+    assert engine_of(EngineOptions(master="local[1]")) is EngineName.SPARK
+    note = "engine: spark, since --master is given; --engine local runs in process\n"
+    assert capsys.readouterr().err == note
+    assert engine_of(EngineOptions(EngineChoice.LOCAL, "local[1]")) is EngineName.LOCAL
 
 
 @pytest.mark.spark

@@ -102,6 +102,16 @@ def test_rows_follow_their_slots(seed: int, *, long_lived: bool) -> None:
         assert store.in_files(files).tolist() == [place is not None for place in _places(store)]
 
 
+def test_moved_rows_are_read_from_their_file() -> None:
+    rng, file, slots = Random(1), UnreadFile(Path("one")), [1, 4, 8]
+    expected = [_row(rng) for _ in range(9)]
+    store = RowStore(long_lived=False)
+    store.add(_rows(expected), np.zeros(len(expected), dtype=bool))
+    store.move(np.array(slots), _in_file([expected[slot] for slot in slots], file))
+    assert np.flatnonzero(store.in_files({file})).tolist() == slots
+    _check(store, expected, rng)
+
+
 def _places(store: RowStore) -> list[tuple[BlockFile, int] | None]:
     """The file and row number of each slot."""
     rows = store.rows()

@@ -51,6 +51,9 @@ async def test_a_query_is_typed_corrected_and_completed() -> None:
         await driver.press("tab")
         driver.shows("tarantino uma travolta", "tarantino 2 · uma 1 · travolta 1 ─")
         driver.hides("did you mean")
+        await driver.retype('"pulp fic')
+        await driver.write('tion"')
+        assert driver.lines("SearchLine") == ['"pulp fiction"']  # and no completion after it
 
         await driver.retype(QUERY)
         await driver.pilot.press("enter")  # and the search has not answered yet

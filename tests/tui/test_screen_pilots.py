@@ -229,7 +229,7 @@ async def test_the_menu_has_actions_forms_of_queries_and_themes() -> None:
         await driver.press("f6", "f1")
         await driver.write("phrase")
         await driver.press("enter")
-        driver.shows('"pulp fiction"', part="SearchLine")
+        assert driver.lines("SearchLine") == ['"pulp fiction"']
         await driver.press("escape", "f1")
         await driver.write("theme")
         await driver.press("enter")

@@ -18,7 +18,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input
 
 from skws.sinks.text import visible
-from skws.spec.query_spec import completed
+from skws.spec.query_spec import completed, last_word
 from skws_schema.errors import without_picture
 from skws_schema.model import Schema
 from skws_tui.error_boundary import OffThread, TooLongError
@@ -91,6 +91,8 @@ class _Completions(Suggester):
         self.words: Sequence[tuple[str, int]] = ()
 
     async def get_suggestion(self, value: str) -> str | None:
+        if not last_word(value):
+            return None  # as after a quotation mark; the words are those of the text before the last key
         for word, _ in self.words:
             suggestion = completed(value, word)
             if suggestion.startswith(value) and suggestion != value:

@@ -57,7 +57,10 @@ async def test_rows_without_times_are_searched_for_the_best_results(
             "No result for 'nural engineer' (4 rows so far).", "Try the suggested word: a, ↑, then Tab."
         )
         driver.shows("no row matches 'nural'; did you mean 'neural'?")
-        await driver.press("up", "tab", "ctrl+j")
+        await driver.press("up", "tab")
+        await driver.pilot.press("ctrl+j")  # and the search has not answered yet
+        await driver.settle()
+        driver.shows("Searching 4 rows for 'neural engineer'.")
         await driver.advance(1)
         driver.shows(
             "all 1 ▸ neural engineer 1", "sort: best", "what size score", "Ask a neural engineer. 1 "

@@ -142,10 +142,13 @@ async def test_a_stream_is_paused_continued_and_accelerated() -> None:
         await driver.advance(0.3)
         driver.shows("● running 1985-06-14", "No result for")
         await driver.press("escape", "space")
+        assert driver.lines("KeyLine") == [" paused"]
         driver.shows("‖ paused 1985-06-14", "(187 rows so far)", "PAUSED: space continues ─╯")
         await driver.advance(5)
         driver.shows("‖ paused 1985-06-14", "(187 rows so far)")
-        await driver.press("space", "plus")
+        await driver.press("space")
+        assert driver.lines("KeyLine") == [" running"]
+        await driver.press("plus")
         driver.shows("● running ×2 1985-06-14")
         await driver.advance(5)
         driver.shows("■ all read ×2 2023-10-20", "▸ all 2", OF_FIVE)

@@ -2,6 +2,7 @@
 
 python -m bench.streaming latency --rate 1000 --seconds 60
 python -m bench.streaming throughput --minutes 300 --shards 2
+python -m bench.streaming backlog --minutes 300 --shards 2
 python -m bench.streaming library --minutes 300 --shards 2
 
 Latency: a file grows by ``--rate`` tuples a second, each stamped with the wall clock
@@ -13,6 +14,8 @@ Throughput: a replay at full speed, from its second micro-batch to its
 last (``in-process``: all of it, by the loop of one process). ``stage`` counts only
 the time from reading a batch to delivering its results, without the time in
 which the source read and decoded.
+
+``backlog``: the same of a growing file, which tasks read.
 
 ``library``: the same file as a ``Source`` of ``skws.spark.search``, which tasks read, in a session with the
 settings that its documentation names; the driver receives results as Arrow. It also prints how the time of
@@ -161,7 +164,7 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
         print(f"  {role}: {1000 * batch_seconds:.0f} ms of processor time a batch")
 
 
-def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
+def throughput(minutes: int, shards: int, cores: int, load: Load, *, backlog: bool) -> None:
     batches: list[tuple[float, int, float]] = []  # delivery time, tuples so far, seconds since it was read
     spent: list[dict[str, float]] = []  # processor time at that moment
 
@@ -170,12 +173,15 @@ def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
         if metrics.batches > len(batches):
             batches.append((time.perf_counter(), metrics.tuples, metrics.batch_seconds))
             spent.append(processor_seconds())
+        if metrics.tuples == total:
+            watch.control.stop()
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"
-        load.write(path, minutes * 60)
+        total = load.write(path, minutes * 60)
         sink = Clocked()
-        job = request(f"replay:{path}?speed=1000000000", cores, load=load)
+        source = str(path) if backlog else f"replay:{path}?speed=1000000000"
+        job = request(source, cores, load=load)
         watch = SparkWatch(
             job, Log(quiet=True), sinks=[sink], layout_request=LayoutRequest(shards), each_step=note
         )
@@ -184,7 +190,7 @@ def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
     tuple_count = tuples - tuples_before
     stage = sum(seconds for _, _, seconds in batches[SKIPPED:])
     print(
-        f"throughput: {cores} cores, {shards} shards: {tuple_count:,} tuples, "
+        f"{'backlog' if backlog else 'throughput'}: {cores} cores, {shards} shards: {tuple_count:,} tuples, "
         f"{tuple_count / (end - began):,.0f} tuples/s, stage {tuple_count / stage:,.0f} tuples/s; "
         f"{len(sink.results):,} results"
     )
@@ -267,13 +273,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("latency", "throughput", "library", "in-process"))
+    parser.add_argument("what", choices=("latency", "throughput", "backlog", "library", "in-process"))
     parser.add_argument("--rate", type=int, default=1000, help="tuples a second")
     parser.add_argument(
         "--seconds", type=float, default=60, help="seconds that are measured, after the warm-up"
     )
     parser.add_argument("--minutes", type=int, default=300, help="minutes of the load, 1,200 tuples each")
-    parser.add_argument("--keyed", action="store_true", help="throughput of the load that a key divides")
+    parser.add_argument(
+        "--keyed", action="store_true", help="throughput or backlog of the load that a key divides"
+    )
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--cores", type=int, default=2)
     args = parser.parse_args()
@@ -285,7 +293,7 @@ def main() -> None:
     elif args.what == "in-process":
         in_process(args.minutes, load)
     else:
-        throughput(args.minutes, args.shards, args.cores, load)
+        throughput(args.minutes, args.shards, args.cores, load, backlog=args.what == "backlog")
 
 
 if __name__ == "__main__":

@@ -84,6 +84,16 @@ def unpack(blob: bytes) -> RecordBatch:
     return decode(decompress(blob))[0] if blob else NO_RECORDS
 
 
+def concat_packed(blobs: Sequence[bytes]) -> bytes:
+    """Batches one after the other, as one; all of them were packed with indices, or none."""
+    nonempty = [blob for blob in blobs if blob]
+    if len(nonempty) < 2:
+        return b"".join(nonempty)
+    batches, indices = zip(*(decode(decompress(blob)) for blob in nonempty), strict=True)
+    has_indices = _read_header(decompress(nonempty[0]))[0]["places"]
+    return pack(concat_batches(batches), np.concatenate(indices) if has_indices else None)
+
+
 def rejoin(parts: Sequence[bytes]) -> RecordBatch:
     """A batch from parts that were packed with their indices; a record of several parts occurs once in it."""
     decoded = [decode(decompress(part)) for part in parts if part]

@@ -25,6 +25,8 @@ from skws_schema.errors import BadRecordsError, SkwsError, UsageError, quantity
 from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text, rounded_up
 
+IGNORED: Final = "ignored: "
+"""The beginning of a line on values that were passed over."""
 KEPT: Final = 5
 """The most bad records, and the most reasons, that a summary shows."""
 _MOST_REASONS: Final = 1000
@@ -124,7 +126,7 @@ class BadRecordLog:
     def passed_over_summary(self) -> list[str]:
         """A line for each reason for which values were passed over, the most frequent first, up to a few."""
         lines = [
-            f"ignored: {reason} ({quantity(count, 'value')})"
+            f"{IGNORED}{reason} ({quantity(count, 'value')})"
             for reason, count in self.passed_over.most_common(KEPT)
         ]
         more_count = len(self.passed_over) - len(lines)
@@ -133,7 +135,7 @@ class BadRecordLog:
     def news(self) -> tuple[str, ...]:
         """A line for each new reason since the last call for which values were passed over."""
         reasons, self._new_reasons = tuple(self._new_reasons), []
-        return tuple(f"ignored: {reason}" for reason in reasons)
+        return tuple(f"{IGNORED}{reason}" for reason in reasons)
 
     def close(self) -> None:
         """Close the dead letter file."""

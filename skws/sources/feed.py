@@ -69,12 +69,14 @@ class Backlog:
 class BatchPlan:
     """The end of a batch that is read in parts (``Feed.parts``).
 
-    ``rest``: True if there are further records. ``notices``: as in ``Batch``.
+    ``rest``: True if there are further records. ``notices``: as in ``Batch``. ``reached``: the time of the
+    last record of each partition with records in the batch, if that record is good.
     """
 
     end: Offset
     rest: bool
     notices: tuple[str, ...] = ()
+    reached: Mapping[int, int] = field(default_factory=dict)
 
 
 class FeedPart(Protocol):
@@ -209,7 +211,8 @@ class OuterFeed(Feed):
 class Source(Protocol):
     """The origin of records. ``name`` contains no password.
 
-    ``bounded``: it ends. ``local_only``: only a job in one process can read it.
+    ``bounded``: it ends. ``local_only``: only a job in one process can read it. ``divisible``: its feeds can
+    give parts (``Feed.parts``).
     """
 
     @property
@@ -221,6 +224,10 @@ class Source(Protocol):
 
     @property
     def local_only(self) -> bool:
+        return False
+
+    @property
+    def divisible(self) -> bool:
         return False
 
     def open(self, schema: Schema) -> Feed:

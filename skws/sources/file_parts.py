@@ -217,6 +217,24 @@ def first_unread(source_file: SourceFile, schema: Schema, position: FilePosition
     return None if group is None else _group_times(source_file, schema)[group][0]
 
 
+def last_read(source_file: SourceFile, schema: Schema, first: int, position: FilePosition) -> int | None:
+    """The time of the last record between an offset and a position, if the file is in order.
+
+    None if there is no good record near the position. Raises SourceError.
+    """
+    if not source_file.whole:
+        return max(
+            _times(source_file, schema, max(first, position.offset - _SAMPLE), position.offset), default=None
+        )
+    groups = _group_times(source_file, schema)
+    ends = [
+        time
+        for (_, time), end in zip(groups, _row_groups(source_file.path)[1:], strict=True)
+        if first < end <= position.offset
+    ]
+    return max(ends, default=None)
+
+
 def _time_at(source_file: SourceFile, schema: Schema, offset: int) -> int:
     """The time of the record on the line at byte ``offset``; the least time if there is none."""
     time = _first_time(source_file, schema, offset, offset + 1)
@@ -225,10 +243,15 @@ def _time_at(source_file: SourceFile, schema: Schema, offset: int) -> int:
 
 def _first_time(source_file: SourceFile, schema: Schema, start: int, end: int) -> int | None:
     """The time of the first record on the lines that begin between two bytes."""
+    return next(_times(source_file, schema, start, end), None)
+
+
+def _times(source_file: SourceFile, schema: Schema, start: int, end: int) -> Iterator[int]:
+    """The times of the records on the lines that begin between two bytes."""
     split = Split(
         source_file.path, Format.JSON_LINES, source_file.relation(schema), start, end, end - start, 0
     )
-    return next((record.time for record in read_split(split, schema) if isinstance(record, Record)), None)
+    return (record.time for record in read_split(split, schema) if isinstance(record, Record))
 
 
 def _line_after(source_file: SourceFile, schema: Schema, step: _Step, time: int) -> int:

@@ -42,7 +42,15 @@ from skws.sources.feed import (
     SystemClock,
     static_relations,
 )
-from skws.sources.file_parts import ROW_BYTES, Backlogs, BatchContext, divides, first_unread, parts_of
+from skws.sources.file_parts import (
+    ROW_BYTES,
+    Backlogs,
+    BatchContext,
+    divides,
+    first_unread,
+    last_read,
+    parts_of,
+)
 from skws.sources.folder import (
     FileMatcher,
     FilePosition,
@@ -395,8 +403,14 @@ class FilesFeed(Feed):
         after = backlogs.ends(limit)
         if all(positions.files[name] == position for name, position in after.items()):
             return None
+        times = {
+            partition_of(f.name): last_read(f, self._schema, positions.files[f.name].offset, after[f.name])
+            for f in pending
+            if f.name in after
+        }
+        reached = {partition: time for partition, time in times.items() if time is not None}
         end = replace(positions, files={**positions.files, **after}).offset()
-        return BatchPlan(end, backlogs.records > limit, (*moves, *self._take_notices()))
+        return BatchPlan(end, backlogs.records > limit, (*moves, *self._take_notices()), reached)
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         spans = list(self._spans(start, end))
@@ -658,6 +672,10 @@ class FilesSource(Source):
     @property
     def name(self) -> str:
         return str(self.path)
+
+    @property
+    def divisible(self) -> bool:
+        return True
 
     def open(self, schema: Schema) -> Feed:
         return FilesFeed(self.path, schema, self.clock)

@@ -226,6 +226,10 @@ class BoundedSource(Source):
     def local_only(self) -> bool:
         return self.source.local_only
 
+    @property
+    def divisible(self) -> bool:
+        return self.source.divisible
+
     def open(self, schema: Schema) -> Feed:
         return BoundedFeed(self.source.open(schema), self.name, schema, self.horizon)
 

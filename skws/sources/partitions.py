@@ -19,7 +19,7 @@ import numpy as np
 
 from skws.data.batch import Chunk, Ints
 from skws.data.value_conversion import EARLIEST
-from skws.sources.feed import Batch, Clock, Feed, Offset, OuterFeed
+from skws.sources.feed import Batch, BatchPlan, Clock, Feed, FeedPart, Offset, OuterFeed
 
 
 class PartitionEnds:
@@ -211,16 +211,33 @@ class PartitionedFeed(OuterFeed):
     def poll(self, start: Offset, limit: int) -> Batch:
         inner_start, before = self._split(start)
         batch = self._feed.poll(inner_start, limit)
-        after = self._stream_time_after(before, batch)
+        after = self._after(
+            before, latest_by_partition(batch.read), batch.ahead, batch.over, answered=batch.answered
+        )
         if after is before and batch.end is inner_start:
             return batch if start is inner_start else replace(batch, end=start)
-        if after == StreamTime():
-            return batch
-        self._last_offset = {**batch.end, STREAM_TIME: after.offset()}, batch.end, after
-        return replace(batch, end=self._last_offset[0])
+        return replace(batch, end=self._with_stream_time(batch.end, after))
+
+    def plan(self, start: Offset, limit: int) -> BatchPlan | None:
+        """As of the feed. The stream time is that of the last record of each partition."""
+        inner_start, before = self._split(start)
+        plan = self._feed.plan(inner_start, limit)
+        if plan is None:
+            return None
+        after = self._after(before, plan.reached, {}, frozenset(), answered=True)
+        return replace(plan, end=self._with_stream_time(plan.end, after))
+
+    def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
+        return self._feed.parts(self._inner_offset(start), self._inner_offset(end), number)
 
     def _inner_offset(self, offset: Offset) -> Offset:
         return self._split(offset)[0]
+
+    def _with_stream_time(self, inner_offset: Offset, after: StreamTime) -> Offset:
+        if after == StreamTime():
+            return inner_offset
+        self._last_offset = {**inner_offset, STREAM_TIME: after.offset()}, inner_offset, after
+        return self._last_offset[0]
 
     def _split(self, offset: Offset) -> tuple[Offset, StreamTime]:
         """The offset of the inner feed, and the stream time."""
@@ -231,26 +248,37 @@ class PartitionedFeed(OuterFeed):
             self._last_offset = offset, inner_offset, StreamTime.of(offset)
         return self._last_offset[1:]
 
-    def _stream_time_after(self, before: StreamTime, batch: Batch) -> StreamTime:
-        """The stream time after a batch; ``before`` itself if nothing has changed."""
-        batch_ends, now = latest_by_partition(batch.read), self._clock.now()
-        if not (batch_ends or batch.ahead) and before.final is None:
-            if not batch.answered:
+    def _after(
+        self,
+        before: StreamTime,
+        batch_ends: Mapping[int, int],
+        ahead: Mapping[int, int],
+        over: frozenset[int],
+        *,
+        answered: bool,
+    ) -> StreamTime:
+        """The stream time after a batch (see ``Batch``); ``before`` itself if nothing has changed.
+
+        ``batch_ends``: as for ``StreamTime.after``.
+        """
+        now = self._clock.now()
+        if not (batch_ends or ahead) and before.final is None:
+            if not answered:
                 self._last_heard.clear()
             return before
-        active = batch_ends.keys() | batch.ahead.keys() if batch.answered else {*before.reached, *batch_ends}
+        active = batch_ends.keys() | ahead.keys() if answered else {*before.reached, *batch_ends}
         self._last_heard |= dict.fromkeys(active, now)
         idle = {
             partition
             for partition in before.reached
             if now - self._last_heard.setdefault(partition, now) > self._idle
         }
-        after = before.after(batch_ends, batch.ahead, idle | batch.over, self._lateness)
+        after = before.after(batch_ends, ahead, idle | over, self._lateness)
         # Idle partitions stay in the offset, too, as long as the others hold the stream time.
         self._last_heard = {
             partition: self._last_heard[partition] for partition in {*before.reached, *after.reached}
         }
-        return before if not (batch_ends or batch.ahead) and after.final == before.final else after
+        return before if not (batch_ends or ahead) and after.final == before.final else after
 
 
 def latest_by_partition(chunk: Chunk) -> dict[int, int]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import orjson
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from skws.formats.dead_letters import dead_letter, malformed
 from skws.jobs.checkpoint import Checkpoint
@@ -33,7 +34,7 @@ from skws.spark.streaming.layout import Blob, Layout, LayoutRequest, divide_chun
 from skws.spark.streaming.messages import Chunk, ShardFailure
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.processor import MeshProcessor
-from skws.spark.streaming.reader import FeedReader, PolledBatch, Reading, beginning
+from skws.spark.streaming.reader import FeedReader, PlanningReader, PolledBatch, Reading, beginning
 from skws.spark.streaming.run_directory import (
     CommandLog,
     Output,
@@ -43,6 +44,7 @@ from skws.spark.streaming.run_directory import (
     in_order,
 )
 from skws.spark.streaming.shard_server import FEW_BYTES, ShardServer, _answer
+from skws.spark.streaming.sharded_job import is_divisible
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
@@ -56,6 +58,9 @@ from tests.sim.world import SimClock, World
 Key = tuple[str, str]
 Blobs = dict[Key, tuple[bytes, bytes]]
 _TRIES: Final = 4  # of a task
+_FIRST: Final = 6
+_MOST: Final = 12
+_READING_TASKS: Final = 3
 _SEGMENT_BYTES: Final = 600
 _LAYOUTS: Final = (1, 2, 3, 3)
 _MOST_CHUNKS: Final = 18
@@ -119,7 +124,8 @@ class Spark:
         self._reading = reading
         self._planned = planned
         self._servers: dict[int, ShardServer] = {}
-        self._feed = FeedReader(reading, part=3)  # most batches of Spark consist of several micro-batches
+        # Most batches of Spark consist of several micro-batches, or of parts that tasks read.
+        self._reader = PlanningReader(FeedReader(reading, first=_FIRST, most=_MOST, part=3))
 
     def batch(self, put: Callable[[Output], None]) -> None:
         """One micro-batch, if there is one. Raises TaskError, SkwsError."""
@@ -132,29 +138,29 @@ class Spark:
             raise SourceError(f"the source's process has failed: {error}") from error
 
     def _batch(self, put: Callable[[Output], None]) -> None:
-        generation, feed, world = self._generation, self._feed, self._world
+        generation, source, world = self._generation, self._reader, self._world
         number = max(generation.offsets, default=-1)
         if number >= 0 and number not in generation.done:
             start, end = generation.offsets[number]
-            rows = list(feed.readBetweenOffsets(start, end))
         else:
             if number >= 0:
-                feed.commit(generation.offsets[number][1])
-            start = generation.offsets[number][1] if number >= 0 else feed.initialOffset()
-            read_rows, end = feed.read(start)
-            rows = list(read_rows)
+                source.commit(generation.offsets[number][1])
+            start = generation.offsets[number][1] if number >= 0 else source.initialOffset()
+            end = source.latestOffset(start, ReadAllAvailable())
             if end == start:
                 return
             number += 1
             world.effect("offsets", "spark")
             generation.offsets[number] = start, end
             self._planned()
+        parts = pickle.loads(pickle.dumps(list(source.partitions(start, end))))
+        rows = [row for part in parts for row in part.rows()]
         outputs = []
         states: dict[int, Blobs] = {}
         for group in self._reading.layout.groups:
             shard_rows = [
-                SimpleNamespace(sequence=sequence, blob=blob)
-                for target, sequence, blob in rows
+                SimpleNamespace(sequence=sequence, place=place, blob=blob)
+                for target, sequence, place, blob in rows
                 if target == group
             ]
             output, states[group] = self._task(
@@ -240,7 +246,8 @@ class Polling:
         del pack
 
     def poll(self, start: dict[str, Any], limit: int) -> Any:
-        return PolledBatch(self._feed.poll(start, limit))
+        batch = self._feed.poll(start, limit)
+        return PolledBatch(batch, full=len(batch.read) >= limit and not batch.ended)
 
     def read_on(self) -> None:
         pass
@@ -447,7 +454,9 @@ class Driver:
             )
         self._simulation.starts += 1
         name = f"start {self._simulation.starts}"
-        reading = Reading(directory.request, directory.folder, name, layout, first, directory.checkpoint.id)
+        request, run = directory.request, directory.checkpoint.id
+        tasks = _READING_TASKS if is_divisible(request) else 0
+        reading = Reading(request, directory.folder, name, layout, first, run, tasks=tasks)
         # A pattern that is added to a log of live tuples has seen less than one with the whole log.
         options = self._simulation.options
         few_bytes = _FEW_BYTES if options.asks == "keywords" or options.window == "none" else FEW_BYTES
@@ -503,7 +512,10 @@ class SparkSimulation(LocalSimulation):
         again = False
 
         def tapped(feed: FeedReader, start: Any, end: Any, polled: Any, *arguments: Any) -> Any:
-            self._read(end, polled.batch.read, arguments[0], again=again)
+            read = polled.batch.read
+            if polled.planned:
+                read = feed._prefetch().idle_feed().replay(start["feed"], end["feed"])
+            self._read(end, read, arguments[0], again=again)
             return original_rows(feed, start, end, polled, *arguments)
 
         def repeated(feed: FeedReader, start: Any, end: Any) -> Any:

@@ -38,6 +38,7 @@ from skws.sources.kafka.topic_reader import (
     find_topics,
     table_rows,
 )
+from skws.sources.partitions import latest_by_partition
 from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
@@ -190,7 +191,11 @@ class KafkaFeed(Feed):
         if self._horizon.ahead is not None:  # some may be refused later
             horizon = RefusalMark.after(horizon, self._latest)
         end = replace(position, next=ends, horizon=horizon)
-        return BatchPlan(end.offset(), total > limit, self._take_notices())
+        last_offsets = {p: ends[p] - 1 for p in ends if ends[p] > position.next[p]}
+        reached = latest_by_partition(
+            self.between(last_offsets, {p: ends[p] for p in last_offsets}, self._latest)
+        )
+        return BatchPlan(end.offset(), total > limit, self._take_notices(), reached)
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         begins, ends = self._span(start, end)
@@ -467,6 +472,10 @@ class KafkaSource(Source):
     @property
     def name(self) -> str:
         return self.address.shown
+
+    @property
+    def divisible(self) -> bool:
+        return True
 
     def open(self, schema: Schema) -> Feed:
         return KafkaFeed(self.address, schema, self.clock, self.horizon)

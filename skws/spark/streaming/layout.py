@@ -76,11 +76,14 @@ class Layout:
         """The records of each shard; a single batch if all shards read all records."""
         return [batch] if self.keys is None else self.keys.divided(batch, self.shards)
 
-    def pack(self, batch: RecordBatch) -> list[bytes]:
-        """As ``divided``, packed in the form of the shards' logs."""
+    def pack(self, batch: RecordBatch, first: int = 0) -> list[bytes]:
+        """As ``divided``, packed in the form of the shards' logs.
+
+        ``first``: the index of the first record, if the batch is a part of a micro-batch.
+        """
         if self.keys is None:
             return [pack(batch)]
-        return [pack(batch.take(places), places) for places in self.keys.places(batch, self.shards)]
+        return [pack(batch.take(places), places + first) for places in self.keys.places(batch, self.shards)]
 
 
 @dataclass(frozen=True, slots=True)

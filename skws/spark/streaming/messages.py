@@ -6,7 +6,9 @@ passes them to its shard's server, which answers with the results.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -31,11 +33,11 @@ class BatchHeader:
 
     ``read``: when it was read, in seconds since the epoch; that took ``reading`` seconds. ``letters``: bad
     records as lines of the dead letter file; ``bad``: their number; ``reasons``: the first few, for the user.
-    ``notices``: lines for the user. ``backlog``: the unread part of the source; None if it was not asked.
-    ``ended``: this is the last micro-batch. ``number``: that of the micro-batch. ``watched``: a listener of
-    the driver wants internal figures. ``reached``: the latest time of all records, if a shard does not get
-    all of them. ``final``: the stream time after the records, if there are several partitions
-    (``Session.settle``).
+    ``notices``: lines for the user. ``task_notices``: lines of tasks on bad records; tasks do not know of
+    each other. ``backlog``: the unread part of the source; None if it was not asked. ``ended``: this is the
+    last micro-batch. ``number``: that of the micro-batch. ``watched``: a listener of the driver wants
+    internal figures. ``reached``: the latest time of all records, if a shard does not get all of them.
+    ``final``: the stream time after the records, if there are several partitions (``Session.settle``).
     """
 
     read: float
@@ -44,6 +46,7 @@ class BatchHeader:
     bad: int = 0
     reasons: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    task_notices: tuple[str, ...] = ()
     backlog: Backlog | None = None
     ended: bool = False
     number: int = 0
@@ -74,6 +77,27 @@ class MicroBatch:
         head, tables = _LENGTHS.unpack_from(blob)
         first, second = _LENGTHS.size + head, _LENGTHS.size + head + tables
         return cls(_READ_HEADER(blob[_LENGTHS.size : first]), blob[first:second], blob[second:])
+
+
+def join_parts(blobs: Sequence[bytes]) -> bytes:
+    """A micro-batch, and the parts that tasks have read, in order of their places, as one."""
+    if len(blobs) == 1:
+        return blobs[0]
+    from skws.data.packing import concat_packed  # noqa: PLC0415 - most tasks load no engine
+
+    first, *parts = map(MicroBatch.from_bytes, blobs)
+    heads = [part.head for part in parts]
+    latest_times = [head.reached for head in heads if head.reached is not None]
+    head = replace(
+        first.head,
+        letters=tuple(chain.from_iterable(head.letters for head in heads)),
+        bad=sum(head.bad for head in heads),
+        reasons=tuple(chain.from_iterable(head.reasons for head in heads)),
+        task_notices=tuple(chain.from_iterable(head.task_notices for head in heads)),
+        reading=first.head.reading + max(head.reading for head in heads),
+        reached=max(latest_times, default=None),
+    )
+    return MicroBatch(head, first.tables, concat_packed([part.records for part in parts])).to_bytes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from msgspec import convert
 from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.packing import decompress, rejoin, unpack
 from skws.durable import damaged
-from skws.formats.dead_letters import place
+from skws.formats.dead_letters import IGNORED, place
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import JobCommand, JobListener
 from skws.jobs.fanout import SinkFanout
@@ -69,6 +69,7 @@ class OutputMerger:
         self.updates = ShardUpdates(replaces=request.updates is ToldUpdates.REPLACE)
         self._late_reported = False  # a warning about late records was given
         self._unwritable_reported = False
+        self._task_notices: set[str] = set()
         self.reasons: list[str] = []
         self.backlog = Backlog()
         self.live = self.operators = self.waiting = self.log_bytes = 0
@@ -132,7 +133,7 @@ class OutputMerger:
 
     def _apply_header(self, head: BatchHeader, *, again: bool) -> None:
         """Handles the parts of a batch that do not depend on its results."""
-        for notice in head.notices:
+        for notice in (*head.notices, *filter(self._is_new, head.task_notices)):
             self._log.warning("source", notice)
         if head.commands:
             self._done(head.commands)
@@ -140,6 +141,13 @@ class OutputMerger:
         self.backlog = head.backlog or self.backlog
         self.bad += head.bad
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
+
+    def _is_new(self, notice: str) -> bool:
+        """True for the first notice of a task on a bad record, and on each reason to ignore values."""
+        subject = notice if notice.startswith(IGNORED) else notice.partition(":")[0]
+        is_new = subject not in self._task_notices
+        self._task_notices.add(subject)
+        return is_new
 
     def _unwritable(self, report: dict[str, Any]) -> tuple[str, ...]:
         """Count the results of a shard that cannot be written; returns their dead letters."""

@@ -16,6 +16,8 @@ import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import orjson
@@ -29,7 +31,16 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from skws.memory import freeze_loaded_objects
 from skws.queries.partitioning.parts import Part
-from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, BatchAnswer, Chunk, LogEnd, MicroBatch
+from skws.spark.streaming.messages import (
+    BEHIND,
+    PAST,
+    RECORDS,
+    BatchAnswer,
+    Chunk,
+    LogEnd,
+    MicroBatch,
+    join_parts,
+)
 from skws.spark.streaming.shard_client import ShardClient
 from skws.spec.query_spec import Query
 from skws_purging.lifespans import ALWAYS
@@ -253,7 +264,9 @@ class MeshProcessor(StatefulProcessor):
 
     def _micro_batches(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:  # noqa: ARG002 - for subclasses that make micro-batches of rows
         """The micro-batches as bytes (``MicroBatch``), in order."""
-        return (bytes(row.blob) for row in sorted(rows, key=lambda row: row.sequence))
+        parts = sorted(rows, key=attrgetter("sequence", "place"))
+        for _, group in groupby(parts, attrgetter("sequence")):
+            yield join_parts([bytes(row.blob) for row in group])
 
     def _answer_of(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> BatchAnswer:
         """The server's answer to a micro-batch; rebuilds its state first if it is behind."""

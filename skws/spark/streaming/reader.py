@@ -1,8 +1,11 @@
-"""A live source for Spark: a feed and the commands of the run, on the driver's machine.
+"""A live source for Spark: a feed and the commands of the run.
 
 A batch of Spark has one or more of our micro-batches, as rows: one for each shard. Spark stores the offsets
 before a batch runs, and requests the same range again after a failure: the feed reads it again, and commands
 are read from their file.
+
+The records are read in one process on the driver's machine (``FeedReader``). If a source can be divided and
+has a backlog, this process only plans a micro-batch, and tasks read its parts (``PlanningReader``).
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from time import perf_counter
 from typing import Final
 
 import numpy as np
-from pyspark.sql.datasource import SimpleDataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from skws.data.batch import NOTHING, Chunk, RecordBatch
 from skws.data.packing import pack
@@ -29,12 +33,14 @@ from skws.jobs.control import JobCommand
 from skws.jobs.intake import BadRecordPolicy, BatchSizer
 from skws.queries.operator import changed
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Backlog, Batch, Feed, Offset, SystemClock
+from skws.sources.feed import Backlog, Batch, BatchPlan, Feed, FeedPart, Offset, SystemClock
 from skws.sources.partitions import PartitionedFeed, stream_time
 from skws.sources.retry import RetryingFeed
+from skws.spark.streaming.input_rows import InputRow, InputRows, RowsPartition, TaskReader
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.run_directory import COMMANDS, ReplayControl, commands_between
+from skws.spec.enums import OnError
 from skws.spec.job import Job
 from skws_purging.lifespans import ALWAYS
 from skws_schema.model import Schema
@@ -42,11 +48,16 @@ from skws_schema.model import Schema
 
 @dataclass(frozen=True, slots=True)
 class PolledBatch:
-    """A batch, its records packed for micro-batches if that was done ahead, and the seconds for both."""
+    """A batch, its records packed for micro-batches if that was done ahead, and the seconds for both.
+
+    ``planned``: it has no records, since tasks read them. ``full``: there may be further records.
+    """
 
     batch: Batch
     packed: Sequence[Sequence[bytes]] | None = None
     seconds: float = 0.0
+    planned: bool = False
+    full: bool = False
 
 
 class Prefetch:
@@ -74,8 +85,9 @@ class Prefetch:
         if len(batch.read) < limit and not batch.ended and not batch.read.bad:
             batch = _join_batches(batch, self._feed.poll(batch.end, limit - len(batch.read)))
             result = result if batch is result.batch else PolledBatch(batch)
-        self._next = (batch.end, limit) if len(batch.read) >= limit and not batch.ended else None
-        return result if result.seconds else replace(result, seconds=perf_counter() - start_time)
+        is_full = len(batch.read) >= limit and not batch.ended
+        self._next = (batch.end, limit) if is_full else None
+        return replace(result, full=is_full, seconds=result.seconds or perf_counter() - start_time)
 
     def read_on(self) -> None:
         """Starts the next poll, after one that returned a full batch."""
@@ -141,7 +153,7 @@ _LONG: Final = 10.0
 _OFFSET_SECONDS: Final = 5.0  # seconds between micro-batches with only a later offset
 _BACKLOG_SECONDS: Final = 5.0  # seconds
 
-Rows = Iterator[tuple[int, int, bytes]]
+Rows = Iterator[InputRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +161,8 @@ class Reading:
     """The arguments of a reader. ``start``: distinguishes starts of the run. ``run``: of the checkpoint.
 
     ``first``: the offset of Spark at which the layout begins; see ``beginning``. ``watched``: a listener of
-    the driver wants records and internal figures.
+    the driver wants records and internal figures. ``tasks``: the number of tasks that read a backlog; 0 if
+    the source cannot be divided.
     """
 
     request: Job
@@ -159,11 +172,20 @@ class Reading:
     first: Offset
     run: str = ""
     watched: bool = False
+    tasks: int = 0
 
 
 def beginning(feed: Offset) -> Offset:
     """Spark's offset at the beginning of a run, from the offset of its feed."""
-    return {"feed": feed, "commands": 0, "tables": False, "sequence": 0, "start": "", "ended": False}
+    return {
+        "feed": feed,
+        "commands": 0,
+        "tables": False,
+        "sequence": 0,
+        "start": "",
+        "ended": False,
+        "tasks": 0,
+    }
 
 
 class FeedReader(SimpleDataSourceStreamReader):
@@ -177,7 +199,8 @@ class FeedReader(SimpleDataSourceStreamReader):
     ) -> None:
         self._reading = reading
         self._part = part
-        self._intake = BadRecordPolicy(reading.request.on_error)
+        self._policy = reading.request.on_error
+        self._intake = BadRecordPolicy(self._policy)
         self._sizer = BatchSizer(first, most=most, short=_SHORT, long=_LONG)
         self._last_batch: tuple[int, float] | None = None  # records in the last micro-batch, and its time
         self._rest = Rest(SystemClock())
@@ -190,6 +213,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._last_rows_time, self._backlog_time = time.monotonic(), -_BACKLOG_SECONDS
         # The end of the last poll without records: Spark's offset, and the feed's.
         self._empty_poll: tuple[Offset, Offset] | None = None
+        self._next_plan: tuple[Offset, BatchPlan] | None = None  # of the batch after an offset of the feed
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         return self._reading.first
@@ -209,7 +233,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         poll = (
             PolledBatch(Batch(NOTHING, feed_start))
             if self._replay_control.paused
-            else feed.poll(feed_start, self._most())
+            else self._poll(feed, feed_start)
         )
         batch = poll.batch
         end = {
@@ -219,27 +243,70 @@ class FeedReader(SimpleDataSourceStreamReader):
             "sequence": start["sequence"] + self._number(batch.read.records),
             "start": self._reading.start,
             "ended": batch.ended,
+            "tasks": self._reading.tasks if poll.planned else 0,
         }
         time_advances = stream_time(batch.end) != stream_time(start["feed"])
-        busy = bool(len(batch.read) or commands or batch.notices or time_advances or is_first or batch.ended)
+        has_records = len(batch.read) > 0 or poll.planned
+        busy = bool(has_records or commands or batch.notices or time_advances or is_first or batch.ended)
         self._rest.after(busy=busy)
         if not busy and not self._has_moved(start, batch.end):
             return iter(()), start
         backlog = self._backlog(batch.end)
-        feed.read_on()
         rows = self._rows(start, end, poll, commands, backlog)
-        self._last_batch = len(batch.read), time.monotonic()
+        self._last_batch = self._plan_limit if poll.planned else len(batch.read), time.monotonic()
+        self._look_ahead(feed, poll)
         return rows, end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
-        """Reads the records between two offsets again."""
-        chunk = self._prefetch(end["commands"]).idle_feed().replay(start["feed"], end["feed"])
-        poll = PolledBatch(Batch(chunk, end["feed"]))
+        """Reads the records between two offsets again, unless tasks read them."""
+        feed, is_planned = self._prefetch(end["commands"]).idle_feed(), end["tasks"] > 0
+        chunk = NOTHING if is_planned else feed.replay(start["feed"], end["feed"])
+        poll = PolledBatch(Batch(chunk, end["feed"]), planned=is_planned)
         commands, _ = self._commands(start["commands"], end["commands"])
         return self._rows(start, end, poll, commands, None)
 
     def commit(self, end: Offset) -> None:
         self._prefetch().commit(end["feed"])
+
+    def parts(self, start: Offset, end: Offset) -> list[PlannedPart]:
+        """The parts of a planned micro-batch; none if its records are among the rows."""
+        if not end["tasks"]:
+            return []
+        feed = self._prefetch(end["commands"]).idle_feed()
+        parts = feed.parts(start["feed"], end["feed"], end["tasks"])
+        assert parts is not None  # noqa: S101 - the source has planned them
+        return [
+            PlannedPart(part, place, end["sequence"], self._schema, self._reading.layout, self._policy)
+            for place, part in enumerate(parts, 1)
+        ]
+
+    def _poll(self, feed: Prefetch, start: Offset) -> PolledBatch:
+        """The planned batch after ``start``, or the next records."""
+        next_plan, self._next_plan = self._next_plan, None
+        if next_plan is None or next_plan[0] != start:
+            return feed.poll(start, self._most())
+        self._most()
+        plan = next_plan[1]
+        return PolledBatch(Batch(NOTHING, plan.end, plan.notices), planned=True, full=plan.rest)
+
+    def _look_ahead(self, feed: Prefetch, poll: PolledBatch) -> None:
+        """After a full batch: plans the next one, or starts to read it."""
+        if poll.full and self._plan_limit:
+            plan = feed.idle_feed().plan(poll.batch.end, self._plan_limit)
+            if plan is not None:
+                self._next_plan = poll.batch.end, plan
+                return
+        feed.read_on()
+
+    @property
+    def _plan_limit(self) -> int:
+        """The approximate number of records of a planned micro-batch; 0 if tasks read none.
+
+        If a key divides the records, each shard gets a part of them.
+        """
+        reading = self._reading
+        shards = 1 if reading.layout.keys is None else reading.layout.shards
+        return min(self._sizer.limit, self._part * shards) if reading.tasks else 0
 
     def _apply_control(self, control: ReplayControl) -> None:
         """Applies the pause and the speed of a replay."""
@@ -264,6 +331,7 @@ class FeedReader(SimpleDataSourceStreamReader):
                 schema = reduce(changed, changes, request.stream).schema
                 if self._feed is not None:
                     self._feed.change_schema(schema)
+                self._next_plan = None
                 self._changes, self._schema = changes, schema
             self._commands_read = commands
         if self._feed is None:
@@ -325,12 +393,12 @@ class FeedReader(SimpleDataSourceStreamReader):
             len(malformed(chunk.bad)),
             tuple(f"{place(record)}: {record.reason}" for record in self._intake.bad.first[bad_count:]),
             (*poll.batch.notices, *self._intake.news()),
-            backlog,
+            backlog=backlog,
             watched=self._reading.watched,
             reading=poll.seconds + time.perf_counter() - start_time,
         )
         tables = b"" if start["tables"] else pack(RecordBatch.of(list(read_tables(self._reading.folder))))
-        rows: list[tuple[int, int, bytes]] = []
+        rows: list[InputRow] = []
         old_final, final = stream_time(start["feed"]), stream_time(end["feed"])
         for index, (part, packed) in enumerate(zip(parts, blobs, strict=True)):
             last, part_final = index == number - 1, final
@@ -338,25 +406,9 @@ class FeedReader(SimpleDataSourceStreamReader):
                 # Later parts have no earlier records than this one.
                 part_final = max(ALWAYS if old_final is None else old_final, min(final, part.latest))
             head = replace(head, number=first + index, ended=end["ended"] and last, final=part_final)
-            rows += self._micro_batches(head, tables, part, packed)
+            rows += shard_rows(self._reading.layout, head, tables, part, packed)
             head, tables = BatchHeader(read_time, watched=head.watched), b""
         return iter(rows)
-
-    def _micro_batches(
-        self, head: BatchHeader, tables: bytes, records: RecordBatch, packed: Sequence[bytes]
-    ) -> Rows:
-        """A micro-batch for each shard. ``packed``: all records, or those of each shard."""
-        layout = self._reading.layout
-        if layout.keys is None:
-            blob = MicroBatch(head, tables, packed[0]).to_bytes()
-            yield from ((group, head.number, blob) for group in layout.groups)
-            return
-        head = replace(head, reached=records.latest)
-        other_head = replace(head, letters=(), bad=0, reasons=(), notices=(), backlog=None)
-        for group, shard_head, part in zip(
-            layout.groups, [head, *[other_head] * (layout.shards - 1)], packed, strict=True
-        ):
-            yield group, head.number, MicroBatch(shard_head, tables, part).to_bytes()
 
     def _pack_batches(self, records: RecordBatch, number: int | None = None) -> list[list[bytes]]:
         """The records of ``number`` micro-batches, packed."""
@@ -385,3 +437,120 @@ class FeedReader(SimpleDataSourceStreamReader):
     def _number(self, records: RecordBatch) -> int:
         """The number of micro-batches for some records."""
         return max(1, -(-len(records) // self._part))
+
+
+def shard_rows(
+    layout: Layout,
+    head: BatchHeader,
+    tables: bytes,
+    records: RecordBatch,
+    packed: Sequence[bytes],
+    place: int = 0,
+) -> Rows:
+    """A micro-batch, or the part of one at ``place``, for each shard.
+
+    ``packed``: all records, or those of each shard.
+    """
+    if layout.keys is None:
+        blob = MicroBatch(head, tables, packed[0]).to_bytes()
+        yield from ((group, head.number, place, blob) for group in layout.groups)
+        return
+    head = replace(head, reached=records.latest)
+    other_head = replace(head, letters=(), bad=0, reasons=(), notices=(), task_notices=(), backlog=None)
+    heads = [head, *[other_head] * (layout.shards - 1)]
+    for group, shard_head, blob in zip(layout.groups, heads, packed, strict=True):
+        yield group, head.number, place, MicroBatch(shard_head, tables, blob).to_bytes()
+
+
+_PLACE_BITS: Final = 40  # the index of a record in its micro-batch begins with the place of its part
+
+
+class PlannedPart(RowsPartition):
+    """A part of a planned micro-batch, which a task reads, divides and packs for the shards.
+
+    ``place``: its place among the parts, from 1. ``number``: that of the micro-batch.
+    """
+
+    def __init__(
+        self, part: FeedPart, place: int, number: int, schema: Schema, layout: Layout, policy: OnError
+    ) -> None:
+        self._part = part
+        self._place = place
+        self._number = number
+        self._schema = schema
+        self._layout = layout
+        self._policy = policy
+
+    def rows(self) -> Rows:
+        """A row for each shard. Raises SourceError, BadRecordsError."""
+        read_time, start_time = time.time(), time.perf_counter()
+        chunk = Chunk.concat(self._part.read(self._schema))
+        intake = BadRecordPolicy(self._policy)
+        dead_letters = intake.refuse(chunk.bad)
+        packed = self._layout.pack(chunk.records, self._place << _PLACE_BITS)
+        head = BatchHeader(
+            read_time,
+            letters=dead_letters,
+            bad=len(malformed(chunk.bad)),
+            reasons=tuple(f"{place(record)}: {record.reason}" for record in intake.bad.first),
+            task_notices=intake.news(),
+            number=self._number,
+            reading=time.perf_counter() - start_time,
+        )
+        return shard_rows(self._layout, head, b"", chunk.records, packed, self._place)
+
+
+class PlanningReader(DataSourceStreamReader):
+    """Plans the reading of a source that can be divided: rows of a ``FeedReader``, and parts for tasks."""
+
+    def __init__(self, reader: FeedReader) -> None:
+        self._reader = reader
+        self._read: tuple[Offset, Offset, Rows] | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        return self._reader.initialOffset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """No limit: the reader limits micro-batches itself."""
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802, ARG002 - Spark's names
+        """The offset at which the next batch ends."""
+        rows, end = self._reader.read(start)
+        self._read = start, end, rows
+        return end
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The rows between two offsets that exist already, and the parts that tasks read."""
+        read, self._read = self._read, None
+        has_rows = read is not None and read[:2] == (start, end)
+        rows = read[2] if read is not None and has_rows else self._reader.readBetweenOffsets(start, end)
+        return [*map(InputRows, _portions(rows)), *self._reader.parts(start, end)]
+
+    def read(self, partition: InputPartition) -> Rows:
+        """The rows of a partition, in a task."""
+        assert isinstance(partition, RowsPartition)  # noqa: S101 - as ``partitions`` makes them
+        return partition.rows()
+
+    def commit(self, end: Offset) -> None:
+        self._reader.commit(end)
+
+    def __reduce__(self) -> tuple[type[TaskReader], tuple[()]]:
+        """Tasks need nothing but their partitions."""
+        return TaskReader, ()
+
+
+_PORTION_BYTES: Final = 16 << 20  # Spark refuses tasks of more than 128 MB
+
+
+def _portions(rows: Rows) -> Iterator[list[InputRow]]:
+    """Rows for several tasks, so that none gets too many bytes."""
+    portion: list[InputRow] = []
+    size = 0
+    for row in rows:
+        if portion and size + len(row[-1]) > _PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+        portion.append(row)
+        size += len(row[-1])
+    yield portion

@@ -23,7 +23,7 @@ from uuid import uuid4
 import orjson
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, GroupedData, SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
@@ -33,6 +33,7 @@ from skws.jobs.clock import StoppableClock
 from skws.jobs.log import Log
 from skws.jobs.standing_queries import StandingQueries
 from skws.queries.partitioning.parts import Part
+from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
 from skws.spark.faults import (
     PassingError,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from skws.spark.streaming.reader import FeedReader
 
 NAME: Final = "skws_live"
-INPUT: Final = "shard int, sequence long, blob binary"
+INPUT: Final = "shard int, sequence long, place int, blob binary"
 STATE: Final = "spark.skws.stateLocation"
 SETTINGS: Final = {
     **STATE_STORE,
@@ -79,7 +80,7 @@ SETTINGS: Final = {
 
 def source_of(reading: Reading) -> type[DataSource]:
     """The data source to register with Spark, pickled, as two processes create it but never read."""
-    pickled = pickle.dumps(reading)
+    pickled, is_divisible = pickle.dumps(reading), reading.tasks > 0
 
     class LiveSource(DataSource):
         @classmethod
@@ -88,6 +89,13 @@ def source_of(reading: Reading) -> type[DataSource]:
 
         def schema(self) -> str:
             return INPUT
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+            if not is_divisible:
+                return super().streamReader(schema)  # Spark then asks for a simple reader
+            from skws.spark.streaming.reader import PlanningReader  # noqa: PLC0415 - as below
+
+            return PlanningReader(self.simpleStreamReader(schema))
 
         def simpleStreamReader(self, schema: StructType) -> FeedReader:  # noqa: N802, ARG002 - Spark's names
             from skws.memory import expect_long_lived_objects  # noqa: PLC0415 - as below
@@ -99,6 +107,11 @@ def source_of(reading: Reading) -> type[DataSource]:
             return FeedReader(pickle.loads(pickled))  # noqa: S301 - just above
 
     return LiveSource
+
+
+def is_divisible(request: Job) -> bool:
+    """True if tasks may read parts of the source: its records need not be in order of arrival."""
+    return parse_source(request.source).divisible and not request.stream.by_count
 
 
 def servers_ahead(run: str, request: Job, shares: Iterable[Part]) -> Thread:
@@ -384,9 +397,9 @@ class ShardedJob:
             files.delete(path, True)
         check_state(spark, state, last - layout.before)
         run, watched = run_directory.checkpoint.id, self._watched
-        reading = Reading(
-            run_directory.request, run_directory.folder, self._name, layout, first, run, watched
-        )
+        request = run_directory.request
+        tasks = spark.sparkContext.defaultParallelism if is_divisible(request) else 0
+        reading = Reading(request, run_directory.folder, self._name, layout, first, run, watched, tasks)
         session.dataSource.register(source_of(reading))
 
         def collect(outputs: DataFrame, batch: int) -> None:

@@ -45,7 +45,9 @@ def test_many_records_are_packed_compactly() -> None:
 
 def test_a_micro_batch_is_decoded_unchanged() -> None:
     commands = (JobCommand.add(Query("q", 3, name="n"), "id"), JobCommand("remove", "m"))
-    header = BatchHeader(1.5, commands, ("letter",), 2, ("why",), ("cut",), Backlog("3 files"), ended=True)
+    header = BatchHeader(
+        1.5, commands, ("letter",), 2, ("why",), ("cut",), ("bad",), Backlog("3 files"), ended=True
+    )
     micro_batch = MicroBatch(header, pack(RecordBatch.of(RECORDS[:1])), pack(RecordBatch.of(RECORDS)))
     assert MicroBatch.from_bytes(micro_batch.to_bytes()) == micro_batch
     assert MicroBatch.from_bytes(MicroBatch(BatchHeader(0.0)).to_bytes()) == MicroBatch(BatchHeader(0.0))

@@ -15,6 +15,7 @@ from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Partitioning
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Backlog
+from skws.spark.streaming.input_rows import InputRow
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
@@ -33,7 +34,7 @@ def reader(folder: Path, source: str, layout: Layout = WHOLE, **sizes: int) -> F
     return FeedReader(Reading(request(source), folder, "a start", layout, beginning(first)), **sizes)
 
 
-def records(rows: Iterable[tuple[int, int, bytes]]) -> int:
+def records(rows: Iterable[InputRow]) -> int:
     return sum(len(unpack(MicroBatch.from_bytes(blob).records)) for *_, blob in rows)
 
 
@@ -61,7 +62,7 @@ def test_the_backlog_reaches_the_driver(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("skws.sources.growing_files.FilesFeed.backlog", lambda *_: backlog)
     feed_reader = reader(tmp_path, str(source))
     rows, _ = feed_reader.read(feed_reader.initialOffset())
-    assert MicroBatch.from_bytes(next(iter(rows))[2]).head.backlog == backlog
+    assert MicroBatch.from_bytes(next(iter(rows))[-1]).head.backlog == backlog
 
 
 @pytest.mark.parametrize("paused", [False, True])
